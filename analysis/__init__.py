@@ -1,0 +1,1 @@
+"""Reports in, frames out, numbers from frames. Imports no torch."""

@@ -1,0 +1,422 @@
+"""Every frame of the analysis, as a named `pl.Schema` with a sentence each.
+
+Two families. *Canonical* frames are what a loader fills in (`Trace` holds them) and all that the
+analysis knows of a report. *Tables* are what the analysis returns and the reports write; their
+columns are the CSV columns.
+
+Times are int64 nanoseconds since the session started, intervals half-open. A `process` or `thread`
+in a canonical frame is an opaque key, unique in the report: the OS pid is `(process >> 24) &
+0xFFFFFF`, the OS tid `thread & 0xFFFFFF`, and `thread & ~0xFFFFFF` is its process. In a table,
+`process` is the OS pid. What was not measured is null, never 0.
+"""
+
+from typing import Final
+
+import polars as pl
+
+# --- canonical frames: what a loader fills in ---------------------------------------------------
+
+OP_KIND: Final = pl.Enum(["kernel", "memcpy", "memset", "graph"])
+"""Kinds of GPU operation; `graph` is a whole CUDA graph traced as one."""
+
+MEMORY_KIND: Final = pl.Enum(["pageable", "pinned", "device", "array", "managed", "unknown"])
+"""Where one side of a copy lives."""
+
+RANGE_KIND: Final = pl.Enum(["push_pop", "start_end"])
+
+OPS: Final = pl.Schema(
+    {
+        "kind": OP_KIND,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "device": pl.Int32,
+        "process": pl.Int64,
+        "stream": pl.Int64,
+        "correlation": pl.Int64,
+        "graph_node": pl.Int64,
+        "name": pl.Categorical(),
+        "short_name": pl.Categorical(),
+        "detail": pl.UInt32,
+    }
+)
+"""One row per GPU operation, any order. `device` is the physical GPU. `correlation` is null where
+the export has NULL or 0. `name` is the full (demangled) kernel name; `short_name` without
+templates; for copies both are e.g. `memcpy HtoD`, for memsets `memset`, for graphs `graph`.
+`detail` is the row of a kernel in `SHAPES` and of a memcpy in `COPY_DETAILS`; null otherwise."""
+
+SHAPES: Final = pl.Schema(
+    {
+        "grid_x": pl.Int32,
+        "grid_y": pl.Int32,
+        "grid_z": pl.Int32,
+        "block_x": pl.Int32,
+        "block_y": pl.Int32,
+        "block_z": pl.Int32,
+        "registers": pl.Int32,
+        "shared_bytes": pl.Int64,
+    }
+)
+"""How kernels were launched, one row per kernel, addressed by `OPS.detail`. `shared_bytes` is
+static plus dynamic shared memory per block."""
+
+COPY_DETAILS: Final = pl.Schema(
+    {
+        "bytes": pl.Int64,
+        "direction": pl.String,
+        "source_memory": MEMORY_KIND,
+        "target_memory": MEMORY_KIND,
+    }
+)
+"""What memcpys moved, one row per memcpy, addressed by `OPS.detail`. `direction` is `HtoD`,
+`DtoH`, `DtoD`, `HtoH`, `PtoP`, …"""
+
+CALLS: Final = pl.Schema(
+    {
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "process": pl.Int64,
+        "thread": pl.Int64,
+        "correlation": pl.Int64,
+        "name": pl.Categorical(),
+    }
+)
+"""One row per CUDA API call, any order; `name` without its version suffix (`_v7000`, `_ptsz`)."""
+
+RANGES: Final = pl.Schema(
+    {
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "kind": RANGE_KIND,
+        "process": pl.Int64,
+        "thread": pl.Int64,
+        "domain": pl.String,
+        "name": pl.String,
+        "row": pl.UInt32,
+    }
+)
+"""One row per NVTX range. `end_ns` is null for a range that never ended; `domain` is null for the
+default domain; `row` is the range's place in the report (the last tie-break of spec §7)."""
+
+OVERHEAD: Final = pl.Schema(
+    {
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "process": pl.Int64,
+        "thread": pl.Int64,
+        "name": pl.Categorical(),
+    }
+)
+"""One row per stretch of the profiler's own work on a thread of the program."""
+
+THREADS: Final = pl.Schema({"process": pl.Int64, "thread": pl.Int64, "name": pl.String})
+"""One row per named thread; `pt_autograd*` marks PyTorch's backward threads."""
+
+DEVICES: Final = pl.Schema(
+    {
+        "device": pl.Int32,
+        "name": pl.String,
+        "uuid": pl.String,
+        "sm_count": pl.Int32,
+        "memory_bytes_per_s": pl.Int64,
+    }
+)
+"""One row per physical GPU the report names."""
+
+DIAGNOSTICS: Final = pl.Schema({"severity": pl.Int32, "text": pl.String})
+"""What the profiler said about its own capture."""
+
+# --- vocabulary ---------------------------------------------------------------------------------
+
+CAUSES: Final = (
+    "profiler",
+    "sync",
+    "blocking_copy",
+    "alloc",
+    "module_load",
+    "api",
+    "host",
+    "launch",
+    "dispatch",
+    "dependency",
+    "unknown",
+)
+"""Why a GPU idles, in the order of spec §3's table, which breaks ties."""
+
+CAUSE: Final = pl.Enum(CAUSES)
+
+STALL_CAUSES: Final = ("sync", "blocking_copy", "alloc")
+"""The causes that are charged to one call, and that a call can induce after it returned."""
+
+COPY_LABEL: Final = pl.Enum(
+    ["pageable_blocking", "pageable_async", "pinned_blocking", "pinned_async", "device"]
+)
+
+ATTRIBUTION: Final = pl.Enum(["own", "borrowed", "process_range"])
+"""How an operation got its phase (spec §7); null where it has none."""
+
+
+def cause_columns() -> dict[str, pl.DataType]:
+    """One `…_ns` column per cause, in table order."""
+    return {f"{cause}_ns": pl.Int64() for cause in CAUSES}
+
+
+# --- tables: what the analysis returns ----------------------------------------------------------
+
+ACCOUNTING: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "device": pl.Int32,
+        "name": pl.String,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "window_ns": pl.Int64,
+        "compute_ns": pl.Int64,
+        "comm_exposed_ns": pl.Int64,
+        "copy_exposed_ns": pl.Int64,
+        "idle_ns": pl.Int64,
+        **cause_columns(),
+        "ops": pl.Int64,
+        "kernels": pl.Int64,
+        "gaps": pl.Int64,
+        "kernel_ns": pl.Int64,
+        "copy_ns": pl.Int64,
+        "comm_ns": pl.Int64,
+        "copy_hidden_pct": pl.Float64,
+        "comm_hidden_pct": pl.Float64,
+    }
+)
+"""One row per device: window = compute + comm_exposed + copy_exposed + idle, to the ns, and the
+causes sum to idle. `kernel_ns`, `copy_ns` and `comm_ns` are sums of durations, not parts of it."""
+
+GAPS: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "device": pl.Int32,
+        "gap": pl.Int64,
+        "step": pl.Int64,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "duration_ns": pl.Int64,
+        "cause": CAUSE,
+        "culprit": pl.String,
+        "source": pl.String,
+        "phase": pl.String,
+        "host_range": pl.String,
+        "prev_op": pl.String,
+        "next_op": pl.String,
+        **cause_columns(),
+    }
+)
+"""One row per gap, sorted by device and start; the causes sum to the duration."""
+
+GAP_SUMMARY: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "device": pl.Int32,
+        "phase": pl.String,
+        "host_range": pl.String,
+        "cause": CAUSE,
+        "culprit": pl.String,
+        "source": pl.String,
+        "gaps": pl.Int64,
+        "total_ns": pl.Int64,
+        "mean_ns": pl.Int64,
+        "max_ns": pl.Int64,
+        "per_step_ns": pl.Int64,
+        "window_pct": pl.Float64,
+    }
+)
+"""One row per group of parts of gaps: a gap with three causes counts in three rows. Dearest first;
+`host_range` is `(outside ranges)` when none was open; `per_step_ns` is null without steps."""
+
+GAP_HISTOGRAM: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "device": pl.Int32,
+        "length": pl.String,
+        "cause": CAUSE,
+        "gaps": pl.Int64,
+        "idle_ns": pl.Int64,
+    }
+)
+"""Gaps by length (`< 2 us`, …) and dominant cause."""
+
+PHASES: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "process": pl.Int64,
+        "path": pl.String,
+        "depth": pl.Int64,
+        "instances": pl.Int64,
+        "host_ns": pl.Int64,
+        "ops": pl.Int64,
+        "kernels": pl.Int64,
+        "kernel_ns": pl.Int64,
+        "busy_ns": pl.Int64,
+        "span_ns": pl.Int64,
+        "launches": pl.Int64,
+        "idle_ns": pl.Int64,
+        **cause_columns(),
+        "mean_ns": pl.Int64,
+        "median_ns": pl.Int64,
+        "min_ns": pl.Int64,
+        "max_ns": pl.Int64,
+        "std_ns": pl.Int64,
+        "p95_ns": pl.Int64,
+        "exclusive_kernel_ns": pl.Int64,
+        "graph_estimate_ns": pl.Int64,
+        "own_ops": pl.Int64,
+        "borrowed_ops": pl.Int64,
+        "process_range_ops": pl.Int64,
+    }
+)
+"""One row per process and path, inclusive of what is nested in it; `mean_ns` … `p95_ns` are of the
+span per instance, null where no instance launched anything."""
+
+SYNCS: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "process": pl.Int64,
+        "api": pl.String,
+        "kind": pl.String,
+        "thread": pl.Int64,
+        "start_ns": pl.Int64,
+        "blocked_ns": pl.Int64,
+        "gpu_busy_ns": pl.Int64,
+        "induced_idle_ns": pl.Int64,
+        "phase": pl.String,
+        "source": pl.String,
+        "bytes": pl.Int64,
+        "direction": pl.String,
+        "copy_label": COPY_LABEL,
+    }
+)
+"""One row per sync, blocking copy and alloc call, ranked by the idle it induced. `kind` is the
+call's class, `thread` the OS tid."""
+
+LAUNCHES: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "process": pl.Int64,
+        "path": pl.String,
+        "launches": pl.Int64,
+        "api_ns": pl.Int64,
+        "api_mean_ns": pl.Int64,
+        "api_median_ns": pl.Int64,
+        "api_p95_ns": pl.Int64,
+        "latency_median_ns": pl.Int64,
+        "latency_p95_ns": pl.Int64,
+        "queue_median_ns": pl.Int64,
+        "queue_p95_ns": pl.Int64,
+        "run_ahead_median": pl.Float64,
+        "starved_launches": pl.Int64,
+        "starved_pct": pl.Float64,
+    }
+)
+"""One row per process and phase path (inclusive). `starved_launches` are those whose operation
+ended a gap with a launch part; `starved_pct` is launch-caused idle over span."""
+
+STARVED: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "device": pl.Int32,
+        "phase": pl.String,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "ops": pl.Int64,
+        "kernels": pl.Int64,
+        "median_kernel_ns": pl.Int64,
+        "median_interval_ns": pl.Int64,
+        "launch_idle_ns": pl.Int64,
+        "idle_ns": pl.Int64,
+        "graph_estimate_ns": pl.Int64,
+    }
+)
+"""One row per starved window (spec §5), dearest first. `kernels` counts distinct kernels."""
+
+KERNELS: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "device": pl.Int32,
+        "name": pl.String,
+        "short_name": pl.String,
+        "class": pl.String,
+        "count": pl.Int64,
+        "total_ns": pl.Int64,
+        "mean_ns": pl.Int64,
+        "median_ns": pl.Int64,
+        "min_ns": pl.Int64,
+        "max_ns": pl.Int64,
+        "std_ns": pl.Int64,
+        "p95_ns": pl.Int64,
+        "share_pct": pl.Float64,
+        "grid": pl.String,
+        "block": pl.String,
+        "registers": pl.Int64,
+        "shared_bytes": pl.Int64,
+        "waves": pl.Float64,
+        "tiny_pct": pl.Float64,
+    }
+)
+"""One row per device and full kernel name, dearest first; `share_pct` of the device's kernel time.
+`grid`, `block`, `registers` and `shared_bytes` are the most common launch's; `waves` is its blocks
+over the SMs."""
+
+COPIES: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "process": pl.Int64,
+        "device": pl.Int32,
+        "phase": pl.String,
+        "direction": pl.String,
+        "copy_label": COPY_LABEL,
+        "count": pl.Int64,
+        "bytes": pl.Int64,
+        "gpu_ns": pl.Int64,
+        "api_ns": pl.Int64,
+        "exposed_ns": pl.Int64,
+        "induced_idle_ns": pl.Int64,
+    }
+)
+"""One row per process, device, phase, direction and label of memcpys."""
+
+STEPS: Final = pl.Schema(
+    {
+        "report": pl.String,
+        "process": pl.Int64,
+        "device": pl.Int32,
+        "step": pl.Int64,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "duration_ns": pl.Int64,
+        "compute_ns": pl.Int64,
+        "comm_exposed_ns": pl.Int64,
+        "copy_exposed_ns": pl.Int64,
+        "idle_ns": pl.Int64,
+        **cause_columns(),
+        "steady": pl.Boolean,
+    }
+)
+"""One row per process, device and step; `idle_ns` and the causes are of the gaps that start in the
+step, the other parts of the step's own window."""
+
+INTEGRITY: Final = pl.Schema(
+    {"report": pl.String, "check": pl.String, "count": pl.Int64, "share_pct": pl.Float64, "doubt": pl.String}
+)
+"""One row per integrity check that is not zero (spec §12); `doubt` says what it puts in doubt."""
+
+TABLES: Final[dict[str, pl.Schema]] = {
+    "accounting": ACCOUNTING,
+    "gaps": GAPS,
+    "gap_summary": GAP_SUMMARY,
+    "gap_histogram": GAP_HISTOGRAM,
+    "phases": PHASES,
+    "syncs": SYNCS,
+    "launches": LAUNCHES,
+    "starved": STARVED,
+    "kernels": KERNELS,
+    "copies": COPIES,
+    "steps": STEPS,
+    "integrity": INTEGRITY,
+}
+"""The tables by name, as `--table` and `Analysis` spell it."""

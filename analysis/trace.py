@@ -1,0 +1,44 @@
+"""The frozen value that loaders produce and the analysis consumes."""
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from nsysflow.analysis import schema
+
+
+def _empty(of: pl.Schema) -> pl.DataFrame:
+    return of.to_frame()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """One report as canonical frames; nothing after the loader knows where it came from.
+
+    Attributes:
+        report: the file's name without folders, as tables print it.
+        ops: `schema.OPS`.
+        shapes: `schema.SHAPES`, addressed by `ops.detail` of kernels.
+        copy_details: `schema.COPY_DETAILS`, addressed by `ops.detail` of memcpys.
+        calls: `schema.CALLS`.
+        ranges: `schema.RANGES`.
+        overhead: `schema.OVERHEAD`.
+        threads: `schema.THREADS`.
+        devices: `schema.DEVICES`.
+        diagnostics: `schema.DIAGNOSTICS`.
+        source: what wrote the report, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`.
+        notes: sentences the loader wants the reader to see (unknown columns, missing tables).
+    """
+
+    report: str
+    ops: pl.DataFrame = field(default_factory=lambda: _empty(schema.OPS))
+    shapes: pl.DataFrame = field(default_factory=lambda: _empty(schema.SHAPES))
+    copy_details: pl.DataFrame = field(default_factory=lambda: _empty(schema.COPY_DETAILS))
+    calls: pl.DataFrame = field(default_factory=lambda: _empty(schema.CALLS))
+    ranges: pl.DataFrame = field(default_factory=lambda: _empty(schema.RANGES))
+    overhead: pl.DataFrame = field(default_factory=lambda: _empty(schema.OVERHEAD))
+    threads: pl.DataFrame = field(default_factory=lambda: _empty(schema.THREADS))
+    devices: pl.DataFrame = field(default_factory=lambda: _empty(schema.DEVICES))
+    diagnostics: pl.DataFrame = field(default_factory=lambda: _empty(schema.DIAGNOSTICS))
+    source: str = ""
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Fused kernels; none yet."""

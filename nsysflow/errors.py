@@ -1,0 +1,47 @@
+"""Every error nsysflow raises on purpose.
+
+* NsysflowError      something a person can act on; the command line prints it and exits 1
+  - ReportError      a report cannot be read
+    + NotAReport     it is not a report of a kind we know
+    + Damaged        it is truncated or corrupt
+    + Busy           another program is writing it
+    + Incomplete     it lacks a table or column that every export has
+  - OutputError      an output cannot be written, or should not be overwritten
+  - SelectionError   an option names something that this report does not hold
+
+A message has three parts: what was seen, in which file, what to type next.
+"""
+
+
+class NsysflowError(Exception):
+    """Something a person can act on. The command line prints it and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class ReportError(NsysflowError):
+    """A report cannot be read."""
+
+
+class NotAReport(ReportError):
+    """The file is not a report of a kind we know."""
+
+
+class Damaged(ReportError):
+    """The file is truncated or corrupt."""
+
+
+class Busy(ReportError):
+    """Another program is writing the file."""
+
+
+class Incomplete(ReportError):
+    """The report lacks a table or column that every export has."""
+
+
+class OutputError(NsysflowError):
+    """An output cannot be written, or should not be overwritten."""
+
+
+class SelectionError(NsysflowError):
+    """An option names something that this report does not hold."""

@@ -1,0 +1,1 @@
+"""NVTX-annotated PyTorch workloads; none yet."""
