@@ -1,0 +1,89 @@
+# make demo   set up .venv and analyse the bundled report      make test   run everything
+# make check  lint, types, contracts and tests                 make help   the rest
+#
+# Needs Python 3.11 or newer, git and make. Another Python: make demo PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint check links bench docs clean
+
+help:
+	@echo 'make demo   set up .venv and analyse the bundled report of an H200'
+	@echo 'make test   install what the tests need and run them all'
+	@echo 'make lint   format, lint, types, import contracts'
+	@echo 'make check  lint and test: what a change must pass'
+	@echo 'make bench  time the analysis of a million kernels; adds rows to benchmarks/analyze.csv'
+	@echo 'make docs   write docs/tables.md again from the schemas'
+	@echo 'make links  restore the links in nsysflow/, should a copy have lost them'
+	@echo 'make clean  remove .venv, caches and build outputs'
+
+demo: $(VENV)/.core
+	@$(BIN)/nsysflow demo
+
+test: $(VENV)/.test
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/mypy tests benchmarks docs
+	$(BIN)/lint-imports --no-timing
+
+check: lint test
+
+bench: $(VENV)/.core
+	$(BIN)/python -P benchmarks/analyze.py
+
+docs: $(VENV)/.core
+	$(BIN)/python -P docs/make_tables.py
+
+# A copy without links has nothing there, or a text file that holds the link's target (git without
+# symlinks), or a second copy of the folder (tools that follow links): that one goes only if equal.
+links:
+	@for link in $(LINKS); do \
+	    target=../$${link##*/}; \
+	    if [ -L $$link ]; then continue; fi; \
+	    if [ -d $$link ] && ! diff -rq -x __pycache__ $$link $${link##*/} >&2; then \
+	        echo "$$link should be a link to $$target, but is a folder that differs from it:" \
+	            "keep what you need of it and remove it" >&2; exit 1; \
+	    fi; \
+	    rm -rf $$link && ln -s $$target $$link && echo "restored $$link -> $$target" || exit 1; \
+	done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	    .import_linter_cache
+
+# What is installed is stamped, so that a second run starts at once.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "nsysflow needs Python 3.11 or newer; $(PYTHON) is" \
+	        "$$($(PYTHON) --version 2>&1 || true). Name another: make PYTHON=python3.12" >&2; \
+	    exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv $(VENV) || { \
+	    rm -rf $(VENV); \
+	    echo "could not make $(VENV); on Debian and Ubuntu: apt install python3-venv" >&2; \
+	    exit 1; }
+	@touch $@
+
+$(VENV)/.core: pyproject.toml $(VENV)/.made | links
+	@echo 'Installing nsysflow into $(VENV) ...'
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/.core
+	@echo 'Installing what the tests need (torch among it: some 200 MB as a CPU wheel) ...'
+	@$(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.test
+	@echo 'Installing ruff, mypy and import-linter ...'
+	@$(PIP) --editable '.[dev]'
+	@touch $@
