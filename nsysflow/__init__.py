@@ -1,3 +1,36 @@
-"""nsysflow: where a GPU waits, why, and what to change."""
+"""nsysflow: where a GPU waits, why, and what to change.
+
+    trace = nsysflow.load("report.sqlite")
+    analysis = nsysflow.analyze(trace)
+    analysis.gap_summary                     # a polars frame, like every table of the analysis
+
+The names load on first use: importing nsysflow must not import polars, which would triple the
+time of `nsysflow -h`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nsysflow.analysis.analyze import Analysis, analyze
+    from nsysflow.analysis.load import load
+    from nsysflow.analysis.options import Options
+    from nsysflow.analysis.trace import Trace
 
 __version__ = "0.1.0"
+__all__ = ["Analysis", "Options", "Trace", "__version__", "analyze", "load"]
+
+_HOMES = {
+    "Analysis": "nsysflow.analysis.analyze",
+    "Options": "nsysflow.analysis.options",
+    "Trace": "nsysflow.analysis.trace",
+    "analyze": "nsysflow.analysis.analyze",
+    "load": "nsysflow.analysis.load",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    if name not in _HOMES:
+        msg = f"module 'nsysflow' has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(_HOMES[name]), name)

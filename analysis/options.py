@@ -1,0 +1,33 @@
+"""What a caller may choose about an analysis; the command line's options, in ns."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Choices that change what is analysed; the default analyses all of a report.
+
+    Attributes:
+        dispatch_ns: the longest stretch between two calls that counts as framework dispatch
+            (spec §3); longer ones are the application's own code.
+        domains_added: NVTX domains to count as phases although libraries own them (spec §7).
+        domains_removed: further NVTX domains whose ranges are not phases.
+        device: the one physical GPU to look at; None looks at all.
+        range: NVTX range that narrows the window to its instances' projections (spec §2).
+        from_ns: start of the window, on the report's clock.
+        to_ns: end of the window, exclusive.
+        step: name of the range that is one step; None finds it (spec §8).
+        skip: leading steps that are never steady; None takes spec §8's default.
+        steps: half-open `(first, end)` of the steps to look at; None on a side leaves it open.
+    """
+
+    dispatch_ns: int = 50_000
+    domains_added: tuple[str, ...] = ()
+    domains_removed: tuple[str, ...] = ()
+    device: int | None = None
+    range: str | None = None
+    from_ns: int | None = None
+    to_ns: int | None = None
+    step: str | None = None
+    skip: int | None = None
+    steps: tuple[int | None, int | None] | None = None
