@@ -1,0 +1,130 @@
+"""What is installed is what the repository holds, and no more than that."""
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import click
+import pytest
+
+from nsysflow.analysis import schema
+
+ROOT = Path(__file__).parent.parent
+LINKED = ("analysis", "kernels", "workloads", "samples")
+SAMPLE = "nsysflow/samples/h200-gpt2-eager.sqlite.xz"
+CORE_MAX_BYTES = 300e6
+"""What the core, with all it needs, may take on a disk; 240 MB in 2026-11, most of it polars."""
+
+ELSEWHERE = re.compile(
+    r"(?<![\w.])/(?:work|tmp|root)/|pythonhosted\.|pypi\.org|\.debian\.org|npmjs\."
+)
+"""Folders of one machine, and registries' hosts."""
+
+
+def run(*argv: str | Path, cwd: Path) -> str:
+    """Stdout of a command that must succeed; a failure shows all that it said."""
+    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{argv}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy: setuptools leaves build/ and an egg-info beside its source."""
+    source = tmp_path_factory.mktemp("source") / "nsysflow"
+    shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(".*", "build"))
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    run(*pip, "wheel", "--no-deps", "--wheel-dir", source.parent, source, cwd=source.parent)
+    (built,) = source.parent.glob("*.whl")
+    return built
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_the_package_reaches_each_root_folder_through_a_link(name: str) -> None:
+    link = ROOT / "nsysflow" / name
+    assert link.is_symlink(), f"{link} is not a link; `make links` restores it"
+    assert link.readlink() == Path("..", name)
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_package_and_data_file(wheel: Path) -> None:
+    held = set(zipfile.ZipFile(wheel).namelist())
+    # rglob stays out of links, so each linked folder is walked by its own name
+    wanted = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("", *LINKED)
+        for kind in ("*.toml", "py.typed", "*.xz", "*.py")
+        for path in (ROOT / "nsysflow" / folder).rglob(kind)
+        if not (folder == "samples" and kind == "*.py")
+    }
+    assert wanted <= held, f"not in the wheel: {sorted(wanted - held)}"
+    assert {SAMPLE, "nsysflow/py.typed"} <= wanted
+    assert any(name.startswith("nsysflow/analysis/") and name.endswith(".toml") for name in wanted)
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_nothing_outside_the_one_import_name(wheel: Path) -> None:
+    tops = {name.split("/", 1)[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"nsysflow"}
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_in_an_empty_venv_analyses_the_sample(wheel: Path, tmp_path: Path) -> None:
+    home = tmp_path / "venv"
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    run(*pip, "install", wheel, cwd=tmp_path)
+    assert "analyze" in run(home / "bin" / "nsysflow", "-h", cwd=tmp_path)
+    assert "h200-gpt2-eager" in run(home / "bin" / "nsysflow", "demo", cwd=tmp_path)
+
+    run(*pip, "uninstall", "--yes", "pip", "setuptools", cwd=tmp_path)
+    size = sum(path.lstat().st_size for path in home.rglob("*") if path.is_file())
+    assert size <= CORE_MAX_BYTES, f"the core takes {size / 1e6:.0f} MB"
+
+
+def test_the_command_line_imports_no_gpu_stack() -> None:
+    heavy = "{'torch', 'triton', 'numpy', 'pandas', 'pyarrow'}"
+    code = f"import sys, nsysflow.cli; print(*sorted({heavy} & set(sys.modules)))"
+    assert run(sys.executable, "-c", code, cwd=ROOT).strip() == ""
+
+
+def test_every_command_shows_an_example() -> None:
+    from nsysflow.cli import main  # here, so that a broken command line fails one test, not all
+
+    assert isinstance(main, click.Group)
+    silent = [name for name, command in main.commands.items() if "Example" not in _help(command)]
+    assert not silent, f"no Example in the help of: {', '.join(silent)}"
+
+
+def _help(command: click.Command) -> str:
+    return command.get_help(click.Context(command, info_name=command.name))
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="asks git which files are tracked")
+def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
+    listed = run("git", "ls-files", "-z", cwd=ROOT).split("\0")
+    named = []
+    for path in (ROOT / name for name in listed if name):
+        if path.is_symlink() or not path.is_file() or path.suffix in (".xz", ".gz"):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if ELSEWHERE.search(line):
+                named.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not named, "\n".join(named)
+
+
+def test_the_page_of_tables_is_what_the_schemas_say() -> None:
+    made = runpy.run_path(os.fspath(ROOT / "docs" / "make_tables.py"))
+    assert made["PAGE"].read_text(encoding="utf-8") == made["page"]() + "\n", "run `make docs`"
+
+
+def test_every_table_has_a_schema_of_its_name() -> None:
+    for table, columns in schema.TABLES.items():
+        assert columns is getattr(schema, table.upper())
