@@ -5,6 +5,7 @@ assignments in schema.py, which Python itself does not keep: they are read from 
 """
 
 import ast
+import itertools
 import sys
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def sentences(source: str) -> dict[str, str]:
     """The string under each assignment of a module, by the name assigned to."""
     body = ast.parse(source).body
     found = {}
-    for statement, after in zip(body, body[1:], strict=False):
+    for statement, after in itertools.pairwise(body):
         match statement, after:
             case (
                 ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]),
