@@ -1,0 +1,118 @@
+"""The twin against figures on which two other programs agree, for every report at hand."""
+
+import json
+import lzma
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from tests.twin.accounting import covered, length, parts, window
+from tests.twin.gaps import CAUSES, Gaps
+from tests.twin.model import Op, TwinTrace, from_trace, read_export, to_trace
+from tests.twin.phases import NOWHERE, Place
+
+ROOT = Path(__file__).parents[2]
+EXPECTED: dict[str, Any] = json.loads((ROOT / "tests/data/expected.json").read_text())
+PACKED = {
+    path.name.removesuffix(".sqlite.xz"): path
+    for folder in ("samples", "tests/data")
+    for path in sorted((ROOT / folder).glob("*.sqlite.xz"))
+}
+every_report = pytest.mark.parametrize("report", sorted(EXPECTED))
+
+
+@cache
+def read(report: str) -> TwinTrace:
+    if report not in PACKED:
+        pytest.skip(f"{report} is not in tests/data or samples")
+    with TemporaryDirectory() as folder:
+        unpacked = Path(folder) / f"{report}.sqlite"
+        unpacked.write_bytes(lzma.decompress(PACKED[report].read_bytes()))
+        return read_export(unpacked)
+
+
+@cache
+def gaps_of(report: str) -> Gaps:
+    return Gaps(read(report))
+
+
+def attributed(gaps: Gaps) -> list[tuple[Op, Place]]:
+    """Every operation and where it was launched."""
+    calls = gaps.calls
+    found = []
+    for op, launch in zip(calls.ops, calls.launch, strict=True):
+        place = NOWHERE
+        if launch is not None:
+            call = calls.calls[launch]
+            place = gaps.phases.at(call.process, call.thread, call.start_ns)
+        found.append((op, place))
+    return found
+
+
+@every_report
+def test_window_is_split_as_two_other_programs_split_it(report: str) -> None:
+    ops = gaps_of(report).calls.ops
+    found = {}
+    for device in sorted({op.device for op in ops}):
+        here = [op for op in ops if op.device == device]
+        found[str(device)] = parts(here, window(here)) | {"ops": len(here)}
+    assert found == EXPECTED[report]["devices"]
+
+
+@every_report
+def test_every_cause_has_the_expected_idle(report: str) -> None:
+    gaps = gaps_of(report).gaps
+    assert len(gaps) == EXPECTED[report]["gaps"]
+    causes = {cause: sum(gap.causes[cause] for gap in gaps) for cause in CAUSES}
+    assert causes == EXPECTED[report]["causes_ns"]
+    dominant = Counter(gap.cause for gap in gaps)
+    assert dominant == EXPECTED[report]["dominant_cause_counts"]
+
+
+@every_report
+def test_causes_sum_to_the_gap_and_none_is_negative(report: str) -> None:
+    for gap in gaps_of(report).gaps:
+        assert sum(gap.causes.values()) == gap.duration_ns
+        assert min(gap.causes.values()) >= 0
+
+
+@every_report
+def test_stalls_induce_the_expected_idle(report: str) -> None:
+    gaps = gaps_of(report)
+    by_api: Counter[str] = Counter()
+    for call, ns in gaps.induced().items():
+        by_api[gaps.calls.calls[call].name] += ns
+    assert {api: ns for api, ns in by_api.items() if ns} == EXPECTED[report][
+        "induced_idle_ns_by_api"
+    ]
+
+
+@every_report
+def test_operations_belong_to_the_expected_phases(report: str) -> None:
+    places = attributed(gaps_of(report))
+    unattributed = sum(place.how is None for _, place in places)
+    assert unattributed == EXPECTED[report]["unattributed_ops"]
+    by_path: dict[str, list[Op]] = defaultdict(list)
+    for op, place in places:
+        for depth in range(1, len(place.path) + 1):
+            by_path["/".join(place.path[:depth])].append(op)
+    found = {}
+    for path, ops in by_path.items():
+        kernels = [op for op in ops if op.kind == "kernel"]
+        devices = {op.device for op in ops}
+        found[path] = {
+            "ops": len(ops),
+            "kernels": len(kernels),
+            "kernel_ns": sum(op.end_ns - op.start_ns for op in kernels),
+            "busy_ns": sum(length(covered(o for o in ops if o.device == d)) for d in devices),
+        }
+    assert found == EXPECTED[report]["phases_with_gpu_work"]
+
+
+@every_report
+def test_a_report_survives_the_way_to_the_analysis_and_back(report: str) -> None:
+    assert from_trace(to_trace(read(report))) == read(report)
