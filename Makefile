@@ -38,10 +38,10 @@ lint: $(VENV)/.dev
 check: lint test
 
 bench: $(VENV)/.core
-	$(BIN)/python -P benchmarks/analyze.py
+	$(BIN)/python benchmarks/analyze.py
 
 docs: $(VENV)/.core
-	$(BIN)/python -P docs/make_tables.py
+	$(BIN)/python docs/make_tables.py
 
 # A copy without links has nothing there, or a text file that holds the link's target (git without
 # symlinks), or a second copy of the folder (tools that follow links): that one goes only if equal.

@@ -1,0 +1,97 @@
+"""What benchmarks/analyze.py measures, each in a process of its own.
+
+    python benchmarks/stages.py tables big.sqlite     the seconds of load and of each table
+    python benchmarks/stages.py floor big.sqlite      read the columns that the analysis needs
+
+Prints one JSON object of name to [seconds, peak MB so far].
+"""
+
+import itertools
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import polars as pl
+from adbc_driver_sqlite import dbapi
+
+import nsysflow
+from nsysflow.analysis.schema import TABLES
+
+_COLUMNS = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": (
+        'start, "end", deviceId, streamId, correlationId, globalPid, demangledName, shortName,'
+        " graphNodeId, gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread,"
+        " staticSharedMemory, dynamicSharedMemory"
+    ),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": 'start, "end", globalTid, correlationId, nameId',
+}
+"""The two tables that hold nearly all rows of a report."""
+
+Times = dict[str, tuple[float, int]]
+
+
+@contextmanager
+def _timed(times: Times, name: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    yield
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    times[name] = (time.perf_counter() - begin, round(peak / 1e6))
+
+
+def tables(path: Path) -> Times:
+    """Load, then each table in the order of `TABLES`; what several share falls on the first."""
+    times: Times = {}
+    with _timed(times, "load"):
+        trace = nsysflow.load(path)
+    analysis = nsysflow.analyze(trace)
+    for table in TABLES:
+        with _timed(times, table):
+            getattr(analysis, table)
+    return times
+
+
+def floor(path: Path) -> Times:
+    """The same columns as fast as they are known to come: ADBC, split by rowid over the cores."""
+    times: Times = {}
+    with _timed(times, "floor"), ThreadPoolExecutor(os.cpu_count()) as pool:
+        for table, columns in _COLUMNS.items():
+            parts = _parts(path, table, os.cpu_count() or 1)
+            read = [f"SELECT {columns} FROM {table} WHERE rowid {part}" for part in parts]
+            pl.concat(pool.map(lambda sql: _read(path, sql), read))
+    return times
+
+
+def _parts(path: Path, table: str, parts: int) -> list[str]:
+    (last,) = _read(path, f"SELECT max(rowid) FROM {table}").row(0)
+    edges = [last * part // parts for part in range(parts + 1)]
+    return [f"BETWEEN {low + 1} AND {high}" for low, high in itertools.pairwise(edges)]
+
+
+def _read(path: Path, sql: str) -> pl.DataFrame:
+    batches = {"adbc.sqlite.query.batch_rows": "65536"}
+    with (
+        dbapi.connect(f"{path.resolve().as_uri()}?mode=ro") as connection,
+        connection.cursor(adbc_stmt_kwargs=batches) as rows,
+    ):
+        rows.execute(sql)
+        return pl.DataFrame(rows.fetch_arrow())
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["tables", "floor"]))
+@click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def main(what: str, path: Path) -> None:
+    """Measure WHAT on the export PATH."""
+    click.echo(json.dumps({"tables": tables, "floor": floor}[what](path)))
+
+
+if __name__ == "__main__":
+    main()
