@@ -1,0 +1,105 @@
+"""What kind of thing a CUDA call is (spec §3): a class by name, and by what it turned out to do."""
+
+from typing import Final
+
+import polars as pl
+
+CALL_CLASS: Final = pl.Enum(
+    ["sync", "blocking_copy", "alloc", "module_load", "launch", "api"]
+)
+"""In the order in which a class claims an instant; sync and blocking_copy claim alike."""
+
+SYNC: Final = r"^(?:cuda(?:Device|Stream|Event|Thread)Synchronize|cu(?:Ctx|Stream|Event)Synchronize)$"
+ALLOC: Final = (
+    r"^(?:cudaMalloc.*|cudaFree.*|cudaHostAlloc|cudaHostRegister|cudaHostUnregister|cudaMemPool.*"
+    r"|cuMemAlloc.*|cuMemFree.*|cuMemHost.*|cuMemCreate|cuMemMap.*|cuMemUnmap|cuMemRelease"
+    r"|cuMemSetAccess|cuMemAddress.*|cuMemPool.*)$"
+)
+MODULE_LOAD: Final = (
+    r"^(?:cuModuleLoad.*|cuModuleUnload|cuLibraryLoad.*|cuLibraryUnload|cudaLibraryLoad.*"
+    r"|cudaLibraryUnload|cuLink.*)$"
+)
+LAUNCH: Final = r"^(?:cuda|cu)(?:Launch|GraphLaunch|Memcpy|Memset|MemPrefetch)"
+HOST_FUNCTION: Final = r"LaunchHostFunc$"
+COPY: Final = r"^(?:cuda|cu)Memcpy"
+GRAPH_LAUNCH: Final = r"^(?:cuda|cu)GraphLaunch"
+
+LAZY_LOAD_NS: Final = 1_000_000
+"""A kernel's first launch call over 1 ms spent that time loading its code (spec §3)."""
+
+
+def class_by_name(name: pl.Expr) -> pl.Expr:
+    """`CALL_CLASS` of a call by its name without suffix, before its operation is looked at."""
+    blocking = name.str.contains(COPY) & ~name.str.contains("Async", literal=True)
+    launch = name.str.contains(LAUNCH) & ~name.str.contains(HOST_FUNCTION)
+    return (
+        pl.when(name.str.contains(SYNC))
+        .then(pl.lit("sync"))
+        .when(launch & blocking)
+        .then(pl.lit("blocking_copy"))
+        .when(launch)
+        .then(pl.lit("launch"))
+        .when(name.str.contains(ALLOC))
+        .then(pl.lit("alloc"))
+        .when(name.str.contains(MODULE_LOAD))
+        .then(pl.lit("module_load"))
+        .otherwise(pl.lit("api"))
+        .cast(CALL_CLASS)
+    )
+
+
+def with_class_by_name(calls: pl.DataFrame) -> pl.DataFrame:
+    """`calls` plus `class`, each distinct name looked at once."""
+    names = calls.select(pl.col("name").unique())
+    text = pl.col("name").cast(pl.String)
+    classes = names.with_columns(class_by_name(text).alias("class"))
+    return calls.join(classes, on="name", how="left", maintain_order="left")
+
+
+def refine_classes(calls: pl.DataFrame, ops: pl.DataFrame, pageable: pl.Series) -> pl.DataFrame:
+    """`calls` with `class` corrected by the operations that they launched.
+
+    A launch of a copy from or to pageable memory is a `blocking_copy`; the first launch of a kernel
+    in its process is a `module_load` where it took over 1 ms.
+
+    Args:
+        calls: with `call`, its own row number, and `class` by name.
+        ops: with `call`, their launch's row in `calls`.
+        pageable: rows of `calls` whose copy has a pageable side.
+    """
+    launch = pl.col("class") == "launch"
+    copies = _rows(calls, pageable).filter(launch & _text().str.contains(COPY))
+    loads = _rows(calls, _first_slow_launches(calls, ops)).filter(launch)
+    classes = calls["class"]
+    for rows, name in ((copies, "blocking_copy"), (loads, "module_load")):
+        if not rows.is_empty():
+            classes = classes.scatter(rows["call"], name)
+    return calls.with_columns(classes)
+
+
+def _text() -> pl.Expr:
+    """The call's name as text."""
+    return pl.col("name").cast(pl.String)
+
+
+def _rows(calls: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+    return calls[rows.unique().sort()]
+
+
+def _first_slow_launches(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
+    """Rows of `calls` over 1 ms that are the first launch of their kernel in their process."""
+    slow = calls.filter(pl.col("end_ns") - pl.col("start_ns") > LAZY_LOAD_NS)
+    if slow.is_empty():
+        return pl.Series("call", [], dtype=pl.UInt32)
+    names = calls.select(pl.col("name").unique())
+    graph_names = names.filter(_text().str.contains(GRAPH_LAUNCH))["name"]
+    launches = ops.filter(pl.col("kind") == "kernel", pl.col("call").is_not_null()).select(
+        "process", "name", "call", "launch_start_ns"
+    )
+    if not graph_names.is_empty():
+        graphs = calls.join(graph_names.to_frame(), on="name", how="semi")
+        launches = launches.join(graphs, on="call", how="anti")
+    first = launches.group_by("process", "name").agg(
+        pl.col("call").sort_by("launch_start_ns", "call").first()
+    )
+    return first.join(slow, on="call", how="semi")["call"]

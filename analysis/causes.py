@@ -1,0 +1,290 @@
+"""Which cause takes which nanoseconds of a gap: the run-ahead model (spec §3).
+
+Step 1 parts the gap into host time and queue time, step 2 gives host time to what the host was
+doing in it, step 3 charges the stall that had used up the run-ahead.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.hosts import HostTime, host_time
+from nsysflow.analysis.intervals import Cover, reached_before
+from nsysflow.analysis.prepare import Prepared
+from nsysflow.analysis.schema import CAUSE, CAUSES, STALL_CAUSES
+
+DISPATCH_LIMIT_NS: Final = 10_000
+"""A queued operation that starts within 10 us was being dispatched; later, it depended (spec §3)."""
+
+CULPRIT_CAUSES: Final = ("profiler", *STALL_CAUSES, "module_load", "api", "launch")
+"""Causes that can be laid at one call's door; its row is in column `<cause>_by`."""
+
+CHARGES: Final = pl.Schema(
+    {"gap": pl.UInt32, "call": pl.UInt32, "cause": CAUSE, "ns": pl.Int64}
+)
+"""What each gap charged to each stall call, steps 2 and 3 together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """Gaps with their causes.
+
+    Attributes:
+        gaps: as `find_gaps` returns them, plus `<cause>_ns` of each cause, `cause` (the dominant
+            one), and `<cause>_by` of `CULPRIT_CAUSES`: the row in the calls (for `profiler` in the
+            overhead) of the call charged most, null where that is the time between calls.
+        charges: `CHARGES`.
+    """
+
+    gaps: pl.DataFrame
+    charges: pl.DataFrame
+
+
+def explain(prepared: Prepared, gaps: pl.DataFrame, *, dispatch_ns: int) -> Explained:
+    """Split every gap among the causes.
+
+    Args:
+        prepared: the trace.
+        gaps: as `find_gaps` returns them.
+        dispatch_ns: the longest stretch between calls that counts as framework dispatch.
+    """
+    gaps = gaps.with_columns(_launched()).with_columns(*_queue_parts())
+    waiting = gaps.filter(pl.col("next_call").is_not_null(), pl.col("launched_ns") > pl.col("start_ns"))
+    waiting = _with_windows(prepared, waiting)
+    lanes = _lanes(waiting)
+    keys = ["next_no", "other_no"]
+    waiting = waiting.join(lanes, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    asked = waiting.filter(pl.col("other_no").is_not_null()).select(
+        "lane", pl.min_horizontal("window_ns", "start_ns").alias("window_ns"), "start_ns", "launched_ns"
+    )
+    hosts = host_time(
+        prepared, lanes.rename({"next_no": "thread_no"}), asked, dispatch_ns=dispatch_ns
+    )
+    parts, charges = _split(prepared, hosts, waiting)
+    return Explained(gaps=_assembled(gaps, parts), charges=charges)
+
+
+def _launched() -> pl.Expr:
+    """When the next operation was queued, within the gap: `a` of spec §3."""
+    return pl.col("next_end_ns").clip(pl.col("start_ns"), pl.col("end_ns")).alias("launched_ns")
+
+
+def _queue_parts() -> list[pl.Expr]:
+    """Step 1: what is queue time, and what nobody can know."""
+    queued = pl.col("end_ns") - pl.col("launched_ns")
+    soon = queued <= DISPATCH_LIMIT_NS
+    known = pl.col("next_call").is_not_null()
+    return [
+        pl.when(soon).then(queued).otherwise(0).fill_null(0).alias("dispatch_ns"),
+        pl.when(~soon).then(queued).otherwise(0).fill_null(0).alias("dependency_ns"),
+        pl.when(known).then(0).otherwise(pl.col("end_ns") - pl.col("start_ns")).alias("unknown_ns"),
+    ]
+
+
+def _with_windows(prepared: Prepared, waiting: pl.DataFrame) -> pl.DataFrame:
+    """Step 3's window `[window_ns, window_end_ns)`, null where it is skipped, and `other_no`, the
+    previous launch's thread where that is another one of the same process."""
+    axis, device = prepared.axis, pl.col("device_no")
+    process = prepared.threads["process_no"]
+    blocking = prepared.calls["class"] == "blocking_copy"
+    waiting = waiting.with_columns(
+        (process.gather(waiting["next_no"]) == process.gather(waiting["prev_no"]))
+        .fill_null(value=False)
+        .alias("linked"),
+        blocking.gather(waiting["prev_call"]).alias("prev_blocks"),
+    )
+    linked = pl.col("linked")
+    prev = pl.when("prev_blocks").then("prev_start_ns").otherwise("prev_end_ns")
+    charged = reached_before(axis.at(device, pl.col("launched_ns")))
+    begin = axis.time_ns(pl.max_horizontal(axis.at(device, prev), charged))
+    other = pl.when(linked & (pl.col("prev_no") != pl.col("next_no"))).then("prev_no")
+    return waiting.with_columns(
+        pl.when(linked).then(begin).alias("window_ns"),
+        pl.min_horizontal("start_ns", "next_start_ns").alias("window_end_ns"),
+        other.alias("other_no"),
+    ).drop("linked", "prev_blocks")
+
+
+def _lanes(waiting: pl.DataFrame) -> pl.DataFrame:
+    """The distinct (`next_no`, `other_no`), lanes of one thread first, numbered `lane`."""
+    lanes = waiting.select("next_no", "other_no").unique()
+    single_first = lanes.sort(pl.col("other_no").is_not_null(), "next_no", "other_no")
+    return single_first.with_row_index("lane")
+
+
+def _split(
+    prepared: Prepared, hosts: HostTime, waiting: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Steps 2 and 3 for the gaps that the host kept waiting.
+
+    Returns:
+        `gap`, `<cause>_ns` but the queue's, `<cause>_by`; and `Explained.charges`.
+    """
+    lane = pl.col("lane")
+    places = waiting.select(
+        *(
+            hosts.axis.at(lane, pl.col(f"{name}_ns")).alias(name)
+            for name in ("start", "launched", "window", "window_end")
+        )
+    )
+    start, launched = places["start"], places["launched"]
+    spans = {
+        name: _Span(cover, cover.until(start), cover.until(launched))
+        for name, cover in (
+            ("profiler", hosts.profiler),
+            ("stalled", hosts.stalled),
+            ("module_load", hosts.module_load),
+            ("launch", hosts.launch),
+            ("api", hosts.api),
+            ("launching", hosts.launching),
+        )
+    }
+    ns = {name: span.ns for name, span in spans.items()}
+    launch = ns["launching"] - ns["profiler"] - ns["stalled"] - ns["module_load"]
+    host = launched - start - ns["launching"] - ns["api"]
+    between = launch - ns["launch"]
+    charged = _charged(hosts.stalled, places, host + ns["api"] + launch)
+    x = charged["stop"] - charged["begin"]
+    charges = _charges(hosts.stalled, waiting["gap"], spans["stalled"], charged)
+    stalls = _stall_parts(prepared.calls, charges)
+    parts = pl.DataFrame(
+        {
+            "gap": waiting["gap"],
+            "profiler_ns": ns["profiler"],
+            "module_load_ns": ns["module_load"],
+            **_without({"host_ns": host, "api_ns": ns["api"], "launch_ns": launch}, x),
+            "profiler_by": spans["profiler"].leader(),
+            "module_load_by": spans["module_load"].leader(),
+            "api_by": spans["api"].leader(),
+            "launch_by": spans["launch"].leader(between),
+        }
+    )
+    return parts.join(stalls, on="gap", how="left", maintain_order="left"), charges
+
+
+def _charged(stalled: Cover, places: pl.DataFrame, available: pl.Series) -> pl.DataFrame:
+    """Step 3: the last stalled nanoseconds of each window that its gap can take.
+
+    Returns:
+        `begin`, `stop`, counted in stalled time.
+    """
+    window = places["window"].fill_null(places["window_end"])
+    stop = stalled.until(places["window_end"])
+    stalled_ns = (stop - stalled.until(window)).clip(lower_bound=0)
+    found = pl.DataFrame({"stop": stop, "stalled": stalled_ns, "available": available})
+    begin = pl.col("stop") - pl.min_horizontal("stalled", "available")
+    return found.select(begin.alias("begin"), "stop")
+
+
+def _without(parts: dict[str, pl.Series], x: pl.Series) -> dict[str, pl.Series]:
+    """`parts` after `x` was taken from the first, then the next, then the last."""
+    left = {}
+    for name, part in parts.items():
+        left[name] = (part - x).clip(lower_bound=0)
+        x = (x - part).clip(lower_bound=0)
+    return left
+
+
+def _charges(
+    stalled: Cover, gap: pl.Series, own: "_Span", charged: pl.DataFrame
+) -> pl.DataFrame:
+    """`CHARGES`: the stalls inside each gap, and those charged to it from before it."""
+    wanted = pl.concat(
+        [
+            pl.DataFrame({"gap": gap, "begin": own.begin, "stop": own.stop}),
+            charged.select(gap, "begin", "stop"),
+        ]
+    )
+    return (
+        stalled.slices(wanted)
+        .group_by("gap", pl.col("owner").alias("call"), "cause")
+        .agg(pl.col("ns").sum())
+    )
+
+
+def _stall_parts(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
+    """Per gap `<cause>_ns` and `<cause>_by` of the stall causes; only gaps that were charged."""
+    start = calls["start_ns"].gather(charges["call"])
+    ranked = charges.with_columns(start.alias("start")).sort(
+        "gap", -pl.col("ns"), "start", "call"
+    )
+    cause = pl.col("cause")
+    columns = []
+    for name in STALL_CAUSES:
+        mine = cause == name
+        columns.append(pl.col("ns").filter(mine).sum().alias(f"{name}_ns"))
+        columns.append(pl.col("call").filter(mine).first().alias(f"{name}_by"))
+    return ranked.group_by("gap", maintain_order=True).agg(columns)
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The covered time inside each gap's host time, `[begin, stop)` counted in covered time."""
+
+    cover: Cover
+    begin: pl.Series
+    stop: pl.Series
+
+    @property
+    def ns(self) -> pl.Series:
+        return self.stop - self.begin
+
+    def leader(self, between_ns: pl.Series | None = None) -> pl.Series:
+        """Row of the call that holds most of the span, the earliest on a tie; null where there is
+        none, or where the time between calls, `between_ns`, has more.
+
+        Where the last piece has more than half, it needs no look at the others: true of most
+        launches (the rest of a gap's calls are short look-ups), and cheap to see.
+        """
+        intervals = self.cover.intervals
+        none = pl.repeat(None, len(self.begin), dtype=pl.UInt32, eager=True)
+        if intervals.is_empty():
+            return none
+        total = pl.col("stop") - pl.col("begin")
+        last = intervals["before"].search_sorted(self.stop, side="left").cast(pl.Int64) - 1
+        last = last.clip(lower_bound=0)
+        spans = pl.DataFrame(
+            {
+                "begin": self.begin,
+                "stop": self.stop,
+                "between": between_ns if between_ns is not None else none.cast(pl.Int64),
+                "before": intervals["before"].gather(last),
+                "owner": intervals["owner"].gather(last),
+            }
+        ).with_columns(pl.col("between").fill_null(0)).with_row_index("row")
+        last_ns = pl.col("stop") - pl.max_horizontal("begin", "before")
+        nobody = (total == 0) | (pl.col("between") > total)
+        clear = (2 * last_ns > total) & (pl.col("between") <= last_ns)
+        open_ = spans.filter(~nobody & ~clear)
+        led = spans.select(pl.when(clear & ~nobody).then("owner")).to_series()
+        if open_.is_empty():
+            return led
+        best = self._contest(open_)
+        return led.scatter(best["row"], best["owner"])
+
+    def _contest(self, spans: pl.DataFrame) -> pl.DataFrame:
+        """`row` and `owner` of the spans in which one call has at least `between`."""
+        pieces = self.cover.slices(spans.select("row", "between", "begin", "stop"))
+        calls = pieces.group_by("row", "owner").agg(
+            pl.col("ns").sum(), pl.col("between").first(), pl.col("start").first()
+        )
+        return (
+            calls.filter(pl.col("ns") >= pl.col("between"))
+            .sort("row", -pl.col("ns"), "start")
+            .unique("row", keep="first", maintain_order=True)
+            .select("row", "owner")
+        )
+
+
+def _assembled(gaps: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
+    """Gaps with the parts of those that the host kept waiting; the others' are 0."""
+    ns = [f"{cause}_ns" for cause in CAUSES]
+    joined = gaps.join(parts, on="gap", how="left", maintain_order="left").with_columns(
+        pl.col(ns).fill_null(0)
+    )
+    most = pl.max_horizontal(ns)
+    dominant = pl.coalesce(
+        pl.when(pl.col(f"{cause}_ns") == most).then(pl.lit(cause, CAUSE)) for cause in CAUSES
+    )
+    return joined.with_columns(dominant.alias("cause"))

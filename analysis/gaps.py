@@ -1,0 +1,62 @@
+"""When each device idled, between which operations, launched by which calls (spec §3)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.intervals import reached_before, sort_with_ties
+from nsysflow.analysis.prepare import Prepared
+
+NEVER_NS: Final = -(2**63)
+"""Earlier than any time: where a missing one must sort first."""
+
+
+def find_gaps(prepared: Prepared) -> pl.DataFrame:
+    """Gaps of every device.
+
+    Returns:
+        `gap` (row number), `device_no`, `start_ns`, `end_ns`, `next_op` and `prev_op` (rows of the
+        operations), and of the launch of each, where there is one: `next_call`, `next_start_ns`,
+        `next_end_ns`, `next_no` (its thread); `prev_…` likewise.
+    """
+    axis = prepared.axis
+    ops = prepared.ops.lazy().filter(pl.col("end_ns") > pl.col("start_ns"))
+    reach = (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("reach")
+    before = reached_before(pl.col("reach"))
+    same_device = pl.col("device_no") == pl.col("device_no").shift(1)
+    walked = ops.select(
+        "op", "place", reach, "device_no", "launch_start_ns", "correlation", "stream", "graph_node"
+    ).with_columns(before.alias("before")).collect()
+    gaps = walked.lazy().filter((pl.col("place") > pl.col("before")) & same_device).select(
+        pl.col("op").alias("next_op"), "device_no", "before", "place"
+    ).collect()
+    gaps = gaps.with_columns(_previous(walked, gaps["before"]))
+    launches = prepared.ops.select("call", "launch_start_ns", "launch_end_ns", "thread_no")
+    return gaps.select(
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("gap"),
+        "device_no",
+        axis.time_ns(pl.col("before")).alias("start_ns"),
+        axis.time_ns(pl.col("place")).alias("end_ns"),
+        "next_op",
+        "prev_op",
+        *_launch_columns(launches, gaps["next_op"], "next"),
+        *_launch_columns(launches, gaps["prev_op"], "prev"),
+    )
+
+
+def _launch_columns(launches: pl.DataFrame, ops: pl.Series, side: str) -> list[pl.Series]:
+    names = {"call": "call", "launch_start_ns": "start_ns", "launch_end_ns": "end_ns", "thread_no": "no"}
+    return [launches[name].gather(ops).alias(f"{side}_{short}") for name, short in names.items()]
+
+
+def _previous(walked: pl.DataFrame, ends: pl.Series) -> pl.Series:
+    """The operation that ends where each gap begins; on a tie the latest launched."""
+    frontier = walked.filter(
+        (pl.col("reach") >= pl.col("before")).fill_null(value=True)
+    )
+    keys = ("launch_start_ns", "correlation", "stream", "graph_node")
+    latest_last = [pl.col(c).fill_null(NEVER_NS) for c in keys]
+    frontier = sort_with_ties(frontier.drop("before", "place"), "reach", latest_last)
+    frontier = frontier.filter(pl.col("reach") != pl.col("reach").shift(-1, fill_value=-1))
+    at = frontier["reach"].search_sorted(ends)
+    return frontier["op"].gather(at).alias("prev_op")

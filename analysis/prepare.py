@@ -1,0 +1,203 @@
+"""From a `Trace` to rows that can be reckoned with: cleaned, numbered, sorted, launches joined.
+
+Negative lengths go (and are counted), threads and devices get dense numbers for `Axis`, calls get
+their class, operations their launch. Everything after this module works on `Prepared`.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from nsysflow.analysis.calls import refine_classes, with_class_by_name
+from nsysflow.analysis.intervals import Axis, sort_with_ties
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.trace import Trace
+
+COMM_NAME = (
+    r"(?i)^(?:nccl|rccl|nvshmem)|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
+    r"|cross_device_reduce"
+)
+"""Short names of communication kernels (spec §2)."""
+
+PART = pl.Enum(["compute", "comm", "copy"])
+"""What an operation counts as in a device's accounting."""
+
+PROCESS_BITS = 24
+PID_MASK = (1 << PROCESS_BITS) - 1
+
+
+def os_pid(process: pl.Expr) -> pl.Expr:
+    """OS pid of a process key."""
+    return (process // (1 << PROCESS_BITS)) & PID_MASK
+
+
+def os_tid(thread: pl.Expr) -> pl.Expr:
+    """OS tid of a thread key."""
+    return thread & PID_MASK
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A trace's rows, ready to be reckoned with.
+
+    Attributes:
+        trace: the report as loaded.
+        axis: the one line that threads, and devices, are laid on.
+        ops: `schema.OPS` without negative lengths, sorted by (device, start, launch), plus `op`
+            (row number), `device_no`, `part`, `call` (row of its launch in `calls`, null without),
+            `launch_start_ns`, `launch_end_ns`, `thread_no` (that launched it), `first` (it is the
+            call's first operation).
+        calls: `schema.CALLS` without negative lengths, sorted by start, longest first, plus `call`
+            (row number), `thread_no`, `class`.
+        ranges: `schema.RANGES` without negative lengths, open ends closed, `ended` tells which,
+            plus `thread_no`.
+        overhead: `schema.OVERHEAD` without negative lengths, plus `thread_no`.
+        threads: `thread_no`, `thread`, `process`, `process_no`, `name`, `autograd`, `main`.
+        last_ns: the end of the trace.
+        dropped: rows of negative length by frame.
+    """
+
+    trace: Trace
+    axis: Axis
+    ops: pl.DataFrame
+    calls: pl.DataFrame
+    ranges: pl.DataFrame
+    overhead: pl.DataFrame
+    threads: pl.DataFrame
+    last_ns: int
+    dropped: dict[str, int]
+
+
+def prepare(trace: Trace, options: Options) -> Prepared:
+    """Clean, number, sort and join a trace (spec §1)."""
+    frames = {
+        "operations": trace.ops,
+        "calls": trace.calls,
+        "ranges": trace.ranges,
+        "overhead": trace.overhead,
+    }
+    kept = {name: _not_negative(frame) for name, frame in frames.items()}
+    first_ns, last_ns = _extent(list(kept.values()))
+    axis = Axis.over(first_ns, last_ns, margin_ns=options.dispatch_ns + 1)
+    threads = _threads(trace, kept)
+    calls = _calls(kept["calls"], threads, axis)
+    ops = _with_launches(kept["operations"], calls)
+    calls = refine_classes(calls, ops, _pageable_calls(trace, ops))
+    ended = pl.col("end_ns").is_not_null()
+    return Prepared(
+        trace=trace,
+        axis=axis,
+        ops=_sorted_ops(ops, axis),
+        calls=calls,
+        ranges=_numbered(kept["ranges"], threads).with_columns(
+            ended.alias("ended"), pl.col("end_ns").fill_null(last_ns)
+        ),
+        overhead=_numbered(kept["overhead"], threads),
+        threads=threads,
+        last_ns=last_ns,
+        dropped={name: len(frames[name]) - len(kept[name]) for name in frames},
+    )
+
+
+def _not_negative(frame: pl.DataFrame) -> pl.DataFrame:
+    bad = frame["end_ns"] < frame["start_ns"]
+    return frame.filter(~bad.fill_null(value=False)) if bad.any() else frame
+
+
+def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:
+    """First start and last end of any row; (0, 0) of an empty trace."""
+    times = [t for f in frames for c in ("start_ns", "end_ns") for t in (f[c].min(), f[c].max())]
+    known = [t for t in times if isinstance(t, int)]
+    return (min(known), max(known)) if known else (0, 0)
+
+
+def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Every thread that did something, numbered by key."""
+    rows = [kept[name].select("process", "thread").unique() for name in ("calls", "ranges", "overhead")]
+    names = trace.threads.unique("thread", keep="first", maintain_order=True)
+    tid, pid = os_tid(pl.col("thread")), os_pid(pl.col("process"))
+    return (
+        pl.concat(rows)
+        .drop_nulls()
+        .unique("thread")
+        .sort("process", "thread")
+        .with_row_index("thread_no")
+        .join(names.select("thread", "name"), on="thread", how="left", maintain_order="left")
+        .with_columns(
+            (pl.col("process").rle_id()).alias("process_no"),
+            pl.col("name").str.starts_with("pt_autograd").fill_null(value=False).alias("autograd"),
+            (tid == pid).alias("main"),
+        )
+    )
+
+
+def _numbered(frame: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """`frame` plus `thread_no`; one thread needs no join."""
+    if len(threads) == 1:
+        return frame.with_columns(pl.lit(0, pl.UInt32).alias("thread_no"))
+    return frame.join(
+        threads.select("thread", "thread_no"), on="thread", how="left", maintain_order="left"
+    )
+
+
+def _calls(calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Calls on the thread axis, outermost first, with their class by name."""
+    place = axis.at(pl.col("thread_no"), pl.col("start_ns"))
+    numbered = _numbered(calls, threads).with_columns(place.alias("_place"))
+    ties = [-pl.col("end_ns"), pl.col("correlation"), pl.col("name").cast(pl.String)]
+    return (
+        sort_with_ties(numbered, "_place", ties)
+        .drop("_place")
+        .with_row_index("call")
+        .pipe(with_class_by_name)
+    )
+
+
+def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """`ops` with the outermost call of their (process, correlation) as their launch."""
+    key = ["process", "correlation"]
+    launches = calls.filter(pl.col("correlation").is_not_null()).select(
+        *key,
+        "call",
+        "thread_no",
+        pl.col("start_ns").alias("launch_start_ns"),
+        pl.col("end_ns").alias("launch_end_ns"),
+    )
+    numbered = ops.with_row_index("_row")
+    joined = numbered.join(launches, on=key, how="left", maintain_order="left")
+    if len(joined) > len(ops):
+        outermost = [pl.col("launch_start_ns"), -pl.col("launch_end_ns"), pl.col("call")]
+        joined = joined.sort("_row", *outermost).unique("_row", keep="first", maintain_order=True)
+    return joined.drop("_row")
+
+
+def _pageable_calls(trace: Trace, ops: pl.DataFrame) -> pl.Series:
+    """Launch calls of copies with a pageable side."""
+    copies = ops.filter(pl.col("kind") == "memcpy", pl.col("call").is_not_null())
+    if copies.is_empty():
+        return copies["call"]
+    sides = trace.copy_details[copies["detail"]]
+    pageable = (sides["source_memory"] == "pageable") | (sides["target_memory"] == "pageable")
+    return copies.filter(pageable.fill_null(value=False))["call"]
+
+
+def _sorted_ops(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Operations on the device axis, with their part in the accounting."""
+    devices = ops.select(pl.col("device").unique().sort()).with_row_index("device_no")
+    if len(devices) == 1:
+        ops = ops.with_columns(pl.lit(0, pl.UInt32).alias("device_no"))
+    else:
+        ops = ops.join(devices, on="device", how="left", maintain_order="left")
+    names = ops.filter(pl.col("kind") == "kernel").select(pl.col("short_name").unique())
+    comm = names.filter(pl.col("short_name").cast(pl.String).str.contains(COMM_NAME))["short_name"]
+    is_copy = pl.col("kind").is_in(["memcpy", "memset"])
+    is_comm = pl.col("short_name").is_in(comm.implode()) & (pl.col("kind") == "kernel")
+    part = pl.when(is_copy).then(pl.lit("copy")).when(is_comm).then(pl.lit("comm"))
+    place = axis.at(pl.col("device_no"), pl.col("start_ns"))
+    ties = [pl.col(c) for c in ("launch_start_ns", "correlation", "stream", "graph_node")]
+    first = pl.col("call").is_first_distinct() & pl.col("call").is_not_null()
+    return (
+        sort_with_ties(ops.with_columns(place.alias("place")), "place", ties)
+        .with_columns(part.otherwise(pl.lit("compute")).cast(PART).alias("part"), first.alias("first"))
+        .with_row_index("op")
+    )
