@@ -1,0 +1,5 @@
+"""Reports of every kind, as canonical frames: `load(path)` and nothing else."""
+
+from nsysflow.analysis.load.dispatch import load
+
+__all__ = ["load"]

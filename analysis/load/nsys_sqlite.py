@@ -1,0 +1,197 @@
+"""nsys's SQLite export as `Raw` frames: the only SQL of the project.
+
+The big tables are read in pieces by rowid, on as many threads as there are cores, and each piece
+is narrowed as it arrives. 1.0 M kernels and 2.4 M API calls take 0.6 s on two cores.
+"""
+
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+from adbc_driver_sqlite import dbapi
+
+from nsysflow.analysis.load.raw import EXPORT_AGAIN, TABLES, Raw, Table, assemble, check_tables
+from nsysflow.analysis.load.sqlite_file import sqlite_uri
+from nsysflow.errors import Busy, Damaged, NotAReport, ReportError
+
+_PIECE_ROWS: Final = 131_072
+_MOST_PIECES: Final = 512
+_BATCH_ROWS: Final = "65536"
+"""Twice as fast as the driver's default of 1024 (docs/facts.md)."""
+
+_LOCK_WAIT_S: Final = 0.2
+
+
+def read_sqlite(path: Path, shown: str) -> Raw:
+    """The tables of the export at `path`, which messages call `shown`.
+
+    Raises:
+        NotAReport: it is a database of something else.
+        Damaged: it is truncated, corrupt or holds text where numbers belong.
+        Busy: another program is writing it.
+        Incomplete: it lacks a table or column that every export has.
+    """
+    uri = sqlite_uri(path, shown)
+    with _as_report_errors(shown):
+        present, extents = _describe(uri)
+        _check_is_export(shown, present)
+        check_tables(shown, present)
+        pieces = [
+            (field, query)
+            for field, table in TABLES.items()
+            for query in _queries(table, present.get(table.name, ()), extents.get(table.name))
+        ]
+        with ThreadPoolExecutor(_cores()) as pool:
+            read = list(pool.map(lambda piece: _read(uri, piece[1], TABLES[piece[0]]), pieces))
+    return assemble(shown, present, _joined([field for field, _ in pieces], read))
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _describe(uri: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, int]]]:
+    """The columns of every table, and the first and last rowid of those that we read.
+
+    By Python's own SQLite, which also sees a lock held by this very process.
+    """
+    with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_WAIT_S)) as db:
+        names = [
+            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        ]
+        columns = {
+            name: tuple(row[1] for row in db.execute(f"PRAGMA table_info({_quoted(name)})"))
+            for name in names
+        }
+        extents = {}
+        for table in TABLES.values():
+            if table.name in columns:
+                source = f"FROM {_quoted(table.name)}"
+                # One query for both would scan the table; each alone is one look into the tree.
+                query = f"SELECT (SELECT min(rowid) {source}), (SELECT max(rowid) {source})"
+                first, last = db.execute(query).fetchone()
+                if first is not None:
+                    extents[table.name] = (first, last)
+    return columns, extents
+
+
+def _check_is_export(shown: str, present: Mapping[str, tuple[str, ...]]) -> None:
+    ours = {table.name for table in TABLES.values()}
+    if not ours.intersection(present):
+        msg = (
+            f"{shown} is an SQLite database, but not an Nsight Systems export: it has none of its"
+            " tables. Export a report:\n  nsys export --type sqlite REPORT.nsys-rep"
+        )
+        raise NotAReport(msg)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _queries(
+    table: Table, present: tuple[str, ...], extent: tuple[int, int] | None
+) -> Iterator[str]:
+    """The queries that read a table in pieces, in rowid order; none for an empty table."""
+    if extent is None:
+        return
+    columns = [
+        _text(name) if dtype == pl.String else _quoted(name)
+        for name, dtype in table.columns.items()
+        if name in present
+    ]
+    select = f"SELECT {', '.join(columns)} FROM {_quoted(table.name)}"
+    first, last = extent
+    step = max(_PIECE_ROWS, -(-(last - first + 1) // _MOST_PIECES))
+    for start in range(first, last + 1, step):
+        yield f"{select} WHERE rowid BETWEEN {start} AND {min(start + step - 1, last)}"
+
+
+def _text(name: str) -> str:
+    """A text column as bytes, '' for NULL.
+
+    The driver takes types from the first batch, so a batch of NULLs would turn text into numbers;
+    and bytes because nobody checked that the text is UTF-8.
+    """
+    return f"COALESCE(CAST({_quoted(name)} AS BLOB), x'') AS {_quoted(name)}"
+
+
+def _read(uri: str, query: str, table: Table) -> pl.DataFrame:
+    with dbapi.connect(uri) as db, db.cursor() as cursor:
+        cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": _BATCH_ROWS})
+        cursor.execute(query)
+        rows = pl.DataFrame(cursor.fetch_arrow())
+    for name, dtype in rows.schema.items():
+        if dtype not in (pl.Int64, pl.Null) and table.columns[name] != pl.String:
+            raise _NotANumber(f"{table.name}.{name}")
+    return rows.select(_typed(rows, table)).rechunk()
+
+
+class _NotANumber(Exception):
+    """A column of numbers holds something else."""
+
+
+def _typed(rows: pl.DataFrame, table: Table) -> Iterator[pl.Expr | pl.Series]:
+    for name, dtype in table.columns.items():
+        if name not in rows.columns:
+            yield pl.lit(None, dtype).alias(name)
+        elif dtype == pl.String:
+            yield _decoded(rows[name])
+        else:
+            yield pl.col(name).cast(dtype)
+
+
+def _decoded(value: pl.Series) -> pl.Series:
+    """Bytes as text, null where empty; bytes that are no UTF-8 become replacement marks."""
+    text = value.cast(pl.String, strict=False)
+    if text.null_count():
+        replaced = [raw.decode("utf-8", "replace") for raw in value]
+        text = pl.Series(value.name, replaced, pl.String)
+    return text.set(text == "", None)
+
+
+def _joined(fields: list[str], pieces: list[pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """One frame per table, its pieces in order."""
+    frames = {field: [table.columns.to_frame()] for field, table in TABLES.items()}
+    for field, piece in zip(fields, pieces, strict=True):
+        frames[field].append(piece)
+    return {field: pl.concat(parts, rechunk=True) for field, parts in frames.items()}
+
+
+@contextmanager
+def _as_report_errors(shown: str) -> Iterator[None]:
+    """Turn what SQLite and its driver say of a bad file into errors someone can act on."""
+    try:
+        yield
+    except _NotANumber as error:
+        msg = f"{shown} holds text where numbers belong, in {error}: it is corrupt. {EXPORT_AGAIN}"
+        raise Damaged(msg) from None
+    except (sqlite3.Error, dbapi.Error, pl.exceptions.ComputeError) as error:
+        raise _report_error(shown, str(error)) from error
+    except pl.exceptions.InvalidOperationError as error:
+        msg = f"{shown} holds numbers that are too large: it is corrupt. {EXPORT_AGAIN}"
+        raise Damaged(msg) from error
+
+
+def _report_error(shown: str, said: str) -> ReportError:
+    if "locked" in said or "busy" in said:
+        msg = (
+            f"{shown} is locked: another program is writing it. Wait for it to finish, or analyse"
+            f" a copy:\n  cp {shown} copy.sqlite"
+        )
+        return Busy(msg)
+    if "mismatch" in said:
+        msg = f"{shown} holds text where numbers belong: it is corrupt. {EXPORT_AGAIN}"
+        return Damaged(msg)
+    if "malformed" in said or "not a database" in said:
+        return Damaged(f"{shown} is corrupt (SQLite: {said}). {EXPORT_AGAIN}")
+    return ReportError(f"{shown} cannot be read (SQLite: {said}). {EXPORT_AGAIN}")
