@@ -9,11 +9,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from tests.twin.accounting import covered, length, parts, window
 from tests.twin.gaps import CAUSES, Gaps
 from tests.twin.model import Op, TwinTrace, from_trace, read_export, to_trace
 from tests.twin.phases import NOWHERE, Place
+from tests.twin.strategies import traces
 
 ROOT = Path(__file__).parents[2]
 EXPECTED: dict[str, Any] = json.loads((ROOT / "tests/data/expected.json").read_text())
@@ -116,3 +118,28 @@ def test_operations_belong_to_the_expected_phases(report: str) -> None:
 @every_report
 def test_a_report_survives_the_way_to_the_analysis_and_back(report: str) -> None:
     assert from_trace(to_trace(read(report))) == read(report)
+
+
+@settings(deadline=None)
+@given(traces())
+def test_any_trace_survives_the_way_to_the_analysis_and_back(trace: TwinTrace) -> None:
+    assert from_trace(to_trace(trace)) == trace
+
+
+@settings(deadline=None)
+@given(traces())
+def test_the_window_and_every_gap_add_up_on_any_trace(trace: TwinTrace) -> None:
+    gaps = Gaps(trace)
+    for device in {op.device for op in gaps.calls.ops}:
+        here = [op for op in gaps.calls.ops if op.device == device]
+        split = parts(here, window(here))
+        total = split.pop("window_ns")
+        assert sum(split.values()) == total
+        of_device = [gap for gap in gaps.gaps if gap.device == device]
+        assert sum(gap.duration_ns for gap in of_device) == split["idle_ns"]
+        for gap in of_device:
+            assert sum(gap.causes.values()) == gap.duration_ns
+            assert min(gap.causes.values()) >= 0
+            for cause, charged in gap.by_call.items():
+                if cause not in ("api", "launch"):  # step 3 takes from these
+                    assert sum(charged.values()) == gap.causes[cause]
