@@ -33,7 +33,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/mypy tests benchmarks docs
-	$(BIN)/lint-imports --no-timing
+	$(BIN)/lint-imports --no-logo
 
 check: lint test
 
