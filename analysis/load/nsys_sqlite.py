@@ -8,7 +8,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -42,14 +42,18 @@ def read_sqlite(path: Path, shown: str) -> Raw:
         present, extents = _describe(uri)
         _check_is_export(shown, present)
         check_tables(shown, present)
-        pieces = [
-            (field, query)
-            for field, table in TABLES.items()
-            for query in _queries(table, present.get(table.name, ()), extents.get(table.name))
-        ]
         with ThreadPoolExecutor(_cores()) as pool:
-            read = list(pool.map(lambda piece: _read(uri, piece[1], TABLES[piece[0]]), pieces))
-    return assemble(shown, present, _joined([field for field, _ in pieces], read))
+            pieces = {
+                field: [
+                    pool.submit(_read, uri, query, table)
+                    for query in _queries(
+                        table, present.get(table.name, ()), extents.get(table.name)
+                    )
+                ]
+                for field, table in TABLES.items()
+            }
+            frames = {field: _joined(table, pieces.pop(field)) for field, table in TABLES.items()}
+    return assemble(shown, present, frames)
 
 
 def _cores() -> int:
@@ -159,12 +163,11 @@ def _decoded(value: pl.Series) -> pl.Series:
     return text.set(text == "", None)
 
 
-def _joined(fields: list[str], pieces: list[pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """One frame per table, its pieces in order."""
-    frames = {field: [table.columns.to_frame()] for field, table in TABLES.items()}
-    for field, piece in zip(fields, pieces, strict=True):
-        frames[field].append(piece)
-    return {field: pl.concat(parts, rechunk=True) for field, parts in frames.items()}
+def _joined(table: Table, pieces: list[Future[pl.DataFrame]]) -> pl.DataFrame:
+    """A table's pieces as one frame. The caller lets go of them, so that memory holds two copies
+    of one table only."""
+    parts = [table.columns.to_frame(), *(piece.result() for piece in pieces)]
+    return pl.concat(parts, rechunk=True)
 
 
 @contextmanager
