@@ -120,12 +120,14 @@ def test_a_report_survives_the_way_to_the_analysis_and_back(report: str) -> None
     assert from_trace(to_trace(read(report))) == read(report)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(traces())
 def test_any_trace_survives_the_way_to_the_analysis_and_back(trace: TwinTrace) -> None:
     assert from_trace(to_trace(trace)) == trace
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(traces())
 def test_the_window_and_every_gap_add_up_on_any_trace(trace: TwinTrace) -> None:

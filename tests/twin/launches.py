@@ -1,0 +1,139 @@
+"""Launch overhead and starvation (spec §5)."""
+
+from bisect import bisect_right, insort
+from collections import Counter, defaultdict
+from fractions import Fraction
+from itertools import groupby, pairwise
+
+from tests.twin.gaps import Gap
+from tests.twin.phase_table import graph_estimate_ns, phases_of
+from tests.twin.report import Path, Report, Row, joined, os_pid, prefixes
+from tests.twin.stats import mean, percentile, whole
+
+STARVED_GAP_NS = 2_000
+STARVED_OPS = 8
+
+
+def run_ahead(report: Report) -> dict[int, int]:
+    """§5: per launch, the process's operations whose launch began before L.start and which had not
+    started by then."""
+    calls = report.calls.calls
+    in_order = sorted(report.calls.launched, key=lambda launch: calls[launch].start_ns)
+    found = {}
+    for process in {call.process for call in calls}:
+        earlier: list[int] = []  # starts of the operations launched before, in order
+        mine = [launch for launch in in_order if calls[launch].process == process]
+        for now, together in groupby(mine, key=lambda launch: calls[launch].start_ns):
+            launches_now = list(together)
+            for launch in launches_now:
+                found[launch] = len(earlier) - bisect_right(earlier, now)
+            for launch in launches_now:
+                for op in report.calls.launched[launch]:
+                    insort(earlier, report.ops[op].start_ns)
+    return found
+
+
+def launches(report: Report) -> list[Row]:
+    """§5: one row per process and path (inclusive) that launches anything."""
+    by_path: dict[tuple[int, Path], list[int]] = defaultdict(list)
+    for launch in report.calls.launched:
+        for path, _ in prefixes(report.place(launch)):
+            by_path[report.calls.calls[launch].process, path].append(launch)
+    starved = {
+        report.calls.launch[gap.next_op] for gap in report.gaps.gaps if gap.causes["launch"] > 0
+    }
+    phases = phases_of(report)
+    ahead = run_ahead(report)
+    rows = []
+    for (process, path), found in sorted(by_path.items()):
+        calls = [report.calls.calls[launch] for launch in found]
+        # "Launches are distinct calls; latency goes to a call's first operation"
+        first = [min(report.ops[i].start_ns for i in report.calls.launched[j]) for j in found]
+        api = [call.end_ns - call.start_ns for call in calls]
+        latency = [start - call.start_ns for start, call in zip(first, calls, strict=True)]
+        queue = [max(0, start - call.end_ns) for start, call in zip(first, calls, strict=True)]
+        phase = phases[process, path]
+        launch_idle = sum(gap.causes["launch"] for gap in phase.gaps)
+        rows.append(
+            {
+                "report": report.trace.report,
+                "process": os_pid(process),
+                "path": joined(path),
+                "launches": len(found),
+                "api_ns": sum(api),
+                "api_mean_ns": whole(mean(api)),
+                "api_median_ns": whole(percentile(api, 50)),
+                "api_p95_ns": whole(percentile(api, 95)),
+                "latency_median_ns": whole(percentile(latency, 50)),
+                "latency_p95_ns": whole(percentile(latency, 95)),
+                "queue_median_ns": whole(percentile(queue, 50)),
+                "queue_p95_ns": whole(percentile(queue, 95)),
+                "run_ahead_median": float(
+                    percentile([ahead[launch] for launch in found], 50) or Fraction(0)
+                ),
+                "starved_launches": len(starved & set(found)),
+                "starved_pct": 100 * launch_idle / phase.span_ns if phase.span_ns else None,
+            }
+        )
+    return rows
+
+
+def splits(gap: Gap) -> bool:
+    """§5: every gap longer than 2 us has `launch` as at least half of it; this one has not."""
+    return gap.duration_ns > STARVED_GAP_NS and 2 * gap.causes["launch"] < gap.duration_ns
+
+
+def starved(report: Report) -> list[Row]:
+    """§5: maximal runs of consecutive operations on a device without a gap that splits; those of
+    ≥ 8 operations in which launch-caused idle is at least half of the time from first to last."""
+    rows = []
+    for device in report.devices:
+        if not report.windows[device]:
+            continue
+        start, end = report.windows[device][0]
+        breaks = [gap for gap in report.gaps_on(device) if splits(gap)]
+        starts = [start, *(gap.end_ns for gap in breaks)]
+        ends = [*(gap.start_ns for gap in breaks), end]
+        for run_start, run_end in zip(starts, ends, strict=True):
+            row = _run(report, device, run_start, run_end)
+            if row["ops"] >= STARVED_OPS and 2 * row["launch_idle_ns"] >= run_end - run_start:
+                rows.append(row)
+    rows.sort(key=lambda row: (-row["launch_idle_ns"], row["device"], row["start_ns"]))
+    return rows
+
+
+def _run(report: Report, device: int, start_ns: int, end_ns: int) -> Row:
+    ops = [i for i in report.on(device) if start_ns <= report.ops[i].start_ns < end_ns]
+    ops.sort(key=lambda i: report.ops[i].start_ns)
+    gaps = [gap for gap in report.gaps_on(device) if start_ns <= gap.start_ns < end_ns]
+    kernels = [report.ops[i] for i in ops if report.ops[i].kind == "kernel"]
+    launched = {launch for i in ops if (launch := report.calls.launch[i]) is not None}
+    at = sorted({report.calls.calls[launch].start_ns for launch in launched})
+    intervals = [later - earlier for earlier, later in pairwise(at)]
+    return {
+        "report": report.trace.report,
+        "device": device,
+        "phase": joined(_commonest_path(report, ops)),
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "ops": len(ops),
+        "kernels": len({kernel.name for kernel in kernels}),
+        "median_kernel_ns": whole(percentile([k.end_ns - k.start_ns for k in kernels], 50)),
+        "median_interval_ns": whole(percentile(intervals, 50)),
+        "launch_idle_ns": sum(gap.causes["launch"] for gap in gaps),
+        "idle_ns": sum(gap.duration_ns for gap in gaps),
+        "graph_estimate_ns": graph_estimate_ns(report, ops),
+    }
+
+
+def _commonest_path(report: Report, ops: list[int]) -> Path:
+    """The path with most operations in it (ties: the earliest operation's; of those that start
+    together, the one launched first)."""
+    paths = Counter(report.op_place(index).path for index in ops)
+    first: dict[Path, tuple[int, bool, int, Path]] = {}
+    for index in ops:
+        launch = report.calls.launch[index]
+        path = report.op_place(index).path
+        order = (report.ops[index].start_ns, launch is None, launch or 0, path)
+        first[path] = min(order, first.get(path, order))
+    return min(paths, key=lambda path: (-paths[path], first[path]))
