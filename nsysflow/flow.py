@@ -1,0 +1,96 @@
+"""Reports in, results out, and the files beside them: what the commands are made of."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import nsysflow
+from nsysflow.analysis.options import Options
+from nsysflow.errors import OutputError, SelectionError
+from nsysflow.report.folder import check_folder, staged, staged_file
+from nsysflow.report.markdown import summary
+from nsysflow.report.results import Results
+from nsysflow.report.tables import named_table, write_csv, write_files
+
+DEMO = "h200-gpt2-eager.sqlite.xz"
+"""The report that `nsysflow demo` analyses."""
+
+
+def analyze_reports(reports: Sequence[Path], options: Options) -> Results:
+    """Load and analyse reports, the ranks of one run.
+
+    Raises:
+        ReportError: one of them cannot be read.
+        SelectionError: one was given twice, or an option names what they do not hold.
+    """
+    resolved = [report.resolve() for report in reports]
+    for index, report in enumerate(resolved):
+        if report in resolved[:index]:
+            msg = f"{reports[index]} was given twice; name each rank's report once"
+            raise SelectionError(msg)
+    analyses = []
+    for report, name in zip(reports, distinct_names(resolved), strict=True):
+        trace = nsysflow.load(report)
+        if len(reports) > 1:
+            trace = replace(trace, report=name)
+        analyses.append(nsysflow.analyze(trace, options))
+    return Results(analyses)
+
+
+def analyze_demo() -> Results:
+    """Analyse the report that comes with nsysflow."""
+    with as_file(files("nsysflow") / "samples" / DEMO) as report:
+        return analyze_reports([report], Options())
+
+
+def distinct_names(reports: Sequence[Path]) -> list[str]:
+    """File names, with as many of their folders as it takes to tell them apart."""
+    names = [report.name for report in reports]
+    for depth in range(2, max(len(report.parts) for report in reports) + 1):
+        if len(set(names)) == len(names):
+            break
+        names = ["/".join(report.parts[-depth:]) for report in reports]
+    return names
+
+
+def output_folder(reports: Sequence[Path], folder: Path | None, *, force: bool) -> Path:
+    """Where the files go: `folder`, or `REPORT.nsysflow` beside the one report.
+
+    Raises:
+        OutputError: something that nsysflow did not write is there.
+    """
+    chosen = folder if folder is not None else _beside(reports[0])
+    check_folder(chosen, force=force)
+    return chosen
+
+
+def write_folder(results: Results, folder: Path, *, top: int | None, at_least_ns: int) -> None:
+    """Write summary.md, the CSV files and report.json, all or nothing.
+
+    Raises:
+        OutputError: the folder cannot be written; nothing of it is left.
+    """
+    with staged(folder) as scratch:
+        write_files(results, scratch, at_least_ns=at_least_ns)
+        page = summary(results, top=top, at_least_ns=at_least_ns)
+        (scratch / "summary.md").write_text(page, encoding="utf-8")
+
+
+def write_gaps(results: Results, file: Path, reports: Sequence[Path], *, at_least_ns: int) -> int:
+    """Write gaps.csv as `file`, all or nothing, and return its number of rows.
+
+    Raises:
+        OutputError: the file cannot be written, or is one of the reports.
+    """
+    if file.exists() and any(file.samefile(report) for report in reports):
+        msg = f"{file} is the report itself; nothing was written. Name another file"
+        raise OutputError(msg)
+    gaps = named_table(results, "gaps", at_least_ns=at_least_ns)
+    with staged_file(file) as scratch:
+        write_csv(gaps, scratch)
+    return gaps.height
+
+
+def _beside(report: Path) -> Path:
+    return Path(f"{report}.nsysflow")

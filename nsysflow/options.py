@@ -1,0 +1,105 @@
+"""Options as they are typed: seconds, slices of steps, domains."""
+
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, TypeVar
+
+import click
+
+_NS_PER_S: Final = 1_000_000_000
+_NS_PER_US: Final = 1_000
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def seconds(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> int | None:
+    """`1.5` seconds as ns."""
+    return None if typed is None else _scaled(typed, _NS_PER_S, "seconds")
+
+
+def microseconds(_ctx: click.Context, _param: click.Parameter, typed: str) -> int:
+    """`1.5` microseconds as ns."""
+    return _scaled(typed, _NS_PER_US, "microseconds")
+
+
+def steps_slice(
+    _ctx: click.Context, _param: click.Parameter, typed: str | None
+) -> tuple[int | None, int | None] | None:
+    """`2:5` as `(2, 5)`; a side may be empty."""
+    if typed is None:
+        return None
+    sides = typed.split(":")
+    if len(sides) != 2 or not all(side.isdecimal() or not side for side in sides):
+        msg = f"{typed!r} is not A:B, e.g. 2:5 for the steps 2, 3 and 4"
+        raise click.BadParameter(msg)
+    first, end = (int(side) if side else None for side in sides)
+    if end is not None and end <= (first or 0):
+        msg = f"{typed!r} holds no step; B is excluded"
+        raise click.BadParameter(msg)
+    return first, end
+
+
+def _scaled(typed: str, ns: int, unit: str) -> int:
+    try:
+        # Decimal: a float would lose the last ns of a long report's clock
+        return round(Decimal(typed) * ns)
+    except (InvalidOperation, ValueError, OverflowError) as error:
+        msg = f"{typed!r} is not a number of {unit}"
+        raise click.BadParameter(msg) from error
+
+
+_WINDOW: Final = (
+    click.option("--device", type=int, metavar="N", help="Look at one GPU only."),
+    click.option("--range", metavar="NVTX", help="Look at the instances of one NVTX range."),
+    click.option(
+        "--from",
+        "from_ns",
+        callback=seconds,
+        metavar="S",
+        help="Start at this time of the report.",
+    ),
+    click.option("--to", "to_ns", callback=seconds, metavar="S", help="Stop here."),
+    click.option("--step", metavar="NVTX", help="The range that is one step (default: found)."),
+    click.option(
+        "--skip",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Warm-up steps (default 2).",
+    ),
+    click.option(
+        "--steps",
+        callback=steps_slice,
+        metavar="A:B",
+        help="Look at steps A to B - 1, e.g. 2:5 or 2:",
+    ),
+    click.option(
+        "--dispatch-us",
+        "dispatch_ns",
+        callback=microseconds,
+        default="50",
+        show_default=True,
+        metavar="US",
+        help="Longest stretch between calls that counts as framework dispatch.",
+    ),
+    click.option(
+        "--domain",
+        "domains",
+        multiple=True,
+        metavar="[-]NAME",
+        help="Take an NVTX domain's ranges as phases, or with - do not. Repeatable.",
+    ),
+)
+
+
+def window_options(command: Command) -> Command:
+    """Add the options that choose what is analysed."""
+    for option in reversed(_WINDOW):
+        command = option(command)
+    return command
+
+
+def split_domains(domains: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """`(added, removed)`: those without and those with a leading `-`."""
+    added = tuple(name for name in domains if not name.startswith("-"))
+    removed = tuple(name.removeprefix("-") for name in domains if name.startswith("-"))
+    return added, removed

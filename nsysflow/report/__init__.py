@@ -1,0 +1,1 @@
+"""What people and programs read: the terminal page, summary.md, the tables and report.json."""

@@ -1,0 +1,149 @@
+"""What only summary.md shows: steps, kernels, starved windows, copies."""
+
+import polars as pl
+
+from nsysflow.report.layout import Block, figure, words
+from nsysflow.report.results import OUTSIDE, Results
+from nsysflow.report.sections import more, part
+from nsysflow.report.units import duration, instant, number, percent, size
+
+
+def steps_line(results: Results) -> str:
+    """`5 steps of step, median 61.4 ms (3 steady: 60.9 ms)`; empty without steps."""
+    steps = results.table("steps")
+    if steps.is_empty():
+        return ""
+    per_step = steps.select("process", "step", "report").n_unique()
+    name = f" of {results.step_name}" if results.step_name else ""
+    line = f"{number(per_step)} steps{name}, median {_median(steps)}"
+    steady = steps.filter("steady")
+    if steady.is_empty() or steady.height == steps.height:
+        return line
+    count = steady.select("process", "step", "report").n_unique()
+    return f"{line} ({number(count)} steady: {_median(steady)})"
+
+
+def _median(steps: pl.DataFrame) -> str:
+    median_ns = steps.select(pl.col("duration_ns").median().round()).item()
+    return duration(int(median_ns))
+
+
+def steps(results: Results, limit: int) -> Block:
+    """The first steps one by one."""
+    table = results.table("steps")
+    several = table.select("report", "device").n_unique() > 1
+    rows = tuple(
+        (
+            *((row["report"], str(row["device"])) if several else ()),
+            str(row["step"]),
+            duration(row["duration_ns"]),
+            *(
+                part(row[column], row["duration_ns"])
+                for column in ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
+            ),
+            "yes" if row["steady"] else "",
+        )
+        for row in table.head(limit).iter_rows(named=True)
+    )
+    return Block(
+        title="Steps",
+        caption=steps_line(results),
+        columns=(
+            *((words("report"), figure("GPU")) if several else ()),
+            *map(figure, ("step", "time", "compute", "communication", "copy", "idle")),
+            words("steady"),
+        ),
+        rows=rows,
+        more=more(table.height - limit, "steps"),
+    )
+
+
+def kernels(results: Results, limit: int) -> Block:
+    """The kernels with the most time."""
+    table = results.table("kernels").sort("total_ns", descending=True, maintain_order=True)
+    rows = tuple(
+        (
+            duration(row["total_ns"]),
+            percent(row["share_pct"]),
+            number(row["count"]),
+            duration(row["median_ns"]),
+            row["class"],
+            f"{row['grid'] or ''} x {row['block'] or ''}",
+            row["short_name"],
+        )
+        for row in table.head(limit).iter_rows(named=True)
+    )
+    return Block(
+        title="Kernels",
+        caption="Share of all kernel time on its GPU",
+        columns=(
+            *map(figure, ("total", "share", "count", "median")),
+            words("class"),
+            words("grid x block"),
+            words("kernel"),
+        ),
+        rows=rows,
+        more=more(table.height - limit, "kernels"),
+    )
+
+
+def starved(results: Results, limit: int) -> Block:
+    """Where the GPU waited for launches, and what a CUDA graph would make of it."""
+    table = results.table("starved")
+    rows = tuple(
+        (
+            duration(row["launch_idle_ns"]),
+            duration(row["end_ns"] - row["start_ns"]),
+            duration(row["graph_estimate_ns"]),
+            number(row["ops"]),
+            duration(row["median_kernel_ns"]),
+            duration(row["median_interval_ns"]),
+            row["phase"] or OUTSIDE,
+            instant(row["start_ns"]),
+        )
+        for row in table.head(limit).iter_rows(named=True)
+    )
+    return Block(
+        title="Starved windows",
+        caption="Short operations launched one by one, and what a CUDA graph of them would take",
+        columns=(
+            *map(figure, ("launch idle", "time", "as a graph", "ops", "median kernel")),
+            figure("median interval"),
+            words("phase"),
+            figure("at"),
+        ),
+        rows=rows,
+        more=more(table.height - limit, "starved"),
+    )
+
+
+def copies(results: Results, limit: int) -> Block:
+    """Copies by kind and phase, those that cost most first."""
+    table = results.table("copies").sort(
+        "induced_idle_ns", "exposed_ns", "bytes", descending=True, maintain_order=True
+    )
+    rows = tuple(
+        (
+            duration(row["induced_idle_ns"]),
+            duration(row["exposed_ns"]),
+            duration(row["gpu_ns"]),
+            size(row["bytes"]),
+            number(row["count"]),
+            row["direction"] or "",
+            row["copy_label"] or "",
+            row["phase"] or OUTSIDE,
+        )
+        for row in table.head(limit).iter_rows(named=True)
+    )
+    return Block(
+        title="Copies",
+        caption="Exposed: on the GPU with no compute at the same time",
+        columns=(
+            *map(figure, ("idle it cost", "exposed", "GPU", "bytes", "count")),
+            words("direction"),
+            words("kind"),
+            words("phase"),
+        ),
+        rows=rows,
+        more=more(table.height - limit, "copies"),
+    )

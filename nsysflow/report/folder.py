@@ -1,0 +1,83 @@
+"""An output folder that is there whole or not at all."""
+
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nsysflow.errors import OutputError
+
+MARK = "report.json"
+"""A folder that holds this file is one of ours, to be replaced without asking."""
+
+
+def check_folder(folder: Path, *, force: bool) -> None:
+    """Refuse a folder that is not ours, before any work is done for it.
+
+    Raises:
+        OutputError: something else is there.
+    """
+    if folder.exists() and not folder.is_dir():
+        msg = f"{folder} is a file; name another folder with -o DIR"
+        raise OutputError(msg)
+    if folder.exists() and not (folder / MARK).is_file() and not force:
+        msg = (
+            f"{folder} exists and holds no {MARK}, so nsysflow did not write it; nothing was"
+            " written. Name another folder with -o DIR, or write into this one with --force"
+        )
+        raise OutputError(msg)
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A scratch folder whose files become `folder`'s when the block ends well.
+
+    A new folder appears by one rename. Into one that exists each file is moved over its older
+    self: what is not ours in it stays (a run's folder holds its report too), and a folder that is a
+    link or a mount point can be written to.
+
+    Raises:
+        OutputError: the files cannot be written; nothing of them is left.
+    """
+    exists = folder.is_dir()
+    name = f".{folder.name}.tmp-{secrets.token_hex(4)}"
+    scratch = folder / name if exists else folder.parent / name
+    try:
+        scratch.mkdir(parents=True)
+        yield scratch
+        if exists:
+            for file in sorted(scratch.iterdir()):
+                file.replace(folder / file.name)
+        else:
+            scratch.rename(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def staged_file(file: Path) -> Iterator[Path]:
+    """A scratch file that becomes `file` when the block ends well.
+
+    Raises:
+        OutputError: the file cannot be written; nothing of it is left.
+    """
+    scratch = file.with_name(f".{file.name}.tmp-{secrets.token_hex(4)}")
+    try:
+        yield scratch
+        scratch.replace(file)
+    except OSError as error:
+        raise cannot_write(file, error) from error
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def cannot_write(target: Path, error: OSError) -> OutputError:
+    """The system's reason with what to do; polars words it without an errno."""
+    reason = error.strerror or str(error)
+    return OutputError(
+        f"cannot write {target}: {reason}; nothing was written. Make room, or choose another place"
+        " with -o DIR, or look without writing with --no-files"
+    )

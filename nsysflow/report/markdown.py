@@ -1,0 +1,70 @@
+"""summary.md: the page to paste into a review."""
+
+from collections.abc import Iterator
+
+from nsysflow.report import details, sections
+from nsysflow.report.layout import Block, printable
+from nsysflow.report.results import Results
+from nsysflow.report.verdict import verdicts
+
+_INDENT = "\N{NO-BREAK SPACE}" * 4
+"""Markdown drops leading spaces in a cell."""
+
+
+def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -> str:
+    """The whole page.
+
+    Args:
+        results: what to show.
+        top: rows of each list; None takes what reads well.
+        at_least_ns: the shortest gap to list.
+    """
+    lines = [f"# {_escaped(', '.join(results.reports))}", ""]
+    for verdict in verdicts(results):
+        lines += [f"**{_escaped(verdict.sentence)}**", "", f"Next: {_escaped(verdict.advice)}", ""]
+    for block in (
+        sections.devices(results, bar_width=0),
+        sections.dearest(results, top or 15),
+        sections.phases(results, top or 30, indent=_INDENT),
+        sections.stalls(results, top or 10),
+        sections.longest_gaps(results, top or 10, at_least_ns=at_least_ns),
+        details.steps(results, top or 20),
+        details.kernels(results, top or 20),
+        details.starved(results, top or 10),
+        details.copies(results, top or 10),
+        sections.integrity(results),
+    ):
+        lines += block_lines(block)
+    lines += [f"- {_escaped(note)}" for note in results.notes]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def block_lines(block: Block) -> Iterator[str]:
+    """A block as a heading and a table; nothing where it has no rows."""
+    if not block.rows:
+        return
+    yield from (f"## {block.title}", "")
+    if block.caption:
+        yield from (f"{_escaped(block.caption)}.", "")
+    yield from table_lines(block)
+    yield ""
+    if block.more:
+        yield from (_escaped(block.more), "")
+
+
+def table_lines(block: Block) -> Iterator[str]:
+    """A block's columns and rows as a Markdown table."""
+    yield _row([column.head for column in block.columns])
+    yield _row(["---:" if column.right else "---" for column in block.columns])
+    for cells in block.rows:
+        yield _row(cells)
+
+
+def _row(cells: list[str] | tuple[str, ...]) -> str:
+    return f"| {' | '.join(map(_escaped, cells))} |"
+
+
+def _escaped(text: str) -> str:
+    """Names hold `<`, `|`, `*` and `_`, which must not turn into markup."""
+    clean = "".join(letter if letter == "\xa0" else printable(letter) for letter in text)
+    return "".join(f"\\{letter}" if letter in "\\|<>*_`[]" else letter for letter in clean)

@@ -1,0 +1,148 @@
+"""The phases as a tree, each with the GPU's time in it and its share among its siblings."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from nsysflow.report.costs import idle_by_place
+from nsysflow.report.results import OUTSIDE, Results
+
+_Key = tuple[str, int]
+"""Path and depth. Names may hold a `/`, so that a path alone can mean two things."""
+
+_SUMS = ("instances", "host_ns", "kernels", "kernel_ns", "busy_ns", "launches")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """One path over all processes and GPUs, or the rest that no range covers.
+
+    `idle_ns` is what the GPUs idled while the host was here. phases.csv charges idle to the phase
+    whose work came next instead; after a pause between two steps that is not where the time went.
+
+    Attributes:
+        names: the ranges from the outermost to this one; `(outside ranges)` alone for the rest.
+        instances: how often it ran; None for the rest, like `host_ns` and `launches`.
+        host_ns: how long the host was in it.
+        launches: launch calls made in it.
+        kernels: kernels launched in it.
+        kernel_ns: sum of their durations.
+        busy_ns: GPU time under its operations.
+        idle_ns: see above.
+        siblings_ns: `time_ns` of it and its siblings together.
+        children_ns: `time_ns` of what is nested directly in it; None where nothing is.
+    """
+
+    names: tuple[str, ...]
+    instances: int | None = None
+    host_ns: int | None = None
+    launches: int | None = None
+    kernels: int
+    kernel_ns: int
+    busy_ns: int
+    idle_ns: int
+    siblings_ns: int
+    children_ns: int | None = None
+
+    @property
+    def time_ns(self) -> int:
+        """GPU time of this phase: at work for it, or idle while the host was in it."""
+        return self.busy_ns + self.idle_ns
+
+
+def phase_names(keys: Iterable[_Key]) -> list[tuple[str, ...]]:
+    """The list of names behind each `(path, depth)`."""
+    listed = list(keys)
+    paths = _Paths(listed)
+    return [paths.names(key) for key in listed]
+
+
+def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
+    """At most `limit` phases in tree order, siblings dearest first; how many were left out."""
+    rows = {(row["path"], row["depth"]): row for row in _merged(results)}
+    paths = _Paths(rows)
+    idle_ns = _idle_ns(results, paths)
+    time_ns = {key: row["busy_ns"] + idle_ns.get(key, 0) for key, row in rows.items()}
+    tops = paths.children.get(None, [])
+    rest = _rest(results, [rows[key] for key in tops], idle_ns.get(None, 0))
+    nested_ns = {key: sum(map(time_ns.__getitem__, of)) for key, of in paths.children.items()}
+    nested_ns[None] = nested_ns.get(None, 0) + rest["busy_ns"] + rest["idle_ns"]
+    # a phase is never dearer than the one around it, which comes first on a tie
+    kept = set(sorted(rows, key=lambda key: (-time_ns[key], key[1], key[0]))[:limit])
+
+    def walk(around: _Key | None) -> Iterator[Phase]:
+        for key in sorted(paths.children.get(around, ()), key=lambda key: (-time_ns[key], key)):
+            if key in kept:
+                yield Phase(
+                    names=paths.names(key),
+                    idle_ns=idle_ns.get(key, 0),
+                    siblings_ns=nested_ns[around],
+                    children_ns=nested_ns.get(key),
+                    **{name: rows[key][name] for name in _SUMS},
+                )
+                yield from walk(key)
+
+    found = list(walk(None))
+    if any(rest.values()):
+        found.append(Phase(names=(OUTSIDE,), siblings_ns=nested_ns[None], **rest))
+    return found, len(rows) - len(kept)
+
+
+class _Paths:
+    """Which path lies in which."""
+
+    def __init__(self, keys: Iterable[_Key]) -> None:
+        listed = list(dict.fromkeys(keys))
+        self._known = set(listed)
+        self.depths = dict(reversed(listed))
+        self.children: dict[_Key | None, list[_Key]] = {}
+        for key in listed:
+            self.children.setdefault(self.parent(key), []).append(key)
+
+    def parent(self, key: _Key) -> _Key | None:
+        path, depth = key
+        while "/" in path:
+            path = path.rpartition("/")[0]
+            if (path, depth - 1) in self._known:
+                return path, depth - 1
+        return None
+
+    def names(self, key: _Key) -> tuple[str, ...]:
+        parent = self.parent(key)
+        if parent is None:
+            return (key[0],)
+        return (*self.names(parent), key[0][len(parent[0]) + 1 :])
+
+
+def _merged(results: Results) -> Iterator[dict[str, Any]]:
+    phases = results.table("phases").group_by("path", "depth").agg(pl.col(_SUMS).sum())
+    return phases.sort("path", "depth").iter_rows(named=True)
+
+
+def _idle_ns(results: Results, paths: _Paths) -> dict[_Key | None, int]:
+    """Idle while the host was in a path or deeper; under None what was outside all of them."""
+    idle_ns: dict[_Key | None, int] = {}
+    places = idle_by_place(results).group_by("where").agg(pl.col("total_ns").sum())
+    for where, total_ns in places.iter_rows():
+        depth = paths.depths.get(where)
+        key = None if depth is None else (where, depth)
+        idle_ns[key] = idle_ns.get(key, 0) + total_ns
+        while key is not None and (key := paths.parent(key)) is not None:
+            idle_ns[key] = idle_ns.get(key, 0) + total_ns
+    return idle_ns
+
+
+def _rest(results: Results, tops: list[dict[str, Any]], idle_ns: int) -> dict[str, int]:
+    """What the GPUs did for no range, and idled while the host was in none."""
+    total = results.table("accounting").select(
+        (pl.col("window_ns") - pl.col("idle_ns")).sum().alias("busy_ns"),
+        pl.col("kernels", "kernel_ns").sum(),
+    )
+    # streams overlap: phases can be busy for longer together than the GPU was
+    rest = {
+        name: max(0, int(total[name].item()) - sum(top[name] for top in tops))
+        for name in total.columns
+    }
+    return {**rest, "idle_ns": idle_ns}

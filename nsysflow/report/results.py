@@ -1,0 +1,54 @@
+"""One run: the tables of its reports, one report per rank."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import polars as pl
+
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.trace import Trace
+
+OUTSIDE = "(outside ranges)"
+"""Where the host was when no range was open, as gap_summary spells it."""
+
+
+class Analysed(Protocol):
+    """What is asked of an `Analysis`, beside a frame for each name in `schema.TABLES`."""
+
+    @property
+    def trace(self) -> Trace: ...
+    @property
+    def options(self) -> Options: ...
+    @property
+    def step_name(self) -> str | None: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+
+class Results:
+    """The tables of one or more analysed reports, each computed when it is first asked for."""
+
+    def __init__(self, analyses: Sequence[Analysed]) -> None:
+        self.analyses = tuple(analyses)
+        self._tables: dict[str, pl.DataFrame] = {}
+
+    def table(self, name: str) -> pl.DataFrame:
+        """The table of that name in `schema.TABLES`; the reports' rows follow each other."""
+        if name not in self._tables:
+            self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
+        return self._tables[name]
+
+    @property
+    def reports(self) -> tuple[str, ...]:
+        """The reports' names, as the tables spell them."""
+        return tuple(each.trace.report for each in self.analyses)
+
+    @property
+    def step_name(self) -> str | None:
+        """The range that is one step, where there is one."""
+        return next((each.step_name for each in self.analyses if each.step_name), None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader should know, each sentence once."""
+        return tuple(dict.fromkeys(note for each in self.analyses for note in each.notes))

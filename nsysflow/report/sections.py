@@ -1,0 +1,232 @@
+"""What the terminal page and summary.md both show, as blocks of cells."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.report.costs import CAUSE_WORDS, costs, where_host_was
+from nsysflow.report.layout import Block, Column, figure, words
+from nsysflow.report.phase_tree import Phase, phase_tree
+from nsysflow.report.results import OUTSIDE, Results
+from nsysflow.report.units import duration, instant, number, percent, share
+from nsysflow.report.verdict import gpu_name
+
+BAR: Final = (
+    ("compute_ns", "█"),
+    ("comm_exposed_ns", "▓"),
+    ("copy_exposed_ns", "▒"),
+    ("idle_ns", "░"),
+)
+"""The parts of a window in the order of the accounting, told apart without colour too."""
+
+
+def devices(results: Results, *, bar_width: int) -> Block:
+    """Where each GPU's time goes; without bars where `bar_width` is 0."""
+    several = len(results.reports) > 1
+    rows = []
+    for row in results.table("accounting").iter_rows(named=True):
+        window_ns = row["window_ns"]
+        name = gpu_name(row["report"], row["device"], several=several)
+        bar = (_bar([row[column] for column, _ in BAR], bar_width),) if bar_width else ()
+        parts = [part(row[column], window_ns) for column, _ in BAR]
+        rows.append((name, duration(window_ns), *bar, *parts))
+    heads = [figure(head) for head in ("compute", "comm", "copy", "idle")]
+    bars = (Column(head="compute █ comm ▓ copy ▒ idle ░"),) if bar_width else ()
+    return Block(
+        title="Where the GPU's time goes",
+        caption="Of communication and copies, what no compute hides",
+        columns=(words("GPU"), figure("window"), *bars, *heads),
+        rows=tuple(rows),
+        more=idle_by_cause(results),
+    )
+
+
+def part(ns: int, whole_ns: int) -> str:
+    """`105 ms 34.2 %`: a time and its share."""
+    return f"{duration(ns)} {share(ns, whole_ns)}" if ns else "0"
+
+
+def idle_by_cause(results: Results) -> str:
+    """`idle by cause: host 105 ms 34.2 %, launch …`, dearest first; empty without idle."""
+    accounting = results.table("accounting")
+    window_ns = int(accounting["window_ns"].sum())
+    sums = {cause: int(accounting[f"{cause}_ns"].sum()) for cause in schema.CAUSES}
+    ranked = sorted((item for item in sums.items() if item[1]), key=lambda item: -item[1])
+    parts = [f"{cause} {part(ns, window_ns)}" for cause, ns in ranked]
+    return f"idle by cause: {', '.join(parts)}" if parts else ""
+
+
+def dearest(results: Results, limit: int) -> Block:
+    """What costs most."""
+    found = costs(results)
+    stepped = any(cost.per_step_ns is not None for cost in found)
+    rows = tuple(
+        (
+            duration(cost.total_ns),
+            percent(cost.window_pct),
+            *((duration(cost.per_step_ns),) if stepped else ()),
+            number(cost.gaps),
+            CAUSE_WORDS[cost.cause],
+            cost.where,
+            cost.culprit,
+            "" if cost.phase == cost.where else cost.phase or OUTSIDE,
+        )
+        for cost in found[:limit]
+    )
+    return Block(
+        title="What costs most",
+        caption="Idle time by cause and by where the host was meanwhile",
+        columns=(
+            figure("idle"),
+            figure("share"),
+            *((figure("per step"),) if stepped else ()),
+            figure("gaps"),
+            Column(head="cause"),
+            words("where the host was"),
+            words("culprit"),
+            words("what waited"),
+        ),
+        rows=rows,
+        more=more(len(found) - limit, "gap_summary"),
+    )
+
+
+def phases(results: Results, limit: int, *, indent: str = "  ") -> Block:
+    """The phase tree."""
+    found, left_out = phase_tree(results, limit)
+    window_ns = int(results.table("accounting")["window_ns"].sum())
+    top_ns = sum(phase.time_ns for phase in found if len(phase.names) == 1)
+    return Block(
+        title="Phases",
+        caption=(
+            "GPU time: at work for a phase, or idle while the host was in it; top level:"
+            f" {duration(top_ns)} of {duration(window_ns)}"
+        ),
+        columns=(
+            words("phase"),
+            *map(figure, ("times", "host", "GPU time", "share", "nested", "busy", "idle")),
+            *map(figure, ("kernel", "kernels", "launches")),
+        ),
+        rows=tuple(_phase_row(phase, indent) for phase in found),
+        more=more(left_out, "phases"),
+    )
+
+
+def _phase_row(phase: Phase, indent: str) -> tuple[str, ...]:
+    return (
+        indent * (len(phase.names) - 1) + phase.names[-1],
+        number(phase.instances),
+        duration(phase.host_ns),
+        duration(phase.time_ns),
+        share(phase.time_ns, phase.siblings_ns),
+        duration(phase.children_ns),
+        duration(phase.busy_ns),
+        duration(phase.idle_ns),
+        duration(phase.kernel_ns),
+        number(phase.kernels),
+        number(phase.launches),
+    )
+
+
+def stalls(results: Results, limit: int) -> Block:
+    """Waits of the host by call and phase: what they cost, and the longest that cost nothing."""
+    place = pl.col("phase").fill_null("").replace("", OUTSIDE)
+    grouped = (
+        results.table("syncs")
+        .group_by(pl.col("api").cast(pl.String), place)
+        .agg(pl.len().alias("calls"), pl.col("induced_idle_ns", "blocked_ns", "gpu_busy_ns").sum())
+        .sort(
+            "induced_idle_ns", "blocked_ns", "api", "phase", descending=[True, True, False, False]
+        )
+    )
+    shown = grouped.head(limit)
+    longest = grouped.sort("blocked_ns", descending=True, maintain_order=True).head(1)
+    if limit and not longest.is_empty() and longest.row(0) not in shown.rows():
+        shown = pl.concat([shown.head(limit - 1), longest])
+    return Block(
+        title="Waits",
+        caption="A wait costs the idle it leaves behind, not the time it lasts",
+        columns=(
+            *map(figure, ("idle it cost", "blocked", "GPU busy", "calls")),
+            words("call"),
+            words("phase"),
+        ),
+        rows=tuple(
+            (
+                duration(row["induced_idle_ns"]),
+                duration(row["blocked_ns"]),
+                duration(row["gpu_busy_ns"]),
+                number(row["calls"]),
+                row["api"],
+                row["phase"],
+            )
+            for row in shown.iter_rows(named=True)
+        ),
+        more=more(len(grouped) - len(shown), "syncs"),
+    )
+
+
+def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block:
+    """The longest gaps."""
+    gaps = results.table("gaps").filter(pl.col("duration_ns") >= at_least_ns)
+    top = (
+        gaps.top_k(limit, by="duration_ns")
+        .sort("duration_ns", "report", "device", "start_ns", descending=[True] + 3 * [False])
+        .with_columns(where_host_was())
+    )
+    several = results.table("accounting").height > 1
+    many = len(results.reports) > 1
+    return Block(
+        title="Longest gaps",
+        columns=(
+            figure("idle"),
+            figure("at"),
+            *((words("GPU"),) if several else ()),
+            words("cause"),
+            words("where the host was"),
+            words("culprit"),
+            words("before"),
+            words("after"),
+        ),
+        rows=tuple(
+            (
+                duration(row["duration_ns"]),
+                instant(row["start_ns"]),
+                *((gpu_name(row["report"], row["device"], several=many),) if several else ()),
+                row["cause"],
+                row["where"],
+                row["culprit"] or "",
+                row["prev_op"] or "",
+                row["next_op"] or "",
+            )
+            for row in top.iter_rows(named=True)
+        ),
+        more=more(len(gaps) - len(top), "gaps"),
+    )
+
+
+def integrity(results: Results) -> Block:
+    """What puts the numbers in doubt."""
+    rows = results.table("integrity").iter_rows(named=True)
+    return Block(
+        title="Doubts",
+        columns=(words("check"), figure("count"), figure("share"), words("what it puts in doubt")),
+        rows=tuple(
+            (row["check"], number(row["count"]), percent(row["share_pct"]), row["doubt"])
+            for row in rows
+        ),
+    )
+
+
+def _bar(parts: list[int], width: int) -> str:
+    """The parts in proportion; rounding their running sum keeps the width."""
+    total = sum(parts)
+    edges = [round(width * sum(parts[: index + 1]) / total) if total else 0 for index in range(4)]
+    cells = [edge - before for edge, before in zip(edges, [0, *edges[:-1]], strict=True)]
+    return "".join(letter * count for (_, letter), count in zip(BAR, cells, strict=True))
+
+
+def more(count: int, table: str) -> str:
+    """What a list left out, and how to see it; nothing where it is whole."""
+    return f"{number(count)} more: --table {table}" if count > 0 else ""

@@ -1,0 +1,185 @@
+"""The tables as files: CSV for people and diff, Parquet for programs, and report.json."""
+
+import json
+from collections.abc import Iterator, Sequence
+from math import inf, nan
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import polars as pl
+import polars.selectors as cs
+
+import nsysflow
+from nsysflow.analysis import schema
+from nsysflow.report import units
+from nsysflow.report.layout import Block, figure, words
+from nsysflow.report.phase_tree import phase_names
+from nsysflow.report.results import Results
+
+SCHEMA_VERSION: Final = 1
+"""Of report.json: additions keep it, a change of meaning raises it."""
+
+CSV_TABLES: Final = (
+    "gaps",
+    "gap_summary",
+    "phases",
+    "syncs",
+    "launches",
+    "starved",
+    "kernels",
+    "copies",
+    "steps",
+)
+"""The tables that become a CSV file of their own."""
+
+_DECIMALS: Final = 6
+"""Enough for a share of a second in ns, and stable in a diff."""
+
+_INSTANTS: Final = ("start_ns", "end_ns")
+
+
+def named_table(results: Results, name: str, *, at_least_ns: int = 0) -> pl.DataFrame:
+    """A table as it is written; of gaps only those of `at_least_ns` and longer."""
+    table = results.table(name)
+    return table.filter(pl.col("duration_ns") >= at_least_ns) if name == "gaps" else table
+
+
+def write_csv(table: pl.DataFrame, target: Path | BinaryIO) -> None:
+    """Comma, newline, UTF-8, plain numbers, nothing for null."""
+    _plain(table).write_csv(target, float_scientific=False)
+
+
+def write_parquet(table: pl.DataFrame, target: Path | BinaryIO) -> None:
+    """The same columns with their types."""
+    table.write_parquet(target)
+
+
+def write_files(results: Results, folder: Path, *, at_least_ns: int = 0) -> None:
+    """Every CSV file and report.json into an existing folder."""
+    for name in CSV_TABLES:
+        write_csv(named_table(results, name, at_least_ns=at_least_ns), folder / f"{name}.csv")
+    (folder / "report.json").write_text(report_json(results), encoding="utf-8")
+
+
+def report_json(results: Results) -> str:
+    """All tables but the per-gap rows as one JSON document, a row a line."""
+    rows = _json_rows
+    parts = {
+        "schema": json.dumps(SCHEMA_VERSION),
+        "tool": json.dumps({"name": "nsysflow", "version": nsysflow.__version__}),
+        "report": json.dumps(_about(results), ensure_ascii=False),
+        "devices": _json_list(_devices(results)),
+        "phases": _json_list(_phases(results)),
+        **{
+            name: rows(results.table(name))
+            for name in ("syncs", "starved", "kernels", "launches", "copies")
+        },
+        "gap_summary": rows(results.table("gap_summary")),
+        "gap_histogram": rows(results.table("gap_histogram")),
+        "steps": _steps(results),
+        "findings": "[]",
+        "integrity": rows(results.table("integrity")),
+    }
+    body = ",\n".join(f"{json.dumps(key)}: {text}" for key, text in parts.items())
+    return f"{{\n{body}\n}}\n"
+
+
+def readable(table: pl.DataFrame, title: str) -> Block:
+    """A table in human units, without its empty columns and a `report` that is always the same."""
+    kept = [
+        series
+        for series in table
+        if series.null_count() < len(series) and not (series.name == "report" and _same(series))
+    ]
+    return Block(
+        title=title,
+        columns=tuple(
+            figure(_head(series.name)) if series.dtype.is_numeric() else words(series.name)
+            for series in kept
+        ),
+        rows=tuple(zip(*(_cells(series) for series in kept), strict=True)),
+    )
+
+
+def _plain(table: pl.DataFrame) -> pl.DataFrame:
+    finite = cs.float().replace([nan, inf, -inf], None)
+    return table.with_columns(finite.round(_DECIMALS))
+
+
+def _json_rows(table: pl.DataFrame) -> str:
+    # a line break inside a string is escaped, so the raw ones stand between rows
+    lines = _plain(table).write_ndjson().rstrip("\n")
+    return "[\n" + lines.replace("\n", ",\n") + "\n]" if lines else "[]"
+
+
+def _json_list(rows: Sequence[dict[str, Any]]) -> str:
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
+
+
+def _about(results: Results) -> dict[str, Any]:
+    return {
+        "reports": [
+            {"report": each.trace.report, "source": each.trace.source} for each in results.analyses
+        ],
+        "notes": list(results.notes),
+    }
+
+
+def _devices(results: Results) -> list[dict[str, Any]]:
+    """Accounting with the causes under a key of their own."""
+    causes = {f"{cause}_ns": cause for cause in schema.CAUSES}
+    found = []
+    for row in _plain(results.table("accounting")).iter_rows(named=True):
+        device: dict[str, Any] = {}
+        for column, value in row.items():
+            if column in causes:
+                device.setdefault("causes", {})[causes[column]] = value
+            else:
+                device[column] = value
+        found.append(device)
+    return found
+
+
+def _phases(results: Results) -> list[dict[str, Any]]:
+    """Phases with the list of names behind each path, since names may hold a `/`."""
+    table = _plain(results.table("phases"))
+    names = phase_names(table.select("path", "depth").rows())
+    rows = table.iter_rows(named=True)
+    return [{**row, "names": list(each)} for row, each in zip(rows, names, strict=True)]
+
+
+def _steps(results: Results) -> str:
+    name = json.dumps(results.step_name, ensure_ascii=False)
+    return f'{{"name": {name}, "rows": {_json_rows(results.table("steps"))}}}'
+
+
+def _same(series: pl.Series) -> bool:
+    return series.n_unique() == 1
+
+
+def _head(name: str) -> str:
+    return name.removesuffix("_ns").removesuffix("_pct").replace("_", " ")
+
+
+def _cells(series: pl.Series) -> Iterator[str]:
+    values = series.cast(pl.String) if series.dtype in (pl.Enum, pl.Categorical) else series
+    for value in values:
+        yield _cell(series.name, value)
+
+
+def _cell(name: str, value: Any) -> str:  # noqa: ANN401
+    """One value by its column's unit."""
+    if value is None:
+        return ""
+    if name in _INSTANTS:
+        return units.instant(value)
+    if name.endswith("_ns"):
+        return units.duration(value)
+    if name.endswith("_pct"):
+        return units.percent(value)
+    if name in ("bytes", "shared_bytes"):
+        return units.size(value)
+    if isinstance(value, float):
+        return units.significant(value)
+    return str(value)

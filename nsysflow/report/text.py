@@ -1,0 +1,83 @@
+"""The terminal page: one screen that says what costs most and why."""
+
+import re
+from collections.abc import Iterator
+from textwrap import wrap
+
+from rich.text import Text
+
+from nsysflow.report import sections
+from nsysflow.report.details import steps_line
+from nsysflow.report.layout import Block, printable, set_in_columns
+from nsysflow.report.results import Results
+from nsysflow.report.verdict import verdicts
+
+_BAR_WIDTH = 30
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_BAR_STYLES = {"█+": "green", "▓+": "magenta", "▒+": "cyan", "░+": "red"}
+
+
+def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0) -> Iterator[Text]:
+    """The page, line by line.
+
+    Args:
+        results: what to show.
+        width: columns to fill; names give way where they are too few.
+        top: rows of each list; None fits all lists on one screen.
+        at_least_ns: the shortest gap to list.
+    """
+    yield Text(printable(" · ".join(filter(None, [*_titles(results), steps_line(results)]))))
+    yield Text()
+    for verdict in verdicts(results):
+        yield from _sentence(verdict.sentence, width, style="bold")
+        yield from _sentence(f"next: {verdict.advice}", width)
+    if not results.table("accounting").is_empty():
+        for block in (
+            sections.devices(results, bar_width=_BAR_WIDTH),
+            sections.dearest(results, top or 7),
+            sections.phases(results, top or 10),
+            sections.stalls(results, top or 4),
+            sections.longest_gaps(results, top or 3, at_least_ns=at_least_ns),
+        ):
+            yield from set_block(block, width)
+    yield from set_block(sections.integrity(results), width)
+    for note in results.notes:
+        yield from _sentence(f"note: {printable(note)}", width)
+
+
+def set_block(block: Block, width: int | None) -> Iterator[Text]:
+    """A block as lines; nothing where it has no rows."""
+    if not block.rows:
+        return
+    yield Text()
+    title = Text(block.title, style="bold")
+    yield title.append(f"  {block.caption}", style="not bold dim") if block.caption else title
+    inner = None if width is None else width - 2
+    head, *rows = set_in_columns(block.columns, block.rows, inner)
+    yield Text(f"  {head}", style="dim")
+    for row in rows:
+        yield _coloured(f"  {row}")
+    if block.more:
+        yield Text(f"  {block.more}", style="dim")
+
+
+def _titles(results: Results) -> list[str]:
+    names = ", ".join(results.reports)
+    gpus = results.table("accounting")["name"].drop_nulls().unique(maintain_order=True).to_list()
+    count = results.table("accounting").height
+    hardware = f"{count} x {', '.join(gpus)}" if count > 1 else ", ".join(gpus)
+    return [names, hardware]
+
+
+def _sentence(text: str, width: int, style: str = "") -> Iterator[Text]:
+    # a number stays on one line with its unit
+    joined = re.sub(r"(?<=\d) (?=(?:%|[num]?s\b))", _NO_BREAK, text)
+    for line in wrap(joined, width, subsequent_indent="  ", break_on_hyphens=False):
+        yield Text(line.replace(_NO_BREAK, " "), style=style)
+
+
+def _coloured(line: str) -> Text:
+    text = Text(line)
+    for letters, style in _BAR_STYLES.items():
+        text.highlight_regex(letters, style)
+    return text

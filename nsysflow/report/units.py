@@ -1,0 +1,62 @@
+"""Numbers as people read them. ns stay ns everywhere else; this is the one place that converts."""
+
+_NS_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
+_BYTE_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "B"))
+
+
+def duration(ns: int | None) -> str:
+    """`23_752_139` as `23.8 ms`; empty for what was not measured."""
+    return "" if ns is None else _scaled(ns, _NS_UNITS)
+
+
+def size(count: int | None) -> str:
+    """Bytes with a decimal prefix: `257_000_000` as `257 MB`."""
+    return "" if count is None else _scaled(count, _BYTE_UNITS)
+
+
+def instant(ns: int | None) -> str:
+    """A time on the report's clock in seconds to the us, as `--from` and `--to` take it."""
+    return "" if ns is None else f"{ns / 1e9:.6f} s"
+
+
+def number(value: int | None) -> str:
+    """A count with separated thousands."""
+    return "" if value is None else f"{value:,}"
+
+
+def percent(value: float | None) -> str:
+    """0..100 with one decimal; what is there but rounds to nothing is `<0.1 %`."""
+    if value is None:
+        return ""
+    return "<0.1 %" if 0 < value < 0.05 else f"{value:.1f} %"
+
+
+def share(part: int, whole: int) -> str:
+    """`part` as a percentage of `whole`; empty where there is no whole."""
+    return percent(100 * part / whole) if whole else ""
+
+
+def whole_percent(part: int, whole: int) -> str:
+    """For sentences: `48 %`, and `<1 %` for what is there but rounds to nothing."""
+    value = 100 * part / whole if whole else 0.0
+    return "<1 %" if 0 < value < 0.5 else f"{value:.0f} %"
+
+
+def significant(value: float) -> str:
+    """Three significant digits, never in powers of ten: `1.00`, `23.8`, `307`, `1,234`."""
+    size = abs(value)
+    if size >= 999.5:
+        return f"{value:,.0f}"
+    if size >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
+
+
+def _scaled(value: int, units: tuple[tuple[int, str], ...]) -> str:
+    if value == 0:
+        return "0"
+    smallest, smallest_name = units[-1]
+    for unit, name in units[:-1]:
+        if abs(value) >= 0.9995 * unit:
+            return f"{significant(value / unit)} {name}"
+    return f"{value // smallest} {smallest_name}"

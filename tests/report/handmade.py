@@ -1,0 +1,231 @@
+"""Tables written by hand: columns a test does not name are 0, or null where that is a name."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.trace import Trace
+from nsysflow.report.results import Results
+
+MS = 1_000_000
+"""ns in a ms."""
+
+
+@dataclass(frozen=True)
+class Handmade:
+    """An analysis that was never computed."""
+
+    tables: dict[str, pl.DataFrame]
+    trace: Trace = field(default_factory=lambda: Trace(report="run.sqlite", source="by hand"))
+    options: Options = field(default_factory=Options)
+    step_name: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> pl.DataFrame:
+        if name not in schema.TABLES:
+            raise AttributeError(name)
+        return self.tables.get(name, schema.TABLES[name].to_frame())
+
+
+def frame(name: str, *rows: dict[str, Any]) -> pl.DataFrame:
+    """A table of the schema from the columns that matter."""
+    of = schema.TABLES[name]
+    blank = {column: 0 if dtype.is_numeric() else None for column, dtype in of.items()}
+    filled = [{**blank, "report": "run.sqlite", **row} for row in rows]
+    return pl.DataFrame(filled, schema=of)
+
+
+def handmade(
+    *, step_name: str | None = None, notes: tuple[str, ...] = (), **rows: list[dict[str, Any]]
+) -> Handmade:
+    """An analysis of `run.sqlite` from rows by table."""
+    tables = {name: frame(name, *some) for name, some in rows.items()}
+    return Handmade(tables=tables, step_name=step_name, notes=notes)
+
+
+def results(**rows: Any) -> Results:  # noqa: ANN401
+    """One report's results from rows by table."""
+    return Results([handmade(**rows)])
+
+
+def device(window_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A row of accounting: the causes make up the idle, compute is the rest."""
+    idle_ns = sum(columns.get(f"{cause}_ns", 0) for cause in schema.CAUSES)
+    rest_ns = columns.get("comm_exposed_ns", 0) + columns.get("copy_exposed_ns", 0)
+    return {
+        "name": "NVIDIA H200",
+        "window_ns": window_ns,
+        "idle_ns": idle_ns,
+        "compute_ns": window_ns - idle_ns - rest_ns,
+        **columns,
+    }
+
+
+def part(cause: str, total_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A row of gap_summary."""
+    return {"cause": cause, "total_ns": total_ns, "gaps": 1, **columns}
+
+
+def training() -> Handmade:
+    """Two steps of 50 ms, the GPU at work for half of them; the smallest that shows every block.
+
+    30 ms of idle lie between the steps, 12 ms are launches in forward, 8 ms a wait in the loss.
+    """
+    outside, forward, loss = "(outside ranges)", "step/forward", "step/loss"
+    return handmade(
+        step_name="step",
+        notes=("12 ranges of NCCL are not phases",),
+        accounting=[
+            device(
+                100 * MS,
+                host_ns=30 * MS,
+                launch_ns=12 * MS,
+                sync_ns=8 * MS,
+                kernels=900,
+                gaps=3,
+                kernel_ns=49 * MS,
+                copy_exposed_ns=1 * MS,
+            )
+        ],
+        gap_summary=[
+            part("host", 30 * MS, host_range=outside, phase=forward, per_step_ns=15 * MS, gaps=2),
+            part("launch", 12 * MS, host_range=forward, phase=forward, per_step_ns=6 * MS, gaps=80),
+            part(
+                "sync",
+                8 * MS,
+                host_range=loss,
+                phase=forward,
+                per_step_ns=4 * MS,
+                gaps=2,
+                culprit="cudaStreamSynchronize",
+            ),
+        ],
+        gaps=[
+            {
+                "gap": 7,
+                "step": 0,
+                "start_ns": 50 * MS,
+                "end_ns": 70 * MS,
+                "duration_ns": 20 * MS,
+                "cause": "host",
+                "phase": forward,
+                "host_range": "",
+                "prev_op": "adam",
+                "next_op": "gemm",
+                "host_ns": 20 * MS,
+            },
+            {
+                "gap": 9,
+                "step": 1,
+                "start_ns": 90 * MS,
+                "end_ns": 98 * MS,
+                "duration_ns": 8 * MS,
+                "cause": "sync",
+                "phase": forward,
+                "host_range": loss,
+                "prev_op": "nll",
+                "next_op": "gemm",
+                "sync_ns": 8 * MS,
+                "culprit": "cudaStreamSynchronize",
+            },
+        ],
+        phases=[
+            {
+                "path": "step",
+                "depth": 1,
+                "instances": 2,
+                "host_ns": 60 * MS,
+                "kernels": 900,
+                "kernel_ns": 49 * MS,
+                "busy_ns": 50 * MS,
+                "launches": 800,
+            },
+            {
+                "path": forward,
+                "depth": 2,
+                "instances": 2,
+                "host_ns": 35 * MS,
+                "kernels": 600,
+                "kernel_ns": 40 * MS,
+                "busy_ns": 40 * MS,
+                "launches": 500,
+            },
+            {
+                "path": loss,
+                "depth": 2,
+                "instances": 2,
+                "host_ns": 20 * MS,
+                "kernels": 300,
+                "kernel_ns": 9 * MS,
+                "busy_ns": 9 * MS,
+                "launches": 300,
+            },
+        ],
+        syncs=[
+            {
+                "api": "cudaStreamSynchronize",
+                "kind": "sync",
+                "phase": loss,
+                "blocked_ns": 12 * MS,
+                "gpu_busy_ns": 4 * MS,
+                "induced_idle_ns": 8 * MS,
+            },
+            {
+                "api": "cudaDeviceSynchronize",
+                "kind": "sync",
+                "phase": None,
+                "blocked_ns": 211 * MS,
+                "gpu_busy_ns": 211 * MS,
+            },
+        ],
+        steps=[
+            {
+                "step": 0,
+                "duration_ns": 60 * MS,
+                "compute_ns": 20 * MS,
+                "idle_ns": 40 * MS,
+                "steady": False,
+            },
+            {
+                "step": 1,
+                "duration_ns": 40 * MS,
+                "compute_ns": 30 * MS,
+                "idle_ns": 10 * MS,
+                "steady": True,
+            },
+        ],
+        kernels=[
+            {
+                "name": "gemm<bf16>",
+                "short_name": "gemm",
+                "class": "matmul",
+                "count": 600,
+                "total_ns": 40 * MS,
+                "median_ns": 66_000,
+                "share_pct": 81.6,
+                "grid": "64x1x1",
+                "block": "256x1x1",
+            },
+        ],
+        copies=[
+            {
+                "direction": "HtoD",
+                "copy_label": "pageable_blocking",
+                "count": 2,
+                "bytes": 4_000_000,
+                "gpu_ns": 1 * MS,
+                "exposed_ns": 1 * MS,
+            },
+        ],
+        integrity=[
+            {
+                "check": "unattributed operations",
+                "count": 3,
+                "share_pct": 0.3,
+                "doubt": "their time is in no phase",
+            },
+        ],
+    )

@@ -1,0 +1,44 @@
+"""Cells in columns."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from nsysflow.report.layout import figure, set_in_columns, shorten, words
+
+KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"
+
+
+def test_numbers_are_right_aligned_and_names_left() -> None:
+    lines = set_in_columns([figure("idle"), words("phase")], [("7 ms", "a"), ("23.8 ms", "b")], 40)
+    assert lines == ["   idle  phase", "   7 ms  a", "23.8 ms  b"]
+
+
+def test_a_narrow_line_shortens_the_names_and_no_number() -> None:
+    rows = [("1,234,567", KERNEL, "23.8 ms")]
+    lines = set_in_columns([figure("count"), words("kernel"), figure("total")], rows, 60)
+    assert all(cell_len(line) <= 60 for line in lines)
+    assert "1,234,567" in lines[1]
+    assert "23.8 ms" in lines[1]
+    assert "…" in lines[1]
+
+
+def test_without_a_width_nothing_is_shortened() -> None:
+    assert KERNEL in set_in_columns([words("kernel")], [(KERNEL,)], None)[1]
+
+
+def test_both_ends_of_a_name_survive() -> None:
+    short = shorten("step/forward/block/attention", 15)
+    assert short.startswith("step/")
+    assert short.endswith("ention")
+    assert len(short) == 15
+
+
+@given(st.text(), st.integers(min_value=3, max_value=30))
+def test_a_shortened_text_never_takes_more_cells_than_it_may(text: str, width: int) -> None:
+    assert cell_len(shorten(text, width)) <= width
+
+
+def test_a_name_cannot_break_the_line_or_drive_the_terminal() -> None:
+    (_, line) = set_in_columns([words("phase")], [("step\n\x1b[31mred",)], 40)
+    assert line == "step··[31mred"

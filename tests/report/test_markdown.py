@@ -1,0 +1,39 @@
+"""summary.md."""
+
+from nsysflow.report.markdown import summary
+from nsysflow.report.results import Results
+from tests.report.handmade import MS, device, results, training
+
+
+def test_the_verdict_comes_first() -> None:
+    lines = summary(Results([training()])).splitlines()
+    assert lines[0] == "# run.sqlite"
+    assert lines[2].startswith("**host-bound: the GPU is idle 50 % of 100 ms")
+
+
+def test_every_table_has_as_many_cells_in_each_row() -> None:
+    table: list[str] = []
+    for line in [*summary(Results([training()])).splitlines(), ""]:
+        if line.startswith("|"):
+            table.append(line)
+        elif table:
+            assert len({row.count("|") for row in table}) == 1, table
+            table = []
+
+
+def test_a_name_cannot_become_markup() -> None:
+    row = {"path": "<b>a|b\n*c*</b>", "depth": 1, "busy_ns": MS}
+    page = summary(results(accounting=[device(MS)], phases=[row]))
+    assert "| \\<b\\>a\\|b·\\*c\\*\\</b\\> |" in page
+
+
+def test_kernels_steps_and_copies_are_in_it() -> None:
+    page = summary(Results([training()]))
+    for part in ("## Steps", "## Kernels", "## Copies", "| gemm |", "pageable"):
+        assert part in page
+
+
+def test_without_gpu_work_it_says_so_and_ends() -> None:
+    page = summary(results())
+    assert page.startswith("# run.sqlite\n\n**no GPU work")
+    assert "##" not in page

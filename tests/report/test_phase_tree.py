@@ -1,0 +1,58 @@
+"""The phase tree: idle where the host was, shares among siblings, sums beside the parent."""
+
+from nsysflow.report.phase_tree import phase_names, phase_tree
+from nsysflow.report.results import Results
+from tests.report.handmade import MS, device, part, results, training
+
+
+def test_idle_belongs_to_where_the_host_was() -> None:
+    found, _ = phase_tree(Results([training()]), 10)
+    idle_ms = {"/".join(phase.names): phase.idle_ns // MS for phase in found}
+    assert idle_ms == {
+        "step": 20,
+        "step/forward": 12,
+        "step/loss": 8,
+        "(outside ranges)": 30,
+    }
+
+
+def test_the_top_level_adds_up_to_the_window() -> None:
+    found, _ = phase_tree(Results([training()]), 10)
+    assert sum(phase.time_ns for phase in found if len(phase.names) == 1) == 100 * MS
+
+
+def test_nested_phases_are_summed_beside_the_one_around_them() -> None:
+    step, forward, loss, _ = phase_tree(Results([training()]), 10)[0]
+    assert step.children_ns == forward.time_ns + loss.time_ns == forward.siblings_ns
+    assert forward.children_ns is None
+
+
+def test_siblings_come_dearest_first_and_the_rest_last() -> None:
+    found, _ = phase_tree(Results([training()]), 10)
+    assert [phase.names[-1] for phase in found] == ["step", "forward", "loss", "(outside ranges)"]
+
+
+def test_a_short_tree_keeps_the_dearest_and_what_is_around_them() -> None:
+    found, left_out = phase_tree(Results([training()]), 2)
+    assert [phase.names for phase in found[:2]] == [("step",), ("step", "forward")]
+    assert left_out == 1
+
+
+def test_a_name_with_a_slash_stays_one_name() -> None:
+    keys = [("a", 1), ("a/b", 1), ("a/b/c", 2), ("a/b/c/d", 3)]
+    assert phase_names(keys) == [("a",), ("a/b",), ("a/b", "c"), ("a/b", "c", "d")]
+
+
+def test_ranks_are_added_up() -> None:
+    row = {"path": "step", "depth": 1, "busy_ns": 10 * MS, "kernels": 5, "kernel_ns": 10 * MS}
+    found, _ = phase_tree(results(phases=[row, {**row, "process": 9}]), 10)
+    assert (found[0].busy_ns, found[0].kernels) == (20 * MS, 10)
+
+
+def test_without_ranges_all_is_outside() -> None:
+    idle = part("host", 40 * MS, host_range="(outside ranges)")
+    found, _ = phase_tree(
+        results(accounting=[device(100 * MS, host_ns=40 * MS, kernels=7)], gap_summary=[idle]), 10
+    )
+    (rest,) = found
+    assert (rest.names, rest.time_ns, rest.kernels) == (("(outside ranges)",), 100 * MS, 7)

@@ -1,0 +1,183 @@
+"""CSV headers, plain numbers, report.json."""
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis import schema
+from nsysflow.report.results import Results
+from nsysflow.report.tables import (
+    CSV_TABLES,
+    named_table,
+    readable,
+    report_json,
+    write_csv,
+    write_files,
+)
+from tests.report.handmade import MS, Handmade, frame, results, training
+
+CAUSES = (
+    "profiler_ns,sync_ns,blocking_copy_ns,alloc_ns,module_load_ns,api_ns,host_ns,launch_ns,"
+    "dispatch_ns,dependency_ns,unknown_ns"
+)
+HEADERS = {
+    "gaps": (
+        "report,device,gap,step,start_ns,end_ns,duration_ns,cause,culprit,source,phase,host_range,"
+        f"prev_op,next_op,{CAUSES}"
+    ),
+    "gap_summary": (
+        "report,device,phase,host_range,cause,culprit,source,gaps,total_ns,mean_ns,max_ns,"
+        "per_step_ns,window_pct"
+    ),
+    "phases": (
+        "report,process,path,depth,instances,host_ns,ops,kernels,kernel_ns,busy_ns,span_ns,"
+        f"launches,idle_ns,{CAUSES},mean_ns,median_ns,min_ns,max_ns,std_ns,p95_ns,"
+        "exclusive_kernel_ns,graph_estimate_ns,own_ops,borrowed_ops,process_range_ops"
+    ),
+    "launches": (
+        "report,process,path,launches,api_ns,api_mean_ns,api_median_ns,api_p95_ns,"
+        "latency_median_ns,latency_p95_ns,queue_median_ns,queue_p95_ns,run_ahead_median,"
+        "starved_launches,starved_pct"
+    ),
+    "syncs": (
+        "report,process,api,kind,thread,start_ns,blocked_ns,gpu_busy_ns,induced_idle_ns,phase,"
+        "source,bytes,direction,copy_label"
+    ),
+    "kernels": (
+        "report,device,name,short_name,class,count,total_ns,mean_ns,median_ns,min_ns,max_ns,"
+        "std_ns,p95_ns,share_pct,grid,block,registers,shared_bytes,waves,tiny_pct"
+    ),
+    "starved": (
+        "report,device,phase,start_ns,end_ns,ops,kernels,median_kernel_ns,median_interval_ns,"
+        "launch_idle_ns,idle_ns,graph_estimate_ns"
+    ),
+    "copies": (
+        "report,process,device,phase,direction,copy_label,count,bytes,gpu_ns,api_ns,exposed_ns,"
+        "induced_idle_ns"
+    ),
+    "steps": (
+        "report,process,device,step,start_ns,end_ns,duration_ns,compute_ns,comm_exposed_ns,"
+        f"copy_exposed_ns,idle_ns,{CAUSES},steady"
+    ),
+}
+"""As spec/cli.md lists them."""
+
+KEYS = [
+    "schema", "tool", "report", "devices", "phases", "syncs", "starved", "kernels", "launches",
+    "copies", "gap_summary", "gap_histogram", "steps", "findings", "integrity",
+]  # fmt: skip
+
+
+def csv(name: str, **row: Any) -> str:  # noqa: ANN401
+    """One row as CSV, without the header."""
+    out = io.BytesIO()
+    write_csv(frame(name, row), out)
+    return out.getvalue().decode().split("\n", 1)[1]
+
+
+def document() -> dict[str, Any]:
+    """report.json of the hand-made training run."""
+    found: dict[str, Any] = json.loads(report_json(Results([training()])))
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in CSV_TABLES if name != "phases"])
+def test_a_csv_file_has_the_promised_columns(name: str, tmp_path: Path) -> None:
+    write_files(Results([training()]), tmp_path)
+    assert (tmp_path / f"{name}.csv").read_text().split("\n")[0] == HEADERS[name]
+
+
+def test_the_promised_files_are_all_there(tmp_path: Path) -> None:
+    write_files(Results([training()]), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {f"{t}.csv" for t in HEADERS} | {
+        "report.json"
+    }
+
+
+def test_null_is_empty_and_lines_end_in_a_newline_alone() -> None:
+    row = csv("gap_summary", cause="host", culprit=None, per_step_ns=None, window_pct=0.1 + 0.2)
+    assert row == "run.sqlite,0,,,host,,,0,0,0,0,,0.3\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1e-5, "0.00001"), (123456789.5, "123456789.5"), (float("nan"), "")]
+)
+def test_a_number_is_never_in_powers_of_ten(value: float, text: str) -> None:
+    assert csv("integrity", share_pct=value, check="a", doubt="b") == f"run.sqlite,a,0,{text},b\n"
+
+
+def test_a_name_with_a_comma_and_quotes_survives_csv() -> None:
+    out = io.BytesIO()
+    write_csv(frame("kernels", {"name": 'f<int, "a">\n'}), out)
+    assert pl.read_csv(out.getvalue())["name"].item() == 'f<int, "a">\n'
+
+
+def test_short_gaps_are_left_out_of_the_rows_but_not_of_the_sums() -> None:
+    run = Results([training()])
+    assert named_table(run, "gaps", at_least_ns=10 * MS)["gap"].to_list() == [7]
+    assert named_table(run, "gap_summary", at_least_ns=10 * MS).height == 3
+
+
+def test_the_document_has_the_promised_keys_in_order() -> None:
+    assert list(document()) == KEYS
+
+
+def test_the_document_is_the_same_every_time() -> None:
+    assert report_json(Results([training()])) == report_json(Results([training()]))
+
+
+@pytest.mark.parametrize(
+    "name", ["syncs", "starved", "kernels", "launches", "copies", "gap_summary", "gap_histogram"]
+)
+def test_the_documents_rows_are_the_tables(name: str) -> None:
+    table = Results([training()]).table(name)
+    again = pl.DataFrame(document()[name], schema=table.schema)
+    assert again.equals(table)
+
+
+def test_a_devices_causes_are_named_as_causes() -> None:
+    (found,) = document()["devices"]
+    assert list(found["causes"]) == list(schema.CAUSES)
+    assert sum(found["causes"].values()) == found["idle_ns"]
+
+
+def test_a_phase_lists_its_names() -> None:
+    assert [row["names"] for row in document()["phases"]] == [
+        ["step"],
+        ["step", "forward"],
+        ["step", "loss"],
+    ]
+
+
+def test_the_steps_carry_the_name_of_their_range() -> None:
+    assert document()["steps"]["name"] == "step"
+    assert [row["step"] for row in document()["steps"]["rows"]] == [0, 1]
+
+
+def test_nothing_in_the_document_is_not_a_number() -> None:
+    rows = [{"check": "x", "share_pct": float("nan")}]
+    text = report_json(results(integrity=rows, accounting=[{"copy_hidden_pct": float("inf")}]))
+    assert not re.search(r"\b(NaN|Infinity)\b", text)
+    json.loads(text)
+
+
+def test_an_empty_report_is_a_document_too() -> None:
+    assert json.loads(report_json(Results([Handmade(tables={})])))["phases"] == []
+
+
+def test_a_readable_table_drops_what_says_nothing() -> None:
+    block = readable(Results([training()]).table("copies"), "copies")
+    heads = [column.head for column in block.columns]
+    assert "report" not in heads
+    assert "phase" not in heads
+    assert dict(zip(heads, block.rows[0], strict=True))["bytes"] == "4.00 MB"
+
+
+def test_enums_of_two_reports_are_one_table() -> None:
+    both = Results([training(), training()])
+    assert both.table("gap_summary").height == 6

@@ -1,0 +1,107 @@
+"""The verdict: its word, its evidence, what to do next."""
+
+from typing import Any
+
+import pytest
+
+from nsysflow.analysis import schema
+from nsysflow.report.losses import LOSSES
+from nsysflow.report.results import Results
+from nsysflow.report.verdict import verdicts
+from tests.report.handmade import MS, device, handmade, part, results, training
+
+
+def test_every_part_of_a_window_but_compute_is_one_loss() -> None:
+    columns = [column for loss in LOSSES for column in loss.columns]
+    causes = [f"{cause}_ns" for cause in schema.CAUSES]
+    assert sorted(columns) == sorted([*causes, "comm_exposed_ns", "copy_exposed_ns"])
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: str(loss.kind))
+def test_the_largest_loss_names_the_verdict(loss: Any) -> None:  # noqa: ANN401
+    others = {column: 1 * MS for each in LOSSES for column in each.columns}
+    dearest = dict.fromkeys(loss.columns, 20 * MS)
+    found = verdicts(results(accounting=[device(60 * MS, **{**others, **dearest})]))
+    assert found[0].kind == loss.kind
+    assert "{" not in found[0].finding + found[0].advice
+
+
+def test_idle_between_the_steps_is_not_named_after_the_phase_that_came_next() -> None:
+    (verdict,) = verdicts(Results([training()]))
+    assert verdict.sentence == (
+        "host-bound: the GPU is idle 50 % of 100 ms,"
+        " mostly host code outside any range, between the steps (30 %)"
+    )
+    assert "NVTX ranges" in verdict.advice
+    assert "forward" not in verdict.sentence
+
+
+def test_host_code_inside_a_range_is_named_after_it() -> None:
+    (verdict,) = verdicts(
+        results(
+            accounting=[device(100 * MS, host_ns=40 * MS)],
+            gap_summary=[part("host", 40 * MS, host_range="step/data", phase="step/forward")],
+        )
+    )
+    assert "host code in step/data (40 %)" in verdict.finding
+    assert "in step/data" in verdict.advice
+
+
+def test_a_loss_spread_over_many_places_names_none() -> None:
+    places = [part("host", 10 * MS, host_range=f"step/{each}") for each in "abcd"]
+    (verdict,) = verdicts(
+        results(accounting=[device(100 * MS, host_ns=40 * MS)], gap_summary=places)
+    )
+    assert "mostly host code (40 %)" in verdict.finding
+
+
+def test_a_sync_is_named_by_its_call() -> None:
+    wait = part("sync", 40 * MS, host_range="step/loss", culprit="cudaStreamSynchronize")
+    (verdict,) = verdicts(
+        results(accounting=[device(100 * MS, sync_ns=40 * MS)], gap_summary=[wait])
+    )
+    assert verdict.kind == "sync-bound"
+    assert "the host waiting in cudaStreamSynchronize in step/loss (40 %)" in verdict.finding
+
+
+def test_a_busy_gpu_is_told_to_look_at_its_kernels() -> None:
+    (verdict,) = verdicts(results(accounting=[device(300 * MS, host_ns=9 * MS)]))
+    assert verdict.kind == "GPU-bound"
+    assert verdict.finding == "the GPU is computing 97 % of 300 ms"
+    assert "--table kernels" in verdict.advice
+
+
+def test_between_busy_and_bound_the_largest_loss_is_a_remark() -> None:
+    (verdict,) = verdicts(results(accounting=[device(100 * MS, launch_ns=20 * MS)]))
+    assert verdict.kind == "mostly GPU-bound"
+    assert "computing 80 % of 100 ms; next comes launch overhead (20 %)" in verdict.finding
+
+
+def test_a_gpu_that_waits_for_others_is_communication_bound() -> None:
+    (verdict,) = verdicts(
+        results(accounting=[device(100 * MS, comm_exposed_ns=45 * MS, host_ns=5 * MS)])
+    )
+    assert verdict.kind == "communication-bound"
+    assert "idle 5 % of 100 ms" in verdict.finding
+
+
+def test_no_gpu_work_is_one_clear_sentence() -> None:
+    (verdict,) = verdicts(results())
+    assert verdict.sentence == "no GPU work: no kernel, copy or memset in this report"
+    assert "--trace cuda" in verdict.advice
+
+
+def test_gpus_of_one_kind_share_a_verdict() -> None:
+    both = [device(100 * MS, host_ns=40 * MS), device(100 * MS, host_ns=60 * MS, device=1)]
+    (verdict,) = verdicts(results(accounting=both))
+    assert verdict.sentence == (
+        "host-bound: the 2 GPUs are idle 50 % of their 200 ms together, mostly host code (50 %)"
+    )
+
+
+def test_gpus_of_two_kinds_are_told_apart_by_report() -> None:
+    first = handmade(accounting=[device(100 * MS, host_ns=40 * MS, report="rank0.sqlite")])
+    second = handmade(accounting=[device(100 * MS, report="rank1.sqlite")])
+    slow, fine = verdicts(Results([first, second]))
+    assert slow.sentence.startswith("rank0.sqlite GPU 0: host-bound")
+    assert fine.sentence.startswith("rank1.sqlite GPU 0: GPU-bound")
