@@ -10,7 +10,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.notes import notes_on
-from nsysflow.analysis.load.raw import Raw
+from nsysflow.analysis.load.raw import API_SUFFIX, Raw
 from nsysflow.analysis.trace import Trace
 
 _TID_MASK: Final = 0xFFFFFF
@@ -65,9 +65,9 @@ def correlation() -> pl.Expr:
     return pl.when(found != 0).then(found).alias("correlation")
 
 
-def plain_api_name(name: str) -> pl.Expr:
-    """An API name without its version suffixes: `cudaLaunchKernel_v7000_ptsz`, `cuMemAlloc_v2`."""
-    return pl.col(name).str.replace(r"(_v\d+|_ptsz|_ptds)+$", "")
+def plain_api_name() -> pl.Expr:
+    """A string without the version suffixes of an API name."""
+    return pl.col("value").str.replace(API_SUFFIX.pattern, "")
 
 
 def trace_of(raw: Raw, report: str) -> Trace:
@@ -110,7 +110,7 @@ def _strings(raw: Raw, ids: pl.Series, value: pl.Expr = _VALUE) -> pl.Series:
     """
     used = raw.strings.join(ids.unique().to_frame("id"), on="id", how="semi")
     used = used.select("id", value.cast(pl.Categorical).alias("value"))
-    longest = int(ids.max() or 0) + 1
+    longest = (ids.to_frame("id").select(pl.max("id")).item() or 0) + 1
     if longest > _LONGEST_TABLE:
         return ids.replace_strict(
             used["id"], used["value"], default=None, return_dtype=pl.Categorical
@@ -230,7 +230,7 @@ def _on_threads(frame: pl.DataFrame, process: int | None) -> pl.DataFrame:
 
 
 def _calls(raw: Raw, process: int | None) -> pl.DataFrame:
-    name = _strings(raw, raw.calls["nameId"], plain_api_name("value"))
+    name = _strings(raw, raw.calls["nameId"], plain_api_name())
     named = raw.calls.with_columns(correlation(), name.fill_null("(nameless)").alias("name"))
     return _on_threads(named, process).select(schema.CALLS.names())
 

@@ -4,16 +4,25 @@ import re
 from pathlib import Path
 from typing import Final
 
-from nsysflow.analysis.load import canonical, nsys_sqlite
+from nsysflow.analysis.load import canonical, kineto, nsys_rep, nsys_sqlite, parquetdir
 from nsysflow.analysis.load.sqlite_file import MAGIC
 from nsysflow.analysis.load.unpack import MAGICS, unpacked
 from nsysflow.analysis.trace import Trace
 from nsysflow.errors import Damaged, NotAReport, ReportError
 
+_PACKED: Final = tuple(MAGICS.values())
 _SUFFIXES: Final = re.compile(
     r"(\.sqlite3?|(\.pt)?(\.trace)?\.json|\.nsys-rep|\.qdrep)?(\.xz|\.gz|\.zst)?$"
 )
-_HEAD_BYTES: Final = 64
+_IN_A_RUN: Final = (
+    "report.sqlite",
+    *(f"report.sqlite{suffix}" for suffix in _PACKED),
+    "report.nsys-rep",
+)
+"""What a run's directory calls its report; the first that exists is taken."""
+
+_HEAD_BYTES: Final = 512
+_TAR_MAGIC: Final = slice(257, 262)
 
 
 def load(path: str | Path, *, nsys: str | None = None) -> Trace:
@@ -35,9 +44,11 @@ def load(path: str | Path, *, nsys: str | None = None) -> Trace:
     path = Path(path)
     shown = str(path)
     try:
-        return _load_file(path, shown, report_name(path))
+        if path.is_dir():
+            return _load_folder(path, shown, nsys)
+        return _load_file(path, shown, report_name(path), nsys)
     except FileNotFoundError:
-        msg = f"{shown} does not exist. List what is there:\n  ls {path.parent}"
+        msg = f"{shown} does not exist. See what is there:\n  ls {path.parent}"
         raise NotAReport(msg) from None
     except PermissionError:
         msg = f"{shown} cannot be read: permission denied. Allow it:\n  chmod u+r {shown}"
@@ -50,17 +61,66 @@ def report_name(path: Path) -> str:
     return _SUFFIXES.sub("", name, count=1) or name
 
 
-def _load_file(path: Path, shown: str, report: str) -> Trace:
+def _load_folder(path: Path, shown: str, nsys: str | None) -> Trace:
+    if parquetdir.is_parquetdir(path):
+        return canonical.trace_of(parquetdir.read_parquetdir(path, shown), report_name(path))
+    for name in _IN_A_RUN:
+        if (path / name).is_file():
+            return _load_file(path / name, str(path / name), report_name(path), nsys)
+    msg = (
+        f"{shown} is a folder without a report: neither a parquetdir export nor a run's directory"
+        f" (which holds report.sqlite). Name a report in it:\n  ls {shown}"
+    )
+    raise NotAReport(msg)
+
+
+def _load_file(path: Path, shown: str, report: str, nsys: str | None) -> Trace:
+    head = _head(path, shown)
+    for magic, suffix in MAGICS.items():
+        if head.startswith(magic) or (shown.endswith(suffix) and magic.startswith(head)):
+            with unpacked(path, suffix, shown) as plain:
+                return _load_plain(plain, _head(plain, shown), shown, report)
+    if shown.endswith(nsys_rep.SUFFIXES) and not head.startswith(MAGIC):
+        with nsys_rep.exported(path, shown, nsys) as export:
+            return _load_plain(export, _head(export, shown), shown, report)
+    return _load_plain(path, head, shown, report)
+
+
+def _load_plain(path: Path, head: bytes, shown: str, report: str) -> Trace:
+    if head.startswith(MAGIC) or MAGIC.startswith(head):
+        return canonical.trace_of(nsys_sqlite.read_sqlite(path, shown), report)
+    if head.lstrip()[:1] in (b"{", b"["):
+        return kineto.read_kineto(path, shown, report)
+    if head[_TAR_MAGIC] == b"ustar":
+        msg = (
+            f"{shown} is an archive. Unpack it, and analyse the folder or file in it:\n"
+            f"  tar -xf {shown}"
+        )
+        raise NotAReport(msg)
+    msg = (
+        f"{shown} is not an SQLite file, nor any other report that nsysflow reads (.nsys-rep,"
+        " parquetdir, a torch.profiler trace). Export a report:\n"
+        "  nsys export --type sqlite REPORT.nsys-rep"
+    )
+    raise NotAReport(msg)
+
+
+def _head(path: Path, shown: str) -> bytes:
+    """A file's first bytes.
+
+    Raises:
+        Damaged: there are none.
+    """
+    if path.exists() and not path.is_file():
+        msg = f"{shown} is not a file that can be read twice. Give a regular file:\n  ls -l {shown}"
+        raise NotAReport(msg)
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if not head:
-        msg = f"{shown} is empty (0 bytes): whatever wrote it did not finish. Write it again."
+        msg = (
+            f"{shown} is empty (0 bytes): what should have written it did not finish."
+            " Export the report again:\n"
+            "  nsys export --type sqlite --force-overwrite=true REPORT.nsys-rep"
+        )
         raise Damaged(msg)
-    for magic, suffix in MAGICS.items():
-        if head.startswith(magic):
-            with unpacked(path, suffix, shown) as plain:
-                return _load_file(plain, shown, report)
-    if head.startswith(MAGIC) or MAGIC.startswith(head):
-        return canonical.trace_of(nsys_sqlite.read_sqlite(path, shown), report)
-    msg = f"{shown} is not a report of a kind that nsysflow knows"
-    raise NotAReport(msg)
+    return head

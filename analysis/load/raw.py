@@ -4,6 +4,7 @@ This is the one list of foreign names; `nsys_sqlite` and `parquetdir` fill a `Ra
 `canonical` turns that into a `Trace`. Integers are as narrow as the canonical frames want them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,9 @@ from typing import Final
 import polars as pl
 
 from nsysflow.errors import Incomplete
+
+API_SUFFIX: Final = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
+"""The version at the end of an API name: `cudaLaunchKernel_v7000_ptsz`, `cuMemAlloc_v2`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +152,7 @@ TABLES: Final[Mapping[str, Table]] = {
 }
 """The fields of `Raw` and the tables that fill them, big ones first."""
 
-UNREAD_COLUMNS: Final = frozenset(
-    """
+_UNREAD: Final = """
     binaryData blockX cacheConfig callchainId category clockRate color computeMajor computeMinor
     constantMemory contextId copyCount ctrlDevPath ctxswDevPath cuDevice busLocation chipName
     asyncEngines bytes deprecatedSrcId doubleValue dstContextId dstDeviceId endGlobalTid eventClass
@@ -161,8 +164,8 @@ UNREAD_COLUMNS: Final = frozenset(
     migrationCause nodeMask pwGpuId rangeId returnValue revision sharedMemoryExecuted
     sharedMemoryLimitConfig smMajor smMinor source srcContextId srcDeviceId threadsPerWarp
     timestamp timestampType totalMemory uint32Value uint64Value value virtualAddress vmId
-    """.split()
-)
+"""
+UNREAD_COLUMNS: Final = frozenset(_UNREAD.split())
 """Columns of those tables that schema 3.20 has and we have no use for; others are news."""
 
 

@@ -4,6 +4,7 @@ import errno
 import gzip
 import lzma
 import shutil
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,17 @@ from tempfile import TemporaryDirectory
 from typing import IO, Final
 
 from nsysflow.errors import Damaged, OutputError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+
+    _new_frame = zstd.ZstdDecompressor
+else:
+    import zstandard as zstd
+
+    def _new_frame() -> "zstd.ZstdDecompressionObj":
+        return zstd.ZstdDecompressor().decompressobj()
+
 
 MAGICS: Final = {b"\xfd7zXZ\0": ".xz", b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
 """How each kind of compressed file begins."""
@@ -60,22 +72,18 @@ def _unpack_gz(packed: IO[bytes], plain: IO[bytes]) -> None:
 
 
 def _unpack_zst(packed: IO[bytes], plain: IO[bytes]) -> None:
-    # Imported here: two of three users never need it. Python 3.14 has its own.
-    import zstandard
-
-    frames = zstandard.ZstdDecompressor()
-    frame = frames.decompressobj()
+    frame = _new_frame()
     try:
         while chunk := packed.read(_CHUNK):
             while chunk:
                 if frame.eof:
-                    frame = frames.decompressobj()
+                    frame = _new_frame()
                 plain.write(frame.decompress(chunk))
                 chunk = frame.unused_data
-    except zstandard.ZstdError as error:
+    except zstd.ZstdError as error:
         raise EOFError(str(error)) from error
     if not frame.eof:
-        msg = "the last frame has no end"
+        msg = "its last frame has no end"
         raise EOFError(msg)
 
 

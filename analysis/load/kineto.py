@@ -1,0 +1,302 @@
+"""A torch.profiler (Kineto, Chrome) trace as canonical frames.
+
+Ranges are the `record_function` ones (`user_annotation`): what a person named. The `cpu_op` events
+are one per operator, thousands a step, and would bury the phases; they are left out, as
+`gpu_user_annotation` is, which repeats the ranges by GPU time. What such a trace does not hold
+(GPU uuid, bandwidth, diagnostics) is null or empty.
+
+Times are the file's own `ts`, microseconds with three decimals, kept exact: read as float64 they
+lose nanoseconds above 8.8e12.
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.load.kernel_names import short_kernel_name
+from nsysflow.analysis.load.raw import API_SUFFIX
+from nsysflow.analysis.trace import Trace
+from nsysflow.errors import Damaged, NotAReport
+
+_CALLS: Final = ("cuda_runtime", "cuda_driver")
+_GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")
+_HOST: Final = (*_CALLS, "cpu_op", "user_annotation")
+_COPY: Final = re.compile(r"Memcpy (\w+)(?: \((.+) -> (.+)\))?")
+_STEP: Final = re.compile(r"^ProfilerStep#\d+$")
+_THREAD: Final = re.compile(r"\((.*)\)\s*$")
+_TID_BITS: Final = 24
+_LARGEST_TID: Final = 2**_TID_BITS - 1
+_MEMORY: Final = {"device static": "device", "managed static": "managed"}
+_WRITE_AGAIN: Final = (
+    "Write one from the program:\n  profiler.export_chrome_trace('run.pt.trace.json')"
+)
+
+Event = dict[str, Any]
+"""One element of `traceEvents`, as JSON has it."""
+
+_Keys = Mapping[tuple[object, object], int]
+"""Thread keys by (pid, tid) as the trace has them."""
+
+
+class _OddEvent(Exception):
+    """An event is not as torch.profiler writes it."""
+
+
+def read_kineto(path: Path, shown: str, report: str) -> Trace:
+    """The trace at `path`, which messages call `shown`.
+
+    Raises:
+        NotAReport: it is JSON, but no torch.profiler trace.
+        Damaged: it is no whole JSON, or an event has no usable time.
+    """
+    document = _parsed(path, shown)
+    if isinstance(document, list):
+        document = {"traceEvents": document}
+    events = document.get("traceEvents") if isinstance(document, dict) else None
+    by_category = _by_category(events) if isinstance(events, list) else {}
+    if not any(by_category.get(category) for category in (*_HOST, *_GPU)):
+        msg = (
+            f"{shown} is JSON, but not a trace of torch.profiler: it has none of its events."
+            f" {_WRITE_AGAIN}"
+        )
+        raise NotAReport(msg)
+    try:
+        return _trace_of(document, by_category, report)
+    except _OddEvent as error:
+        msg = f"{shown} is corrupt: an event has {error}. {_WRITE_AGAIN}"
+        raise Damaged(msg) from None
+
+
+def _parsed(path: Path, shown: str) -> Any:  # noqa: ANN401
+    text = path.read_bytes().decode("utf-8", "replace")
+    try:
+        return json.loads(text, parse_float=Decimal, strict=False)
+    except (ValueError, RecursionError) as error:
+        msg = (
+            f"{shown} is truncated or corrupt: {len(text)} characters of JSON that do not parse"
+            f" ({error}). {_WRITE_AGAIN}"
+        )
+        raise Damaged(msg) from None
+
+
+def _by_category(events: list[Any]) -> dict[str, list[Event]]:
+    """The events that last (`ph` X) by category, and the thread names under `thread_name`."""
+    found: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if not isinstance(event, dict):
+            continue
+        if event.get("ph") == "X":
+            found[str(event.get("cat"))].append(event)
+        elif event.get("name") == "thread_name":
+            found["thread_name"].append(event)
+    return found
+
+
+def _trace_of(document: Event, events: Mapping[str, list[Event]], report: str) -> Trace:
+    keys = _thread_keys(event for category in _HOST for event in events.get(category, ()))
+    calls = _calls([e for category in _CALLS for e in events.get(category, ())], keys)
+    ranges = _ranges(events.get("user_annotation", []), keys)
+    launched = dict(calls.select("correlation", "process").drop_nulls().iter_rows())
+    busiest = Counter(key & ~_LARGEST_TID for key in keys.values()).most_common(1)
+    process = busiest[0][0] if busiest else None
+    kernels = events.get("kernel", [])
+    copies = events.get("gpu_memcpy", [])
+    ops = [
+        *(_op("kernel", row, event) for row, event in enumerate(kernels)),
+        *(_op("memcpy", row, event) for row, event in enumerate(copies)),
+        *(_op("memset", None, event) for event in events.get("gpu_memset", ())),
+    ]
+    ops_frame = _frame(((*op[:4], launched.get(op[5], process), *op[4:]) for op in ops), schema.OPS)
+    return Trace(
+        report=report,
+        ops=ops_frame,
+        shapes=_frame((_shape(_args(event)) for event in kernels), schema.SHAPES),
+        copy_details=_frame((_copy_detail(event) for event in copies), schema.COPY_DETAILS),
+        calls=calls,
+        ranges=ranges,
+        threads=_threads(events.get("thread_name", []), keys),
+        devices=_devices(document.get("deviceProperties"), ops_frame),
+        source=f"torch.profiler (Kineto), schema {document.get('schemaVersion', 'unknown')}",
+        notes=_notes(ops_frame, ranges),
+    )
+
+
+def _frame(rows: Iterable[tuple[Any, ...]], of: pl.Schema) -> pl.DataFrame:
+    """Rows as a frame of the given schema; a value that does not fit is an odd event."""
+    words = (pl.Categorical, pl.Enum)
+    plain = {name: pl.String() if isinstance(t, words) else t for name, t in of.items()}
+    try:
+        return pl.DataFrame(list(rows), schema=plain, orient="row").cast(of)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise _OddEvent(f"a value that does not fit ({error})") from error
+
+
+def _ns(event: Event, key: str) -> int:
+    """A time in microseconds, exactly as nanoseconds."""
+    value = event.get(key)
+    if not isinstance(value, (int, Decimal)) or not -(2**53) < value < 2**53:
+        raise _OddEvent(f"{key!r}: {value!r}, not a time in microseconds")
+    return int(value * 1000)
+
+
+def _span_ns(event: Event) -> tuple[int, int]:
+    start = _ns(event, "ts")
+    return start, start + _ns(event, "dur")
+
+
+def _args(event: Event) -> Event:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _pair(event: Event) -> tuple[object, object]:
+    """The event's pid and tid."""
+    pair = event.get("pid"), event.get("tid")
+    if not all(isinstance(part, (int, str)) for part in pair):
+        raise _OddEvent(f"no pid or no tid ({event.get('name')!r})")
+    return pair
+
+
+def _thread_keys(events: Iterable[Event]) -> _Keys:
+    """A key for every thread; ids that are no OS tid (pthread handles) get small distinct ones.
+
+    The main thread's tid is the pid and stays so: the lender of phases is told by it.
+    """
+    pairs = {_pair(event) for event in events}
+    tids: dict[int, list[object]] = defaultdict(list)
+    for pid, tid in sorted(pairs, key=repr):
+        if isinstance(pid, int):
+            tids[pid].append(tid)
+    keys: dict[tuple[object, object], int] = {}
+    for pid, of_process in tids.items():
+        real = {t for t in of_process if isinstance(t, int) and 0 < t <= _LARGEST_TID}
+        spare = iter(range(_LARGEST_TID, 0, -1))
+        for tid in of_process:
+            own = tid if tid in real else next(t for t in spare if t not in real and t != pid)
+            keys[pid, tid] = pid << _TID_BITS | int(str(own))
+    return keys
+
+
+def _op(kind: str, row: int | None, event: Event) -> tuple[Any, ...]:
+    """An operation as in `schema.OPS`, without its process."""
+    args = _args(event)
+    name = str(event.get("name"))
+    if kind == "memcpy":
+        name = f"memcpy {_copy_detail(event)[1]}"
+    elif kind == "memset":
+        name = "memset"
+    device = _int(args.get("device", event.get("pid")))
+    if device is None:
+        raise _OddEvent(f"no device ({name!r})")
+    return (
+        kind,
+        *_span_ns(event),
+        device,
+        _int(args.get("stream")),
+        _int(args.get("correlation")) or None,
+        _int(args.get("graph node id")) or None,
+        name,
+        short_kernel_name(name) if kind == "kernel" else name,
+        row,
+    )
+
+
+def _shape(args: Event) -> tuple[int | None, ...]:
+    def three(key: str) -> list[int | None]:
+        sizes = args.get(key)
+        if not isinstance(sizes, list) or len(sizes) != 3:
+            return [None] * 3
+        return [_int(size) for size in sizes]
+
+    registers, shared = args.get("registers per thread"), args.get("shared memory")
+    return (*three("grid"), *three("block"), _int(registers), _int(shared))
+
+
+def _copy_detail(event: Event) -> tuple[Any, ...]:
+    """Bytes, direction and memory kinds, as in `Memcpy HtoD (Pageable -> Device)`."""
+    found = _COPY.match(str(event.get("name")))
+    direction, *sides = found.groups() if found else ("unknown", None, None)
+    return (_int(_args(event).get("bytes")), direction, *(_memory(side) for side in sides))
+
+
+def _memory(side: str | None) -> str | None:
+    if side is None:
+        return None
+    kind = _MEMORY.get(side.lower(), side.lower())
+    return kind if kind in schema.MEMORY_KIND.categories else "unknown"
+
+
+def _api_name(event: Event) -> str:
+    return API_SUFFIX.sub("", str(event.get("name")))
+
+
+def _calls(events: list[Event], keys: _Keys) -> pl.DataFrame:
+    rows = []
+    for event in events:
+        thread = keys.get(_pair(event))
+        process = None if thread is None else thread & ~_LARGEST_TID
+        correlation = _int(_args(event).get("correlation")) or None
+        rows.append((*_span_ns(event), process, thread, correlation, _api_name(event)))
+    return _frame(rows, schema.CALLS)
+
+
+def _ranges(events: list[Event], keys: _Keys) -> pl.DataFrame:
+    """Ranges; `ProfilerStep#7` is `ProfilerStep`, so that steps repeat."""
+    rows = []
+    for row, event in enumerate(events):
+        thread = keys.get(_pair(event))
+        process = None if thread is None else thread & ~_LARGEST_TID
+        name = _STEP.sub("ProfilerStep", str(event.get("name")))
+        rows.append((*_span_ns(event), "push_pop", process, thread, None, name, row))
+    return _frame(rows, schema.RANGES)
+
+
+def _threads(events: list[Event], keys: _Keys) -> pl.DataFrame:
+    """One name a thread: of `thread 834 (pt_autograd_0)` and `thread 834 (python3)` PyTorch's."""
+    names: dict[int, str] = {}
+    for event in events:
+        thread = keys.get(_pair(event))
+        text = str(_args(event).get("name", ""))
+        found = _THREAD.search(text)
+        name = found[1] if found else text.strip()
+        if thread is not None and (thread not in names or name.startswith("pt_")):
+            names[thread] = name
+    rows = ((thread & ~_LARGEST_TID, thread, name) for thread, name in sorted(names.items()))
+    return _frame(rows, schema.THREADS)
+
+
+def _devices(properties: object, ops: pl.DataFrame) -> pl.DataFrame:
+    """The GPUs with operations; `deviceProperties` describes them, and others of the machine."""
+    described = (
+        [gpu for gpu in properties if isinstance(gpu, dict)] if isinstance(properties, list) else []
+    )
+    rows = (
+        (gpu.get("id"), gpu.get("name"), None, _int(gpu.get("numSms")), None) for gpu in described
+    )
+    found = _frame(rows, schema.DEVICES).unique("device", keep="first")
+    used = ops.select(pl.col("device").unique())
+    return (
+        found.join(used, on="device", how="full", coalesce=True).drop_nulls("device").sort("device")
+    )
+
+
+def _notes(ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[str, ...]:
+    notes = []
+    if ops.is_empty():
+        notes.append(
+            "no GPU work in this trace; was it recorded with activities=[…, ProfilerActivity.CUDA]?"
+        )
+    if ranges.is_empty():
+        notes.append("no ranges in this trace; name phases with torch.profiler.record_function")
+    return tuple(notes)

@@ -1,0 +1,71 @@
+"""nsys's `parquetdir` export, a folder of one Parquet file per table, as `Raw` frames."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from nsysflow.analysis.load.raw import TABLES, Raw, Table, assemble, check_tables
+from nsysflow.errors import Damaged
+
+_AGAIN = "Export it again:\n  nsys export --type parquetdir --force-overwrite=true REPORT.nsys-rep"
+
+
+def is_parquetdir(folder: Path) -> bool:
+    """Whether a folder holds at least one of nsys's tables as a Parquet file."""
+    return any((folder / f"{table.name}.parquet").is_file() for table in TABLES.values())
+
+
+def read_parquetdir(folder: Path, shown: str) -> Raw:
+    """The tables of the export in `folder`, which messages call `shown`.
+
+    Raises:
+        Damaged: a file is truncated, corrupt or holds text where numbers belong.
+        Incomplete: the export lacks a table or column that every export has.
+    """
+    present = {file.stem: _columns(file, shown) for file in sorted(folder.glob("*.parquet"))}
+    check_tables(shown, present)
+    frames = {
+        field: _read(folder / f"{table.name}.parquet", table, shown)
+        for field, table in TABLES.items()
+    }
+    return assemble(shown, present, frames)
+
+
+def _columns(file: Path, shown: str) -> tuple[str, ...]:
+    try:
+        return tuple(pl.read_parquet_schema(file))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _damaged(file, shown, error) from error
+
+
+def _read(file: Path, table: Table, shown: str) -> pl.DataFrame:
+    if not file.is_file():
+        return table.columns.to_frame()
+    columns = [name for name in pl.read_parquet_schema(file) if name in table.columns]
+    try:
+        rows = pl.read_parquet(file, columns=columns)
+        return rows.select(_typed(rows, table, shown))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _damaged(file, shown, error) from error
+
+
+def _typed(rows: pl.DataFrame, table: Table, shown: str) -> Iterator[pl.Expr]:
+    for name, dtype in table.columns.items():
+        if name not in rows.columns:
+            yield pl.lit(None, dtype).alias(name)
+            continue
+        text = rows.schema[name] == pl.String
+        if text != (dtype == pl.String):
+            msg = (
+                f"{shown} holds text where numbers belong, or the other way round, in"
+                f" {table.name}.{name}: it is corrupt. {_AGAIN}"
+            )
+            raise Damaged(msg)
+        # Keys of processes and threads are unsigned here and use the highest bit; SQLite's are not.
+        yield pl.col(name).cast(dtype, wrap_numerical=dtype == pl.Int64)
+
+
+def _damaged(file: Path, shown: str, error: Exception) -> Damaged:
+    said = str(error).partition("\n")[0]
+    return Damaged(f"{shown} is corrupt: {file.name} cannot be read ({said}). {_AGAIN}")
