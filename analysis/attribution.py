@@ -5,6 +5,7 @@ alone they vanish. A thread without ranges borrows the main thread's, or those o
 thread that has any.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,9 +25,11 @@ PATHS: Final = pl.Schema(
         "name": pl.String,
         "joined": pl.String,
         "names": pl.List(pl.String),
+        "key": pl.String,
     }
 )
-"""Distinct lists of range names; `joined` by `/`, `depth` 1 for a path of one name."""
+"""Distinct lists of range names; `joined` by `/`, `depth` 1 for a path of one name; sorted by `key`
+a path comes before what is nested in it, and siblings in the order of their first appearance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +38,12 @@ class Attribution:
 
     Attributes:
         ranges: the ranges that can be phases, numbered `range`.
-        nodes: `stacks.NODES` (with borrowed stacks and start/end ranges), plus `path`,
-            `process_no` and `depth`.
+        nodes: `stacks.NODES` (with borrowed stacks and start/end ranges), plus `path`, `process`
+            and `depth`; row number = `node`.
         paths: `PATHS`.
         placed: per question asked, row by row, `node` (null: unattributed) and `how`.
-        open_time: `node` and `host_ns`, how long each was the innermost stack of a thread.
+        open_time: `node`, `start_ns`, `host_wall_ns`: when a stack was a thread's innermost.
+        lent: nodes of a borrowing thread's outermost own range, whose parent is the lender's.
     """
 
     ranges: pl.DataFrame
@@ -47,10 +51,38 @@ class Attribution:
     paths: pl.DataFrame
     placed: dict[str, pl.DataFrame]
     open_time: pl.DataFrame
+    lent: pl.Series
 
     def path_of(self, node: pl.Series) -> pl.Series:
         """Path number of each node."""
         return self.nodes["path"].gather(node)
+
+    def name_of(self, node: pl.Series) -> pl.Series:
+        """Joined path of each node; empty where unattributed."""
+        return self.paths["joined"].gather(self.path_of(node)).fill_null("")
+
+    def within(self, paths: pl.Series) -> pl.DataFrame:
+        """(`node`, `range`) of every node inside an instance of `paths`, and the instance."""
+        here = self.nodes.filter(pl.col("path").is_in(paths.implode())).select("node", "range")
+        inside = []
+        while not here.is_empty():
+            inside.append(here)
+            outer = here.rename({"node": "parent"})
+            here = self.nodes.select("node", "parent").join(outer, on="parent").drop("parent")
+        empty = pl.DataFrame(schema={"node": pl.UInt32, "range": pl.UInt32})
+        return pl.concat([empty, *inside]).unique("node", keep="first", maintain_order=True)
+
+    def levels(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """`rows` (with `path`), level by level from the deepest: each time all rows of that depth or
+        deeper, with the `path` of that depth that holds them."""
+        paths = self.paths.select("path", "parent_path", "depth")
+        rows = rows.join(paths, on="path")
+        here = rows.clear()
+        for depth in range(int(rows["depth"].max() or 0), 0, -1):  # type: ignore[call-overload]
+            here = pl.concat([here, rows.filter(pl.col("depth") == depth)])
+            yield here.drop("parent_path", "depth")
+            lifted = here.drop("path", "depth").rename({"parent_path": "path"})
+            here = lifted.join(paths, on="path").select(rows.columns)
 
 
 def attribute(
@@ -74,32 +106,43 @@ def attribute(
     nodes, composed = _with_borrowed(nodes, list(found.values()))
     placed = {name: _placed(frame, composed) for name, frame in found.items()}
     nodes, paths = _with_paths(nodes, ranges)
-    slot_time = slots.select("host_ns").with_columns(placed.pop("slots")["node"])
-    span_time = span_nodes.select("node", "range").join(
-        ranges.select("range", (pl.col("end_ns") - pl.col("start_ns")).alias("host_ns")), on="range"
-    )
-    open_time = pl.concat([slot_time.select("node", "host_ns"), span_time.select("node", "host_ns")])
+    roots = composed.filter(nodes["parent"].gather(composed["own"]).is_null())
     return Attribution(
         ranges=ranges,
         nodes=nodes,
         paths=paths,
+        open_time=_open_time(slots, placed.pop("slots"), ranges, span_nodes),
         placed=placed,
-        open_time=open_time.group_by("node").agg(pl.col("host_ns").sum()),
+        lent=roots["node"],
+    )
+
+
+def _open_time(
+    slots: pl.DataFrame, placed: pl.DataFrame, ranges: pl.DataFrame, span_nodes: pl.DataFrame
+) -> pl.DataFrame:
+    """`Attribution.open_time`: threads' slots, and start/end ranges as a whole."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    spans = ranges.select("range", "start_ns", length.alias("host_wall_ns"))
+    return pl.concat(
+        [
+            slots.select(placed["node"], pl.col("time_ns").alias("start_ns"), "host_wall_ns"),
+            span_nodes.join(spans, on="range").select("node", "start_ns", "host_wall_ns"),
+        ]
     )
 
 
 def _slots(prepared: Prepared, history: pl.DataFrame) -> pl.DataFrame:
     """The stretches of a thread's history in which a stack was open: `thread_no`, `time_ns`,
-    `host_ns` (how long), `place`."""
+    `host_wall_ns` (how long), `place`."""
     axis = prepared.axis
     length = pl.col("place").shift(-1) - pl.col("place")
     return (
-        history.with_columns(length.alias("host_ns"))
+        history.with_columns(length.alias("host_wall_ns"))
         .filter(pl.col("node").is_not_null())
         .select(
             axis.track(pl.col("place")).cast(pl.UInt32).alias("thread_no"),
             axis.time_ns(pl.col("place")).alias("time_ns"),
-            "host_ns",
+            "host_wall_ns",
             "place",
         )
     )
@@ -177,7 +220,11 @@ class _Lookup:
         edges = pl.concat(
             [
                 slots.select(place.alias("place"), count.alias("count"), who.alias("who")),
-                slots.select((place + pl.col("host_ns")).alias("place"), -count.alias("count"), -who.alias("who")),
+                slots.select(
+                    (place + pl.col("host_wall_ns")).alias("place"),
+                    -count.alias("count"),
+                    -who.alias("who"),
+                ),
             ]
         )
         steps = edges.group_by("place").agg(pl.col("count", "who").sum()).sort("place")
@@ -208,10 +255,17 @@ def _with_borrowed(
         pairs = pairs.select("lender", nodes["parent"].gather(pairs["own"]).alias("own"))
         pairs = pairs.drop_nulls().unique()
         known.append(pairs)
-    composed = pl.concat(known).unique().sort("lender", "own").with_row_index("node", offset=len(nodes))
+    composed = (
+        pl.concat(known).unique().sort("lender", "own").with_row_index("node", offset=len(nodes))
+    )
     outer = composed.select(
-        "node", "lender", nodes["parent"].gather(composed["own"]).alias("own"), pl.col("own").alias("top")
-    ).join(composed.rename({"node": "outer"}), on=["lender", "own"], how="left", maintain_order="left")
+        "node",
+        "lender",
+        nodes["parent"].gather(composed["own"]).alias("own"),
+        pl.col("own").alias("top"),
+    ).join(
+        composed.rename({"node": "outer"}), on=["lender", "own"], how="left", maintain_order="left"
+    )
     added = outer.select(
         "node",
         pl.coalesce("outer", "lender").alias("parent"),
@@ -240,39 +294,48 @@ def _placed(found: pl.DataFrame, composed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_paths(nodes: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`nodes` plus `path`, `process_no` and `depth`; and `PATHS`: names interned level by level."""
+    """`nodes` plus `path`, `process` and `depth`; and `PATHS`: names interned level by level."""
     nodes = nodes.with_columns(
-        ranges["name"].gather(nodes["range"]), ranges["process"].gather(nodes["range"])
-    ).sort("node")
-    paths, placed = [], []
+        *(ranges[name].gather(nodes["range"]) for name in ("name", "process", "start_ns"))
+    )
     here = nodes.filter(pl.col("parent").is_null()).with_columns(
         pl.lit(None, pl.UInt32).alias("parent_path")
     )
-    outer = PATHS.to_frame()
-    depth, first = 1, 0
+    paths, placed = [PATHS.to_frame()], [_PLACED.to_frame()]
     while not here.is_empty():
+        found = _level_of_paths(here, paths[-1], first_path=sum(map(len, paths)))
         key = ["parent_path", "name"]
-        found = here.select(key).unique().sort(key).with_row_index("path", offset=first)
-        first += len(found)
-        above = outer.select(
-            pl.col("path").alias("parent_path"), pl.col("joined").alias("above"), pl.col("names").alias("above_names")
-        )
-        found = found.join(above, on="parent_path", how="left", maintain_order="left").select(
+        here = here.join(found.select("path", "depth", *key), on=key, nulls_equal=True)
+        paths.append(found)
+        placed.append(here.select(_PLACED.names()).match_to_schema(_PLACED))
+        above = here.select(pl.col("node").alias("parent"), pl.col("path").alias("parent_path"))
+        here = nodes.join(above, on="parent")
+    return pl.concat(placed).sort("node"), pl.concat(paths)
+
+
+_PLACED: Final = pl.Schema(
+    {**NODES, "process": pl.Int64, "path": pl.UInt32, "depth": pl.Int64}
+)
+
+
+def _level_of_paths(here: pl.DataFrame, outer: pl.DataFrame, *, first_path: int) -> pl.DataFrame:
+    """`PATHS` one level below `outer`, siblings in the order of their first appearance."""
+    above = outer.select(pl.col("path").alias("parent_path"), pl.col("joined", "names", "key"))
+    number = pl.col("path").cast(pl.String).str.zfill(9)
+    return (
+        here.group_by("parent_path", "name")
+        .agg(pl.col("start_ns").min())
+        .sort("parent_path", "start_ns", "name")
+        .with_row_index("path", offset=first_path)
+        .join(above, on="parent_path", how="left", maintain_order="left")
+        .select(
             "path",
             "parent_path",
-            pl.lit(depth, pl.Int64).alias("depth"),
+            (pl.col("names").list.len().fill_null(0).cast(pl.Int64) + 1).alias("depth"),
             "name",
-            pl.concat_str("above", "name", separator="/", ignore_nulls=True).alias("joined"),
-            pl.concat_list(pl.col("above_names").fill_null([]), "name").alias("names"),
+            pl.concat_str("joined", "name", separator="/", ignore_nulls=True).alias("joined"),
+            pl.concat_list(pl.col("names").fill_null([]), "name").alias("names"),
+            pl.concat_str(pl.col("key").fill_null(""), number).alias("key"),
         )
-        here = here.join(found.select("path", *key), on=key, how="left", nulls_equal=True)
-        here = here.with_columns(pl.lit(depth, pl.Int64).alias("depth"))
-        paths.append(found)
-        placed.append(here.select("node", "parent", "range", "process", "path", "depth"))
-        outer = found
-        above_nodes = here.select(pl.col("node").alias("parent"), pl.col("path").alias("parent_path"))
-        here = nodes.join(above_nodes, on="parent")
-        depth += 1
-    schema = {"node": pl.UInt32, "parent": pl.UInt32, "range": pl.UInt32, "process": pl.Int64, "path": pl.UInt32, "depth": pl.Int64}
-    all_nodes = pl.concat([pl.DataFrame(schema=schema), *placed]).sort("node")
-    return all_nodes, pl.concat([PATHS.to_frame(), *paths])
+        .match_to_schema(PATHS)
+    )

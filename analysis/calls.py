@@ -4,12 +4,12 @@ from typing import Final
 
 import polars as pl
 
-CALL_CLASS: Final = pl.Enum(
-    ["sync", "blocking_copy", "alloc", "module_load", "launch", "api"]
-)
+CALL_CLASS: Final = pl.Enum(["sync", "blocking_copy", "alloc", "module_load", "launch", "api"])
 """In the order in which a class claims an instant; sync and blocking_copy claim alike."""
 
-SYNC: Final = r"^(?:cuda(?:Device|Stream|Event|Thread)Synchronize|cu(?:Ctx|Stream|Event)Synchronize)$"
+SYNC: Final = (
+    r"^(?:cuda(?:Device|Stream|Event|Thread)Synchronize|cu(?:Ctx|Stream|Event)Synchronize)$"
+)
 ALLOC: Final = (
     r"^(?:cudaMalloc.*|cudaFree.*|cudaHostAlloc|cudaHostRegister|cudaHostUnregister|cudaMemPool.*"
     r"|cuMemAlloc.*|cuMemFree.*|cuMemHost.*|cuMemCreate|cuMemMap.*|cuMemUnmap|cuMemRelease"

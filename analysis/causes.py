@@ -20,9 +20,7 @@ DISPATCH_LIMIT_NS: Final = 10_000
 CULPRIT_CAUSES: Final = ("profiler", *STALL_CAUSES, "module_load", "api", "launch")
 """Causes that can be laid at one call's door; its row is in column `<cause>_by`."""
 
-CHARGES: Final = pl.Schema(
-    {"gap": pl.UInt32, "call": pl.UInt32, "cause": CAUSE, "ns": pl.Int64}
-)
+CHARGES: Final = pl.Schema({"gap": pl.UInt32, "call": pl.UInt32, "cause": CAUSE, "ns": pl.Int64})
 """What each gap charged to each stall call, steps 2 and 3 together."""
 
 
@@ -50,13 +48,18 @@ def explain(prepared: Prepared, gaps: pl.DataFrame, *, dispatch_ns: int) -> Expl
         dispatch_ns: the longest stretch between calls that counts as framework dispatch.
     """
     gaps = gaps.with_columns(_launched()).with_columns(*_queue_parts())
-    waiting = gaps.filter(pl.col("next_call").is_not_null(), pl.col("launched_ns") > pl.col("start_ns"))
+    waiting = gaps.filter(
+        pl.col("next_call").is_not_null(), pl.col("launched_ns") > pl.col("start_ns")
+    )
     waiting = _with_windows(prepared, waiting)
     lanes = _lanes(waiting)
     keys = ["next_no", "other_no"]
     waiting = waiting.join(lanes, on=keys, how="left", nulls_equal=True, maintain_order="left")
     asked = waiting.filter(pl.col("other_no").is_not_null()).select(
-        "lane", pl.min_horizontal("window_ns", "start_ns").alias("window_ns"), "start_ns", "launched_ns"
+        "lane",
+        pl.min_horizontal("window_ns", "start_ns").alias("window_ns"),
+        "start_ns",
+        "launched_ns",
     )
     hosts = host_time(
         prepared, lanes.rename({"next_no": "thread_no"}), asked, dispatch_ns=dispatch_ns
@@ -186,9 +189,7 @@ def _without(parts: dict[str, pl.Series], x: pl.Series) -> dict[str, pl.Series]:
     return left
 
 
-def _charges(
-    stalled: Cover, gap: pl.Series, own: "_Span", charged: pl.DataFrame
-) -> pl.DataFrame:
+def _charges(stalled: Cover, gap: pl.Series, own: "_Span", charged: pl.DataFrame) -> pl.DataFrame:
     """`CHARGES`: the stalls inside each gap, and those charged to it from before it."""
     wanted = pl.concat(
         [
@@ -206,9 +207,7 @@ def _charges(
 def _stall_parts(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
     """Per gap `<cause>_ns` and `<cause>_by` of the stall causes; only gaps that were charged."""
     start = calls["start_ns"].gather(charges["call"])
-    ranked = charges.with_columns(start.alias("start")).sort(
-        "gap", -pl.col("ns"), "start", "call"
-    )
+    ranked = charges.with_columns(start.alias("start")).sort("gap", -pl.col("ns"), "start", "call")
     cause = pl.col("cause")
     columns = []
     for name in STALL_CAUSES:
@@ -244,15 +243,19 @@ class _Span:
         total = pl.col("stop") - pl.col("begin")
         last = intervals["before"].search_sorted(self.stop, side="left").cast(pl.Int64) - 1
         last = last.clip(lower_bound=0)
-        spans = pl.DataFrame(
-            {
-                "begin": self.begin,
-                "stop": self.stop,
-                "between": between_ns if between_ns is not None else none.cast(pl.Int64),
-                "before": intervals["before"].gather(last),
-                "owner": intervals["owner"].gather(last),
-            }
-        ).with_columns(pl.col("between").fill_null(0)).with_row_index("row")
+        spans = (
+            pl.DataFrame(
+                {
+                    "begin": self.begin,
+                    "stop": self.stop,
+                    "between": between_ns if between_ns is not None else none.cast(pl.Int64),
+                    "before": intervals["before"].gather(last),
+                    "owner": intervals["owner"].gather(last),
+                }
+            )
+            .with_columns(pl.col("between").fill_null(0))
+            .with_row_index("row")
+        )
         last_ns = pl.col("stop") - pl.max_horizontal("begin", "before")
         nobody = (total == 0) | (pl.col("between") > total)
         clear = (2 * last_ns > total) & (pl.col("between") <= last_ns)

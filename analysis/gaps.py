@@ -24,12 +24,26 @@ def find_gaps(prepared: Prepared) -> pl.DataFrame:
     reach = (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("reach")
     before = reached_before(pl.col("reach"))
     same_device = pl.col("device_no") == pl.col("device_no").shift(1)
-    walked = ops.select(
-        "op", "place", reach, "device_no", "launch_start_ns", "correlation", "stream", "graph_node"
-    ).with_columns(before.alias("before")).collect()
-    gaps = walked.lazy().filter((pl.col("place") > pl.col("before")) & same_device).select(
-        pl.col("op").alias("next_op"), "device_no", "before", "place"
-    ).collect()
+    walked = (
+        ops.select(
+            "op",
+            "place",
+            reach,
+            "device_no",
+            "launch_start_ns",
+            "correlation",
+            "stream",
+            "graph_node",
+        )
+        .with_columns(before.alias("before"))
+        .collect()
+    )
+    gaps = (
+        walked.lazy()
+        .filter((pl.col("place") > pl.col("before")) & same_device)
+        .select(pl.col("op").alias("next_op"), "device_no", "before", "place")
+        .collect()
+    )
     gaps = gaps.with_columns(_previous(walked, gaps["before"]))
     launches = prepared.ops.select("call", "launch_start_ns", "launch_end_ns", "thread_no")
     return gaps.select(
@@ -45,15 +59,18 @@ def find_gaps(prepared: Prepared) -> pl.DataFrame:
 
 
 def _launch_columns(launches: pl.DataFrame, ops: pl.Series, side: str) -> list[pl.Series]:
-    names = {"call": "call", "launch_start_ns": "start_ns", "launch_end_ns": "end_ns", "thread_no": "no"}
+    names = {
+        "call": "call",
+        "launch_start_ns": "start_ns",
+        "launch_end_ns": "end_ns",
+        "thread_no": "no",
+    }
     return [launches[name].gather(ops).alias(f"{side}_{short}") for name, short in names.items()]
 
 
 def _previous(walked: pl.DataFrame, ends: pl.Series) -> pl.Series:
     """The operation that ends where each gap begins; on a tie the latest launched."""
-    frontier = walked.filter(
-        (pl.col("reach") >= pl.col("before")).fill_null(value=True)
-    )
+    frontier = walked.filter((pl.col("reach") >= pl.col("before")).fill_null(value=True))
     keys = ("launch_start_ns", "correlation", "stream", "graph_node")
     latest_last = [pl.col(c).fill_null(NEVER_NS) for c in keys]
     frontier = sort_with_ties(frontier.drop("before", "place"), "reach", latest_last)

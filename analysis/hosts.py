@@ -10,7 +10,14 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.intervals import Axis, Cover, flatten, last_at_or_before, merge, reached_before
+from nsysflow.analysis.intervals import (
+    Axis,
+    Cover,
+    flatten,
+    last_at_or_before,
+    merge,
+    reached_before,
+)
 from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.schema import CAUSE, STALL_CAUSES
 
@@ -72,7 +79,9 @@ def host_time(
             _overhead(prepared, lanes),
         ]
     )
-    pieces = flatten(claims, order=["claim", "start", pl.col("start") - pl.col("end"), "correlation"])
+    pieces = flatten(
+        claims, order=["claim", "start", pl.col("start") - pl.col("end"), "correlation"]
+    )
     calls = claims.filter(pl.col("claim").is_between(CLAIM["sync"], CLAIM["launch"]))
     dispatched = merge(calls, within_ns=dispatch_ns)
     pieces = _with_cause(pieces, dispatched)
@@ -149,7 +158,9 @@ def _calls_of_paired_lanes(
     threads = pl.concat(
         [
             asked.drop("other_no"),
-            asked.drop("thread_no").rename({"other_no": "thread_no"}).select(asked.drop("other_no").columns),
+            asked.drop("thread_no")
+            .rename({"other_no": "thread_no"})
+            .select(asked.drop("other_no").columns),
         ]
     )
     needed = pl.concat(

@@ -22,6 +22,9 @@ COMM_NAME = (
 PART = pl.Enum(["compute", "comm", "copy"])
 """What an operation counts as in a device's accounting."""
 
+LONGEST_STRETCH_NS = 50_000
+"""The longest stretch that any rule but `--dispatch-us` looks across (spec §4)."""
+
 PROCESS_BITS = 24
 PID_MASK = (1 << PROCESS_BITS) - 1
 
@@ -78,7 +81,7 @@ def prepare(trace: Trace, options: Options) -> Prepared:
     }
     kept = {name: _not_negative(frame) for name, frame in frames.items()}
     first_ns, last_ns = _extent(list(kept.values()))
-    axis = Axis.over(first_ns, last_ns, margin_ns=options.dispatch_ns + 1)
+    axis = Axis.over(first_ns, last_ns, margin_ns=max(options.dispatch_ns, LONGEST_STRETCH_NS) + 1)
     threads = _threads(trace, kept)
     calls = _calls(kept["calls"], threads, axis)
     ops = _with_launches(kept["operations"], calls)
@@ -113,7 +116,9 @@ def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:
 
 def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """Every thread that did something, numbered by key."""
-    rows = [kept[name].select("process", "thread").unique() for name in ("calls", "ranges", "overhead")]
+    rows = [
+        kept[name].select("process", "thread").unique() for name in ("calls", "ranges", "overhead")
+    ]
     names = trace.threads.unique("thread", keep="first", maintain_order=True)
     tid, pid = os_tid(pl.col("thread")), os_pid(pl.col("process"))
     return (
@@ -198,6 +203,8 @@ def _sorted_ops(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     first = pl.col("call").is_first_distinct() & pl.col("call").is_not_null()
     return (
         sort_with_ties(ops.with_columns(place.alias("place")), "place", ties)
-        .with_columns(part.otherwise(pl.lit("compute")).cast(PART).alias("part"), first.alias("first"))
+        .with_columns(
+            part.otherwise(pl.lit("compute")).cast(PART).alias("part"), first.alias("first")
+        )
         .with_row_index("op")
     )

@@ -248,7 +248,7 @@ PHASES: Final = pl.Schema(
         "path": pl.String,
         "depth": pl.Int64,
         "instances": pl.Int64,
-        "host_ns": pl.Int64,
+        "host_wall_ns": pl.Int64,
         "ops": pl.Int64,
         "kernels": pl.Int64,
         "kernel_ns": pl.Int64,
@@ -270,7 +270,8 @@ PHASES: Final = pl.Schema(
         "process_range_ops": pl.Int64,
     }
 )
-"""One row per process and path, inclusive of what is nested in it; `mean_ns` … `p95_ns` are of the
+"""One row per process and path, inclusive of what is nested in it. `host_wall_ns` is the time the
+ranges were open (the spec calls it `host_ns`, which is also the name of a cause's column); `mean_ns` … `p95_ns` are of the
 span per instance, null where no instance launched anything."""
 
 SYNCS: Final = pl.Schema(
@@ -401,7 +402,13 @@ STEPS: Final = pl.Schema(
 step, the other parts of the step's own window."""
 
 INTEGRITY: Final = pl.Schema(
-    {"report": pl.String, "check": pl.String, "count": pl.Int64, "share_pct": pl.Float64, "doubt": pl.String}
+    {
+        "report": pl.String,
+        "check": pl.String,
+        "count": pl.Int64,
+        "share_pct": pl.Float64,
+        "doubt": pl.String,
+    }
 )
 """One row per integrity check that is not zero (spec §12); `doubt` says what it puts in doubt."""
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.intervals import Axis, last_at_or_before, sort_with_ties
+from nsysflow.analysis.intervals import last_at_or_before, sort_with_ties
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.prepare import Prepared
 
@@ -81,7 +81,10 @@ def _with_parents(ranges: pl.DataFrame) -> pl.DataFrame:
     ended = ranges["end"].sort().search_sorted(ranges["start"], side="right")
     deep = ranges.with_columns(order.alias("node"), order.cast(pl.Int64).alias("depth") - ended)
     outer = deep.select(
-        "node", pl.col("depth") + 1, pl.col("node").alias("parent"), pl.col("end").alias("parent_end")
+        "node",
+        pl.col("depth") + 1,
+        pl.col("node").alias("parent"),
+        pl.col("end").alias("parent_end"),
     )
     return deep.join_asof(outer, on="node", by="depth", check_sortedness=False)
 
@@ -94,7 +97,9 @@ def _nested_history(ranges: pl.DataFrame) -> pl.DataFrame:
     rank = pl.col("node").cast(pl.Int64)
     opened = ranges.select(pl.col("start").alias("place"), "node", rank.alias("rank"))
     closed = ranges.select(
-        pl.col("end").alias("place"), pl.col("parent").alias("node"), (-pl.col("depth") - 1).alias("rank")
+        pl.col("end").alias("place"),
+        pl.col("parent").alias("node"),
+        (-pl.col("depth") - 1).alias("rank"),
     )
     events = sort_with_ties(pl.concat([opened, closed]), "place", [pl.col("rank")])
     last = pl.col("place") != pl.col("place").shift(-1, fill_value=-1)
@@ -112,17 +117,21 @@ def _mixed_stacks(ranges: pl.DataFrame, *, first_node: int) -> tuple[pl.DataFram
         .explode("slot")
         .with_columns(order)
     )
-    top = pl.DataFrame({"slot": pl.int_range(len(borders), dtype=pl.UInt32, eager=True)}).with_columns(
-        pl.lit(None, pl.UInt32).alias("node")
-    )
+    top = pl.DataFrame(
+        {"slot": pl.int_range(len(borders), dtype=pl.UInt32, eager=True)}
+    ).with_columns(pl.lit(None, pl.UInt32).alias("node"))
     nodes = [NODES.to_frame()]
     for level in range(1, int(open_ranges["level"].max() or 0) + 1):  # type: ignore[call-overload]
         here = open_ranges.filter(pl.col("level") == level).join(top, on="slot")
-        found = here.select(pl.col("node").alias("parent"), "range").unique().sort("range", "parent")
+        found = (
+            here.select(pl.col("node").alias("parent"), "range").unique().sort("range", "parent")
+        )
         found = found.with_row_index("node", offset=first_node).select(NODES.names())
         nodes.append(found)
         first_node += len(found)
-        deeper = here.rename({"node": "parent"}).join(found, on=["parent", "range"], nulls_equal=True)
+        deeper = here.rename({"node": "parent"}).join(
+            found, on=["parent", "range"], nulls_equal=True
+        )
         top = top.join(deeper.select("slot", pl.col("node").alias("deeper")), on="slot", how="left")
         top = top.select("slot", pl.coalesce("deeper", "node").alias("node"))
     history = top.sort("slot").select(borders.alias("place"), "node")

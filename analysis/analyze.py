@@ -1,0 +1,299 @@
+"""`analyze`: a trace in, every table of the spec out, each computed when first asked for."""
+
+from functools import cached_property
+
+import polars as pl
+
+from nsysflow.analysis.accounting import Busy, accounting_table
+from nsysflow.analysis.attribution import Attribution, attribute
+from nsysflow.analysis.causes import Explained, explain
+from nsysflow.analysis.copies import copy_facts, copy_table
+from nsysflow.analysis.gap_tables import gap_histogram, gap_summary, gap_table, host_questions
+from nsysflow.analysis.gaps import find_gaps
+from nsysflow.analysis.integrity import integrity_table
+from nsysflow.analysis.kernels import kernel_table
+from nsysflow.analysis.launches import launch_rows, launch_table
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases import phase_table
+from nsysflow.analysis.prepare import Prepared, prepare
+from nsysflow.analysis.schema import TABLES
+from nsysflow.analysis.selection import selected_windows
+from nsysflow.analysis.starved import starved_table
+from nsysflow.analysis.steps import find_steps, step_of_gaps, step_paths, step_table
+from nsysflow.analysis.syncs import stall_calls, sync_table
+from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.windows import (
+    clipped_time,
+    narrow_charges,
+    narrow_gaps,
+    starts_inside,
+    whole_windows,
+)
+
+
+def analyze(trace: Trace, options: Options | None = None) -> "Analysis":
+    """Everything the spec defines about `trace`.
+
+    Args:
+        trace: a report, as `load` returns it.
+        options: what to narrow the analysis to; None takes it whole.
+
+    Returns:
+        The tables, each computed when first read.
+
+    Raises:
+        SelectionError: (when a table is read) an option names a range or device that is not there.
+    """
+    return Analysis(trace, options or Options())
+
+
+class Analysis:
+    """The tables of one report; `schema.TABLES` says what each holds.
+
+    Attributes:
+        trace: the report.
+        options: what the analysis was narrowed to.
+    """
+
+    def __init__(self, trace: Trace, options: Options) -> None:
+        self.trace = trace
+        self.options = options
+
+    # --- the tables ---
+
+    @cached_property
+    def accounting(self) -> pl.DataFrame:
+        """`ACCOUNTING`."""
+        return self._table(
+            "accounting",
+            accounting_table(self._prepared, self._windows, self._busy, self._ops, self._gaps),
+        )
+
+    @cached_property
+    def gaps(self) -> pl.DataFrame:
+        """`GAPS`."""
+        return self._table("gaps", gap_table(self._prepared, self._attribution, self._gaps))
+
+    @cached_property
+    def gap_summary(self) -> pl.DataFrame:
+        """`GAP_SUMMARY`."""
+        table = gap_summary(self._prepared, self._attribution, self._gaps, self._windows)
+        return self._table("gap_summary", table)
+
+    @cached_property
+    def gap_histogram(self) -> pl.DataFrame:
+        """`GAP_HISTOGRAM`."""
+        return self._table("gap_histogram", gap_histogram(self._prepared, self._gaps))
+
+    @cached_property
+    def phases(self) -> pl.DataFrame:
+        """`PHASES`."""
+        return self._table("phases", self._whole_phases if not self._narrowed else self._phases)
+
+    @cached_property
+    def syncs(self) -> pl.DataFrame:
+        """`SYNCS`."""
+        node = self._attribution.placed["stalls"]["node"]
+        stalls = self._stalls.with_columns(self._attribution.name_of(node).alias("phase"))
+        table = sync_table(self._prepared, stalls, self._charges, self._copies)
+        if self._narrowed:
+            table = table.filter(self._in_sight(table) | (pl.col("induced_idle_ns") > 0))
+        return self._table("syncs", table)
+
+    @cached_property
+    def launches(self) -> pl.DataFrame:
+        """`LAUNCHES`."""
+        rows = self._ops.join(
+            launch_rows(self._prepared).select(
+                "op", "api_ns", "latency_ns", "queue_ns", "run_ahead"
+            ),
+            on="op",
+            maintain_order="left",
+        )
+        phases = self.phases.drop("report")
+        return self._table("launches", launch_table(self._attribution, rows, self._gaps, phases))
+
+    @cached_property
+    def starved(self) -> pl.DataFrame:
+        """`STARVED`."""
+        table = starved_table(self._attribution, self._placed_ops, self._whole_gaps)
+        if self._narrowed:
+            numbers = self._prepared.ops.select("device", "device_no").unique()
+            numbered = table.join(numbers, on="device", maintain_order="left")
+            table = starts_inside(numbered, self._windows, self._prepared.axis).drop("device_no")
+        return self._table("starved", table)
+
+    @cached_property
+    def kernels(self) -> pl.DataFrame:
+        """`KERNELS`."""
+        table = kernel_table(self._ops, self.trace.shapes, self.trace.devices)
+        return self._table("kernels", table)
+
+    @cached_property
+    def copies(self) -> pl.DataFrame:
+        """`COPIES`."""
+        facts = self._copies.join(self._ops.select("op", "node"), on="op", maintain_order="left")
+        facts = facts.with_columns(self._attribution.name_of(facts["node"]).alias("phase"))
+        table = copy_table(self._prepared, facts, self._charges, self._busy)
+        return self._table("copies", table)
+
+    @cached_property
+    def steps(self) -> pl.DataFrame:
+        """`STEPS`."""
+        gaps = self._whole_gaps
+        table = step_table(self._prepared, self._steps, gaps, self._busy, skip=self.options.skip)
+        first, past = self.options.steps or (None, None)
+        chosen = table.filter(
+            pl.col("step") >= (first or 0),
+            pl.col("step") < past if past is not None else pl.lit(value=True),
+        )
+        if self.options.device is not None:
+            chosen = chosen.filter(pl.col("device") == self.options.device)
+        return self._table("steps", chosen)
+
+    @cached_property
+    def integrity(self) -> pl.DataFrame:
+        """`INTEGRITY`, of the whole trace."""
+        return self._table("integrity", integrity_table(self._prepared, self._placed_ops["node"]))
+
+    @cached_property
+    def step_name(self) -> str | None:
+        """The path of the range that is one step; None where nothing repeats."""
+        names = self._step_paths["joined"]
+        return None if names.is_empty() else str(names[0])
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader should know: the loader's notes, and what is missing to say more."""
+        return self.trace.notes
+
+    def top_gaps(self, count: int) -> pl.DataFrame:
+        """The longest `count` rows of `gaps`, longest first, without making the others."""
+        ns = pl.col("end_ns") - pl.col("start_ns")
+        longest = self._gaps.top_k(count, by=ns).sort(
+            ns, "device_no", "start_ns", descending=[True, False, False]
+        )
+        return self._table("gaps", gap_table(self._prepared, self._attribution, longest))
+
+    # --- what they are made of ---
+
+    @cached_property
+    def _prepared(self) -> Prepared:
+        return prepare(self.trace, self.options)
+
+    @cached_property
+    def _explained(self) -> Explained:
+        gaps = find_gaps(self._prepared)
+        return explain(self._prepared, gaps, dispatch_ns=self.options.dispatch_ns)
+
+    @cached_property
+    def _stalls(self) -> pl.DataFrame:
+        return stall_calls(self._prepared.calls)
+
+    @cached_property
+    def _attribution(self) -> Attribution:
+        questions = {
+            "ops": self._prepared.ops.select(
+                "thread_no", pl.col("launch_start_ns").alias("time_ns")
+            ),
+            "hosts": host_questions(self._explained.gaps),
+            "stalls": self._stalls.select("thread_no", pl.col("start_ns").alias("time_ns")),
+        }
+        return attribute(self._prepared, self.options, questions)
+
+    @cached_property
+    def _placed_ops(self) -> pl.DataFrame:
+        """All operations, with `node` and `how`."""
+        return self._prepared.ops.hstack(self._attribution.placed["ops"].get_columns())
+
+    @cached_property
+    def _placed_gaps(self) -> pl.DataFrame:
+        """All gaps, with `node`, `host_node`, `asked` (whether the host was) and `process`."""
+        gaps = self._explained.gaps
+        ops = self._placed_ops
+        return gaps.with_columns(
+            ops["node"].gather(gaps["next_op"]),
+            ops["process"].gather(gaps["next_op"]),
+            self._attribution.placed["hosts"]["node"].alias("host_node"),
+            (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False).alias("asked"),
+        )
+
+    @cached_property
+    def _whole_gaps(self) -> pl.DataFrame:
+        """All gaps, with the step that each starts in."""
+        gaps = self._placed_gaps
+        return gaps.with_columns(step_of_gaps(self._steps, gaps))
+
+    @cached_property
+    def _whole_phases(self) -> pl.DataFrame:
+        host = self._attribution.open_time.select("node", "host_wall_ns")
+        axis = self._prepared.axis
+        return phase_table(self._attribution, self._placed_ops, self._placed_gaps, host, axis)
+
+    @cached_property
+    def _phases(self) -> pl.DataFrame:
+        host = clipped_time(self._attribution.open_time, self._windows)
+        return phase_table(self._attribution, self._ops, self._gaps, host, self._prepared.axis)
+
+    @cached_property
+    def _step_paths(self) -> pl.DataFrame:
+        name = self.options.step
+        return step_paths(self._attribution, self._whole_phases, name, self.trace.report)
+
+    @cached_property
+    def _steps(self) -> pl.DataFrame:
+        return find_steps(self._attribution, self._step_paths, self._placed_ops)
+
+    @cached_property
+    def _busy(self) -> Busy:
+        return Busy.of(self._prepared.ops)
+
+    @cached_property
+    def _narrowed(self) -> bool:
+        options = self.options
+        asked = (options.device, options.range, options.from_ns, options.to_ns, options.steps)
+        return any(choice is not None for choice in asked)
+
+    @cached_property
+    def _windows(self) -> pl.DataFrame:
+        if not self._narrowed:
+            return whole_windows(self._prepared.ops)
+        return selected_windows(
+            self._prepared, self._attribution, self._placed_ops, self._steps, self.options
+        )
+
+    @cached_property
+    def _ops(self) -> pl.DataFrame:
+        """The operations that start in the windows."""
+        if not self._narrowed:
+            return self._placed_ops
+        return starts_inside(self._placed_ops, self._windows, self._prepared.axis)
+
+    @cached_property
+    def _gaps(self) -> pl.DataFrame:
+        """The gaps, or their parts, in the windows."""
+        if not self._narrowed:
+            return self._whole_gaps
+        return narrow_gaps(self._whole_gaps, self._windows, self._prepared.axis)
+
+    @cached_property
+    def _charges(self) -> pl.DataFrame:
+        charges = self._explained.charges
+        return narrow_charges(charges, self._gaps) if self._narrowed else charges
+
+    @cached_property
+    def _copies(self) -> pl.DataFrame:
+        facts = copy_facts(self._prepared)
+        if not self._narrowed:
+            return facts
+        return starts_inside(facts, self._windows, self._prepared.axis)
+
+    def _in_sight(self, table: pl.DataFrame) -> pl.Series:
+        """Rows of `table` that start between the first window's start and the last one's end."""
+        windows = self._windows
+        return table["start_ns"].is_between(windows["start_ns"].min(), windows["end_ns"].max())
+
+    def _table(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
+        """`rows` as the table called `name`, the report's name in front."""
+        report = pl.lit(self.trace.report).alias("report")
+        return rows.select(report, pl.all()).match_to_schema(TABLES[name])

@@ -1,0 +1,159 @@
+"""Gaps as people read them: one row each, summed by where and why, and by length."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.attribution import Attribution
+from nsysflow.analysis.causes import CULPRIT_CAUSES
+from nsysflow.analysis.prepare import Prepared
+from nsysflow.analysis.rounding import percent, whole_ns
+from nsysflow.analysis.schema import CAUSE, CAUSES, GAP_HISTOGRAM, GAP_SUMMARY, GAPS
+
+OUTSIDE: Final = "(outside ranges)"
+
+LENGTHS: Final = (
+    (2_000, "< 2 us"),
+    (5_000, "< 5 us"),
+    (20_000, "< 20 us"),
+    (100_000, "< 100 us"),
+    (1_000_000, "< 1 ms"),
+    (10_000_000, "< 10 ms"),
+    (100_000_000, "< 100 ms"),
+)
+"""Upper borders of the histogram's classes; the last class is `longer`."""
+
+
+def host_questions(gaps: pl.DataFrame) -> pl.DataFrame:
+    """Where each gap asks what the host was doing: the middle of the time before its launch began;
+    `thread_no` is null where the launch had begun before the gap."""
+    asked = pl.col("next_start_ns") > pl.col("start_ns")
+    middle = (pl.col("start_ns") + pl.min_horizontal("next_start_ns", "end_ns")) // 2
+    return gaps.select(pl.when(asked).then("next_no").alias("thread_no"), middle.alias("time_ns"))
+
+
+def gap_table(prepared: Prepared, attribution: Attribution, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The `GAPS` table, without `report`, of the gaps given (with `node`, `host_node`, `step`)."""
+    ops = prepared.ops
+    dominant = pl.col("cause")
+    culprit = pl.coalesce(
+        pl.when(dominant == cause).then(f"{cause}_by")
+        for cause in CULPRIT_CAUSES
+        if cause != "profiler"
+    )
+    rows = gaps.select(
+        culprit.alias("call"), pl.when(dominant == "profiler").then("profiler_by").alias("overhead")
+    )
+    return gaps.select(
+        ops["device"].gather(gaps["next_op"]),
+        pl.int_range(pl.len(), dtype=pl.Int64).over("device_no").alias("gap"),
+        "step",
+        "start_ns",
+        "end_ns",
+        (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
+        "cause",
+        _names(prepared, rows).alias("culprit"),
+        pl.lit(None, pl.String).alias("source"),
+        attribution.name_of(gaps["node"]).alias("phase"),
+        attribution.name_of(gaps["host_node"]).alias("host_range"),
+        ops["short_name"].gather(gaps["prev_op"]).cast(pl.String).alias("prev_op"),
+        ops["short_name"].gather(gaps["next_op"]).cast(pl.String).alias("next_op"),
+        *(f"{cause}_ns" for cause in CAUSES),
+    ).select([name for name in GAPS if name != "report"])
+
+
+def _names(prepared: Prepared, rows: pl.DataFrame) -> pl.Series:
+    """Names of `call` or `overhead` rows; empty where there is neither."""
+    call = prepared.calls["name"].gather(rows["call"]).cast(pl.String)
+    if rows["overhead"].null_count() == len(rows):
+        return call.fill_null("")
+    overhead = prepared.overhead["name"].gather(rows["overhead"]).cast(pl.String)
+    return pl.select(pl.coalesce(call, overhead, pl.lit(""))).to_series()
+
+
+def gap_summary(
+    prepared: Prepared, attribution: Attribution, gaps: pl.DataFrame, windows: pl.DataFrame
+) -> pl.DataFrame:
+    """The `GAP_SUMMARY` table, without `report`, in a stable order.
+
+    Args:
+        prepared: the trace.
+        attribution: nodes and paths.
+        gaps: with causes, `node`, `host_node`, `asked` (the host was) and `step`.
+        windows: what is looked at, for the shares.
+    """
+    gaps = gaps.with_columns(
+        attribution.path_of(gaps["node"]).alias("phase"),
+        attribution.path_of(gaps["host_node"]).alias("host"),
+    )
+    groups = pl.concat([_parts(prepared, gaps, cause) for cause in CAUSES])
+    steps = gaps.group_by("device_no").agg(pl.col("step").drop_nulls().n_unique().alias("steps"))
+    window = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
+    devices = prepared.ops.select("device_no", "device").unique("device_no")
+    joined = attribution.paths["joined"]
+    return (
+        groups.join(steps, on="device_no")
+        .join(windows.group_by("device_no").agg(window), on="device_no")
+        .join(devices, on="device_no")
+        .with_columns(
+            joined.gather(groups["phase"]).fill_null("").alias("phase"),
+            pl.when("asked")
+            .then(joined.gather(groups["host"]).fill_null(OUTSIDE))
+            .otherwise(pl.lit(""))
+            .alias("host_range"),
+        )
+        .with_columns(
+            whole_ns(pl.col("total_ns") / pl.col("gaps")).alias("mean_ns"),
+            pl.when(pl.col("steps") > 0)
+            .then(whole_ns(pl.col("in_steps_ns") / pl.col("steps")))
+            .alias("per_step_ns"),
+            percent(pl.col("total_ns"), pl.col("window_ns")).alias("window_pct"),
+            pl.lit(None, pl.String).alias("source"),
+        )
+        .sort("device", "phase", "host_range", "cause", "culprit")
+        .select([name for name in GAP_SUMMARY if name != "report"])
+    )
+
+
+def _parts(prepared: Prepared, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
+    """The parts of gaps that one cause takes, grouped by where and by whom."""
+    ns = pl.col(f"{cause}_ns")
+    parts = gaps.filter(ns > 0)
+    if cause == "profiler":
+        by = prepared.overhead["name"].gather(parts["profiler_by"])
+    elif cause in CULPRIT_CAUSES:
+        by = prepared.calls["name"].gather(parts[f"{cause}_by"])
+    else:
+        by = pl.Series([None], dtype=pl.Categorical()).new_from_index(0, len(parts))
+    in_steps = ns.filter(pl.col("step").is_not_null()).sum()
+    return (
+        parts.with_columns(by.alias("culprit"))
+        .group_by("device_no", "phase", "host", "asked", "culprit")
+        .agg(
+            pl.len().cast(pl.Int64).alias("gaps"),
+            ns.sum().alias("total_ns"),
+            ns.max().alias("max_ns"),
+            in_steps.alias("in_steps_ns"),
+        )
+        .with_columns(
+            pl.col("culprit").cast(pl.String).fill_null(""), pl.lit(cause, CAUSE).alias("cause")
+        )
+    )
+
+
+def gap_histogram(prepared: Prepared, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The `GAP_HISTOGRAM` table, without `report`: device, length, dominant cause."""
+    ns = pl.col("end_ns") - pl.col("start_ns")
+    borders = [border for border, _ in LENGTHS]
+    labels = [label for _, label in LENGTHS] + ["longer"]
+    # `cut` takes (a, b]; lengths are whole ns, so `< b` is `<= b - 1`.
+    length = ns.cut([border - 1 for border in borders], labels=labels)
+    devices = prepared.ops.select("device_no", "device").unique("device_no")
+    return (
+        gaps.with_columns(length.cast(pl.String).alias("length"), ns.alias("ns"))
+        .group_by("device_no", "length", "cause")
+        .agg(pl.len().cast(pl.Int64).alias("gaps"), pl.col("ns").sum().alias("idle_ns"))
+        .join(devices, on="device_no")
+        .sort("device", pl.col("length").cast(pl.Enum(labels)), "cause")
+        .select([name for name in GAP_HISTOGRAM if name != "report"])
+    )

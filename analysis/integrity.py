@@ -1,0 +1,136 @@
+"""What may be wrong with a capture, counted, and what each puts in doubt (spec §12)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.calls import LAUNCH
+from nsysflow.analysis.intervals import reached_before
+from nsysflow.analysis.prepare import Prepared
+from nsysflow.analysis.schema import INTEGRITY
+
+CLOCK_JUMP_NS: Final = 7 * 86_400 * 10**9
+LOST_EVENTS: Final = (
+    r"(?i)\b(?:lost|dropped|discarded)\b.*\bevents?\b|\bevents?\b.*\b(?:lost|dropped|discarded)\b"
+)
+CAPTURE: Final = r"^(?:cuda|cu)Stream(?:Begin|End)Capture"
+MAYBE_LOST: Final = r"(?i)not all CUDA events might have been collected"
+
+DOUBT: Final = {
+    "kernels before their launch": "latencies and run-ahead: host and GPU clocks disagree",
+    "operations without a launch": "their gaps' causes: they are `unknown`",
+    "negative durations": "these rows were dropped",
+    "launches without an operation": "kernel counts: the profiler lost operations",
+    "unattributed operations": "phases: these operations are in none",
+    "events lost": "everything: the capture is incomplete",
+    "clock jumps": "every duration: a timestamp is days off",
+    "overlapping kernels on one stream": "kernel durations: they cannot overlap there",
+}
+"""Checks in the order they are shown, and what a count that is not zero puts in doubt."""
+
+
+def integrity_table(prepared: Prepared, node: pl.Series) -> pl.DataFrame:
+    """The `INTEGRITY` table, without `report`: checks that found something.
+
+    Args:
+        prepared: the trace.
+        node: the phase of each operation, null where unattributed.
+    """
+    ops = prepared.ops
+    launchless = _launches_without_operation(prepared)
+    counts = {
+        "kernels before their launch": int((ops["start_ns"] < ops["launch_start_ns"]).sum()),
+        "operations without a launch": ops["call"].null_count(),
+        "negative durations": sum(prepared.dropped.values()),
+        "launches without an operation": launchless,
+        "unattributed operations": node.null_count() if len(prepared.ranges) else 0,
+        "events lost": _events_lost(prepared, launchless),
+        "clock jumps": _clock_jumps(prepared),
+        "overlapping kernels on one stream": _overlapping(ops),
+    }
+    of_ops = {
+        "kernels before their launch",
+        "operations without a launch",
+        "unattributed operations",
+    }
+    whole = max(len(ops), 1)
+    rows = [
+        {
+            "check": check,
+            "count": count,
+            "share_pct": 100.0 * count / whole if check in of_ops else None,
+            "doubt": DOUBT[check],
+        }
+        for check, count in counts.items()
+        if count
+    ]
+    return pl.DataFrame(rows, schema={k: v for k, v in INTEGRITY.items() if k != "report"})
+
+
+def _launches_without_operation(prepared: Prepared) -> int:
+    """Launch calls that led to nothing between the first and the last operation, but for those
+    that a stream capture recorded instead of running (any thread of the process may capture)."""
+    ops = prepared.ops
+    if ops.is_empty():
+        return 0
+    first, last = ops["start_ns"].min(), ops["end_ns"].max()
+    launching = pl.col("class").is_in(["launch", "blocking_copy", "module_load"])
+    calls = prepared.calls.filter(
+        launching,
+        pl.col("name").cast(pl.String).str.contains(LAUNCH),
+        pl.col("start_ns") >= first,
+        pl.col("start_ns") < last,
+    ).join(ops.select("call"), on="call", how="anti")
+    if calls.is_empty():
+        return 0
+    process = prepared.threads.select("thread_no", "process_no")
+    calls = calls.join(process, on="thread_no")
+    place = prepared.axis.at(pl.col("process_no"), pl.col("start_ns")).alias("place")
+    captures = (
+        _captures(prepared)
+        .join(process, on="thread_no")
+        .select(
+            place,
+            pl.when(pl.col("name").cast(pl.String).str.contains("Begin"))
+            .then(1)
+            .otherwise(-1)
+            .alias("step"),
+        )
+    )
+    depth = captures.sort("place").with_columns(pl.col("step").cum_sum())
+    calls = calls.select(place).sort("place").join_asof(depth, on="place")
+    return int((calls["step"].fill_null(0) <= 0).sum())
+
+
+def _captures(prepared: Prepared) -> pl.DataFrame:
+    names = prepared.calls.select(pl.col("name").unique())
+    named = names.filter(pl.col("name").cast(pl.String).str.contains(CAPTURE))
+    return prepared.calls.join(named, on="name", how="semi")
+
+
+def _events_lost(prepared: Prepared, launchless: int) -> int:
+    """Diagnostics that say so. «Not all CUDA events might have been collected» stands in healthy
+    reports too, and counts only when launches lack operations."""
+    text = prepared.trace.diagnostics["text"]
+    lost = text.str.contains(LOST_EVENTS)
+    maybe = text.str.contains(MAYBE_LOST) & ~lost
+    return int(lost.sum()) + (int(maybe.sum()) if launchless else 0)
+
+
+def _clock_jumps(prepared: Prepared) -> int:
+    """Leaps of over 7 days from one start to the next, or from a row's start to its end."""
+    frames = (prepared.ops, prepared.calls)
+    leaps = 0
+    for frame in frames:
+        steps = frame["start_ns"].sort().diff()
+        lengths = frame["end_ns"] - frame["start_ns"]
+        leaps += int((steps > CLOCK_JUMP_NS).sum()) + int((lengths > CLOCK_JUMP_NS).sum())
+    return leaps
+
+
+def _overlapping(ops: pl.DataFrame) -> int:
+    """Kernels that start before an earlier one of their stream ended; a graph's own kernels may."""
+    kernels = ops.filter(pl.col("kind") == "kernel", pl.col("graph_node").is_null())
+    stream = ["device", "process", "stream"]
+    before = reached_before(pl.col("end_ns")).over(stream)
+    return int(kernels.select((pl.col("start_ns") < before).sum()).item())

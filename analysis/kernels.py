@@ -1,0 +1,101 @@
+"""Every kernel by full name, with its class (spec §6)."""
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.prepare import COMM_NAME
+from nsysflow.analysis.rounding import percent, spread
+from nsysflow.analysis.schema import KERNELS
+
+OTHER: Final = "other"
+
+
+@cache
+def kernel_classes() -> tuple[tuple[str, str], ...]:
+    """(class, pattern) in order of precedence, communication first, from kernel_classes.toml."""
+    text = files("nsysflow.analysis").joinpath("kernel_classes.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)["class"]
+    return (("comm", COMM_NAME), *((row["name"], row["pattern"]) for row in table))
+
+
+def class_of(short_name: pl.Expr) -> pl.Expr:
+    """The first class whose pattern matches a kernel's short name, else `other`."""
+    rules = kernel_classes()
+    matched = [
+        pl.when(short_name.str.contains(pattern)).then(pl.lit(name)) for name, pattern in rules
+    ]
+    return pl.coalesce(*matched, pl.lit(OTHER))
+
+
+def kernel_table(ops: pl.DataFrame, shapes: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
+    """The `KERNELS` table, without `report`, dearest first.
+
+    Args:
+        ops: operations; only the kernels count.
+        shapes: `schema.SHAPES`.
+        devices: `schema.DEVICES`, for the number of SMs.
+    """
+    kernels = ops.filter(pl.col("kind") == "kernel")
+    call_ns = pl.col("launch_end_ns") - pl.col("launch_start_ns")
+    ns = pl.col("end_ns") - pl.col("start_ns")
+    measured = kernels.select(
+        "device", "name", "short_name", "detail", ns.alias("ns"), call_ns.alias("call_ns")
+    )
+    key = ["device", "name"]
+    tiny = (pl.col("ns") < pl.col("call_ns")).sum()
+    timed = measured.group_by(key).agg(
+        pl.col("short_name").first(),
+        pl.len().cast(pl.Int64).alias("count"),
+        pl.col("ns").sum().alias("total_ns"),
+        *spread(pl.col("ns")),
+        percent(tiny, pl.col("call_ns").count()).alias("tiny_pct"),
+    )
+    sms = devices.select("device", "sm_count").unique("device", keep="first")
+    blocks = pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
+    short = pl.col("short_name").cast(pl.String)
+    return (
+        timed.join(_commonest_shape(measured, shapes), on=key, how="left")
+        .join(sms, on="device", how="left")
+        .with_columns(
+            pl.col("name").cast(pl.String),
+            short,
+            class_of(short).alias("class"),
+            percent(pl.col("total_ns"), pl.col("total_ns").sum().over("device")).alias("share_pct"),
+            pl.format("{}x{}x{}", "grid_x", "grid_y", "grid_z").alias("grid"),
+            pl.format("{}x{}x{}", "block_x", "block_y", "block_z").alias("block"),
+            pl.col("registers").cast(pl.Int64),
+            (blocks / pl.col("sm_count")).alias("waves"),
+        )
+        .sort("total_ns", *key, descending=[True, False, False])
+        .select([name for name in KERNELS if name != "report"])
+    )
+
+
+def _commonest_shape(kernels: pl.DataFrame, shapes: pl.DataFrame) -> pl.DataFrame:
+    """Per device and name the commonest grid and block, and the commonest registers and shared
+    memory that went with it; on a tie the smallest."""
+    place = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
+    memory = ["registers", "shared_bytes"]
+    key = ["device", "name"]
+    counted = (
+        kernels.select(*key)
+        .hstack(shapes[kernels["detail"]].get_columns())
+        .group_by(*key, *place, *memory)
+        .agg(pl.len().alias("count"))
+        .with_columns(pl.col("count").sum().over(*key, *place).alias("place_count"))
+    )
+    return (
+        counted.sort(
+            *key,
+            -pl.col("place_count").cast(pl.Int64),
+            *place,
+            -pl.col("count").cast(pl.Int64),
+            *memory,
+        )
+        .unique(key, keep="first", maintain_order=True)
+        .drop("count", "place_count")
+    )

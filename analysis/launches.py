@@ -1,0 +1,95 @@
+"""What launching cost (spec §5): call, latency, queue and run-ahead per launch, by phase."""
+
+import polars as pl
+
+from nsysflow.analysis.attribution import Attribution
+from nsysflow.analysis.prepare import Prepared, os_pid
+from nsysflow.analysis.rounding import median_ns, p95_ns, percent, whole_ns
+from nsysflow.analysis.schema import LAUNCHES
+
+
+def launch_rows(prepared: Prepared) -> pl.DataFrame:
+    """The operations that are their launch call's first, with `api_ns`, `latency_ns`, `queue_ns`
+    and `run_ahead`."""
+    ops = prepared.ops.filter("first")
+    start, end = pl.col("launch_start_ns"), pl.col("launch_end_ns")
+    return ops.with_columns(
+        (end - start).alias("api_ns"),
+        (pl.col("start_ns") - start).alias("latency_ns"),
+        (pl.col("start_ns") - end).clip(lower_bound=0).alias("queue_ns"),
+        _run_ahead(prepared, ops),
+    )
+
+
+def _run_ahead(prepared: Prepared, launches: pl.DataFrame) -> pl.Series:
+    """The process's operations launched before each launch that had not started by then."""
+    launched = _on_process_axis(prepared.ops.filter(pl.col("call").is_not_null()), prepared)
+    places = _on_process_axis(launches, prepared)["launched"]
+    begun = launched["launched"].sort().search_sorted(places, side="left")
+    started = launched.select(pl.max_horizontal(pl.col("launched") + 1, "started")).to_series()
+    gone = started.sort().search_sorted(places, side="right")
+    return (begun.cast(pl.Int64) - gone.cast(pl.Int64)).alias("run_ahead")
+
+
+def _on_process_axis(ops: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
+    process = prepared.threads["process_no"].gather(ops["thread_no"])
+    axis = prepared.axis
+    return ops.select(
+        axis.at(pl.lit(process), pl.col("launch_start_ns")).alias("launched"),
+        axis.at(pl.lit(process), pl.col("start_ns")).alias("started"),
+    )
+
+
+def launch_table(
+    attribution: Attribution, launches: pl.DataFrame, gaps: pl.DataFrame, phases: pl.DataFrame
+) -> pl.DataFrame:
+    """The `LAUNCHES` table, without `report`, in tree order.
+
+    Args:
+        attribution: nodes and paths.
+        launches: of `launch_rows`, with `node`.
+        gaps: gaps with their causes.
+        phases: the `PHASES` table.
+    """
+    starved = gaps.filter(pl.col("cause") == "launch").select(
+        pl.col("next_op").alias("op"), pl.lit(value=True).alias("starved")
+    )
+    placed = launches.filter(pl.col("node").is_not_null())
+    rows = placed.join(starved, on="op", how="left", maintain_order="left").select(
+        os_pid(pl.col("process")).alias("process"),
+        *("api_ns", "latency_ns", "queue_ns", "run_ahead"),
+        pl.col("starved").fill_null(value=False),
+        attribution.path_of(placed["node"]),
+    )
+    levels = [_by_path(level) for level in attribution.levels(rows)]
+    if not levels:
+        return LAUNCHES.to_frame().drop("report")
+    spans = phases.select("process", pl.col("path").alias("joined"), "span_ns", "launch_ns")
+    return (
+        pl.concat(levels)
+        .join(attribution.paths.select("path", "joined", "key"), on="path")
+        .join(spans, on=["process", "joined"], how="left")
+        .sort("process", "key")
+        .with_columns(
+            pl.col("joined").alias("path"),
+            percent(pl.col("launch_ns"), pl.col("span_ns")).alias("starved_pct"),
+        )
+        .select([name for name in LAUNCHES if name != "report"])
+    )
+
+
+def _by_path(launches: pl.DataFrame) -> pl.DataFrame:
+    api, latency, queue = (pl.col(c) for c in ("api_ns", "latency_ns", "queue_ns"))
+    return launches.group_by("process", "path").agg(
+        pl.len().cast(pl.Int64).alias("launches"),
+        api.sum().alias("api_ns"),
+        whole_ns(api.mean()).alias("api_mean_ns"),
+        median_ns(api).alias("api_median_ns"),
+        p95_ns(api).alias("api_p95_ns"),
+        median_ns(latency).alias("latency_median_ns"),
+        p95_ns(latency).alias("latency_p95_ns"),
+        median_ns(queue).alias("queue_median_ns"),
+        p95_ns(queue).alias("queue_p95_ns"),
+        pl.col("run_ahead").median().alias("run_ahead_median"),
+        pl.col("starved").sum().cast(pl.Int64).alias("starved_launches"),
+    )

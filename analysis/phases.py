@@ -1,0 +1,186 @@
+"""What each phase ran and cost, inclusive of what is nested in it (spec §7).
+
+Operations and gaps are summed by node (a stack of range instances), nodes are rolled up to their
+parents level by level, and nodes of equal path are rows of the table.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.attribution import Attribution
+from nsysflow.analysis.intervals import Axis, merge, reached_before
+from nsysflow.analysis.prepare import os_pid
+from nsysflow.analysis.rounding import spread
+from nsysflow.analysis.schema import CAUSES
+
+GRAPH_LAUNCH_NS: Final = 1_000
+"""What an operation costs inside a CUDA graph, besides its own duration (spec §5)."""
+
+NODE_SUMS: Final = (
+    "ops",
+    "kernels",
+    "kernel_ns",
+    "op_ns",
+    "alone_ns",
+    "launches",
+    "own_ops",
+    "borrowed_ops",
+    "process_range_ops",
+    "host_wall_ns",
+    *(f"{cause}_ns" for cause in CAUSES),
+)
+"""What adds up from a stack to the one around it."""
+
+
+def phase_table(
+    attribution: Attribution, ops: pl.DataFrame, gaps: pl.DataFrame, host: pl.DataFrame, axis: Axis
+) -> pl.DataFrame:
+    """The `PHASES` table, without `report`, in tree order.
+
+    Args:
+        attribution: nodes and paths.
+        ops: operations on the device axis, with `node` and `how`.
+        gaps: gaps with their causes and `node`, that of the launch that ended them.
+        host: `node`, `host_wall_ns`: how long each stack was a thread's innermost.
+        axis: the axis of the operations.
+    """
+    ops = ops.with_columns(_alone().alias("alone")).filter(pl.col("node").is_not_null())
+    nodes = _rolled_up(attribution, _by_node(attribution, ops, gaps, host))
+    key = ["process", "path"]
+    spans = nodes.group_by(*key, "range").agg(
+        (pl.col("last_ns").max() - pl.col("first_ns").min()).alias("span_ns")
+    )
+    per_instance = spans.group_by(key).agg(
+        pl.len().cast(pl.Int64).alias("instances"),
+        pl.col("span_ns").sum(),
+        *spread(pl.col("span_ns")),
+    )
+    sums = nodes.group_by(key).agg(pl.col(*NODE_SUMS, "exclusive_kernel_ns").sum())
+    table = (
+        sums.join(per_instance, on=key)
+        .join(_shared_busy(attribution, ops, axis), on=key, how="left")
+        .join(attribution.paths.select("path", "depth", "joined", "key"), on="path")
+    )
+    return table.sort("process", "key").select(
+        os_pid(pl.col("process")).alias("process"),
+        pl.col("joined").alias("path"),
+        "depth",
+        "instances",
+        "host_wall_ns",
+        "ops",
+        "kernels",
+        "kernel_ns",
+        (pl.col("alone_ns") + pl.col("shared_ns").fill_null(0)).alias("busy_ns"),
+        "span_ns",
+        "launches",
+        pl.sum_horizontal(f"{cause}_ns" for cause in CAUSES).alias("idle_ns"),
+        *(f"{cause}_ns" for cause in CAUSES),
+        *("mean_ns", "median_ns", "min_ns", "max_ns", "std_ns", "p95_ns"),
+        "exclusive_kernel_ns",
+        (pl.col("op_ns") + GRAPH_LAUNCH_NS * pl.col("ops")).alias("graph_estimate_ns"),
+        *("own_ops", "borrowed_ops", "process_range_ops"),
+    )
+
+
+def _length_ns() -> pl.Expr:
+    return pl.col("end_ns") - pl.col("start_ns")
+
+
+def _alone() -> pl.Expr:
+    """No other operation overlaps this one on its device, so that its busy time simply adds up."""
+    reach = pl.col("place") + _length_ns()
+    free_before = (pl.col("place") >= reached_before(reach)).fill_null(value=True)
+    free_after = (reach <= pl.col("place").shift(-1)).fill_null(value=True)
+    return free_before & free_after
+
+
+def _by_node(
+    attribution: Attribution, ops: pl.DataFrame, gaps: pl.DataFrame, host: pl.DataFrame
+) -> pl.DataFrame:
+    """Every node that was open or launched something, with what is its own."""
+    kernel = pl.col("kind") == "kernel"
+    how = [
+        (pl.col("how") == name).sum().cast(pl.Int64).alias(f"{name}_ops")
+        for name in ("own", "borrowed", "process_range")
+    ]
+    of_ops = ops.group_by("node").agg(
+        pl.len().cast(pl.Int64).alias("ops"),
+        kernel.sum().cast(pl.Int64).alias("kernels"),
+        _length_ns().filter(kernel).sum().alias("kernel_ns"),
+        _length_ns().sum().alias("op_ns"),
+        _length_ns().filter("alone").sum().alias("alone_ns"),
+        pl.col("first").sum().cast(pl.Int64).alias("launches"),
+        pl.col("start_ns").min().alias("first_ns"),
+        pl.col("end_ns").max().alias("last_ns"),
+        *how,
+    )
+    of_gaps = gaps.group_by("node").agg(pl.col([f"{cause}_ns" for cause in CAUSES]).sum())
+    of_host = host.group_by("node").agg(pl.col("host_wall_ns").sum())
+    own = attribution.nodes.join(of_ops, on="node", how="left").join(of_host, on="node", how="left")
+    seen = pl.col("ops").is_not_null() | pl.col("host_wall_ns").is_not_null()
+    return (
+        own.with_columns(seen.alias("seen"))
+        .join(of_gaps, on="node", how="left")
+        .with_columns(pl.col(NODE_SUMS).fill_null(0))
+        .with_columns(pl.col("kernel_ns").alias("exclusive_kernel_ns"))
+    )
+
+
+def _rolled_up(attribution: Attribution, nodes: pl.DataFrame) -> pl.DataFrame:
+    """`nodes` inclusive of the nodes nested in them, those that were ever seen.
+
+    Host time stops at a borrowed stack: the lender's thread was not the one that spent it.
+    """
+    inner = nodes.clear()
+    levels = []
+    for depth in range(int(nodes["depth"].max() or 0), 0, -1):  # type: ignore[call-overload]
+        here = pl.concat([nodes.filter(pl.col("depth") == depth), inner])
+        here = here.group_by("node").agg(
+            pl.col("parent", "range", "process", "path", "depth").drop_nulls().first(),
+            pl.col("seen").any(),
+            pl.col(*NODE_SUMS, "exclusive_kernel_ns").sum(),
+            pl.col("first_ns").min(),
+            pl.col("last_ns").max(),
+        )
+        levels.append(here)
+        borrowed = pl.col("node").is_in(attribution.lent.implode())
+        inner = (
+            here.filter(pl.col("parent").is_not_null())
+            .with_columns(
+                pl.when(borrowed).then(0).otherwise("host_wall_ns").alias("host_wall_ns"),
+                pl.col("parent").alias("node"),
+                pl.lit(None, pl.UInt32).alias("parent"),
+                pl.lit(0, pl.Int64).alias("exclusive_kernel_ns"),
+                *(
+                    pl.lit(None, nodes.schema[c]).alias(c)
+                    for c in ("range", "process", "path", "depth")
+                ),
+            )
+            .select(nodes.columns)
+        )
+    return pl.concat(levels).filter("seen") if levels else nodes
+
+
+def _shared_busy(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Per process and path `shared_ns`: the union per device, summed over devices, of its
+    operations that overlap others."""
+    shared = ops.filter(~pl.col("alone"))
+    rows = shared.select("process", "device_no", "start_ns", "end_ns").with_columns(
+        attribution.path_of(shared["node"])
+    )
+    empty = pl.DataFrame(schema={"process": pl.Int64, "path": pl.UInt32, "shared_ns": pl.Int64})
+    return pl.concat([empty, *(_union_ns(level, axis) for level in attribution.levels(rows))])
+
+
+def _union_ns(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """`shared_ns`, the union of `ops` per device, summed per process and path."""
+    key = ["process", "path", "device_no"]
+    tracks = ops.select(key).unique().with_row_index("track")
+    laid = ops.join(tracks, on=key).select(
+        axis.at(pl.col("track"), pl.col("start_ns")).alias("start"),
+        axis.at(pl.col("track"), pl.col("end_ns")).alias("end"),
+    )
+    track = axis.track(pl.col("start")).cast(pl.UInt32).alias("track")
+    busy = merge(laid).select(track, (pl.col("end") - pl.col("start")).alias("shared_ns"))
+    return busy.join(tracks, on="track").group_by("process", "path").agg(pl.col("shared_ns").sum())

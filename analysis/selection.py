@@ -1,0 +1,90 @@
+"""From options to the windows that are looked at (spec §2)."""
+
+import polars as pl
+
+from nsysflow.analysis.attribution import Attribution
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.prepare import Prepared
+from nsysflow.analysis.steps import paths_named
+from nsysflow.analysis.windows import intersect, whole_windows
+from nsysflow.errors import SelectionError
+
+
+def selected_windows(
+    prepared: Prepared,
+    attribution: Attribution,
+    ops: pl.DataFrame,
+    steps: pl.DataFrame,
+    options: Options,
+) -> pl.DataFrame:
+    """`WINDOWS` that all the options agree on.
+
+    Args:
+        prepared: the trace.
+        attribution: nodes and paths.
+        ops: operations with `node`.
+        steps: of `find_steps`.
+        options: what to narrow to.
+
+    Raises:
+        SelectionError: an option names what the report does not hold, or nothing is left.
+    """
+    windows, axis = whole_windows(prepared.ops), prepared.axis
+    report = prepared.trace.report
+    if options.device is not None:
+        windows = _of_device(windows, prepared, options.device)
+    if options.from_ns is not None or options.to_ns is not None:
+        late = pl.lit(options.from_ns if options.from_ns is not None else axis.origin_ns)
+        soon = pl.lit(options.to_ns if options.to_ns is not None else prepared.last_ns + 1)
+        windows = windows.with_columns(
+            pl.max_horizontal("start_ns", late), pl.min_horizontal("end_ns", soon)
+        ).filter(pl.col("end_ns") > pl.col("start_ns"))
+        if windows.is_empty():
+            msg = (
+                f"nothing ran in {report} in that time: it spans {axis.origin_ns / 1e9:.6f} s to"
+                f" {prepared.last_ns / 1e9:.6f} s. Choose --from and --to inside it."
+            )
+            raise SelectionError(msg)
+    if options.range is not None:
+        paths = paths_named(attribution, options.range, report)
+        projections = ops.join(attribution.within(paths["path"]), on="node")
+        windows = intersect(windows, _hulls(projections, ["range"]), axis)
+        if windows.is_empty():
+            msg = f"range {options.range!r} launched nothing in the part of {report} that is looked at."
+            raise SelectionError(msg)
+    if options.steps is not None:
+        windows = intersect(windows, _of_steps(steps, options.steps, report), axis)
+    return windows
+
+
+def _of_device(windows: pl.DataFrame, prepared: Prepared, device: int) -> pl.DataFrame:
+    devices = prepared.ops.select("device", "device_no").unique().sort("device")
+    chosen = devices.filter(pl.col("device") == device)
+    if chosen.is_empty():
+        known = ", ".join(map(str, devices["device"])) or "none"
+        msg = (
+            f"no device {device} in {prepared.trace.report}. Devices with GPU work there: {known}."
+        )
+        raise SelectionError(msg)
+    return windows.join(chosen.select("device_no"), on="device_no", how="semi")
+
+
+def _hulls(ops: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """From the first to the last operation of each group, per device."""
+    return ops.group_by("device_no", *key).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+
+
+def _of_steps(
+    steps: pl.DataFrame, wanted: tuple[int | None, int | None], report: str
+) -> pl.DataFrame:
+    first, past = wanted
+    chosen = steps.filter(
+        pl.col("step") >= (first or 0),
+        pl.col("step") < (past if past is not None else steps["step"].len()),
+    )
+    if chosen.is_empty():
+        count = steps["step"].n_unique()
+        has = f"{count} steps, 0 to {count - 1}" if count else "no steps; name one with --step"
+        msg = f"{report} has {has}: none of them is in --steps {first or 0}:{'' if past is None else past}."
+        raise SelectionError(msg)
+    return chosen

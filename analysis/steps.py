@@ -1,0 +1,136 @@
+"""Training steps on each device (spec §8): which range is one, where it runs, what it held."""
+
+import polars as pl
+
+from nsysflow.analysis.accounting import Busy
+from nsysflow.analysis.attribution import Attribution
+from nsysflow.analysis.prepare import Prepared, os_pid
+from nsysflow.analysis.schema import CAUSES, STEPS
+from nsysflow.errors import SelectionError
+
+MIN_REPEATS = 3
+SKIPPED_BY_DEFAULT = 2
+
+
+def step_paths(
+    attribution: Attribution, phases: pl.DataFrame, name: str | None, report: str
+) -> pl.DataFrame:
+    """The paths (`path`, `joined`) whose instances are the steps; none where nothing repeats.
+
+    Args:
+        attribution: nodes and paths.
+        phases: the `PHASES` table.
+        name: what `--step` names, a range's name or a joined path; None finds the outermost that
+            repeats and holds most GPU time.
+        report: for the message.
+
+    Raises:
+        SelectionError: no range is called `name`.
+    """
+    if name is not None:
+        found = paths_named(attribution, name, report)
+        return found.filter(pl.col("depth") == pl.col("depth").min())
+    repeated = phases.filter(pl.col("instances") >= MIN_REPEATS, pl.col("ops") > 0)
+    best = (
+        repeated.group_by("path", "depth")
+        .agg(pl.col("busy_ns").sum())
+        .sort("depth", "busy_ns", "path", descending=[False, True, False])
+        .head(1)
+    )
+    return attribution.paths.join(
+        best.select(pl.col("path").alias("joined")), on="joined", how="semi"
+    )
+
+
+def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
+    """`PATHS` of the ranges called `name`: by their own name, or by their whole path.
+
+    Raises:
+        SelectionError: there is none.
+    """
+    paths = attribution.paths
+    found = paths.filter((pl.col("joined") == name) | (pl.col("name") == name))
+    if found.is_empty():
+        names = paths["name"].unique(maintain_order=True).head(8).to_list()
+        known = ", ".join(names) or "none, it holds no NVTX ranges"
+        msg = f"no range {name!r} in {report}. Ranges there: {known}."
+        raise SelectionError(msg)
+    return found
+
+
+def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """Where each step ran: `process`, `device`, `device_no`, `step`, `start_ns`, `end_ns`, `cut`
+    (the capture ended before its range did).
+
+    Args:
+        attribution: nodes and paths.
+        paths: of `step_paths`.
+        ops: operations with `node`.
+    """
+    members = attribution.within(paths["path"])
+    key = ["process", "device", "device_no"]
+    ended = attribution.ranges.select("range", "ended")
+    spans = (
+        ops.join(members, on="node")
+        .group_by(*key, "range")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max().alias("last_ns"))
+        .join(ended, on="range")
+        .sort(*key, "start_ns", "range")
+    )
+    following = pl.col("start_ns").shift(-1).over(key)
+    return spans.select(
+        *key,
+        pl.int_range(pl.len(), dtype=pl.Int64).over(key).alias("step"),
+        "start_ns",
+        pl.coalesce(following, "last_ns").alias("end_ns"),
+        (~pl.col("ended")).alias("cut"),
+    )
+
+
+def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.Series:
+    """The step that holds each gap's start, of the process that launched what ended the gap."""
+    asked = gaps.select("gap", "process", "device_no", "start_ns")
+    key = ["process", "device_no"]
+    held = asked.sort("start_ns").join_asof(
+        steps.select(*key, "step", "start_ns", pl.col("end_ns").alias("until_ns")).sort("start_ns"),
+        on="start_ns",
+        by=key,
+        check_sortedness=False,
+    )
+    inside = pl.col("start_ns") < pl.col("until_ns")
+    return held.sort("gap").select(pl.when(inside).then("step").alias("step")).to_series()
+
+
+def step_table(
+    prepared: Prepared, steps: pl.DataFrame, gaps: pl.DataFrame, busy: Busy, *, skip: int | None
+) -> pl.DataFrame:
+    """The `STEPS` table, without `report`.
+
+    Args:
+        prepared: the trace.
+        steps: of `find_steps`.
+        gaps: all gaps with causes, `process` and `step`.
+        busy: the devices' busy time.
+        skip: leading steps that are never steady.
+    """
+    causes = [f"{cause}_ns" for cause in CAUSES]
+    key = ["process", "device_no", "step"]
+    idle = gaps.filter(pl.col("step").is_not_null()).group_by(key).agg(pl.col(causes).sum())
+    parts = busy.parts(steps, prepared.axis).drop("window_ns", "idle_ns")
+    whole = pl.col("end_ns") - pl.col("start_ns")
+    settled = 100 * pl.col("module_load_ns") <= whole
+    kept = pl.col("step") >= (SKIPPED_BY_DEFAULT if skip is None else skip)
+    last = pl.col("step") == pl.col("step").max().over("process", "device_no")
+    return (
+        steps.hstack(parts.get_columns())
+        .join(idle, on=key, how="left")
+        .with_columns(pl.col(causes).fill_null(0))
+        .with_columns(
+            whole.alias("duration_ns"),
+            pl.sum_horizontal(causes).alias("idle_ns"),
+            (kept & settled & ~(last & pl.col("cut"))).alias("steady"),
+            os_pid(pl.col("process")).alias("process"),
+        )
+        .sort("process", "device", "step")
+        .select([name for name in STEPS if name != "report"])
+    )

@@ -1,0 +1,79 @@
+"""What each stall call blocked, and what that cost (spec §4): ranked by induced idle."""
+
+import polars as pl
+
+from nsysflow.analysis.accounting import Busy
+from nsysflow.analysis.intervals import Axis, Cover, merge
+from nsysflow.analysis.prepare import Prepared, os_pid, os_tid
+from nsysflow.analysis.schema import STALL_CAUSES
+
+
+def stall_calls(calls: pl.DataFrame) -> pl.DataFrame:
+    """The sync, blocking copy and alloc calls."""
+    return calls.filter(pl.col("class").cast(pl.String).is_in(list(STALL_CAUSES)))
+
+
+def sync_table(
+    prepared: Prepared, stalls: pl.DataFrame, charges: pl.DataFrame, facts: pl.DataFrame
+) -> pl.DataFrame:
+    """The `SYNCS` table, without `report`.
+
+    Args:
+        prepared: the trace.
+        stalls: `stall_calls`, with `phase`.
+        charges: `causes.CHARGES`.
+        facts: `copies.copy_facts`.
+    """
+    induced = charges.group_by("call").agg(pl.col("ns").sum().alias("induced_idle_ns"))
+    moved = facts.group_by("call").agg(
+        pl.col("bytes").sum(), pl.col("direction", "copy_label").first()
+    )
+    return (
+        stalls.with_columns(_busy_ns(prepared, stalls))
+        .join(induced, on="call", how="left")
+        .join(moved, on="call", how="left")
+        .with_columns(pl.col("induced_idle_ns").fill_null(0))
+        .sort("induced_idle_ns", "start_ns", "call", descending=[True, False, False])
+        .select(
+            os_pid(pl.col("process")).alias("process"),
+            pl.col("name").cast(pl.String).alias("api"),
+            pl.col("class").cast(pl.String).alias("kind"),
+            os_tid(pl.col("thread")).alias("thread"),
+            "start_ns",
+            (pl.col("end_ns") - pl.col("start_ns")).alias("blocked_ns"),
+            "gpu_busy_ns",
+            "induced_idle_ns",
+            "phase",
+            pl.lit(None, pl.String).alias("source"),
+            "bytes",
+            "direction",
+            "copy_label",
+        )
+    )
+
+
+def _busy_ns(prepared: Prepared, stalls: pl.DataFrame) -> pl.Series:
+    """How long any GPU that the caller's process uses was busy during each call."""
+    axis = prepared.axis
+    numbers = prepared.threads.select("thread_no", "process_no")
+    processes = prepared.threads.select("process", "process_no").unique()
+    uses = prepared.ops.select("process", "device_no").unique().join(processes, on="process")
+    busy = _busy_by_process(prepared.ops, uses, axis)
+    at = stalls.select("thread_no", "start_ns", "end_ns").join(
+        numbers, on="thread_no", maintain_order="left"
+    )
+    process = pl.col("process_no")
+    start = at.select(axis.at(process, pl.col("start_ns")).alias("start"))["start"]
+    return busy.between(start, start + (at["end_ns"] - at["start_ns"])).alias("gpu_busy_ns")
+
+
+def _busy_by_process(ops: pl.DataFrame, uses: pl.DataFrame, axis: Axis) -> Cover:
+    """Busy time of the GPUs that each process uses, on the process axis."""
+    busy = Busy.of(ops).all.intervals.with_columns(
+        axis.track(pl.col("start")).cast(pl.UInt32).alias("device_no")
+    )
+    start = axis.at(pl.col("process_no"), axis.time_ns(pl.col("start")))
+    laid = busy.join(uses, on="device_no").select(
+        start.alias("start"), (start + pl.col("end") - pl.col("start")).alias("end")
+    )
+    return Cover(merge(laid))
