@@ -1,12 +1,18 @@
 """Print results to stdout: the page, one table, or report.json."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from errno import EPIPE
+from io import BytesIO
+from os import strerror
+from typing import BinaryIO
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from nsysflow.errors import OutputError
 from nsysflow.report.markdown import table_lines
 from nsysflow.report.results import Results
 from nsysflow.report.tables import named_table, readable, report_json, write_csv, write_parquet
@@ -35,12 +41,16 @@ def show_table(
     if top is not None:
         table = table.head(top)
     if form == "csv":
-        write_csv(table, sys.stdout.buffer)
+        with _stdout() as out:
+            write_csv(table, out)
     elif form == "parquet":
         if sys.stdout.isatty():
             msg = "--format parquet is binary: send it to a file, e.g. > table.parquet"
             raise click.UsageError(msg)
-        write_parquet(table, sys.stdout.buffer)
+        whole = BytesIO()
+        write_parquet(table, whole)
+        with _stdout() as out:
+            out.write(whole.getvalue())
     elif form == "md":
         _print(_console(), map(Text, table_lines(readable(table, name))))
     else:
@@ -51,13 +61,34 @@ def show_table(
 
 def show_json(results: Results) -> None:
     """The document that report.json holds."""
-    click.echo(report_json(results), nl=False)
+    with _stdout() as out:
+        out.write(report_json(results).encode())
 
 
 def show_gaps(results: Results, *, at_least_ns: int) -> None:
     """The rows of gaps.csv."""
     gaps = named_table(results, "gaps", at_least_ns=at_least_ns)
-    write_csv(gaps, sys.stdout.buffer)
+    with _stdout() as out:
+        write_csv(gaps, out)
+
+
+@contextmanager
+def _stdout() -> Iterator[BinaryIO]:
+    """Standard output, here for bytes.
+
+    Raises:
+        BrokenPipeError: the reader left, which click takes quietly.
+        OutputError: it cannot be written otherwise, e.g. to a file on a full disk.
+    """
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # polars names the error only in its text
+        if error.errno == EPIPE or f"(os error {EPIPE})" in str(error):
+            raise BrokenPipeError(EPIPE, strerror(EPIPE)) from error
+        msg = f"cannot write to standard output: {error.strerror or error}"
+        raise OutputError(msg) from error
 
 
 def _console() -> Console:
@@ -65,5 +96,7 @@ def _console() -> Console:
 
 
 def _print(console: Console, lines: Iterable[Text]) -> None:
-    for line in lines:
-        console.print(line)
+    with _stdout():
+        for line in lines:
+            console.print(line)
+        console.file.flush()

@@ -152,12 +152,19 @@ def _outside(results: Results, devices: pl.DataFrame) -> str:
     """Whether host code outside all ranges ran between the steps: a clause, or nothing."""
     if results.step_name is None:
         return ""
-    gaps = results.table("gaps").join(
-        devices.select("report", "device"), on=["report", "device"], how="semi"
+    in_step = pl.col("step").is_not_null()
+    by_step = (
+        results.table("gaps")
+        .lazy()
+        .filter(pl.col("host_ns") > 0, pl.col("host_range").fill_null("") == "")
+        .join(devices.lazy().select("report", "device"), on=["report", "device"], how="semi")
+        .select(
+            pl.col("host_ns").filter(in_step).sum().alias("in_step_ns"), pl.col("host_ns").sum()
+        )
+        .collect()
     )
-    outside = gaps.filter(pl.col("host_range").fill_null("") == "")
-    in_steps_ns = int(outside.filter(pl.col("step").is_not_null())["host_ns"].sum())
-    return "between the steps" if 2 * in_steps_ns >= int(outside["host_ns"].sum()) else ""
+    in_step_ns, all_ns = by_step.row(0)
+    return "between the steps" if 2 * in_step_ns >= all_ns else ""
 
 
 def _place(where: str | None, outside: str) -> str:
