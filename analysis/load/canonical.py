@@ -240,18 +240,16 @@ def _overhead(raw: Raw, process: int | None) -> pl.DataFrame:
     return _on_threads(raw.overhead.with_columns(name), process).select(schema.OVERHEAD.names())
 
 
-def _event_types(enum: pl.DataFrame) -> dict[str, int]:
+def nvtx_event_types(enum: pl.DataFrame) -> dict[str, int]:
     label = pl.coalesce("label", "name")
     found = {text: number for number, text in enum.select("id", label).iter_rows()}
     return {name: found.get(name, number) for name, number in _EVENTS.items()}
 
 
 def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:
-    types = _event_types(raw.event_types)
+    types = nvtx_event_types(raw.event_types)
     kinds = {types["NvtxPushPopRange"]: "push_pop", types["NvtxStartEndRange"]: "start_end"}
-    events = _on_threads(raw.nvtx, process).with_columns(
-        pl.int_range(pl.len(), dtype=pl.UInt32).alias("row")
-    )
+    events = _on_threads(raw.nvtx, process)
     wanted = pl.col("eventType").is_in([*kinds, types["NvtxDomainCreate"]])
     events = events.filter(wanted)
     registered = _strings(raw, events["textId"]).cast(pl.String)
@@ -267,6 +265,7 @@ def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:
     kind = pl.col("eventType").replace_strict(kinds, return_dtype=schema.RANGE_KIND)
     return (
         events.filter(pl.col("eventType").is_in([*kinds]))
+        .with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias("row"))
         .join(domains, on=["process", "domainId"], how="left", maintain_order="left")
         .with_columns(kind.alias("kind"), pl.col("name").fill_null(""))
         .select(schema.RANGES.names())

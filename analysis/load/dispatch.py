@@ -1,12 +1,14 @@
 """What kind of report a path is, told by its content, and the loader for it."""
 
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from nsysflow.analysis.load import canonical, kineto, nsys_rep, nsys_sqlite, parquetdir
+from nsysflow.analysis.load.compressed import MAGICS, unpacked
 from nsysflow.analysis.load.sqlite_file import MAGIC
-from nsysflow.analysis.load.unpack import MAGICS, unpacked
 from nsysflow.analysis.trace import Trace
 from nsysflow.errors import Damaged, NotAReport, ReportError
 
@@ -42,11 +44,25 @@ def load(path: str | Path, *, nsys: str | None = None) -> Trace:
         OutputError: no space is left to unpack it.
     """
     path = Path(path)
+    with opened(path, nsys) as (plain, shown):
+        return _load(plain, shown, report_name(path))
+
+
+@contextmanager
+def opened(path: Path, nsys: str | None = None) -> Iterator[tuple[Path, str]]:
+    """A report found in its folder, unpacked or exported: what to read, and its name in messages.
+
+    Raises:
+        ReportError: as `load` does, but for what only reading it tells.
+        OutputError: no space is left to unpack it.
+    """
     shown = str(path)
     try:
-        if path.is_dir():
-            return _load_folder(path, shown, nsys)
-        return _load_file(path, shown, report_name(path), nsys)
+        if path.is_dir() and not parquetdir.is_parquetdir(path):
+            path = _report_in(path)
+            shown = str(path)
+        with ExitStack() as temporary:
+            yield _plain(path, shown, nsys, temporary), shown
     except FileNotFoundError:
         msg = f"{shown} does not exist. See what is there:\n  ls {path.parent}"
         raise NotAReport(msg) from None
@@ -61,32 +77,35 @@ def report_name(path: Path) -> str:
     return _SUFFIXES.sub("", name, count=1) or name
 
 
-def _load_folder(path: Path, shown: str, nsys: str | None) -> Trace:
-    if parquetdir.is_parquetdir(path):
-        return canonical.trace_of(parquetdir.read_parquetdir(path, shown), report_name(path))
+def _report_in(folder: Path) -> Path:
+    """The report of a run's directory."""
     for name in _IN_A_RUN:
-        if (path / name).is_file():
-            return _load_file(path / name, str(path / name), report_name(path), nsys)
+        if (folder / name).is_file():
+            return folder / name
     msg = (
-        f"{shown} is a folder without a report: neither a parquetdir export nor a run's directory"
-        f" (which holds report.sqlite). Name a report in it:\n  ls {shown}"
+        f"{folder} is a folder without a report: neither a parquetdir export nor a run's directory"
+        f" (which holds report.sqlite). Name a report in it:\n  ls {folder}"
     )
     raise NotAReport(msg)
 
 
-def _load_file(path: Path, shown: str, report: str, nsys: str | None) -> Trace:
+def _plain(path: Path, shown: str, nsys: str | None, temporary: ExitStack) -> Path:
+    """`path`, or what it holds in a temporary file."""
+    if path.is_dir():
+        return path
     head = _head(path, shown)
     for magic, suffix in MAGICS.items():
         if head.startswith(magic) or (shown.endswith(suffix) and magic.startswith(head)):
-            with unpacked(path, suffix, shown) as plain:
-                return _load_plain(plain, _head(plain, shown), shown, report)
+            return temporary.enter_context(unpacked(path, suffix, shown))
     if shown.endswith(nsys_rep.SUFFIXES) and not head.startswith(MAGIC):
-        with nsys_rep.exported(path, shown, nsys) as export:
-            return _load_plain(export, _head(export, shown), shown, report)
-    return _load_plain(path, head, shown, report)
+        return temporary.enter_context(nsys_rep.exported(path, shown, nsys))
+    return path
 
 
-def _load_plain(path: Path, head: bytes, shown: str, report: str) -> Trace:
+def _load(path: Path, shown: str, report: str) -> Trace:
+    if path.is_dir():
+        return canonical.trace_of(parquetdir.read_parquetdir(path, shown), report)
+    head = _head(path, shown)
     if head.startswith(MAGIC) or MAGIC.startswith(head):
         return canonical.trace_of(nsys_sqlite.read_sqlite(path, shown), report)
     if head.lstrip()[:1] in (b"{", b"["):

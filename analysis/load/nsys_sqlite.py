@@ -38,8 +38,8 @@ def read_sqlite(path: Path, shown: str) -> Raw:
         Incomplete: it lacks a table or column that every export has.
     """
     uri = sqlite_uri(path, shown)
-    with _as_report_errors(shown):
-        present, extents = _describe(uri)
+    with as_report_errors(shown):
+        present, extents = describe(uri)
         _check_is_export(shown, present)
         check_tables(shown, present)
         with ThreadPoolExecutor(_cores()) as pool:
@@ -63,7 +63,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _describe(uri: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, int]]]:
+def describe(uri: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, int]]]:
     """The columns of every table, and the first and last rowid of those that we read.
 
     By Python's own SQLite, which also sees a lock held by this very process.
@@ -73,13 +73,13 @@ def _describe(uri: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int
             name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
         ]
         columns = {
-            name: tuple(row[1] for row in db.execute(f"PRAGMA table_info({_quoted(name)})"))
+            name: tuple(row[1] for row in db.execute(f"PRAGMA table_info({quoted(name)})"))
             for name in names
         }
         extents = {}
         for table in TABLES.values():
             if table.name in columns:
-                source = f"FROM {_quoted(table.name)}"
+                source = f"FROM {quoted(table.name)}"
                 # One query for both would scan the table; each alone is one look into the tree.
                 query = f"SELECT (SELECT min(rowid) {source}), (SELECT max(rowid) {source})"
                 first, last = db.execute(query).fetchone()
@@ -98,7 +98,7 @@ def _check_is_export(shown: str, present: Mapping[str, tuple[str, ...]]) -> None
         raise NotAReport(msg)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -109,11 +109,11 @@ def _queries(
     if extent is None:
         return
     columns = [
-        _text(name) if dtype == pl.String else _quoted(name)
+        _text(name) if dtype == pl.String else quoted(name)
         for name, dtype in table.columns.items()
         if name in present
     ]
-    select = f"SELECT {', '.join(columns)} FROM {_quoted(table.name)}"
+    select = f"SELECT {', '.join(columns)} FROM {quoted(table.name)}"
     first, last = extent
     step = max(_PIECE_ROWS, -(-(last - first + 1) // _MOST_PIECES))
     for start in range(first, last + 1, step):
@@ -126,7 +126,7 @@ def _text(name: str) -> str:
     The driver takes types from the first batch, so a batch of NULLs would turn text into numbers;
     and bytes because nobody checked that the text is UTF-8.
     """
-    return f"COALESCE(CAST({_quoted(name)} AS BLOB), x'') AS {_quoted(name)}"
+    return f"COALESCE(CAST({quoted(name)} AS BLOB), x'') AS {quoted(name)}"
 
 
 def _read(uri: str, query: str, table: Table) -> pl.DataFrame:
@@ -171,7 +171,7 @@ def _joined(table: Table, pieces: list[Future[pl.DataFrame]]) -> pl.DataFrame:
 
 
 @contextmanager
-def _as_report_errors(shown: str) -> Iterator[None]:
+def as_report_errors(shown: str) -> Iterator[None]:
     """Turn what SQLite and its driver say of a bad file into errors someone can act on."""
     try:
         yield

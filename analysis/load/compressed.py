@@ -1,4 +1,4 @@
-"""Compressed reports, unpacked to a private temporary file."""
+"""Compressed reports: unpacked to a private temporary file, and packed again."""
 
 import errno
 import gzip
@@ -18,11 +18,15 @@ if sys.version_info >= (3, 14):
     from compression import zstd
 
     _new_frame = zstd.ZstdDecompressor
+    _new_packer = zstd.ZstdCompressor
 else:
     import zstandard as zstd
 
     def _new_frame() -> "zstd.ZstdDecompressionObj":
         return zstd.ZstdDecompressor().decompressobj()
+
+    def _new_packer() -> "zstd.ZstdCompressionObj":
+        return zstd.ZstdCompressor().compressobj()
 
 
 MAGICS: Final = {b"\xfd7zXZ\0": ".xz", b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
@@ -88,3 +92,20 @@ def _unpack_zst(packed: IO[bytes], plain: IO[bytes]) -> None:
 
 
 _UNPACK: Final = {".xz": _unpack_xz, ".gz": _unpack_gz, ".zst": _unpack_zst}
+
+
+def pack_into(plain: IO[bytes], packed: IO[bytes], suffix: str) -> None:
+    """Write `plain` compressed as `suffix` says, or as it is; the same bytes every time."""
+    if suffix == ".xz":
+        with lzma.open(packed, "wb") as target:
+            shutil.copyfileobj(plain, target, _CHUNK)
+    elif suffix == ".gz":
+        with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as target:
+            shutil.copyfileobj(plain, target, _CHUNK)
+    elif suffix == ".zst":
+        packer = _new_packer()
+        while chunk := plain.read(_CHUNK):
+            packed.write(packer.compress(chunk))
+        packed.write(packer.flush())
+    else:
+        shutil.copyfileobj(plain, packed, _CHUNK)
