@@ -48,14 +48,18 @@ def big_trace(report: Path, kernels: int) -> Path:
 
 def run(*argv: str | Path) -> tuple[float, float, str]:
     """Seconds, peak MB and stdout of a command that must succeed."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as out:
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as out,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as said,
+    ):
         begin = time.perf_counter()
-        child = subprocess.Popen(argv, stdout=out)
+        child = subprocess.Popen(argv, stdout=out, stderr=said)
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - begin
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
-            msg = f"exit {child.returncode}: {' '.join(map(str, argv))}"
+            said.seek(0)
+            msg = f"exit {child.returncode}: {' '.join(map(str, argv))}\n{said.read()}"
             raise click.ClickException(msg)
         unit = 1 if sys.platform == "darwin" else 1024
         out.seek(0)
