@@ -10,7 +10,8 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint check links bench docs clean
+.PHONY: help demo test lint lint-format lint-rules lint-types lint-arrows check links bench docs \
+    clean
 
 help:
 	@echo 'make demo   set up .venv and analyse the bundled report of an H200'
@@ -28,11 +29,20 @@ demo: $(VENV)/.core
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest
 
-lint: $(VENV)/.dev
+# Apart, so that `make --keep-going lint` shows what each of them finds.
+lint: lint-format lint-rules lint-types lint-arrows
+
+lint-format: $(VENV)/.dev
 	$(BIN)/ruff format --check --quiet .
+
+lint-rules: $(VENV)/.dev
 	$(BIN)/ruff check --quiet .
+
+lint-types: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/mypy tests benchmarks docs
+
+lint-arrows: $(VENV)/.dev
 	$(BIN)/lint-imports --no-logo
 
 check: lint test
