@@ -29,13 +29,14 @@ def analyze_reports(reports: Sequence[Path], options: Options) -> Results:
         if report in resolved[:index]:
             msg = f"{reports[index]} was given twice; name each rank's report once"
             raise SelectionError(msg)
-    analyses = []
-    for report, name in zip(reports, distinct_names(resolved), strict=True):
-        trace = nsysflow.load(report)
-        if len(reports) > 1:
-            trace = replace(trace, report=name)
-        analyses.append(nsysflow.analyze(trace, options))
-    return Results(analyses)
+    traces = [nsysflow.load(report) for report in reports]
+    names = distinct_names([trace.report for trace in traces], resolved)
+    return Results(
+        [
+            nsysflow.analyze(replace(trace, report=name), options)
+            for trace, name in zip(traces, names, strict=True)
+        ]
+    )
 
 
 def analyze_demo() -> Results:
@@ -44,14 +45,15 @@ def analyze_demo() -> Results:
         return analyze_reports([report], Options())
 
 
-def distinct_names(reports: Sequence[Path]) -> list[str]:
-    """File names, with as many of their folders as it takes to tell them apart."""
-    names = [report.name for report in reports]
-    for depth in range(2, max(len(report.parts) for report in reports) + 1):
-        if len(set(names)) == len(names):
+def distinct_names(names: Sequence[str], reports: Sequence[Path]) -> list[str]:
+    """The names, with as many of their reports' folders as it takes to tell them apart."""
+    distinct = list(names)
+    for depth in range(1, max(len(report.parts) for report in reports)):
+        if len(set(distinct)) == len(distinct):
             break
-        names = ["/".join(report.parts[-depth:]) for report in reports]
-    return names
+        folders = ["/".join(report.parent.parts[-depth:]) for report in reports]
+        distinct = [f"{folder}/{name}" for folder, name in zip(folders, names, strict=True)]
+    return distinct
 
 
 def output_folder(reports: Sequence[Path], folder: Path | None, *, force: bool) -> Path:

@@ -291,8 +291,9 @@ def test_no_gpu_work_is_said_and_no_error(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_reports_of_one_name_are_told_apart_by_their_folders() -> None:
     paths = [Path("/data/a/rank0/report.sqlite"), Path("/data/a/rank1/report.sqlite")]
-    assert flow.distinct_names(paths) == ["rank0/report.sqlite", "rank1/report.sqlite"]
-    assert flow.distinct_names(paths[:1]) == ["report.sqlite"]
+    assert flow.distinct_names(["report"] * 2, paths) == ["rank0/report", "rank1/report"]
+    assert flow.distinct_names(["report"], paths[:1]) == ["report"]
+    assert flow.distinct_names(["a", "b"], paths) == ["a", "b"]
 
 
 @pytest.mark.usefixtures("here")

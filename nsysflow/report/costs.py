@@ -1,26 +1,36 @@
-"""What costs most: the parts of all gaps, grouped by cause, place of the host, phase, culprit."""
+"""What costs most: all idle by cause, place of the host, phase and culprit.
+
+Most of it comes from gap_summary. What a wait, a blocking copy or an allocation cost comes from
+syncs instead, which adds up to the same but knows the place of the call: by the time the GPU ran
+dry, the host may have been in the next phase.
+"""
 
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis import schema
 from nsysflow.report.results import OUTSIDE, Results
 
 CAUSE_WORDS: Final = {
-    "profiler": "the profiler's own work",
-    "sync": "host waited in a sync",
-    "blocking_copy": "host waited in a copy",
-    "alloc": "memory was allocated or freed",
-    "module_load": "GPU code was loaded",
+    "profiler": "profiler",
+    "sync": "waiting in a sync",
+    "blocking_copy": "waiting in a copy",
+    "alloc": "allocating memory",
+    "module_load": "loading GPU code",
     "api": "other CUDA calls",
-    "host": "host code outside CUDA",
+    "host": "host code",
     "launch": "launch overhead",
     "dispatch": "start of queued work",
-    "dependency": "queued work waited for other work",
-    "unknown": "no launch in the report",
+    "dependency": "waiting for GPU work",
+    "unknown": "launch not recorded",
 }
 """What each cause means, in the words of the reports."""
+
+
+_LAUNCHED: Final = ("launch", "dispatch", "dependency", "unknown")
+"""Causes that often find the launch already made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +39,11 @@ class Cost:
 
     Attributes:
         cause: as in `schema.CAUSES`.
-        where: where the host was meanwhile, `(outside ranges)` included.
-        phase: what had to wait: the phase of the launch that ended the gaps; empty outside.
-        culprit: the CUDA call to blame; empty where it is no single call.
-        gaps: how many gaps have such a part.
+        where: where the host was meanwhile, or made the call; `(outside ranges)` included.
+        phase: what had to wait: the phase of the launch that ended the gaps; empty where it is
+            outside all ranges, or a call is to blame.
+        culprit: the CUDA call to blame; empty where it is no single call, or any launch.
+        times: how many gaps have such a part, or how many calls are to blame.
         total_ns: the idle time.
         per_step_ns: the idle time per step; None without steps.
         window_pct: share of the GPUs' windows.
@@ -42,52 +53,102 @@ class Cost:
     where: str
     phase: str
     culprit: str
-    gaps: int
+    times: int
     total_ns: int
     per_step_ns: int | None
     window_pct: float
 
 
-_LAUNCHED: Final = ("launch", "dispatch", "dependency", "unknown")
-"""Causes that often find the launch already made: the host's place is then the launch's own."""
-
-
 def where_host_was() -> pl.Expr:
-    """The host's place in gaps or parts of gaps: a path, or `(outside ranges)`."""
-    place = pl.col("host_range").fill_null("").replace("", OUTSIDE)
-    phase = pl.col("phase").fill_null("").replace("", OUTSIDE)
+    """The host's place in gap_summary: a path, or `(outside ranges)`.
+
+    It is empty where the launch came before the gap; the host was in the launch's phase then.
+    """
+    place = pl.col("host_range").fill_null("")
+    return pl.when(place == "").then(_named("phase")).otherwise(place).alias("where")
+
+
+def where_host_was_in_gap() -> pl.Expr:
+    """The same for gaps, where an empty place can also mean that no range was open."""
     launched = pl.col("cause").cast(pl.String).is_in(_LAUNCHED)
-    return pl.when((place == OUTSIDE) & launched).then(phase).otherwise(place).alias("where")
+    launching = pl.col("culprit").fill_null("").str.contains("Launch", literal=True)
+    outside = (pl.col("host_range").fill_null("") == "") & ~launched & ~launching
+    return pl.when(outside).then(pl.lit(OUTSIDE)).otherwise(where_host_was()).alias("where")
 
 
-def idle_by_place(results: Results) -> pl.DataFrame:
-    """Idle per cause and place of the host, dearest first: `cause`, `where`, `total_ns`."""
-    return (
+def idle_parts(results: Results) -> pl.DataFrame:
+    """All idle, each ns once: `report`, `device` (null where a call is to blame), and `Cost`'s."""
+    cause = pl.col("cause").cast(pl.String)
+    # which launch call it was says little: what costs is that there are so many
+    culprit = pl.when(cause != "launch").then("culprit").fill_null("")
+    gaps = (
         results.table("gap_summary")
-        .group_by(pl.col("cause").cast(pl.String), where_host_was())
-        .agg(pl.col("total_ns").sum())
-        .sort("total_ns", "cause", "where", descending=[True, False, False])
+        .filter(~cause.is_in(schema.STALL_CAUSES))
+        .select(
+            "report",
+            "device",
+            cause,
+            where_host_was(),
+            pl.col("phase").fill_null(""),
+            culprit.alias("culprit"),
+            pl.col("gaps").alias("times"),
+            "total_ns",
+            "per_step_ns",
+        )
     )
+    calls = _with_per_step(
+        results.table("syncs").filter(pl.col("induced_idle_ns") > 0), results
+    ).select(
+        "report",
+        pl.lit(None, pl.Int32).alias("device"),
+        pl.col("kind").alias("cause"),
+        _named("phase").alias("where"),
+        pl.lit("").alias("phase"),
+        pl.col("api").alias("culprit"),
+        pl.lit(1, pl.Int64).alias("times"),
+        pl.col("induced_idle_ns").alias("total_ns"),
+        "per_step_ns",
+    )
+    return pl.concat([gaps, calls])
 
 
 def costs(results: Results) -> list[Cost]:
     """Every cost of the run, dearest first."""
     window_ns = int(results.table("accounting")["window_ns"].sum())
+    key = ["cause", "where", "phase", "culprit"]
     per_step = pl.col("per_step_ns")
     grouped = (
-        results.table("gap_summary")
-        .group_by(
-            pl.col("cause").cast(pl.String),
-            where_host_was(),
-            pl.col("phase").fill_null(""),
-            pl.col("culprit").fill_null(""),
-        )
+        idle_parts(results)
+        .group_by(key)
         .agg(
-            pl.col("gaps").sum(),
-            pl.col("total_ns").sum(),
+            pl.col("times", "total_ns").sum(),
             pl.when(per_step.null_count() < pl.len()).then(per_step.sum()).alias("per_step_ns"),
         )
         .with_columns((100 * pl.col("total_ns") / max(window_ns, 1)).alias("window_pct"))
-        .sort("total_ns", "cause", "where", "phase", "culprit", descending=[True] + 4 * [False])
+        .sort("total_ns", *key, descending=[True] + 4 * [False])
     )
     return [Cost(**row) for row in grouped.iter_rows(named=True)]
+
+
+def _with_per_step(calls: pl.DataFrame, results: Results) -> pl.DataFrame:
+    """`per_step_ns`: a call's share of a step, 0 where it began outside them all."""
+    steps = results.table("steps").select("report", "step", "start_ns", "end_ns")
+    counts = steps.group_by("report").agg(pl.col("step").n_unique().alias("steps"))
+    began_inside = (pl.col("start_ns") < pl.col("end_ns")).fill_null(value=False)
+    per_step = (pl.col("induced_idle_ns") / pl.col("steps")).round().cast(pl.Int64)
+    return (
+        calls.sort("start_ns")
+        .join_asof(steps.sort("start_ns"), on="start_ns", by="report", check_sortedness=False)
+        .join(counts, on="report", how="left")
+        .with_columns(
+            pl.when(began_inside)
+            .then(per_step)
+            .when(pl.col("steps").is_not_null())
+            .then(0)
+            .alias("per_step_ns")
+        )
+    )
+
+
+def _named(path: str) -> pl.Expr:
+    return pl.col(path).fill_null("").replace("", OUTSIDE)

@@ -31,14 +31,14 @@ class Block:
         caption: how to read it; may be empty.
         columns: one for each cell of a row.
         rows: the cells, top to bottom.
-        more: what was left out, e.g. `12 more: --top 30`; may be empty.
+        more: lines below it, e.g. what was left out.
     """
 
     title: str
     caption: str = ""
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
-    more: str = ""
+    more: tuple[str, ...] = ()
 
 
 def words(head: str) -> Column:

@@ -33,13 +33,6 @@ HOST: Final = Loss(
     advice="see what Python does {there}; do it less often, later, or in another thread",
 )
 
-COMM: Final = Loss(
-    kind="communication-bound",
-    columns=("comm_exposed_ns",),
-    because="communication that no compute hides",
-    advice="overlap it with compute (buckets, another stream) or send less: --table kernels",
-)
-
 LOSSES: Final = (
     HOST,
     Loss(
@@ -78,7 +71,12 @@ LOSSES: Final = (
         because="CUDA calls that neither launch nor wait{place}, {call} before all",
         advice="make them once, outside the step",
     ),
-    COMM,
+    Loss(
+        kind="communication-bound",
+        columns=("comm_exposed_ns",),
+        because="communication that no compute hides",
+        advice="overlap it with compute (buckets, another stream) or send less: --table kernels",
+    ),
     Loss(
         kind="dependency-bound",
         columns=("dependency_ns",),

@@ -20,6 +20,8 @@ def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -
         at_least_ns: the shortest gap to list.
     """
     lines = [f"# {_escaped(', '.join(results.reports))}", ""]
+    if results.selection:
+        lines += [f"Only {_escaped(results.selection)}.", ""]
     for verdict in verdicts(results):
         lines += [f"**{_escaped(verdict.sentence)}**", "", f"Next: {_escaped(verdict.advice)}", ""]
     for block in (
@@ -48,8 +50,8 @@ def block_lines(block: Block) -> Iterator[str]:
         yield from (f"{_escaped(block.caption)}.", "")
     yield from table_lines(block)
     yield ""
-    if block.more:
-        yield from (_escaped(block.more), "")
+    for line in block.more:
+        yield from (_escaped(line), "")
 
 
 def table_lines(block: Block) -> Iterator[str]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import polars as pl
 
-from nsysflow.report.costs import idle_by_place
+from nsysflow.report.costs import idle_parts
 from nsysflow.report.results import OUTSIDE, Results
 
 _Key = tuple[str, int]
 """Path and depth. Names may hold a `/`, so that a path alone can mean two things."""
 
-_SUMS = ("instances", "host_ns", "kernels", "kernel_ns", "busy_ns", "launches")
+_SUMS = ("instances", "host_wall_ns", "kernels", "kernel_ns", "busy_ns", "launches")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +24,8 @@ class Phase:
 
     Attributes:
         names: the ranges from the outermost to this one; `(outside ranges)` alone for the rest.
-        instances: how often it ran; None for the rest, like `host_ns` and `launches`.
-        host_ns: how long the host was in it.
+        instances: how often it ran; None for the rest, like `host_wall_ns` and `launches`.
+        host_wall_ns: how long the host was in it.
         launches: launch calls made in it.
         kernels: kernels launched in it.
         kernel_ns: sum of their durations.
@@ -37,7 +37,7 @@ class Phase:
 
     names: tuple[str, ...]
     instances: int | None = None
-    host_ns: int | None = None
+    host_wall_ns: int | None = None
     launches: int | None = None
     kernels: int
     kernel_ns: int
@@ -124,7 +124,7 @@ def _merged(results: Results) -> Iterator[dict[str, Any]]:
 def _idle_ns(results: Results, paths: _Paths) -> dict[_Key | None, int]:
     """Idle while the host was in a path or deeper; under None what was outside all of them."""
     idle_ns: dict[_Key | None, int] = {}
-    places = idle_by_place(results).group_by("where").agg(pl.col("total_ns").sum())
+    places = idle_parts(results).group_by("where").agg(pl.col("total_ns").sum())
     for where, total_ns in places.iter_rows():
         depth = paths.depths.get(where)
         key = None if depth is None else (where, depth)

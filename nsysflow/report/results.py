@@ -49,6 +49,20 @@ class Results:
         return next((each.step_name for each in self.analyses if each.step_name), None)
 
     @property
+    def selection(self) -> str:
+        """The options that narrow the window, as they are typed; empty for whole reports."""
+        options = self.analyses[0].options
+        first, end = options.steps or (None, None)
+        typed = {
+            "--device": options.device,
+            "--range": options.range,
+            "--from": None if options.from_ns is None else options.from_ns / 1e9,
+            "--to": None if options.to_ns is None else options.to_ns / 1e9,
+            "--steps": options.steps and f"{'' if first is None else first}:{end or ''}",
+        }
+        return " ".join(f"{name} {value}" for name, value in typed.items() if value is not None)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the reader should know, each sentence once."""
         return tuple(dict.fromkeys(note for each in self.analyses for note in each.notes))

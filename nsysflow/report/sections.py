@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.report.costs import CAUSE_WORDS, costs, where_host_was
+from nsysflow.report.costs import CAUSE_WORDS, Cost, costs, where_host_was_in_gap
 from nsysflow.report.layout import Block, Column, figure, words
 from nsysflow.report.phase_tree import Phase, phase_tree
 from nsysflow.report.results import OUTSIDE, Results
@@ -13,10 +13,10 @@ from nsysflow.report.units import duration, instant, number, percent, share
 from nsysflow.report.verdict import gpu_name
 
 BAR: Final = (
-    ("compute_ns", "█"),
-    ("comm_exposed_ns", "▓"),
-    ("copy_exposed_ns", "▒"),
-    ("idle_ns", "░"),
+    ("compute_ns", "compute", "█"),
+    ("comm_exposed_ns", "comm", "▓"),
+    ("copy_exposed_ns", "copy", "▒"),
+    ("idle_ns", "idle", "░"),
 )
 """The parts of a window in the order of the accounting, told apart without colour too."""
 
@@ -28,17 +28,33 @@ def devices(results: Results, *, bar_width: int) -> Block:
     for row in results.table("accounting").iter_rows(named=True):
         window_ns = row["window_ns"]
         name = gpu_name(row["report"], row["device"], several=several)
-        bar = (_bar([row[column] for column, _ in BAR], bar_width),) if bar_width else ()
-        parts = [part(row[column], window_ns) for column, _ in BAR]
+        bar = (_bar([row[column] for column, _, _ in BAR], bar_width),) if bar_width else ()
+        parts = [part(row[column], window_ns) for column, _, _ in BAR]
         rows.append((name, duration(window_ns), *bar, *parts))
-    heads = [figure(head) for head in ("compute", "comm", "copy", "idle")]
-    bars = (Column(head="compute █ comm ▓ copy ▒ idle ░"),) if bar_width else ()
+    heads = [figure(f"{letter} {head}" if bar_width else head) for _, head, letter in BAR]
+    bars = (Column(head=""),) if bar_width else ()
     return Block(
         title="Where the GPU's time goes",
         caption="Of communication and copies, what no compute hides",
-        columns=(words("GPU"), figure("window"), *bars, *heads),
+        columns=(Column(head="GPU"), figure("window"), *bars, *heads),
         rows=tuple(rows),
         more=idle_by_cause(results),
+    )
+
+
+def starving(results: Results) -> tuple[str, ...]:
+    """What CUDA graphs would make of the starved windows, as a line if there are any."""
+    windows = results.table("starved").select(
+        pl.len(),
+        (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns"),
+        pl.col("graph_estimate_ns").sum(),
+    )
+    count, ns, graph_ns = windows.row(0)
+    if not count:
+        return ()
+    return (
+        f"{number(count)} windows starved of launches: {duration(ns)},"
+        f" as CUDA graphs about {duration(graph_ns)}: --table starved",
     )
 
 
@@ -47,14 +63,14 @@ def part(ns: int, whole_ns: int) -> str:
     return f"{duration(ns)} {share(ns, whole_ns)}" if ns else "0"
 
 
-def idle_by_cause(results: Results) -> str:
-    """`idle by cause: host 105 ms 34.2 %, launch …`, dearest first; empty without idle."""
+def idle_by_cause(results: Results) -> tuple[str, ...]:
+    """`idle by cause: host 105 ms 34.2 %, launch …`, dearest first, as a line if there is any."""
     accounting = results.table("accounting")
     window_ns = int(accounting["window_ns"].sum())
     sums = {cause: int(accounting[f"{cause}_ns"].sum()) for cause in schema.CAUSES}
     ranked = sorted((item for item in sums.items() if item[1]), key=lambda item: -item[1])
     parts = [f"{cause} {part(ns, window_ns)}" for cause, ns in ranked]
-    return f"idle by cause: {', '.join(parts)}" if parts else ""
+    return (f"idle by cause: {', '.join(parts)}",) if parts else ()
 
 
 def dearest(results: Results, limit: int) -> Block:
@@ -66,11 +82,11 @@ def dearest(results: Results, limit: int) -> Block:
             duration(cost.total_ns),
             percent(cost.window_pct),
             *((duration(cost.per_step_ns),) if stepped else ()),
-            number(cost.gaps),
+            number(cost.times),
             CAUSE_WORDS[cost.cause],
             cost.where,
             cost.culprit,
-            "" if cost.phase == cost.where else cost.phase or OUTSIDE,
+            _waited(cost),
         )
         for cost in found[:limit]
     )
@@ -81,22 +97,30 @@ def dearest(results: Results, limit: int) -> Block:
             figure("idle"),
             figure("share"),
             *((figure("per step"),) if stepped else ()),
-            figure("gaps"),
+            figure("times"),
             Column(head="cause"),
             words("where the host was"),
             words("culprit"),
             words("what waited"),
         ),
         rows=rows,
-        more=more(len(found) - limit, "gap_summary"),
+        more=(*more(len(found) - limit, "gap_summary"), *starving(results)),
     )
+
+
+def _waited(cost: Cost) -> str:
+    """What waited, where that is not where the host was."""
+    if cost.cause in schema.STALL_CAUSES:
+        return ""
+    phase = cost.phase or OUTSIDE
+    return "" if phase == cost.where else phase
 
 
 def phases(results: Results, limit: int, *, indent: str = "  ") -> Block:
     """The phase tree."""
     found, left_out = phase_tree(results, limit)
     window_ns = int(results.table("accounting")["window_ns"].sum())
-    top_ns = sum(phase.time_ns for phase in found if len(phase.names) == 1)
+    top_ns = next((phase.siblings_ns for phase in found if len(phase.names) == 1), 0)
     return Block(
         title="Phases",
         caption=(
@@ -117,7 +141,7 @@ def _phase_row(phase: Phase, indent: str) -> tuple[str, ...]:
     return (
         indent * (len(phase.names) - 1) + phase.names[-1],
         number(phase.instances),
-        duration(phase.host_ns),
+        duration(phase.host_wall_ns),
         duration(phase.time_ns),
         share(phase.time_ns, phase.siblings_ns),
         duration(phase.children_ns),
@@ -173,7 +197,7 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
     top = (
         gaps.top_k(limit, by="duration_ns")
         .sort("duration_ns", "report", "device", "start_ns", descending=[True] + 3 * [False])
-        .with_columns(where_host_was())
+        .with_columns(where_host_was_in_gap())
     )
     several = results.table("accounting").height > 1
     many = len(results.reports) > 1
@@ -182,8 +206,8 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
         columns=(
             figure("idle"),
             figure("at"),
-            *((words("GPU"),) if several else ()),
-            words("cause"),
+            *((Column(head="GPU"),) if several else ()),
+            Column(head="cause"),
             words("where the host was"),
             words("culprit"),
             words("before"),
@@ -224,9 +248,9 @@ def _bar(parts: list[int], width: int) -> str:
     total = sum(parts)
     edges = [round(width * sum(parts[: index + 1]) / total) if total else 0 for index in range(4)]
     cells = [edge - before for edge, before in zip(edges, [0, *edges[:-1]], strict=True)]
-    return "".join(letter * count for (_, letter), count in zip(BAR, cells, strict=True))
+    return "".join(letter * count for (_, _, letter), count in zip(BAR, cells, strict=True))
 
 
-def more(count: int, table: str) -> str:
-    """What a list left out, and how to see it; nothing where it is whole."""
-    return f"{number(count)} more: --table {table}" if count > 0 else ""
+def more(count: int, table: str) -> tuple[str, ...]:
+    """What a list left out and how to see it, as a line unless it is whole."""
+    return (f"{number(count)} more: --table {table}",) if count > 0 else ()

@@ -122,6 +122,7 @@ def _about(results: Results) -> dict[str, Any]:
         "reports": [
             {"report": each.trace.report, "source": each.trace.source} for each in results.analyses
         ],
+        "selection": results.selection,
         "notes": list(results.notes),
     }
 

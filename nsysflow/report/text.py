@@ -12,7 +12,6 @@ from nsysflow.report.layout import Block, printable, set_in_columns
 from nsysflow.report.results import Results
 from nsysflow.report.verdict import verdicts
 
-_BAR_WIDTH = 30
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _BAR_STYLES = {"█+": "green", "▓+": "magenta", "▒+": "cyan", "░+": "red"}
 
@@ -26,14 +25,16 @@ def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0)
         top: rows of each list; None fits all lists on one screen.
         at_least_ns: the shortest gap to list.
     """
-    yield Text(printable(" · ".join(filter(None, [*_titles(results), steps_line(results)]))))
+    yield from _sentence(" · ".join(filter(None, _titles(results))), width)
     yield Text()
     for verdict in verdicts(results):
         yield from _sentence(verdict.sentence, width, style="bold")
         yield from _sentence(f"next: {verdict.advice}", width)
+    # the names of several reports take room
+    bar_width = 30 if len(results.reports) == 1 else 15
     if not results.table("accounting").is_empty():
         for block in (
-            sections.devices(results, bar_width=_BAR_WIDTH),
+            sections.devices(results, bar_width=bar_width),
             sections.dearest(results, top or 7),
             sections.phases(results, top or 10),
             sections.stalls(results, top or 4),
@@ -57,8 +58,9 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
     yield Text(f"  {head}", style="dim")
     for row in rows:
         yield _coloured(f"  {row}")
-    if block.more:
-        yield Text(f"  {block.more}", style="dim")
+    for more in block.more:
+        for line in _wrapped(more, inner) if inner else [more]:
+            yield Text(f"  {line}", style="dim")
 
 
 def _titles(results: Results) -> list[str]:
@@ -66,14 +68,20 @@ def _titles(results: Results) -> list[str]:
     gpus = results.table("accounting")["name"].drop_nulls().unique(maintain_order=True).to_list()
     count = results.table("accounting").height
     hardware = f"{count} x {', '.join(gpus)}" if count > 1 else ", ".join(gpus)
-    return [names, hardware]
+    only = f"only {results.selection}" if results.selection else ""
+    return [printable(names), hardware, only, printable(steps_line(results))]
 
 
 def _sentence(text: str, width: int, style: str = "") -> Iterator[Text]:
+    for index, line in enumerate(_wrapped(text, width - 2)):
+        yield Text(f"  {line}" if index else line, style=style)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
     # a number stays on one line with its unit
     joined = re.sub(r"(?<=\d) (?=(?:%|[num]?s\b))", _NO_BREAK, text)
-    for line in wrap(joined, width, subsequent_indent="  ", break_on_hyphens=False):
-        yield Text(line.replace(_NO_BREAK, " "), style=style)
+    lines = wrap(joined, width, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def _coloured(line: str) -> Text:

@@ -37,8 +37,10 @@ def share(part: int, whole: int) -> str:
 
 
 def whole_percent(part: int, whole: int) -> str:
-    """For sentences: `48 %`, and `<1 %` for what is there but rounds to nothing."""
+    """For sentences: `48 %`, and `<1 %` or `>99 %` where rounding would say none or all."""
     value = 100 * part / whole if whole else 0.0
+    if 99.5 <= value < 100:
+        return ">99 %"
     return "<1 %" if 0 < value < 0.5 else f"{value:.0f} %"
 
 

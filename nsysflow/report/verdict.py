@@ -1,13 +1,14 @@
 """The one-line verdict: what holds these GPUs back, and what to do next."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.report.costs import where_host_was
+from nsysflow.report.costs import idle_parts
 from nsysflow.report.layout import printable, shorten
-from nsysflow.report.losses import COMM, HOST, LOSSES, Loss
+from nsysflow.report.losses import HOST, LOSSES, Loss
 from nsysflow.report.results import OUTSIDE, Results
 from nsysflow.report.units import duration, whole_percent
 
@@ -91,93 +92,121 @@ def _verdict(results: Results, devices: pl.DataFrame, *, alone: bool) -> Verdict
     several = len(results.reports) > 1
     names = [gpu_name(*row, several=several) for row in devices.select("report", "device").rows()]
     kind, loss = _kind(total), _largest(total)
-    evidence = _Evidence(results, devices, loss)
-    because = f"{evidence.because} ({whole_percent(evidence.lost_ns, total['window_ns'])})"
-    window = _window(len(names), total["window_ns"])
-    computing = whole_percent(total["compute_ns"], total["window_ns"])
-    idle = whole_percent(total["idle_ns"], total["window_ns"])
+    evidence = _evidence(results, devices, loss)
+    advice = evidence.advice
     if kind == "GPU-bound":
-        finding = f"{window[0]} computing {computing} of {window[1]}"
         advice = "the kernels themselves are what is left to speed up: --table kernels"
     elif kind == "mostly GPU-bound":
-        finding = f"{window[0]} computing {computing} of {window[1]}; next comes {because}"
-        advice = f"the kernels first (--table kernels); then {evidence.advice}"
-    else:
-        link = "the rest goes into" if loss is COMM else "mostly"
-        finding = f"{window[0]} idle {idle} of {window[1]}, {link} {because}"
-        advice = evidence.advice
+        advice = f"the kernels first (--table kernels); then {advice}"
     return Verdict(
-        gpus="" if alone else ", ".join(names), kind=kind, finding=finding, advice=advice
+        gpus="" if alone else ", ".join(names),
+        kind=kind,
+        finding=_finding(kind, loss, evidence, total, len(names)),
+        advice=advice,
     )
 
 
-def _window(count: int, window_ns: int) -> tuple[str, str]:
-    """Subject and time: `the GPU is`, `307 ms`."""
-    if count == 1:
-        return "the GPU is", duration(window_ns)
-    return f"the {count} GPUs are", f"their {duration(window_ns)} together"
+def _finding(kind: str, loss: Loss, evidence: "_Evidence", total: dict[str, Any], gpus: int) -> str:
+    window_ns = total["window_ns"]
+    window = duration(window_ns) if gpus == 1 else f"their {duration(window_ns)} together"
+    who = "the GPU is" if gpus == 1 else f"the {gpus} GPUs are"
+    computing = f"{who} computing {whole_percent(total['compute_ns'], window_ns)} of {window}"
+    because = f"{evidence.because} ({whole_percent(evidence.lost_ns, window_ns)})"
+    if kind == "GPU-bound":
+        return computing
+    if kind == "mostly GPU-bound":
+        return f"{computing}; next comes {because}"
+    exposed_ns = sum(total[column] for column in loss.columns if "exposed" in column)
+    if 2 * exposed_ns > _lost_ns(total, loss):
+        return f"{computing}; the rest is above all {because}"
+    idle = whole_percent(total["idle_ns"], window_ns)
+    how_much = _how_much(evidence.lost_ns, total["idle_ns"])
+    return f"{who} idle {idle} of {window}, {how_much} {because}"
 
 
+def _how_much(part_ns: int, whole_ns: int) -> str:
+    """`mostly`, where it is."""
+    if 20 * part_ns >= 11 * whole_ns:
+        return "mostly"
+    return "half of it" if 20 * part_ns >= 9 * whole_ns else "above all"
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Evidence:
-    """Where a loss lies and which call it has to do with."""
+    """Where a loss lies, how large it is there, and what to do about it."""
 
-    def __init__(self, results: Results, devices: pl.DataFrame, loss: Loss) -> None:
-        parts = (
-            results.table("gap_summary")
-            .with_columns(where_host_was(), pl.col("cause").cast(pl.String))
-            .filter(pl.col("cause").is_in(loss.causes))
-            .join(devices.select("report", "device"), on=["report", "device"], how="semi")
-        )
-        lost_ns = sum(int(devices[column].sum()) for column in loss.columns)
-        place = _top(parts, "where")
-        one_place = place is not None and place[1] >= _ONE_PLACE * lost_ns
-        self.lost_ns = place[1] if place and one_place else lost_ns
-        where = place[0] if place and one_place else None
-        outside = _outside(results, devices) if where == OUTSIDE else ""
-        call = _top(parts.filter(pl.col("culprit").fill_null("") != ""), "culprit")
-        self.because = loss.because.format(
-            call=call[0] if call else "a CUDA call", place=_place(where, outside)
-        )
-        self.advice = _advice(loss, where, outside)
+    lost_ns: int
+    because: str
+    advice: str
 
 
-def _top(parts: pl.DataFrame, key: str) -> tuple[str, int] | None:
-    """The key with the most idle, and that idle."""
+def _evidence(results: Results, devices: pl.DataFrame, loss: Loss) -> _Evidence:
+    gpus = devices.select("report", "device")
+    idle = idle_parts(results).filter(pl.col("cause").is_in(loss.causes))
+    calls = idle.filter(pl.col("device").is_null()).join(gpus, on="report", how="semi")
+    parts = pl.concat([idle.join(gpus, on=["report", "device"], how="semi"), calls])
+    lost_ns = sum(int(devices[column].sum()) for column in loss.columns)
+    where, there_ns = _dearest(parts, "where")
+    call, _ = _dearest(parts.filter(pl.col("culprit").fill_null("") != ""), "culprit")
+    if there_ns < _ONE_PLACE * lost_ns:
+        where = ""
+    outside = _outside(results, devices) if where == OUTSIDE and loss is HOST else _Outside.UNKNOWN
+    place = _place(where, outside)
+    return _Evidence(
+        lost_ns=there_ns if where else lost_ns,
+        because=loss.because.format(call=call or "a CUDA call", place=f" {place}" if place else ""),
+        advice=_OUTSIDE_ADVICE[outside]
+        if where == OUTSIDE and loss is HOST
+        else loss.advice.format(there=place if where not in ("", OUTSIDE) else "there"),
+    )
+
+
+def _dearest(parts: pl.DataFrame, key: str) -> tuple[str, int]:
+    """The key with the most idle, and that idle; empty and 0 where there is none."""
     sums = parts.group_by(key).agg(pl.col("total_ns").sum())
     rows = sums.sort("total_ns", key, descending=[True, False]).rows()
-    return rows[0] if rows else None
+    return rows[0] if rows else ("", 0)
 
 
-def _outside(results: Results, devices: pl.DataFrame) -> str:
-    """Whether host code outside all ranges ran between the steps: a clause, or nothing."""
+class _Outside(Enum):
+    """When host code outside all ranges ran."""
+
+    BETWEEN_STEPS = "outside any range, between the steps"
+    NOT_IN_STEPS = "outside any range, before or after the steps"
+    UNKNOWN = "outside any range"
+
+
+_OUTSIDE_ADVICE: Final = {
+    _Outside.BETWEEN_STEPS: (
+        "put NVTX ranges around what runs between the steps (data loading, logging, …) to name it"
+    ),
+    _Outside.NOT_IN_STEPS: (
+        "look at the steps alone (--steps 0:), or put NVTX ranges around the rest to name it"
+    ),
+    _Outside.UNKNOWN: (
+        "put NVTX ranges around the parts of the program (data, forward, logging, …) to name it"
+    ),
+}
+
+
+def _outside(results: Results, devices: pl.DataFrame) -> _Outside:
     if results.step_name is None:
-        return ""
+        return _Outside.UNKNOWN
     in_step = pl.col("step").is_not_null()
+    host_ns = pl.col("host_ns")
     by_step = (
         results.table("gaps")
         .lazy()
-        .filter(pl.col("host_ns") > 0, pl.col("host_range").fill_null("") == "")
+        .filter(host_ns > 0, pl.col("host_range").fill_null("") == "")
         .join(devices.lazy().select("report", "device"), on=["report", "device"], how="semi")
-        .select(
-            pl.col("host_ns").filter(in_step).sum().alias("in_step_ns"), pl.col("host_ns").sum()
-        )
+        .select(host_ns.filter(in_step).sum().alias("in_step_ns"), host_ns.sum())
         .collect()
     )
     in_step_ns, all_ns = by_step.row(0)
-    return "between the steps" if 2 * in_step_ns >= all_ns else ""
+    return _Outside.BETWEEN_STEPS if 2 * in_step_ns >= all_ns else _Outside.NOT_IN_STEPS
 
 
-def _place(where: str | None, outside: str) -> str:
-    if where is None:
-        return ""
+def _place(where: str, outside: _Outside) -> str:
     if where == OUTSIDE:
-        return " outside any range" + (f", {outside}" if outside else "")
-    return f" in {shorten(printable(where), 60)}"
-
-
-def _advice(loss: Loss, where: str | None, outside: str) -> str:
-    if loss is HOST and where == OUTSIDE:
-        spot = outside or "there"
-        return f"put NVTX ranges around what runs {spot} (data loading, logging, …) to name it"
-    there = "there" if where is None or where == OUTSIDE else _place(where, outside).strip()
-    return loss.advice.format(there=there)
+        return outside.value
+    return f"in {shorten(printable(where), 60)}" if where else ""

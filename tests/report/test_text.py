@@ -1,10 +1,12 @@
 """The terminal page."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
+from nsysflow.analysis.options import Options
 from nsysflow.report.results import Results
 from nsysflow.report.text import page
 from tests.report.handmade import MS, device, handmade, part, results, training
@@ -54,7 +56,10 @@ def test_top_sets_the_rows_of_each_list() -> None:
 
 
 def test_the_longest_wait_is_shown_although_it_cost_nothing() -> None:
-    waits = [{"api": f"call{i}", "blocked_ns": MS, "induced_idle_ns": MS} for i in range(9)]
+    waits = [
+        {"api": f"call{i}", "kind": "sync", "blocked_ns": MS, "induced_idle_ns": MS}
+        for i in range(9)
+    ]
     harmless = {"api": "cudaDeviceSynchronize", "blocked_ns": 211 * MS}
     text = lines(results(accounting=[device(MS)], syncs=[*waits, harmless]))
     assert any("cudaDeviceSynchronize" in line and "211 ms" in line for line in text)
@@ -79,3 +84,10 @@ def test_the_gpus_of_several_reports_are_told_apart() -> None:
     text = "\n".join(lines(Results(ranks)))
     assert "rank0.sqlite GPU 0" in text
     assert "rank1.sqlite GPU 0" in text
+
+
+def test_a_narrowed_window_is_named() -> None:
+    options = Options(range="train", from_ns=1_500_000_000, steps=(2, None))
+    some = Results([replace(training(), options=options)])
+    assert some.selection == "--range train --from 1.5 --steps 2:"
+    assert "only --range train --from 1.5 --steps 2:" in lines(some)[0]

@@ -45,5 +45,10 @@ def test_a_small_share_is_not_shown_as_none() -> None:
     assert units.whole_percent(1, 1_000) == "<1 %"
 
 
+def test_almost_all_is_not_shown_as_all() -> None:
+    assert units.whole_percent(999, 1_000) == ">99 %"
+    assert units.whole_percent(1_000, 1_000) == "100 %"
+
+
 def test_an_instant_can_be_typed_back_as_an_option() -> None:
     assert units.instant(5_889_341_842) == "5.889342 s"

@@ -56,10 +56,13 @@ def test_a_loss_spread_over_many_places_names_none() -> None:
 
 
 def test_a_sync_is_named_by_its_call() -> None:
-    wait = part("sync", 40 * MS, host_range="step/loss", culprit="cudaStreamSynchronize")
-    (verdict,) = verdicts(
-        results(accounting=[device(100 * MS, sync_ns=40 * MS)], gap_summary=[wait])
-    )
+    wait = {
+        "api": "cudaStreamSynchronize",
+        "kind": "sync",
+        "phase": "step/loss",
+        "induced_idle_ns": 40 * MS,
+    }
+    (verdict,) = verdicts(results(accounting=[device(100 * MS, sync_ns=40 * MS)], syncs=[wait]))
     assert verdict.kind == "sync-bound"
     assert "the host waiting in cudaStreamSynchronize in step/loss (40 %)" in verdict.finding
 
@@ -82,7 +85,10 @@ def test_a_gpu_that_waits_for_others_is_communication_bound() -> None:
         results(accounting=[device(100 * MS, comm_exposed_ns=45 * MS, host_ns=5 * MS)])
     )
     assert verdict.kind == "communication-bound"
-    assert "idle 5 % of 100 ms" in verdict.finding
+    assert verdict.finding == (
+        "the GPU is computing 50 % of 100 ms;"
+        " the rest is above all communication that no compute hides (45 %)"
+    )
 
 
 def test_no_gpu_work_is_one_clear_sentence() -> None:
