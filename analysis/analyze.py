@@ -77,7 +77,9 @@ class Analysis:
     @cached_property
     def gap_summary(self) -> pl.DataFrame:
         """`GAP_SUMMARY`."""
-        table = gap_summary(self._prepared, self._attribution, self._gaps, self._windows)
+        table = gap_summary(
+            self._prepared, self._attribution, self._gaps, self._chosen_steps, self._windows
+        )
         return self._table("gap_summary", table)
 
     @cached_property
@@ -141,15 +143,9 @@ class Analysis:
     def steps(self) -> pl.DataFrame:
         """`STEPS`."""
         gaps = self._whole_gaps
-        table = step_table(self._prepared, self._steps, gaps, self._busy, skip=self.options.skip)
-        first, past = self.options.steps or (None, None)
-        chosen = table.filter(
-            pl.col("step") >= (first or 0),
-            pl.col("step") < past if past is not None else pl.lit(value=True),
-        )
-        if self.options.device is not None:
-            chosen = chosen.filter(pl.col("device") == self.options.device)
-        return self._table("steps", chosen)
+        skip = self.options.skip
+        table = step_table(self._prepared, self._chosen_steps, gaps, self._busy, skip=skip)
+        return self._table("steps", table)
 
     @cached_property
     def integrity(self) -> pl.DataFrame:
@@ -158,9 +154,10 @@ class Analysis:
 
     @cached_property
     def step_name(self) -> str | None:
-        """The path of the range that is one step; None where nothing repeats."""
-        names = self._step_paths["joined"]
-        return None if names.is_empty() else str(names[0])
+        """The path of the range that is one step (several if processes differ); None where nothing
+        repeats."""
+        names = self._step_paths["joined"].unique(maintain_order=True)
+        return ", ".join(names) or None
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -188,7 +185,7 @@ class Analysis:
 
     @cached_property
     def _stalls(self) -> pl.DataFrame:
-        return stall_calls(self._prepared.calls)
+        return stall_calls(self._prepared.calls, self._explained.charges)
 
     @cached_property
     def _attribution(self) -> Attribution:
@@ -243,6 +240,13 @@ class Analysis:
     @cached_property
     def _steps(self) -> pl.DataFrame:
         return find_steps(self._attribution, self._step_paths, self._placed_ops)
+
+    @cached_property
+    def _chosen_steps(self) -> pl.DataFrame:
+        """The steps that start in the windows."""
+        if not self._narrowed:
+            return self._steps
+        return starts_inside(self._steps, self._windows, self._prepared.axis)
 
     @cached_property
     def _busy(self) -> Busy:

@@ -61,16 +61,19 @@ class Attribution:
         """Joined path of each node; empty where unattributed."""
         return self.paths["joined"].gather(self.path_of(node)).fill_null("")
 
-    def within(self, paths: pl.Series) -> pl.DataFrame:
-        """(`node`, `range`) of every node inside an instance of `paths`, and the instance."""
-        here = self.nodes.filter(pl.col("path").is_in(paths.implode())).select("node", "range")
-        inside = []
-        while not here.is_empty():
-            inside.append(here)
-            outer = here.rename({"node": "parent"})
-            here = self.nodes.select("node", "parent").join(outer, on="parent").drop("parent")
-        empty = pl.DataFrame(schema={"node": pl.UInt32, "range": pl.UInt32})
-        return pl.concat([empty, *inside]).unique("node", keep="first", maintain_order=True)
+    def within(self, paths: pl.DataFrame) -> pl.DataFrame:
+        """(`node`, `range`) of every node inside an instance of `paths` (`process`, `path`), and the
+        instance: the outermost, where instances nest."""
+        named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
+        instances = named.select("node", pl.col("range").alias("instance"))
+        nodes = self.nodes.select("node", "parent", "depth").join(instances, on="node", how="left")
+        found = [pl.DataFrame(schema={"node": pl.UInt32, "range": pl.UInt32})]
+        for depth in range(1, int(nodes["depth"].max() or 0) + 1):  # type: ignore[call-overload]
+            above = found[-1].rename({"node": "parent"})
+            here = nodes.filter(pl.col("depth") == depth).join(above, on="parent", how="left")
+            inside = here.select("node", pl.coalesce("range", "instance").alias("range"))
+            found.append(inside.drop_nulls())
+        return pl.concat(found)
 
     def levels(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """`rows` (with `path`), level by level from the deepest: each time all rows of that depth or

@@ -91,14 +91,15 @@ def _first_slow_launches(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
     slow = calls.filter(pl.col("end_ns") - pl.col("start_ns") > LAZY_LOAD_NS)
     if slow.is_empty():
         return pl.Series("call", [], dtype=pl.UInt32)
-    names = calls.select(pl.col("name").unique())
-    graph_names = names.filter(_text().str.contains(GRAPH_LAUNCH))["name"]
-    launches = ops.filter(pl.col("kind") == "kernel", pl.col("call").is_not_null()).select(
+    kernels = ops.lazy().filter(pl.col("kind") == "kernel").select(
         "process", "name", "call", "launch_start_ns"
     )
-    if not graph_names.is_empty():
-        graphs = calls.join(graph_names.to_frame(), on="name", how="semi")
-        launches = launches.join(graphs, on="call", how="anti")
+    suspects = kernels.join(slow.lazy(), on="call", how="semi").select("process", "name").unique()
+    launches = kernels.join(suspects, on=["process", "name"], how="semi").collect()
+    graphs = calls.select("name").unique().filter(_text().str.contains(GRAPH_LAUNCH))
+    if not graphs.is_empty():
+        replays = calls.join(graphs, on="name", how="semi")
+        launches = launches.join(replays, on="call", how="anti")
     first = launches.group_by("process", "name").agg(
         pl.col("call").sort_by("launch_start_ns", "call").first()
     )

@@ -125,12 +125,10 @@ def _split(
         `gap`, `<cause>_ns` but the queue's, `<cause>_by`; and `Explained.charges`.
     """
     lane = pl.col("lane")
-    places = waiting.select(
-        *(
-            hosts.axis.at(lane, pl.col(f"{name}_ns")).alias(name)
-            for name in ("start", "launched", "window", "window_end")
-        )
-    )
+    names = ("start", "launched", "window", "window_end")
+    on_lanes = [hosts.axis.at(lane, pl.col(f"{name}_ns")).alias(name) for name in names]
+    # In the order of the lanes, so that looking places up is a walk along, not a search.
+    places = waiting.select("gap", *on_lanes).sort("start")
     start, launched = places["start"], places["launched"]
     spans = {
         name: _Span(cover, cover.until(start), cover.until(launched))
@@ -149,11 +147,11 @@ def _split(
     between = launch - ns["launch"]
     charged = _charged(hosts.stalled, places, host + ns["api"] + launch)
     x = charged["stop"] - charged["begin"]
-    charges = _charges(hosts.stalled, waiting["gap"], spans["stalled"], charged)
+    charges = _charges(hosts.stalled, places["gap"], spans["stalled"], charged)
     stalls = _stall_parts(prepared.calls, charges)
     parts = pl.DataFrame(
         {
-            "gap": waiting["gap"],
+            "gap": places["gap"],
             "profiler_ns": ns["profiler"],
             "module_load_ns": ns["module_load"],
             **_without({"host_ns": host, "api_ns": ns["api"], "launch_ns": launch}, x),
@@ -282,12 +280,17 @@ class _Span:
 
 def _assembled(gaps: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     """Gaps with the parts of those that the host kept waiting; the others' are 0."""
-    ns = [f"{cause}_ns" for cause in CAUSES]
-    joined = gaps.join(parts, on="gap", how="left", maintain_order="left").with_columns(
-        pl.col(ns).fill_null(0)
+    row = pl.int_range(len(parts), dtype=pl.UInt32, eager=True)
+    at = pl.repeat(None, len(gaps), dtype=pl.UInt32, eager=True).scatter(parts["gap"], row)
+    found = parts.drop("gap").select(pl.all().gather(at))
+    explained = gaps.hstack(found.get_columns()).with_columns(
+        pl.col(f"{cause}_ns").fill_null(0) for cause in CAUSES
     )
-    most = pl.max_horizontal(ns)
-    dominant = pl.coalesce(
-        pl.when(pl.col(f"{cause}_ns") == most).then(pl.lit(cause, CAUSE)) for cause in CAUSES
+    most = explained.select(pl.max_horizontal(f"{cause}_ns" for cause in CAUSES)).to_series()
+    number = pl.coalesce(
+        pl.when(pl.col(f"{cause}_ns") == most).then(pl.lit(index, pl.UInt8))
+        for index, cause in enumerate(CAUSES)
     )
-    return joined.with_columns(dominant.alias("cause"))
+    # Numbers first, then the names by number: an Enum in every branch takes 6 times as long.
+    dominant = explained.select(number.alias("cause")).to_series()
+    return explained.with_columns(pl.Series("cause", CAUSES, dtype=CAUSE).gather(dominant))

@@ -20,13 +20,19 @@ def copy_facts(prepared: Prepared) -> pl.DataFrame:
     ops = ops.hstack(sides.get_columns()).with_columns(_blocks(prepared, ops))
     pageable = (pl.col("source_memory") == "pageable") | (pl.col("target_memory") == "pageable")
     on_device = (pl.col("source_memory") == "device") & (pl.col("target_memory") == "device")
-    memory = pl.when(pageable.fill_null(value=False)).then(pl.lit("pageable"))
+    pinned = (pl.col("source_memory") == "pinned") | (pl.col("target_memory") == "pinned")
+    memory = (
+        pl.when(pageable.fill_null(value=False))
+        .then(pl.lit("pageable"))
+        .when(pinned.fill_null(value=False))
+        .then(pl.lit("pinned"))
+    )
     manner = pl.when("blocks").then(pl.lit("_blocking")).otherwise(pl.lit("_async"))
     label = (
         pl.when(on_device.fill_null(value=False))
         .then(pl.lit("device"))
         .when(pl.col("call").is_not_null())
-        .then(memory.otherwise(pl.lit("pinned")) + manner)
+        .then(memory + manner)
     )
     return ops.with_columns(label.cast(COPY_LABEL).alias("copy_label")).drop("blocks")
 
@@ -62,18 +68,23 @@ def copy_table(
     induced = charges.group_by("call").agg(pl.col("ns").sum().alias("induced_idle_ns"))
     facts = facts.join(induced, on="call", how="left", maintain_order="left")
     call_ns = pl.col("launch_end_ns") - pl.col("launch_start_ns")
-    first = pl.col("first").fill_null(value=False)
+    of_calls = (
+        facts.filter(pl.col("call").is_not_null())
+        .unique([*key, "call"])
+        .group_by(key)
+        .agg(call_ns.sum().alias("api_ns"), pl.col("induced_idle_ns").sum())
+    )
     table = facts.group_by(key).agg(
         pl.col("device").first(),
         pl.len().cast(pl.Int64).alias("count"),
         pl.col("bytes").sum(),
         (pl.col("end_ns") - pl.col("start_ns")).sum().alias("gpu_ns"),
-        call_ns.filter(first).sum().alias("api_ns"),
-        pl.col("induced_idle_ns").filter(first).sum(),
     )
     exposed = _exposed(facts, key, busy, prepared.axis)
     return (
         table.join(exposed, on=key, nulls_equal=True)
+        .join(of_calls, on=key, how="left", nulls_equal=True)
+        .with_columns(pl.col("api_ns", "induced_idle_ns").fill_null(0))
         .sort("gpu_ns", *key, descending=[True, *[False] * len(key)])
         .select(
             os_pid(pl.col("process")).alias("process"),

@@ -72,7 +72,7 @@ def _names(prepared: Prepared, rows: pl.DataFrame) -> pl.Series:
 
 
 def gap_summary(
-    prepared: Prepared, attribution: Attribution, gaps: pl.DataFrame, windows: pl.DataFrame
+    prepared: Prepared, attribution: Attribution, gaps: pl.DataFrame, steps: pl.DataFrame, windows: pl.DataFrame
 ) -> pl.DataFrame:
     """The `GAP_SUMMARY` table, without `report`, in a stable order.
 
@@ -80,6 +80,7 @@ def gap_summary(
         prepared: the trace.
         attribution: nodes and paths.
         gaps: with causes, `node`, `host_node`, `asked` (the host was) and `step`.
+        steps: the steps looked at, for the means.
         windows: what is looked at, for the shares.
     """
     gaps = gaps.with_columns(
@@ -87,12 +88,12 @@ def gap_summary(
         attribution.path_of(gaps["host_node"]).alias("host"),
     )
     groups = pl.concat([_parts(prepared, gaps, cause) for cause in CAUSES])
-    steps = gaps.group_by("device_no").agg(pl.col("step").drop_nulls().n_unique().alias("steps"))
+    counted = steps.group_by("device_no").agg(pl.len().alias("steps"))
     window = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
     devices = prepared.ops.select("device_no", "device").unique("device_no")
     joined = attribution.paths["joined"]
     return (
-        groups.join(steps, on="device_no")
+        groups.join(counted, on="device_no", how="left")
         .join(windows.group_by("device_no").agg(window), on="device_no")
         .join(devices, on="device_no")
         .with_columns(
@@ -144,16 +145,14 @@ def _parts(prepared: Prepared, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
 def gap_histogram(prepared: Prepared, gaps: pl.DataFrame) -> pl.DataFrame:
     """The `GAP_HISTOGRAM` table, without `report`: device, length, dominant cause."""
     ns = pl.col("end_ns") - pl.col("start_ns")
-    borders = [border for border, _ in LENGTHS]
     labels = [label for _, label in LENGTHS] + ["longer"]
-    # `cut` takes (a, b]; lengths are whole ns, so `< b` is `<= b - 1`.
-    length = ns.cut([border - 1 for border in borders], labels=labels)
+    length_class = pl.sum_horizontal((ns >= border).cast(pl.UInt8) for border, _ in LENGTHS)
     devices = prepared.ops.select("device_no", "device").unique("device_no")
-    return (
-        gaps.with_columns(length.cast(pl.String).alias("length"), ns.alias("ns"))
-        .group_by("device_no", "length", "cause")
-        .agg(pl.len().cast(pl.Int64).alias("gaps"), pl.col("ns").sum().alias("idle_ns"))
+    groups = (
+        gaps.group_by("device_no", length_class.alias("length"), "cause")
+        .agg(pl.len().cast(pl.Int64).alias("gaps"), ns.sum().alias("idle_ns"))
         .join(devices, on="device_no")
-        .sort("device", pl.col("length").cast(pl.Enum(labels)), "cause")
-        .select([name for name in GAP_HISTOGRAM if name != "report"])
+        .sort("device", "length", "cause")
     )
+    named = pl.Series("length", labels).gather(groups["length"])
+    return groups.with_columns(named).select([name for name in GAP_HISTOGRAM if name != "report"])

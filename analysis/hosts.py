@@ -72,16 +72,10 @@ def host_time(
             `launched_ns`.
         dispatch_ns: the longest stretch between calls that is framework dispatch.
     """
-    claims = pl.concat(
-        [
-            _calls_of_single_lanes(prepared, lanes),
-            _calls_of_paired_lanes(prepared, lanes, asked),
-            _overhead(prepared, lanes),
-        ]
-    )
-    pieces = flatten(
-        claims, order=["claim", "start", pl.col("start") - pl.col("end"), "correlation"]
-    )
+    few = pl.concat([_calls_of_paired_lanes(prepared, lanes, asked), _overhead(prepared, lanes)])
+    claims = _calls_of_single_lanes(prepared, lanes).merge_sorted(few.sort("start"), key="start")
+    longest = pl.col("start") - pl.col("end")
+    pieces = flatten(claims, order=["claim", "start", longest, "correlation"])
     calls = claims.filter(pl.col("claim").is_between(CLAIM["sync"], CLAIM["launch"]))
     dispatched = merge(calls, within_ns=dispatch_ns)
     pieces = _with_cause(pieces, dispatched)
@@ -143,8 +137,13 @@ def _overhead(prepared: Prepared, lanes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _calls_of_single_lanes(prepared: Prepared, lanes: pl.DataFrame) -> pl.DataFrame:
-    single = lanes.filter(pl.col("other_no").is_null()).select("lane", "thread_no")
-    calls = prepared.calls.join(single, on="thread_no", maintain_order="left")
+    single = lanes.filter(pl.col("other_no").is_null())
+    lane_of_thread = prepared.threads.join(
+        single, on="thread_no", how="left", maintain_order="left"
+    )["lane"]
+    calls = prepared.calls.with_columns(lane_of_thread.gather(prepared.calls["thread_no"]))
+    if single.height < prepared.threads.height:
+        calls = calls.filter(pl.col("lane").is_not_null())
     return _call_claims(calls, prepared.axis)
 
 

@@ -39,7 +39,7 @@ def integrity_table(prepared: Prepared, node: pl.Series) -> pl.DataFrame:
     ops = prepared.ops
     launchless = _launches_without_operation(prepared)
     counts = {
-        "kernels before their launch": int((ops["start_ns"] < ops["launch_start_ns"]).sum()),
+        "kernels before their launch": _before_their_launch(ops),
         "operations without a launch": ops["call"].null_count(),
         "negative durations": sum(prepared.dropped.values()),
         "launches without an operation": launchless,
@@ -67,6 +67,11 @@ def integrity_table(prepared: Prepared, node: pl.Series) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={k: v for k, v in INTEGRITY.items() if k != "report"})
 
 
+def _before_their_launch(ops: pl.DataFrame) -> int:
+    early = pl.col("start_ns") < pl.col("launch_start_ns")
+    return int(ops.select(((pl.col("kind") == "kernel") & early).sum()).item())
+
+
 def _launches_without_operation(prepared: Prepared) -> int:
     """Launch calls that led to nothing between the first and the last operation, but for those
     that a stream capture recorded instead of running (any thread of the process may capture)."""
@@ -79,8 +84,8 @@ def _launches_without_operation(prepared: Prepared) -> int:
         launching,
         pl.col("name").cast(pl.String).str.contains(LAUNCH),
         pl.col("start_ns") >= first,
-        pl.col("start_ns") < last,
-    ).join(ops.select("call"), on="call", how="anti")
+        pl.col("end_ns") <= last,
+    ).join(ops.select("process", "correlation"), on=["process", "correlation"], how="anti")
     if calls.is_empty():
         return 0
     process = prepared.threads.select("thread_no", "process_no")
@@ -119,18 +124,18 @@ def _events_lost(prepared: Prepared, launchless: int) -> int:
 
 def _clock_jumps(prepared: Prepared) -> int:
     """Leaps of over 7 days from one start to the next, or from a row's start to its end."""
-    frames = (prepared.ops, prepared.calls)
-    leaps = 0
-    for frame in frames:
-        steps = frame["start_ns"].sort().diff()
-        lengths = frame["end_ns"] - frame["start_ns"]
-        leaps += int((steps > CLOCK_JUMP_NS).sum()) + int((lengths > CLOCK_JUMP_NS).sum())
-    return leaps
+    if prepared.axis.stride_ns <= CLOCK_JUMP_NS:
+        return 0
+    rows = pl.concat([frame.select("start_ns", "end_ns") for frame in (prepared.ops, prepared.calls)])
+    steps = rows["start_ns"].sort().diff()
+    lengths = rows["end_ns"] - rows["start_ns"]
+    return int((steps > CLOCK_JUMP_NS).sum()) + int((lengths > CLOCK_JUMP_NS).sum())
 
 
 def _overlapping(ops: pl.DataFrame) -> int:
     """Kernels that start before an earlier one of their stream ended; a graph's own kernels may."""
-    kernels = ops.filter(pl.col("kind") == "kernel", pl.col("graph_node").is_null())
+    lasting = pl.col("end_ns") > pl.col("start_ns")
+    kernels = ops.filter(pl.col("kind") == "kernel", pl.col("graph_node").is_null(), lasting)
     stream = ["device", "process", "stream"]
     before = reached_before(pl.col("end_ns")).over(stream)
     return int(kernels.select((pl.col("start_ns") < before).sum()).item())

@@ -51,7 +51,7 @@ def launch_table(
         gaps: gaps with their causes.
         phases: the `PHASES` table.
     """
-    starved = gaps.filter(pl.col("cause") == "launch").select(
+    starved = gaps.filter(pl.col("launch_ns") > 0).select(
         pl.col("next_op").alias("op"), pl.lit(value=True).alias("starved")
     )
     placed = launches.filter(pl.col("node").is_not_null())

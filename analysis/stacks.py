@@ -13,18 +13,11 @@ from nsysflow.analysis.intervals import last_at_or_before, sort_with_ties
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.prepare import Prepared
 
-LIBRARY_DOMAINS: Final = (
-    "NCCL",
-    "CCCL",
-    "cuBLAS",
-    "cuDNN",
-    "cuSPARSE",
-    "cuFFT",
-    "GIL Trace",
-    "Python Periodic Sampling",
-    "Python Backtrace on CUDA",
-)
-"""Domains whose ranges are a library's or the profiler's, not phases (spec §7); any case."""
+LIBRARY_DOMAINS: Final = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
+"""Domains of libraries, in lower case; they come in any: their ranges are not phases (spec §7)."""
+
+PROFILER_DOMAINS: Final = ("GIL Trace", "Python Periodic Sampling", "Python Backtrace on CUDA")
+"""Domains of the profiler itself: not phases either."""
 
 SERIAL_NUMBERS: Final = r"(?s), (?:seq|op_id|sizes|input_op_ids) =.*$"
 """What PyTorch's `emit_nvtx` adds to an operator's name, so that equal operators group."""
@@ -38,15 +31,15 @@ HISTORY: Final = pl.Schema({"place": pl.Int64, "node": pl.UInt32})
 
 def phase_ranges(prepared: Prepared, options: Options) -> pl.DataFrame:
     """Ranges that can be phases, in stack order (start, longest first, row), numbered `range`."""
-    added = {name.casefold() for name in options.domains_added}
-    library = {name.casefold() for name in LIBRARY_DOMAINS} - added
-    library |= {name.casefold() for name in options.domains_removed}
-    domain = pl.col("domain").str.to_lowercase().fill_null("")
+    domain = pl.col("domain").fill_null("")
+    owned = domain.str.to_lowercase().is_in(LIBRARY_DOMAINS) | domain.is_in(PROFILER_DOMAINS)
+    added, removed = options.domains_added, options.domains_removed
+    is_phase = (~owned | domain.is_in(added)) & ~domain.is_in(removed)
     axis = prepared.axis
     start = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start")
     end = axis.at(pl.col("thread_no"), pl.col("end_ns")).alias("end")
     ranges = prepared.ranges.filter(
-        ~domain.is_in(list(library)), pl.col("end_ns") > pl.col("start_ns")
+        is_phase, pl.col("end_ns") > pl.col("start_ns")
     ).with_columns(pl.col("name").str.replace(SERIAL_NUMBERS, ""), start, end)
     return sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")]).with_row_index("range")
 

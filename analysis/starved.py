@@ -32,58 +32,51 @@ def starved_table(attribution: Attribution, ops: pl.DataFrame, gaps: pl.DataFram
     long = pl.col("gap_ns") > SHORT_GAP_NS
     breaks = (long & (2 * pl.col("launch_ns") < pl.col("gap_ns"))).fill_null(value=False)
     other_device = (pl.col("device_no") != pl.col("device_no").shift(1)).fill_null(value=False)
+    lasting = pl.col("end_ns") > pl.col("start_ns")
+    place, reach = pl.col("place"), pl.col("place") + pl.col("end_ns") - pl.col("start_ns")
     walked = (
         ops.lazy()
-        .select(
-            "op",
-            "device",
-            "device_no",
-            "start_ns",
-            "end_ns",
-            "name",
-            "kind",
-            "launch_start_ns",
-            "call",
-            "node",
-        )
+        .filter(lasting)
+        .select("op", "device_no", place, reach.alias("reach"))
         .join(waited.lazy(), on="op", how="left", maintain_order="left")
         .with_columns((breaks | other_device).alias("breaks"))
-        .with_columns(pl.col("breaks").cum_sum().alias("run"))
     )
     inside = ~pl.col("breaks")
-    span = pl.col("end_ns").max() - pl.col("start_ns").min()
-    idle = pl.col("launch_ns").filter(inside).sum()
     runs = (
-        walked.group_by("run")
-        .agg(pl.len().alias("ops"), idle.alias("launch_idle_ns"), span.alias("span_ns"))
-        .filter(pl.col("ops") >= MIN_OPS, 2 * pl.col("launch_idle_ns") >= pl.col("span_ns"))
+        walked.group_by(pl.col("breaks").cum_sum().alias("run"), maintain_order=True)
+        .agg(
+            pl.col("place").first(),
+            pl.col("reach").max(),
+            pl.col("launch_ns").filter(inside).sum().alias("launch_idle_ns"),
+            pl.col("gap_ns").filter(inside).sum().alias("idle_ns"),
+        )
+        .filter(2 * pl.col("launch_idle_ns") >= pl.col("reach") - pl.col("place"))
+        .collect()
     )
-    members = walked.join(runs.select("run"), on="run", how="semi").collect()
-    return _windows(attribution, members)
+    held = ops.join_asof(runs, on="place", check_sortedness=False)
+    return _windows(attribution, held.filter(pl.col("place") < pl.col("reach")))
 
 
 def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
-    """One row per run of `members`."""
+    """One row per run of `members`, operations with their run's columns."""
     length = pl.col("end_ns") - pl.col("start_ns")
-    inside = ~pl.col("breaks")
     kernel = pl.col("kind") == "kernel"
-    distinct_launches = pl.col("launch_start_ns").filter(pl.col("call").is_first_distinct())
-    interval = distinct_launches.drop_nulls().sort().diff().drop_nulls()
-    members = members.with_columns(pl.Series("phase", attribution.name_of(members["node"])))
+    launch = pl.col("launch_start_ns").drop_nulls().unique().sort()
+    members = members.filter(pl.len().over("run") >= MIN_OPS)
+    members = members.with_columns(attribution.name_of(members["node"]).alias("phase"))
     return (
         members.join(_commonest(members), on="run", suffix="_of_run")
         .group_by("run")
         .agg(
             pl.col("device").first(),
             pl.col("phase_of_run").first().alias("phase"),
-            pl.col("start_ns").min(),
-            pl.col("end_ns").max(),
+            pl.col("start_ns").first(),
+            (pl.col("start_ns") + pl.col("reach") - pl.col("place")).first().alias("end_ns"),
             pl.len().cast(pl.Int64).alias("ops"),
             pl.col("name").filter(kernel).n_unique().cast(pl.Int64).alias("kernels"),
             median_ns(length.filter(kernel)).alias("median_kernel_ns"),
-            median_ns(interval).alias("median_interval_ns"),
-            pl.col("launch_ns").filter(inside).sum().alias("launch_idle_ns"),
-            pl.col("gap_ns").filter(inside).sum().alias("idle_ns"),
+            median_ns(launch.diff().drop_nulls()).alias("median_interval_ns"),
+            pl.col("launch_idle_ns", "idle_ns").first(),
             (length.sum() + GRAPH_LAUNCH_NS * pl.len()).cast(pl.Int64).alias("graph_estimate_ns"),
         )
         .sort("launch_idle_ns", "device", "start_ns", descending=[True, False, False])

@@ -15,47 +15,53 @@ SKIPPED_BY_DEFAULT = 2
 def step_paths(
     attribution: Attribution, phases: pl.DataFrame, name: str | None, report: str
 ) -> pl.DataFrame:
-    """The paths (`path`, `joined`) whose instances are the steps; none where nothing repeats.
+    """The paths (`process`, `path`, `joined`) whose instances are the steps; none where nothing
+    repeats.
 
     Args:
         attribution: nodes and paths.
         phases: the `PHASES` table.
-        name: what `--step` names, a range's name or a joined path; None finds the outermost that
-            repeats and holds most GPU time.
+        name: what `--step` names, a range's name or a joined path; None finds each process's
+            outermost range that repeats and holds most GPU time.
         report: for the message.
 
     Raises:
         SelectionError: no range is called `name`.
     """
     if name is not None:
-        found = paths_named(attribution, name, report)
-        return found.filter(pl.col("depth") == pl.col("depth").min())
-    repeated = phases.filter(pl.col("instances") >= MIN_REPEATS, pl.col("ops") > 0)
+        return paths_named(attribution, name, report)
     best = (
-        repeated.group_by("path", "depth")
-        .agg(pl.col("busy_ns").sum())
-        .sort("depth", "busy_ns", "path", descending=[False, True, False])
-        .head(1)
+        phases.filter(pl.col("instances") >= MIN_REPEATS, pl.col("ops") > 0)
+        .sort("process", "depth", "busy_ns", "path", descending=[False, False, True, False])
+        .unique("process", keep="first", maintain_order=True)
+        .select(pl.col("process").alias("pid"), pl.col("path").alias("joined"))
     )
-    return attribution.paths.join(
-        best.select(pl.col("path").alias("joined")), on="joined", how="semi"
-    )
+    return _paths(attribution).join(best, on=["pid", "joined"], how="semi")
 
 
 def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
-    """`PATHS` of the ranges called `name`: by their own name, or by their whole path.
+    """(`process`, `path`, `joined`) of the ranges called `name`: by their own name, or by their
+    whole path.
 
     Raises:
         SelectionError: there is none.
     """
-    paths = attribution.paths
+    paths = _paths(attribution)
     found = paths.filter((pl.col("joined") == name) | (pl.col("name") == name))
     if found.is_empty():
-        names = paths["name"].unique(maintain_order=True).head(8).to_list()
+        names = attribution.paths["name"].unique(maintain_order=True).head(8).to_list()
         known = ", ".join(names) or "none, it holds no NVTX ranges"
         msg = f"no range {name!r} in {report}. Ranges there: {known}."
         raise SelectionError(msg)
     return found
+
+
+def _paths(attribution: Attribution) -> pl.DataFrame:
+    """Every path of every process."""
+    seen = attribution.nodes.select("process", "path").unique(maintain_order=True)
+    pid = os_pid(pl.col("process")).alias("pid")
+    names = attribution.paths.select("path", "name", "joined")
+    return seen.with_columns(pid).join(names, on="path", maintain_order="left")
 
 
 def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
@@ -67,7 +73,7 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
         paths: of `step_paths`.
         ops: operations with `node`.
     """
-    members = attribution.within(paths["path"])
+    members = attribution.within(paths)
     key = ["process", "device", "device_no"]
     ended = attribution.ranges.select("range", "ended")
     spans = (
@@ -83,7 +89,7 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
         pl.int_range(pl.len(), dtype=pl.Int64).over(key).alias("step"),
         "start_ns",
         pl.coalesce(following, "last_ns").alias("end_ns"),
-        (~pl.col("ended")).alias("cut"),
+        (~pl.col("ended") & following.is_null()).alias("cut"),
     )
 
 
@@ -120,7 +126,6 @@ def step_table(
     whole = pl.col("end_ns") - pl.col("start_ns")
     settled = 100 * pl.col("module_load_ns") <= whole
     kept = pl.col("step") >= (SKIPPED_BY_DEFAULT if skip is None else skip)
-    last = pl.col("step") == pl.col("step").max().over("process", "device_no")
     return (
         steps.hstack(parts.get_columns())
         .join(idle, on=key, how="left")
@@ -128,7 +133,7 @@ def step_table(
         .with_columns(
             whole.alias("duration_ns"),
             pl.sum_horizontal(causes).alias("idle_ns"),
-            (kept & settled & ~(last & pl.col("cut"))).alias("steady"),
+            (kept & settled & ~pl.col("cut")).alias("steady"),
             os_pid(pl.col("process")).alias("process"),
         )
         .sort("process", "device", "step")

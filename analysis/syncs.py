@@ -8,9 +8,21 @@ from nsysflow.analysis.prepare import Prepared, os_pid, os_tid
 from nsysflow.analysis.schema import STALL_CAUSES
 
 
-def stall_calls(calls: pl.DataFrame) -> pl.DataFrame:
-    """The sync, blocking copy and alloc calls."""
-    return calls.filter(pl.col("class").cast(pl.String).is_in(list(STALL_CAUSES)))
+def stall_calls(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
+    """The sync, blocking copy and alloc calls.
+
+    With backtraces the profiler records many calls twice, the runtime's and the driver's inside it,
+    under one correlation id: the inner one has a row only where it was charged itself.
+    """
+    stalls = calls.filter(pl.col("class").is_in(STALL_CAUSES))
+    inner = pl.struct("process", "correlation").is_duplicated() & pl.col("correlation").is_not_null()
+    if not stalls.select(inner.any()).item():
+        return stalls
+    outermost = stalls.sort("start_ns", -pl.col("end_ns"), "call").unique(
+        ["process", "correlation"], keep="first"
+    )
+    kept = pl.concat([outermost["call"], charges["call"]]).implode()
+    return stalls.filter(pl.col("correlation").is_null() | pl.col("call").is_in(kept))
 
 
 def sync_table(

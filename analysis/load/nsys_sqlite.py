@@ -156,8 +156,9 @@ def _typed(rows: pl.DataFrame, table: Table) -> Iterator[pl.Expr | pl.Series]:
 
 def _decoded(value: pl.Series) -> pl.Series:
     """Bytes as text, null where empty; bytes that are no UTF-8 become replacement marks."""
-    text = value.cast(pl.String, strict=False)
-    if text.null_count():
+    try:
+        text = value.cast(pl.String)
+    except pl.exceptions.ComputeError:
         replaced = [raw.decode("utf-8", "replace") for raw in value]
         text = pl.Series(value.name, replaced, pl.String)
     return text.set(text == "", None)

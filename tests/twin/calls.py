@@ -97,7 +97,7 @@ class Calls:
             if op.copy is None or op.process is None or not op.correlation:
                 continue
             if "pageable" in (op.copy.source_memory, op.copy.target_memory):
-                for index in self.named.get((op.process, op.correlation), ()):
+                for index in self.named.get((op.process, op.correlation), ())[:1]:
                     if MEMCPY.fullmatch(self.calls[index].name):
                         self.classes[index] = "blocking_copy"
 

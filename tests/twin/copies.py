@@ -15,7 +15,7 @@ def syncs(report: Report) -> list[Row]:
     rows: list[Row] = []
     for index, call in enumerate(report.calls.calls):
         kind = report.calls.classes[index]
-        if kind not in STALLS:
+        if kind not in STALLS or is_inner(report, index):
             continue
         copies = [i for i in report.calls.launched.get(index, ()) if report.ops[i].copy is not None]
         copies.sort(key=lambda i: (report.ops[i].start_ns, report.ops[i].end_ns))
@@ -41,6 +41,16 @@ def syncs(report: Report) -> list[Row]:
         )
     rows.sort(key=lambda row: (-row["induced_idle_ns"], row["start_ns"], row["process"]))
     return rows
+
+
+def is_inner(report: Report, index: int) -> bool:
+    """The driver's call inside a runtime call that is a stall itself, under the same correlation:
+    one call, recorded twice; a row of its own only where it was charged itself."""
+    call = report.calls.calls[index]
+    if not call.correlation or report.induced[index]:
+        return False
+    same = report.calls.named[call.process, call.correlation]
+    return any(other < index and report.calls.classes[other] in STALLS for other in same)
 
 
 def busy_gpus(report: Report, process: int) -> list[Interval]:

@@ -60,21 +60,25 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
 def gap_summary(report: Report, step: str | None = None) -> list[Row]:
     """The parts of all gaps, grouped: a gap with three causes counts in three rows."""
     groups: dict[tuple[int, str, str, str, str], list[int]] = defaultdict(list)
+    in_steps: dict[tuple[int, str, str, str, str], int] = defaultdict(int)
+    steps = steps_of(report, step)
     for gap in report.gaps.gaps:
+        inside = step_of(report, gap, steps) is not None
         for cause in CAUSES:
             if gap.causes[cause] > 0:
                 key = (
                     gap.device,
                     joined(gap.place.path),
-                    joined(gap.host_place.path) or OUTSIDE,
+                    (joined(gap.host_place.path) or OUTSIDE) if gap.host_asked else "",
                     cause,
                     report.gaps.culprit(gap, cause),
                 )
                 groups[key].append(gap.causes[cause])
-    steps = steps_of(report, step)
+                in_steps[key] += gap.causes[cause] if inside else 0
     rows: list[Row] = []
     for (device, phase, host_range, cause, culprit), ns in groups.items():
         count = sum(found.device == device for found in steps)
+        of_steps = in_steps[device, phase, host_range, cause, culprit]
         rows.append(
             {
                 "report": report.trace.report,
@@ -88,13 +92,12 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                 "total_ns": sum(ns),
                 "mean_ns": whole(mean(ns)),
                 "max_ns": max(ns),
-                "per_step_ns": whole(mean([sum(ns)] + [0] * (count - 1))) if count else None,
+                "per_step_ns": whole(mean([of_steps] + [0] * (count - 1))) if count else None,
                 "window_pct": 100 * sum(ns) / length(report.windows[device]),
             }
         )
     rows.sort(
         key=lambda row: (
-            -row["total_ns"],
             row["device"],
             row["phase"],
             row["host_range"],

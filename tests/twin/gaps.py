@@ -47,6 +47,8 @@ class Gap:
     """`a` of step 1: where host time ends and queue time begins."""
     place: Place = NOWHERE
     host_place: Place = NOWHERE
+    host_asked: bool = False
+    """The launch had not begun when the gap did: the host was doing something else."""
 
     @property
     def duration_ns(self) -> int:
@@ -204,6 +206,7 @@ class Gaps:
         gap.place = self.phases.at(call.process, call.thread, call.start_ns)
         if call.start_ns > g0:
             instant = (g0 + min(call.start_ns, g1)) // 2
+            gap.host_asked = True
             gap.host_place = self.phases.at(call.process, call.thread, instant)
 
     def _elementary(self, threads: set[int], lo: int, hi: int) -> list[tuple[int, int]]:

@@ -57,10 +57,11 @@ def _add_host(report: Report, found: dict[tuple[int, Path], Phase]) -> None:
         process = ranges[0].process
         times = report.phases.boundaries(thread)
         for begin, end in pairwise(times):
-            if report.phases.stack(thread, begin):
+            if own := report.phases.stack(thread, begin):
                 for path, range_ in prefixes(report.phases.at(process, thread, begin)):
                     found[process, path].instances.add(range_)
-                    found[process, path].host_ns += end - begin
+                    if range_ in own:  # a lender's range is its own thread's time
+                        found[process, path].host_ns += end - begin
     for process, ranges in report.phases.start_end.items():
         for range_ in ranges:
             if range_.end_ns > range_.start_ns:  # "one of zero length is never open"
@@ -73,7 +74,7 @@ def phases(report: Report) -> list[Row]:
     """§7: one row per process and path, inclusive; a range without GPU work keeps its row.
 
     The command line's spec has two columns `host_ns` here: wall time of the ranges, and the idle
-    whose cause is `host`. The first keeps the name, the second is `host_idle_ns`.
+    whose cause is `host`. The first is `host_wall_ns`.
     """
     rows = []
     for (process, path), phase in sorted(phases_of(report).items()):
@@ -100,8 +101,7 @@ def phases(report: Report) -> list[Row]:
                 "launches": len({report.calls.launch[index] for index in phase.ops}),
                 "idle_ns": sum(gap.duration_ns for gap in phase.gaps),
                 **causes,
-                "host_ns": phase.host_ns,
-                "host_idle_ns": causes["host_ns"],
+                "host_wall_ns": phase.host_ns,
                 **spread(phase.spans),
                 "exclusive_kernel_ns": sum(
                     report.ops[i].end_ns - report.ops[i].start_ns

@@ -33,7 +33,9 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
     repeats at least 3 times and holds the most GPU time."""
     of_process = {path: p for (owner, path), p in phases_of(report).items() if owner == process}
     if name is not None:
-        return sorted(path for path in of_process if name in (path[-1], joined(path)))
+        named = {path for path in of_process if name in (path[-1], joined(path))}
+        # a step within a step is none
+        return sorted(p for p in named if not any(p[:k] in named for k in range(1, len(p))))
 
     def order(path: Path) -> tuple[int, int, Path]:
         ops = [report.ops[index] for index in of_process[path].ops]
@@ -41,7 +43,9 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
         busy = sum(length(covered(op for op in ops if op.device == d)) for d in devices)
         return (len(path), -busy, path)
 
-    repeating = [path for path, p in of_process.items() if len(p.instances) >= LEAST_REPEATS]
+    repeating = [
+        path for path, p in of_process.items() if len(p.instances) >= LEAST_REPEATS and p.ops
+    ]
     return [min(repeating, key=order)] if repeating else []
 
 
