@@ -64,7 +64,7 @@ def _section(name: str, columns: pl.Schema, sentence: str) -> str:
 
 def _type(dtype: pl.DataType) -> str:
     if not isinstance(dtype, pl.Enum):
-        return str(dtype)
+        return type(dtype).__name__  # str() of a Categorical differs between polars versions
     for name, value in vars(schema).items():
         if isinstance(value, pl.Enum) and value == dtype:
             return f"Enum, {name}"
