@@ -3,49 +3,17 @@
 Times are nanoseconds since the session started, as nsys writes them.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.load.labels import direction, memory_kind, nvtx_event_types
 from nsysflow.analysis.load.notes import notes_on
 from nsysflow.analysis.load.raw import API_SUFFIX, Raw
 from nsysflow.analysis.trace import Trace
 
 _TID_MASK: Final = 0xFFFFFF
-
-_DIRECTIONS: Final = {
-    "Host-to-Device": "HtoD",
-    "Device-to-Host": "DtoH",
-    "Host-to-Array": "HtoA",
-    "Array-to-Host": "AtoH",
-    "Array-to-Array": "AtoA",
-    "Array-to-Device": "AtoD",
-    "Device-to-Array": "DtoA",
-    "Device-to-Device": "DtoD",
-    "Host-to-Host": "HtoH",
-    "Peer-to-Peer": "PtoP",
-    "Unified Host-to-Device": "UVM HtoD",
-    "Unified Device-to-Host": "UVM DtoH",
-    "Unified Device-to-Device": "UVM DtoD",
-}
-"""nsys's label of a copy kind, and ours; by number (1, 2, …) where an export has no labels."""
-
-_MEMORY: Final = {
-    "Pageable": "pageable",
-    "Pinned": "pinned",
-    "Device": "device",
-    "Array": "array",
-    "Managed": "managed",
-    "Device Static": "device",
-    "Managed Static": "managed",
-    "Unknown": "unknown",
-}
-"""nsys's label of a memory kind, and ours; by number (0, 1, …) where an export has no labels."""
-
-_EVENTS: Final = {"NvtxPushPopRange": 59, "NvtxStartEndRange": 60, "NvtxDomainCreate": 75}
-
 
 _VALUE: Final = pl.col("value")
 _NAMELESS: Final = pl.lit("(nameless)", pl.Categorical)
@@ -146,7 +114,7 @@ def _ops(raw: Raw, process: int | None) -> pl.DataFrame:
     short = _strings(raw, raw.kernels["shortName"])
     kernel = pl.coalesce(pl.lit(full), pl.lit(short), _NAMELESS)
     short_kernel = pl.coalesce(pl.lit(short), pl.lit(full), _NAMELESS)
-    copy = pl.format("memcpy {}", _direction(raw))
+    copy = pl.format("memcpy {}", direction("copyKind", raw.copy_kinds))
     memset, graph = pl.lit("memset"), pl.lit("graph")
     return pl.concat(
         [
@@ -191,34 +159,12 @@ def _shapes(kernels: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _labelled(column: str, enum: pl.DataFrame, ours: Mapping[str, str], *, first: int) -> pl.Expr:
-    """Our word for the numbers in `column`, by nsys's label, or by number from `first` on."""
-    numbers = dict(enumerate(ours.values(), first))
-    label = pl.coalesce("label", "name")
-    numbers.update(
-        (number, ours[text])
-        for number, text in enum.select("id", label).iter_rows()
-        if text in ours
-    )
-    return pl.col(column).replace_strict(numbers, default=None, return_dtype=pl.String)
-
-
-def _direction(raw: Raw) -> pl.Expr:
-    named = _labelled("copyKind", raw.copy_kinds, _DIRECTIONS, first=1)
-    return named.fill_null("unknown").alias("direction")
-
-
 def _copy_details(raw: Raw) -> pl.DataFrame:
-    def memory(column: str) -> pl.Expr:
-        named = _labelled(column, raw.memory_kinds, _MEMORY, first=0)
-        unknown = pl.when(pl.col(column).is_not_null()).then(pl.lit("unknown"))
-        return pl.coalesce(named, unknown).cast(schema.MEMORY_KIND)
-
     return raw.memcpys.select(
         "bytes",
-        _direction(raw),
-        memory("srcKind").alias("source_memory"),
-        memory("dstKind").alias("target_memory"),
+        direction("copyKind", raw.copy_kinds).alias("direction"),
+        memory_kind("srcKind", raw.memory_kinds).alias("source_memory"),
+        memory_kind("dstKind", raw.memory_kinds).alias("target_memory"),
     )
 
 
@@ -238,12 +184,6 @@ def _calls(raw: Raw, process: int | None) -> pl.DataFrame:
 def _overhead(raw: Raw, process: int | None) -> pl.DataFrame:
     name = _strings(raw, raw.overhead["nameId"]).fill_null("(nameless)").alias("name")
     return _on_threads(raw.overhead.with_columns(name), process).select(schema.OVERHEAD.names())
-
-
-def nvtx_event_types(enum: pl.DataFrame) -> dict[str, int]:
-    label = pl.coalesce("label", "name")
-    found = {text: number for number, text in enum.select("id", label).iter_rows()}
-    return {name: found.get(name, number) for name, number in _EVENTS.items()}
 
 
 def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.load.canonical import nvtx_event_types
+from nsysflow.analysis.load.labels import nvtx_event_types
 from nsysflow.analysis.load.nsys_sqlite import as_report_errors, describe, quoted, read_sqlite
 from nsysflow.analysis.load.raw import TABLES, Raw, Table
 from nsysflow.analysis.load.sqlite_file import sqlite_uri

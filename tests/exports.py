@@ -1,0 +1,168 @@
+"""Small nsys SQLite exports, written by hand.
+
+Rows are dicts of nsys's own columns over defaults; a string where a string id belongs is put into
+StringIds. A table that is given no rows (None) is absent, as in real exports.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+PID: Final = 1000
+Row = Mapping[str, Any]
+Rows = Iterable[Row] | None
+
+
+def process(pid: int = PID) -> int:
+    """nsys's globalPid."""
+    return pid << 24
+
+
+def thread(tid: int = PID, pid: int = PID) -> int:
+    """nsys's globalTid; the main thread's by default."""
+    return pid << 24 | tid
+
+
+_OP: Final = {
+    "start": 0,
+    "end": 10,
+    "deviceId": 0,
+    "contextId": 1,
+    "streamId": 7,
+    "correlationId": 1,
+    "globalPid": process(),
+}
+_ON_THREAD: Final = {"start": 0, "end": 10, "globalTid": thread()}
+
+DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": {
+        **_OP,
+        "demangledName": "void ns::add<float>(int)",
+        "shortName": "add",
+        "registersPerThread": 32,
+        **dict.fromkeys(("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"), 1),
+        "staticSharedMemory": 0,
+        "dynamicSharedMemory": 0,
+        "graphNodeId": None,
+    },
+    "CUPTI_ACTIVITY_KIND_MEMCPY": {
+        **_OP,
+        "bytes": 4096,
+        "copyKind": 1,
+        "srcKind": 0,
+        "dstKind": 2,
+        "graphNodeId": None,
+    },
+    "CUPTI_ACTIVITY_KIND_MEMSET": {**_OP, "value": 0, "bytes": 64, "graphNodeId": None},
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": {**_OP, "graphId": 1, "graphExecId": 1},
+    "CUPTI_ACTIVITY_KIND_RUNTIME": {
+        **_ON_THREAD,
+        "eventClass": 0,
+        "correlationId": 1,
+        "nameId": "cudaLaunchKernel_v7000",
+        "returnValue": 0,
+    },
+    "NVTX_EVENTS": {
+        **_ON_THREAD,
+        "eventType": 59,
+        "text": None,
+        "textId": None,
+        "domainId": 0,
+        "jsonText": None,
+    },
+    "PROFILER_OVERHEAD": {**_ON_THREAD, "nameId": "CUPTI Buffer flush", "returnValue": 0},
+    "ThreadNames": {"nameId": "python3", "priority": 20, "globalTid": thread()},
+    "TARGET_INFO_CUDA_DEVICE": {"gpuId": 0, "cudaId": 0, "pid": PID},
+    "TARGET_INFO_GPU": {
+        "vmId": 0,
+        "id": 0,
+        "name": "NVIDIA H200",
+        "uuid": "uuid-0",
+        "smCount": 132,
+        "memoryBandwidth": 4_814_304_000_000,
+    },
+    "DIAGNOSTIC_EVENT": {"timestamp": 0, "severity": 1, "text": "Profiling has started."},
+    "META_DATA_EXPORT": {"name": "EXPORT_SCHEMA_VERSION", "value": "3.20.3"},
+}
+_TEXT: Final = frozenset({"text", "jsonText", "name", "value", "uuid", "label"})
+_STRING_IDS: Final = frozenset({"nameId", "textId", "demangledName", "shortName"})
+
+
+def write_export(
+    path: Path,
+    *,
+    kernels: Rows = None,
+    memcpys: Rows = None,
+    memsets: Rows = None,
+    graphs: Rows = None,
+    calls: Rows = None,
+    nvtx: Rows = None,
+    overhead: Rows = None,
+    threads: Rows = None,
+    cuda_devices: Rows = None,
+    gpus: Rows = None,
+    diagnostics: Rows = None,
+    tables: Mapping[str, Iterable[Row]] | None = None,
+    strings: Mapping[int, str] | None = None,
+) -> Path:
+    """Write an export and return its path.
+
+    Args:
+        path: the SQLite file to write.
+        kernels: and the others: rows of that table, columns over its `DEFAULTS`.
+        tables: rows of tables by name: whole ones for tables without `DEFAULTS`, and replacing
+            META_DATA_EXPORT's.
+        strings: further StringIds.
+    """
+    given: dict[str, Rows] = {
+        "CUPTI_ACTIVITY_KIND_KERNEL": kernels,
+        "CUPTI_ACTIVITY_KIND_MEMCPY": memcpys,
+        "CUPTI_ACTIVITY_KIND_MEMSET": memsets,
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": graphs,
+        "CUPTI_ACTIVITY_KIND_RUNTIME": calls,
+        "NVTX_EVENTS": nvtx,
+        "PROFILER_OVERHEAD": overhead,
+        "ThreadNames": threads,
+        "TARGET_INFO_CUDA_DEVICE": cuda_devices,
+        "TARGET_INFO_GPU": gpus,
+        "DIAGNOSTIC_EVENT": diagnostics,
+        "META_DATA_EXPORT": [{}, {"name": "EXPORT_PRODUCT_VERSION", "value": "2025.3.2.0"}],
+        **(tables or {}),
+    }
+    ids = {text: number for number, text in (strings or {}).items()}
+    with closing(sqlite3.connect(path)) as db:
+        for name, rows in given.items():
+            if rows is not None:
+                _write_table(db, name, [DEFAULTS.get(name, {}) | dict(row) for row in rows], ids)
+        db.execute("CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
+        db.executemany("INSERT INTO StringIds VALUES (?, ?)", [(n, t) for t, n in ids.items()])
+        db.commit()
+    return path
+
+
+def _write_table(
+    db: sqlite3.Connection, name: str, rows: list[dict[str, Any]], ids: dict[str, int]
+) -> None:
+    columns = list(dict.fromkeys([*DEFAULTS.get(name, {}), *(c for row in rows for c in row)]))
+    typed = ", ".join(f'"{c}" {"TEXT" if c in _TEXT else "INTEGER"}' for c in columns)
+    db.execute(f"CREATE TABLE {name} ({typed})")
+    marks = ", ".join("?" * len(columns))
+    values = [[_value(column, row.get(column), ids) for column in columns] for row in rows]
+    db.executemany(f"INSERT INTO {name} VALUES ({marks})", values)
+
+
+def _value(column: str, value: object, ids: dict[str, int]) -> object:
+    if column in _STRING_IDS and isinstance(value, str):
+        return ids.setdefault(value, max(ids.values(), default=-1) + 1)
+    return value
+
+
+def change(path: Path, *statements: str) -> Path:
+    """Run SQL on a file and return its path."""
+    with closing(sqlite3.connect(path)) as db:
+        for statement in statements:
+            db.execute(statement)
+        db.commit()
+    return path

@@ -1,0 +1,229 @@
+"""A file that cannot be read says what was seen, in which file, and what to type next."""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysflow.analysis.load import load
+from nsysflow.errors import Busy, Damaged, Incomplete, NotAReport, ReportError
+from tests.exports import Row, change, write_export
+from tests.reports import sqlite_report
+
+
+def message(path: Path, kind: type[ReportError]) -> str:
+    """The message of the error that loading `path` raises; it names the file and a next step."""
+    with pytest.raises(kind) as caught:
+        load(path)
+    assert type(caught.value) is kind
+    text = str(caught.value)
+    assert str(path) in text
+    assert "\n  " in text
+    return text
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    return write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": "a"}])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return sqlite_report(tmp_path_factory.mktemp("whole"), "h200-nvtx-domain").read_bytes()
+
+
+@given(st.data())
+def test_a_report_that_lost_any_bytes_at_its_end_is_refused(
+    whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    size = data.draw(st.integers(1, len(whole) - 1))
+    path = tmp_path_factory.mktemp("cut") / "r.sqlite"
+    path.write_bytes(whole[:size])
+    assert f"{size}" in message(path, Damaged)
+
+
+@pytest.mark.parametrize("lost", [1, 100, 4095, 4096])
+def test_the_expected_and_the_actual_size_are_named(
+    whole: bytes, tmp_path: Path, lost: int
+) -> None:
+    path = tmp_path / "r.sqlite"
+    path.write_bytes(whole[:-lost])
+    assert f"{len(whole) - lost} of {len(whole)} bytes" in message(path, Damaged)
+
+
+def test_corrupt_pages_in_the_middle_are_damage(tmp_path: Path) -> None:
+    path = sqlite_report(tmp_path)
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        for at in range(4096 * 5, size, 4096):
+            file.seek(at)
+            file.write(b"\xff" * 200)
+    assert "corrupt" in message(path, Damaged)
+
+
+def test_an_empty_file_is_named_so(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    path.touch()
+    assert "is empty (0 bytes)" in message(path, Damaged)
+
+
+@pytest.mark.parametrize("content", [b"hello, world\n" * 99, bytes(range(256)) * 9, b"\0" * 4096])
+def test_a_file_of_another_kind_is_no_sqlite_file(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "r.sqlite"
+    path.write_bytes(content)
+    assert "is not an SQLite file" in message(path, NotAReport)
+
+
+def test_a_database_of_something_else_is_no_export(tmp_path: Path) -> None:
+    path = change(tmp_path / "songs.sqlite", "CREATE TABLE songs (title TEXT)")
+    assert "not an Nsight Systems export" in message(path, NotAReport)
+
+
+def test_a_database_without_tables_is_no_export(tmp_path: Path) -> None:
+    path = change(tmp_path / "r.sqlite", "PRAGMA user_version = 1")
+    assert "not an Nsight Systems export" in message(path, NotAReport)
+
+
+def test_an_export_without_strings_is_incomplete(export: Path) -> None:
+    change(export, "DROP TABLE StringIds")
+    assert "has no StringIds table" in message(export, Incomplete)
+
+
+def test_a_column_that_every_export_has_is_missed(export: Path) -> None:
+    change(export, "ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME DROP COLUMN nameId")
+    assert "no column nameId" in message(export, Incomplete)
+
+
+@pytest.mark.parametrize("value", ["'soon'", "1.5", "x'00ff'"])
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "start"),
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "gridX"),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "correlationId"),
+        ("NVTX_EVENTS", "globalTid"),
+    ],
+)
+def test_text_where_numbers_belong_is_damage(
+    export: Path, table: str, column: str, value: str
+) -> None:
+    change(export, f"UPDATE {table} SET {column} = {value}")
+    assert "text where numbers belong" in message(export, Damaged)
+
+
+def test_text_far_below_numbers_is_found_too(tmp_path: Path) -> None:
+    rows: list[Row] = [*({"start": n} for n in range(70_000)), {"start": "soon"}]
+    path = write_export(tmp_path / "r.sqlite", calls=rows)
+    assert "text where numbers belong" in message(path, Damaged)
+
+
+def test_a_number_out_of_all_range_is_damage(export: Path) -> None:
+    change(export, f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = {2**40}")
+    assert "too large" in message(export, Damaged)
+
+
+def test_a_file_that_a_writer_has_locked_is_busy(export: Path) -> None:
+    with closing(sqlite3.connect(export, isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        assert "locked" in message(export, Busy)
+        writer.execute("ROLLBACK")
+    load(export)
+
+
+def test_a_file_in_the_middle_of_a_transaction_is_busy(export: Path) -> None:
+    with closing(sqlite3.connect(export, isolation_level=None)) as writer:
+        writer.execute("PRAGMA cache_size = 1")
+        writer.execute("PRAGMA cache_spill = 1")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("CREATE TABLE more AS SELECT randomblob(4096) FROM StringIds")
+        for _ in range(20):
+            writer.execute("INSERT INTO more SELECT randomblob(4096)")
+        message(export, Busy)
+        writer.execute("ROLLBACK")
+    load(export)
+
+
+def test_changes_that_are_only_in_the_write_ahead_log_are_busy(export: Path) -> None:
+    with closing(sqlite3.connect(export)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("CREATE TABLE more (x)")
+        writer.commit()
+        assert "-wal" in message(export, Busy)
+
+
+def test_a_write_ahead_file_at_rest_is_read(export: Path) -> None:
+    change(export, "PRAGMA journal_mode = WAL")
+    assert load(export).ops.height == 1
+
+
+def test_a_path_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
+    assert "does not exist" in message(tmp_path / "no.sqlite", NotAReport)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_something_else_is_no_report(tmp_path: Path) -> None:
+    assert "folder without a report" in message(tmp_path, NotAReport)
+
+
+def test_a_pipe_is_no_report(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.sqlite"
+    os.mkfifo(path)
+    assert "regular file" in message(path, NotAReport)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_says_so(export: Path) -> None:
+    export.chmod(0)
+    assert "permission denied" in message(export, ReportError)
+
+
+def test_a_refused_permission_says_so(export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, mode: str = "r") -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert "permission denied" in message(export, ReportError)
+
+
+def beside(folder: Path) -> dict[str, str]:
+    """Every file below a folder with its checksum."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(params=["delete", "wal"])
+def at_rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    path = change(sqlite_report(tmp_path), f"PRAGMA journal_mode = {request.param}")
+    before = beside(tmp_path)
+    yield path
+    assert beside(tmp_path) == before
+
+
+def test_loading_changes_nothing_and_leaves_nothing_beside_the_report(at_rest: Path) -> None:
+    load(at_rest)
+
+
+def test_a_refused_report_is_not_changed_either(tmp_path: Path) -> None:
+    path = change(sqlite_report(tmp_path), "DROP TABLE StringIds", "VACUUM")
+    before = beside(tmp_path)
+    message(path, Incomplete)
+    assert beside(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["a?mode=rwc#b.sqlite", "50%25 of it.sqlite", "é ü.sqlite"])
+def test_odd_letters_in_a_path_are_letters(tmp_path: Path, name: str) -> None:
+    path = write_export(tmp_path / name, kernels=[{}])
+    assert load(path).ops.height == 1
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_a_link_to_a_report_is_read_and_named_after_itself(export: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(export)
+    assert load(link).report == "link"
