@@ -26,6 +26,7 @@ _BATCH_ROWS: Final = "65536"
 """Twice as fast as the driver's default of 1024 (docs/facts.md)."""
 
 _LOCK_WAIT_S: Final = 0.2
+_SIGNS_OF_DAMAGE: Final = ("malformed", "not a database", "unsupported file format", "decode")
 
 
 def read_sqlite(path: Path, shown: str) -> Raw:
@@ -181,6 +182,9 @@ def as_report_errors(shown: str) -> Iterator[None]:
         raise Damaged(msg) from None
     except (sqlite3.Error, dbapi.Error, pl.exceptions.ComputeError) as error:
         raise _report_error(shown, str(error)) from error
+    except UnicodeDecodeError as error:
+        # Python cannot say what SQLite said: the message quotes a corrupt schema.
+        raise Damaged(f"{shown} is corrupt (its schema is no text). {EXPORT_AGAIN}") from error
     except pl.exceptions.InvalidOperationError as error:
         msg = f"{shown} holds numbers that are too large: it is corrupt. {EXPORT_AGAIN}"
         raise Damaged(msg) from error
@@ -196,6 +200,6 @@ def _report_error(shown: str, said: str) -> ReportError:
     if "mismatch" in said:
         msg = f"{shown} holds text where numbers belong: it is corrupt. {EXPORT_AGAIN}"
         return Damaged(msg)
-    if "malformed" in said or "not a database" in said:
+    if any(sign in said for sign in _SIGNS_OF_DAMAGE):
         return Damaged(f"{shown} is corrupt (SQLite: {said}). {EXPORT_AGAIN}")
     return ReportError(f"{shown} cannot be read (SQLite: {said}). {EXPORT_AGAIN}")

@@ -4,7 +4,7 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -65,6 +65,20 @@ def test_corrupt_pages_in_the_middle_are_damage(tmp_path: Path) -> None:
             file.seek(at)
             file.write(b"\xff" * 200)
     assert "corrupt" in message(path, Damaged)
+
+
+@given(st.integers(1, 99), st.binary(min_size=1, max_size=64), st.integers(0, 2**20))
+def test_no_overwritten_bytes_end_in_anything_but_a_report_error(
+    whole: bytes, tmp_path_factory: pytest.TempPathFactory, share: int, junk: bytes, odd: int
+) -> None:
+    at = len(whole) * share // 100 + odd % 4096
+    content = bytearray(whole)
+    content[at : at + len(junk)] = junk
+    content[odd % 8192] ^= 0xFF  # page 1 and 2 are the schema
+    path = tmp_path_factory.mktemp("junk") / "r.sqlite"
+    path.write_bytes(content)
+    with suppress(ReportError):
+        load(path)
 
 
 def test_an_empty_file_is_named_so(tmp_path: Path) -> None:
