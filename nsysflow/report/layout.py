@@ -12,14 +12,25 @@ _SEPARATOR = "  "
 _NARROWEST = 8
 """A flexible column is never cut below this; the line runs over instead."""
 
+_READABLE = 20
+"""A flexible column is not cut below this while there are spare columns to leave out."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column: `right` for numbers; only a `flexible` one may be shortened."""
+    """One column.
+
+    Attributes:
+        head: its heading.
+        right: set to the right, as numbers are.
+        flexible: its cells may be shortened.
+        spare: may be left out where the line is too narrow for all.
+    """
 
     head: str
     right: bool = False
     flexible: bool = False
+    spare: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +52,14 @@ class Block:
     more: tuple[str, ...] = ()
 
 
-def words(head: str) -> Column:
-    """A column of names, shortened in the middle where the line is too narrow."""
-    return Column(head=head, flexible=True)
+def words(head: str, *, spare: bool = False) -> Column:
+    """A column of names, shortened where the line is too narrow."""
+    return Column(head=head, flexible=True, spare=spare)
 
 
-def figure(head: str) -> Column:
+def figure(head: str, *, spare: bool = False) -> Column:
     """A column of numbers: to the right, never shortened."""
-    return Column(head=head, right=True)
+    return Column(head=head, right=True, spare=spare)
 
 
 def printable(text: str) -> str:
@@ -57,10 +68,10 @@ def printable(text: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut from the middle, since paths and kernel names differ at both ends."""
+    """Cut a path from the front, other names from the middle: kernels differ at both ends."""
     if cell_len(text) <= width:
         return text
-    tail = width // 2
+    tail = width - 1 if "/" in text else width // 2
     head = width - 1 - tail
     # set_cell_size pads where a double-width letter would be cut in two
     return set_cell_size(text, head) + "…" + set_cell_size(text[::-1], tail)[::-1]
@@ -79,20 +90,39 @@ def set_in_columns(
     table = [[column.head for column in columns], *([printable(c) for c in row] for row in rows)]
     widths = [max(map(cell_len, cells)) for cells in zip(*table, strict=True)]
     if width is not None:
-        widths = _fitted(columns, widths, width)
+        kept = _kept(columns, widths, width)
+        columns = [columns[index] for index in kept]
+        table = [[row[index] for index in kept] for row in table]
+        widths = _fitted(columns, [widths[index] for index in kept], width)
     return [_line(columns, row, widths) for row in table]
+
+
+def _kept(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+    """Which columns to show: all, or fewer of the spare ones from the last on."""
+    kept = list(range(len(columns)))
+    least = [
+        min(size, _READABLE) if column.flexible else size
+        for column, size in zip(columns, natural, strict=True)
+    ]
+    for index in reversed(range(len(columns))):
+        if sum(least[each] + len(_SEPARATOR) for each in kept) - len(_SEPARATOR) <= width:
+            break
+        if columns[index].spare:
+            kept.remove(index)
+    return kept
 
 
 def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
     widths = list(natural)
-    flexible = [index for index, column in enumerate(columns) if column.flexible]
-    surplus = sum(widths) + len(_SEPARATOR) * (len(widths) - 1) - width
-    while surplus > 0 and flexible:
-        widest = max(flexible, key=lambda index: widths[index])
-        if widths[widest] <= max(_NARROWEST, len(columns[widest].head)):
+    least = [
+        max(_NARROWEST, cell_len(column.head)) if column.flexible else size
+        for column, size in zip(columns, natural, strict=True)
+    ]
+    for _ in range(sum(widths) + len(_SEPARATOR) * (len(widths) - 1) - width):
+        can_give = [index for index, size in enumerate(widths) if size > least[index]]
+        if not can_give:
             break
-        widths[widest] -= 1
-        surplus -= 1
+        widths[max(can_give, key=widths.__getitem__)] -= 1
     return widths
 
 

@@ -1,5 +1,6 @@
 """summary.md: the page to paste into a review."""
 
+import re
 from collections.abc import Iterator
 
 from nsysflow.report import details, sections
@@ -9,6 +10,9 @@ from nsysflow.report.verdict import verdicts
 
 _INDENT = "\N{NO-BREAK SPACE}" * 4
 """Markdown drops leading spaces in a cell."""
+
+_MARKUP = re.compile(r"[\\|<>*`\[\]]|(?<!\w)_|_(?!\w)")
+"""What Markdown reads; a `_` inside a word it leaves alone."""
 
 
 def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -> str:
@@ -67,6 +71,6 @@ def _row(cells: list[str] | tuple[str, ...]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Names hold `<`, `|`, `*` and `_`, which must not turn into markup."""
+    """Names hold `<`, `|` and `*`, which must not turn into markup."""
     clean = "".join(letter if letter == "\xa0" else printable(letter) for letter in text)
-    return "".join(f"\\{letter}" if letter in "\\|<>*_`[]" else letter for letter in clean)
+    return _MARKUP.sub(r"\\\g<0>", clean)

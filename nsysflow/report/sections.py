@@ -32,7 +32,7 @@ def devices(results: Results, *, bar_width: int) -> Block:
         parts = [part(row[column], window_ns) for column, _, _ in BAR]
         rows.append((name, duration(window_ns), *bar, *parts))
     heads = [figure(f"{letter} {head}" if bar_width else head) for _, head, letter in BAR]
-    bars = (Column(head=""),) if bar_width else ()
+    bars = (Column(head="", spare=True),) if bar_width else ()
     return Block(
         title="Where the GPU's time goes",
         caption="Of communication and copies, what no compute hides",
@@ -101,7 +101,7 @@ def dearest(results: Results, limit: int) -> Block:
             Column(head="cause"),
             words("where the host was"),
             words("culprit"),
-            words("what waited"),
+            words("what waited", spare=True),
         ),
         rows=rows,
         more=(*more(len(found) - limit, "gap_summary"), *starving(results)),
@@ -129,8 +129,10 @@ def phases(results: Results, limit: int, *, indent: str = "  ") -> Block:
         ),
         columns=(
             words("phase"),
-            *map(figure, ("times", "host", "GPU time", "share", "nested", "busy", "idle")),
-            *map(figure, ("kernel", "kernels", "launches")),
+            figure("times"),
+            figure("host", spare=True),
+            *map(figure, ("GPU time", "share", "nested", "busy", "idle")),
+            *(figure(head, spare=True) for head in ("kernel", "kernels", "launches")),
         ),
         rows=tuple(_phase_row(phase, indent) for phase in found),
         more=more(left_out, "phases"),
@@ -210,8 +212,8 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
             Column(head="cause"),
             words("where the host was"),
             words("culprit"),
-            words("before"),
-            words("after"),
+            words("before", spare=True),
+            words("after", spare=True),
         ),
         rows=tuple(
             (

@@ -52,8 +52,12 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
         return
     yield Text()
     title = Text(block.title, style="bold")
-    yield title.append(f"  {block.caption}", style="not bold dim") if block.caption else title
     inner = None if width is None else width - 2
+    if inner is None or len(block.title) + len(block.caption) <= inner:
+        yield title.append(f"  {block.caption}", style="not bold dim") if block.caption else title
+    else:
+        yield title
+        yield from (Text(f"  {line}", style="dim") for line in _wrapped(block.caption, inner))
     head, *rows = set_in_columns(block.columns, block.rows, inner)
     yield Text(f"  {head}", style="dim")
     for row in rows:

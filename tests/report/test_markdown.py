@@ -22,9 +22,9 @@ def test_every_table_has_as_many_cells_in_each_row() -> None:
 
 
 def test_a_name_cannot_become_markup() -> None:
-    row = {"path": "<b>a|b\n*c*</b>", "depth": 1, "busy_ns": MS}
+    row = {"path": "<b>a|b\n*c*</b> _d_ e_f", "depth": 1, "busy_ns": MS}
     page = summary(results(accounting=[device(MS)], phases=[row]))
-    assert "| \\<b\\>a\\|b·\\*c\\*\\</b\\> |" in page
+    assert r"| \<b\>a\|b·\*c\*\</b\> \_d\_ e_f |" in page
 
 
 def test_kernels_steps_and_copies_are_in_it() -> None:
