@@ -109,11 +109,11 @@ def accounting_table(
     )
     names = prepared.trace.devices.select("device", "name").unique("device", keep="first")
     return (
-        parts.join(counted, on="device_no")
+        counted.join(parts, on="device_no", how="left")
         .join(idle, on="device_no", how="left")
         .join(names, on="device", how="left")
         .with_columns(
-            pl.col("gaps", *causes).fill_null(0),
+            pl.col("gaps", *causes, *in_parts).fill_null(0),
             hidden_pct(pl.col("copy_exposed_ns"), pl.col("copy_union_ns")).alias("copy_hidden_pct"),
             hidden_pct(pl.col("comm_exposed_ns"), pl.col("comm_union_ns")).alias("comm_hidden_pct"),
         )

@@ -91,9 +91,9 @@ def _first_slow_launches(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
     slow = calls.filter(pl.col("end_ns") - pl.col("start_ns") > LAZY_LOAD_NS)
     if slow.is_empty():
         return pl.Series("call", [], dtype=pl.UInt32)
-    kernels = ops.lazy().filter(pl.col("kind") == "kernel").select(
-        "process", "name", "call", "launch_start_ns"
-    )
+    launched = pl.col("call").is_not_null()
+    kernels = ops.lazy().filter(pl.col("kind") == "kernel", launched)
+    kernels = kernels.select("process", "name", "call", "launch_start_ns")
     suspects = kernels.join(slow.lazy(), on="call", how="semi").select("process", "name").unique()
     launches = kernels.join(suspects, on=["process", "name"], how="semi").collect()
     graphs = calls.select("name").unique().filter(_text().str.contains(GRAPH_LAUNCH))

@@ -41,7 +41,7 @@ def integrity_table(prepared: Prepared, node: pl.Series) -> pl.DataFrame:
     counts = {
         "kernels before their launch": _before_their_launch(ops),
         "operations without a launch": ops["call"].null_count(),
-        "negative durations": sum(prepared.dropped.values()),
+        "negative durations": prepared.dropped,
         "launches without an operation": launchless,
         "unattributed operations": node.null_count() if len(prepared.ranges) else 0,
         "events lost": _events_lost(prepared, launchless),

@@ -51,14 +51,12 @@ def launch_table(
         gaps: gaps with their causes.
         phases: the `PHASES` table.
     """
-    starved = gaps.filter(pl.col("launch_ns") > 0).select(
-        pl.col("next_op").alias("op"), pl.lit(value=True).alias("starved")
-    )
+    late = gaps.filter(pl.col("launch_ns") > 0)["next_call"].unique()
     placed = launches.filter(pl.col("node").is_not_null())
-    rows = placed.join(starved, on="op", how="left", maintain_order="left").select(
+    rows = placed.select(
         os_pid(pl.col("process")).alias("process"),
         *("api_ns", "latency_ns", "queue_ns", "run_ahead"),
-        pl.col("starved").fill_null(value=False),
+        pl.col("call").is_in(late.implode()).alias("starved"),
         attribution.path_of(placed["node"]),
     )
     levels = [_by_path(level) for level in attribution.levels(rows)]

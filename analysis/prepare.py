@@ -25,6 +25,9 @@ PART = pl.Enum(["compute", "comm", "copy"])
 LONGEST_STRETCH_NS = 50_000
 """The longest stretch that any rule but `--dispatch-us` looks across (spec §4)."""
 
+COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
+"""Frames whose rows of negative length are counted as well as dropped (spec §1)."""
+
 PROCESS_BITS = 24
 PID_MASK = (1 << PROCESS_BITS) - 1
 
@@ -62,7 +65,7 @@ class Prepared:
         overhead: `schema.OVERHEAD` without negative lengths, plus `thread_no`.
         threads: `thread_no`, `thread`, `process`, `process_no`, `name`, `autograd`, `main`.
         last_ns: the end of the trace.
-        dropped: rows of negative length by frame.
+        dropped: operations, calls and ranges of negative length.
     """
 
     trace: Trace
@@ -73,7 +76,7 @@ class Prepared:
     overhead: pl.DataFrame
     threads: pl.DataFrame
     last_ns: int
-    dropped: dict[str, int]
+    dropped: int
 
 
 def prepare(trace: Trace, options: Options) -> Prepared:
@@ -103,7 +106,7 @@ def prepare(trace: Trace, options: Options) -> Prepared:
         overhead=_numbered(kept["overhead"], threads),
         threads=threads,
         last_ns=last_ns,
-        dropped={name: len(frames[name]) - len(kept[name]) for name in frames},
+        dropped=sum(len(frames[name]) - len(kept[name]) for name in COUNTED_WHEN_DROPPED),
     )
 
 
@@ -222,11 +225,15 @@ def _sorted_ops(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     part = pl.when(is_copy).then(pl.lit("copy")).when(is_comm).then(pl.lit("comm"))
     place = axis.at(pl.col("device_no"), pl.col("start_ns"))
     ties = [pl.col(c) for c in ("launch_start_ns", "correlation", "stream", "graph_node")]
-    first = pl.col("call").is_first_distinct() & pl.col("call").is_not_null()
-    return (
-        sort_with_ties(ops.with_columns(place.alias("place")), "place", ties)
-        .with_columns(
-            part.otherwise(pl.lit("compute")).cast(PART).alias("part"), first.alias("first")
-        )
-        .with_row_index("op")
-    )
+    part = part.otherwise(pl.lit("compute")).cast(PART).alias("part")
+    ops = sort_with_ties(ops.with_columns(place.alias("place")), "place", ties)
+    return ops.with_columns(part, _firsts(ops)).with_row_index("op")
+
+
+def _firsts(ops: pl.DataFrame) -> pl.Series:
+    """Which operation of its launch call each one started first, whatever its device."""
+    first = (pl.col("call").is_first_distinct() & pl.col("call").is_not_null()).alias("first")
+    if ops["start_ns"].is_sorted():
+        return ops.select(first).to_series()
+    by_start = ops.select("start_ns", "call").with_row_index("row").sort("start_ns", "row")
+    return by_start.with_columns(first).sort("row")["first"]

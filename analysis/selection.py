@@ -71,7 +71,8 @@ def _of_device(windows: pl.DataFrame, prepared: Prepared, device: int) -> pl.Dat
 
 def _hulls(ops: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """From the first to the last operation of each group, per device."""
-    return ops.group_by("device_no", *key).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
+    return lasting.group_by("device_no", *key).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
 
 
 def _of_steps(

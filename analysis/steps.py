@@ -4,6 +4,7 @@ import polars as pl
 
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.attribution import Attribution
+from nsysflow.analysis.intervals import Axis
 from nsysflow.analysis.prepare import Prepared, os_pid
 from nsysflow.analysis.schema import CAUSES, STEPS
 from nsysflow.errors import SelectionError
@@ -77,7 +78,8 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
     key = ["process", "device", "device_no"]
     ended = attribution.ranges.select("range", "ended")
     spans = (
-        ops.join(members, on="node")
+        ops.filter(pl.col("end_ns") > pl.col("start_ns"))
+        .join(members, on="node")
         .group_by(*key, "range")
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max().alias("last_ns"))
         .join(ended, on="range")
@@ -107,6 +109,21 @@ def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.Series:
     return held.sort("gap").select(pl.when(inside).then("step").alias("step")).to_series()
 
 
+def _idle_in(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Per step the causes of the gaps that start in it: differences of running sums."""
+    causes = pl.col([f"{cause}_ns" for cause in CAUSES])
+    place = axis.at(pl.col("device_no"), pl.col("start_ns"))
+    starts = gaps.select(place).to_series()
+    zero = gaps.select(causes).clear(1).fill_null(0)
+    sums = pl.concat([zero, gaps.select(causes.cum_sum())])
+    begin = steps.select(place.alias("place"))["place"]
+    first = starts.search_sorted(begin)
+    past = starts.search_sorted(begin + (steps["end_ns"] - steps["start_ns"]))
+    return pl.DataFrame(
+        [(sums[name].gather(past) - sums[name].gather(first)) for name in sums.columns]
+    )
+
+
 def step_table(
     prepared: Prepared, steps: pl.DataFrame, gaps: pl.DataFrame, busy: Busy, *, skip: int | None
 ) -> pl.DataFrame:
@@ -115,21 +132,18 @@ def step_table(
     Args:
         prepared: the trace.
         steps: of `find_steps`.
-        gaps: all gaps with causes, `process` and `step`.
+        gaps: all gaps with causes, whoever's work ended them.
         busy: the devices' busy time.
         skip: leading steps that are never steady.
     """
     causes = [f"{cause}_ns" for cause in CAUSES]
-    key = ["process", "device_no", "step"]
-    idle = gaps.filter(pl.col("step").is_not_null()).group_by(key).agg(pl.col(causes).sum())
     parts = busy.parts(steps, prepared.axis).drop("window_ns", "idle_ns")
     whole = pl.col("end_ns") - pl.col("start_ns")
     settled = 100 * pl.col("module_load_ns") <= whole
     kept = pl.col("step") >= (SKIPPED_BY_DEFAULT if skip is None else skip)
     return (
         steps.hstack(parts.get_columns())
-        .join(idle, on=key, how="left")
-        .with_columns(pl.col(causes).fill_null(0))
+        .hstack(_idle_in(steps, gaps, prepared.axis).get_columns())
         .with_columns(
             whole.alias("duration_ns"),
             pl.sum_horizontal(causes).alias("idle_ns"),
