@@ -30,8 +30,8 @@ def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0)
     for verdict in verdicts(results):
         yield from _sentence(verdict.sentence, width, style="bold")
         yield from _sentence(f"next: {verdict.advice}", width)
-    # the names of several reports take room
-    bar_width = 30 if len(results.reports) == 1 else 15
+    # the names and the smaller parts of several GPUs take room
+    bar_width = 30 if results.table("accounting").height == 1 else 15
     if not results.table("accounting").is_empty():
         for block in (
             sections.devices(results, bar_width=bar_width),
