@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.intervals import reached_before, sort_with_ties
-from nsysflow.analysis.prepare import Prepared
+from nsysflow.analysis.prepare import LAUNCH_ORDER, Prepared
 
 NEVER_NS: Final = -(2**63)
 """Earlier than any time: where a missing one must sort first."""
@@ -30,10 +30,9 @@ def find_gaps(prepared: Prepared) -> pl.DataFrame:
             "place",
             reach,
             "device_no",
-            "launch_start_ns",
-            "correlation",
-            "stream",
-            "graph_node",
+            *LAUNCH_ORDER,
+            "short_name",
+            "name",
         )
         .with_columns(before.alias("before"))
         .collect()
@@ -71,8 +70,8 @@ def _launch_columns(launches: pl.DataFrame, ops: pl.Series, side: str) -> list[p
 def _previous(walked: pl.DataFrame, ends: pl.Series) -> pl.Series:
     """The operation that ends where each gap begins; on a tie the latest launched."""
     frontier = walked.filter((pl.col("reach") >= pl.col("before")).fill_null(value=True))
-    keys = ("launch_start_ns", "correlation", "stream", "graph_node")
-    latest_last = [pl.col(c).fill_null(NEVER_NS) for c in keys]
+    names = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
+    latest_last = [*(pl.col(key).fill_null(NEVER_NS) for key in LAUNCH_ORDER), *names]
     frontier = sort_with_ties(frontier.drop("before", "place"), "reach", latest_last)
     frontier = frontier.filter(pl.col("reach") != pl.col("reach").shift(-1, fill_value=-1))
     at = frontier["reach"].search_sorted(ends)

@@ -88,23 +88,16 @@ def _launches_without_operation(prepared: Prepared) -> int:
     ).join(ops.select("process", "correlation"), on=["process", "correlation"], how="anti")
     if calls.is_empty():
         return 0
-    process = prepared.threads.select("thread_no", "process_no")
-    calls = calls.join(process, on="thread_no")
-    place = prepared.axis.at(pl.col("process_no"), pl.col("start_ns")).alias("place")
-    captures = (
-        _captures(prepared)
-        .join(process, on="thread_no")
-        .select(
-            place,
-            pl.when(pl.col("name").cast(pl.String).str.contains("Begin"))
-            .then(1)
-            .otherwise(-1)
-            .alias("step"),
-        )
+    # The process's last begin or end of a capture before each call says whether one was going on.
+    marks = _captures(prepared).select(
+        "process", "start_ns", pl.col("name").cast(pl.String).str.contains("Begin").alias("begun")
     )
-    depth = captures.sort("place").with_columns(pl.col("step").cum_sum())
-    calls = calls.select(place).sort("place").join_asof(depth, on="place")
-    return int((calls["step"].fill_null(0) <= 0).sum())
+    capturing = (
+        calls.select("process", "start_ns")
+        .sort("start_ns")
+        .join_asof(marks.sort("start_ns"), on="start_ns", by="process", check_sortedness=False)
+    )
+    return len(calls) - int(capturing["begun"].sum())
 
 
 def _captures(prepared: Prepared) -> pl.DataFrame:

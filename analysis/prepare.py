@@ -28,6 +28,9 @@ LONGEST_STRETCH_NS = 50_000
 COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
 """Frames whose rows of negative length are counted as well as dropped (spec §1)."""
 
+LAUNCH_ORDER = ("launch_start_ns", "correlation", "stream", "graph_node")
+"""What orders operations that start, or end, together (spec §3); their names, if all else ties."""
+
 PROCESS_BITS = 24
 PID_MASK = (1 << PROCESS_BITS) - 1
 
@@ -224,7 +227,8 @@ def _sorted_ops(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     is_comm = pl.col("short_name").is_in(comm.implode()) & (pl.col("kind") == "kernel")
     part = pl.when(is_copy).then(pl.lit("copy")).when(is_comm).then(pl.lit("comm"))
     place = axis.at(pl.col("device_no"), pl.col("start_ns"))
-    ties = [pl.col(c) for c in ("launch_start_ns", "correlation", "stream", "graph_node")]
+    names = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
+    ties = [*(pl.col(key) for key in LAUNCH_ORDER), *names]
     part = part.otherwise(pl.lit("compute")).cast(PART).alias("part")
     ops = sort_with_ties(ops.with_columns(place.alias("place")), "place", ties)
     return ops.with_columns(part, _firsts(ops)).with_row_index("op")
