@@ -92,6 +92,7 @@ def prepare(trace: Trace, options: Options) -> Prepared:
     }
     kept = {name: _not_negative(frame) for name, frame in frames.items()}
     first_ns, last_ns = _extent([f.select("start_ns", "end_ns") for f in kept.values()])
+    latest_end_ns = _extent([f.select("end_ns") for f in kept.values()])[1]
     axis = Axis.over(first_ns, last_ns, margin_ns=max(options.dispatch_ns, LONGEST_STRETCH_NS) + 1)
     threads = _threads(trace, kept)
     calls = _calls(kept["calls"], threads, axis)
@@ -104,11 +105,11 @@ def prepare(trace: Trace, options: Options) -> Prepared:
         ops=_sorted_ops(ops, axis),
         calls=calls,
         ranges=_numbered(kept["ranges"], threads).with_columns(
-            ended.alias("ended"), pl.col("end_ns").fill_null(last_ns)
+            ended.alias("ended"), pl.col("end_ns").fill_null(latest_end_ns)
         ),
         overhead=_numbered(kept["overhead"], threads),
         threads=threads,
-        last_ns=last_ns,
+        last_ns=latest_end_ns,
         dropped=sum(len(frames[name]) - len(kept[name]) for name in COUNTED_WHEN_DROPPED),
     )
 
