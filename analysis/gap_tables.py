@@ -88,21 +88,16 @@ def gap_summary(
         attribution.path_of(gaps["host_node"]).alias("host"),
     )
     groups = pl.concat([_parts(prepared, gaps, cause) for cause in CAUSES])
+    phase, host = (attribution.paths["joined"].gather(groups[c]) for c in ("phase", "host"))
+    asked = pl.when("asked").then(pl.lit(host).fill_null(OUTSIDE)).otherwise(pl.lit(""))
+    groups = groups.with_columns(phase.fill_null("").alias("phase"), asked.alias("host_range"))
     counted = steps.group_by("device_no").agg(pl.len().alias("steps"))
     window = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
     devices = prepared.ops.select("device_no", "device").unique("device_no")
-    joined = attribution.paths["joined"]
     return (
         groups.join(counted, on="device_no", how="left")
         .join(windows.group_by("device_no").agg(window), on="device_no")
         .join(devices, on="device_no")
-        .with_columns(
-            joined.gather(groups["phase"]).fill_null("").alias("phase"),
-            pl.when("asked")
-            .then(joined.gather(groups["host"]).fill_null(OUTSIDE))
-            .otherwise(pl.lit(""))
-            .alias("host_range"),
-        )
         .with_columns(
             whole_ns(pl.col("total_ns") / pl.col("gaps")).alias("mean_ns"),
             pl.when(pl.col("steps") > 0)
