@@ -59,7 +59,7 @@ def explain(prepared: Prepared, gaps: pl.DataFrame, *, dispatch_ns: int) -> Expl
         "lane",
         pl.min_horizontal("window_ns", "start_ns").alias("window_ns"),
         "start_ns",
-        "launched_ns",
+        pl.max_horizontal("launched_ns", "next_start_ns").alias("launched_ns"),
     )
     hosts = host_time(
         prepared, lanes.rename({"next_no": "thread_no"}), asked, dispatch_ns=dispatch_ns

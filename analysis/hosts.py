@@ -69,7 +69,7 @@ def host_time(
         lanes: `lane`, `thread_no`, `other_no` (null where a lane is one thread).
         asked: per gap of a two-thread lane `lane`, `window_ns`, `start_ns`, `launched_ns`: the host
             is asked about stalls from `window_ns` on, and about all from `start_ns` to
-            `launched_ns`.
+            `launched_ns`, the next launch included.
         dispatch_ns: the longest stretch between calls that is framework dispatch.
     """
     few = pl.concat([_calls_of_paired_lanes(prepared, lanes, asked), _overhead(prepared, lanes)])

@@ -95,7 +95,7 @@ def _launches_without_operation(prepared: Prepared) -> int:
     capturing = (
         calls.select("process", "start_ns")
         .sort("start_ns")
-        .join_asof(marks.sort("start_ns"), on="start_ns", by="process", check_sortedness=False)
+        .join_asof(marks.sort("start_ns"), on="start_ns", by="process", allow_exact_matches=False, check_sortedness=False)
     )
     return len(calls) - int(capturing["begun"].sum())
 

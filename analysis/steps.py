@@ -76,14 +76,14 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
     """
     members = attribution.within(paths)
     key = ["process", "device", "device_no"]
-    ended = attribution.ranges.select("range", "ended")
+    ranges = attribution.ranges.select("range", "ended", "row", pl.col("start_ns").alias("begun_ns"))
     spans = (
         ops.filter(pl.col("end_ns") > pl.col("start_ns"))
         .join(members, on="node")
         .group_by(*key, "range")
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max().alias("last_ns"))
-        .join(ended, on="range")
-        .sort(*key, "start_ns", "range")
+        .join(ranges, on="range")
+        .sort(*key, "start_ns", "begun_ns", "row")
     )
     following = pl.col("start_ns").shift(-1).over(key)
     return spans.select(

@@ -61,17 +61,17 @@ def launches_without_operation(report: Report) -> int:
     first = min(op.start_ns for op in report.ops)
     last = max(op.end_ns for op in report.ops)
     launched = {(op.process, op.correlation) for op in report.ops if op.correlation}
-    capturing: dict[int, bool] = defaultdict(bool)
+    marks: dict[int, list[tuple[int, bool]]] = defaultdict(list)
     found = 0
     for call in report.calls.calls:  # in order of start
-        if BEGIN_CAPTURE.fullmatch(call.name):
-            capturing[call.process] = True
-        elif END_CAPTURE.fullmatch(call.name):
-            capturing[call.process] = False
+        begins = BEGIN_CAPTURE.fullmatch(call.name) is not None
+        if begins or END_CAPTURE.fullmatch(call.name):
+            marks[call.process].append((call.start_ns, begins))
         is_launch = class_by_name(call.name) in ("launch", "blocking_copy")
         if is_launch and (call.process, call.correlation) not in launched:
             inside = first <= call.start_ns and call.end_ns <= last
-            found += inside and not capturing[call.process]
+            before = [begun for at, begun in marks[call.process] if at < call.start_ns]
+            found += inside and not (before and before[-1])
     return found
 
 
