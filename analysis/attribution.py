@@ -167,7 +167,9 @@ def _process_spans(
     )
     latest_first = [-pl.col("start"), pl.col("end"), -pl.col("row").cast(pl.Int64)]
     nodes = spans.select("node", pl.lit(None, pl.UInt32).alias("parent"), "range")
-    return flatten(claims, order=latest_first), nodes.match_to_schema(NODES)
+    return flatten(claims.sort("start"), order=latest_first, keep=["node"]), nodes.match_to_schema(
+        NODES
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,9 +318,7 @@ def _with_paths(nodes: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame
     return pl.concat(placed).sort("node"), pl.concat(paths)
 
 
-_PLACED: Final = pl.Schema(
-    {**NODES, "process": pl.Int64, "path": pl.UInt32, "depth": pl.Int64}
-)
+_PLACED: Final = pl.Schema({**NODES, "process": pl.Int64, "path": pl.UInt32, "depth": pl.Int64})
 
 
 def _level_of_paths(here: pl.DataFrame, outer: pl.DataFrame, *, first_path: int) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.hosts import HostTime, host_time
-from nsysflow.analysis.intervals import Cover, reached_before
+from nsysflow.analysis.intervals import Cover, last_at_or_before, reached_before
 from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.schema import CAUSE, CAUSES, STALL_CAUSES
 
@@ -239,8 +239,7 @@ class _Span:
         if intervals.is_empty():
             return none
         total = pl.col("stop") - pl.col("begin")
-        last = intervals["before"].search_sorted(self.stop, side="left").cast(pl.Int64) - 1
-        last = last.clip(lower_bound=0)
+        last = last_at_or_before(intervals["before"], self.stop - 1).fill_null(0)
         spans = (
             pl.DataFrame(
                 {

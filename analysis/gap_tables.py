@@ -72,7 +72,11 @@ def _names(prepared: Prepared, rows: pl.DataFrame) -> pl.Series:
 
 
 def gap_summary(
-    prepared: Prepared, attribution: Attribution, gaps: pl.DataFrame, steps: pl.DataFrame, windows: pl.DataFrame
+    prepared: Prepared,
+    attribution: Attribution,
+    gaps: pl.DataFrame,
+    steps: pl.DataFrame,
+    windows: pl.DataFrame,
 ) -> pl.DataFrame:
     """The `GAP_SUMMARY` table, without `report`, in a stable order.
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.intervals import reached_before, sort_with_ties
+from nsysflow.analysis.intervals import last_at_or_before, reached_before, sort_with_ties
 from nsysflow.analysis.prepare import LAUNCH_ORDER, Prepared
 
 NEVER_NS: Final = -(2**63)
@@ -30,9 +30,6 @@ def find_gaps(prepared: Prepared) -> pl.DataFrame:
             "place",
             reach,
             "device_no",
-            *LAUNCH_ORDER,
-            "short_name",
-            "name",
         )
         .with_columns(before.alias("before"))
         .collect()
@@ -43,7 +40,7 @@ def find_gaps(prepared: Prepared) -> pl.DataFrame:
         .select(pl.col("op").alias("next_op"), "device_no", "before", "place")
         .collect()
     )
-    gaps = gaps.with_columns(_previous(walked, gaps["before"]))
+    gaps = gaps.with_columns(_previous(prepared.ops, walked, gaps["before"]))
     launches = prepared.ops.select("call", "launch_start_ns", "launch_end_ns", "thread_no")
     return gaps.select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("gap"),
@@ -67,12 +64,15 @@ def _launch_columns(launches: pl.DataFrame, ops: pl.Series, side: str) -> list[p
     return [launches[name].gather(ops).alias(f"{side}_{short}") for name, short in names.items()]
 
 
-def _previous(walked: pl.DataFrame, ends: pl.Series) -> pl.Series:
+def _previous(ops: pl.DataFrame, walked: pl.DataFrame, ends: pl.Series) -> pl.Series:
     """The operation that ends where each gap begins; on a tie the latest launched."""
-    frontier = walked.filter((pl.col("reach") >= pl.col("before")).fill_null(value=True))
-    names = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
-    latest_last = [*(pl.col(key).fill_null(NEVER_NS) for key in LAUNCH_ORDER), *names]
-    frontier = sort_with_ties(frontier.drop("before", "place"), "reach", latest_last)
-    frontier = frontier.filter(pl.col("reach") != pl.col("reach").shift(-1, fill_value=-1))
-    at = frontier["reach"].search_sorted(ends)
-    return frontier["op"].gather(at).alias("prev_op")
+    reaching = (pl.col("reach") >= pl.col("before")).fill_null(value=True)
+    frontier = walked.filter(reaching).select("op", "reach")
+    tied = frontier["reach"] == frontier["reach"].shift(1)
+    if tied.any():
+        keys = ops.select("op", *LAUNCH_ORDER, "short_name", "name")
+        names = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
+        latest_last = [*(pl.col(key).fill_null(NEVER_NS) for key in LAUNCH_ORDER), *names]
+        frontier = frontier.join(keys, on="op", maintain_order="left")
+        frontier = sort_with_ties(frontier, "reach", latest_last).select("op", "reach")
+    return frontier["op"].gather(last_at_or_before(frontier["reach"], ends)).alias("prev_op")

@@ -75,7 +75,8 @@ def host_time(
     few = pl.concat([_calls_of_paired_lanes(prepared, lanes, asked), _overhead(prepared, lanes)])
     claims = _calls_of_single_lanes(prepared, lanes).merge_sorted(few.sort("start"), key="start")
     longest = pl.col("start") - pl.col("end")
-    pieces = flatten(claims, order=["claim", "start", longest, "correlation"])
+    order = ["claim", "start", longest, "correlation", "owner"]
+    pieces = flatten(claims, order=order, keep=["owner", "cause"])
     calls = claims.filter(pl.col("claim").is_between(CLAIM["sync"], CLAIM["launch"]))
     dispatched = merge(calls, within_ns=dispatch_ns)
     pieces = _with_cause(pieces, dispatched)

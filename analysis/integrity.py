@@ -95,7 +95,13 @@ def _launches_without_operation(prepared: Prepared) -> int:
     capturing = (
         calls.select("process", "start_ns")
         .sort("start_ns")
-        .join_asof(marks.sort("start_ns"), on="start_ns", by="process", allow_exact_matches=False, check_sortedness=False)
+        .join_asof(
+            marks.sort("start_ns"),
+            on="start_ns",
+            by="process",
+            allow_exact_matches=False,
+            check_sortedness=False,
+        )
     )
     return len(calls) - int(capturing["begun"].sum())
 
@@ -119,7 +125,9 @@ def _clock_jumps(prepared: Prepared) -> int:
     """Leaps of over 7 days from one start to the next, or from a row's start to its end."""
     if prepared.axis.stride_ns <= CLOCK_JUMP_NS:
         return 0
-    rows = pl.concat([frame.select("start_ns", "end_ns") for frame in (prepared.ops, prepared.calls)])
+    rows = pl.concat(
+        [frame.select("start_ns", "end_ns") for frame in (prepared.ops, prepared.calls)]
+    )
     steps = rows["start_ns"].sort().diff()
     lengths = rows["end_ns"] - rows["start_ns"]
     return int((steps > CLOCK_JUMP_NS).sum()) + int((lengths > CLOCK_JUMP_NS).sum())

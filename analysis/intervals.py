@@ -90,25 +90,27 @@ def merge(intervals: pl.DataFrame, *, within_ns: int = 0) -> pl.DataFrame:
     )
 
 
-def flatten(claims: pl.DataFrame, *, order: list[str | pl.Expr]) -> pl.DataFrame:
+def flatten(claims: pl.DataFrame, *, order: list[str | pl.Expr], keep: list[str]) -> pl.DataFrame:
     """Give each instant to the first, in `order`, of the intervals that cover it.
 
     Args:
-        claims: `start`, `end` and any other columns.
+        claims: `start`, `end` and any other columns, sorted by `start`.
         order: what ranks claims that overlap; nulls last, then the order of the rows.
+        keep: the columns that the pieces need of the claim that won them.
 
     Returns:
-        Disjoint pieces sorted by `start`, with the other columns of the claim that won each.
+        Disjoint pieces sorted by `start`: `start`, `end`, and `keep`.
     """
-    claims = claims.filter(pl.col("end") > pl.col("start"))
-    if not claims["start"].is_sorted():
-        claims = claims.sort("start")
+    columns = ["start", "end", *keep]
+    lasting = claims["end"] > claims["start"]
+    if not lasting.all():
+        claims = claims.filter(lasting)
     clashes = (pl.col("start") < reached_before(pl.col("end"))).fill_null(value=False)
     mixed = claims.select(clashes | clashes.shift(-1, fill_value=False)).to_series()
     if not mixed.any():
-        return claims
-    pieces = _contested(claims.filter(mixed), order)
-    return pl.concat([claims.filter(~mixed), pieces.select(claims.columns)]).sort("start")
+        return claims.select(columns)
+    pieces = _contested(claims.filter(mixed), order).select(columns)
+    return claims.select(columns).filter(~mixed).merge_sorted(pieces, key="start")
 
 
 def _contested(claims: pl.DataFrame, order: list[str | pl.Expr]) -> pl.DataFrame:

@@ -65,7 +65,8 @@ class Prepared:
             (row number), `thread_no`, `class`.
         ranges: `schema.RANGES` without negative lengths, open ends closed, `ended` tells which,
             plus `thread_no`.
-        overhead: `schema.OVERHEAD` without negative lengths, plus `thread_no`.
+        overhead: `schema.OVERHEAD` without negative lengths, sorted by start, longest first, plus
+            `thread_no`.
         threads: `thread_no`, `thread`, `process`, `process_no`, `name`, `autograd`, `main`.
         last_ns: the end of the trace.
         dropped: operations, calls and ranges of negative length.
@@ -107,7 +108,9 @@ def prepare(trace: Trace, options: Options) -> Prepared:
         ranges=_numbered(kept["ranges"], threads).with_columns(
             ended.alias("ended"), pl.col("end_ns").fill_null(latest_end_ns)
         ),
-        overhead=_numbered(kept["overhead"], threads),
+        overhead=_numbered(kept["overhead"], threads).sort(
+            "start_ns", -pl.col("end_ns"), "thread", pl.col("name").cast(pl.String)
+        ),
         threads=threads,
         last_ns=latest_end_ns,
         dropped=sum(len(frames[name]) - len(kept[name]) for name in COUNTED_WHEN_DROPPED),
@@ -176,7 +179,9 @@ def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
     processes = threads.select("process", "process_no").unique()
     launches = calls.filter(pl.col("correlation").is_not_null())
     process_no = threads["process_no"].gather(launches["thread_no"])
-    launches = launches.select("call", key.at(pl.lit(process_no), pl.col("correlation")).alias("key"))
+    launches = launches.select(
+        "call", key.at(pl.lit(process_no), pl.col("correlation")).alias("key")
+    )
     asked = ops.select("process", "correlation")
     if len(processes) == 1:
         known = asked["process"] == processes["process"].item()

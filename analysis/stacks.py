@@ -38,9 +38,9 @@ def phase_ranges(prepared: Prepared, options: Options) -> pl.DataFrame:
     axis = prepared.axis
     start = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start")
     end = axis.at(pl.col("thread_no"), pl.col("end_ns")).alias("end")
-    ranges = prepared.ranges.filter(
-        is_phase, pl.col("end_ns") > pl.col("start_ns")
-    ).with_columns(pl.col("name").str.replace(SERIAL_NUMBERS, ""), start, end)
+    ranges = prepared.ranges.filter(is_phase, pl.col("end_ns") > pl.col("start_ns")).with_columns(
+        pl.col("name").str.replace(SERIAL_NUMBERS, ""), start, end
+    )
     return sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")]).with_row_index("range")
 
 

@@ -76,7 +76,9 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
     """
     members = attribution.within(paths)
     key = ["process", "device", "device_no"]
-    ranges = attribution.ranges.select("range", "ended", "row", pl.col("start_ns").alias("begun_ns"))
+    ranges = attribution.ranges.select(
+        "range", "ended", "row", pl.col("start_ns").alias("begun_ns")
+    )
     spans = (
         ops.filter(pl.col("end_ns") > pl.col("start_ns"))
         .join(members, on="node")

@@ -15,7 +15,9 @@ def stall_calls(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
     under one correlation id: the inner one has a row only where it was charged itself.
     """
     stalls = calls.filter(pl.col("class").is_in(STALL_CAUSES))
-    inner = pl.struct("process", "correlation").is_duplicated() & pl.col("correlation").is_not_null()
+    inner = (
+        pl.struct("process", "correlation").is_duplicated() & pl.col("correlation").is_not_null()
+    )
     if not stalls.select(inner.any()).item():
         return stalls
     outermost = stalls.sort("start_ns", -pl.col("end_ns"), "call").unique(

@@ -42,7 +42,9 @@ def clipped_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame
     spans = windows.select(pl.col("start_ns").alias("start"), pl.col("end_ns").alias("end"))
     start = open_time["start_ns"]
     wall_ns = Cover(merge(spans)).between(start, start + open_time["host_wall_ns"])
-    return open_time.select("node", wall_ns.alias("host_wall_ns")).filter(pl.col("host_wall_ns") > 0)
+    return open_time.select("node", wall_ns.alias("host_wall_ns")).filter(
+        pl.col("host_wall_ns") > 0
+    )
 
 
 def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
