@@ -97,7 +97,7 @@ class Analysis:
         """`SYNCS`."""
         node = self._attribution.placed["stalls"]["node"]
         stalls = self._stalls.with_columns(self._attribution.name_of(node).alias("phase"))
-        table = sync_table(self._prepared, stalls, self._charges, self._copies)
+        table = sync_table(self._prepared, stalls, self._charges, self._copies, self._busy)
         if self._narrowed:
             table = table.filter(self._in_sight(table) | (pl.col("induced_idle_ns") > 0))
         return self._table("syncs", table)

@@ -87,11 +87,9 @@ def gap_summary(
         steps: the steps looked at, for the means.
         windows: what is looked at, for the shares.
     """
-    gaps = gaps.with_columns(
-        attribution.path_of(gaps["node"]).alias("phase"),
-        attribution.path_of(gaps["host_node"]).alias("host"),
-    )
+    gaps, places = _with_place(attribution, gaps)
     groups = pl.concat([_parts(prepared, gaps, cause) for cause in CAUSES])
+    groups = groups.join(places, on="place")
     phase, host = (attribution.paths["joined"].gather(groups[c]) for c in ("phase", "host"))
     asked = pl.when("asked").then(pl.lit(host).fill_null(OUTSIDE)).otherwise(pl.lit(""))
     groups = groups.with_columns(phase.fill_null("").alias("phase"), asked.alias("host_range"))
@@ -115,25 +113,39 @@ def gap_summary(
     )
 
 
+def _with_place(
+    attribution: Attribution, gaps: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`gaps` with `place`, one number for `device_no`, `phase`, `host` and `asked`; and those by
+    `place`: grouping by one number costs a third of grouping by four columns."""
+    base = len(attribution.paths) + 1
+    phase, host = (attribution.path_of(gaps[c]) for c in ("node", "host_node"))
+    named = gaps.select("device_no", "asked").with_columns(phase.alias("phase"), host.alias("host"))
+    number = pl.col("device_no").cast(pl.Int64)
+    for column in ("phase", "host"):
+        number = number * base + pl.col(column).fill_null(base - 1)
+    named = named.with_columns((number * 2 + pl.col("asked")).alias("place"))
+    return gaps.with_columns(named["place"]), named.unique("place")
+
+
 def _parts(prepared: Prepared, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
     """The parts of gaps that one cause takes, grouped by where and by whom."""
     ns = pl.col(f"{cause}_ns")
-    parts = gaps.filter(ns > 0)
-    if cause == "profiler":
-        by = prepared.overhead["name"].gather(parts["profiler_by"])
-    elif cause in CULPRIT_CAUSES:
-        by = prepared.calls["name"].gather(parts[f"{cause}_by"])
+    columns = ["place", "step", f"{cause}_ns"]
+    if cause in CULPRIT_CAUSES:
+        names = prepared.overhead["name"] if cause == "profiler" else prepared.calls["name"]
+        parts = gaps.select(*columns, f"{cause}_by").filter(ns > 0)
+        parts = parts.with_columns(names.gather(parts[f"{cause}_by"]).alias("culprit"))
     else:
-        by = pl.Series([None], dtype=pl.Categorical()).new_from_index(0, len(parts))
-    in_steps = ns.filter(pl.col("step").is_not_null()).sum()
+        nobody = pl.lit(None, pl.Categorical()).alias("culprit")
+        parts = gaps.select(*columns).filter(ns > 0).with_columns(nobody)
     return (
-        parts.with_columns(by.alias("culprit"))
-        .group_by("device_no", "phase", "host", "asked", "culprit")
+        parts.group_by("place", "culprit")
         .agg(
             pl.len().cast(pl.Int64).alias("gaps"),
             ns.sum().alias("total_ns"),
             ns.max().alias("max_ns"),
-            in_steps.alias("in_steps_ns"),
+            ns.filter(pl.col("step").is_not_null()).sum().alias("in_steps_ns"),
         )
         .with_columns(
             pl.col("culprit").cast(pl.String).fill_null(""), pl.lit(cause, CAUSE).alias("cause")

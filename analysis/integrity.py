@@ -79,17 +79,21 @@ def _launches_without_operation(prepared: Prepared) -> int:
     if ops.is_empty():
         return 0
     first, last = ops["start_ns"].min(), ops["end_ns"].max()
+    calls = prepared.calls
+    led = pl.repeat(value=False, n=len(calls), eager=True).scatter(ops["call"].drop_nulls(), True)
     launching = pl.col("class").is_in(["launch", "blocking_copy", "module_load"])
-    calls = prepared.calls.filter(
-        launching,
-        pl.col("name").cast(pl.String).str.contains(LAUNCH),
-        pl.col("start_ns") >= first,
-        pl.col("end_ns") <= last,
-    ).join(ops.select("process", "correlation"), on=["process", "correlation"], how="anti")
+    within = (pl.col("start_ns") >= first) & (pl.col("end_ns") <= last)
+    calls = calls.filter(~led).filter(launching & within)
+    named = pl.col("name").cast(pl.String).str.contains(LAUNCH)
+    numbers = prepared.threads.select("thread_no", "process")
+    calls = calls.filter(named).join(numbers, on="thread_no")
     if calls.is_empty():
         return 0
+    calls = calls.join(
+        ops.select("process", "correlation"), on=["process", "correlation"], how="anti"
+    )
     # The process's last begin or end of a capture before each call says whether one was going on.
-    marks = _captures(prepared).select(
+    marks = _captures(prepared).join(numbers, on="thread_no").select(
         "process", "start_ns", pl.col("name").cast(pl.String).str.contains("Begin").alias("begun")
     )
     capturing = (
@@ -137,6 +141,11 @@ def _overlapping(ops: pl.DataFrame) -> int:
     """Kernels that start before an earlier one of their stream ended; a graph's own kernels may."""
     lasting = pl.col("end_ns") > pl.col("start_ns")
     kernels = ops.filter(pl.col("kind") == "kernel", pl.col("graph_node").is_null(), lasting)
-    stream = ["device", "process", "stream"]
-    before = reached_before(pl.col("end_ns")).over(stream)
-    return int(kernels.select((pl.col("start_ns") < before).sum()).item())
+    early = pl.col("start_ns") < reached_before(pl.col("end_ns"))
+    if not kernels.select(early.over("device_no").any()).item():
+        return 0
+    streams = ["device_no", "process", "stream"]
+    numbered = kernels.select("start_ns", "end_ns", *streams).join(
+        kernels.select(streams).unique().with_row_index("stream_no"), on=streams, maintain_order="left"
+    )
+    return int(numbered.select(early.over("stream_no").sum()).item())

@@ -6,6 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.attribution import Attribution
+from nsysflow.analysis.intervals import last_at_or_before
 from nsysflow.analysis.phases import GRAPH_LAUNCH_NS
 from nsysflow.analysis.rounding import median_ns
 from nsysflow.analysis.schema import STARVED
@@ -24,37 +25,37 @@ def starved_table(attribution: Attribution, ops: pl.DataFrame, gaps: pl.DataFram
         ops: operations, sorted on the device axis, with `node`.
         gaps: all gaps with their causes.
     """
-    waited = gaps.select(
-        pl.col("next_op").alias("op"),
-        (pl.col("end_ns") - pl.col("start_ns")).alias("gap_ns"),
-        pl.col("launch_ns"),
-    )
-    long = pl.col("gap_ns") > SHORT_GAP_NS
-    breaks = (long & (2 * pl.col("launch_ns") < pl.col("gap_ns"))).fill_null(value=False)
-    other_device = (pl.col("device_no") != pl.col("device_no").shift(1)).fill_null(value=False)
-    lasting = pl.col("end_ns") > pl.col("start_ns")
-    place, reach = pl.col("place"), pl.col("place") + pl.col("end_ns") - pl.col("start_ns")
-    walked = (
-        ops.lazy()
-        .filter(lasting)
-        .select("op", "device_no", place, reach.alias("reach"))
-        .join(waited.lazy(), on="op", how="left", maintain_order="left")
-        .with_columns((breaks | other_device).alias("breaks"))
-    )
-    inside = ~pl.col("breaks")
-    runs = (
-        walked.group_by(pl.col("breaks").cum_sum().alias("run"), maintain_order=True)
-        .agg(
-            pl.col("place").first(),
-            pl.col("reach").max(),
-            pl.col("launch_ns").filter(inside).sum().alias("launch_idle_ns"),
-            pl.col("gap_ns").filter(inside).sum().alias("idle_ns"),
-        )
-        .filter(2 * pl.col("launch_idle_ns") >= pl.col("reach") - pl.col("place"))
-        .collect()
-    )
-    held = ops.join_asof(runs, on="place", check_sortedness=False)
+    runs = _runs(ops, gaps).filter(2 * pl.col("launch_idle_ns") >= pl.col("reach") - pl.col("place"))
+    held = ops.join_asof(runs.with_row_index("run"), on="place", check_sortedness=False)
     return _windows(attribution, held.filter(pl.col("place") < pl.col("reach")))
+
+
+def _runs(ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The runs of operations that no gap breaks, on the device axis: `place`, `reach`,
+    `launch_idle_ns`, `idle_ns`. Gaps up to 2 us, or half of which is `launch`, break none."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    lasting = ops.lazy().filter(length > 0)
+    device = lasting.group_by("device_no").agg(
+        pl.col("place").first(), (pl.col("place") + length).max().alias("reach")
+    )
+    device = device.sort("place").collect()
+    breaks = (length > SHORT_GAP_NS) & (2 * pl.col("launch_ns") < length)
+    walked = gaps.select(
+        ops["place"].gather(gaps["next_op"]), length.alias("gap_ns"), "launch_ns", breaks.alias("breaks")
+    ).with_columns(
+        # Running sums before and after each gap; a run's idle is a difference of two of them.
+        pl.col("gap_ns").cum_sum().alias("idle_ns"),
+        pl.col("launch_ns").cum_sum().alias("launch_idle_ns"),
+    )
+    broken = walked.filter("breaks")
+    begin = pl.concat([device["place"], broken["place"]]).sort()
+    reach = pl.concat([device["reach"], broken["place"] - broken["gap_ns"]]).sort()
+    first, past = (last_at_or_before(walked["place"], places) for places in (begin, reach))
+    sums = {
+        name: walked[name].gather(past).fill_null(0) - walked[name].gather(first).fill_null(0)
+        for name in ("idle_ns", "launch_idle_ns")
+    }
+    return pl.DataFrame({"place": begin, "reach": reach, **sums})
 
 
 def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:

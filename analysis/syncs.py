@@ -28,7 +28,11 @@ def stall_calls(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
 
 
 def sync_table(
-    prepared: Prepared, stalls: pl.DataFrame, charges: pl.DataFrame, facts: pl.DataFrame
+    prepared: Prepared,
+    stalls: pl.DataFrame,
+    charges: pl.DataFrame,
+    facts: pl.DataFrame,
+    busy: Busy,
 ) -> pl.DataFrame:
     """The `SYNCS` table, without `report`.
 
@@ -37,13 +41,14 @@ def sync_table(
         stalls: `stall_calls`, with `phase`.
         charges: `causes.CHARGES`.
         facts: `copies.copy_facts`.
+        busy: the devices' busy time.
     """
     induced = charges.group_by("call").agg(pl.col("ns").sum().alias("induced_idle_ns"))
     moved = facts.group_by("call").agg(
         pl.col("bytes").sum(), pl.col("direction", "copy_label").first()
     )
     return (
-        stalls.with_columns(_busy_ns(prepared, stalls))
+        stalls.with_columns(_busy_ns(prepared, stalls, busy))
         .join(induced, on="call", how="left")
         .join(moved, on="call", how="left")
         .with_columns(pl.col("induced_idle_ns").fill_null(0))
@@ -66,28 +71,28 @@ def sync_table(
     )
 
 
-def _busy_ns(prepared: Prepared, stalls: pl.DataFrame) -> pl.Series:
+def _busy_ns(prepared: Prepared, stalls: pl.DataFrame, busy: Busy) -> pl.Series:
     """How long any GPU that the caller's process uses was busy during each call."""
     axis = prepared.axis
     numbers = prepared.threads.select("thread_no", "process_no")
     processes = prepared.threads.select("process", "process_no").unique()
     uses = prepared.ops.select("process", "device_no").unique().join(processes, on="process")
-    busy = _busy_by_process(prepared.ops, uses, axis)
+    cover = _busy_by_process(busy, uses, axis)
     at = stalls.select("thread_no", "start_ns", "end_ns").join(
         numbers, on="thread_no", maintain_order="left"
     )
     process = pl.col("process_no")
     start = at.select(axis.at(process, pl.col("start_ns")).alias("start"))["start"]
-    return busy.between(start, start + (at["end_ns"] - at["start_ns"])).alias("gpu_busy_ns")
+    return cover.between(start, start + (at["end_ns"] - at["start_ns"])).alias("gpu_busy_ns")
 
 
-def _busy_by_process(ops: pl.DataFrame, uses: pl.DataFrame, axis: Axis) -> Cover:
+def _busy_by_process(busy: Busy, uses: pl.DataFrame, axis: Axis) -> Cover:
     """Busy time of the GPUs that each process uses, on the process axis."""
-    busy = Busy.of(ops).all.intervals.with_columns(
+    pieces = busy.all.intervals.with_columns(
         axis.track(pl.col("start")).cast(pl.UInt32).alias("device_no")
     )
     start = axis.at(pl.col("process_no"), axis.time_ns(pl.col("start")))
-    laid = busy.join(uses, on="device_no").select(
+    laid = pieces.join(uses, on="device_no").select(
         start.alias("start"), (start + pl.col("end") - pl.col("start")).alias("end")
     )
     return Cover(merge(laid))
