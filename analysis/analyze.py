@@ -1,6 +1,6 @@
 """`analyze`: a trace in, every table of the spec out, each computed when first asked for."""
 
-from functools import cached_property
+from functools import partial
 
 import polars as pl
 
@@ -10,10 +10,11 @@ from nsysflow.analysis.causes import Explained, explain
 from nsysflow.analysis.copies import copy_facts, copy_table
 from nsysflow.analysis.gap_tables import gap_histogram, gap_summary, gap_table, host_questions
 from nsysflow.analysis.gaps import find_gaps
-from nsysflow.analysis.integrity import integrity_table
+from nsysflow.analysis.integrity import count_damage, integrity_table
 from nsysflow.analysis.kernels import kernel_table
 from nsysflow.analysis.launches import launch_rows, launch_table
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.parallel import computed_once, side_by_side
 from nsysflow.analysis.phases import phase_table
 from nsysflow.analysis.prepare import Prepared, prepare
 from nsysflow.analysis.schema import TABLES
@@ -29,6 +30,11 @@ from nsysflow.analysis.windows import (
     starts_inside,
     whole_windows,
 )
+
+
+_EARLY = {"integrity": "_damage", "launches": "_launch_rows"}
+"""What tables need that waits for nothing but the prepared trace: work for the cores that the
+explanation of the gaps leaves idle."""
 
 
 def analyze(trace: Trace, options: Options | None = None) -> "Analysis":
@@ -61,7 +67,7 @@ class Analysis:
 
     # --- the tables ---
 
-    @cached_property
+    @computed_once
     def accounting(self) -> pl.DataFrame:
         """`ACCOUNTING`."""
         return self._table(
@@ -69,12 +75,12 @@ class Analysis:
             accounting_table(self._prepared, self._windows, self._busy, self._ops, self._gaps),
         )
 
-    @cached_property
+    @computed_once
     def gaps(self) -> pl.DataFrame:
         """`GAPS`."""
         return self._table("gaps", gap_table(self._prepared, self._attribution, self._gaps))
 
-    @cached_property
+    @computed_once
     def gap_summary(self) -> pl.DataFrame:
         """`GAP_SUMMARY`."""
         table = gap_summary(
@@ -82,17 +88,17 @@ class Analysis:
         )
         return self._table("gap_summary", table)
 
-    @cached_property
+    @computed_once
     def gap_histogram(self) -> pl.DataFrame:
         """`GAP_HISTOGRAM`."""
         return self._table("gap_histogram", gap_histogram(self._prepared, self._gaps))
 
-    @cached_property
+    @computed_once
     def phases(self) -> pl.DataFrame:
         """`PHASES`."""
         return self._table("phases", self._whole_phases if not self._narrowed else self._phases)
 
-    @cached_property
+    @computed_once
     def syncs(self) -> pl.DataFrame:
         """`SYNCS`."""
         node = self._attribution.placed["stalls"]["node"]
@@ -102,20 +108,16 @@ class Analysis:
             table = table.filter(self._in_sight(table) | (pl.col("induced_idle_ns") > 0))
         return self._table("syncs", table)
 
-    @cached_property
+    @computed_once
     def launches(self) -> pl.DataFrame:
         """`LAUNCHES`."""
-        rows = self._ops.join(
-            launch_rows(self._prepared).select(
-                "op", "api_ns", "latency_ns", "queue_ns", "run_ahead"
-            ),
-            on="op",
-            maintain_order="left",
+        rows = self._ops.select("op", "process", "node").join(
+            self._launch_rows, on="op", maintain_order="left"
         )
         phases = self.phases.drop("report")
         return self._table("launches", launch_table(self._attribution, rows, self._gaps, phases))
 
-    @cached_property
+    @computed_once
     def starved(self) -> pl.DataFrame:
         """`STARVED`."""
         table = starved_table(self._attribution, self._placed_ops, self._whole_gaps)
@@ -125,13 +127,13 @@ class Analysis:
             table = starts_inside(numbered, self._windows, self._prepared.axis).drop("device_no")
         return self._table("starved", table)
 
-    @cached_property
+    @computed_once
     def kernels(self) -> pl.DataFrame:
         """`KERNELS`."""
         table = kernel_table(self._ops, self.trace.shapes, self.trace.devices)
         return self._table("kernels", table)
 
-    @cached_property
+    @computed_once
     def copies(self) -> pl.DataFrame:
         """`COPIES`."""
         facts = self._copies.join(self._ops.select("op", "node"), on="op", maintain_order="left")
@@ -139,7 +141,7 @@ class Analysis:
         table = copy_table(self._prepared, facts, self._charges, self._busy)
         return self._table("copies", table)
 
-    @cached_property
+    @computed_once
     def steps(self) -> pl.DataFrame:
         """`STEPS`."""
         gaps = self._whole_gaps
@@ -147,19 +149,20 @@ class Analysis:
         table = step_table(self._prepared, self._chosen_steps, gaps, self._busy, skip=skip)
         return self._table("steps", table)
 
-    @cached_property
+    @computed_once
     def integrity(self) -> pl.DataFrame:
         """`INTEGRITY`, of the whole trace."""
-        return self._table("integrity", integrity_table(self._prepared, self._placed_ops["node"]))
+        node = self._placed_ops["node"]
+        return self._table("integrity", integrity_table(self._prepared, self._damage, node))
 
-    @cached_property
+    @computed_once
     def step_name(self) -> str | None:
         """The path of the range that is one step (several if processes differ); None where nothing
         repeats."""
         names = self._step_paths["joined"].unique(maintain_order=True)
         return ", ".join(names) or None
 
-    @cached_property
+    @computed_once
     def notes(self) -> tuple[str, ...]:
         """What the reader should know: the loader's notes, and what is missing to say more."""
         return self.trace.notes
@@ -172,22 +175,27 @@ class Analysis:
         )
         return self._table("gaps", gap_table(self._prepared, self._attribution, longest))
 
+    def compute(self, *tables: str) -> None:
+        """Compute these tables now, on all cores; reading them one by one uses about one."""
+        early = ("_explained", "_busy", "_copies", *(_EARLY[t] for t in tables if t in _EARLY))
+        side_by_side([partial(getattr, self, name) for name in (*early, *tables)])
+
     # --- what they are made of ---
 
-    @cached_property
+    @computed_once
     def _prepared(self) -> Prepared:
         return prepare(self.trace, self.options)
 
-    @cached_property
+    @computed_once
     def _explained(self) -> Explained:
         gaps = find_gaps(self._prepared)
         return explain(self._prepared, gaps, dispatch_ns=self.options.dispatch_ns)
 
-    @cached_property
+    @computed_once
     def _stalls(self) -> pl.DataFrame:
         return stall_calls(self._prepared.calls, self._explained.charges)
 
-    @cached_property
+    @computed_once
     def _attribution(self) -> Attribution:
         questions = {
             "ops": self._prepared.ops.select(
@@ -198,12 +206,12 @@ class Analysis:
         }
         return attribute(self._prepared, self.options, questions)
 
-    @cached_property
+    @computed_once
     def _placed_ops(self) -> pl.DataFrame:
         """All operations, with `node` and `how`."""
         return self._prepared.ops.hstack(self._attribution.placed["ops"].get_columns())
 
-    @cached_property
+    @computed_once
     def _placed_gaps(self) -> pl.DataFrame:
         """All gaps, with `node`, `host_node`, `asked` (whether the host was) and `process`."""
         gaps = self._explained.gaps
@@ -215,50 +223,58 @@ class Analysis:
             (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False).alias("asked"),
         )
 
-    @cached_property
+    @computed_once
     def _whole_gaps(self) -> pl.DataFrame:
         """All gaps, with the step that each starts in."""
         gaps = self._placed_gaps
         return gaps.with_columns(step_of_gaps(self._steps, gaps))
 
-    @cached_property
+    @computed_once
     def _whole_phases(self) -> pl.DataFrame:
         host = self._attribution.open_time.select("node", "host_wall_ns")
         axis = self._prepared.axis
         return phase_table(self._attribution, self._placed_ops, self._placed_gaps, host, axis)
 
-    @cached_property
+    @computed_once
     def _phases(self) -> pl.DataFrame:
         host = clipped_time(self._attribution.open_time, self._windows)
         return phase_table(self._attribution, self._ops, self._gaps, host, self._prepared.axis)
 
-    @cached_property
+    @computed_once
     def _step_paths(self) -> pl.DataFrame:
         name = self.options.step
         return step_paths(self._attribution, self._whole_phases, name, self.trace.report)
 
-    @cached_property
+    @computed_once
     def _steps(self) -> pl.DataFrame:
         return find_steps(self._attribution, self._step_paths, self._placed_ops)
 
-    @cached_property
+    @computed_once
     def _chosen_steps(self) -> pl.DataFrame:
         """The steps that start in the windows."""
         if not self._narrowed:
             return self._steps
         return starts_inside(self._steps, self._windows, self._prepared.axis)
 
-    @cached_property
+    @computed_once
+    def _launch_rows(self) -> pl.DataFrame:
+        return launch_rows(self._prepared)
+
+    @computed_once
+    def _damage(self) -> dict[str, int]:
+        return count_damage(self._prepared)
+
+    @computed_once
     def _busy(self) -> Busy:
         return Busy.of(self._prepared.ops)
 
-    @cached_property
+    @computed_once
     def _narrowed(self) -> bool:
         options = self.options
         asked = (options.device, options.range, options.from_ns, options.to_ns, options.steps)
         return any(choice is not None for choice in asked)
 
-    @cached_property
+    @computed_once
     def _windows(self) -> pl.DataFrame:
         if not self._narrowed:
             return whole_windows(self._prepared.ops)
@@ -266,26 +282,26 @@ class Analysis:
             self._prepared, self._attribution, self._placed_ops, self._steps, self.options
         )
 
-    @cached_property
+    @computed_once
     def _ops(self) -> pl.DataFrame:
         """The operations that start in the windows."""
         if not self._narrowed:
             return self._placed_ops
         return starts_inside(self._placed_ops, self._windows, self._prepared.axis)
 
-    @cached_property
+    @computed_once
     def _gaps(self) -> pl.DataFrame:
         """The gaps, or their parts, in the windows."""
         if not self._narrowed:
             return self._whole_gaps
         return narrow_gaps(self._whole_gaps, self._windows, self._prepared.axis)
 
-    @cached_property
+    @computed_once
     def _charges(self) -> pl.DataFrame:
         charges = self._explained.charges
         return narrow_charges(charges, self._gaps) if self._narrowed else charges
 
-    @cached_property
+    @computed_once
     def _copies(self) -> pl.DataFrame:
         facts = copy_facts(self._prepared)
         if not self._narrowed:

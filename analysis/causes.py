@@ -5,12 +5,14 @@ doing in it, step 3 charges the stall that had used up the run-ahead.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, Self
 
 import polars as pl
 
 from nsysflow.analysis.hosts import HostTime, host_time
 from nsysflow.analysis.intervals import Cover, last_at_or_before, reached_before
+from nsysflow.analysis.parallel import side_by_side
 from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.schema import CAUSE, CAUSES, STALL_CAUSES
 
@@ -64,8 +66,9 @@ def explain(prepared: Prepared, gaps: pl.DataFrame, *, dispatch_ns: int) -> Expl
     hosts = host_time(
         prepared, lanes.rename({"next_no": "thread_no"}), asked, dispatch_ns=dispatch_ns
     )
-    parts, charges = _split(prepared, hosts, waiting)
-    return Explained(gaps=_assembled(gaps, parts), charges=charges)
+    parts, charges = _split(hosts, waiting)
+    stalls = _stall_parts(prepared.calls, charges)
+    return Explained(gaps=_assembled(gaps, [parts, stalls]), charges=charges)
 
 
 def _launched() -> pl.Expr:
@@ -116,13 +119,12 @@ def _lanes(waiting: pl.DataFrame) -> pl.DataFrame:
     return single_first.with_row_index("lane")
 
 
-def _split(
-    prepared: Prepared, hosts: HostTime, waiting: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _split(hosts: HostTime, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Steps 2 and 3 for the gaps that the host kept waiting.
 
     Returns:
-        `gap`, `<cause>_ns` but the queue's, `<cause>_by`; and `Explained.charges`.
+        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes but the stalls'; and
+        `Explained.charges`.
     """
     lane = pl.col("lane")
     names = ("start", "launched", "window", "window_end")
@@ -130,38 +132,31 @@ def _split(
     # In the order of the lanes, so that looking places up is a walk along, not a search.
     places = waiting.select("gap", *on_lanes).sort("start")
     start, launched = places["start"], places["launched"]
-    spans = {
-        name: _Span(cover, cover.until(start), cover.until(launched))
-        for name, cover in (
-            ("profiler", hosts.profiler),
-            ("stalled", hosts.stalled),
-            ("module_load", hosts.module_load),
-            ("launch", hosts.launch),
-            ("api", hosts.api),
-            ("launching", hosts.launching),
-        )
-    }
-    ns = {name: span.ns for name, span in spans.items()}
-    launch = ns["launching"] - ns["profiler"] - ns["stalled"] - ns["module_load"]
-    host = launched - start - ns["launching"] - ns["api"]
-    between = launch - ns["launch"]
-    charged = _charged(hosts.stalled, places, host + ns["api"] + launch)
-    x = charged["stop"] - charged["begin"]
-    charges = _charges(hosts.stalled, places["gap"], spans["stalled"], charged)
-    stalls = _stall_parts(prepared.calls, charges)
-    parts = pl.DataFrame(
-        {
-            "gap": places["gap"],
-            "profiler_ns": ns["profiler"],
-            "module_load_ns": ns["module_load"],
-            **_without({"host_ns": host, "api_ns": ns["api"], "launch_ns": launch}, x),
-            "profiler_by": spans["profiler"].leader(),
-            "module_load_by": spans["module_load"].leader(),
-            "api_by": spans["api"].leader(),
-            "launch_by": spans["launch"].leader(between),
-        }
+    covers = (hosts.profiler, hosts.stalled, hosts.module_load, hosts.launch, hosts.api)
+    spans = side_by_side(
+        [partial(_Span.of, c, start, launched) for c in (*covers, hosts.launching)]
     )
-    return parts.join(stalls, on="gap", how="left", maintain_order="left"), charges
+    profiler, stalled, module_load, calls, api, launching = spans
+    launch = launching.ns - profiler.ns - stalled.ns - module_load.ns
+    host = launched - start - launching.ns - api.ns
+    charged = _charged(hosts.stalled, places, host + api.ns + launch)
+    by = side_by_side(
+        [
+            profiler.leader,
+            module_load.leader,
+            api.leader,
+            partial(calls.leader, launch - calls.ns),
+        ]
+    )
+    left = _without([host, api.ns, launch], charged["stop"] - charged["begin"])
+    parts = {
+        **dict(zip(("host_ns", "api_ns", "launch_ns"), left, strict=True)),
+        "profiler_ns": profiler.ns,
+        "module_load_ns": module_load.ns,
+        **dict(zip(("profiler_by", "module_load_by", "api_by", "launch_by"), by, strict=True)),
+    }
+    charges = _charges(hosts.stalled, places["gap"], stalled, charged)
+    return pl.DataFrame({"gap": places["gap"], **parts}), charges
 
 
 def _charged(stalled: Cover, places: pl.DataFrame, available: pl.Series) -> pl.DataFrame:
@@ -178,11 +173,11 @@ def _charged(stalled: Cover, places: pl.DataFrame, available: pl.Series) -> pl.D
     return found.select(begin.alias("begin"), "stop")
 
 
-def _without(parts: dict[str, pl.Series], x: pl.Series) -> dict[str, pl.Series]:
+def _without(parts: list[pl.Series], x: pl.Series) -> list[pl.Series]:
     """`parts` after `x` was taken from the first, then the next, then the last."""
-    left = {}
-    for name, part in parts.items():
-        left[name] = (part - x).clip(lower_bound=0)
+    left = []
+    for part in parts:
+        left.append((part - x).clip(lower_bound=0))
         x = (x - part).clip(lower_bound=0)
     return left
 
@@ -222,6 +217,11 @@ class _Span:
     cover: Cover
     begin: pl.Series
     stop: pl.Series
+
+    @classmethod
+    def of(cls, cover: Cover, start: pl.Series, end: pl.Series) -> Self:
+        """The span of each `[start, end)`."""
+        return cls(cover, cover.until(start), cover.until(end))
 
     @property
     def ns(self) -> pl.Series:
@@ -277,14 +277,15 @@ class _Span:
         )
 
 
-def _assembled(gaps: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
-    """Gaps with the parts of those that the host kept waiting; the others' are 0."""
-    row = pl.int_range(len(parts), dtype=pl.UInt32, eager=True)
-    at = pl.repeat(None, len(gaps), dtype=pl.UInt32, eager=True).scatter(parts["gap"], row)
-    found = parts.drop("gap").select(pl.all().gather(at))
-    explained = gaps.hstack(found.get_columns()).with_columns(
-        pl.col(f"{cause}_ns").fill_null(0) for cause in CAUSES
-    )
+def _assembled(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Gaps with the parts of those that have them, and `cause`; the others' are 0."""
+    columns = []
+    for frame in parts:
+        for name in frame.columns[1:]:
+            empty = 0 if name.endswith("_ns") else None
+            whole = pl.repeat(empty, len(gaps), dtype=frame.schema[name], eager=True)
+            columns.append(whole.scatter(frame["gap"], frame[name]).alias(name))
+    explained = gaps.hstack(columns)
     most = explained.select(pl.max_horizontal(f"{cause}_ns" for cause in CAUSES)).to_series()
     number = pl.coalesce(
         pl.when(pl.col(f"{cause}_ns") == most).then(pl.lit(index, pl.UInt8))

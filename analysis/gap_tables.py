@@ -113,9 +113,7 @@ def gap_summary(
     )
 
 
-def _with_place(
-    attribution: Attribution, gaps: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _with_place(attribution: Attribution, gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`gaps` with `place`, one number for `device_no`, `phase`, `host` and `asked`; and those by
     `place`: grouping by one number costs a third of grouping by four columns."""
     base = len(attribution.paths) + 1

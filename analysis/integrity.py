@@ -28,41 +28,51 @@ DOUBT: Final = {
 }
 """Checks in the order they are shown, and what a count that is not zero puts in doubt."""
 
-
-def integrity_table(prepared: Prepared, node: pl.Series) -> pl.DataFrame:
-    """The `INTEGRITY` table, without `report`: checks that found something.
-
-    Args:
-        prepared: the trace.
-        node: the phase of each operation, null where unattributed.
-    """
-    ops = prepared.ops
-    launchless = _launches_without_operation(prepared)
-    counts = {
-        "kernels before their launch": _before_their_launch(ops),
-        "operations without a launch": ops["call"].null_count(),
-        "negative durations": prepared.dropped,
-        "launches without an operation": launchless,
-        "unattributed operations": node.null_count() if len(prepared.ranges) else 0,
-        "events lost": _events_lost(prepared, launchless),
-        "clock jumps": _clock_jumps(prepared),
-        "overlapping kernels on one stream": _overlapping(ops),
-    }
-    of_ops = {
+OF_OPERATIONS: Final = frozenset(
+    {
         "kernels before their launch",
         "operations without a launch",
         "unattributed operations",
     }
-    whole = max(len(ops), 1)
+)
+"""Checks whose counts are a share of the operations."""
+
+
+def count_damage(prepared: Prepared) -> dict[str, int]:
+    """How often each check but the attribution finds something."""
+    launchless = _launches_without_operation(prepared)
+    return {
+        "kernels before their launch": _before_their_launch(prepared.ops),
+        "operations without a launch": prepared.ops["call"].null_count(),
+        "negative durations": prepared.dropped,
+        "launches without an operation": launchless,
+        "events lost": _events_lost(prepared, launchless),
+        "clock jumps": _clock_jumps(prepared),
+        "overlapping kernels on one stream": _overlapping(prepared.ops),
+    }
+
+
+def integrity_table(prepared: Prepared, damage: dict[str, int], node: pl.Series) -> pl.DataFrame:
+    """The `INTEGRITY` table, without `report`: checks that found something.
+
+    Args:
+        prepared: the trace.
+        damage: of `count_damage`.
+        node: the phase of each operation, null where unattributed; a report without ranges has no
+            phases to miss.
+    """
+    unattributed = node.null_count() if len(prepared.ranges) else 0
+    counts = damage | {"unattributed operations": unattributed}
+    whole = max(len(prepared.ops), 1)
     rows = [
         {
             "check": check,
-            "count": count,
-            "share_pct": 100.0 * count / whole if check in of_ops else None,
-            "doubt": DOUBT[check],
+            "count": counts[check],
+            "share_pct": 100.0 * counts[check] / whole if check in OF_OPERATIONS else None,
+            "doubt": doubt,
         }
-        for check, count in counts.items()
-        if count
+        for check, doubt in DOUBT.items()
+        if counts[check]
     ]
     return pl.DataFrame(rows, schema={k: v for k, v in INTEGRITY.items() if k != "report"})
 
@@ -93,8 +103,14 @@ def _launches_without_operation(prepared: Prepared) -> int:
         ops.select("process", "correlation"), on=["process", "correlation"], how="anti"
     )
     # The process's last begin or end of a capture before each call says whether one was going on.
-    marks = _captures(prepared).join(numbers, on="thread_no").select(
-        "process", "start_ns", pl.col("name").cast(pl.String).str.contains("Begin").alias("begun")
+    marks = (
+        _captures(prepared)
+        .join(numbers, on="thread_no")
+        .select(
+            "process",
+            "start_ns",
+            pl.col("name").cast(pl.String).str.contains("Begin").alias("begun"),
+        )
     )
     capturing = (
         calls.select("process", "start_ns")
@@ -146,6 +162,8 @@ def _overlapping(ops: pl.DataFrame) -> int:
         return 0
     streams = ["device_no", "process", "stream"]
     numbered = kernels.select("start_ns", "end_ns", *streams).join(
-        kernels.select(streams).unique().with_row_index("stream_no"), on=streams, maintain_order="left"
+        kernels.select(streams).unique().with_row_index("stream_no"),
+        on=streams,
+        maintain_order="left",
     )
     return int(numbered.select(early.over("stream_no").sum()).item())

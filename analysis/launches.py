@@ -9,11 +9,13 @@ from nsysflow.analysis.schema import LAUNCHES
 
 
 def launch_rows(prepared: Prepared) -> pl.DataFrame:
-    """The operations that are their launch call's first, with `api_ns`, `latency_ns`, `queue_ns`
-    and `run_ahead`."""
+    """Per launch call, at its first operation: `op`, `call`, `api_ns`, `latency_ns`, `queue_ns` and
+    `run_ahead`."""
     ops = prepared.ops.filter("first")
     start, end = pl.col("launch_start_ns"), pl.col("launch_end_ns")
-    return ops.with_columns(
+    return ops.select(
+        "op",
+        "call",
         (end - start).alias("api_ns"),
         (pl.col("start_ns") - start).alias("latency_ns"),
         (pl.col("start_ns") - end).clip(lower_bound=0).alias("queue_ns"),
@@ -47,7 +49,7 @@ def launch_table(
 
     Args:
         attribution: nodes and paths.
-        launches: of `launch_rows`, with `node`.
+        launches: of `launch_rows`, with `process` and `node`.
         gaps: gaps with their causes.
         phases: the `PHASES` table.
     """

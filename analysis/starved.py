@@ -25,7 +25,9 @@ def starved_table(attribution: Attribution, ops: pl.DataFrame, gaps: pl.DataFram
         ops: operations, sorted on the device axis, with `node`.
         gaps: all gaps with their causes.
     """
-    runs = _runs(ops, gaps).filter(2 * pl.col("launch_idle_ns") >= pl.col("reach") - pl.col("place"))
+    runs = _runs(ops, gaps).filter(
+        2 * pl.col("launch_idle_ns") >= pl.col("reach") - pl.col("place")
+    )
     held = ops.join_asof(runs.with_row_index("run"), on="place", check_sortedness=False)
     return _windows(attribution, held.filter(pl.col("place") < pl.col("reach")))
 
@@ -41,7 +43,10 @@ def _runs(ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     device = device.sort("place").collect()
     breaks = (length > SHORT_GAP_NS) & (2 * pl.col("launch_ns") < length)
     walked = gaps.select(
-        ops["place"].gather(gaps["next_op"]), length.alias("gap_ns"), "launch_ns", breaks.alias("breaks")
+        ops["place"].gather(gaps["next_op"]),
+        length.alias("gap_ns"),
+        "launch_ns",
+        breaks.alias("breaks"),
     ).with_columns(
         # Running sums before and after each gap; a run's idle is a difference of two of them.
         pl.col("gap_ns").cum_sum().alias("idle_ns"),
@@ -64,22 +69,22 @@ def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
     kernel = pl.col("kind") == "kernel"
     launch = pl.col("launch_start_ns").drop_nulls().unique().sort()
     members = members.filter(pl.len().over("run") >= MIN_OPS)
-    members = members.with_columns(attribution.name_of(members["node"]).alias("phase"))
+    members = members.with_columns(attribution.path_of(members["node"]))
+    windows = members.group_by("run").agg(
+        pl.col("device").first(),
+        pl.col("start_ns").first(),
+        (pl.col("start_ns") + pl.col("reach") - pl.col("place")).first().alias("end_ns"),
+        pl.len().cast(pl.Int64).alias("ops"),
+        pl.col("name").filter(kernel).n_unique().cast(pl.Int64).alias("kernels"),
+        median_ns(length.filter(kernel)).alias("median_kernel_ns"),
+        median_ns(launch.diff().drop_nulls()).alias("median_interval_ns"),
+        pl.col("launch_idle_ns", "idle_ns").first(),
+        (length.sum() + GRAPH_LAUNCH_NS * pl.len()).cast(pl.Int64).alias("graph_estimate_ns"),
+    )
+    windows = windows.join(_commonest(members), on="run")
+    phase = attribution.paths["joined"].gather(windows["path"]).fill_null("").alias("phase")
     return (
-        members.join(_commonest(members), on="run", suffix="_of_run")
-        .group_by("run")
-        .agg(
-            pl.col("device").first(),
-            pl.col("phase_of_run").first().alias("phase"),
-            pl.col("start_ns").first(),
-            (pl.col("start_ns") + pl.col("reach") - pl.col("place")).first().alias("end_ns"),
-            pl.len().cast(pl.Int64).alias("ops"),
-            pl.col("name").filter(kernel).n_unique().cast(pl.Int64).alias("kernels"),
-            median_ns(length.filter(kernel)).alias("median_kernel_ns"),
-            median_ns(launch.diff().drop_nulls()).alias("median_interval_ns"),
-            pl.col("launch_idle_ns", "idle_ns").first(),
-            (length.sum() + GRAPH_LAUNCH_NS * pl.len()).cast(pl.Int64).alias("graph_estimate_ns"),
-        )
+        windows.with_columns(phase)
         .sort("launch_idle_ns", "device", "start_ns", descending=[True, False, False])
         .select([name for name in STARVED if name != "report"])
     )
@@ -87,9 +92,9 @@ def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
 
 def _commonest(members: pl.DataFrame) -> pl.DataFrame:
     """The phase with most of each run's operations, the earliest on a tie."""
-    counted = members.group_by("run", "phase").agg(pl.len().alias("count"), pl.col("op").min())
+    counted = members.group_by("run", "path").agg(pl.len().alias("count"), pl.col("op").min())
     return (
         counted.sort("run", "count", "op", descending=[False, True, False])
         .unique("run", keep="first", maintain_order=True)
-        .select("run", "phase")
+        .select("run", "path")
     )
