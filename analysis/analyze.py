@@ -167,13 +167,17 @@ class Analysis:
         """What the reader should know: the loader's notes, and what is missing to say more."""
         return self.trace.notes
 
-    def top_gaps(self, count: int) -> pl.DataFrame:
-        """The longest `count` rows of `gaps`, longest first, without making the others."""
+    def longest_gaps(self, limit: int, at_least_ns: int = 0) -> pl.DataFrame:
+        """The longest `limit` rows of `gaps`, longest first, without making the others."""
         ns = pl.col("end_ns") - pl.col("start_ns")
-        longest = self._gaps.top_k(count, by=ns).sort(
-            ns, "device_no", "start_ns", descending=[True, False, False]
-        )
+        longest = self._gaps.filter(ns >= at_least_ns).top_k(limit, by=ns)
+        longest = longest.sort(ns, "device_no", "start_ns", descending=[True, False, False])
         return self._table("gaps", gap_table(self._prepared, self._attribution, longest))
+
+    def count_gaps(self, at_least_ns: int = 0) -> int:
+        """How many gaps, or parts of them in the windows, last `at_least_ns` or longer."""
+        gaps = self._gaps
+        return int((gaps["end_ns"] - gaps["start_ns"] >= at_least_ns).sum())
 
     def compute(self, *tables: str) -> None:
         """Compute these tables now, on all cores; reading them one by one uses about one."""

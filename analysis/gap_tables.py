@@ -46,7 +46,7 @@ def gap_table(prepared: Prepared, attribution: Attribution, gaps: pl.DataFrame) 
     )
     return gaps.select(
         ops["device"].gather(gaps["next_op"]),
-        pl.int_range(pl.len(), dtype=pl.Int64).over("device_no").alias("gap"),
+        pl.col("number").alias("gap"),
         "step",
         "start_ns",
         "end_ns",

@@ -15,7 +15,7 @@ def find_gaps(prepared: Prepared) -> pl.DataFrame:
     """Gaps of every device.
 
     Returns:
-        `gap` (row number), `device_no`, `start_ns`, `end_ns`, `next_op` and `prev_op` (rows of the
+        `gap` (row number), `number` (from 0 on each device), `device_no`, `start_ns`, `end_ns`, `next_op` and `prev_op` (rows of the
         operations), and of the launch of each, where there is one: `next_call`, `next_start_ns`,
         `next_end_ns`, `next_no` (its thread); `prev_…` likewise.
     """
@@ -42,7 +42,7 @@ def find_gaps(prepared: Prepared) -> pl.DataFrame:
     )
     gaps = gaps.with_columns(_previous(prepared.ops, walked, gaps["before"]))
     launches = prepared.ops.select("call", "launch_start_ns", "launch_end_ns", "thread_no")
-    return gaps.select(
+    gaps = gaps.select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("gap"),
         "device_no",
         axis.time_ns(pl.col("before")).alias("start_ns"),
@@ -52,6 +52,8 @@ def find_gaps(prepared: Prepared) -> pl.DataFrame:
         *_launch_columns(launches, gaps["next_op"], "next"),
         *_launch_columns(launches, gaps["prev_op"], "prev"),
     )
+    first = pl.col("gap").first().over("device_no")
+    return gaps.with_columns((pl.col("gap") - first).cast(pl.Int64).alias("number"))
 
 
 def _launch_columns(launches: pl.DataFrame, ops: pl.Series, side: str) -> list[pl.Series]:

@@ -83,7 +83,7 @@ def _commonest_shape(kernels: pl.DataFrame, shapes: pl.DataFrame) -> pl.DataFram
     key = ["device", "name"]
     counted = (
         kernels.select(*key)
-        .hstack(shapes[kernels["detail"]].get_columns())
+        .hstack(shapes.select(pl.all().gather(kernels["detail"])).get_columns())
         .group_by(*key, *place, *memory)
         .agg(pl.len().alias("count"))
         .with_columns(pl.col("count").sum().over(*key, *place).alias("place_count"))

@@ -125,7 +125,11 @@ def analyze(
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = flow.output_folder(reports, folder, force=force) if written else None
-    results = _analyze(reports, window)
+    if table is not None and chosen is None:
+        tables = (table,)
+    else:
+        tables = flow.PAGE if chosen is None and not as_json else tuple(TABLES)
+    results = _analyze(reports, window, tables)
     if chosen is not None:
         with progress(f"writing {chosen}"):
             flow.write_folder(results, chosen, top=top, at_least_ns=at_least_ns)
@@ -196,12 +200,16 @@ def _check_usage(folder: Path | None, alone: list[bool], *, no_files: bool) -> N
         raise click.UsageError(msg)
 
 
-def _analyze(reports: tuple[Path, ...], window: dict[str, Any]) -> "Results":
+def _analyze(
+    reports: tuple[Path, ...], window: dict[str, Any], tables: tuple[str, ...]
+) -> "Results":
     from nsysflow import flow
     from nsysflow.analysis.options import Options
 
     added, removed = split_domains(window.pop("domains"))
     with progress("analysing"):
         return flow.analyze_reports(
-            reports, Options(domains_added=added, domains_removed=removed, **window)
+            reports,
+            Options(domains_added=added, domains_removed=removed, **window),
+            tables=tables,
         )

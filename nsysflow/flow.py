@@ -17,8 +17,19 @@ DEMO = "h200-gpt2-eager.sqlite.xz"
 """The report that `nsysflow demo` analyses."""
 
 
-def analyze_reports(reports: Sequence[Path], options: Options) -> Results:
+PAGE = ("gap_summary", "syncs", "phases", "starved", "steps", "accounting", "integrity")
+"""The tables that the page is made of."""
+
+
+def analyze_reports(
+    reports: Sequence[Path], options: Options, *, tables: Sequence[str] = PAGE
+) -> Results:
     """Load and analyse reports, the ranks of one run.
+
+    Args:
+        reports: where they are.
+        options: what to narrow the analysis to.
+        tables: what will be asked for: computed now, on all cores; others when they are read.
 
     Raises:
         ReportError: one of them cannot be read.
@@ -29,14 +40,16 @@ def analyze_reports(reports: Sequence[Path], options: Options) -> Results:
         if report in resolved[:index]:
             msg = f"{reports[index]} was given twice; name each rank's report once"
             raise SelectionError(msg)
-    traces = [nsysflow.load(report) for report in reports]
+    traces = [nsysflow.load(report, shapes="kernels" in tables) for report in reports]
     names = distinct_names([trace.report for trace in traces], resolved)
-    return Results(
+    results = Results(
         [
             nsysflow.analyze(replace(trace, report=name), options)
             for trace, name in zip(traces, names, strict=True)
         ]
     )
+    results.compute(*tables)
+    return results
 
 
 def analyze_demo() -> Results:

@@ -17,7 +17,7 @@ from typing import Final
 import polars as pl
 from adbc_driver_sqlite import dbapi
 
-from nsysflow.analysis.load.raw import EXPORT_AGAIN, TABLES, Raw, Table, assemble, check_tables
+from nsysflow.analysis.load.raw import EXPORT_AGAIN, SHAPE_COLUMNS, TABLES, Raw, Table, assemble, check_tables
 from nsysflow.analysis.load.sqlite_file import sqlite_uri
 from nsysflow.errors import Busy, Damaged, NotAReport, ReportError
 
@@ -30,8 +30,9 @@ _LOCK_WAIT_S: Final = 0.2
 _SIGNS_OF_DAMAGE: Final = ("malformed", "not a database", "unsupported file format", "decode")
 
 
-def read_sqlite(path: Path, shown: str) -> Raw:
-    """The tables of the export at `path`, which messages call `shown`.
+def read_sqlite(path: Path, shown: str, *, shapes: bool = True) -> Raw:
+    """The tables of the export at `path`, which messages call `shown`; launch shapes are null unless
+    asked for.
 
     Raises:
         NotAReport: it is a database of something else.
@@ -44,12 +45,17 @@ def read_sqlite(path: Path, shown: str) -> Raw:
         present, extents = describe(uri)
         _check_is_export(shown, present)
         check_tables(shown, present)
+        unwanted = () if shapes else SHAPE_COLUMNS
+        wanted = {
+            table: tuple(name for name in columns if name not in unwanted)
+            for table, columns in present.items()
+        }
         with ThreadPoolExecutor(_cores()) as pool:
             pieces = {
                 field: [
                     pool.submit(_read, uri, query, table)
                     for query in _queries(
-                        table, present.get(table.name, ()), extents.get(table.name)
+                        table, wanted.get(table.name, ()), extents.get(table.name)
                     )
                 ]
                 for field, table in TABLES.items()

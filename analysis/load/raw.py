@@ -51,6 +51,20 @@ def _op(suffix: str, **columns: pl.DataType) -> Table:
     )
 
 
+SHAPE_COLUMNS: Final = (
+    "registersPerThread",
+    "gridX",
+    "gridY",
+    "gridZ",
+    "blockX",
+    "blockY",
+    "blockZ",
+    "staticSharedMemory",
+    "dynamicSharedMemory",
+)
+"""How a kernel was launched: nothing but the kernels table needs it."""
+
+
 TABLES: Final[Mapping[str, Table]] = {
     "strings": Table(
         name="StringIds",

@@ -23,6 +23,9 @@ class Analysed(Protocol):
     def step_name(self) -> str | None: ...
     @property
     def notes(self) -> tuple[str, ...]: ...
+    def compute(self, *tables: str) -> None: ...
+    def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
+    def count_gaps(self, at_least_ns: int) -> int: ...
 
 
 class Results:
@@ -37,6 +40,21 @@ class Results:
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
+
+    def compute(self, *tables: str) -> None:
+        """Compute these tables now, on all cores; `table` does them one by one."""
+        for each in self.analyses:
+            each.compute(*tables)
+
+    def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
+        """The longest rows of `gaps`, longest first, without making the others."""
+        longest = pl.concat([each.longest_gaps(limit, at_least_ns) for each in self.analyses])
+        order = ["duration_ns", "report", "device", "start_ns"]
+        return longest.sort(order, descending=[True, False, False, False]).head(limit)
+
+    def count_gaps(self, at_least_ns: int) -> int:
+        """How many gaps last `at_least_ns` or longer."""
+        return sum(each.count_gaps(at_least_ns) for each in self.analyses)
 
     @property
     def reports(self) -> tuple[str, ...]:

@@ -195,12 +195,7 @@ def stalls(results: Results, limit: int) -> Block:
 
 def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block:
     """The longest gaps."""
-    gaps = results.table("gaps").filter(pl.col("duration_ns") >= at_least_ns)
-    top = (
-        gaps.top_k(limit, by="duration_ns")
-        .sort("duration_ns", "report", "device", "start_ns", descending=[True] + 3 * [False])
-        .with_columns(where_host_was_in_gap())
-    )
+    top = results.longest_gaps(limit, at_least_ns).with_columns(where_host_was_in_gap())
     several = results.table("accounting").height > 1
     many = len(results.reports) > 1
     return Block(
@@ -228,7 +223,7 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
             )
             for row in top.iter_rows(named=True)
         ),
-        more=more(len(gaps) - len(top), "gaps"),
+        more=more(results.count_gaps(at_least_ns) - len(top), "gaps"),
     )
 
 

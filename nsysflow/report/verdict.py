@@ -192,17 +192,16 @@ _OUTSIDE_ADVICE: Final = {
 def _outside(results: Results, devices: pl.DataFrame) -> _Outside:
     if results.step_name is None:
         return _Outside.UNKNOWN
-    in_step = pl.col("step").is_not_null()
-    host_ns = pl.col("host_ns")
-    by_step = (
-        results.table("gaps")
-        .lazy()
-        .filter(host_ns > 0, pl.col("host_range").fill_null("") == "")
-        .join(devices.lazy().select("report", "device"), on=["report", "device"], how="semi")
-        .select(host_ns.filter(in_step).sum().alias("in_step_ns"), host_ns.sum())
-        .collect()
+    key = ["report", "device"]
+    steps = results.table("steps").group_by(key).agg(pl.len().alias("steps"))
+    in_step_ns, all_ns = (
+        results.table("gap_summary")
+        .filter(pl.col("cause") == "host", pl.col("host_range") == OUTSIDE)
+        .join(devices.select(key), on=key, how="semi")
+        .join(steps, on=key)
+        .select((pl.col("per_step_ns") * pl.col("steps")).sum(), pl.col("total_ns").sum())
+        .row(0)
     )
-    in_step_ns, all_ns = by_step.row(0)
     return _Outside.BETWEEN_STEPS if 2 * in_step_ns >= all_ns else _Outside.NOT_IN_STEPS
 
 

@@ -24,6 +24,16 @@ class Handmade:
     step_name: str | None = None
     notes: tuple[str, ...] = ()
 
+    def compute(self, *tables: str) -> None:
+        """There is nothing to compute."""
+
+    def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
+        gaps = self.gaps.filter(pl.col("duration_ns") >= at_least_ns)
+        return gaps.top_k(limit, by="duration_ns")
+
+    def count_gaps(self, at_least_ns: int) -> int:
+        return len(self.gaps.filter(pl.col("duration_ns") >= at_least_ns))
+
     def __getattr__(self, name: str) -> pl.DataFrame:
         if name not in schema.TABLES:
             raise AttributeError(name)
