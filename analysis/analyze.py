@@ -197,7 +197,9 @@ class Analysis:
 
     @computed_once
     def _stalls(self) -> pl.DataFrame:
-        return stall_calls(self._prepared.calls, self._explained.charges)
+        return stall_calls(
+            self._prepared.calls, self._prepared.threads, self._explained.charges
+        )
 
     @computed_once
     def _attribution(self) -> Attribution:

@@ -165,11 +165,14 @@ def _process_spans(
         "node",
         "row",
     )
-    latest_first = [-pl.col("start"), pl.col("end"), -pl.col("row").cast(pl.Int64)]
     nodes = spans.select("node", pl.lit(None, pl.UInt32).alias("parent"), "range")
-    return flatten(claims.sort("start"), order=latest_first, keep=["node"]), nodes.match_to_schema(
+    return flatten(claims.sort("start"), rank=_latest_first, keep=["node"]), nodes.match_to_schema(
         NODES
     )
+
+
+def _latest_first(claims: pl.DataFrame) -> pl.DataFrame:
+    return claims.select(-pl.col("start"), "end", -pl.col("row").cast(pl.Int64))
 
 
 @dataclass(frozen=True, kw_only=True)

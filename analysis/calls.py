@@ -4,6 +4,8 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.intervals import by_number
+
 CALL_CLASS: Final = pl.Enum(["sync", "blocking_copy", "alloc", "module_load", "launch", "api"])
 """In the order in which a class claims an instant; sync and blocking_copy claim alike."""
 
@@ -51,9 +53,10 @@ def class_by_name(name: pl.Expr) -> pl.Expr:
 def with_class_by_name(calls: pl.DataFrame) -> pl.DataFrame:
     """`calls` plus `class`, each distinct name looked at once."""
     names = calls.select(pl.col("name").unique())
-    text = pl.col("name").cast(pl.String)
-    classes = names.with_columns(class_by_name(text).alias("class"))
-    return calls.join(classes, on="name", how="left", maintain_order="left")
+    classes = names.select(class_by_name(_text())).to_series()
+    code = names["name"].to_physical()
+    table = by_number(int(code.max() or 0) + 1, code, classes)  # type: ignore[call-overload]
+    return calls.with_columns(table.gather(calls["name"].to_physical()).alias("class"))
 
 
 def refine_classes(calls: pl.DataFrame, ops: pl.DataFrame, pageable: pl.Series) -> pl.DataFrame:
@@ -91,11 +94,12 @@ def _first_slow_launches(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
     slow = calls.filter(pl.col("end_ns") - pl.col("start_ns") > LAZY_LOAD_NS)
     if slow.is_empty():
         return pl.Series("call", [], dtype=pl.UInt32)
-    launched = pl.col("call").is_not_null()
-    kernels = ops.lazy().filter(pl.col("kind") == "kernel", launched)
-    kernels = kernels.select("process", "name", "call", "launch_start_ns")
-    suspects = kernels.join(slow.lazy(), on="call", how="semi").select("process", "name").unique()
-    launches = kernels.join(suspects, on=["process", "name"], how="semi").collect()
+    is_slow = by_number(len(calls), slow["call"], pl.repeat(value=True, n=len(slow), eager=True))
+    kernels = ops.select("kind", "process", "name", "call", "launch_start_ns").filter(
+        pl.col("kind") == "kernel", pl.col("call").is_not_null()
+    )
+    suspects = kernels.filter(is_slow.gather(kernels["call"]).is_not_null())
+    launches = kernels.filter(pl.col("name").is_in(suspects["name"].unique().implode()))
     graphs = calls.select("name").unique().filter(_text().str.contains(GRAPH_LAUNCH))
     if not graphs.is_empty():
         replays = calls.join(graphs, on="name", how="semi")

@@ -6,6 +6,7 @@ and to the code between them once, for all gaps: `HostTime`.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import polars as pl
@@ -74,9 +75,7 @@ def host_time(
     """
     few = pl.concat([_calls_of_paired_lanes(prepared, lanes, asked), _overhead(prepared, lanes)])
     claims = _calls_of_single_lanes(prepared, lanes).merge_sorted(few.sort("start"), key="start")
-    longest = pl.col("start") - pl.col("end")
-    order = ["claim", "start", longest, "correlation", "owner"]
-    pieces = flatten(claims, order=order, keep=["owner", "cause"])
+    pieces = flatten(claims, rank=partial(_rank, prepared), keep=["owner", "cause"])
     calls = claims.filter(pl.col("claim").is_between(CLAIM["sync"], CLAIM["launch"]))
     dispatched = merge(calls, within_ns=dispatch_ns)
     pieces = _with_cause(pieces, dispatched)
@@ -91,6 +90,15 @@ def host_time(
         api=Cover(pieces.filter(cause == "api")),
         launching=Cover(merge(pl.concat([dispatched, profiler.select("start", "end")]))),
     )
+
+
+def _rank(prepared: Prepared, claims: pl.DataFrame) -> pl.DataFrame:
+    """What orders claims on one instant: class, then the call that started first, then the longer,
+    then the smallest correlation."""
+    is_call = claims["cause"] != "profiler"
+    correlation = prepared.calls["correlation"].gather(claims["owner"].set(~is_call, None))
+    length = pl.col("end") - pl.col("start")
+    return claims.select("claim", "start", -length.alias("length"), correlation, "owner")
 
 
 def _with_cause(pieces: pl.DataFrame, dispatched: pl.DataFrame) -> pl.DataFrame:
@@ -111,7 +119,6 @@ def _claims(rows: pl.DataFrame, axis: Axis, claim: pl.Expr, cause: pl.Expr) -> p
         axis.at(pl.col("lane"), pl.col("start_ns")).alias("start"),
         axis.at(pl.col("lane"), pl.col("end_ns")).alias("end"),
         claim.cast(pl.UInt8).alias("claim"),
-        "correlation",
         "owner",
         cause.cast(CAUSE).alias("cause"),
     )
@@ -133,7 +140,6 @@ def _overhead(prepared: Prepared, lanes: pl.DataFrame) -> pl.DataFrame:
         ]
     )
     rows = prepared.overhead.with_row_index("owner").join(both, on="thread_no")
-    rows = rows.with_columns(pl.lit(None, pl.Int64).alias("correlation"))
     return _claims(rows, prepared.axis, pl.lit(CLAIM["profiler"]), pl.lit("profiler"))
 
 

@@ -9,6 +9,7 @@ pass, because no interval reaches into the next track: no group-by, no loop over
 nanosecond has an address (`Cover.slices`), which is how a stall is charged to its call.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -90,12 +91,14 @@ def merge(intervals: pl.DataFrame, *, within_ns: int = 0) -> pl.DataFrame:
     )
 
 
-def flatten(claims: pl.DataFrame, *, order: list[str | pl.Expr], keep: list[str]) -> pl.DataFrame:
-    """Give each instant to the first, in `order`, of the intervals that cover it.
+def flatten(
+    claims: pl.DataFrame, *, rank: Callable[[pl.DataFrame], pl.DataFrame], keep: list[str]
+) -> pl.DataFrame:
+    """Give each instant to the first in rank of the intervals that cover it.
 
     Args:
         claims: `start`, `end` and any other columns, sorted by `start`.
-        order: what ranks claims that overlap; nulls last, then the order of the rows.
+        rank: from claims that overlap to the columns that order them, nulls last.
         keep: the columns that the pieces need of the claim that won them.
 
     Returns:
@@ -109,13 +112,17 @@ def flatten(claims: pl.DataFrame, *, order: list[str | pl.Expr], keep: list[str]
     mixed = claims.select(clashes | clashes.shift(-1, fill_value=False)).to_series()
     if not mixed.any():
         return claims.select(columns)
-    pieces = _contested(claims.filter(mixed), order).select(columns)
+    pieces = _contested(claims.filter(mixed), rank).select(columns)
     return claims.select(columns).filter(~mixed).merge_sorted(pieces, key="start")
 
 
-def _contested(claims: pl.DataFrame, order: list[str | pl.Expr]) -> pl.DataFrame:
+def _contested(
+    claims: pl.DataFrame, rank: Callable[[pl.DataFrame], pl.DataFrame]
+) -> pl.DataFrame:
     """`flatten` for claims that do overlap: cut at every border, the best claim takes each slot."""
-    claims = claims.sort(*order, nulls_last=True, maintain_order=True).with_row_index("_order")
+    places = rank(claims).with_row_index("_row")
+    best_first = places.sort(pl.all().exclude("_row"), nulls_last=True, maintain_order=True)
+    claims = claims[best_first["_row"]].with_row_index("_order")
     borders = pl.concat([claims["start"], claims["end"]]).unique().sort()
     first = borders.search_sorted(claims["start"])
     past = borders.search_sorted(claims["end"])
@@ -216,3 +223,9 @@ def last_at_or_before(sorted_places: pl.Series, places: pl.Series) -> pl.Series:
         return asked.join_asof(known, on="place", check_sortedness=False)["index"]
     index = sorted_places.search_sorted(places, side="right").cast(pl.Int64) - 1
     return index.set(index < 0, None).cast(pl.UInt32)
+
+
+def by_number(size: int, numbers: pl.Series, values: pl.Series) -> pl.Series:
+    """A table of `size` rows with `values` in the rows `numbers`, null elsewhere: looking up in it
+    is a gather, a fifth of a hash join. Of values for one number the last stays."""
+    return pl.repeat(None, size, dtype=values.dtype, eager=True).scatter(numbers, values)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from nsysflow.analysis.calls import refine_classes, with_class_by_name
-from nsysflow.analysis.intervals import Axis, sort_with_ties
+from nsysflow.analysis.intervals import Axis, by_number, sort_with_ties
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.trace import Trace
 
@@ -30,6 +30,10 @@ COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
 
 LAUNCH_ORDER = ("launch_start_ns", "correlation", "stream", "graph_node")
 """What orders operations that start, or end, together (spec §3); their names, if all else ties."""
+
+SPARSEST = 8
+"""Correlation ids count up: a table of all of them is looked up in half the time of a join, unless
+it would be mostly empty."""
 
 PROCESS_BITS = 24
 PID_MASK = (1 << PROCESS_BITS) - 1
@@ -61,8 +65,8 @@ class Prepared:
             (row number), `device_no`, `part`, `call` (row of its launch in `calls`, null without),
             `launch_start_ns`, `launch_end_ns`, `thread_no` (that launched it), `first` (it is the
             call's first operation).
-        calls: `schema.CALLS` without negative lengths, sorted by start, longest first, plus `call`
-            (row number), `thread_no`, `class`.
+        calls: without negative lengths, sorted by thread and start, longest first: `call` (row
+            number), `start_ns`, `end_ns`, `thread_no`, `correlation`, `name`, `class`.
         ranges: `schema.RANGES` without negative lengths, open ends closed, `ended` tells which,
             plus `thread_no`.
         overhead: `schema.OVERHEAD` without negative lengths, sorted by start, longest first, plus
@@ -129,6 +133,11 @@ def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:
     return (min(known), max(known)) if known else (0, 0)
 
 
+def _past(numbers: pl.Series) -> int:
+    """One more than the greatest number; 0 where there is none."""
+    return _extent([numbers.to_frame()])[1] + 1 if len(numbers) else 0
+
+
 def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """Every thread that did something, numbered by key."""
     seen = [kept[name]["thread"].unique() for name in ("calls", "ranges", "overhead")]
@@ -163,11 +172,11 @@ def _numbered(frame: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
 def _calls(calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """Calls on the thread axis, outermost first, with their class by name."""
     place = axis.at(pl.col("thread_no"), pl.col("start_ns"))
-    numbered = _numbered(calls, threads).with_columns(place.alias("_place"))
+    numbered = _numbered(calls, threads).drop("process", "thread")
     ties = [-pl.col("end_ns"), pl.col("correlation"), pl.col("name").cast(pl.String)]
     return (
-        sort_with_ties(numbered, "_place", ties)
-        .drop("_place")
+        sort_with_ties(numbered.with_columns(place.alias("place")), "place", ties)
+        .drop("place")
         .with_row_index("call")
         .pipe(with_class_by_name)
     )
@@ -175,27 +184,7 @@ def _calls(calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis) -> pl.DataFra
 
 def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """`ops` with the outermost call of their (process, correlation) as their launch."""
-    key = _correlation_axis(ops, calls)
-    processes = threads.select("process", "process_no").unique()
-    launches = calls.filter(pl.col("correlation").is_not_null())
-    process_no = threads["process_no"].gather(launches["thread_no"])
-    launches = launches.select(
-        "call", key.at(pl.lit(process_no), pl.col("correlation")).alias("key")
-    )
-    asked = ops.select("process", "correlation")
-    if len(processes) == 1:
-        known = asked["process"] == processes["process"].item()
-        number = pl.when(known).then(0)
-    else:
-        asked = asked.join(processes, on="process", how="left", maintain_order="left")
-        number = pl.col("process_no")
-    asked = asked.select(key.at(number, pl.col("correlation")).alias("key")).with_row_index("row")
-    found = asked.join(launches, on="key", how="left", maintain_order="left")
-    if len(found) > len(ops):
-        outermost = [calls[c].gather(found["call"]) for c in ("start_ns", "end_ns")]
-        found = found.with_columns(outermost).sort("row", "start_ns", -pl.col("end_ns"), "call")
-        found = found.unique("row", keep="first", maintain_order=True)
-    call = found["call"]
+    call = _launch_calls(*_correlation_keys(ops, calls, threads), calls)
     return ops.with_columns(
         call,
         calls["thread_no"].gather(call),
@@ -204,10 +193,45 @@ def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
     )
 
 
-def _correlation_axis(ops: pl.DataFrame, calls: pl.DataFrame) -> Axis:
-    """Correlation ids of all processes on one line: one key joins in half the time of two."""
+def _correlation_keys(
+    ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
+) -> tuple[pl.Series, pl.Series]:
+    """The correlation ids of all processes on one line: a key per operation and per call, null where
+    there is none."""
     first, last = _extent([ops.select("correlation"), calls.select("correlation")])
-    return Axis.over(first, last, margin_ns=0)
+    line = Axis.over(first, last, margin_ns=0)
+    correlation = pl.col("correlation")
+    processes = threads.select("process", "process_no").unique()
+    if len(processes) == 1:
+        ours = ops["process"] == processes["process"].item()
+        asked = ops.select(line.at(pl.when(ours).then(0), correlation).alias("key"))
+    else:
+        asked = ops.select("process", "correlation").join(
+            processes, on="process", how="left", maintain_order="left"
+        )
+        asked = asked.select(line.at(pl.col("process_no"), correlation).alias("key"))
+    process_no = threads["process_no"].gather(calls["thread_no"])
+    known = calls.select(line.at(pl.lit(process_no), correlation).alias("key"))
+    return asked["key"], known["key"]
+
+
+def _launch_calls(asked: pl.Series, known: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """The row in `calls` of each key asked for, the outermost where several have it."""
+    launches = pl.DataFrame({"key": known, "call": calls["call"]})
+    if known.null_count():
+        launches = launches.drop_nulls("key")
+    size = _past(launches["key"])
+    if size <= SPARSEST * len(launches):
+        table = by_number(size, launches["key"], launches["call"])
+        if size - table.null_count() == len(launches):
+            return table.gather(asked.set(asked >= size, None)).alias("call")
+    rows = asked.to_frame("key").with_row_index("row")
+    found = rows.join(launches, on="key", how="left", maintain_order="left")
+    if len(found) > len(asked):
+        outermost = [calls[c].gather(found["call"]) for c in ("start_ns", "end_ns")]
+        found = found.with_columns(outermost).sort("row", "start_ns", -pl.col("end_ns"), "call")
+        found = found.unique("row", keep="first", maintain_order=True)
+    return found["call"]
 
 
 def _pageable_calls(trace: Trace, ops: pl.DataFrame) -> pl.Series:
@@ -242,8 +266,10 @@ def _sorted_ops(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
 
 def _firsts(ops: pl.DataFrame) -> pl.Series:
     """Which operation of its launch call each one started first, whatever its device."""
-    first = (pl.col("call").is_first_distinct() & pl.col("call").is_not_null()).alias("first")
-    if ops["start_ns"].is_sorted():
-        return ops.select(first).to_series()
-    by_start = ops.select("start_ns", "call").with_row_index("row").sort("start_ns", "row")
-    return by_start.with_columns(first).sort("row")["first"]
+    launched = ops.select("start_ns", "call").with_row_index("row").drop_nulls("call")
+    if not launched["start_ns"].is_sorted():
+        launched = launched.sort("start_ns", "row")
+    last_is_first = launched.reverse()
+    first = by_number(_past(launched["call"]), last_is_first["call"], last_is_first["row"])
+    row = pl.int_range(len(ops), dtype=pl.UInt32, eager=True)
+    return (first.gather(ops["call"]) == row).fill_null(value=False).alias("first")
