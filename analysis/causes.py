@@ -50,22 +50,14 @@ def explain(prepared: Prepared, gaps: pl.DataFrame, *, dispatch_ns: int) -> Expl
         dispatch_ns: the longest stretch between calls that counts as framework dispatch.
     """
     gaps = gaps.with_columns(_launched()).with_columns(*_queue_parts())
-    waiting = gaps.filter(
-        pl.col("next_call").is_not_null(), pl.col("launched_ns") > pl.col("start_ns")
-    )
-    waiting = _with_windows(prepared, waiting)
-    lanes = _lanes(waiting)
-    keys = ["next_no", "other_no"]
-    waiting = waiting.join(lanes, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    asked = waiting.filter(pl.col("other_no").is_not_null()).select(
+    waiting, lanes = _with_lanes(prepared, _waiting(prepared, gaps))
+    asked = waiting.filter(pl.col("lane") >= lanes["other_no"].null_count()).select(
         "lane",
         pl.min_horizontal("window_ns", "start_ns").alias("window_ns"),
         "start_ns",
         pl.max_horizontal("launched_ns", "next_start_ns").alias("launched_ns"),
     )
-    hosts = host_time(
-        prepared, lanes.rename({"next_no": "thread_no"}), asked, dispatch_ns=dispatch_ns
-    )
+    hosts = host_time(prepared, lanes, asked, dispatch_ns=dispatch_ns)
     parts, charges = _split(hosts, waiting)
     stalls = _stall_parts(prepared.calls, charges)
     return Explained(gaps=_assembled(gaps, [parts, stalls]), charges=charges)
@@ -88,35 +80,51 @@ def _queue_parts() -> list[pl.Expr]:
     ]
 
 
-def _with_windows(prepared: Prepared, waiting: pl.DataFrame) -> pl.DataFrame:
-    """Step 3's window `[window_ns, window_end_ns)`, null where it is skipped, and `other_no`, the
-    previous launch's thread where that is another one of the same process."""
+def _waiting(prepared: Prepared, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The gaps that the host kept waiting, with what steps 2 and 3 ask.
+
+    Returns:
+        `gap`, `start_ns`, `launched_ns`, `next_start_ns`, `next_no`; step 3's window `window_ns`
+        (null where the step is skipped), `window_end_ns`; and `other_no`, the previous launch's
+        thread where that is another one of the same process.
+    """
+    late = pl.col("next_call").is_not_null() & (pl.col("launched_ns") > pl.col("start_ns"))
+    gaps = gaps.select(
+        *("gap", "device_no", "start_ns", "launched_ns", "next_start_ns", "next_no", late.alias("late")),
+        *("prev_start_ns", "prev_end_ns", "prev_no", "prev_call"),
+    ).filter("late")
     axis, device = prepared.axis, pl.col("device_no")
-    process = prepared.threads["process_no"]
-    blocking = prepared.calls["class"] == "blocking_copy"
-    waiting = waiting.with_columns(
-        (process.gather(waiting["next_no"]) == process.gather(waiting["prev_no"]))
-        .fill_null(value=False)
-        .alias("linked"),
-        blocking.gather(waiting["prev_call"]).alias("prev_blocks"),
-    )
-    linked = pl.col("linked")
-    prev = pl.when("prev_blocks").then("prev_start_ns").otherwise("prev_end_ns")
+    process_of_thread = prepared.threads["process_no"]
+    linked = process_of_thread.gather(gaps["next_no"]) == process_of_thread.gather(gaps["prev_no"])
+    blocks = (prepared.calls["class"] == "blocking_copy").gather(gaps["prev_call"])
+    prev = pl.when(blocks).then("prev_start_ns").otherwise("prev_end_ns")
     charged = reached_before(axis.at(device, pl.col("launched_ns")))
     begin = axis.time_ns(pl.max_horizontal(axis.at(device, prev), charged))
-    other = pl.when(linked & (pl.col("prev_no") != pl.col("next_no"))).then("prev_no")
-    return waiting.with_columns(
+    apart = pl.col("prev_no") != pl.col("next_no")
+    return gaps.select(
+        *("gap", "start_ns", "launched_ns", "next_start_ns", "next_no"),
         pl.when(linked).then(begin).alias("window_ns"),
         pl.min_horizontal("start_ns", "next_start_ns").alias("window_end_ns"),
-        other.alias("other_no"),
-    ).drop("linked", "prev_blocks")
+        pl.when(linked & apart).then("prev_no").alias("other_no"),
+    )
 
 
-def _lanes(waiting: pl.DataFrame) -> pl.DataFrame:
-    """The distinct (`next_no`, `other_no`), lanes of one thread first, numbered `lane`."""
-    lanes = waiting.select("next_no", "other_no").unique()
-    single_first = lanes.sort(pl.col("other_no").is_not_null(), "next_no", "other_no")
-    return single_first.with_row_index("lane")
+def _with_lanes(prepared: Prepared, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`waiting` with `lane`; and the lanes: `lane`, `thread_no`, `other_no`, those of one thread
+    first, in the order of the threads."""
+    threads = len(prepared.threads)
+    other = pl.col("other_no").cast(pl.Int64) + 1
+    code = waiting.select(other.fill_null(0) * threads + pl.col("next_no")).to_series()
+    codes = code.unique().sort().alias("code")
+    lanes = codes.to_frame().select(
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("lane"),
+        (pl.col("code") % threads).cast(pl.UInt32).alias("thread_no"),
+        pl.when(pl.col("code") >= threads)
+        .then(pl.col("code") // threads - 1)
+        .cast(pl.UInt32)
+        .alias("other_no"),
+    )
+    return waiting.with_columns(codes.search_sorted(code).alias("lane")), lanes
 
 
 def _split(hosts: HostTime, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
