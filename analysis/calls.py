@@ -5,9 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.intervals import by_number
-
-CALL_CLASS: Final = pl.Enum(["sync", "blocking_copy", "alloc", "module_load", "launch", "api"])
-"""In the order in which a class claims an instant; sync and blocking_copy claim alike."""
+from nsysflow.analysis.schema import CAUSE
 
 SYNC: Final = (
     r"^(?:cuda(?:Device|Stream|Event|Thread)Synchronize|cu(?:Ctx|Stream|Event)Synchronize)$"
@@ -31,7 +29,11 @@ LAZY_LOAD_NS: Final = 1_000_000
 
 
 def class_by_name(name: pl.Expr) -> pl.Expr:
-    """`CALL_CLASS` of a call by its name without suffix, before its operation is looked at."""
+    """The class of a call by its name without suffix, before its operation is looked at.
+
+    Classes are named as the causes that they make: sync, blocking_copy, alloc, module_load, launch,
+    api.
+    """
     blocking = name.str.contains(COPY) & ~name.str.contains("Async", literal=True)
     launch = name.str.contains(LAUNCH) & ~name.str.contains(HOST_FUNCTION)
     return (
@@ -46,7 +48,7 @@ def class_by_name(name: pl.Expr) -> pl.Expr:
         .when(name.str.contains(MODULE_LOAD))
         .then(pl.lit("module_load"))
         .otherwise(pl.lit("api"))
-        .cast(CALL_CLASS)
+        .cast(CAUSE)
     )
 
 

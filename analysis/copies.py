@@ -44,6 +44,9 @@ def _blocks(prepared: Prepared, copies: pl.DataFrame) -> pl.Series:
     starts = calls.select(axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
     ends = copies.select(axis.at(pl.col("thread_no"), pl.col("launch_end_ns"))).to_series()
     following = starts.search_sorted(ends, side="left")
+    # A copy call of zero length starts at its own end.
+    itself = calls["call"].gather(following.set(following >= len(starts), None)) == copies["call"]
+    following += itself.fill_null(value=False).cast(following.dtype)
     following = following.set(following >= len(starts), None)
     wait = starts.gather(following) - ends
     is_sync = (calls["class"] == "sync").gather(following)

@@ -76,8 +76,8 @@ def host_time(
     few = pl.concat([_calls_of_paired_lanes(prepared, lanes, asked), _overhead(prepared, lanes)])
     claims = _calls_of_single_lanes(prepared, lanes).merge_sorted(few.sort("start"), key="start")
     pieces = flatten(claims, rank=partial(_rank, prepared), keep=["owner", "cause"])
-    calls = claims.filter(pl.col("claim").is_between(CLAIM["sync"], CLAIM["launch"]))
-    dispatched = merge(calls, within_ns=dispatch_ns)
+    ends_stretch = ~pl.col("cause").is_in(["profiler", "api"])
+    dispatched = merge(claims.select("start", "end", "cause").filter(ends_stretch), within_ns=dispatch_ns)
     pieces = _with_cause(pieces, dispatched)
     cause = pl.col("cause")
     profiler = pieces.filter(cause == "profiler")
@@ -98,37 +98,31 @@ def _rank(prepared: Prepared, claims: pl.DataFrame) -> pl.DataFrame:
     is_call = claims["cause"] != "profiler"
     correlation = prepared.calls["correlation"].gather(claims["owner"].set(~is_call, None))
     length = pl.col("end") - pl.col("start")
-    return claims.select("claim", "start", -length.alias("length"), correlation, "owner")
+    claim = pl.col("cause").replace_strict(CLAIM, return_dtype=pl.UInt8).alias("claim")
+    return claims.select(claim, "start", -length.alias("length"), correlation, "owner")
 
 
 def _with_cause(pieces: pl.DataFrame, dispatched: pl.DataFrame) -> pl.DataFrame:
     """Pieces by cause instead of class: an api call within framework dispatch is `launch`."""
     is_api = pieces["cause"] == "api"
-    calls = pieces.filter(is_api)
-    stretch = last_at_or_before(dispatched["start"], calls["start"])
-    within = (calls["start"] < dispatched["end"].gather(stretch)).fill_null(value=False)
+    starts = pieces["start"].filter(is_api)
+    stretch = last_at_or_before(dispatched["start"], starts)
+    within = (starts < dispatched["end"].gather(stretch)).fill_null(value=False)
     if not within.any():
         return pieces
     rows = is_api.arg_true().filter(within)
     return pieces.with_columns(pieces["cause"].scatter(rows, "launch"))
 
 
-def _claims(rows: pl.DataFrame, axis: Axis, claim: pl.Expr, cause: pl.Expr) -> pl.DataFrame:
-    """Rows with a `lane` as claims on the lane axis."""
-    return rows.select(
-        axis.at(pl.col("lane"), pl.col("start_ns")).alias("start"),
-        axis.at(pl.col("lane"), pl.col("end_ns")).alias("end"),
-        claim.cast(pl.UInt8).alias("claim"),
-        "owner",
-        cause.cast(CAUSE).alias("cause"),
-    )
+def _claims(rows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Rows with `lane`, `owner` and `cause` as claims on the lane axis."""
+    start = axis.at(pl.col("lane"), pl.col("start_ns"))
+    length = pl.col("end_ns") - pl.col("start_ns")
+    return rows.select(start.alias("start"), (start + length).alias("end"), "owner", "cause")
 
 
 def _call_claims(calls: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    rank = pl.col("class").replace_strict(
-        {name: rank for name, rank in CLAIM.items() if name != "profiler"}, return_dtype=pl.UInt8
-    )
-    return _claims(calls.rename({"call": "owner"}), axis, rank, pl.col("class"))
+    return _claims(calls.rename({"call": "owner", "class": "cause"}), axis)
 
 
 def _overhead(prepared: Prepared, lanes: pl.DataFrame) -> pl.DataFrame:
@@ -140,7 +134,7 @@ def _overhead(prepared: Prepared, lanes: pl.DataFrame) -> pl.DataFrame:
         ]
     )
     rows = prepared.overhead.with_row_index("owner").join(both, on="thread_no")
-    return _claims(rows, prepared.axis, pl.lit(CLAIM["profiler"]), pl.lit("profiler"))
+    return _claims(rows.with_columns(pl.lit("profiler", CAUSE).alias("cause")), prepared.axis)
 
 
 def _calls_of_single_lanes(prepared: Prepared, lanes: pl.DataFrame) -> pl.DataFrame:
