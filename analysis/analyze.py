@@ -181,7 +181,8 @@ class Analysis:
 
     def compute(self, *tables: str) -> None:
         """Compute these tables now, on all cores; reading them one by one uses about one."""
-        early = ("_explained", "_busy", "_copies", *(_EARLY[t] for t in tables if t in _EARLY))
+        # The explanation first, and what need not wait for it on the other cores meanwhile.
+        early = ("_explained", "_attribution", "_busy", "_copies", *(_EARLY[t] for t in tables if t in _EARLY))
         side_by_side([partial(getattr, self, name) for name in (*early, *tables)])
 
     # --- what they are made of ---
@@ -191,24 +192,26 @@ class Analysis:
         return prepare(self.trace, self.options)
 
     @computed_once
+    def _bare_gaps(self) -> pl.DataFrame:
+        """All gaps, before anyone asked why."""
+        return find_gaps(self._prepared)
+
+    @computed_once
     def _explained(self) -> Explained:
-        gaps = find_gaps(self._prepared)
-        return explain(self._prepared, gaps, dispatch_ns=self.options.dispatch_ns)
+        return explain(self._prepared, self._bare_gaps, dispatch_ns=self.options.dispatch_ns)
 
     @computed_once
     def _stalls(self) -> pl.DataFrame:
-        return stall_calls(
-            self._prepared.calls, self._prepared.threads, self._explained.charges
-        )
+        return stall_calls(self._prepared.calls)
 
     @computed_once
     def _attribution(self) -> Attribution:
+        launched = pl.col("launch_start_ns").alias("time_ns")
+        called = pl.col("start_ns").alias("time_ns")
         questions = {
-            "ops": self._prepared.ops.select(
-                "thread_no", pl.col("launch_start_ns").alias("time_ns")
-            ),
-            "hosts": host_questions(self._explained.gaps),
-            "stalls": self._stalls.select("thread_no", pl.col("start_ns").alias("time_ns")),
+            "ops": self._prepared.ops.select("thread_no", launched),
+            "hosts": host_questions(self._bare_gaps),
+            "stalls": self._stalls.select("thread_no", called),
         }
         return attribute(self._prepared, self.options, questions)
 

@@ -154,26 +154,24 @@ class Cover:
     def __init__(self, intervals: pl.DataFrame) -> None:
         """Take disjoint `start`, `end` sorted by start; other columns are kept for `slices`."""
         length = pl.col("end") - pl.col("start")
-        self.intervals = intervals.with_columns(
-            (length.cum_sum() - length).cast(pl.Int64).alias("before")
-        )
+        before = (length.cum_sum() - length).cast(pl.Int64)
+        self.intervals = intervals.with_columns(before.alias("before"))
+        self._offset = self.intervals["before"] - self.intervals["start"]
 
     def until(self, places: pl.Series) -> pl.Series:
         """Covered time up to each place."""
         if self.intervals.is_empty():
             return pl.repeat(0, len(places), dtype=pl.Int64, eager=True).alias(places.name)
-        start, end, before = (self.intervals[c] for c in ("start", "end", "before"))
-        index = last_at_or_before(start, places)
-        inside = pl.DataFrame(
+        index = last_at_or_before(self.intervals["start"], places)
+        at = pl.DataFrame(
             {
                 "place": places,
-                "start": start.gather(index),
-                "end": end.gather(index),
-                "before": before.gather(index),
+                "end": self.intervals["end"].gather(index),
+                "offset": self._offset.gather(index),
             }
         )
-        reached = pl.min_horizontal("place", "end") - pl.col("start") + pl.col("before")
-        return inside.select(reached.fill_null(0)).to_series().alias(places.name)
+        reached = pl.min_horizontal("place", "end") + pl.col("offset")
+        return at.select(reached.fill_null(0)).to_series().alias(places.name)
 
     def between(self, start: pl.Series, end: pl.Series) -> pl.Series:
         """Covered time inside each `[start, end)`."""

@@ -8,23 +8,21 @@ from nsysflow.analysis.prepare import Prepared, os_pid, os_tid
 from nsysflow.analysis.schema import STALL_CAUSES
 
 
-def stall_calls(
-    calls: pl.DataFrame, threads: pl.DataFrame, charges: pl.DataFrame
-) -> pl.DataFrame:
-    """The sync, blocking copy and alloc calls.
+def stall_calls(calls: pl.DataFrame) -> pl.DataFrame:
+    """The sync, blocking copy and alloc calls."""
+    return calls.filter(pl.col("class").is_in(STALL_CAUSES))
 
-    With backtraces the profiler records many calls twice, the runtime's and the driver's inside it,
-    under one correlation id: the inner one has a row only where it was charged itself.
-    """
-    stalls = calls.filter(pl.col("class").is_in(STALL_CAUSES))
-    process_no = threads["process_no"].gather(stalls["thread_no"])
-    named = stalls.with_columns(process_no).filter(pl.col("correlation").is_not_null())
+
+def _without_inner(stalls: pl.DataFrame, charged: pl.Series) -> pl.DataFrame:
+    """With backtraces the profiler records many calls twice, the runtime's and the driver's inside
+    it, under one correlation id: the inner one has a row only where it was charged itself."""
+    named = stalls.filter(pl.col("correlation").is_not_null())
     outermost = named.sort("start_ns", -pl.col("end_ns"), "call").unique(
-        ["process_no", "correlation"], keep="first"
+        ["process", "correlation"], keep="first"
     )
     if len(outermost) == len(named):
         return stalls
-    kept = pl.concat([outermost["call"], charges["call"]]).implode()
+    kept = pl.concat([outermost["call"], charged]).implode()
     return stalls.filter(pl.col("correlation").is_null() | pl.col("call").is_in(kept))
 
 
@@ -49,9 +47,9 @@ def sync_table(
         pl.col("bytes").sum(), pl.col("direction", "copy_label").first()
     )
     callers = prepared.threads.select("thread_no", "thread", "process")
+    stalls = _without_inner(stalls.join(callers, on="thread_no"), charges["call"])
     return (
         stalls.with_columns(_busy_ns(prepared, stalls, busy))
-        .join(callers, on="thread_no")
         .join(induced, on="call", how="left")
         .join(moved, on="call", how="left")
         .with_columns(pl.col("induced_idle_ns").fill_null(0))
