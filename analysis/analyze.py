@@ -1,5 +1,6 @@
 """`analyze`: a trace in, every table of the spec out, each computed when first asked for."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import polars as pl
@@ -31,6 +32,8 @@ from nsysflow.analysis.windows import (
     whole_windows,
 )
 
+SLICE_ROWS = 262_144
+"""Gaps made into text at a time."""
 
 _EARLY = {"integrity": "_damage", "launches": "_launch_rows"}
 """What tables need that waits for nothing but the prepared trace: work for the cores that the
@@ -57,13 +60,14 @@ class Analysis:
     """The tables of one report; `schema.TABLES` says what each holds.
 
     Attributes:
-        trace: the report.
+        trace: what the report says of itself; its rows are let go once they are in order.
         options: what the analysis was narrowed to.
     """
 
     def __init__(self, trace: Trace, options: Options) -> None:
-        self.trace = trace
+        self.trace = trace.without_rows()
         self.options = options
+        self._rows = trace
 
     # --- the tables ---
 
@@ -78,7 +82,17 @@ class Analysis:
     @computed_once
     def gaps(self) -> pl.DataFrame:
         """`GAPS`."""
-        return self._table("gaps", gap_table(self._prepared, self._attribution, self._gaps))
+        return pl.concat(self.gap_slices())
+
+    def gap_slices(self, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
+        """`GAPS` in slices, those that last `at_least_ns` or longer: as text a gap takes ten times
+        the memory."""
+        gaps = self._gaps
+        if at_least_ns > 0:
+            gaps = gaps.filter(pl.col("end_ns") - pl.col("start_ns") >= at_least_ns)
+        for first in range(0, max(len(gaps), 1), SLICE_ROWS):
+            rows = gaps[first : first + SLICE_ROWS]
+            yield self._table("gaps", gap_table(self._prepared, self._attribution, rows))
 
     @computed_once
     def gap_summary(self) -> pl.DataFrame:
@@ -189,7 +203,9 @@ class Analysis:
 
     @computed_once
     def _prepared(self) -> Prepared:
-        return prepare(self.trace, self.options)
+        prepared = prepare(self._rows, self.options)
+        self._rows = self.trace
+        return prepared
 
     @computed_once
     def _bare_gaps(self) -> pl.DataFrame:
@@ -236,7 +252,7 @@ class Analysis:
     def _whole_gaps(self) -> pl.DataFrame:
         """All gaps, with the step that each starts in."""
         gaps = self._placed_gaps
-        return gaps.with_columns(step_of_gaps(self._steps, gaps))
+        return gaps.with_columns(step_of_gaps(self._steps, gaps, self._prepared.axis))
 
     @computed_once
     def _whole_phases(self) -> pl.DataFrame:

@@ -89,11 +89,13 @@ def _launches_without_operation(prepared: Prepared) -> int:
     if ops.is_empty():
         return 0
     first, last = ops["start_ns"].min(), ops["end_ns"].max()
-    calls = prepared.calls
+    calls = prepared.calls.select(
+        "start_ns", "end_ns", "thread_no", "correlation", "name", "class"
+    )
     led = pl.repeat(value=False, n=len(calls), eager=True).scatter(ops["call"].drop_nulls(), True)
     launching = pl.col("class").is_in(["launch", "blocking_copy", "module_load"])
     within = (pl.col("start_ns") >= first) & (pl.col("end_ns") <= last)
-    calls = calls.filter(~led).filter(launching & within)
+    calls = calls.filter(launching & within & ~led)
     named = pl.col("name").cast(pl.String).str.contains(LAUNCH)
     numbers = prepared.threads.select("thread_no", "process")
     calls = calls.filter(named).join(numbers, on="thread_no")

@@ -16,7 +16,7 @@ def side_by_side(work: Sequence[Callable[[], T]]) -> list[T]:
         return [future.result() for future in [pool.submit(piece) for piece in work]]
 
 
-class computed_once(Generic[T]):  # noqa: N801 - used like `property`
+class computed_once(Generic[T]):
     """A property that is computed when first read, by one thread: others that ask meanwhile wait.
 
     `functools.cached_property` lets each of them compute it again (from Python 3.12 on).

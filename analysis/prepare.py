@@ -59,7 +59,7 @@ class Prepared:
     """A trace's rows, ready to be reckoned with.
 
     Attributes:
-        trace: the report as loaded.
+        trace: what the report says of itself.
         axis: the one line that threads, and devices, are laid on.
         ops: `schema.OPS` without negative lengths, sorted by (device, start, launch), plus `op`
             (row number), `device_no`, `part`, `call` (row of its launch in `calls`, null without),
@@ -105,7 +105,7 @@ def prepare(trace: Trace, options: Options) -> Prepared:
     calls = refine_classes(calls, ops, _pageable_calls(trace, ops))
     ended = pl.col("end_ns").is_not_null()
     return Prepared(
-        trace=trace,
+        trace=trace.without_rows(),
         axis=axis,
         ops=_sorted_ops(ops, axis),
         calls=calls,

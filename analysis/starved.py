@@ -67,7 +67,8 @@ def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
     """One row per run of `members`, operations with their run's columns."""
     length = pl.col("end_ns") - pl.col("start_ns")
     kernel = pl.col("kind") == "kernel"
-    launch = pl.col("launch_start_ns").drop_nulls().unique().sort()
+    launch = pl.col("launch_start_ns").drop_nulls().sort()
+    interval = launch.diff()
     members = members.filter(pl.len().over("run") >= MIN_OPS)
     members = members.with_columns(attribution.path_of(members["node"]))
     windows = members.group_by("run").agg(
@@ -77,7 +78,7 @@ def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
         pl.len().cast(pl.Int64).alias("ops"),
         pl.col("name").filter(kernel).n_unique().cast(pl.Int64).alias("kernels"),
         median_ns(length.filter(kernel)).alias("median_kernel_ns"),
-        median_ns(launch.diff().drop_nulls()).alias("median_interval_ns"),
+        median_ns(interval.filter(interval > 0)).alias("median_interval_ns"),
         pl.col("launch_idle_ns", "idle_ns").first(),
         (length.sum() + GRAPH_LAUNCH_NS * pl.len()).cast(pl.Int64).alias("graph_estimate_ns"),
     )

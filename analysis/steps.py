@@ -4,7 +4,7 @@ import polars as pl
 
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.attribution import Attribution
-from nsysflow.analysis.intervals import Axis
+from nsysflow.analysis.intervals import Axis, last_at_or_before
 from nsysflow.analysis.prepare import Prepared, os_pid
 from nsysflow.analysis.schema import CAUSES, STEPS
 from nsysflow.errors import SelectionError
@@ -97,18 +97,22 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
     )
 
 
-def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.Series:
+def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.Series:
     """The step that holds each gap's start, of the process that launched what ended the gap."""
-    asked = gaps.select("gap", "process", "device_no", "start_ns")
     key = ["process", "device_no"]
-    held = asked.sort("start_ns").join_asof(
-        steps.select(*key, "step", "start_ns", pl.col("end_ns").alias("until_ns")).sort("start_ns"),
-        on="start_ns",
-        by=key,
-        check_sortedness=False,
+    pairs = steps.select(key).unique().with_row_index("pair")
+    place = axis.at(pl.col("pair"), pl.col("start_ns")).alias("start")
+    length = pl.col("end_ns") - pl.col("start_ns")
+    laid = (
+        steps.join(pairs, on=key)
+        .select("step", place, (place + length).alias("end"))
+        .sort("start", maintain_order=True)
     )
-    inside = pl.col("start_ns") < pl.col("until_ns")
-    return held.sort("gap").select(pl.when(inside).then("step").alias("step")).to_series()
+    asked = gaps.select(*key, "start_ns").join(pairs, on=key, how="left", maintain_order="left")
+    starts = asked.select(place).to_series()
+    at = last_at_or_before(laid["start"], starts)
+    inside = starts < laid["end"].gather(at)
+    return pl.select(pl.when(inside).then(laid["step"].gather(at)).alias("step")).to_series()
 
 
 def _idle_in(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 """The frozen value that loaders produce and the analysis consumes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import polars as pl
 
@@ -42,3 +43,8 @@ class Trace:
     diagnostics: pl.DataFrame = field(default_factory=lambda: _empty(schema.DIAGNOSTICS))
     source: str = ""
     notes: tuple[str, ...] = ()
+
+    def without_rows(self) -> Self:
+        """What the report says of itself, without its operations, calls and ranges."""
+        rows = {"ops": schema.OPS, "calls": schema.CALLS, "ranges": schema.RANGES}
+        return replace(self, **{name: _empty(of) for name, of in rows.items()})

@@ -6,12 +6,13 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 import nsysflow
+from nsysflow.analysis.load import report_name
 from nsysflow.analysis.options import Options
 from nsysflow.errors import OutputError, SelectionError
 from nsysflow.report.folder import check_folder, staged, staged_file
 from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results
-from nsysflow.report.tables import named_table, write_csv, write_files
+from nsysflow.report.tables import write_files, write_gaps_csv
 
 DEMO = "h200-gpt2-eager.sqlite.xz"
 """The report that `nsysflow demo` analyses."""
@@ -40,16 +41,14 @@ def analyze_reports(
         if report in resolved[:index]:
             msg = f"{reports[index]} was given twice; name each rank's report once"
             raise SelectionError(msg)
-    traces = [nsysflow.load(report, shapes="kernels" in tables) for report in reports]
-    names = distinct_names([trace.report for trace in traces], resolved)
-    results = Results(
-        [
-            nsysflow.analyze(replace(trace, report=name), options)
-            for trace, name in zip(traces, names, strict=True)
-        ]
-    )
-    results.compute(*tables)
-    return results
+    names = distinct_names([report_name(report) for report in reports], resolved)
+    analyses = []
+    for report, name in zip(reports, names, strict=True):
+        trace = nsysflow.load(report, shapes="kernels" in tables)
+        analyses.append(nsysflow.analyze(replace(trace, report=name), options))
+        del trace  # its rows, once the analysis has put them in order
+        analyses[-1].compute(*tables)
+    return Results(analyses)
 
 
 def analyze_demo() -> Results:
@@ -101,10 +100,8 @@ def write_gaps(results: Results, file: Path, reports: Sequence[Path], *, at_leas
     if file.exists() and any(file.samefile(report) for report in reports):
         msg = f"{file} is the report itself; nothing was written. Name another file"
         raise OutputError(msg)
-    gaps = named_table(results, "gaps", at_least_ns=at_least_ns)
-    with staged_file(file) as scratch:
-        write_csv(gaps, scratch)
-    return gaps.height
+    with staged_file(file) as scratch, scratch.open("wb") as out:
+        return write_gaps_csv(results, out, at_least_ns=at_least_ns)
 
 
 def _beside(report: Path) -> Path:

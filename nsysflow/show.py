@@ -15,7 +15,14 @@ from rich.text import Text
 from nsysflow.errors import OutputError
 from nsysflow.report.markdown import table_lines
 from nsysflow.report.results import Results
-from nsysflow.report.tables import named_table, readable, report_json, write_csv, write_parquet
+from nsysflow.report.tables import (
+    named_table,
+    readable,
+    report_json,
+    write_csv,
+    write_gaps_csv,
+    write_parquet,
+)
 from nsysflow.report.text import page, set_block
 
 PIPED_WIDTH = 110
@@ -67,9 +74,8 @@ def show_json(results: Results) -> None:
 
 def show_gaps(results: Results, *, at_least_ns: int) -> None:
     """The rows of gaps.csv."""
-    gaps = named_table(results, "gaps", at_least_ns=at_least_ns)
     with _stdout() as out:
-        write_csv(gaps, out)
+        write_gaps_csv(results, out, at_least_ns=at_least_ns)
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""Reports of every kind, as canonical frames: `load(path)` and nothing else."""
+"""Reports of every kind, as canonical frames: `load(path)`, and the name a report goes by."""
 
-from nsysflow.analysis.load.dispatch import load
+from nsysflow.analysis.load.dispatch import load, report_name
 
-__all__ = ["load"]
+__all__ = ["load", "report_name"]

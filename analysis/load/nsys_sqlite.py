@@ -17,7 +17,15 @@ from typing import Final
 import polars as pl
 from adbc_driver_sqlite import dbapi
 
-from nsysflow.analysis.load.raw import EXPORT_AGAIN, SHAPE_COLUMNS, TABLES, Raw, Table, assemble, check_tables
+from nsysflow.analysis.load.raw import (
+    EXPORT_AGAIN,
+    SHAPE_COLUMNS,
+    TABLES,
+    Raw,
+    Table,
+    assemble,
+    check_tables,
+)
 from nsysflow.analysis.load.sqlite_file import sqlite_uri
 from nsysflow.errors import Busy, Damaged, NotAReport, ReportError
 

@@ -1,6 +1,6 @@
 """One run: the tables of its reports, one report per rank."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import polars as pl
@@ -23,9 +23,9 @@ class Analysed(Protocol):
     def step_name(self) -> str | None: ...
     @property
     def notes(self) -> tuple[str, ...]: ...
-    def compute(self, *tables: str) -> None: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
     def count_gaps(self, at_least_ns: int) -> int: ...
+    def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]: ...
 
 
 class Results:
@@ -41,11 +41,6 @@ class Results:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
 
-    def compute(self, *tables: str) -> None:
-        """Compute these tables now, on all cores; `table` does them one by one."""
-        for each in self.analyses:
-            each.compute(*tables)
-
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
         """The longest rows of `gaps`, longest first, without making the others."""
         longest = pl.concat([each.longest_gaps(limit, at_least_ns) for each in self.analyses])
@@ -55,6 +50,11 @@ class Results:
     def count_gaps(self, at_least_ns: int) -> int:
         """How many gaps last `at_least_ns` or longer."""
         return sum(each.count_gaps(at_least_ns) for each in self.analyses)
+
+    def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]:
+        """The rows of `gaps` that last `at_least_ns` or longer, a slice at a time."""
+        for each in self.analyses:
+            yield from each.gap_slices(at_least_ns)
 
     @property
     def reports(self) -> tuple[str, ...]:

@@ -50,6 +50,15 @@ def write_csv(table: pl.DataFrame, target: Path | BinaryIO) -> None:
     _plain(table).write_csv(target, float_scientific=False)
 
 
+def write_gaps_csv(results: Results, target: BinaryIO, *, at_least_ns: int = 0) -> int:
+    """The gaps of `at_least_ns` and longer as CSV, slice by slice; returns how many."""
+    rows = 0
+    for index, gaps in enumerate(results.gap_slices(at_least_ns)):
+        _plain(gaps).write_csv(target, include_header=index == 0, float_scientific=False)
+        rows += len(gaps)
+    return rows
+
+
 def write_parquet(table: pl.DataFrame, target: Path | BinaryIO) -> None:
     """The same columns with their types."""
     table.write_parquet(target)
@@ -57,10 +66,9 @@ def write_parquet(table: pl.DataFrame, target: Path | BinaryIO) -> None:
 
 def write_files(results: Results, folder: Path, *, at_least_ns: int = 0) -> None:
     """Every CSV file and report.json into an existing folder."""
-    gaps = named_table(results, "gaps", at_least_ns=at_least_ns)
     # half of the writing is gaps.csv; the other tables are computed meanwhile
-    with ThreadPoolExecutor(max_workers=1) as writer:
-        written = writer.submit(write_csv, gaps, folder / "gaps.csv")
+    with (folder / "gaps.csv").open("wb") as file, ThreadPoolExecutor(max_workers=1) as writer:
+        written = writer.submit(write_gaps_csv, results, file, at_least_ns=at_least_ns)
         for name in CSV_TABLES[1:]:
             write_csv(results.table(name), folder / f"{name}.csv")
         (folder / "report.json").write_text(report_json(results), encoding="utf-8")

@@ -1,5 +1,6 @@
 """Tables written by hand: columns a test does not name are 0, or null where that is a name."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,9 @@ class Handmade:
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
         gaps = self.gaps.filter(pl.col("duration_ns") >= at_least_ns)
         return gaps.top_k(limit, by="duration_ns")
+
+    def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]:
+        yield self.gaps.filter(pl.col("duration_ns") >= at_least_ns)
 
     def count_gaps(self, at_least_ns: int) -> int:
         return len(self.gaps.filter(pl.col("duration_ns") >= at_least_ns))
