@@ -184,8 +184,11 @@ class Analysis:
     def longest_gaps(self, limit: int, at_least_ns: int = 0) -> pl.DataFrame:
         """The longest `limit` rows of `gaps`, longest first, without making the others."""
         ns = pl.col("end_ns") - pl.col("start_ns")
-        longest = self._gaps.filter(ns >= at_least_ns).top_k(limit, by=ns)
-        longest = longest.sort(ns, "device_no", "start_ns", descending=[True, False, False])
+        length = self._gaps.select(ns.alias("ns")).with_row_index("row")
+        top = length.filter(pl.col("ns") >= at_least_ns).top_k(limit, by="ns")
+        longest = self._gaps[top["row"]].sort(
+            ns, "device_no", "start_ns", descending=[True, False, False]
+        )
         return self._table("gaps", gap_table(self._prepared, self._attribution, longest))
 
     def count_gaps(self, at_least_ns: int = 0) -> int:
@@ -196,7 +199,13 @@ class Analysis:
     def compute(self, *tables: str) -> None:
         """Compute these tables now, on all cores; reading them one by one uses about one."""
         # The explanation first, and what need not wait for it on the other cores meanwhile.
-        early = ("_explained", "_attribution", "_busy", "_copies", *(_EARLY[t] for t in tables if t in _EARLY))
+        early = (
+            "_explained",
+            "_attribution",
+            "_busy",
+            "_copies",
+            *(_EARLY[t] for t in tables if t in _EARLY),
+        )
         side_by_side([partial(getattr, self, name) for name in (*early, *tables)])
 
     # --- what they are made of ---

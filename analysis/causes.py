@@ -90,7 +90,15 @@ def _waiting(prepared: Prepared, gaps: pl.DataFrame) -> pl.DataFrame:
     """
     late = pl.col("next_call").is_not_null() & (pl.col("launched_ns") > pl.col("start_ns"))
     gaps = gaps.select(
-        *("gap", "device_no", "start_ns", "launched_ns", "next_start_ns", "next_no", late.alias("late")),
+        *(
+            "gap",
+            "device_no",
+            "start_ns",
+            "launched_ns",
+            "next_start_ns",
+            "next_no",
+            late.alias("late"),
+        ),
         *("prev_start_ns", "prev_end_ns", "prev_no", "prev_call"),
     ).filter("late")
     axis, device = prepared.axis, pl.col("device_no")

@@ -40,7 +40,8 @@ def copy_facts(prepared: Prepared) -> pl.DataFrame:
 def _blocks(prepared: Prepared, copies: pl.DataFrame) -> pl.Series:
     """The copy's call ended no earlier than the copy, or a sync follows at once on its thread."""
     axis = prepared.axis
-    calls = prepared.calls.filter(pl.col("class") != "api")
+    calls = prepared.calls.select("call", "class", "thread_no", "start_ns")
+    calls = calls.filter(pl.col("class") != "api")
     starts = calls.select(axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
     ends = copies.select(axis.at(pl.col("thread_no"), pl.col("launch_end_ns"))).to_series()
     following = starts.search_sorted(ends, side="left")

@@ -77,7 +77,9 @@ def host_time(
     claims = _calls_of_single_lanes(prepared, lanes).merge_sorted(few.sort("start"), key="start")
     pieces = flatten(claims, rank=partial(_rank, prepared), keep=["owner", "cause"])
     ends_stretch = ~pl.col("cause").is_in(["profiler", "api"])
-    dispatched = merge(claims.select("start", "end", "cause").filter(ends_stretch), within_ns=dispatch_ns)
+    dispatched = merge(
+        claims.select("start", "end", "cause").filter(ends_stretch), within_ns=dispatch_ns
+    )
     pieces = _with_cause(pieces, dispatched)
     cause = pl.col("cause")
     profiler = pieces.filter(cause == "profiler")
@@ -142,7 +144,10 @@ def _calls_of_single_lanes(prepared: Prepared, lanes: pl.DataFrame) -> pl.DataFr
     lane_of_thread = prepared.threads.join(
         single, on="thread_no", how="left", maintain_order="left"
     )["lane"]
-    calls = prepared.calls.with_columns(lane_of_thread.gather(prepared.calls["thread_no"]))
+    calls = prepared.calls.select(
+        *("call", "start_ns", "end_ns", "class"),
+        lane_of_thread.gather(prepared.calls["thread_no"]),
+    )
     if single.height < prepared.threads.height:
         calls = calls.filter(pl.col("lane").is_not_null())
     return _call_claims(calls, prepared.axis)
@@ -187,7 +192,8 @@ def _calls_within(prepared: Prepared, asked: pl.DataFrame) -> pl.DataFrame:
 def _last_calls_before(prepared: Prepared, asked: pl.DataFrame) -> pl.DataFrame:
     """(`lane`, `call`) of the latest ending call but api before what is asked about: where the
     stretch that the gap begins in began."""
-    calls = prepared.calls.filter(pl.col("class") != "api")
+    calls = prepared.calls.select("call", "class", "thread_no", "start_ns", "end_ns")
+    calls = calls.filter(pl.col("class") != "api")
     places = _on_thread_axis(prepared, calls)
     reaches = (pl.col("end") > reached_before(pl.col("end"))).fill_null(value=True)
     row = pl.int_range(pl.len(), dtype=pl.Int64)

@@ -89,9 +89,7 @@ def _launches_without_operation(prepared: Prepared) -> int:
     if ops.is_empty():
         return 0
     first, last = ops["start_ns"].min(), ops["end_ns"].max()
-    calls = prepared.calls.select(
-        "start_ns", "end_ns", "thread_no", "correlation", "name", "class"
-    )
+    calls = prepared.calls.select("start_ns", "end_ns", "thread_no", "correlation", "name", "class")
     led = pl.repeat(value=False, n=len(calls), eager=True).scatter(ops["call"].drop_nulls(), True)
     launching = pl.col("class").is_in(["launch", "blocking_copy", "module_load"])
     within = (pl.col("start_ns") >= first) & (pl.col("end_ns") <= last)
@@ -158,12 +156,16 @@ def _clock_jumps(prepared: Prepared) -> int:
 def _overlapping(ops: pl.DataFrame) -> int:
     """Kernels that start before an earlier one of their stream ended; a graph's own kernels may."""
     lasting = pl.col("end_ns") > pl.col("start_ns")
-    kernels = ops.filter(pl.col("kind") == "kernel", pl.col("graph_node").is_null(), lasting)
+    streams = ["device_no", "process", "stream"]
+    kernels = (
+        ops.select("kind", "graph_node", "start_ns", "end_ns", *streams)
+        .filter(pl.col("kind") == "kernel", pl.col("graph_node").is_null(), lasting)
+        .drop("kind", "graph_node")
+    )
     early = pl.col("start_ns") < reached_before(pl.col("end_ns"))
     if not kernels.select(early.over("device_no").any()).item():
         return 0
-    streams = ["device_no", "process", "stream"]
-    numbered = kernels.select("start_ns", "end_ns", *streams).join(
+    numbered = kernels.join(
         kernels.select(streams).unique().with_row_index("stream_no"),
         on=streams,
         maintain_order="left",

@@ -116,9 +116,7 @@ def flatten(
     return claims.select(columns).filter(~mixed).merge_sorted(pieces, key="start")
 
 
-def _contested(
-    claims: pl.DataFrame, rank: Callable[[pl.DataFrame], pl.DataFrame]
-) -> pl.DataFrame:
+def _contested(claims: pl.DataFrame, rank: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
     """`flatten` for claims that do overlap: cut at every border, the best claim takes each slot."""
     places = rank(claims).with_row_index("_row")
     best_first = places.sort(pl.all().exclude("_row"), nulls_last=True, maintain_order=True)

@@ -39,12 +39,12 @@ def kernel_table(ops: pl.DataFrame, shapes: pl.DataFrame, devices: pl.DataFrame)
         shapes: `schema.SHAPES`.
         devices: `schema.DEVICES`, for the number of SMs.
     """
-    kernels = ops.filter(pl.col("kind") == "kernel")
+    kernels = ops.lazy().filter(pl.col("kind") == "kernel")
     call_ns = pl.col("launch_end_ns") - pl.col("launch_start_ns")
     ns = pl.col("end_ns") - pl.col("start_ns")
     measured = kernels.select(
         "device", "name", "short_name", "detail", ns.alias("ns"), call_ns.alias("call_ns")
-    )
+    ).collect()
     key = ["device", "name"]
     tiny = (pl.col("ns") < pl.col("call_ns")).sum()
     timed = measured.group_by(key).agg(

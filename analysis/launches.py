@@ -11,7 +11,8 @@ from nsysflow.analysis.schema import LAUNCHES
 def launch_rows(prepared: Prepared) -> pl.DataFrame:
     """Per launch call, at its first operation: `op`, `call`, `api_ns`, `latency_ns`, `queue_ns` and
     `run_ahead`."""
-    ops = prepared.ops.filter("first")
+    columns = ["op", "call", "thread_no", "start_ns", "launch_start_ns", "launch_end_ns"]
+    ops = prepared.ops.select("first", *columns).filter("first")
     start, end = pl.col("launch_start_ns"), pl.col("launch_end_ns")
     return ops.select(
         "op",
@@ -25,7 +26,8 @@ def launch_rows(prepared: Prepared) -> pl.DataFrame:
 
 def _run_ahead(prepared: Prepared, launches: pl.DataFrame) -> pl.Series:
     """The process's operations launched before each launch that had not started by then."""
-    launched = _on_process_axis(prepared.ops.filter(pl.col("call").is_not_null()), prepared)
+    times = prepared.ops.select("call", "thread_no", "start_ns", "launch_start_ns")
+    launched = _on_process_axis(times.drop_nulls("call"), prepared)
     places = _on_process_axis(launches, prepared)["launched"]
     begun = launched["launched"].sort().search_sorted(places, side="left")
     started = launched.select(pl.max_horizontal(pl.col("launched") + 1, "started")).to_series()

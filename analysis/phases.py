@@ -17,6 +17,11 @@ from nsysflow.analysis.schema import CAUSES
 GRAPH_LAUNCH_NS: Final = 1_000
 """What an operation costs inside a CUDA graph, besides its own duration (spec §5)."""
 
+OP_COLUMNS: Final = (
+    *("node", "how", "kind", "process", "device_no", "start_ns", "end_ns", "first"),
+)
+"""What the phases need of an operation."""
+
 NODE_SUMS: Final = (
     "ops",
     "kernels",
@@ -45,7 +50,12 @@ def phase_table(
         host: `node`, `host_wall_ns`: how long each stack was a thread's innermost.
         axis: the axis of the operations.
     """
-    ops = ops.with_columns(_alone().alias("alone")).filter(pl.col("node").is_not_null())
+    ops = (
+        ops.lazy()
+        .select(*OP_COLUMNS, _alone().alias("alone"))
+        .filter(pl.col("node").is_not_null())
+        .collect()
+    )
     nodes = _rolled_up(attribution, _by_node(attribution, ops, gaps, host))
     key = ["process", "path"]
     spans = nodes.group_by(*key, "range").agg(

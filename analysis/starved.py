@@ -16,6 +16,11 @@ SHORT_GAP_NS: Final = 2_000
 
 MIN_OPS: Final = 8
 
+MEMBER_COLUMNS: Final = (
+    *("op", "node", "kind", "name", "device", "place", "start_ns", "end_ns", "launch_start_ns"),
+)
+"""What a window needs of its operations."""
+
 
 def starved_table(attribution: Attribution, ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     """The `STARVED` table, without `report`, dearest first.
@@ -28,7 +33,8 @@ def starved_table(attribution: Attribution, ops: pl.DataFrame, gaps: pl.DataFram
     runs = _runs(ops, gaps).filter(
         2 * pl.col("launch_idle_ns") >= pl.col("reach") - pl.col("place")
     )
-    held = ops.join_asof(runs.with_row_index("run"), on="place", check_sortedness=False)
+    members = ops.select(*MEMBER_COLUMNS)
+    held = members.join_asof(runs.with_row_index("run"), on="place", check_sortedness=False)
     return _windows(attribution, held.filter(pl.col("place") < pl.col("reach")))
 
 
@@ -66,7 +72,6 @@ def _runs(ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
 def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
     """One row per run of `members`, operations with their run's columns."""
     length = pl.col("end_ns") - pl.col("start_ns")
-    kernel = pl.col("kind") == "kernel"
     launch = pl.col("launch_start_ns").drop_nulls().sort()
     interval = launch.diff()
     members = members.filter(pl.len().over("run") >= MIN_OPS)
@@ -76,13 +81,20 @@ def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
         pl.col("start_ns").first(),
         (pl.col("start_ns") + pl.col("reach") - pl.col("place")).first().alias("end_ns"),
         pl.len().cast(pl.Int64).alias("ops"),
-        pl.col("name").filter(kernel).n_unique().cast(pl.Int64).alias("kernels"),
-        median_ns(length.filter(kernel)).alias("median_kernel_ns"),
         median_ns(interval.filter(interval > 0)).alias("median_interval_ns"),
         pl.col("launch_idle_ns", "idle_ns").first(),
         (length.sum() + GRAPH_LAUNCH_NS * pl.len()).cast(pl.Int64).alias("graph_estimate_ns"),
     )
-    windows = windows.join(_commonest(members), on="run")
+    of_kernels = (
+        members.filter(pl.col("kind") == "kernel")
+        .group_by("run")
+        .agg(
+            pl.col("name").n_unique().cast(pl.Int64).alias("kernels"),
+            median_ns(length).alias("median_kernel_ns"),
+        )
+    )
+    windows = windows.join(of_kernels, on="run", how="left").join(_commonest(members), on="run")
+    windows = windows.with_columns(pl.col("kernels").fill_null(0))
     phase = attribution.paths["joined"].gather(windows["path"]).fill_null("").alias("phase")
     return (
         windows.with_columns(phase)
