@@ -1,0 +1,86 @@
+"""Real reports analysed once for all tests, and what tests do with a trace of any kind."""
+
+import lzma
+import os
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import nsysflow
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.schema import CAUSES, TABLES
+from tests.reports import SQLITE_REPORTS
+from tests.twin.model import TwinTrace, read_export
+from tests.twin.report import Report
+from tests.twin.strategies import traces
+
+EXAMPLES: Final = int(os.environ.get("NSYSFLOW_EXAMPLES", "20"))
+"""Random traces per test; set NSYSFLOW_EXAMPLES for a longer look."""
+
+PACKED: Final = {path.name.removesuffix(".sqlite.xz"): path for path in SQLITE_REPORTS}
+NAMES: Final = sorted(PACKED)
+every_report = pytest.mark.parametrize("name", NAMES)
+
+PARTS: Final = ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
+CAUSE_COLUMNS: Final = [f"{cause}_ns" for cause in CAUSES]
+STALL_COLUMNS: Final = ["sync_ns", "blocking_copy_ns", "alloc_ns"]
+
+
+def any_trace(test: Callable[..., None]) -> Callable[..., None]:
+    """Runs `test` on random traces, its first argument."""
+    chosen = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    return chosen(given(traces())(test))
+
+
+@cache
+def loaded(name: str) -> nsysflow.Trace:
+    """A real report as it is in the project: packed."""
+    return nsysflow.load(PACKED[name])
+
+
+@cache
+def analysed(name: str) -> nsysflow.Analysis:
+    """All of a real report."""
+    return nsysflow.analyze(loaded(name))
+
+
+@cache
+def twin_of(name: str) -> Report:
+    """A real report as the twin sees it."""
+    with TemporaryDirectory() as folder:
+        unpacked = Path(folder) / f"{name}.sqlite"
+        unpacked.write_bytes(lzma.decompress(PACKED[name].read_bytes()))
+        return Report(read_export(unpacked))
+
+
+def tables_of(
+    trace: nsysflow.Trace,
+    options: Options | None = None,
+    *,
+    only: Iterable[str] = tuple(TABLES),
+) -> dict[str, pl.DataFrame]:
+    """Tables by name."""
+    analysis = nsysflow.analyze(trace, options)
+    return {name: getattr(analysis, name) for name in only}
+
+
+def sums(frame: pl.DataFrame, columns: Iterable[str]) -> dict[str, int]:
+    """The sum of each column."""
+    return frame.select(pl.col(list(columns)).sum()).row(0, named=True)
+
+
+def by_device(frame: pl.DataFrame, columns: Iterable[str]) -> dict[int, tuple[Any, ...]]:
+    """The sums of the columns for each device; devices with nothing in them are left out."""
+    summed = frame.group_by("device").agg(pl.col(list(columns)).sum())
+    return {device: tuple(found) for device, *found in summed.rows() if any(found)}
+
+
+def ops_of(trace: TwinTrace) -> int:
+    """Operations that count: those of negative length are dropped."""
+    return sum(op.end_ns >= op.start_ns for op in trace.ops)
