@@ -52,8 +52,8 @@ class Busy:
         )
 
     def parts(self, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-        """`window_ns`, `compute_ns`, `comm_exposed_ns`, `copy_exposed_ns`, `idle_ns`, `comm_union_ns`
-        and `copy_union_ns` of each window (`device_no`, `start_ns`, `end_ns`)."""
+        """The parts of each window (`device_no`, `start_ns`, `end_ns`): `window_ns`, `compute_ns`,
+        `comm_exposed_ns`, `copy_exposed_ns`, `idle_ns`, `comm_union_ns`, `copy_union_ns`."""
         at = windows.select(
             axis.at(pl.col("device_no"), pl.col("start_ns")).alias("start"),
             axis.at(pl.col("device_no"), pl.col("end_ns")).alias("end"),

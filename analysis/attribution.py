@@ -11,7 +11,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.intervals import Axis, flatten, last_at_or_before
+from nsysflow.analysis.intervals import Axis, flatten, greatest, last_at_or_before
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.schema import ATTRIBUTION
@@ -19,13 +19,13 @@ from nsysflow.analysis.stacks import NODES, node_at, phase_ranges, thread_stacks
 
 PATHS: Final = pl.Schema(
     {
-        "path": pl.UInt32,
-        "parent_path": pl.UInt32,
-        "depth": pl.Int64,
-        "name": pl.String,
-        "joined": pl.String,
+        "path": pl.UInt32(),
+        "parent_path": pl.UInt32(),
+        "depth": pl.Int64(),
+        "name": pl.String(),
+        "joined": pl.String(),
         "names": pl.List(pl.String),
-        "key": pl.String,
+        "key": pl.String(),
     }
 )
 """Distinct lists of range names; `joined` by `/`, `depth` 1 for a path of one name; sorted by `key`
@@ -62,13 +62,13 @@ class Attribution:
         return self.paths["joined"].gather(self.path_of(node)).fill_null("")
 
     def within(self, paths: pl.DataFrame) -> pl.DataFrame:
-        """(`node`, `range`) of every node inside an instance of `paths` (`process`, `path`), and the
-        instance: the outermost, where instances nest."""
+        """(`node`, `range`) of every node inside an instance of `paths` (`process`, `path`), with
+        the instance: the outermost, where instances nest."""
         named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
         instances = named.select("node", pl.col("range").alias("instance"))
         nodes = self.nodes.select("node", "parent", "depth").join(instances, on="node", how="left")
-        found = [pl.DataFrame(schema={"node": pl.UInt32, "range": pl.UInt32})]
-        for depth in range(1, int(nodes["depth"].max() or 0) + 1):  # type: ignore[call-overload]
+        found = [pl.DataFrame(schema={"node": pl.UInt32(), "range": pl.UInt32()})]
+        for depth in range(1, greatest(nodes["depth"]) + 1):
             above = found[-1].rename({"node": "parent"})
             here = nodes.filter(pl.col("depth") == depth).join(above, on="parent", how="left")
             inside = here.select("node", pl.coalesce("range", "instance").alias("range"))
@@ -76,12 +76,12 @@ class Attribution:
         return pl.concat(found)
 
     def levels(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        """`rows` (with `path`), level by level from the deepest: each time all rows of that depth or
-        deeper, with the `path` of that depth that holds them."""
+        """`rows` (with `path`), level by level from the deepest: each time all rows of that depth
+        or deeper, with the `path` of that depth that holds them."""
         paths = self.paths.select("path", "parent_path", "depth")
         rows = rows.join(paths, on="path")
         here = rows.clear()
-        for depth in range(int(rows["depth"].max() or 0), 0, -1):  # type: ignore[call-overload]
+        for depth in range(greatest(rows["depth"]), 0, -1):
             here = pl.concat([here, rows.filter(pl.col("depth") == depth)])
             yield here.drop("parent_path", "depth")
             lifted = here.drop("path", "depth").rename({"parent_path": "path"})
@@ -321,7 +321,9 @@ def _with_paths(nodes: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame
     return pl.concat(placed).sort("node"), pl.concat(paths)
 
 
-_PLACED: Final = pl.Schema({**NODES, "process": pl.Int64, "path": pl.UInt32, "depth": pl.Int64})
+_PLACED: Final = pl.Schema(
+    {**NODES, "process": pl.Int64(), "path": pl.UInt32(), "depth": pl.Int64()}
+)
 
 
 def _level_of_paths(here: pl.DataFrame, outer: pl.DataFrame, *, first_path: int) -> pl.DataFrame:

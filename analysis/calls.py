@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.intervals import by_number
+from nsysflow.analysis.intervals import by_number, greatest
 from nsysflow.analysis.schema import CAUSE
 
 SYNC: Final = (
@@ -57,7 +57,7 @@ def with_class_by_name(calls: pl.DataFrame) -> pl.DataFrame:
     names = calls.select(pl.col("name").unique())
     classes = names.select(class_by_name(_text())).to_series()
     code = names["name"].to_physical()
-    table = by_number(int(code.max() or 0) + 1, code, classes)  # type: ignore[call-overload]
+    table = by_number(greatest(code) + 1, code, classes)
     return calls.with_columns(table.gather(calls["name"].to_physical()).alias("class"))
 
 

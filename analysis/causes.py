@@ -4,6 +4,7 @@ Step 1 parts the gap into host time and queue time, step 2 gives host time to wh
 doing in it, step 3 charges the stall that had used up the run-ahead.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
@@ -17,12 +18,15 @@ from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.schema import CAUSE, CAUSES, STALL_CAUSES
 
 DISPATCH_LIMIT_NS: Final = 10_000
-"""A queued operation that starts within 10 us was being dispatched; later, it depended (spec §3)."""
+"""An operation that starts within 10 us of being queued was dispatched; later, it depended on
+something (spec §3)."""
 
 CULPRIT_CAUSES: Final = ("profiler", *STALL_CAUSES, "module_load", "api", "launch")
 """Causes that can be laid at one call's door; its row is in column `<cause>_by`."""
 
-CHARGES: Final = pl.Schema({"gap": pl.UInt32, "call": pl.UInt32, "cause": CAUSE, "ns": pl.Int64})
+CHARGES: Final = pl.Schema(
+    {"gap": pl.UInt32(), "call": pl.UInt32(), "cause": CAUSE, "ns": pl.Int64()}
+)
 """What each gap charged to each stall call, steps 2 and 3 together."""
 
 
@@ -156,14 +160,10 @@ def _split(hosts: HostTime, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
     launch = launching.ns - profiler.ns - stalled.ns - module_load.ns
     host = launched - start - launching.ns - api.ns
     charged = _charged(hosts.stalled, places, host + api.ns + launch)
-    by = side_by_side(
-        [
-            profiler.leader,
-            module_load.leader,
-            api.leader,
-            partial(calls.leader, launch - calls.ns),
-        ]
-    )
+    leaders: list[Callable[[], pl.Series]]
+    leaders = [span.leader for span in (profiler, module_load, api)]
+    leaders.append(partial(calls.leader, launch - calls.ns))
+    by = side_by_side(leaders)
     left = _without([host, api.ns, launch], charged["stop"] - charged["begin"])
     parts = {
         **dict(zip(("host_ns", "api_ns", "launch_ns"), left, strict=True)),

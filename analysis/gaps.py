@@ -15,9 +15,9 @@ def find_gaps(prepared: Prepared) -> pl.DataFrame:
     """Gaps of every device.
 
     Returns:
-        `gap` (row number), `number` (from 0 on each device), `device_no`, `start_ns`, `end_ns`, `next_op` and `prev_op` (rows of the
-        operations), and of the launch of each, where there is one: `next_call`, `next_start_ns`,
-        `next_end_ns`, `next_no` (its thread); `prev_…` likewise.
+        `gap` (row number), `number` (from 0 on each device), `device_no`, `start_ns`, `end_ns`,
+        `next_op` and `prev_op` (rows of the operations), and of the launch of each, where there is
+        one: `next_call`, `next_start_ns`, `next_end_ns`, `next_no` (its thread); `prev_…` likewise.
     """
     axis = prepared.axis
     ops = prepared.ops.lazy().filter(pl.col("end_ns") > pl.col("start_ns"))

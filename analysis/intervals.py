@@ -15,9 +15,6 @@ from typing import Self
 
 import polars as pl
 
-INTERVALS = pl.Schema({"start": pl.Int64, "end": pl.Int64, "owner": pl.UInt32})
-"""Intervals on an axis; `owner` says whose they are (a row of some other frame)."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
@@ -87,7 +84,7 @@ def merge(intervals: pl.DataFrame, *, within_ns: int = 0) -> pl.DataFrame:
     last = first["opens"].shift(-1, fill_value=True)
     return pl.DataFrame(
         {"start": first.filter("opens")["start"], "end": first.filter(last)["end"]},
-        schema={"start": pl.Int64, "end": pl.Int64},
+        schema={"start": pl.Int64(), "end": pl.Int64()},
     )
 
 
@@ -219,6 +216,12 @@ def last_at_or_before(sorted_places: pl.Series, places: pl.Series) -> pl.Series:
         return asked.join_asof(known, on="place", check_sortedness=False)["index"]
     index = sorted_places.search_sorted(places, side="right").cast(pl.Int64) - 1
     return index.set(index < 0, None).cast(pl.UInt32)
+
+
+def greatest(numbers: pl.Series) -> int:
+    """The greatest of `numbers`; 0 where there is none."""
+    most = numbers.max()
+    return most if isinstance(most, int) else 0
 
 
 def by_number(size: int, numbers: pl.Series, values: pl.Series) -> pl.Series:

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.attribution import Attribution
-from nsysflow.analysis.intervals import Axis, merge, reached_before
+from nsysflow.analysis.intervals import Axis, greatest, merge, reached_before
 from nsysflow.analysis.prepare import os_pid
 from nsysflow.analysis.rounding import spread
 from nsysflow.analysis.schema import CAUSES
@@ -144,7 +144,7 @@ def _rolled_up(attribution: Attribution, nodes: pl.DataFrame) -> pl.DataFrame:
     """
     inner = nodes.clear()
     levels = []
-    for depth in range(int(nodes["depth"].max() or 0), 0, -1):  # type: ignore[call-overload]
+    for depth in range(greatest(nodes["depth"]), 0, -1):
         here = pl.concat([nodes.filter(pl.col("depth") == depth), inner])
         here = here.group_by("node").agg(
             pl.col("parent", "range", "process", "path", "depth").drop_nulls().first(),

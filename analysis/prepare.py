@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from nsysflow.analysis.calls import refine_classes, with_class_by_name
-from nsysflow.analysis.intervals import Axis, by_number, sort_with_ties
+from nsysflow.analysis.intervals import Axis, by_number, greatest, sort_with_ties
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.trace import Trace
 
@@ -133,11 +133,6 @@ def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:
     return (min(known), max(known)) if known else (0, 0)
 
 
-def _past(numbers: pl.Series) -> int:
-    """One more than the greatest number; 0 where there is none."""
-    return _extent([numbers.to_frame()])[1] + 1 if len(numbers) else 0
-
-
 def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """Every thread that did something, numbered by key."""
     seen = [kept[name]["thread"].unique() for name in ("calls", "ranges", "overhead")]
@@ -196,8 +191,8 @@ def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
 def _correlation_keys(
     ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
 ) -> tuple[pl.Series, pl.Series]:
-    """The correlation ids of all processes on one line: a key per operation and per call, null where
-    there is none."""
+    """The correlation ids of all processes on one line: a key per operation and per call, null
+    where there is none."""
     first, last = _extent([ops.select("correlation"), calls.select("correlation")])
     line = Axis.over(first, last, margin_ns=0)
     correlation = pl.col("correlation")
@@ -220,7 +215,7 @@ def _launch_calls(asked: pl.Series, known: pl.Series, calls: pl.DataFrame) -> pl
     launches = pl.DataFrame({"key": known, "call": calls["call"]})
     if known.null_count():
         launches = launches.drop_nulls("key")
-    size = _past(launches["key"])
+    size = greatest(launches["key"]) + 1
     if size <= SPARSEST * len(launches):
         table = by_number(size, launches["key"], launches["call"])
         if size - table.null_count() == len(launches):
@@ -255,11 +250,18 @@ def _sorted_ops(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     comm = names.filter(pl.col("short_name").cast(pl.String).str.contains(COMM_NAME))["short_name"]
     is_copy = pl.col("kind").is_in(["memcpy", "memset"])
     is_comm = pl.col("short_name").is_in(comm.implode()) & (pl.col("kind") == "kernel")
-    part = pl.when(is_copy).then(pl.lit("copy")).when(is_comm).then(pl.lit("comm"))
+    part = (
+        pl.when(is_copy)
+        .then(pl.lit("copy"))
+        .when(is_comm)
+        .then(pl.lit("comm"))
+        .otherwise(pl.lit("compute"))
+        .cast(PART)
+        .alias("part")
+    )
     place = axis.at(pl.col("device_no"), pl.col("start_ns"))
-    names = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
-    ties = [*(pl.col(key) for key in LAUNCH_ORDER), *names]
-    part = part.otherwise(pl.lit("compute")).cast(PART).alias("part")
+    by_name = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
+    ties = [*(pl.col(key) for key in LAUNCH_ORDER), *by_name]
     ops = sort_with_ties(ops.with_columns(place.alias("place")), "place", ties)
     return ops.with_columns(part, _firsts(ops)).with_row_index("op")
 
@@ -270,6 +272,6 @@ def _firsts(ops: pl.DataFrame) -> pl.Series:
     if not launched["start_ns"].is_sorted():
         launched = launched.sort("start_ns", "row")
     last_is_first = launched.reverse()
-    first = by_number(_past(launched["call"]), last_is_first["call"], last_is_first["row"])
+    first = by_number(greatest(launched["call"]) + 1, last_is_first["call"], last_is_first["row"])
     row = pl.int_range(len(ops), dtype=pl.UInt32, eager=True)
     return (first.gather(ops["call"]) == row).fill_null(value=False).alias("first")

@@ -1,4 +1,5 @@
-"""Means, medians, percentiles as spec defines them: whole ns, linear interpolation, std of n - 1."""
+"""Means, medians, percentiles as the spec defines them: whole ns, linear interpolation, std of
+n - 1."""
 
 import polars as pl
 

@@ -27,16 +27,16 @@ RANGE_KIND: Final = pl.Enum(["push_pop", "start_end"])
 OPS: Final = pl.Schema(
     {
         "kind": OP_KIND,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "device": pl.Int32,
-        "process": pl.Int64,
-        "stream": pl.Int64,
-        "correlation": pl.Int64,
-        "graph_node": pl.Int64,
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "device": pl.Int32(),
+        "process": pl.Int64(),
+        "stream": pl.Int64(),
+        "correlation": pl.Int64(),
+        "graph_node": pl.Int64(),
         "name": pl.Categorical(),
         "short_name": pl.Categorical(),
-        "detail": pl.UInt32,
+        "detail": pl.UInt32(),
     }
 )
 """One row per GPU operation, any order. `device` is the physical GPU. `correlation` is null where
@@ -46,14 +46,14 @@ templates; for copies both are e.g. `memcpy HtoD`, for memsets `memset`, for gra
 
 SHAPES: Final = pl.Schema(
     {
-        "grid_x": pl.Int32,
-        "grid_y": pl.Int32,
-        "grid_z": pl.Int32,
-        "block_x": pl.Int32,
-        "block_y": pl.Int32,
-        "block_z": pl.Int32,
-        "registers": pl.Int32,
-        "shared_bytes": pl.Int64,
+        "grid_x": pl.Int32(),
+        "grid_y": pl.Int32(),
+        "grid_z": pl.Int32(),
+        "block_x": pl.Int32(),
+        "block_y": pl.Int32(),
+        "block_z": pl.Int32(),
+        "registers": pl.Int32(),
+        "shared_bytes": pl.Int64(),
     }
 )
 """How kernels were launched, one row per kernel, addressed by `OPS.detail`. `shared_bytes` is
@@ -61,8 +61,8 @@ static plus dynamic shared memory per block."""
 
 COPY_DETAILS: Final = pl.Schema(
     {
-        "bytes": pl.Int64,
-        "direction": pl.String,
+        "bytes": pl.Int64(),
+        "direction": pl.String(),
         "source_memory": MEMORY_KIND,
         "target_memory": MEMORY_KIND,
     }
@@ -72,11 +72,11 @@ COPY_DETAILS: Final = pl.Schema(
 
 CALLS: Final = pl.Schema(
     {
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "process": pl.Int64,
-        "thread": pl.Int64,
-        "correlation": pl.Int64,
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "process": pl.Int64(),
+        "thread": pl.Int64(),
+        "correlation": pl.Int64(),
         "name": pl.Categorical(),
     }
 )
@@ -84,14 +84,14 @@ CALLS: Final = pl.Schema(
 
 RANGES: Final = pl.Schema(
     {
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
         "kind": RANGE_KIND,
-        "process": pl.Int64,
-        "thread": pl.Int64,
-        "domain": pl.String,
-        "name": pl.String,
-        "row": pl.UInt32,
+        "process": pl.Int64(),
+        "thread": pl.Int64(),
+        "domain": pl.String(),
+        "name": pl.String(),
+        "row": pl.UInt32(),
     }
 )
 """One row per NVTX range. `end_ns` is null for a range that never ended; `domain` is null for the
@@ -99,30 +99,30 @@ default domain; `row` is the range's place in the report (the last tie-break of 
 
 OVERHEAD: Final = pl.Schema(
     {
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "process": pl.Int64,
-        "thread": pl.Int64,
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "process": pl.Int64(),
+        "thread": pl.Int64(),
         "name": pl.Categorical(),
     }
 )
 """One row per stretch of the profiler's own work on a thread of the program."""
 
-THREADS: Final = pl.Schema({"process": pl.Int64, "thread": pl.Int64, "name": pl.String})
+THREADS: Final = pl.Schema({"process": pl.Int64(), "thread": pl.Int64(), "name": pl.String()})
 """One row per named thread; `pt_autograd*` marks PyTorch's backward threads."""
 
 DEVICES: Final = pl.Schema(
     {
-        "device": pl.Int32,
-        "name": pl.String,
-        "uuid": pl.String,
-        "sm_count": pl.Int32,
-        "memory_bytes_per_s": pl.Int64,
+        "device": pl.Int32(),
+        "name": pl.String(),
+        "uuid": pl.String(),
+        "sm_count": pl.Int32(),
+        "memory_bytes_per_s": pl.Int64(),
     }
 )
 """One row per physical GPU the report names."""
 
-DIAGNOSTICS: Final = pl.Schema({"severity": pl.Int32, "text": pl.String})
+DIAGNOSTICS: Final = pl.Schema({"severity": pl.Int32(), "text": pl.String()})
 """What the profiler said about its own capture."""
 
 # --- vocabulary ---------------------------------------------------------------------------------
@@ -164,25 +164,25 @@ def cause_columns() -> dict[str, pl.DataType]:
 
 ACCOUNTING: Final = pl.Schema(
     {
-        "report": pl.String,
-        "device": pl.Int32,
-        "name": pl.String,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "window_ns": pl.Int64,
-        "compute_ns": pl.Int64,
-        "comm_exposed_ns": pl.Int64,
-        "copy_exposed_ns": pl.Int64,
-        "idle_ns": pl.Int64,
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "name": pl.String(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "window_ns": pl.Int64(),
+        "compute_ns": pl.Int64(),
+        "comm_exposed_ns": pl.Int64(),
+        "copy_exposed_ns": pl.Int64(),
+        "idle_ns": pl.Int64(),
         **cause_columns(),
-        "ops": pl.Int64,
-        "kernels": pl.Int64,
-        "gaps": pl.Int64,
-        "kernel_ns": pl.Int64,
-        "copy_ns": pl.Int64,
-        "comm_ns": pl.Int64,
-        "copy_hidden_pct": pl.Float64,
-        "comm_hidden_pct": pl.Float64,
+        "ops": pl.Int64(),
+        "kernels": pl.Int64(),
+        "gaps": pl.Int64(),
+        "kernel_ns": pl.Int64(),
+        "copy_ns": pl.Int64(),
+        "comm_ns": pl.Int64(),
+        "copy_hidden_pct": pl.Float64(),
+        "comm_hidden_pct": pl.Float64(),
     }
 )
 """One row per device: window = compute + comm_exposed + copy_exposed + idle, to the ns, and the
@@ -190,20 +190,20 @@ causes sum to idle. `kernel_ns`, `copy_ns` and `comm_ns` are sums of durations, 
 
 GAPS: Final = pl.Schema(
     {
-        "report": pl.String,
-        "device": pl.Int32,
-        "gap": pl.Int64,
-        "step": pl.Int64,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "duration_ns": pl.Int64,
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "gap": pl.Int64(),
+        "step": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "duration_ns": pl.Int64(),
         "cause": CAUSE,
-        "culprit": pl.String,
-        "source": pl.String,
-        "phase": pl.String,
-        "host_range": pl.String,
-        "prev_op": pl.String,
-        "next_op": pl.String,
+        "culprit": pl.String(),
+        "source": pl.String(),
+        "phase": pl.String(),
+        "host_range": pl.String(),
+        "prev_op": pl.String(),
+        "next_op": pl.String(),
         **cause_columns(),
     }
 )
@@ -211,19 +211,19 @@ GAPS: Final = pl.Schema(
 
 GAP_SUMMARY: Final = pl.Schema(
     {
-        "report": pl.String,
-        "device": pl.Int32,
-        "phase": pl.String,
-        "host_range": pl.String,
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "phase": pl.String(),
+        "host_range": pl.String(),
         "cause": CAUSE,
-        "culprit": pl.String,
-        "source": pl.String,
-        "gaps": pl.Int64,
-        "total_ns": pl.Int64,
-        "mean_ns": pl.Int64,
-        "max_ns": pl.Int64,
-        "per_step_ns": pl.Int64,
-        "window_pct": pl.Float64,
+        "culprit": pl.String(),
+        "source": pl.String(),
+        "gaps": pl.Int64(),
+        "total_ns": pl.Int64(),
+        "mean_ns": pl.Int64(),
+        "max_ns": pl.Int64(),
+        "per_step_ns": pl.Int64(),
+        "window_pct": pl.Float64(),
     }
 )
 """One row per group of parts of gaps: a gap with three causes counts in three rows. Dearest first;
@@ -231,64 +231,64 @@ GAP_SUMMARY: Final = pl.Schema(
 
 GAP_HISTOGRAM: Final = pl.Schema(
     {
-        "report": pl.String,
-        "device": pl.Int32,
-        "length": pl.String,
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "length": pl.String(),
         "cause": CAUSE,
-        "gaps": pl.Int64,
-        "idle_ns": pl.Int64,
+        "gaps": pl.Int64(),
+        "idle_ns": pl.Int64(),
     }
 )
 """Gaps by length (`< 2 us`, …) and dominant cause."""
 
 PHASES: Final = pl.Schema(
     {
-        "report": pl.String,
-        "process": pl.Int64,
-        "path": pl.String,
-        "depth": pl.Int64,
-        "instances": pl.Int64,
-        "host_wall_ns": pl.Int64,
-        "ops": pl.Int64,
-        "kernels": pl.Int64,
-        "kernel_ns": pl.Int64,
-        "busy_ns": pl.Int64,
-        "span_ns": pl.Int64,
-        "launches": pl.Int64,
-        "idle_ns": pl.Int64,
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "path": pl.String(),
+        "depth": pl.Int64(),
+        "instances": pl.Int64(),
+        "host_wall_ns": pl.Int64(),
+        "ops": pl.Int64(),
+        "kernels": pl.Int64(),
+        "kernel_ns": pl.Int64(),
+        "busy_ns": pl.Int64(),
+        "span_ns": pl.Int64(),
+        "launches": pl.Int64(),
+        "idle_ns": pl.Int64(),
         **cause_columns(),
-        "mean_ns": pl.Int64,
-        "median_ns": pl.Int64,
-        "min_ns": pl.Int64,
-        "max_ns": pl.Int64,
-        "std_ns": pl.Int64,
-        "p95_ns": pl.Int64,
-        "exclusive_kernel_ns": pl.Int64,
-        "graph_estimate_ns": pl.Int64,
-        "own_ops": pl.Int64,
-        "borrowed_ops": pl.Int64,
-        "process_range_ops": pl.Int64,
+        "mean_ns": pl.Int64(),
+        "median_ns": pl.Int64(),
+        "min_ns": pl.Int64(),
+        "max_ns": pl.Int64(),
+        "std_ns": pl.Int64(),
+        "p95_ns": pl.Int64(),
+        "exclusive_kernel_ns": pl.Int64(),
+        "graph_estimate_ns": pl.Int64(),
+        "own_ops": pl.Int64(),
+        "borrowed_ops": pl.Int64(),
+        "process_range_ops": pl.Int64(),
     }
 )
 """One row per process and path, inclusive of what is nested in it. `host_wall_ns` is the time the
-ranges were open (the spec calls it `host_ns`, which is also the name of a cause's column); `mean_ns` … `p95_ns` are of the
-span per instance, null where no instance launched anything."""
+ranges were open (the spec calls it `host_ns`, which is also the name of a cause's column);
+`mean_ns` … `p95_ns` are of the span per instance, null where no instance launched anything."""
 
 SYNCS: Final = pl.Schema(
     {
-        "report": pl.String,
-        "process": pl.Int64,
-        "api": pl.String,
-        "kind": pl.String,
-        "thread": pl.Int64,
-        "start_ns": pl.Int64,
-        "blocked_ns": pl.Int64,
-        "gpu_busy_ns": pl.Int64,
-        "induced_idle_ns": pl.Int64,
-        "phase": pl.String,
-        "source": pl.String,
-        "bytes": pl.Int64,
-        "direction": pl.String,
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "api": pl.String(),
+        "kind": pl.String(),
+        "thread": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "blocked_ns": pl.Int64(),
+        "gpu_busy_ns": pl.Int64(),
+        "induced_idle_ns": pl.Int64(),
+        "phase": pl.String(),
+        "source": pl.String(),
+        "bytes": pl.Int64(),
+        "direction": pl.String(),
         "copy_label": COPY_LABEL,
     }
 )
@@ -297,21 +297,21 @@ call's class, `thread` the OS tid."""
 
 LAUNCHES: Final = pl.Schema(
     {
-        "report": pl.String,
-        "process": pl.Int64,
-        "path": pl.String,
-        "launches": pl.Int64,
-        "api_ns": pl.Int64,
-        "api_mean_ns": pl.Int64,
-        "api_median_ns": pl.Int64,
-        "api_p95_ns": pl.Int64,
-        "latency_median_ns": pl.Int64,
-        "latency_p95_ns": pl.Int64,
-        "queue_median_ns": pl.Int64,
-        "queue_p95_ns": pl.Int64,
-        "run_ahead_median": pl.Float64,
-        "starved_launches": pl.Int64,
-        "starved_pct": pl.Float64,
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "path": pl.String(),
+        "launches": pl.Int64(),
+        "api_ns": pl.Int64(),
+        "api_mean_ns": pl.Int64(),
+        "api_median_ns": pl.Int64(),
+        "api_p95_ns": pl.Int64(),
+        "latency_median_ns": pl.Int64(),
+        "latency_p95_ns": pl.Int64(),
+        "queue_median_ns": pl.Int64(),
+        "queue_p95_ns": pl.Int64(),
+        "run_ahead_median": pl.Float64(),
+        "starved_launches": pl.Int64(),
+        "starved_pct": pl.Float64(),
     }
 )
 """One row per process and phase path (inclusive). `starved_launches` are those whose operation
@@ -319,44 +319,44 @@ ended a gap with a launch part; `starved_pct` is launch-caused idle over span.""
 
 STARVED: Final = pl.Schema(
     {
-        "report": pl.String,
-        "device": pl.Int32,
-        "phase": pl.String,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "ops": pl.Int64,
-        "kernels": pl.Int64,
-        "median_kernel_ns": pl.Int64,
-        "median_interval_ns": pl.Int64,
-        "launch_idle_ns": pl.Int64,
-        "idle_ns": pl.Int64,
-        "graph_estimate_ns": pl.Int64,
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "phase": pl.String(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "ops": pl.Int64(),
+        "kernels": pl.Int64(),
+        "median_kernel_ns": pl.Int64(),
+        "median_interval_ns": pl.Int64(),
+        "launch_idle_ns": pl.Int64(),
+        "idle_ns": pl.Int64(),
+        "graph_estimate_ns": pl.Int64(),
     }
 )
 """One row per starved window (spec §5), dearest first. `kernels` counts distinct kernels."""
 
 KERNELS: Final = pl.Schema(
     {
-        "report": pl.String,
-        "device": pl.Int32,
-        "name": pl.String,
-        "short_name": pl.String,
-        "class": pl.String,
-        "count": pl.Int64,
-        "total_ns": pl.Int64,
-        "mean_ns": pl.Int64,
-        "median_ns": pl.Int64,
-        "min_ns": pl.Int64,
-        "max_ns": pl.Int64,
-        "std_ns": pl.Int64,
-        "p95_ns": pl.Int64,
-        "share_pct": pl.Float64,
-        "grid": pl.String,
-        "block": pl.String,
-        "registers": pl.Int64,
-        "shared_bytes": pl.Int64,
-        "waves": pl.Float64,
-        "tiny_pct": pl.Float64,
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "name": pl.String(),
+        "short_name": pl.String(),
+        "class": pl.String(),
+        "count": pl.Int64(),
+        "total_ns": pl.Int64(),
+        "mean_ns": pl.Int64(),
+        "median_ns": pl.Int64(),
+        "min_ns": pl.Int64(),
+        "max_ns": pl.Int64(),
+        "std_ns": pl.Int64(),
+        "p95_ns": pl.Int64(),
+        "share_pct": pl.Float64(),
+        "grid": pl.String(),
+        "block": pl.String(),
+        "registers": pl.Int64(),
+        "shared_bytes": pl.Int64(),
+        "waves": pl.Float64(),
+        "tiny_pct": pl.Float64(),
     }
 )
 """One row per device and full kernel name, dearest first; `share_pct` of the device's kernel time.
@@ -365,37 +365,37 @@ over the SMs."""
 
 COPIES: Final = pl.Schema(
     {
-        "report": pl.String,
-        "process": pl.Int64,
-        "device": pl.Int32,
-        "phase": pl.String,
-        "direction": pl.String,
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "phase": pl.String(),
+        "direction": pl.String(),
         "copy_label": COPY_LABEL,
-        "count": pl.Int64,
-        "bytes": pl.Int64,
-        "gpu_ns": pl.Int64,
-        "api_ns": pl.Int64,
-        "exposed_ns": pl.Int64,
-        "induced_idle_ns": pl.Int64,
+        "count": pl.Int64(),
+        "bytes": pl.Int64(),
+        "gpu_ns": pl.Int64(),
+        "api_ns": pl.Int64(),
+        "exposed_ns": pl.Int64(),
+        "induced_idle_ns": pl.Int64(),
     }
 )
 """One row per process, device, phase, direction and label of memcpys."""
 
 STEPS: Final = pl.Schema(
     {
-        "report": pl.String,
-        "process": pl.Int64,
-        "device": pl.Int32,
-        "step": pl.Int64,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "duration_ns": pl.Int64,
-        "compute_ns": pl.Int64,
-        "comm_exposed_ns": pl.Int64,
-        "copy_exposed_ns": pl.Int64,
-        "idle_ns": pl.Int64,
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "step": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "duration_ns": pl.Int64(),
+        "compute_ns": pl.Int64(),
+        "comm_exposed_ns": pl.Int64(),
+        "copy_exposed_ns": pl.Int64(),
+        "idle_ns": pl.Int64(),
         **cause_columns(),
-        "steady": pl.Boolean,
+        "steady": pl.Boolean(),
     }
 )
 """One row per process, device and step; `idle_ns` and the causes are of the gaps that start in the
@@ -403,11 +403,11 @@ step, the other parts of the step's own window."""
 
 INTEGRITY: Final = pl.Schema(
     {
-        "report": pl.String,
-        "check": pl.String,
-        "count": pl.Int64,
-        "share_pct": pl.Float64,
-        "doubt": pl.String,
+        "report": pl.String(),
+        "check": pl.String(),
+        "count": pl.Int64(),
+        "share_pct": pl.Float64(),
+        "doubt": pl.String(),
     }
 )
 """One row per integrity check that is not zero (spec §12); `doubt` says what it puts in doubt."""

@@ -50,7 +50,7 @@ def selected_windows(
         projections = ops.join(attribution.within(paths), on="node")
         windows = intersect(windows, _hulls(projections, ["range"]), axis)
         if windows.is_empty():
-            msg = f"range {options.range!r} launched nothing in the part of {report} that is looked at."
+            msg = f"range {options.range!r} launched nothing in the part of {report} looked at."
             raise SelectionError(msg)
     if options.steps is not None:
         windows = intersect(windows, _of_steps(steps, options.steps, report), axis)
@@ -86,6 +86,7 @@ def _of_steps(
     if chosen.is_empty():
         count = steps["step"].n_unique()
         has = f"{count} steps, 0 to {count - 1}" if count else "no steps; name one with --step"
-        msg = f"{report} has {has}: none of them is in --steps {first or 0}:{'' if past is None else past}."
+        asked = f"{first or 0}:{'' if past is None else past}"
+        msg = f"{report} has {has}: none of them is in --steps {asked}."
         raise SelectionError(msg)
     return chosen

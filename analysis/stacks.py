@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.intervals import last_at_or_before, sort_with_ties
+from nsysflow.analysis.intervals import greatest, last_at_or_before, sort_with_ties
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.prepare import Prepared
 
@@ -22,10 +22,10 @@ PROFILER_DOMAINS: Final = ("GIL Trace", "Python Periodic Sampling", "Python Back
 SERIAL_NUMBERS: Final = r"(?s), (?:seq|op_id|sizes|input_op_ids) =.*$"
 """What PyTorch's `emit_nvtx` adds to an operator's name, so that equal operators group."""
 
-NODES: Final = pl.Schema({"node": pl.UInt32, "parent": pl.UInt32, "range": pl.UInt32})
+NODES: Final = pl.Schema({"node": pl.UInt32(), "parent": pl.UInt32(), "range": pl.UInt32()})
 """Stacks of ranges; `parent` is null for a stack of one."""
 
-HISTORY: Final = pl.Schema({"place": pl.Int64, "node": pl.UInt32})
+HISTORY: Final = pl.Schema({"place": pl.Int64(), "node": pl.UInt32()})
 """From `place` on, `node` is open (null: none) until the next row's place; sorted."""
 
 
@@ -114,7 +114,7 @@ def _mixed_stacks(ranges: pl.DataFrame, *, first_node: int) -> tuple[pl.DataFram
         {"slot": pl.int_range(len(borders), dtype=pl.UInt32, eager=True)}
     ).with_columns(pl.lit(None, pl.UInt32).alias("node"))
     nodes = [NODES.to_frame()]
-    for level in range(1, int(open_ranges["level"].max() or 0) + 1):  # type: ignore[call-overload]
+    for level in range(1, greatest(open_ranges["level"]) + 1):
         here = open_ranges.filter(pl.col("level") == level).join(top, on="slot")
         found = (
             here.select(pl.col("node").alias("parent"), "range").unique().sort("range", "parent")

@@ -43,10 +43,9 @@ def _runs(ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     `launch_idle_ns`, `idle_ns`. Gaps up to 2 us, or half of which is `launch`, break none."""
     length = pl.col("end_ns") - pl.col("start_ns")
     lasting = ops.lazy().filter(length > 0)
-    device = lasting.group_by("device_no").agg(
-        pl.col("place").first(), (pl.col("place") + length).max().alias("reach")
-    )
-    device = device.sort("place").collect()
+    last = (pl.col("place") + length).max().alias("reach")
+    whole = lasting.group_by("device_no").agg(pl.col("place").first(), last)
+    device = whole.sort("place").collect()
     breaks = (length > SHORT_GAP_NS) & (2 * pl.col("launch_ns") < length)
     walked = gaps.select(
         ops["place"].gather(gaps["next_op"]),

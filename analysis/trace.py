@@ -46,5 +46,9 @@ class Trace:
 
     def without_rows(self) -> Self:
         """What the report says of itself, without its operations, calls and ranges."""
-        rows = {"ops": schema.OPS, "calls": schema.CALLS, "ranges": schema.RANGES}
-        return replace(self, **{name: _empty(of) for name, of in rows.items()})
+        return replace(
+            self,
+            ops=_empty(schema.OPS),
+            calls=_empty(schema.CALLS),
+            ranges=_empty(schema.RANGES),
+        )

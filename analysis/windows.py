@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.analysis.intervals import Axis, Cover, merge
 from nsysflow.analysis.schema import CAUSE, CAUSES, STALL_CAUSES
 
-WINDOWS = pl.Schema({"device_no": pl.UInt32, "start_ns": pl.Int64, "end_ns": pl.Int64})
+WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
 """Disjoint per device, sorted."""
 
 
@@ -38,7 +38,8 @@ def intersect(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.Dat
 
 
 def clipped_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """`node`, `host_wall_ns`: the host's time (`node`, `start_ns`, `host_wall_ns`) while any window lasts."""
+    """`node`, `host_wall_ns`: as much of the host's time (`node`, `start_ns`, `host_wall_ns`) as
+    lies in a window of any device."""
     spans = windows.select(pl.col("start_ns").alias("start"), pl.col("end_ns").alias("end"))
     start = open_time["start_ns"]
     wall_ns = Cover(merge(spans)).between(start, start + open_time["host_wall_ns"])

@@ -132,10 +132,8 @@ def analyze(
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = flow.output_folder(reports, folder, force=force) if written else None
-    if table is not None and chosen is None:
-        tables = (table,)
-    else:
-        tables = flow.PAGE if chosen is None and not as_json else tuple(TABLES)
+    wanted = TABLES if written or as_json else flow.PAGE
+    tables = (table,) if table is not None and not written else wanted
     results = _analyze(reports, window, tables)
     if chosen is not None:
         with progress(f"writing {chosen}"):

@@ -17,7 +17,8 @@ from tests.twin.strategies import traces
 from tests.twin.tables import TABLES
 
 HERE = Path(__file__).parent
-REPORTS = sorted([*(HERE / "data").glob("*.sqlite.xz"), *(HERE.parent / "samples").glob("*.sqlite.xz")])
+FOLDERS = (HERE / "data", HERE.parent / "samples")
+REPORTS = sorted(report for folder in FOLDERS for report in folder.glob("*.sqlite.xz"))
 
 INTEGRITY = {
     "kernels before their launch": "before_launch",

@@ -11,7 +11,8 @@ SEVEN_DAYS_NS = 7 * 24 * 3600 * 10**9
 BEGIN_CAPTURE = re.compile(r"(cuda|cu)StreamBeginCapture.*")
 END_CAPTURE = re.compile(r"(cuda|cu)StreamEndCapture.*")
 LOST = re.compile(
-    r"\b(lost|dropped|discarded)\b.*\bevents?\b|\bevents?\b.*\b(lost|dropped|discarded)\b", re.IGNORECASE
+    r"\b(lost|dropped|discarded)\b.*\bevents?\b|\bevents?\b.*\b(lost|dropped|discarded)\b",
+    re.IGNORECASE,
 )
 NOT_ALL_CUDA = re.compile(r"not all cuda events might have been collected", re.IGNORECASE)
 
