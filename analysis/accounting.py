@@ -97,7 +97,6 @@ def accounting_table(
         pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col(in_parts).sum()
     )
     counted = ops.group_by("device_no").agg(
-        pl.col("device").first(),
         pl.len().cast(pl.Int64).alias("ops"),
         kernel.sum().cast(pl.Int64).alias("kernels"),
         ns.filter(kernel).sum().alias("kernel_ns"),
@@ -107,13 +106,19 @@ def accounting_table(
     idle = gaps.group_by("device_no").agg(
         pl.len().cast(pl.Int64).alias("gaps"), pl.col(causes).sum()
     )
+    # A window may hold the middle of an operation, or of a gap, and no operation's start.
+    looked_at = pl.concat([ops["device_no"], windows["device_no"]]).unique().implode()
+    devices = prepared.ops.select("device_no", "device").unique()
+    counts = ("ops", "kernels", "kernel_ns", "copy_ns", "comm_ns", "gaps")
     names = prepared.trace.devices.select("device", "name").unique("device", keep="first")
     return (
-        counted.join(parts, on="device_no", how="left")
+        devices.filter(pl.col("device_no").is_in(looked_at))
+        .join(counted, on="device_no", how="left")
+        .join(parts, on="device_no", how="left")
         .join(idle, on="device_no", how="left")
         .join(names, on="device", how="left")
         .with_columns(
-            pl.col("gaps", *causes, *in_parts).fill_null(0),
+            pl.col(*counts, *causes, *in_parts).fill_null(0),
             hidden_pct(pl.col("copy_exposed_ns"), pl.col("copy_union_ns")).alias("copy_hidden_pct"),
             hidden_pct(pl.col("comm_exposed_ns"), pl.col("comm_union_ns")).alias("comm_hidden_pct"),
         )

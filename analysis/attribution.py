@@ -75,6 +75,17 @@ class Attribution:
             found.append(inside.drop_nulls())
         return pl.concat(found)
 
+    def projected(self, paths: pl.DataFrame) -> pl.DataFrame:
+        """(`node`, `range`) of every node inside an instance of `paths`, for each such instance."""
+        named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
+        nodes = self.nodes.select("node", "parent", "depth")
+        found = named.select("node", "range")
+        for depth in range(2, greatest(nodes["depth"]) + 1):
+            here = nodes.filter(pl.col("depth") == depth)
+            inside = here.join(found.rename({"node": "parent"}), on="parent")
+            found = pl.concat([found, inside.select("node", "range")])
+        return found
+
     def levels(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """`rows` (with `path`), level by level from the deepest: each time all rows of that depth
         or deeper, with the `path` of that depth that holds them."""

@@ -28,7 +28,8 @@ def host_questions(gaps: pl.DataFrame) -> pl.DataFrame:
     """Where each gap asks what the host was doing: the middle of the time before its launch began;
     `thread_no` is null where the launch had begun before the gap."""
     asked = pl.col("next_start_ns") > pl.col("start_ns")
-    middle = (pl.col("start_ns") + pl.min_horizontal("next_start_ns", "end_ns")) // 2
+    last = pl.min_horizontal("next_start_ns", "end_ns")
+    middle = pl.col("start_ns") + (last - pl.col("start_ns")) // 2  # the sum passes 2**63
     return gaps.select(pl.when(asked).then("next_no").alias("thread_no"), middle.alias("time_ns"))
 
 

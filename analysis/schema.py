@@ -226,8 +226,10 @@ GAP_SUMMARY: Final = pl.Schema(
         "window_pct": pl.Float64(),
     }
 )
-"""One row per group of parts of gaps: a gap with three causes counts in three rows. Dearest first;
-`host_range` is `(outside ranges)` when none was open; `per_step_ns` is null without steps."""
+"""One row per group of parts of gaps: a gap with three causes counts in three rows. Ordered by
+place, not by cost, so that two summaries diff. `host_range` is `(outside ranges)` when none was
+open, and empty when the host was not asked: its launch had begun before the gap. `per_step_ns`
+counts gaps that start in a step, and is null without steps."""
 
 GAP_HISTOGRAM: Final = pl.Schema(
     {

@@ -47,7 +47,7 @@ def selected_windows(
             raise SelectionError(msg)
     if options.range is not None:
         paths = paths_named(attribution, options.range, report)
-        projections = ops.join(attribution.within(paths), on="node")
+        projections = ops.join(attribution.projected(paths), on="node")
         windows = intersect(windows, _hulls(projections, ["range"]), axis)
         if windows.is_empty():
             msg = f"range {options.range!r} launched nothing in the part of {report} looked at."

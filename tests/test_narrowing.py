@@ -39,13 +39,6 @@ COMPARED: Final = ["start_ns", "end_ns", "window_ns", *PARTS, *CAUSE_COLUMNS, "g
 EMPTY_PARTS: Final = dict.fromkeys(COMPARED[2:], 0)
 
 
-until_every_device_has_its_row = pytest.mark.skip(
-    reason="a device without an operation that starts in its window loses its accounting row"
-)
-until_projections_are_whole = pytest.mark.skip(
-    reason="an instance that another instance lends its thread to is cut where the lender ends"
-)
-
 # --- what the twin looks at -----------------------------------------------------------------------
 
 
@@ -180,7 +173,7 @@ def test_a_stretch_of_time_is_split_as_the_twin_splits_it(name: str) -> None:
         ("h200-gpt2-eager", "forward"),
         ("h200-ddp-rank1", "step"),
         ("synthetic-3", "forward"),
-        pytest.param("synthetic-5", "data/load", marks=until_projections_are_whole),
+        ("synthetic-5", "data/load"),
     ],
 )
 def test_a_range_is_split_as_the_twin_splits_it(name: str, range_: str) -> None:
@@ -271,7 +264,6 @@ def at(report: Report, place: float) -> int:
     return first + round(place * (last - first))
 
 
-@until_every_device_has_its_row
 @with_cuts
 @given(traces(), places, places)
 def test_any_stretch_of_time_of_any_trace_is_the_twins(
@@ -283,7 +275,6 @@ def test_any_stretch_of_time_of_any_trace_is_the_twins(
     assert_is_the_twins(to_trace(model), report, options, in_time(report, from_ns, to_ns))
 
 
-@until_projections_are_whole
 @with_cuts
 @given(traces(), st.sampled_from(RANGE_NAMES))
 def test_any_range_of_any_trace_is_the_twins(model: TwinTrace, range_: str) -> None:
@@ -303,7 +294,6 @@ def test_any_steps_of_any_trace_are_the_twins(
     assert_is_the_twins(to_trace(model), report, options, in_steps(report, *steps, step))
 
 
-@until_every_device_has_its_row
 @with_cuts
 @given(traces(), places)
 def test_the_halves_of_a_window_add_up_to_it(model: TwinTrace, place: float) -> None:
@@ -331,7 +321,6 @@ def accounting_or_none(trace: nsysflow.Trace, options: Options) -> Iterable[dict
         return []
 
 
-@until_every_device_has_its_row
 def test_a_window_inside_one_operation_is_all_compute() -> None:
     #  GPU  6---------------16     looked at: 8 to 13
     launch = Call(0, 5, 1 << 24, 1 << 24 | 1, 1, "cudaLaunchKernel")
