@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.accounting import Busy, accounting_table
 from nsysflow.analysis.attribution import Attribution, attribute
 from nsysflow.analysis.causes import Explained, explain
-from nsysflow.analysis.copies import copy_facts, copy_table
+from nsysflow.analysis.copies import copy_facts, copy_table, each_copy
 from nsysflow.analysis.gap_tables import gap_histogram, gap_summary, gap_table, host_questions
 from nsysflow.analysis.gaps import find_gaps
 from nsysflow.analysis.integrity import count_damage, integrity_table
@@ -18,7 +18,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once, side_by_side
 from nsysflow.analysis.phases import phase_table
 from nsysflow.analysis.prepare import Prepared, prepare
-from nsysflow.analysis.schema import TABLES
+from nsysflow.analysis.schema import EACH_COPY, TABLES
 from nsysflow.analysis.selection import selected_windows
 from nsysflow.analysis.starved import starved_table
 from nsysflow.analysis.steps import find_steps, step_of_gaps, step_paths, step_table
@@ -150,10 +150,14 @@ class Analysis:
     @computed_once
     def copies(self) -> pl.DataFrame:
         """`COPIES`."""
-        facts = self._copies.join(self._ops.select("op", "node"), on="op", maintain_order="left")
-        facts = facts.with_columns(self._attribution.name_of(facts["node"]).alias("phase"))
-        table = copy_table(self._prepared, facts, self._charges, self._busy)
+        table = copy_table(self._prepared, self._placed_copies, self._charges, self._busy)
         return self._table("copies", table)
+
+    @computed_once
+    def each_copy(self) -> pl.DataFrame:
+        """`EACH_COPY`: the memcpys that `copies` sums up."""
+        rows = each_copy(self._prepared, self._placed_copies, self._charges)
+        return self._titled(rows, EACH_COPY)
 
     @computed_once
     def steps(self) -> pl.DataFrame:
@@ -342,6 +346,13 @@ class Analysis:
             return facts
         return starts_inside(facts, self._windows, self._prepared.axis)
 
+    @computed_once
+    def _placed_copies(self) -> pl.DataFrame:
+        """The memcpys in the windows, with `phase`."""
+        facts = self._copies.join(self._ops.select("op", "node"), on="op", maintain_order="left")
+        phase = self._attribution.name_of(facts["node"]).alias("phase")
+        return facts.with_columns(phase)
+
     def _in_sight(self, table: pl.DataFrame) -> pl.Series:
         """Rows of `table` that start between the first window's start and the last one's end."""
         windows = self._windows
@@ -349,5 +360,8 @@ class Analysis:
 
     def _table(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
         """`rows` as the table called `name`, the report's name in front."""
+        return self._titled(rows, TABLES[name])
+
+    def _titled(self, rows: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
         report = pl.lit(self.trace.report).alias("report")
-        return rows.select(report, pl.all()).match_to_schema(TABLES[name])
+        return rows.select(report, pl.all()).match_to_schema(schema)

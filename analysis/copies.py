@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.intervals import Axis, merge
 from nsysflow.analysis.prepare import Prepared, os_pid
-from nsysflow.analysis.schema import COPY_LABEL
+from nsysflow.analysis.schema import COPY_LABEL, EACH_COPY
 
 SYNC_AFTER_NS: Final = 50_000
 """A sync that starts within 50 us of an asynchronous copy makes it a blocking one (spec §4)."""
@@ -95,6 +95,24 @@ def copy_table(
             *("device", "phase", "direction", "copy_label", "count", "bytes", "gpu_ns", "api_ns"),
             *("exposed_ns", "induced_idle_ns"),
         )
+    )
+
+
+def each_copy(prepared: Prepared, facts: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
+    """The `EACH_COPY` table, without `report`; arguments as for `copy_table`."""
+    induced = charges.group_by("call").agg(pl.col("ns").sum().alias("induced_idle_ns"))
+    launched = pl.col("call").is_not_null()
+    api = prepared.calls["name"].gather(facts["call"]).cast(pl.String).alias("api")
+    return (
+        facts.with_columns(api)
+        .join(induced, on="call", how="left")
+        .with_columns(
+            os_pid(pl.col("process")).alias("process"),
+            (pl.col("launch_end_ns") - pl.col("launch_start_ns")).alias("api_ns"),
+            pl.when(launched).then(pl.col("induced_idle_ns").fill_null(0)),
+        )
+        .sort("device", "start_ns", "end_ns", "stream")
+        .select([name for name in EACH_COPY if name != "report"])
     )
 
 

@@ -383,6 +383,26 @@ COPIES: Final = pl.Schema(
 )
 """One row per process, device, phase, direction and label of memcpys."""
 
+EACH_COPY: Final = pl.Schema(
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "stream": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "phase": pl.String(),
+        "direction": pl.String(),
+        "copy_label": COPY_LABEL,
+        "bytes": pl.Int64(),
+        "api": pl.String(),
+        "api_ns": pl.Int64(),
+        "induced_idle_ns": pl.Int64(),
+    }
+)
+"""One row per memcpy, by device and start: what `copies` sums up, and what `--table copies --format
+parquet` gives. `api_ns` and `induced_idle_ns` are of its launch call, null without one."""
+
 STEPS: Final = pl.Schema(
     {
         "report": pl.String(),

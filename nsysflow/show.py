@@ -39,12 +39,16 @@ def show_page(results: Results, *, top: int | None, at_least_ns: int) -> None:
 def show_table(
     results: Results, name: str, form: str, *, top: int | None, at_least_ns: int
 ) -> None:
-    """One table, as people read it (`table`, `md`) or as programs do (`csv`, `parquet`).
+    """One table, as people read it (`table`, `md`) or as programs do (`csv`, `parquet`). Programs
+    that read `copies` as Parquet want each copy, not their sums.
 
     Raises:
         click.UsageError: Parquet would go to a terminal.
     """
-    table = named_table(results, name, at_least_ns=at_least_ns)
+    if (name, form) == ("copies", "parquet"):
+        table = results.each_copy()
+    else:
+        table = named_table(results, name, at_least_ns=at_least_ns)
     if top is not None:
         table = table.head(top)
     if form == "csv":

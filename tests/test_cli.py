@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     """Replace the analysis by the hand-made training run; holds the options it was asked with."""
     seen: list[Options] = []
 
-    def analysed(_reports: tuple[Path, ...], options: Options) -> Results:
+    def analysed(_reports: object, options: Options, **_asked: object) -> Results:
         seen.append(options)
         return Results([training()])
 
@@ -260,7 +260,7 @@ def test_options_arrive_in_ns(asked: list[Options]) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_an_error_is_one_message_and_exit_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def damaged(_reports: object, _options: object) -> Results:
+    def damaged(*_asked: object, **_named: object) -> Results:
         raise Damaged("run.sqlite is truncated")
 
     monkeypatch.setattr(flow, "analyze_reports", damaged)
@@ -274,7 +274,7 @@ def test_an_error_is_one_message_and_exit_one(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("here")
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_reports: object, _options: object) -> Results:
+    def broken(*_asked: object, **_named: object) -> Results:
         raise ZeroDivisionError
 
     monkeypatch.setattr(flow, "analyze_reports", broken)
@@ -283,7 +283,8 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_no_gpu_work_is_said_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "analyze_reports", lambda _reports, _options: Results([handmade()]))
+    empty = Results([handmade()])
+    monkeypatch.setattr(flow, "analyze_reports", lambda *_asked, **_named: empty)
     done = analyze("run.sqlite")
     assert done.exit_code == 0
     assert "no GPU work" in done.stdout

@@ -1,6 +1,7 @@
 """The command line on real reports, in a process of its own."""
 
 import hashlib
+import io
 import json
 import subprocess
 import sys
@@ -135,3 +136,19 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     )
     assert done.stdout.startswith("report,device,gap")
     assert done.stderr == ""
+
+
+def test_copies_as_parquet_are_each_copy_and_add_up_to_the_table() -> None:
+    code = "from nsysflow.cli import main; main(prog_name='nsysflow')"
+    report = ROOT / "samples" / "h200-train.sqlite.xz"
+    arguments = ["analyze", str(report), "--table", "copies", "--format", "parquet"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, check=True
+    )
+    each = pl.read_parquet(io.BytesIO(done.stdout))
+    assert each.schema == schema.EACH_COPY
+    key = ["phase", "direction", "copy_label"]
+    sums = each.group_by(key).agg(pl.len().alias("count"), pl.col("bytes").sum()).sort(key)
+    table = pl.read_csv(io.StringIO(nsysflow(*arguments[:-1], "csv").stdout))
+    table = table.with_columns(pl.col("phase").fill_null(""))
+    assert sums.rows() == table.select(*key, "count", "bytes").sort(key).rows()

@@ -39,8 +39,9 @@ _SIGNS_OF_DAMAGE: Final = ("malformed", "not a database", "unsupported file form
 
 
 def read_sqlite(path: Path, shown: str, *, shapes: bool = True) -> Raw:
-    """The tables of the export at `path`, which messages call `shown`; without `shapes`, how kernels
-    were launched is null.
+    """The tables of the export at `path`, which messages call `shown`.
+
+    Without `shapes`, how kernels were launched is null.
 
     Raises:
         NotAReport: it is a database of something else.

@@ -22,6 +22,8 @@ class Analysed(Protocol):
     @property
     def step_name(self) -> str | None: ...
     @property
+    def each_copy(self) -> pl.DataFrame: ...
+    @property
     def notes(self) -> tuple[str, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
     def count_gaps(self, at_least_ns: int) -> int: ...
@@ -40,6 +42,10 @@ class Results:
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
+
+    def each_copy(self) -> pl.DataFrame:
+        """The memcpys that `copies` sums up, a row each."""
+        return pl.concat([each.each_copy for each in self.analyses])
 
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
         """The longest rows of `gaps`, longest first, without making the others."""

@@ -32,6 +32,10 @@ class Handmade:
         gaps = self.gaps.filter(pl.col("duration_ns") >= at_least_ns)
         return gaps.top_k(limit, by="duration_ns")
 
+    @property
+    def each_copy(self) -> pl.DataFrame:
+        return schema.EACH_COPY.to_frame()
+
     def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]:
         yield self.gaps.filter(pl.col("duration_ns") >= at_least_ns)
 
