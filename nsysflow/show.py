@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from errno import EPIPE
 from io import BytesIO
 from os import strerror
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import click
 from rich.console import Console
@@ -24,6 +24,9 @@ from nsysflow.report.tables import (
     write_parquet,
 )
 from nsysflow.report.text import page, set_block
+
+DEAREST_FIRST: Final = {"gaps": "duration_ns", "gap_summary": "total_ns"}
+"""Tables that files keep in a stable order, for diff, and people read by cost."""
 
 PIPED_WIDTH = 110
 """Columns of the page where there is no terminal to ask."""
@@ -49,6 +52,8 @@ def show_table(
         table = results.each_copy()
     else:
         table = named_table(results, name, at_least_ns=at_least_ns)
+    if form in ("table", "md") and name in DEAREST_FIRST:
+        table = table.sort(DEAREST_FIRST[name], descending=True, maintain_order=True)
     if top is not None:
         table = table.head(top)
     if form == "csv":

@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -75,14 +73,6 @@ def test_the_version_is_the_packages() -> None:
 
 def test_the_tables_that_can_be_printed_are_those_of_the_analysis() -> None:
     assert tuple(schema.TABLES) == TABLES
-
-
-def test_help_loads_neither_polars_nor_rich() -> None:
-    code = (
-        "import sys; from nsysflow.cli import main; main(['-h'], standalone_mode=False);"
-        "sys.exit(bool({'polars', 'rich'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 @pytest.mark.usefixtures("asked")

@@ -10,7 +10,6 @@ import venv
 import zipfile
 from pathlib import Path
 
-import click
 import pytest
 
 from nsysflow.analysis import schema
@@ -93,18 +92,6 @@ def test_help_imports_neither_torch_nor_polars() -> None:
     heavy = "{'torch', 'triton', 'polars', 'numpy', 'pandas', 'rich'}"
     code = f"import sys, nsysflow.cli; print(*sorted({heavy} & set(sys.modules)))"
     assert run(sys.executable, "-c", code, cwd=ROOT).strip() == ""
-
-
-def test_every_command_shows_an_example() -> None:
-    from nsysflow.cli import main  # here, so that a broken command line fails one test, not all
-
-    assert isinstance(main, click.Group)
-    silent = [name for name, command in main.commands.items() if "Example" not in _help(command)]
-    assert not silent, f"no Example in the help of: {', '.join(silent)}"
-
-
-def _help(command: click.Command) -> str:
-    return command.get_help(click.Context(command, info_name=command.name))
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="asks git which files are tracked")

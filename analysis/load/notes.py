@@ -44,7 +44,7 @@ def _absent(raw: Raw) -> list[str]:
     if raw.kernels.is_empty() and raw.graphs.is_empty() and _launches(raw):
         notes.append(
             "kernels were launched but none was recorded: this nsys may be too old for the"
-            " CUDA driver; nsysflow doctor names the pairs that are known"
+            " CUDA driver; record again with a newer nsys (nsys 2023.4 sees none on CUDA 13)"
         )
     if raw.nvtx.is_empty():
         notes.append("no NVTX ranges in this report; was it captured with --trace nvtx?")

@@ -15,12 +15,13 @@ def steps_line(results: Results) -> str:
         return ""
     per_step = steps.select("process", "step", "report").n_unique()
     name = f" of {results.step_name}" if results.step_name else ""
-    line = f"{number(per_step)} steps{name}, median {_median(steps)}"
+    count = f"{number(per_step)} step{'s' if per_step != 1 else ''}"
+    line = f"{count}{name}, median {_median(steps)}"
     steady = steps.filter("steady")
     if steady.is_empty() or steady.height == steps.height:
         return line
-    count = steady.select("process", "step", "report").n_unique()
-    return f"{line} ({number(count)} steady: {_median(steady)})"
+    settled = steady.select("process", "step", "report").n_unique()
+    return f"{line} ({number(settled)} steady: {_median(steady)})"
 
 
 def _median(steps: pl.DataFrame) -> str:
