@@ -5,32 +5,21 @@ from functools import partial
 
 import polars as pl
 
-from nsysflow.analysis.accounting import Busy, accounting_table
-from nsysflow.analysis.attribution import Attribution, attribute
-from nsysflow.analysis.causes import Explained, explain
-from nsysflow.analysis.copies import copy_facts, copy_table, each_copy
-from nsysflow.analysis.gap_tables import gap_histogram, gap_summary, gap_table, host_questions
-from nsysflow.analysis.gaps import find_gaps
-from nsysflow.analysis.integrity import count_damage, integrity_table
+from nsysflow.analysis.accounting import accounting_table
+from nsysflow.analysis.copies import copy_table, each_copy
+from nsysflow.analysis.gap_tables import gap_histogram, gap_summary, gap_table
+from nsysflow.analysis.integrity import integrity_table
 from nsysflow.analysis.kernels import kernel_table
-from nsysflow.analysis.launches import launch_rows, launch_table
+from nsysflow.analysis.launches import launch_table
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once, side_by_side
-from nsysflow.analysis.phases import phase_table
-from nsysflow.analysis.prepare import Prepared, prepare
 from nsysflow.analysis.schema import EACH_COPY, TABLES
-from nsysflow.analysis.selection import selected_windows
 from nsysflow.analysis.starved import starved_table
-from nsysflow.analysis.steps import find_steps, step_of_gaps, step_paths, step_table
-from nsysflow.analysis.syncs import stall_calls, sync_table
+from nsysflow.analysis.steps import step_table
+from nsysflow.analysis.syncs import sync_table
 from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.windows import (
-    clipped_time,
-    narrow_charges,
-    narrow_gaps,
-    starts_inside,
-    whole_windows,
-)
+from nsysflow.analysis.windows import starts_inside
+from nsysflow.analysis.working import Working
 
 SLICE_ROWS = 262_144
 """Gaps made into text at a time."""
@@ -56,20 +45,8 @@ def analyze(trace: Trace, options: Options | None = None) -> "Analysis":
     return Analysis(trace, options or Options())
 
 
-class Analysis:
-    """The tables of one report; `schema.TABLES` says what each holds.
-
-    Attributes:
-        trace: what the report says of itself; its rows are let go once they are in order.
-        options: what the analysis was narrowed to.
-    """
-
-    def __init__(self, trace: Trace, options: Options) -> None:
-        self.trace = trace.without_rows()
-        self.options = options
-        self._rows = trace
-
-    # --- the tables ---
+class Analysis(Working):
+    """The tables of one report; `schema.TABLES` says what each holds."""
 
     @computed_once
     def accounting(self) -> pl.DataFrame:
@@ -211,147 +188,6 @@ class Analysis:
             *(_EARLY[t] for t in tables if t in _EARLY),
         )
         side_by_side([partial(getattr, self, name) for name in (*early, *tables)])
-
-    # --- what they are made of ---
-
-    @computed_once
-    def _prepared(self) -> Prepared:
-        prepared = prepare(self._rows, self.options)
-        self._rows = self.trace
-        return prepared
-
-    @computed_once
-    def _bare_gaps(self) -> pl.DataFrame:
-        """All gaps, before anyone asked why."""
-        return find_gaps(self._prepared)
-
-    @computed_once
-    def _explained(self) -> Explained:
-        return explain(self._prepared, self._bare_gaps, dispatch_ns=self.options.dispatch_ns)
-
-    @computed_once
-    def _stalls(self) -> pl.DataFrame:
-        return stall_calls(self._prepared.calls)
-
-    @computed_once
-    def _attribution(self) -> Attribution:
-        launched = pl.col("launch_start_ns").alias("time_ns")
-        called = pl.col("start_ns").alias("time_ns")
-        questions = {
-            "ops": self._prepared.ops.select("thread_no", launched),
-            "hosts": host_questions(self._bare_gaps),
-            "stalls": self._stalls.select("thread_no", called),
-        }
-        return attribute(self._prepared, self.options, questions)
-
-    @computed_once
-    def _placed_ops(self) -> pl.DataFrame:
-        """All operations, with `node` and `how`."""
-        return self._prepared.ops.hstack(self._attribution.placed["ops"].get_columns())
-
-    @computed_once
-    def _placed_gaps(self) -> pl.DataFrame:
-        """All gaps, with `node`, `host_node`, `asked` (whether the host was) and `process`."""
-        gaps = self._explained.gaps
-        ops = self._placed_ops
-        return gaps.with_columns(
-            ops["node"].gather(gaps["next_op"]),
-            ops["process"].gather(gaps["next_op"]),
-            self._attribution.placed["hosts"]["node"].alias("host_node"),
-            (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False).alias("asked"),
-        )
-
-    @computed_once
-    def _whole_gaps(self) -> pl.DataFrame:
-        """All gaps, with the step that each starts in."""
-        gaps = self._placed_gaps
-        return gaps.with_columns(step_of_gaps(self._steps, gaps, self._prepared.axis))
-
-    @computed_once
-    def _whole_phases(self) -> pl.DataFrame:
-        host = self._attribution.open_time.select("node", "host_wall_ns")
-        axis = self._prepared.axis
-        return phase_table(self._attribution, self._placed_ops, self._placed_gaps, host, axis)
-
-    @computed_once
-    def _phases(self) -> pl.DataFrame:
-        host = clipped_time(self._attribution.open_time, self._windows)
-        return phase_table(self._attribution, self._ops, self._gaps, host, self._prepared.axis)
-
-    @computed_once
-    def _step_paths(self) -> pl.DataFrame:
-        name = self.options.step
-        return step_paths(self._attribution, self._whole_phases, name, self.trace.report)
-
-    @computed_once
-    def _steps(self) -> pl.DataFrame:
-        return find_steps(self._attribution, self._step_paths, self._placed_ops)
-
-    @computed_once
-    def _chosen_steps(self) -> pl.DataFrame:
-        """The steps that start in the windows."""
-        if not self._narrowed:
-            return self._steps
-        return starts_inside(self._steps, self._windows, self._prepared.axis)
-
-    @computed_once
-    def _launch_rows(self) -> pl.DataFrame:
-        return launch_rows(self._prepared)
-
-    @computed_once
-    def _damage(self) -> dict[str, int]:
-        return count_damage(self._prepared)
-
-    @computed_once
-    def _busy(self) -> Busy:
-        return Busy.of(self._prepared.ops)
-
-    @computed_once
-    def _narrowed(self) -> bool:
-        options = self.options
-        asked = (options.device, options.range, options.from_ns, options.to_ns, options.steps)
-        return any(choice is not None for choice in asked)
-
-    @computed_once
-    def _windows(self) -> pl.DataFrame:
-        if not self._narrowed:
-            return whole_windows(self._prepared.ops)
-        return selected_windows(
-            self._prepared, self._attribution, self._placed_ops, self._steps, self.options
-        )
-
-    @computed_once
-    def _ops(self) -> pl.DataFrame:
-        """The operations that start in the windows."""
-        if not self._narrowed:
-            return self._placed_ops
-        return starts_inside(self._placed_ops, self._windows, self._prepared.axis)
-
-    @computed_once
-    def _gaps(self) -> pl.DataFrame:
-        """The gaps, or their parts, in the windows."""
-        if not self._narrowed:
-            return self._whole_gaps
-        return narrow_gaps(self._whole_gaps, self._windows, self._prepared.axis)
-
-    @computed_once
-    def _charges(self) -> pl.DataFrame:
-        charges = self._explained.charges
-        return narrow_charges(charges, self._gaps) if self._narrowed else charges
-
-    @computed_once
-    def _copies(self) -> pl.DataFrame:
-        facts = copy_facts(self._prepared)
-        if not self._narrowed:
-            return facts
-        return starts_inside(facts, self._windows, self._prepared.axis)
-
-    @computed_once
-    def _placed_copies(self) -> pl.DataFrame:
-        """The memcpys in the windows, with `phase`."""
-        facts = self._copies.join(self._ops.select("op", "node"), on="op", maintain_order="left")
-        phase = self._attribution.name_of(facts["node"]).alias("phase")
-        return facts.with_columns(phase)
 
     def _in_sight(self, table: pl.DataFrame) -> pl.Series:
         """Rows of `table` that start between the first window's start and the last one's end."""

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from nsysflow.analysis.kernels import OTHER
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import OUTSIDE, Results
 from nsysflow.report.sections import more, part
@@ -74,9 +75,14 @@ def kernels(results: Results, limit: int) -> Block:
         )
         for row in table.head(limit).iter_rows(named=True)
     )
+    other_ns, all_ns = table.select(
+        pl.col("total_ns").filter(pl.col("class") == OTHER).sum().alias("other"),
+        pl.col("total_ns").sum(),
+    ).row(0)
+    unfiled = percent(100 * other_ns / all_ns if all_ns else None)
     return Block(
         title="Kernels",
-        caption="Share of all kernel time on its GPU",
+        caption=f"Share of all kernel time on its GPU; {unfiled} of it is in no class",
         columns=(
             *map(figure, ("total", "share", "count", "median")),
             words("class"),

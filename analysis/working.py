@@ -1,0 +1,184 @@
+"""What the tables are made of, each piece computed once, when it is first asked for.
+
+`Working` is the wiring: from a trace to prepared rows, gaps, their causes, phases and steps, and to
+what of these lies in the windows. `analyze.Analysis` makes tables of it.
+"""
+
+import polars as pl
+
+from nsysflow.analysis.accounting import Busy
+from nsysflow.analysis.attribution import Attribution, attribute
+from nsysflow.analysis.causes import Explained, explain
+from nsysflow.analysis.copies import copy_facts
+from nsysflow.analysis.gap_tables import host_questions
+from nsysflow.analysis.gaps import find_gaps
+from nsysflow.analysis.integrity import count_damage
+from nsysflow.analysis.launches import launch_rows
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.parallel import computed_once
+from nsysflow.analysis.phases import phase_table
+from nsysflow.analysis.prepare import Prepared, prepare
+from nsysflow.analysis.selection import selected_windows
+from nsysflow.analysis.steps import find_steps, step_of_gaps, step_paths
+from nsysflow.analysis.syncs import stall_calls
+from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.windows import (
+    clipped_time,
+    narrow_charges,
+    narrow_gaps,
+    starts_inside,
+    whole_windows,
+)
+
+
+class Working:
+    """The pieces of one report's analysis.
+
+    Attributes:
+        trace: what the report says of itself; its rows are let go once they are in order.
+        options: what the analysis was narrowed to.
+    """
+
+    def __init__(self, trace: Trace, options: Options) -> None:
+        self.trace = trace.without_rows()
+        self.options = options
+        self._rows = trace
+
+    @computed_once
+    def _prepared(self) -> Prepared:
+        prepared = prepare(self._rows, self.options)
+        self._rows = self.trace
+        return prepared
+
+    @computed_once
+    def _bare_gaps(self) -> pl.DataFrame:
+        """All gaps, before anyone asked why."""
+        return find_gaps(self._prepared)
+
+    @computed_once
+    def _explained(self) -> Explained:
+        return explain(self._prepared, self._bare_gaps, dispatch_ns=self.options.dispatch_ns)
+
+    @computed_once
+    def _stalls(self) -> pl.DataFrame:
+        return stall_calls(self._prepared.calls)
+
+    @computed_once
+    def _attribution(self) -> Attribution:
+        launched = pl.col("launch_start_ns").alias("time_ns")
+        called = pl.col("start_ns").alias("time_ns")
+        questions = {
+            "ops": self._prepared.ops.select("thread_no", launched),
+            "hosts": host_questions(self._bare_gaps),
+            "stalls": self._stalls.select("thread_no", called),
+        }
+        return attribute(self._prepared, self.options, questions)
+
+    @computed_once
+    def _placed_ops(self) -> pl.DataFrame:
+        """All operations, with `node` and `how`."""
+        return self._prepared.ops.hstack(self._attribution.placed["ops"].get_columns())
+
+    @computed_once
+    def _placed_gaps(self) -> pl.DataFrame:
+        """All gaps, with `node`, `host_node`, `asked` (whether the host was) and `process`."""
+        gaps = self._explained.gaps
+        ops = self._placed_ops
+        return gaps.with_columns(
+            ops["node"].gather(gaps["next_op"]),
+            ops["process"].gather(gaps["next_op"]),
+            self._attribution.placed["hosts"]["node"].alias("host_node"),
+            (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False).alias("asked"),
+        )
+
+    @computed_once
+    def _whole_gaps(self) -> pl.DataFrame:
+        """All gaps, with the step that each starts in."""
+        gaps = self._placed_gaps
+        return gaps.with_columns(step_of_gaps(self._steps, gaps, self._prepared.axis))
+
+    @computed_once
+    def _whole_phases(self) -> pl.DataFrame:
+        host = self._attribution.open_time.select("node", "host_wall_ns")
+        axis = self._prepared.axis
+        return phase_table(self._attribution, self._placed_ops, self._placed_gaps, host, axis)
+
+    @computed_once
+    def _phases(self) -> pl.DataFrame:
+        host = clipped_time(self._attribution.open_time, self._windows)
+        return phase_table(self._attribution, self._ops, self._gaps, host, self._prepared.axis)
+
+    @computed_once
+    def _step_paths(self) -> pl.DataFrame:
+        name = self.options.step
+        return step_paths(self._attribution, self._whole_phases, name, self.trace.report)
+
+    @computed_once
+    def _steps(self) -> pl.DataFrame:
+        return find_steps(self._attribution, self._step_paths, self._placed_ops)
+
+    @computed_once
+    def _chosen_steps(self) -> pl.DataFrame:
+        """The steps that start in the windows."""
+        if not self._narrowed:
+            return self._steps
+        return starts_inside(self._steps, self._windows, self._prepared.axis)
+
+    @computed_once
+    def _launch_rows(self) -> pl.DataFrame:
+        return launch_rows(self._prepared)
+
+    @computed_once
+    def _damage(self) -> dict[str, int]:
+        return count_damage(self._prepared)
+
+    @computed_once
+    def _busy(self) -> Busy:
+        return Busy.of(self._prepared.ops)
+
+    @computed_once
+    def _narrowed(self) -> bool:
+        options = self.options
+        asked = (options.device, options.range, options.from_ns, options.to_ns, options.steps)
+        return any(choice is not None for choice in asked)
+
+    @computed_once
+    def _windows(self) -> pl.DataFrame:
+        if not self._narrowed:
+            return whole_windows(self._prepared.ops)
+        return selected_windows(
+            self._prepared, self._attribution, self._placed_ops, self._steps, self.options
+        )
+
+    @computed_once
+    def _ops(self) -> pl.DataFrame:
+        """The operations that start in the windows."""
+        if not self._narrowed:
+            return self._placed_ops
+        return starts_inside(self._placed_ops, self._windows, self._prepared.axis)
+
+    @computed_once
+    def _gaps(self) -> pl.DataFrame:
+        """The gaps, or their parts, in the windows."""
+        if not self._narrowed:
+            return self._whole_gaps
+        return narrow_gaps(self._whole_gaps, self._windows, self._prepared.axis)
+
+    @computed_once
+    def _charges(self) -> pl.DataFrame:
+        charges = self._explained.charges
+        return narrow_charges(charges, self._gaps) if self._narrowed else charges
+
+    @computed_once
+    def _copies(self) -> pl.DataFrame:
+        facts = copy_facts(self._prepared)
+        if not self._narrowed:
+            return facts
+        return starts_inside(facts, self._windows, self._prepared.axis)
+
+    @computed_once
+    def _placed_copies(self) -> pl.DataFrame:
+        """The memcpys in the windows, with `phase`."""
+        facts = self._copies.join(self._ops.select("op", "node"), on="op", maintain_order="left")
+        phase = self._attribution.name_of(facts["node"]).alias("phase")
+        return facts.with_columns(phase)

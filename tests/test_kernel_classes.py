@@ -1,0 +1,48 @@
+"""Kernels by class: the table is data, and what public tools misfile is filed right (spec §6)."""
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis.kernels import class_of, kernel_classes
+
+NAMES = {
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL": "comm",
+    "cross_device_reduce_1stage": "comm",
+    "flash_fwd_kernel": "attention",
+    "fmha_cutlassF_bf16_aligned_64x64_rf_sm80": "attention",
+    "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7": "attention",
+    "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN": "matmul",
+    "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3": "matmul",
+    "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn": "matmul",
+    "dot_kernel": "matmul",
+    "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nchw": "conv",
+    "vectorized_layer_norm_kernel": "norm",
+    "GammaBetaBackwardCUDAKernelTemplate": "norm",
+    "cunn_SoftMaxForward": "softmax",
+    "reduce_kernel": "reduction",
+    "multi_tensor_apply_kernel": "optimizer",
+    "embedding_backward_feature_kernel": "embedding",
+    "CatArrayBatchedCopy": "copy/cast",
+    "triton_poi_fused_add_0": "triton",
+    "vectorized_elementwise_kernel": "elementwise",
+    "record_param_comms": "other",
+    "my_kernel": "other",
+}
+"""Among them what a substring test on `mm` or `dot` misfiles: `GammaBeta…`, `record_param_comms`,
+flash attention."""
+
+
+@pytest.mark.parametrize(("short_name", "expected"), NAMES.items())
+def test_a_kernel_is_filed_under_its_class(short_name: str, expected: str) -> None:
+    filed = pl.DataFrame({"name": [short_name]}).select(class_of(pl.col("name"))).item()
+    assert filed == expected
+
+
+def test_communication_comes_before_every_other_class() -> None:
+    assert kernel_classes()[0][0] == "comm"
+
+
+def test_no_pattern_matches_an_empty_name() -> None:
+    names = pl.Series(["", "x"])
+    for name, pattern in kernel_classes():
+        assert not names.str.contains(pattern).any(), name
