@@ -102,9 +102,11 @@ class Analysis(Working):
     @computed_once
     def launches(self) -> pl.DataFrame:
         """`LAUNCHES`."""
-        rows = self._ops.select("op", "process", "node").join(
-            self._launch_rows, on="op", maintain_order="left"
-        )
+        rows = self._launch_rows
+        if self._narrowed:
+            rows = rows.join(self._ops, on="op", how="semi")
+        ops = self._placed_ops
+        rows = rows.with_columns(*(ops[name].gather(rows["op"]) for name in ("process", "node")))
         phases = self.phases.drop("report")
         return self._table("launches", launch_table(self._attribution, rows, self._gaps, phases))
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.intervals import greatest
 from nsysflow.analysis.lending import OpenRanges
+from nsysflow.analysis.numbers import greatest, named
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.schema import ATTRIBUTION
@@ -180,16 +180,17 @@ def _placed(found: pl.DataFrame, composed: pl.DataFrame) -> pl.DataFrame:
         found = found.join(composed, on=["lender", "own"], how="left", maintain_order="left")
     else:
         found = found.with_columns(pl.lit(None, pl.UInt32).alias("node"))
+    rank = {name: pl.lit(i, pl.UInt8) for i, name in enumerate(ATTRIBUTION.categories)}
     how = (
         pl.when(lender.is_not_null())
-        .then(pl.lit("borrowed"))
+        .then(rank["borrowed"])
         .when(own.is_not_null())
-        .then(pl.lit("own"))
+        .then(rank["own"])
         .when(span.is_not_null())
-        .then(pl.lit("process_range"))
-        .cast(ATTRIBUTION)
+        .then(rank["process_range"])
     )
-    return found.select(pl.coalesce("node", lender, own, span).alias("node"), how.alias("how"))
+    placed = found.select(pl.coalesce("node", lender, own, span).alias("node"), how.alias("how"))
+    return placed.with_columns(named(placed["how"], ATTRIBUTION))
 
 
 def _with_paths(nodes: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.intervals import by_number, greatest
+from nsysflow.analysis.numbers import by_number, greatest
 from nsysflow.analysis.schema import CAUSE
 
 SYNC: Final = (

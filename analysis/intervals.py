@@ -216,15 +216,3 @@ def last_at_or_before(sorted_places: pl.Series, places: pl.Series) -> pl.Series:
         return asked.join_asof(known, on="place", check_sortedness=False)["index"]
     index = sorted_places.search_sorted(places, side="right").cast(pl.Int64) - 1
     return index.set(index < 0, None).cast(pl.UInt32)
-
-
-def greatest(numbers: pl.Series) -> int:
-    """The greatest of `numbers`; 0 where there is none."""
-    most = numbers.max()
-    return most if isinstance(most, int) else 0
-
-
-def by_number(size: int, numbers: pl.Series, values: pl.Series) -> pl.Series:
-    """A table of `size` rows with `values` in the rows `numbers`, null elsewhere: looking up in it
-    is a gather, a fifth of a hash join. Of values for one number the last stays."""
-    return pl.repeat(None, size, dtype=values.dtype, eager=True).scatter(numbers, values)

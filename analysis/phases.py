@@ -9,7 +9,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.attribution import Attribution
-from nsysflow.analysis.intervals import Axis, greatest, merge, reached_before
+from nsysflow.analysis.intervals import Axis, merge, reached_before
+from nsysflow.analysis.numbers import greatest
 from nsysflow.analysis.prepare import os_pid
 from nsysflow.analysis.rounding import spread
 from nsysflow.analysis.schema import CAUSES

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from nsysflow.analysis.calls import refine_classes, with_class_by_name
-from nsysflow.analysis.intervals import Axis, by_number, greatest, sort_with_ties
+from nsysflow.analysis.intervals import Axis, sort_with_ties
+from nsysflow.analysis.numbers import by_number, greatest, named
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.trace import Trace
 
@@ -250,20 +251,21 @@ def _sorted_ops(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     comm = names.filter(pl.col("short_name").cast(pl.String).str.contains(COMM_NAME))["short_name"]
     is_copy = pl.col("kind").is_in(["memcpy", "memset"])
     is_comm = pl.col("short_name").is_in(comm.implode()) & (pl.col("kind") == "kernel")
+    rank = {name: pl.lit(i, pl.UInt8) for i, name in enumerate(PART.categories)}
     part = (
         pl.when(is_copy)
-        .then(pl.lit("copy"))
+        .then(rank["copy"])
         .when(is_comm)
-        .then(pl.lit("comm"))
-        .otherwise(pl.lit("compute"))
-        .cast(PART)
+        .then(rank["comm"])
+        .otherwise(rank["compute"])
         .alias("part")
     )
     place = axis.at(pl.col("device_no"), pl.col("start_ns"))
     by_name = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
     ties = [*(pl.col(key) for key in LAUNCH_ORDER), *by_name]
     ops = sort_with_ties(ops.with_columns(place.alias("place")), "place", ties)
-    return ops.with_columns(part, _firsts(ops)).with_row_index("op")
+    parts = ops.select(part).to_series()
+    return ops.with_columns(named(parts, PART), _firsts(ops)).with_row_index("op")
 
 
 def _firsts(ops: pl.DataFrame) -> pl.Series:

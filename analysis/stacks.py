@@ -9,7 +9,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.intervals import greatest, last_at_or_before, sort_with_ties
+from nsysflow.analysis.intervals import last_at_or_before, sort_with_ties
+from nsysflow.analysis.numbers import greatest
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.prepare import Prepared
 
