@@ -1,0 +1,55 @@
+"""Reports that a real nsys makes here, of a program without a GPU: `.ci/nsys` unpacks one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.load.nsys_rep import find_nsys
+
+PROGRAM = """
+import nvtx
+for _ in range(4):
+    with nvtx.annotate("step"), nvtx.annotate("forward"):
+        sum(range(10_000))
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An `.nsys-rep` of a program that marks four steps."""
+    nsys = find_nsys()
+    if nsys is None:
+        if "NSYSFLOW_REQUIRE_NSYS" in os.environ:
+            pytest.fail("NSYSFLOW_REQUIRE_NSYS is set, and there is no nsys")
+        pytest.skip("no nsys here; .ci/nsys unpacks one, NSYSFLOW_NSYS names it")
+    folder = tmp_path_factory.mktemp("nsys")
+    capture = ["--trace=nvtx", "--sample=none", "--cpuctxsw=none", f"--output={folder / 'steps'}"]
+    child = [sys.executable, "-c", PROGRAM]
+    subprocess.run([nsys, "profile", *capture, *child], check=True, capture_output=True)
+    return folder / "steps.nsys-rep"
+
+
+def test_an_nsys_rep_is_exported_and_its_ranges_are_phases(report: Path) -> None:
+    before = report.read_bytes()
+    analysis = nsysflow.analyze(nsysflow.load(report))
+    phases = dict(analysis.phases.select("path", "instances").rows())
+    assert phases == {"step": 4, "step/forward": 4}
+    assert report.read_bytes() == before
+    assert [path.name for path in report.parent.iterdir()] == [report.name]
+
+
+def test_a_parquetdir_of_a_real_nsys_loads_as_its_sqlite_does(report: Path, tmp_path: Path) -> None:
+    nsys, folder = find_nsys(), tmp_path / "steps_pqtdir"
+    assert nsys is not None
+    argv = [nsys, "export", "--type", "parquetdir", "--output", str(folder), str(report)]
+    subprocess.run(argv, check=True, capture_output=True)
+    exported = nsysflow.load(folder)
+    assert exported.ranges.drop("row").rows() == nsysflow.load(report).ranges.drop("row").rows()
+    assert (
+        exported.threads.sort("thread").rows()
+        == nsysflow.load(report).threads.sort("thread").rows()
+    )
