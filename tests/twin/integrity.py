@@ -5,6 +5,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 from tests.twin.calls import class_by_name
+from tests.twin.model import Call, Op
 from tests.twin.report import Report
 
 SEVEN_DAYS_NS = 7 * 24 * 3600 * 10**9
@@ -81,7 +82,7 @@ def clock_jumps(report: Report) -> int:
     starts = [op.start_ns for op in report.ops] + [call.start_ns for call in report.calls.calls]
     starts.sort()
     leaps = sum(later - earlier > SEVEN_DAYS_NS for earlier, later in pairwise(starts))
-    rows = [*report.ops, *report.calls.calls]
+    rows: list[Op | Call] = [*report.ops, *report.calls.calls]
     return leaps + sum(row.end_ns - row.start_ns > SEVEN_DAYS_NS for row in rows)
 
 
