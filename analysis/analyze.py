@@ -13,6 +13,7 @@ from nsysflow.analysis.kernels import kernel_table
 from nsysflow.analysis.launches import launch_table
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once, side_by_side
+from nsysflow.analysis.phases import phase_table
 from nsysflow.analysis.schema import EACH_COPY, TABLES
 from nsysflow.analysis.starved import starved_table
 from nsysflow.analysis.steps import step_table
@@ -87,14 +88,12 @@ class Analysis(Working):
     @computed_once
     def phases(self) -> pl.DataFrame:
         """`PHASES`."""
-        return self._table("phases", self._whole_phases if not self._narrowed else self._phases)
+        return self._table("phases", phase_table(self._attribution, self._work, self._gaps))
 
     @computed_once
     def syncs(self) -> pl.DataFrame:
         """`SYNCS`."""
-        node = self._attribution.placed["stalls"]["node"]
-        stalls = self._stalls.with_columns(self._attribution.name_of(node).alias("phase"))
-        table = sync_table(self._prepared, stalls, self._charges, self._copies, self._busy)
+        table = sync_table(self._stall_rows, self._charges, self._copies)
         if self._narrowed:
             table = table.filter(self._in_sight(table) | (pl.col("induced_idle_ns") > 0))
         return self._table("syncs", table)
@@ -184,8 +183,8 @@ class Analysis(Working):
         # The explanation first, and what need not wait for it on the other cores meanwhile.
         early = (
             "_explained",
-            "_attribution",
-            "_busy",
+            "_gap_places",
+            "_stall_rows",
             "_copies",
             *(_EARLY[t] for t in tables if t in _EARLY),
         )

@@ -1,7 +1,7 @@
 """What each phase ran and cost, inclusive of what is nested in it (spec §7).
 
-Operations and gaps are summed by node (a stack of range instances), nodes are rolled up to their
-parents level by level, and nodes of equal path are rows of the table.
+Operations are summed by node (a stack of range instances), nodes are rolled up to their parents
+level by level, and nodes of equal path are rows of the table; the idle joins them by path.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from nsysflow.analysis.intervals import Axis, merge, reached_before
 from nsysflow.analysis.numbers import greatest
 from nsysflow.analysis.prepare import os_pid
 from nsysflow.analysis.rounding import spread
-from nsysflow.analysis.schema import CAUSES
+from nsysflow.analysis.schema import CAUSES, PHASES
 
 GRAPH_LAUNCH_NS: Final = 1_000
 """What an operation costs inside a CUDA graph, besides its own duration (spec §5)."""
@@ -34,20 +34,19 @@ NODE_SUMS: Final = (
     "borrowed_ops",
     "process_range_ops",
     "host_wall_ns",
-    *(f"{cause}_ns" for cause in CAUSES),
 )
 """What adds up from a stack to the one around it."""
 
 
-def phase_table(
-    attribution: Attribution, ops: pl.DataFrame, gaps: pl.DataFrame, host: pl.DataFrame, axis: Axis
+def phase_work(
+    attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame, axis: Axis
 ) -> pl.DataFrame:
-    """The `PHASES` table, without `report`, in tree order.
+    """What each process did in each phase: the `PHASES` table's columns but the idle, by `process`
+    and `path` number, with `joined` and `key` of the path.
 
     Args:
         attribution: nodes and paths.
         ops: operations on the device axis, with `node` and `how`.
-        gaps: gaps with their causes and `node`, that of the launch that ended them.
         host: `node`, `host_wall_ns`: how long each stack was a thread's innermost.
         axis: the axis of the operations.
     """
@@ -57,7 +56,7 @@ def phase_table(
         .filter(pl.col("node").is_not_null())
         .collect()
     )
-    nodes = _rolled_up(attribution, _by_node(attribution, ops, gaps, host))
+    nodes = _rolled_up(attribution, _by_node(attribution, ops, host))
     key = ["process", "path"]
     spans = nodes.group_by(*key, "range").agg(
         (pl.col("last_ns").max() - pl.col("first_ns").min()).alias("span_ns")
@@ -68,29 +67,40 @@ def phase_table(
         *spread(pl.col("span_ns")),
     )
     sums = nodes.group_by(key).agg(pl.col(*NODE_SUMS, "exclusive_kernel_ns").sum())
-    table = (
+    work = (
         sums.join(per_instance, on=key)
         .join(_shared_busy(attribution, ops, axis), on=key, how="left")
         .join(attribution.paths.select("path", "depth", "joined", "key"), on="path")
     )
-    return table.sort("process", "key").select(
-        os_pid(pl.col("process")).alias("process"),
-        pl.col("joined").alias("path"),
-        "depth",
-        "instances",
-        "host_wall_ns",
-        "ops",
-        "kernels",
-        "kernel_ns",
+    return work.with_columns(
         (pl.col("alone_ns") + pl.col("shared_ns").fill_null(0)).alias("busy_ns"),
-        "span_ns",
-        "launches",
-        pl.sum_horizontal(f"{cause}_ns" for cause in CAUSES).alias("idle_ns"),
-        *(f"{cause}_ns" for cause in CAUSES),
-        *("mean_ns", "median_ns", "min_ns", "max_ns", "std_ns", "p95_ns"),
-        "exclusive_kernel_ns",
         (pl.col("op_ns") + GRAPH_LAUNCH_NS * pl.col("ops")).alias("graph_estimate_ns"),
-        *("own_ops", "borrowed_ops", "process_range_ops"),
+    )
+
+
+def phase_table(attribution: Attribution, work: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The `PHASES` table, without `report`, in tree order.
+
+    Args:
+        attribution: nodes and paths.
+        work: of `phase_work`.
+        gaps: gaps with their causes, and `process` and `node` of the launch that ended them.
+    """
+    causes = pl.col([f"{cause}_ns" for cause in CAUSES])
+    ended = gaps.group_by("process", "node").agg(causes.sum()).drop_nulls("node")
+    ended = ended.with_columns(attribution.path_of(ended["node"])).drop("node")
+    key = ["process", "path"]
+    idle = [level.group_by(key).agg(causes.sum()) for level in attribution.levels(ended)]
+    table = work.join(pl.concat([ended.select(*key, causes).clear(), *idle]), on=key, how="left")
+    return (
+        table.sort("process", "key")
+        .with_columns(causes.fill_null(0))
+        .with_columns(
+            os_pid(pl.col("process")).alias("process"),
+            pl.col("joined").alias("path"),
+            pl.sum_horizontal(f"{cause}_ns" for cause in CAUSES).alias("idle_ns"),
+        )
+        .select([name for name in PHASES if name != "report"])
     )
 
 
@@ -106,9 +116,7 @@ def _alone() -> pl.Expr:
     return free_before & free_after
 
 
-def _by_node(
-    attribution: Attribution, ops: pl.DataFrame, gaps: pl.DataFrame, host: pl.DataFrame
-) -> pl.DataFrame:
+def _by_node(attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
     """Every node that was open or launched something, with what is its own."""
     kernel = pl.col("kind") == "kernel"
     how = [
@@ -126,13 +134,11 @@ def _by_node(
         pl.col("end_ns").max().alias("last_ns"),
         *how,
     )
-    of_gaps = gaps.group_by("node").agg(pl.col([f"{cause}_ns" for cause in CAUSES]).sum())
     of_host = host.group_by("node").agg(pl.col("host_wall_ns").sum())
     own = attribution.nodes.join(of_ops, on="node", how="left").join(of_host, on="node", how="left")
     seen = pl.col("ops").is_not_null() | pl.col("host_wall_ns").is_not_null()
     return (
         own.with_columns(seen.alias("seen"))
-        .join(of_gaps, on="node", how="left")
         .with_columns(pl.col(NODE_SUMS).fill_null(0))
         .with_columns(pl.col("kernel_ns").alias("exclusive_kernel_ns"))
     )

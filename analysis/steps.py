@@ -14,14 +14,14 @@ SKIPPED_BY_DEFAULT = 2
 
 
 def step_paths(
-    attribution: Attribution, phases: pl.DataFrame, name: str | None, report: str
+    attribution: Attribution, work: pl.DataFrame, name: str | None, report: str
 ) -> pl.DataFrame:
     """The paths (`process`, `path`, `joined`) whose instances are the steps; none where nothing
     repeats.
 
     Args:
         attribution: nodes and paths.
-        phases: the `PHASES` table.
+        work: of `phases.phase_work`.
         name: what `--step` names, a range's name or a joined path; None finds each process's
             outermost range that repeats and holds most GPU time.
         report: for the message.
@@ -32,12 +32,11 @@ def step_paths(
     if name is not None:
         return paths_named(attribution, name, report)
     best = (
-        phases.filter(pl.col("instances") >= MIN_REPEATS, pl.col("ops") > 0)
-        .sort("process", "depth", "busy_ns", "path", descending=[False, False, True, False])
+        work.filter(pl.col("instances") >= MIN_REPEATS, pl.col("ops") > 0)
+        .sort("process", "depth", "busy_ns", "joined", descending=[False, False, True, False])
         .unique("process", keep="first", maintain_order=True)
-        .select(pl.col("process").alias("pid"), pl.col("path").alias("joined"))
     )
-    return _paths(attribution).join(best, on=["pid", "joined"], how="semi")
+    return _paths(attribution).join(best, on=["process", "path"], how="semi")
 
 
 def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
@@ -60,9 +59,8 @@ def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFram
 def _paths(attribution: Attribution) -> pl.DataFrame:
     """Every path of every process."""
     seen = attribution.nodes.select("process", "path").unique(maintain_order=True)
-    pid = os_pid(pl.col("process")).alias("pid")
     names = attribution.paths.select("path", "name", "joined")
-    return seen.with_columns(pid).join(names, on="path", maintain_order="left")
+    return seen.join(names, on="path", maintain_order="left")
 
 
 def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:

@@ -26,30 +26,27 @@ def _without_inner(stalls: pl.DataFrame, charged: pl.Series) -> pl.DataFrame:
     return stalls.filter(pl.col("correlation").is_null() | pl.col("call").is_in(kept))
 
 
-def sync_table(
-    prepared: Prepared,
-    stalls: pl.DataFrame,
-    charges: pl.DataFrame,
-    facts: pl.DataFrame,
-    busy: Busy,
-) -> pl.DataFrame:
+def stall_rows(prepared: Prepared, stalls: pl.DataFrame, busy: Busy) -> pl.DataFrame:
+    """`stalls` plus `process`, `thread` and `gpu_busy_ns`, how busy their GPUs were meanwhile."""
+    callers = prepared.threads.select("thread_no", "thread", "process")
+    stalls = stalls.join(callers, on="thread_no", maintain_order="left")
+    return stalls.with_columns(_busy_ns(prepared, stalls, busy))
+
+
+def sync_table(stalls: pl.DataFrame, charges: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
     """The `SYNCS` table, without `report`.
 
     Args:
-        prepared: the trace.
-        stalls: `stall_calls`, with `phase`.
+        stalls: of `stall_rows`, with `phase`.
         charges: `causes.CHARGES`.
         facts: `copies.copy_facts`.
-        busy: the devices' busy time.
     """
     induced = charges.group_by("call").agg(pl.col("ns").sum().alias("induced_idle_ns"))
     moved = facts.group_by("call").agg(
         pl.col("bytes").sum(), pl.col("direction", "copy_label").first()
     )
-    callers = prepared.threads.select("thread_no", "thread", "process")
-    stalls = _without_inner(stalls.join(callers, on="thread_no"), charges["call"])
     return (
-        stalls.with_columns(_busy_ns(prepared, stalls, busy))
+        _without_inner(stalls, charges["call"])
         .join(induced, on="call", how="left")
         .join(moved, on="call", how="left")
         .with_columns(pl.col("induced_idle_ns").fill_null(0))

@@ -16,11 +16,11 @@ from nsysflow.analysis.integrity import count_damage
 from nsysflow.analysis.launches import launch_rows
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once
-from nsysflow.analysis.phases import phase_table
+from nsysflow.analysis.phases import phase_work
 from nsysflow.analysis.prepare import Prepared, prepare
 from nsysflow.analysis.selection import selected_windows
 from nsysflow.analysis.steps import find_steps, step_of_gaps, step_paths
-from nsysflow.analysis.syncs import stall_calls
+from nsysflow.analysis.syncs import stall_calls, stall_rows
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.windows import (
     clipped_time,
@@ -64,6 +64,13 @@ class Working:
         return stall_calls(self._prepared.calls)
 
     @computed_once
+    def _stall_rows(self) -> pl.DataFrame:
+        """The stall calls, with where they were made and how busy the GPUs were meanwhile."""
+        node = self._attribution.placed["stalls"]["node"]
+        phase = self._attribution.name_of(node).alias("phase")
+        return stall_rows(self._prepared, self._stalls.with_columns(phase), self._busy)
+
+    @computed_once
     def _attribution(self) -> Attribution:
         launched = pl.col("launch_start_ns").alias("time_ns")
         called = pl.col("start_ns").alias("time_ns")
@@ -80,38 +87,44 @@ class Working:
         return self._prepared.ops.hstack(self._attribution.placed["ops"].get_columns())
 
     @computed_once
-    def _placed_gaps(self) -> pl.DataFrame:
-        """All gaps, with `node`, `host_node`, `asked` (whether the host was) and `process`."""
-        gaps = self._explained.gaps
-        ops = self._placed_ops
-        return gaps.with_columns(
+    def _gap_places(self) -> pl.DataFrame:
+        """Of each gap `node` and `process` (of the launch that ended it), `host_node` (where the
+        host was), `asked` (whether it was asked) and `step` (that it starts in)."""
+        gaps, ops = self._bare_gaps, self._placed_ops
+        asked = (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False)
+        places = gaps.select(
             ops["node"].gather(gaps["next_op"]),
             ops["process"].gather(gaps["next_op"]),
             self._attribution.placed["hosts"]["node"].alias("host_node"),
-            (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False).alias("asked"),
+            asked.alias("asked"),
+            "device_no",
+            "start_ns",
         )
+        step = step_of_gaps(self._steps, places, self._prepared.axis)
+        return places.drop("device_no", "start_ns").with_columns(step)
 
     @computed_once
     def _whole_gaps(self) -> pl.DataFrame:
-        """All gaps, with the step that each starts in."""
-        gaps = self._placed_gaps
-        return gaps.with_columns(step_of_gaps(self._steps, gaps, self._prepared.axis))
+        """All gaps, with their causes and places."""
+        return self._explained.gaps.hstack(self._gap_places.get_columns())
 
     @computed_once
-    def _whole_phases(self) -> pl.DataFrame:
+    def _whole_work(self) -> pl.DataFrame:
         host = self._attribution.open_time.select("node", "host_wall_ns")
-        axis = self._prepared.axis
-        return phase_table(self._attribution, self._placed_ops, self._placed_gaps, host, axis)
+        return phase_work(self._attribution, self._placed_ops, host, self._prepared.axis)
 
     @computed_once
-    def _phases(self) -> pl.DataFrame:
+    def _work(self) -> pl.DataFrame:
+        """What the phases did in the windows."""
+        if not self._narrowed:
+            return self._whole_work
         host = clipped_time(self._attribution.open_time, self._windows)
-        return phase_table(self._attribution, self._ops, self._gaps, host, self._prepared.axis)
+        return phase_work(self._attribution, self._ops, host, self._prepared.axis)
 
     @computed_once
     def _step_paths(self) -> pl.DataFrame:
         name = self.options.step
-        return step_paths(self._attribution, self._whole_phases, name, self.trace.report)
+        return step_paths(self._attribution, self._whole_work, name, self.trace.report)
 
     @computed_once
     def _steps(self) -> pl.DataFrame:
