@@ -3,6 +3,7 @@
 import polars as pl
 
 from nsysflow.analysis.kernels import OTHER
+from nsysflow.analysis.numbers import greatest
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import OUTSIDE, Results
 from nsysflow.report.sections import more, part
@@ -14,15 +15,20 @@ def steps_line(results: Results) -> str:
     steps = results.table("steps")
     if steps.is_empty():
         return ""
-    per_step = steps.select("process", "step", "report").n_unique()
+    per_step = _count(steps)
     name = f" of {results.step_name}" if results.step_name else ""
     count = f"{number(per_step)} step{'s' if per_step != 1 else ''}"
     line = f"{count}{name}, median {_median(steps)}"
     steady = steps.filter("steady")
     if steady.is_empty() or steady.height == steps.height:
         return line
-    settled = steady.select("process", "step", "report").n_unique()
-    return f"{line} ({number(settled)} steady: {_median(steady)})"
+    return f"{line} ({number(_count(steady))} steady: {_median(steady)})"
+
+
+def _count(steps: pl.DataFrame) -> int:
+    """How many steps a process took; ranks take theirs together."""
+    each = steps.group_by("report", "process").agg(pl.col("step").n_unique())
+    return greatest(each["step"])
 
 
 def _median(steps: pl.DataFrame) -> str:
