@@ -7,16 +7,17 @@ doing in it, step 3 charges the stall that had used up the run-ahead.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Self
+from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.hosts import HostTime, host_time
-from nsysflow.analysis.intervals import Cover, last_at_or_before, reached_before
+from nsysflow.analysis.intervals import Cover, reached_before
 from nsysflow.analysis.numbers import named
 from nsysflow.analysis.parallel import side_by_side
 from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.schema import CAUSE, CAUSES, STALL_CAUSES
+from nsysflow.analysis.spans import Span
 
 DISPATCH_LIMIT_NS: Final = 10_000
 """An operation that starts within 10 us of being queued was dispatched; later, it depended on
@@ -154,9 +155,7 @@ def _split(hosts: HostTime, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
     places = waiting.select("gap", *on_lanes).sort("start")
     start, launched = places["start"], places["launched"]
     covers = (hosts.profiler, hosts.stalled, hosts.module_load, hosts.launch, hosts.api)
-    spans = side_by_side(
-        [partial(_Span.of, c, start, launched) for c in (*covers, hosts.launching)]
-    )
+    spans = side_by_side([partial(Span.of, c, start, launched) for c in (*covers, hosts.launching)])
     profiler, stalled, module_load, calls, api, launching = spans
     launch = launching.ns - profiler.ns - stalled.ns - module_load.ns
     host = launched - start - launching.ns - api.ns
@@ -199,7 +198,7 @@ def _without(parts: list[pl.Series], x: pl.Series) -> list[pl.Series]:
     return left
 
 
-def _charges(stalled: Cover, gap: pl.Series, own: "_Span", charged: pl.DataFrame) -> pl.DataFrame:
+def _charges(stalled: Cover, gap: pl.Series, own: "Span", charged: pl.DataFrame) -> pl.DataFrame:
     """`CHARGES`: the stalls inside each gap, and those charged to it from before it."""
     wanted = pl.concat(
         [
@@ -225,73 +224,6 @@ def _stall_parts(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
         columns.append(pl.col("ns").filter(mine).sum().alias(f"{name}_ns"))
         columns.append(pl.col("call").filter(mine).first().alias(f"{name}_by"))
     return ranked.group_by("gap", maintain_order=True).agg(columns)
-
-
-@dataclass(frozen=True)
-class _Span:
-    """The covered time inside each gap's host time, `[begin, stop)` counted in covered time."""
-
-    cover: Cover
-    begin: pl.Series
-    stop: pl.Series
-
-    @classmethod
-    def of(cls, cover: Cover, start: pl.Series, end: pl.Series) -> Self:
-        """The span of each `[start, end)`."""
-        return cls(cover, cover.until(start), cover.until(end))
-
-    @property
-    def ns(self) -> pl.Series:
-        return self.stop - self.begin
-
-    def leader(self, between_ns: pl.Series | None = None) -> pl.Series:
-        """Row of the call that holds most of the span, the earliest on a tie; null where there is
-        none, or where the time between calls, `between_ns`, has more.
-
-        Where the last piece has more than half, it needs no look at the others: true of most
-        launches (the rest of a gap's calls are short look-ups), and cheap to see.
-        """
-        intervals = self.cover.intervals
-        none = pl.repeat(None, len(self.begin), dtype=pl.UInt32, eager=True)
-        if intervals.is_empty():
-            return none
-        total = pl.col("stop") - pl.col("begin")
-        last = last_at_or_before(intervals["before"], self.stop - 1).fill_null(0)
-        spans = (
-            pl.DataFrame(
-                {
-                    "begin": self.begin,
-                    "stop": self.stop,
-                    "between": between_ns if between_ns is not None else none.cast(pl.Int64),
-                    "before": intervals["before"].gather(last),
-                    "owner": intervals["owner"].gather(last),
-                }
-            )
-            .with_columns(pl.col("between").fill_null(0))
-            .with_row_index("row")
-        )
-        last_ns = pl.col("stop") - pl.max_horizontal("begin", "before")
-        nobody = (total == 0) | (pl.col("between") > total)
-        clear = (2 * last_ns > total) & (pl.col("between") <= last_ns)
-        open_ = spans.filter(~nobody & ~clear)
-        led = spans.select(pl.when(clear & ~nobody).then("owner")).to_series()
-        if open_.is_empty():
-            return led
-        best = self._contest(open_)
-        return led.scatter(best["row"], best["owner"])
-
-    def _contest(self, spans: pl.DataFrame) -> pl.DataFrame:
-        """`row` and `owner` of the spans in which one call has at least `between`."""
-        pieces = self.cover.slices(spans.select("row", "between", "begin", "stop"))
-        calls = pieces.group_by("row", "owner").agg(
-            pl.col("ns").sum(), pl.col("between").first(), pl.col("start").first()
-        )
-        return (
-            calls.filter(pl.col("ns") >= pl.col("between"))
-            .sort("row", -pl.col("ns"), "start")
-            .unique("row", keep="first", maintain_order=True)
-            .select("row", "owner")
-        )
 
 
 def _assembled(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:

@@ -139,7 +139,7 @@ def test_backtraces_stay_with_shortened_paths(shared: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "short"),
     [
-        ("/home/me/work/train.py", "train.py"),
+        ("/home/me/code/train.py", "train.py"),
         ("C:\\Users\\me\\train.py", "train.py"),
         ("/usr/lib/python3.12/threading.py", "lib/python3.12/threading.py"),
         ("/usr/lib/python3/dist-packages/torch/nn.py", "lib/python3/dist-packages/torch/nn.py"),
