@@ -36,7 +36,7 @@ ALLOCATOR: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:-1"
 milliseconds, and giving it back to the system and asking again is what costs. 45 % fewer page
 faults and 13 % less memory at 1 M kernels (docs/facts.md). Read when polars loads."""
 
-_PATH = click.Path(path_type=Path)
+_PATH = click.Path(path_type=Path, readable=False)  # the loader says it better, with exit code 1
 
 
 class _Group(click.Group):

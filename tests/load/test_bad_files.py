@@ -8,13 +8,16 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow.analysis.load import load
+from nsysflow.cli import main
 from nsysflow.errors import Busy, Damaged, Incomplete, NotAReport, ReportError
 from tests.exports import Row, change, write_export
 from tests.reports import sqlite_report
+from tests.unprivileged import unprivileged
 
 
 def message(path: Path, kind: type[ReportError]) -> str:
@@ -191,10 +194,18 @@ def test_a_pipe_is_no_report(tmp_path: Path) -> None:
     assert "regular file" in message(path, NotAReport)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission_says_so(export: Path) -> None:
-    export.chmod(0)
-    assert "permission denied" in message(export, ReportError)
+    content = export.read_bytes()
+    assert CliRunner().invoke(main, ["analyze", str(export), "--no-files"]).exit_code == 0
+    with unprivileged() as folder:
+        report = folder / "report.sqlite"
+        report.write_bytes(content)
+        report.chmod(0)
+        assert "permission denied" in message(report, ReportError)
+        done = CliRunner().invoke(main, ["analyze", str(report)])
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "permission denied" in done.stderr
+        assert [path.name for path in folder.iterdir()] == ["report.sqlite"]
 
 
 def test_a_refused_permission_says_so(export: Path, monkeypatch: pytest.MonkeyPatch) -> None:

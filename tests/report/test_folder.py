@@ -7,6 +7,7 @@ import pytest
 
 from nsysflow.errors import OutputError
 from nsysflow.report.folder import check_folder, staged, staged_file
+from tests.unprivileged import unprivileged
 
 
 def write(folder: Path, text: str) -> None:
@@ -82,11 +83,11 @@ def test_a_folder_under_a_file_cannot_be_made(tmp_path: Path) -> None:
         write(tmp_path / "file" / "out", "1")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_place_is_named_with_a_way_out(tmp_path: Path) -> None:
-    tmp_path.chmod(0o555)
-    with pytest.raises(OutputError, match=r"Permission denied.*-o DIR"):
-        write(tmp_path / "out", "1")
+def test_a_read_only_place_is_named_with_a_way_out() -> None:
+    with unprivileged() as folder:
+        folder.chmod(0o555)
+        with pytest.raises(OutputError, match=r"Permission denied.*-o DIR"):
+            write(folder / "out", "1")
 
 
 def test_a_new_folder_is_as_open_as_any_other(tmp_path: Path) -> None:
