@@ -33,7 +33,7 @@ INTEGRITY = {
 
 def plain(value: object) -> object:
     """A value as both sides can be compared: shares differ in the last bits of a float."""
-    return round(value, 6) if isinstance(value, float) else value
+    return round(value, 9) if isinstance(value, float) else value
 
 
 def rows_of(frame: pl.DataFrame, columns: list[str]) -> list[tuple[Any, ...]]:

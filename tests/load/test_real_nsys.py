@@ -10,6 +10,9 @@ import pytest
 import nsysflow
 from nsysflow.analysis.load.nsys_rep import find_nsys
 
+ATTEMPTS = 3
+"""nsys 2023.4 ended with 1 once in some 20 runs, on a machine busy with other work (2026-11-20)."""
+
 PROGRAM = """
 import nvtx
 for _ in range(4):
@@ -26,11 +29,17 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if "NSYSFLOW_REQUIRE_NSYS" in os.environ:
             pytest.fail("NSYSFLOW_REQUIRE_NSYS is set, and there is no nsys")
         pytest.skip("no nsys here; .ci/nsys unpacks one, NSYSFLOW_NSYS names it")
-    folder = tmp_path_factory.mktemp("nsys")
-    capture = ["--trace=nvtx", "--sample=none", "--cpuctxsw=none", f"--output={folder / 'steps'}"]
-    child = [sys.executable, "-c", PROGRAM]
-    subprocess.run([nsys, "profile", *capture, *child], check=True, capture_output=True)
-    return folder / "steps.nsys-rep"
+    said = ""
+    for _ in range(ATTEMPTS):
+        folder = tmp_path_factory.mktemp("nsys")
+        output = f"--output={folder / 'steps'}"
+        capture = [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", output]
+        child = [sys.executable, "-c", PROGRAM]
+        done = subprocess.run([*capture, *child], check=False, capture_output=True, text=True)
+        if done.returncode == 0:
+            return folder / "steps.nsys-rep"
+        said = done.stdout + done.stderr
+    pytest.fail(f"nsys recorded nothing in {ATTEMPTS} attempts; it said: {said}")
 
 
 def test_an_nsys_rep_is_exported_and_its_ranges_are_phases(report: Path) -> None:

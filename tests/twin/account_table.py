@@ -58,7 +58,7 @@ def accounting(report: Report, keep: dict[int, list[Interval]] | None = None) ->
 
 def hidden_pct(exposed_ns: int, union_ns: int) -> float | None:
     """§2: 100·(1 - copy_exposed / union of copies); null without any."""
-    return 100 * (1 - exposed_ns / union_ns) if union_ns else None
+    return 100 * (union_ns - exposed_ns) / union_ns if union_ns else None
 
 
 def inside_ns(gap: Gap, window: list[Interval]) -> int:
