@@ -210,6 +210,7 @@ def _charges(stalled: Cover, gap: pl.Series, own: "Span", charged: pl.DataFrame)
         stalled.slices(wanted)
         .group_by("gap", pl.col("owner").alias("call"), "cause")
         .agg(pl.col("ns").sum())
+        .match_to_schema(CHARGES)
     )
 
 
