@@ -1,0 +1,98 @@
+"""What `nsysflow profile` and the program that it runs tell each other.
+
+Down: environment variables, which every process of the program inherits. Up: one small JSON file
+per process in the run's directory, read once the program has ended. Both sides import this module
+and nothing else of each other's.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Final, Self
+
+CAPTURE: Final = "NSYSFLOW_CAPTURE"
+"""`wait:warmup:active`, set when the report begins and ends with a window of steps."""
+
+COLLECTOR: Final = "NSYSFLOW_COLLECTOR"
+"""`nsys` or `kineto`: who records the ranges and the window."""
+
+RUN_FOLDER: Final = "NSYSFLOW_RUN_FOLDER"
+"""The run's directory, where a process leaves its file and a Kineto trace."""
+
+RANK: Final = "LOCAL_RANK"
+"""torchrun's: which of the run's processes this is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Which steps are captured: `wait` and `warmup` steps pass first, then `active` ones."""
+
+    wait: int
+    warmup: int
+    active: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`3:2:5` as a window.
+
+        Raises:
+            ValueError: it is not three numbers, or none is active.
+        """
+        wait, warmup, active = (int(part) for part in text.split(":"))
+        if min(wait, warmup) < 0 or active < 1:
+            msg = f"{text!r} is not WAIT:WARMUP:ACTIVE with at least one active step"
+            raise ValueError(msg)
+        return cls(wait=wait, warmup=warmup, active=active)
+
+    def __str__(self) -> str:
+        return f"{self.wait}:{self.warmup}:{self.active}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What a process of the program says of itself when it ends.
+
+    Attributes:
+        pid: which process.
+        rank: its rank under torchrun.
+        versions: of python, and of torch, cuda, triton and nvtx where it has loaded them.
+        gpu: the name of the GPU that it used.
+        ranges: how many NVTX ranges it opened through `nsysflow.region` and `steps`.
+        steps: how many steps began.
+        window: `never`, `open` (the program ended inside it) or `closed`.
+        unprofiled_step_ns: mean wall time of a warm-up step, with no capture going on.
+    """
+
+    pid: int
+    rank: int | None = None
+    versions: dict[str, str]
+    gpu: str | None = None
+    ranges: int = 0
+    steps: int = 0
+    window: str = "never"
+    unprofiled_step_ns: int | None = None
+
+
+def tell(folder: Path, told: Told) -> None:
+    """Leave `told` in the run's directory."""
+    scratch = folder / f".told-{told.pid}"
+    scratch.write_text(json.dumps(asdict(told)), encoding="utf-8")
+    scratch.replace(folder / f"told-{told.pid}.json")
+
+
+def take_told(folder: Path) -> list[Told]:
+    """What the processes left in the run's directory, by rank and pid; their files are removed."""
+    known = {field.name for field in fields(Told)}
+    heard = []
+    for file in folder.glob("told-*.json"):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        heard.append(Told(**{name: value for name, value in found.items() if name in known}))
+        file.unlink()
+    return sorted(heard, key=lambda told: (told.rank or 0, told.pid))
+
+
+def rank() -> int | None:
+    """This process's rank on its machine; None when torchrun did not start it."""
+    found = os.environ.get(RANK)
+    return int(found) if found is not None and found.isdecimal() else None
