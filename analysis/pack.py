@@ -15,6 +15,7 @@ from typing import IO, Final
 
 from nsysflow.analysis.load.compressed import pack_into
 from nsysflow.analysis.load.dispatch import opened
+from nsysflow.analysis.load.nsys_rep import Export
 from nsysflow.analysis.load.slim import write_slim
 from nsysflow.analysis.load.sqlite_file import MAGIC
 from nsysflow.errors import NotAReport, OutputError
@@ -22,12 +23,13 @@ from nsysflow.errors import NotAReport, OutputError
 _SUFFIXES: Final = (".sqlite.xz", ".sqlite.gz", ".sqlite.zst", ".sqlite")
 
 
-def pack(report: Path, out: Path) -> None:
+def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
     """Write a copy of `report` to `out` that analyses to the same numbers; the same bytes always.
 
     Args:
         report: an nsys SQLite export, plain or compressed, or an `.nsys-rep`.
         out: ends with `.sqlite`, `.sqlite.xz`, `.sqlite.gz` or `.sqlite.zst`. Never half-written.
+        export: what exports an `.nsys-rep` (report, SQLite file); without it, that is an error.
 
     Raises:
         ReportError: the report cannot be loaded, or is of a kind that is no SQLite export.
@@ -37,7 +39,7 @@ def pack(report: Path, out: Path) -> None:
     if suffix is None:
         msg = f"{out} does not say how to write it. End the name with one of {', '.join(_SUFFIXES)}"
         raise OutputError(msg)
-    with opened(report) as (source, shown), TemporaryDirectory(prefix="nsysflow-") as folder:
+    with opened(report, export) as (source, shown), TemporaryDirectory(prefix="nsysflow-") as folder:
         if source.is_dir() or not _is_sqlite(source):
             msg = (
                 f"{shown} is no SQLite export, and only those can be packed. Export it:\n"

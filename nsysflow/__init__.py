@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nsysflow.analysis.analyze import Analysis, analyze
-    from nsysflow.analysis.load import load
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.trace import Trace
+    from nsysflow.loading import load
 
 __version__ = "0.1.0"
 __all__ = ["Analysis", "Options", "Trace", "__version__", "analyze", "load"]
@@ -25,7 +25,7 @@ _HOMES = {
     "Options": "nsysflow.analysis.options",
     "Trace": "nsysflow.analysis.trace",
     "analyze": "nsysflow.analysis.analyze",
-    "load": "nsysflow.analysis.load",
+    "load": "nsysflow.loading",
 }
 
 

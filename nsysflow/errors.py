@@ -8,6 +8,12 @@
     + Incomplete     it lacks a table or column that every export has
   - OutputError      an output cannot be written, or should not be overwritten
   - SelectionError   an option names something that this report does not hold
+  - CaptureError     what profile could not capture
+    + NsysMissing    there is no nsys here, and none was asked for
+    + ChildFailed    the program that was profiled failed; its exit code is the command's
+  - SettingsError    a settings file holds something that is no option
+  - WorkloadError    a built-in workload cannot run here, or stopped itself
+    + UnknownWorkload  there is no workload, or no variant, of that name
 
 A message has three parts: what was seen, in which file, what to type next.
 """
@@ -45,3 +51,31 @@ class OutputError(NsysflowError):
 
 class SelectionError(NsysflowError):
     """An option names something that this report does not hold."""
+
+
+class CaptureError(NsysflowError):
+    """What profile could not capture."""
+
+
+class NsysMissing(CaptureError):
+    """There is no nsys here, and none was asked for."""
+
+
+class ChildFailed(CaptureError):
+    """The program that was profiled failed; its exit code is the command's."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class SettingsError(NsysflowError):
+    """A settings file holds something that is no option."""
+
+
+class WorkloadError(NsysflowError):
+    """A built-in workload cannot run here, or stopped itself."""
+
+
+class UnknownWorkload(WorkloadError):
+    """There is no workload, or no variant, of that name."""

@@ -27,13 +27,13 @@ _HEAD_BYTES: Final = 512
 _TAR_MAGIC: Final = slice(257, 262)
 
 
-def load(path: str | Path, *, nsys: str | None = None, shapes: bool = True) -> Trace:
+def load(path: str | Path, *, export: nsys_rep.Export | None = None, shapes: bool = True) -> Trace:
     """A report as canonical frames, whatever kind of report it is.
 
     Args:
         path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir`
             export; an `.nsys-rep`; a run's directory; or a torch.profiler (Kineto) trace.
-        nsys: the nsys to export an `.nsys-rep` with; found by itself when None.
+        export: what exports an `.nsys-rep` (report, SQLite file); without it, that is an error.
         shapes: also read how kernels were launched (grid, block, registers, shared memory), which
             only the `kernels` table shows: a quarter of the time that a big SQLite export takes.
 
@@ -46,12 +46,12 @@ def load(path: str | Path, *, nsys: str | None = None, shapes: bool = True) -> T
         OutputError: no space is left to unpack it.
     """
     path = Path(path)
-    with opened(path, nsys) as (plain, shown):
+    with opened(path, export) as (plain, shown):
         return _load(plain, shown, report_name(path), shapes=shapes)
 
 
 @contextmanager
-def opened(path: Path, nsys: str | None = None) -> Iterator[tuple[Path, str]]:
+def opened(path: Path, export: nsys_rep.Export | None = None) -> Iterator[tuple[Path, str]]:
     """A report found in its folder, unpacked or exported: what to read, and its name in messages.
 
     Raises:
@@ -64,7 +64,7 @@ def opened(path: Path, nsys: str | None = None) -> Iterator[tuple[Path, str]]:
             path = _report_in(path)
             shown = str(path)
         with ExitStack() as temporary:
-            yield _plain(path, shown, nsys, temporary), shown
+            yield _plain(path, shown, export, temporary), shown
     except FileNotFoundError:
         msg = f"{shown} does not exist. See what is there:\n  ls {path.parent}"
         raise NotAReport(msg) from None
@@ -91,7 +91,7 @@ def _report_in(folder: Path) -> Path:
     raise NotAReport(msg)
 
 
-def _plain(path: Path, shown: str, nsys: str | None, temporary: ExitStack) -> Path:
+def _plain(path: Path, shown: str, export: nsys_rep.Export | None, temporary: ExitStack) -> Path:
     """`path`, or what it holds in a temporary file."""
     if path.is_dir():
         return path
@@ -100,7 +100,7 @@ def _plain(path: Path, shown: str, nsys: str | None, temporary: ExitStack) -> Pa
         if head.startswith(magic) or (shown.endswith(suffix) and magic.startswith(head)):
             return temporary.enter_context(unpacked(path, suffix, shown))
     if shown.endswith(nsys_rep.SUFFIXES) and not head.startswith(MAGIC):
-        return temporary.enter_context(nsys_rep.exported(path, shown, nsys))
+        return temporary.enter_context(nsys_rep.exported(path, shown, export))
     return path
 
 

@@ -1,13 +1,18 @@
 """An .nsys-rep is exported with the nsys at hand, or the error says how to do it."""
 
-import os
+import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from nsysflow.analysis.load import load, nsys_rep
-from nsysflow.errors import Damaged, ReportError
+import nsysflow
+from nsysflow.analysis.load import load
+from nsysflow.analysis.pack import pack
+from nsysflow.cli import main
+from nsysflow.errors import CaptureError, Damaged, NsysMissing, ReportError
 from tests.exports import write_export
+from tests.nsys.fakes import fake_nsys
 
 
 @pytest.fixture
@@ -23,56 +28,63 @@ def nsys(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     write_export(folder / "export.sqlite", kernels=[{}])
-    return script(folder / "nsys", 'cp "$(dirname "$0")/export.sqlite" "$5"')
+    copy = f'cp "{folder}/export.sqlite" "${{3#--output=}}"'
+    return fake_nsys(folder / "nsys", body=f'[ "$4" = "" ] || {copy}')
 
 
-def script(path: Path, body: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return path
-
-
-@pytest.fixture(autouse=True)
-def _no_nsys_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nsys_rep, "_INSTALLED", ())
-    monkeypatch.delenv("NSYSFLOW_NSYS", raising=False)
-    monkeypatch.setattr("shutil.which", lambda name: name if os.access(name, os.X_OK) else None)
+def no_nsys(report: Path, out: Path) -> None:
+    msg = "no nsys was found on PATH. Install it:\n  apt install"
+    raise NsysMissing(msg)
 
 
 def test_the_nsys_that_was_asked_for_exports_it(report: Path, nsys: Path) -> None:
-    trace = load(report, nsys=str(nsys))
+    trace = nsysflow.load(report, nsys=nsys)
     assert trace.report == "run"
     assert trace.ops.height == 1
     assert sorted(path.name for path in report.parent.iterdir()) == ["bin", "run.nsys-rep"]
 
 
-def test_the_environment_names_an_nsys(
-    report: Path, nsys: Path, monkeypatch: pytest.MonkeyPatch
+def test_commands_find_an_nsys_by_themselves(
+    report: Path, nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NSYSFLOW_NSYS", str(nsys))
-    assert load(report).ops.height == 1
+    for argv in (
+        ["analyze", str(report), "--no-files"],
+        ["pack", str(report), "-o", str(tmp_path / "small.sqlite")],
+    ):
+        done = CliRunner().invoke(main, argv)
+        assert done.exit_code == 0, done.output
+    assert load(tmp_path / "small.sqlite").ops.height == 1
 
 
-def test_the_newest_installed_nsys_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for version in ("2023.4.4", "2025.10.1", "2025.3.1"):
-        (tmp_path / version).mkdir()
-        script(tmp_path / version / "nsys", "")
-    pattern = str((tmp_path / "*" / "nsys").relative_to("/"))
-    monkeypatch.setattr(nsys_rep, "_INSTALLED", (pattern,))
-    found = nsys_rep.find_nsys()
-    assert found is not None
-    assert "2025.10.1" in found
-
-
-def test_without_an_nsys_the_error_says_how_to_export_by_hand(report: Path) -> None:
-    with pytest.raises(ReportError, match="no nsys was found") as caught:
+def test_reading_a_report_starts_no_program(report: Path, tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="given nothing to do it with") as caught:
         load(report)
+    assert f"nsys export --type sqlite {report}" in str(caught.value)
+    with pytest.raises(ReportError, match="given nothing to do it with"):
+        pack(report, tmp_path / "small.sqlite")
+
+
+def test_without_an_nsys_the_error_says_how_to_get_one_and_how_to_export_by_hand(
+    report: Path,
+) -> None:
+    with pytest.raises(ReportError, match="no nsys was found on PATH") as caught:
+        load(report, export=no_nsys)
+    assert "apt install" in str(caught.value)
     assert f"nsys export --type sqlite {report}" in str(caught.value)
 
 
+def test_an_nsys_asked_for_that_is_not_there_is_named(report: Path, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="gone"):
+        nsysflow.load(report, nsys=tmp_path / "gone")
+
+
 def test_an_nsys_that_fails_is_quoted(report: Path, tmp_path: Path) -> None:
-    failing = script(tmp_path / "failing", "echo 'Unknown file format' >&2; exit 3")
+    failing = fake_nsys(tmp_path / "failing", body="echo 'Unknown file format' >&2; exit 3")
     with pytest.raises(Damaged, match="ended with 3 and said: Unknown file format"):
-        load(report, nsys=str(failing))
+        nsysflow.load(report, nsys=str(failing))
+
+
+def test_what_is_exported_already_needs_no_nsys(report: Path, nsys: Path) -> None:
+    shutil.copy(nsys.parent / "export.sqlite", report)
+    assert load(report, export=no_nsys).ops.height == 1

@@ -1,6 +1,5 @@
 """Reports that a real nsys makes here, of a program without a GPU: `.ci/nsys` unpacks one."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import nsysflow
-from nsysflow.analysis.load.nsys_rep import find_nsys
+from tests.nsys.real import real_nsys
 
 ATTEMPTS = 3
 """nsys 2023.4 ended with 1 once in some 20 runs, on a machine busy with other work (2026-11-20)."""
@@ -24,11 +23,7 @@ for _ in range(4):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An `.nsys-rep` of a program that marks four steps."""
-    nsys = find_nsys()
-    if nsys is None:
-        if "NSYSFLOW_REQUIRE_NSYS" in os.environ:
-            pytest.fail("NSYSFLOW_REQUIRE_NSYS is set, and there is no nsys")
-        pytest.skip("no nsys here; .ci/nsys unpacks one, NSYSFLOW_NSYS names it")
+    nsys = real_nsys().path
     said = ""
     for _ in range(ATTEMPTS):
         folder = tmp_path_factory.mktemp("nsys")
@@ -52,8 +47,7 @@ def test_an_nsys_rep_is_exported_and_its_ranges_are_phases(report: Path) -> None
 
 
 def test_a_parquetdir_of_a_real_nsys_loads_as_its_sqlite_does(report: Path, tmp_path: Path) -> None:
-    nsys, folder = find_nsys(), tmp_path / "steps_pqtdir"
-    assert nsys is not None
+    nsys, folder = real_nsys().path, tmp_path / "steps_pqtdir"
     argv = [nsys, "export", "--type", "parquetdir", "--output", str(folder), str(report)]
     subprocess.run(argv, check=True, capture_output=True)
     exported = nsysflow.load(folder)

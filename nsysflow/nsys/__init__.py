@@ -1,0 +1,22 @@
+"""Nsight Systems' command line program: find it, build its argv, run it."""
+
+from nsysflow.nsys.argv import Capture, export_argv, profile_argv
+from nsysflow.nsys.find import find
+from nsysflow.nsys.importer import importer_problem
+from nsysflow.nsys.places import Places
+from nsysflow.nsys.program import Nsys, too_old_for
+from nsysflow.nsys.run import DISK_FULL, export, exporter
+
+__all__ = [
+    "DISK_FULL",
+    "Capture",
+    "Nsys",
+    "Places",
+    "export",
+    "export_argv",
+    "exporter",
+    "find",
+    "importer_problem",
+    "profile_argv",
+    "too_old_for",
+]

@@ -1,0 +1,77 @@
+"""Where an nsys may be, on this machine or in a test's folder."""
+
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+INSTALLED: Final = (
+    "opt/nvidia/nsight-systems/*/bin/nsys",
+    "opt/nvidia/nsight-systems/*/target-linux-*/nsys",
+    "opt/nvidia/nsight-systems-cli/*/bin/nsys",
+    "opt/nvidia/nsight-systems-cli/*/target-linux-*/nsys",
+    "usr/local/cuda*/bin/nsys",
+    "usr/local/cuda*/nsight-systems-*/bin/nsys",
+)
+"""Nsight Systems from NVIDIA's packages, and from CUDA toolkits."""
+
+IN_NSIGHT_COMPUTE: Final = (
+    "opt/nvidia/nsight-compute/*/host",
+    "usr/local/cuda*/nsight-compute-*/host",
+)
+"""Nsight Compute's host folders, which hold an nsys."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where to look.
+
+    Attributes:
+        named: what `$NSYSFLOW_NSYS` names.
+        path: the folders of `$PATH`.
+        cuda_home: a CUDA toolkit of one's own.
+        root: `/`, which the patterns above are under.
+        cache: a folder of the user's for what nsysflow keeps.
+        machine: the processor, as `platform.machine()` names it.
+    """
+
+    named: str | None = None
+    path: str = ""
+    cuda_home: Path | None = None
+    root: Path
+    cache: Path
+    machine: str = "x86_64"
+
+    @classmethod
+    def here(cls) -> Self:
+        """This machine's, as its environment says."""
+        caches = os.environ.get("XDG_CACHE_HOME")
+        cuda_home = os.environ.get("CUDA_HOME")
+        return cls(
+            named=os.environ.get("NSYSFLOW_NSYS") or None,
+            path=os.environ.get("PATH", os.defpath),
+            cuda_home=Path(cuda_home) if cuda_home else None,
+            root=Path("/"),
+            cache=(Path(caches) if caches else Path.home() / ".cache") / "nsysflow",
+            machine=platform.machine(),
+        )
+
+    def installed(self) -> Iterator[Path]:
+        """Every nsys that is installed where installers put it."""
+        for pattern in INSTALLED:
+            yield from self.root.glob(pattern)
+        if self.cuda_home is not None:
+            yield from self.cuda_home.glob("bin/nsys")
+
+    def nsight_compute(self) -> Iterator[Path]:
+        """The host folders of every Nsight Compute."""
+        for pattern in IN_NSIGHT_COMPUTE:
+            yield from self.root.glob(pattern)
+
+    @property
+    def libraries(self) -> Path | None:
+        """Libraries that the user put there for nsys, because the system lacks them."""
+        folder = self.cache / "lib"
+        return folder if folder.is_dir() else None

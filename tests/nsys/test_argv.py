@@ -1,0 +1,140 @@
+"""The argv of nsys, for every combination of what can be asked for."""
+
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysflow.nsys import Capture, Nsys, export_argv, profile_argv
+from tests.nsys.fakes import an_nsys
+
+NSYS = an_nsys(Path("/opt/nsys"))
+OLD = an_nsys(Path("/opt/nsys"), "--gpu-metrics-device", "--quiet")
+"""As 2023.4's help is."""
+COMMAND = ["python", "train.py", "--trace=mine"]
+
+CUDA_ONLY = (
+    "--cuda-graph-trace",
+    "--cudabacktrace",
+    "--python-backtrace",
+    "--capture-range",
+    "--capture-range-end",
+)
+
+
+def options(capture: Capture) -> dict[str, str]:
+    """The options of nsys profile by name; each must be given once."""
+    argv = profile_argv(NSYS, capture, COMMAND)
+    pairs = [option.partition("=") for option in argv[2 : -len(COMMAND)]]
+    named = {name: value for name, _, value in pairs}
+    assert len(named) == len(pairs), f"given twice: {argv}"
+    return named
+
+
+def test_a_plain_capture_samples_nothing_and_sees_into_graphs() -> None:
+    assert profile_argv(NSYS, Capture(out=Path("out/report")), COMMAND) == [
+        "/opt/nsys",
+        "profile",
+        "--output=out/report",
+        "--trace=cuda,nvtx",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "--cuda-graph-trace=node",
+        *COMMAND,
+    ]
+
+
+def test_backtraces_sample_the_cpu_and_have_no_threshold() -> None:
+    found = options(Capture(out=Path("r"), backtrace=True))
+    assert found["--sample"] == "process-tree"
+    assert found["--cudabacktrace"] == "all:0"
+    assert found["--python-backtrace"] == "cuda"
+    assert "--cpuctxsw" not in found
+
+
+def test_a_window_stops_the_recording_and_not_the_program() -> None:
+    found = options(Capture(out=Path("r"), window=True))
+    assert found["--capture-range"] == "cudaProfilerApi"
+    assert found["--capture-range-end"] == "stop"
+
+
+@pytest.mark.parametrize("nsys", [NSYS, OLD])
+@pytest.mark.parametrize("toggles", list(product([False, True], repeat=5)))
+def test_any_combination_runs_the_command_last_and_extra_options_right_before_it(
+    nsys: Nsys, toggles: tuple[bool, ...]
+) -> None:
+    window, backtrace, gpu_metrics, osrt, force = toggles
+    capture = Capture(
+        out=Path("r"),
+        window=window,
+        backtrace=backtrace,
+        gpu_metrics=gpu_metrics,
+        osrt=osrt,
+        force=force,
+        extra=("--stats=true", "-x=false"),
+    )
+    argv = profile_argv(nsys, capture, COMMAND)
+    assert argv[:2] == ["/opt/nsys", "profile"]
+    assert argv[-5:] == ["--stats=true", "-x=false", *COMMAND]
+    assert all(option.startswith("--") and "=" in option for option in argv[2:-5])
+    assert ("--trace=cuda,nvtx,osrt" in argv) == osrt
+    assert ("--force-overwrite=true" in argv) == force
+    assert any("gpu-metrics" in option for option in argv) == gpu_metrics
+
+
+@pytest.mark.parametrize("backtrace", [False, True])
+def test_without_cuda_in_the_trace_nsys_gets_no_option_about_cuda(backtrace: bool) -> None:
+    found = options(Capture(out=Path("r"), trace=("nvtx",), backtrace=backtrace))
+    assert not set(CUDA_ONLY) & set(found)
+    assert found["--sample"] == "none"
+
+
+def test_a_window_that_would_never_open_is_refused() -> None:
+    with pytest.raises(ValueError, match="cudaProfilerStart"):
+        profile_argv(NSYS, Capture(out=Path("r"), trace=("nvtx",), window=True), COMMAND)
+
+
+def test_osrt_is_named_once_when_it_is_asked_for_twice() -> None:
+    assert options(Capture(out=Path("r"), trace=("osrt", "nvtx"), osrt=True))["--trace"] == (
+        "osrt,nvtx"
+    )
+
+
+def test_the_graph_trace_is_passed_on() -> None:
+    assert options(Capture(out=Path("r"), graph_trace="graph"))["--cuda-graph-trace"] == "graph"
+
+
+def test_gpu_metrics_go_by_the_name_that_this_nsys_gives_the_option() -> None:
+    capture = Capture(out=Path("r"), gpu_metrics=True)
+    assert "--gpu-metrics-devices=all" in profile_argv(NSYS, capture, COMMAND)
+    old = profile_argv(OLD, capture, COMMAND)
+    assert "--gpu-metrics-device=all" in old
+    assert "--gpu-metrics-devices=all" not in old
+
+
+def expanded(name: str) -> str:
+    """A path as nsys reads it: `%%` is one `%`, and `%q{NAME}` an environment variable."""
+    return re.sub(r"%%|%q\{\w*\}", lambda mark: "%" if mark[0] == "%%" else "(value)", name)
+
+
+@given(st.text(alphabet="ab%qpnh{}", min_size=1))
+def test_nsys_expands_nothing_in_a_path_but_environment_variables(name: str) -> None:
+    out = options(Capture(out=Path("f") / name))["--output"]
+    assert expanded(out) == re.sub(r"%q\{\w*\}", "(value)", f"f/{name}")
+
+
+def test_ranks_get_a_report_each() -> None:
+    out = options(Capture(out=Path("100%p/rank%q{LOCAL_RANK}")))["--output"]
+    assert out == "100%%p/rank%q{LOCAL_RANK}"
+
+
+def test_an_export_has_json_only_where_asked_for_and_offered() -> None:
+    report, out = Path("r.nsys-rep"), Path("r.sqlite")
+    plain = ["/opt/nsys", "export", "--type=sqlite", "--output=r.sqlite", "--quiet=true"]
+    assert export_argv(NSYS, report, out, json=False) == [*plain, "r.nsys-rep"]
+    assert export_argv(OLD, report, out, json=True) == [*plain, "r.nsys-rep"]
+    with_json = export_argv(NSYS, report, out, json=True)
+    assert with_json == [*plain, "--include-json=true", "r.nsys-rep"]
