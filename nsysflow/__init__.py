@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.trace import Trace
     from nsysflow.loading import load
+    from nsysflow.regions import region
+    from nsysflow.stepping import steps
 
 __version__ = "0.1.0"
-__all__ = ["Analysis", "Options", "Trace", "__version__", "analyze", "load"]
+__all__ = ["Analysis", "Options", "Trace", "__version__", "analyze", "load", "region", "steps"]
 
 _HOMES = {
     "Analysis": "nsysflow.analysis.analyze",
@@ -26,6 +28,8 @@ _HOMES = {
     "Trace": "nsysflow.analysis.trace",
     "analyze": "nsysflow.analysis.analyze",
     "load": "nsysflow.loading",
+    "region": "nsysflow.regions",
+    "steps": "nsysflow.stepping",
 }
 
 

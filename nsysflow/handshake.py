@@ -32,6 +32,16 @@ class Window:
     warmup: int
     active: int
 
+    def __post_init__(self) -> None:
+        """Refuse what no loop can do.
+
+        Raises:
+            ValueError: a number is negative, or no step is active.
+        """
+        if min(self.wait, self.warmup) < 0 or self.active < 1:
+            msg = f"'{self}' is not WAIT:WARMUP:ACTIVE with at least one active step"
+            raise ValueError(msg)
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """`3:2:5` as a window.
@@ -40,9 +50,6 @@ class Window:
             ValueError: it is not three numbers, or none is active.
         """
         wait, warmup, active = (int(part) for part in text.split(":"))
-        if min(wait, warmup) < 0 or active < 1:
-            msg = f"{text!r} is not WAIT:WARMUP:ACTIVE with at least one active step"
-            raise ValueError(msg)
         return cls(wait=wait, warmup=warmup, active=active)
 
     def __str__(self) -> str:
@@ -60,7 +67,8 @@ class Told:
         gpu: the name of the GPU that it used.
         ranges: how many NVTX ranges it opened through `nsysflow.region` and `steps`.
         steps: how many steps began.
-        window: `never`, `open` (the program ended inside it) or `closed`.
+        window: `never`, `open` (the program ended inside it) or `closed`, as its steps were
+            counted; a profiler that waits for CUDA records none of it where there is no GPU.
         unprofiled_step_ns: mean wall time of a warm-up step, with no capture going on.
     """
 

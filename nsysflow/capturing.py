@@ -1,0 +1,103 @@
+"""What opens and closes the window of steps that is captured: nsys's range, or a torch.profiler.
+
+Waiting for the GPU on both sides keeps work launched before the window out of it, and work
+launched in it inside.
+"""
+
+import json
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from nsysflow.handshake import RUN_FOLDER, rank
+from nsysflow.recorders import Collector
+from nsysflow.regions import mark
+
+Announcement = dict[str, str | int | None]
+"""What the report is to say of its window: `capture` and `unprofiled_step_ns`."""
+
+KEY = "nsysflow"
+"""Under which a report holds the announcement: in a mark's text, or at the top of a trace."""
+
+
+class Capture(Protocol):
+    """One capture, which starts once and stops once."""
+
+    def start(self, announcement: Announcement | None) -> None:
+        """Begin to record; the announcement is the first thing in the report."""
+
+    def stop(self) -> None:
+        """End it, once the GPU has done what was launched."""
+
+
+def capture_with(collector: Collector) -> Capture:
+    """A capture by whoever profiles this process."""
+    return KinetoTrace() if collector == "kineto" else CudaProfilerRange()
+
+
+def synchronize() -> None:
+    """Wait for the GPU, if this process uses one through torch."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+class CudaProfilerRange:
+    """From `cudaProfilerStart` to `cudaProfilerStop`: nsys records that with `-c cudaProfilerApi`.
+
+    Without a GPU there is nothing to start, and only the mark is left.
+    """
+
+    def start(self, announcement: Announcement | None) -> None:
+        synchronize()
+        torch = _torch_with_gpu()
+        if torch is not None:
+            torch.cuda.profiler.start()
+        if announcement is not None:
+            mark(json.dumps({KEY: announcement}))
+
+    def stop(self) -> None:
+        torch = _torch_with_gpu()
+        if torch is None:
+            return
+        try:
+            synchronize()
+        finally:  # a failed kernel is reported by the wait; what was recorded until then is kept
+            torch.cuda.profiler.stop()
+
+
+class KinetoTrace:
+    """A trace of torch.profiler, left in the run's directory or else where the program runs."""
+
+    def __init__(self) -> None:
+        self._profile: Any = None
+
+    def start(self, announcement: Announcement | None) -> None:
+        profiler = import_module("torch.profiler")
+        activities = [profiler.ProfilerActivity.CPU]
+        if _torch_with_gpu() is not None:
+            activities.append(profiler.ProfilerActivity.CUDA)
+        synchronize()
+        self._profile = profiler.profile(activities=activities)
+        self._profile.start()
+        if announcement is not None:
+            self._profile.add_metadata_json(KEY, json.dumps(announcement))
+
+    def stop(self) -> None:
+        try:
+            synchronize()
+        finally:
+            self._profile.stop()
+        name = "report" if rank() is None else f"rank{rank()}"
+        folder = Path(os.environ.get(RUN_FOLDER, "."))
+        scratch = folder / f".{name}.pt.trace.json.gz"
+        self._profile.export_chrome_trace(str(scratch))
+        scratch.replace(folder / f"{name}.pt.trace.json.gz")
+
+
+def _torch_with_gpu() -> ModuleType | None:
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and torch.cuda.is_available() else None

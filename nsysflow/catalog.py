@@ -1,0 +1,105 @@
+"""The built-in workloads as data, for a command line that may not import torch.
+
+`workloads/catalog.toml` says what there is; a test holds it to the code.
+"""
+
+import difflib
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from nsysflow.errors import UnknownWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One way to do a workload's work; all of them give the same result."""
+
+    name: str
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """A workload's own option: `--kernels` sets `kernels`.
+
+    Attributes:
+        default: its value on a GPU; it gives the option its type.
+        toy: its value on a CPU, where all is small.
+    """
+
+    name: str
+    default: int | float
+    toy: int | float
+    help: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A workload that `nsysflow profile` can run.
+
+    Attributes:
+        phases: the ranges inside each step, in the order in which they begin.
+        default: the variant that runs when none is named.
+        control: whether nothing is wrong with it, and a report must say so.
+    """
+
+    name: str
+    summary: str
+    phases: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    default: str
+    control: bool = False
+    options: tuple[Option, ...] = ()
+
+
+@cache
+def workloads() -> tuple[Workload, ...]:
+    """Every workload, in the catalog's order."""
+    text = (files("nsysflow") / "workloads" / "catalog.toml").read_text(encoding="utf-8")
+    return tuple(_workload(name, entry) for name, entry in tomllib.loads(text).items())
+
+
+def find(name: str) -> Workload:
+    """The workload of that name.
+
+    Raises:
+        UnknownWorkload: there is none.
+    """
+    by_name = {workload.name: workload for workload in workloads()}
+    if name not in by_name:
+        raise UnknownWorkload(_unknown("workload", name, [*by_name]))
+    return by_name[name]
+
+
+def find_variant(workload: Workload, name: str | None) -> Variant:
+    """The workload's variant of that name, or its default one.
+
+    Raises:
+        UnknownWorkload: it has none of that name.
+    """
+    by_name = {variant.name: variant for variant in workload.variants}
+    wanted = workload.default if name is None else name
+    if wanted not in by_name:
+        raise UnknownWorkload(_unknown(f"variant of {workload.name}", wanted, [*by_name]))
+    return by_name[wanted]
+
+
+def _workload(name: str, entry: dict[str, Any]) -> Workload:
+    return Workload(
+        name=name,
+        summary=entry["summary"],
+        phases=tuple(entry["phases"]),
+        variants=tuple(Variant(name=v, summary=line) for v, line in entry["variants"].items()),
+        default=entry["default"],
+        control=entry.get("control", False),
+        options=tuple(Option(name=o, **of) for o, of in entry.get("options", {}).items()),
+    )
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known)
+    hint = f" Did you mean {' or '.join(near)}?" if near else f" There are: {', '.join(known)}."
+    return f"there is no {kind} called {name!r}.{hint} All of them:\n  nsysflow list"

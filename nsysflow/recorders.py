@@ -1,0 +1,100 @@
+"""Who records the ranges and marks of this process, if anyone does.
+
+torch and nvtx are never imported by name: a script that uses neither pays for neither, and the
+command line, which shares the vocabulary of ranges, must not reach torch.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import Literal, Protocol
+
+from nsysflow.handshake import COLLECTOR
+
+Collector = Literal["nsys", "kineto"]
+
+
+def attached(environ: Mapping[str, str]) -> Collector | None:
+    """Who profiles a process with these environment variables; None when nobody does."""
+    if environ.get(COLLECTOR) == "kineto":
+        return "kineto"
+    # nsys sets both for what it starts; another tool that takes NVTX sets the second
+    if environ.get("NSYS_PROFILING_SESSION_ID") or environ.get("NVTX_INJECTION64_PATH"):
+        return "nsys"
+    return None
+
+
+class Recorder(Protocol):
+    """Takes ranges, which nest per thread, and marks."""
+
+    def open(self, name: str, payload: int | None) -> Callable[[], object]:
+        """Open a range on this thread; what is returned closes it."""
+
+    def mark(self, text: str) -> None:
+        """An instant."""
+
+
+class Nvtx:
+    """The nvtx package: ranges with payload, in NVTX's default domain."""
+
+    def __init__(self, nvtx: ModuleType) -> None:
+        self._nvtx = nvtx
+
+    def open(self, name: str, payload: int | None) -> Callable[[], object]:
+        self._nvtx.push_range(name, payload=payload)
+        pop: Callable[[], object] = self._nvtx.pop_range
+        return pop
+
+    def mark(self, text: str) -> None:
+        self._nvtx.mark(text)
+
+
+class TorchNvtx:
+    """NVTX as a CUDA build of torch has it: without payloads."""
+
+    def __init__(self, torch: ModuleType) -> None:
+        self._nvtx = torch.cuda.nvtx
+
+    def open(self, name: str, payload: int | None) -> Callable[[], object]:
+        self._nvtx.range_push(name)
+        pop: Callable[[], object] = self._nvtx.range_pop
+        return pop
+
+    def mark(self, text: str) -> None:
+        self._nvtx.mark(text)
+
+
+class RecordFunction:
+    """torch.profiler's ranges. It has no marks; what the window says stands in the trace."""
+
+    def __init__(self, profiler: ModuleType) -> None:
+        self._record_function = profiler.record_function
+
+    def open(self, name: str, payload: int | None) -> Callable[[], object]:
+        opened = self._record_function(name)
+        opened.__enter__()
+        return partial(opened.__exit__, None, None, None)
+
+    def mark(self, text: str) -> None:
+        pass
+
+
+def find_recorder(collector: Collector) -> Recorder | None:
+    """What takes this process's ranges under `collector`; None while there is nothing for it."""
+    if collector == "kineto":
+        return RecordFunction(import_module("torch.profiler"))
+    with suppress(ImportError):
+        return Nvtx(import_module("nvtx"))
+    torch = sys.modules.get("torch")
+    # a CPU build has torch.cuda.nvtx too, and raises when it is called (2.13.0, 2026-11)
+    if torch is not None and torch.backends.cuda.is_built():
+        return TorchNvtx(torch)
+    return None
+
+
+COLLECTOR_HERE: Collector | None = attached(os.environ)
+"""Who profiles this process: settled before it starts."""

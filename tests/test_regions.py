@@ -1,0 +1,223 @@
+"""Ranges are opened where a profiler takes them, always closed, and cost nothing elsewhere."""
+
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+from typing import NoReturn
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysflow import recorders, region, regions
+from nsysflow.recorders import attached, find_recorder
+from nsysflow.regions import Region
+from nsysflow.telling import RECORD
+from tests.recording import Notes, recorded
+
+Tree = list[tuple[str, "Tree"]]
+
+trees: st.SearchStrategy[Tree] = st.recursive(
+    st.just([]),
+    lambda inner: st.lists(st.tuples(st.sampled_from([*Region, "mine"]), inner), max_size=3),
+    max_leaves=12,
+)
+"""Ranges and the ranges in them."""
+
+
+def run_tree(tree: Tree) -> None:
+    for name, inner in tree:
+        with region(name):
+            run_tree(inner)
+
+
+def read_back(notes: Notes) -> Tree:
+    """The tree that the notes tell of; fails where a range closes out of turn."""
+    path: list[tuple[str, Tree]] = [("", [])]
+    for what, name, _ in notes.events:
+        if what == "open":
+            path.append((name, []))
+        else:
+            assert path[-1][0] == name
+            closed = path.pop()
+            path[-1][1].append(closed)
+    ((_, tree),) = path
+    return tree
+
+
+@given(tree=trees)
+def test_ranges_arrive_nested_as_they_were_written(tree: Tree) -> None:
+    with recorded() as notes:
+        run_tree(tree)
+    assert read_back(notes) == tree
+
+
+@given(tree=trees)
+def test_every_range_opened_is_counted_once(tree: Tree) -> None:
+    with recorded() as notes:
+        run_tree(tree)
+        assert RECORD.ranges == len(notes.opened())
+
+
+def test_a_range_closes_when_its_body_raises() -> None:
+    with (
+        recorded() as notes,
+        pytest.raises(ZeroDivisionError),
+        region("outer"),
+        region("inner"),
+    ):
+        raise ZeroDivisionError
+    assert [what for what, *_ in notes.events] == ["open", "open", "close", "close"]
+
+
+def test_the_same_object_may_be_entered_while_it_is_open() -> None:
+    with recorded() as notes:
+        again = region("loss")
+        with again, again:
+            pass
+        with again:
+            pass
+    assert read_back(notes) == [("loss", [("loss", [])]), ("loss", [])]
+
+
+def test_a_payload_goes_with_its_range() -> None:
+    with recorded() as notes, region("step", 7):
+        pass
+    assert notes.events == [("open", "step", 7), ("close", "step", 7)]
+
+
+def test_a_thread_closes_its_own_ranges() -> None:
+    shared, met = region("forward"), threading.Barrier(2)
+
+    def work(notes: list[str], name: str) -> None:
+        with shared, region(name):
+            met.wait(timeout=10)
+            notes.append(name)
+        met.wait(timeout=10)
+
+    with recorded() as notes:
+        done: list[str] = []
+        threads = [threading.Thread(target=work, args=(done, name)) for name in ("a", "b")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(done) == ["a", "b"]
+    opened = sorted(name for what, name, _ in notes.events if what == "open")
+    closed = sorted(name for what, name, _ in notes.events if what == "close")
+    assert opened == closed == ["a", "b", "forward", "forward"]
+    assert not regions._OPEN.closers
+
+
+def test_a_decorated_function_is_a_range_each_time_it_is_called() -> None:
+    with recorded() as notes:
+
+        @region("loss")
+        def loss(value: int) -> int:
+            """Half of it."""
+            return value // 2
+
+        assert loss(4) == 2
+        assert loss(6) == 3
+    assert notes.opened() == ["loss", "loss"]
+    assert (loss.__name__, loss.__doc__) == ("loss", "Half of it.")
+
+
+def test_without_a_profiler_a_decorated_function_is_the_function_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorders, "COLLECTOR_HERE", None)
+
+    def loss() -> None:
+        pass
+
+    assert region("loss")(loss) is loss
+
+
+def test_without_a_profiler_nobody_looks_for_a_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked(_collector: recorders.Collector) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr(recorders, "COLLECTOR_HERE", None)
+    monkeypatch.setattr(recorders, "find_recorder", looked)
+    with region("forward"):
+        regions.mark("nobody hears this")
+    assert not regions._OPEN.closers
+
+
+@pytest.mark.parametrize(
+    ("environ", "collector"),
+    [
+        ({}, None),
+        ({"NSYS_PROFILING_SESSION_ID": ""}, None),
+        ({"NSYS_PROFILING_SESSION_ID": "17"}, "nsys"),
+        ({"NVTX_INJECTION64_PATH": "libToolsInjection64.so"}, "nsys"),
+        ({"NSYSFLOW_COLLECTOR": "nsys"}, None),
+        ({"NSYSFLOW_COLLECTOR": "kineto"}, "kineto"),
+        ({"NSYSFLOW_COLLECTOR": "kineto", "NSYS_PROFILING_SESSION_ID": "17"}, "kineto"),
+    ],
+)
+def test_the_environment_says_who_profiles(environ: dict[str, str], collector: str | None) -> None:
+    assert attached(environ) == collector
+
+
+def without_nvtx(monkeypatch: pytest.MonkeyPatch, torch: object) -> None:
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_torch_marks_ranges_only_where_it_was_built_with_cuda(
+    monkeypatch: pytest.MonkeyPatch, built: bool
+) -> None:
+    notes: list[str] = []
+    nvtx = SimpleNamespace(range_push=notes.append, range_pop=lambda: notes.append("pop"))
+    backends = SimpleNamespace(cuda=SimpleNamespace(is_built=lambda: built))
+    torch = SimpleNamespace(cuda=SimpleNamespace(nvtx=nvtx), backends=backends)
+    without_nvtx(monkeypatch, torch)
+    recorder = find_recorder("nsys")
+    if not built:
+        assert recorder is None
+        return
+    assert recorder is not None
+    recorder.open("forward", 3)()
+    assert notes == ["forward", "pop"]
+
+
+def test_it_is_said_once_that_nothing_can_mark_ranges(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    regions._say_that_nothing_is_recorded.cache_clear()
+    without_nvtx(monkeypatch, None)
+    with recorded():
+        monkeypatch.setattr(regions, "_recorder", None)
+        for _ in range(3):
+            with region("forward"):
+                pass
+        assert RECORD.ranges == 0
+    assert capsys.readouterr().err.count("pip install nvtx") == 1
+
+
+def test_a_recorder_that_comes_later_takes_only_what_opens_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    later = Notes()
+    with recorded():
+        monkeypatch.setattr(regions, "_recorder", None)
+        monkeypatch.setattr(recorders, "find_recorder", lambda _collector: None)
+        with region("before"):
+            monkeypatch.setattr(regions, "_recorder", later)
+            with region("after"):
+                pass
+    assert read_back(later) == [("after", [])]
+
+
+def test_importing_region_and_steps_loads_neither_polars_nor_torch() -> None:
+    code = (
+        "import sys; from nsysflow import region, steps\n"
+        "with region('forward'): list(steps(range(12)))\n"
+        "print(*sorted({'polars', 'torch', 'nvtx', 'numpy', 'click'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
