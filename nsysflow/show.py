@@ -12,6 +12,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from nsysflow.doctor import Diagnosis, Machine, as_json
+from nsysflow.doctor import page as doctor_page
 from nsysflow.errors import OutputError
 from nsysflow.report.markdown import table_lines
 from nsysflow.report.results import Results
@@ -79,6 +81,17 @@ def show_json(results: Results) -> None:
     """The document that report.json holds."""
     with _stdout() as out:
         out.write(report_json(results).encode())
+
+
+def show_diagnosis(diagnosis: Diagnosis, machine: Machine, *, json: bool) -> None:
+    """What works on a machine, for people or as a JSON document."""
+    if json:
+        with _stdout() as out:
+            out.write(f"{as_json(diagnosis, machine.home)}\n".encode())
+        return
+    console = _console()
+    width = console.width if console.is_terminal else PIPED_WIDTH
+    _print(console, doctor_page(diagnosis, machine.home, width=width))
 
 
 def show_gaps(results: Results, *, at_least_ns: int) -> None:

@@ -1,13 +1,14 @@
 """Nsight Systems' command line program: find it, build its argv, run it."""
 
-from nsysflow.nsys.argv import Capture, export_argv, profile_argv
+from nsysflow.nsys.argv import BY_CUDA, Capture, export_argv, profile_argv
 from nsysflow.nsys.find import find
 from nsysflow.nsys.importer import importer_problem
 from nsysflow.nsys.places import Places
 from nsysflow.nsys.program import Nsys, too_old_for
-from nsysflow.nsys.run import DISK_FULL, export, exporter
+from nsysflow.nsys.run import DISK_FULL, export, exporter, last_words
 
 __all__ = [
+    "BY_CUDA",
     "DISK_FULL",
     "Capture",
     "Nsys",
@@ -17,6 +18,7 @@ __all__ = [
     "exporter",
     "find",
     "importer_problem",
+    "last_words",
     "profile_argv",
     "too_old_for",
 ]

@@ -11,6 +11,8 @@ METRICS_HZ: Final = 20_000
 """How often the GPU's metrics are read. nsys takes 10 to 200 000 and reads 10 000 by itself; 50 us
 apart, short kernels get samples too, and it worked on an H200 (docs/facts.md)."""
 
+BY_CUDA: Final = "cuda"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Capture:
@@ -20,24 +22,21 @@ class Capture:
         out: the report without its suffix. `%q{NAME}` in it stands for that environment variable
             of each process; every other `%` is one.
         trace: what nsys calls APIs: `cuda`, `nvtx`, …
-        window: record from `cudaProfilerStart` to `cudaProfilerStop` instead of the whole run. The
-            program goes on afterwards.
+        window: what opens a window instead of recording the whole run: `cuda`, that is
+            `cudaProfilerStart` to `cudaProfilerStop`, or an NVTX range's `NAME@DOMAIN`. The program
+            goes on afterwards.
         backtrace: the Python frames of every CUDA call. Samples the CPU, which nsys needs for it.
         gpu_metrics: the metrics of all GPUs.
-        osrt: also calls of the operating system's libraries. Reports can get huge.
         graph_trace: the kernels of a CUDA graph each, or the graph as one.
-        force: replace a report that is there.
         extra: further options, as they are; they come last and so win.
     """
 
     out: Path
     trace: tuple[str, ...] = ("cuda", "nvtx")
-    window: bool = False
+    window: str | None = None
     backtrace: bool = False
     gpu_metrics: bool = False
-    osrt: bool = False
     graph_trace: Literal["node", "graph"] = "node"
-    force: bool = False
     extra: tuple[str, ...] = ()
 
 
@@ -47,21 +46,18 @@ def profile_argv(nsys: Nsys, capture: Capture, command: list[str]) -> list[str]:
     Raises:
         ValueError: the window would never open, since CUDA is not traced.
     """
-    trace = [*capture.trace, *(["osrt"] if capture.osrt and "osrt" not in capture.trace else [])]
-    cuda = "cuda" in trace
-    if capture.window and not cuda:
+    cuda = "cuda" in capture.trace
+    if capture.window == BY_CUDA and not cuda:
         msg = "a window opens by cudaProfilerStart, which nsys sees only with cuda in the trace"
         raise ValueError(msg)
     argv = [str(nsys.path), "profile", f"--output={_plain(capture.out)}"]
-    argv += [f"--trace={','.join(trace)}", *_sampling(backtrace=capture.backtrace and cuda)]
+    argv += [f"--trace={','.join(capture.trace)}", *_sampling(backtrace=capture.backtrace and cuda)]
     if cuda:
         argv.append(f"--cuda-graph-trace={capture.graph_trace}")
-    if capture.window:
-        argv += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
+    if capture.window is not None:
+        argv += [*_opener(capture.window), "--capture-range-end=stop"]
     if capture.gpu_metrics:
         argv += _metrics(nsys)
-    if capture.force:
-        argv.append("--force-overwrite=true")
     return [*argv, *capture.extra, *command]
 
 
@@ -80,6 +76,14 @@ def export_argv(nsys: Nsys, report: Path, out: Path, *, json: bool) -> list[str]
     if json and nsys.offers("--include-json"):
         argv.append("--include-json=true")
     return [*argv, str(report)]
+
+
+def _opener(window: str) -> list[str]:
+    if window == BY_CUDA:
+        return ["--capture-range=cudaProfilerApi"]
+    # nsys otherwise looks only at strings that a program registers with NVTX
+    register = "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"
+    return ["--capture-range=nvtx", f"--nvtx-capture={window}", register]
 
 
 def _sampling(*, backtrace: bool) -> list[str]:

@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -102,13 +102,18 @@ def too_old_for(nsys: Nsys, driver_cuda: tuple[int, int] | None) -> bool:
     return nsys.cupti is not None and driver_cuda is not None and nsys.cupti[0] < driver_cuda[0]
 
 
-def _options(path: Path) -> Iterator[str]:
+def asked(path: Path, *argv: str) -> str:
+    """What the nsys at `path` answers; nothing where it fails."""
+    try:
+        return _said(path, *argv)
+    except DidNotStart:
+        return ""
+
+
+def _options(path: Path) -> list[str]:
     """The options of `profile` and `export`: some were renamed between versions."""
-    for command in ("profile", "export"):
-        try:
-            yield from _OPTION.findall(_said(path, command, "--help"))
-        except DidNotStart:  # it did for --version, and an option it lacks will be named by itself
-            continue
+    pages = [asked(path, command, "--help") for command in ("profile", "export")]
+    return _OPTION.findall(" ".join(pages))
 
 
 def _said(path: Path, *argv: str) -> str:

@@ -18,7 +18,7 @@ DISK_FULL: Final = ("disk is full", "no space left on device")
 (2023.4, docs/facts.md)."""
 
 _SQLITE: Final = b"SQLite format 3\0"
-_SAID_WORDS: Final = 40
+_LAST_WORDS: Final = 40
 
 
 def export(nsys: Nsys, report: Path, out: Path, *, json: bool = False) -> None:
@@ -97,9 +97,14 @@ def _disk_full(report: Path, out: Path) -> OutputError:
     )
 
 
+def last_words(said: str) -> str:
+    """The end of what nsys said, without its progress bars."""
+    lines = [line for line in said.splitlines() if "%" not in line]  # \r ends a line here, too
+    return " ".join(" ".join(lines).split()[-_LAST_WORDS:]) or "nothing"
+
+
 def _not_exported(report: Path, code: int, said: str) -> Damaged:
-    words = " ".join(said.split()[-_SAID_WORDS:]) or "nothing"
     return Damaged(
-        f"{report} cannot be exported: nsys ended with {code} and said: {words}. See what it says"
-        f" by hand:\n  nsys export --type sqlite {report}"
+        f"{report} cannot be exported: nsys ended with {code} and said: {last_words(said)}. See"
+        f" what it says by hand:\n  nsys export --type sqlite {report}"
     )

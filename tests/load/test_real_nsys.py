@@ -23,7 +23,7 @@ for _ in range(4):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An `.nsys-rep` of a program that marks four steps."""
-    nsys = real_nsys().path
+    nsys = str(real_nsys().path)
     said = ""
     for _ in range(ATTEMPTS):
         folder = tmp_path_factory.mktemp("nsys")
@@ -47,7 +47,7 @@ def test_an_nsys_rep_is_exported_and_its_ranges_are_phases(report: Path) -> None
 
 
 def test_a_parquetdir_of_a_real_nsys_loads_as_its_sqlite_does(report: Path, tmp_path: Path) -> None:
-    nsys, folder = real_nsys().path, tmp_path / "steps_pqtdir"
+    nsys, folder = str(real_nsys().path), tmp_path / "steps_pqtdir"
     argv = [nsys, "export", "--type", "parquetdir", "--output", str(folder), str(report)]
     subprocess.run(argv, check=True, capture_output=True)
     exported = nsysflow.load(folder)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.nsys import Capture, Nsys, export_argv, profile_argv
+from nsysflow.nsys import BY_CUDA, Capture, Nsys, export_argv, profile_argv
 from tests.nsys.fakes import an_nsys
 
 NSYS = an_nsys(Path("/opt/nsys"))
@@ -56,32 +56,28 @@ def test_backtraces_sample_the_cpu_and_have_no_threshold() -> None:
 
 
 def test_a_window_stops_the_recording_and_not_the_program() -> None:
-    found = options(Capture(out=Path("r"), window=True))
+    found = options(Capture(out=Path("r"), window=BY_CUDA))
     assert found["--capture-range"] == "cudaProfilerApi"
     assert found["--capture-range-end"] == "stop"
 
 
 @pytest.mark.parametrize("nsys", [NSYS, OLD])
-@pytest.mark.parametrize("toggles", list(product([False, True], repeat=5)))
+@pytest.mark.parametrize("toggles", list(product([False, True], repeat=3)))
 def test_any_combination_runs_the_command_last_and_extra_options_right_before_it(
     nsys: Nsys, toggles: tuple[bool, ...]
 ) -> None:
-    window, backtrace, gpu_metrics, osrt, force = toggles
+    window, backtrace, gpu_metrics = toggles
     capture = Capture(
         out=Path("r"),
-        window=window,
+        window=BY_CUDA if window else None,
         backtrace=backtrace,
         gpu_metrics=gpu_metrics,
-        osrt=osrt,
-        force=force,
         extra=("--stats=true", "-x=false"),
     )
     argv = profile_argv(nsys, capture, COMMAND)
     assert argv[:2] == ["/opt/nsys", "profile"]
     assert argv[-5:] == ["--stats=true", "-x=false", *COMMAND]
     assert all(option.startswith("--") and "=" in option for option in argv[2:-5])
-    assert ("--trace=cuda,nvtx,osrt" in argv) == osrt
-    assert ("--force-overwrite=true" in argv) == force
     assert any("gpu-metrics" in option for option in argv) == gpu_metrics
 
 
@@ -94,13 +90,13 @@ def test_without_cuda_in_the_trace_nsys_gets_no_option_about_cuda(backtrace: boo
 
 def test_a_window_that_would_never_open_is_refused() -> None:
     with pytest.raises(ValueError, match="cudaProfilerStart"):
-        profile_argv(NSYS, Capture(out=Path("r"), trace=("nvtx",), window=True), COMMAND)
+        profile_argv(NSYS, Capture(out=Path("r"), trace=("nvtx",), window=BY_CUDA), COMMAND)
 
 
-def test_osrt_is_named_once_when_it_is_asked_for_twice() -> None:
-    assert options(Capture(out=Path("r"), trace=("osrt", "nvtx"), osrt=True))["--trace"] == (
-        "osrt,nvtx"
-    )
+def test_a_window_may_open_by_an_nvtx_range_instead() -> None:
+    found = options(Capture(out=Path("r"), trace=("nvtx",), window="capture@mine"))
+    assert found["--capture-range"] == "nvtx"
+    assert found["--nvtx-capture"] == "capture@mine"
 
 
 def test_the_graph_trace_is_passed_on() -> None:

@@ -1,0 +1,151 @@
+"""What is to be seen on this machine: the only part of the doctor that looks."""
+
+import platform
+import re
+import shutil
+import sys
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Final
+
+import nsysflow
+from nsysflow.errors import CaptureError
+from nsysflow.gpu import Gpus, gpus
+from nsysflow.nsys import Nsys, Places, find, importer_problem
+from nsysflow.nsys.trial import Trial, may_sample, tried
+
+CAP_SYS_ADMIN: Final = 21
+CAP_PERFMON: Final = 38
+"""Linux's numbers of the capabilities that reading performance counters takes."""
+
+_PARANOID: Final = Path("/proc/sys/kernel/perf_event_paranoid")
+_DRIVER_OPTIONS: Final = Path("/proc/driver/nvidia/params")
+_STATUS: Final = Path("/proc/self/status")
+_ADMIN_ONLY: Final = re.compile(r"^(?:RmProfilingAdminOnly|\S*RestrictProfiling\S*): *(\d)", re.M)
+"""The module's option is named as the second, and drivers show it as the first."""
+
+_CUDA_BUILD: Final = re.compile(r"^cuda\b[^=]*= *['\"]([\d.]+)['\"]", re.M)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What was seen.
+
+    Attributes:
+        python: its version.
+        nsysflow: its version.
+        nsys: the nsys that `profile` would use, or why there is none.
+        importer: why that nsys will not import what it records, as far as its folders tell.
+        trial: what came of trying; None when it was not tried.
+        gpus: the GPUs and their driver.
+        packages: versions of nvtx, torch and triton, where this Python has them.
+        torch_cuda: the CUDA that torch was built for; None for a CPU build.
+        samples: whether nsys says that it may sample the CPU; None when it does not say.
+        paranoid: `kernel.perf_event_paranoid`; None when it cannot be read.
+        capabilities: the numbers of the capabilities that this process has.
+        admin_only: whether the driver keeps GPU counters to administrators; None when unknown.
+        temp: the folder for temporary files, to which nsys writes what it records.
+        temp_free_bytes: the space left there.
+        torchrun: where it is.
+        libraries: the folder for libraries that nsys needs and the system lacks.
+        home: the user's home folder, shown as `~`.
+    """
+
+    python: str
+    nsysflow: str
+    nsys: Nsys | CaptureError
+    importer: str | None = None
+    trial: Trial | None = None
+    gpus: Gpus
+    packages: dict[str, str] = field(default_factory=dict)
+    torch_cuda: str | None = None
+    samples: bool | None = None
+    paranoid: int | None = None
+    capabilities: frozenset[int] = frozenset()
+    admin_only: bool | None = None
+    temp: Path
+    temp_free_bytes: int
+    torchrun: Path | None = None
+    libraries: Path
+    home: Path
+
+
+def look() -> Machine:
+    """Look at this machine, and try its nsys: a second or two."""
+    nsys: Nsys | CaptureError
+    importer, trial = None, None
+    try:
+        nsys = find()
+    except CaptureError as error:
+        nsys = error
+    else:
+        importer = importer_problem(nsys)
+        trial = tried(nsys) if importer is None else None
+    temp = Path(gettempdir())
+    return Machine(
+        python=platform.python_version(),
+        nsysflow=nsysflow.__version__,
+        nsys=nsys,
+        importer=importer,
+        trial=trial,
+        gpus=gpus(),
+        packages=_packages("nvtx", "torch", "triton"),
+        torch_cuda=_torch_cuda(),
+        samples=may_sample(nsys) if isinstance(nsys, Nsys) else None,
+        paranoid=_paranoid(_PARANOID),
+        capabilities=_capabilities(_STATUS),
+        admin_only=_admin_only(_DRIVER_OPTIONS),
+        temp=temp,
+        temp_free_bytes=shutil.disk_usage(temp).free,
+        torchrun=_torchrun(),
+        libraries=Places.here().cache / "lib",
+        home=Path.home(),
+    )
+
+
+def _packages(*names: str) -> dict[str, str]:
+    """Versions of those that are installed; none is imported."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _torch_cuda() -> str | None:
+    """The CUDA that torch names in its own `version.py`, which is read and not run: importing
+    torch takes 1.3 s (docs/facts.md)."""
+    try:
+        file = Path(str(distribution("torch").locate_file("torch/version.py")))
+    except PackageNotFoundError:
+        return None
+    found = _CUDA_BUILD.search(file.read_text(encoding="utf-8")) if file.is_file() else None
+    return found[1] if found else None
+
+
+def _paranoid(file: Path) -> int | None:
+    return int(file.read_text(encoding="ascii")) if file.is_file() else None
+
+
+def _capabilities(status: Path) -> frozenset[int]:
+    """From Linux's mask of the effective ones: root in a container often lacks most."""
+    text = status.read_text(encoding="utf-8") if status.is_file() else ""
+    mask = re.search(r"^CapEff:\s*([0-9a-f]+)", text, re.M)
+    held = int(mask[1], 16) if mask else 0
+    return frozenset(bit for bit in range(held.bit_length()) if held >> bit & 1)
+
+
+def _admin_only(options: Path) -> bool | None:
+    found = _ADMIN_ONLY.search(options.read_text(encoding="utf-8")) if options.is_file() else None
+    return found[1] != "0" if found else None
+
+
+def _torchrun() -> Path | None:
+    """The one beside this Python, or on PATH."""
+    beside = Path(sys.executable).parent / "torchrun"
+    found = str(beside) if beside.is_file() else shutil.which("torchrun")
+    return Path(found) if found else None

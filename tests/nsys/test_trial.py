@@ -1,0 +1,93 @@
+"""A trial tells what this nsys does here, and does not believe a version."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nsysflow.nsys import importer_problem
+from nsysflow.nsys.trial import RANGE, may_sample, tried
+from tests.exports import write_export
+from tests.nsys.fakes import an_nsys, script
+from tests.nsys.real import real_nsys
+
+
+def recording(folder: Path, *ranges: str) -> Path:
+    """A program that makes a report, and exports one that holds these ranges."""
+    folder.mkdir()
+    write_export(folder / "export.sqlite", kernels=[{}], nvtx=[{"text": name} for name in ranges])
+    return script(
+        folder / "nsys",
+        f"""
+        for option in "$@"; do case $option in --output=*) out=${{option#--output=}};; esac; done
+        case $1 in
+            profile) touch "$out.nsys-rep";;
+            export) cp "{folder}/export.sqlite" "$out";;
+        esac""",
+    )
+
+
+@pytest.mark.parametrize(
+    ("ranges", "arrived"), [((RANGE,), True), (("step", RANGE), True), (("step",), False)]
+)
+def test_the_ranges_arrived_when_the_one_of_the_trial_did(
+    ranges: tuple[str, ...], arrived: bool, tmp_path: Path
+) -> None:
+    trial = tried(an_nsys(recording(tmp_path / "bin", *ranges)))
+    assert (trial.problem, trial.ranges) == (None, arrived)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("echo 'The importer was not found.'; exit 1", "ended with 1 .*importer was not found"),
+        ("exit 0", "ended with 0 and no report; it said: nothing"),
+        ('[ $1 = profile ] && touch "${2#--output=}.nsys-rep"', "ended with 1 and said: nothing"),
+        (
+            r"printf '[1/1] [==12%%  ] r\r[1/1] [==98%%  ] r\nNo space left\n'; exit 1",
+            "it said: No space left$",
+        ),
+    ],
+    ids=["fails", "records nothing", "exports nothing", "draws bars"],
+)
+def test_a_trial_that_fails_says_what_nsys_said(body: str, problem: str, tmp_path: Path) -> None:
+    nsys = script(tmp_path / "nsys", body)
+    found = tried(an_nsys(nsys)).problem
+    assert found is not None
+    assert re.search(problem, found)
+
+
+def test_a_second_attempt_is_enough(tmp_path: Path) -> None:
+    good = recording(tmp_path / "bin", RANGE)
+    once = f'[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; exit 1; }}; exec {good} "$@"'
+    assert tried(an_nsys(script(tmp_path / "nsys", once))).problem is None
+
+
+@pytest.mark.parametrize(
+    ("said", "may"),
+    [
+        ("CPU Profiling Environment (process-tree): OK\nEnvironment (system-wide): Fail", True),
+        ("CPU Profiling Environment (process-tree): Fail", False),
+        ("something new", None),
+    ],
+)
+def test_nsys_itself_says_whether_it_may_sample(
+    said: str, may: bool | None, tmp_path: Path
+) -> None:
+    nsys = script(tmp_path / "nsys", f"echo '{said}'")
+    assert may_sample(an_nsys(nsys)) is may
+
+
+def test_a_real_nsys_records_the_range_of_a_trial() -> None:
+    nsys = real_nsys()
+    assert importer_problem(nsys) is None
+    trial = tried(nsys)
+    assert trial.problem is None
+    assert trial.ranges  # with the nvtx that the tests install
+
+
+def test_a_real_nsys_says_whether_it_may_sample_and_names_its_options() -> None:
+    nsys = real_nsys()
+    assert may_sample(nsys) is not None
+    assert {"--output", "--trace", "--sample", "--cuda-graph-trace", "--type"} <= nsys.options
+    assert {"--gpu-metrics-device", "--gpu-metrics-devices"} & nsys.options
