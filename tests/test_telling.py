@@ -3,18 +3,15 @@
 import gzip
 import json
 import os
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import nsysflow
 from nsysflow.handshake import CAPTURE, COLLECTOR, RANK, RUN_FOLDER, Told, take_told
-from nsysflow.nsys import export
-from tests.nsys.real import real_nsys
+from tests.recording import nvtx_events, record
 
 LOOP = """
 from nsysflow import region, steps
@@ -117,44 +114,17 @@ def test_torch_profiler_leaves_a_trace_of_the_active_steps(
     assert "torch" in told.versions
 
 
-ATTEMPTS = 3
-"""nsys 2023.4 ended with 1 once in some 20 runs, on a machine busy with other work (2026-11-20)."""
-
-
-def report_of(code: str, folder: Path, **variables: str) -> Path:
-    """What a real nsys records of a program, as SQLite."""
-    nsys, said = real_nsys(), ""
-    for attempt in range(ATTEMPTS):
-        report = folder / f"{attempt}.nsys-rep"
-        argv = [str(nsys.path), "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none"]
-        done = subprocess.run(
-            [*argv, f"--output={report.with_suffix('')}", sys.executable, "-c", code],
-            env=os.environ | {RUN_FOLDER: str(folder)} | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode == 0:
-            export(nsys, report, report.with_suffix(".sqlite"))
-            return report.with_suffix(".sqlite")
-        said = done.stdout + done.stderr
-    pytest.fail(f"nsys recorded nothing in {ATTEMPTS} attempts; it said: {said}")
-
-
 @pytest.mark.slow
 def test_a_real_nsys_records_ranges_payloads_and_the_mark(tmp_path: Path) -> None:
-    report = report_of(LOOP, tmp_path, **{CAPTURE: "1:2:3"})
+    report = record(
+        [sys.executable, "-c", LOOP], tmp_path, **{CAPTURE: "1:2:3", RUN_FOLDER: str(tmp_path)}
+    )
     (told,) = take_told(tmp_path)
     phases = dict(nsysflow.analyze(nsysflow.load(report)).phases.select("path", "instances").rows())
     # without a GPU no window opens, and the whole run is recorded
     assert phases == {"step": 6, "step/data": 6, "step/forward": 6, "forward": 3}
     assert sum(phases.values()) == told.ranges
-    with closing(sqlite3.connect(report)) as db:
-        named = (
-            "SELECT coalesce(e.text, s.value), e.int64Value FROM NVTX_EVENTS AS e"
-            " LEFT JOIN StringIds AS s ON s.id = e.textId ORDER BY e.start"
-        )
-        events = db.execute(named).fetchall()
+    events = nvtx_events(report)
     assert [payload for name, payload in events if name == "step"] == list(range(6))
     (mark,) = [text for text, _ in events if text and text.startswith('{"nsysflow"')]
     assert json.loads(mark)["nsysflow"] == {

@@ -1,0 +1,79 @@
+"""`python -P -m nsysflow.workloads`: one line for a run, one message for a mistake."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import nsysflow
+from nsysflow.handshake import CAPTURE
+from tests.recording import nvtx_events, record
+
+CHILD = [sys.executable, "-P", "-m", "nsysflow.workloads"]
+
+pytestmark = pytest.mark.slow
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*CHILD, *words], capture_output=True, text=True, check=False)
+
+
+def test_a_run_prints_one_line_with_what_ran_and_its_result() -> None:
+    done = run("nan_check", "--variant", "sync", "--on", "cpu", "--capture", "1:0:3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"nan_check sync on the CPU: 4 steps, result \d\.\d+\n", done.stdout)
+
+
+def test_a_variant_that_needs_a_gpu_says_what_ran_instead() -> None:
+    done = run("launch_bound", "--variant", "graph", "--on", "cpu")
+    assert "launch_bound graph on the CPU (as eager: no CUDA graphs here): 10" in done.stdout
+
+
+def test_a_workload_s_own_options_are_taken() -> None:
+    done = run("nan_check", "--on", "cpu", "--nan-at-step", "2", "--width", "4")
+    assert done.returncode == 1
+    assert done.stderr == "nsysflow: nan_check stopped in step 2: the loss of step 2 is NaN\n"
+
+
+def test_an_unknown_workload_is_one_message() -> None:
+    done = run("nan_chek", "--on", "cpu")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Did you mean nan_check?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("typed", [("--variant", "both"), ("--capture", "3:2"), ("--kernels", "1")])
+def test_what_it_does_not_take_is_bad_usage(typed: tuple[str, str]) -> None:
+    assert run("nan_check", "--on", "cpu", *typed).returncode == 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_message_says_how_to_run_without_one() -> None:
+    done = run("h2d")
+    assert done.returncode == 1
+    assert "nsysflow profile h2d --on cpu" in done.stderr
+
+
+def test_it_imports_no_polars() -> None:
+    code = (
+        "import sys; from nsysflow.workloads.__main__ import main\n"
+        "main(['h2d', '--on', 'cpu'], standalone_mode=False)\n"
+        "print('polars' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("False\n")
+
+
+def test_a_real_nsys_records_phases_and_what_the_warm_up_took(tmp_path: Path) -> None:
+    report = record([*CHILD, "nan_check", "--on", "cpu"], tmp_path, **{CAPTURE: "1:2:3"})
+    phases = dict(nsysflow.analyze(nsysflow.load(report)).phases.select("path", "instances").rows())
+    inside = ("data", "forward", "loss", "backward", "optimizer", "metrics")
+    assert phases == {"step": 6} | {f"step/{phase}": 6 for phase in inside}
+    (mark,) = [text for text, _ in nvtx_events(report) if text and "nsysflow" in text]
+    said = json.loads(mark)["nsysflow"]
+    assert said["capture"] == "1:2:3"
+    assert said["unprofiled_step_ns"] > 100_000  # the loader alone takes 0.1 ms

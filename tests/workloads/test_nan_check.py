@@ -1,0 +1,96 @@
+"""A NaN stops the run: at once where it is asked for, soon where it is told."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysflow.catalog import find
+from nsysflow.errors import WorkloadError
+from nsysflow.workloads.nan_check import RING, Answers
+from nsysflow.workloads.run import run
+from tests.workloads.running import toy
+
+NAN_CHECK = find("nan_check")
+
+
+@pytest.mark.parametrize("variant", ["sync", "async"])
+@pytest.mark.parametrize("step", [0, 2, 3])
+def test_a_nan_stops_the_run(variant: str, step: int) -> None:
+    config = toy(NAN_CHECK, variant, options={"nan_at_step": step})
+    with pytest.raises(WorkloadError, match=f"the loss of step {step} is NaN"):
+        run(config)
+
+
+@pytest.mark.parametrize("variant", ["sync", "async"])
+def test_a_nan_after_the_last_step_stops_nothing(variant: str) -> None:
+    outcome = run(toy(NAN_CHECK, variant, options={"nan_at_step": 4}))
+    assert outcome.result.isfinite()
+
+
+class Gpu:
+    """A GPU that is some steps behind the host."""
+
+    def __init__(self, behind: int) -> None:
+        self.behind = behind
+        self.now = 0
+        self.waited_until = -1
+        self.waits = 0
+
+    def event(self) -> "LateEvent":
+        return LateEvent(self)
+
+
+class LateEvent:
+    """An event of it; a wait for one is a wait for all before it."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.step = 0
+
+    def record(self) -> None:
+        self.step = self.gpu.now
+
+    def query(self) -> bool:
+        return self.step <= max(self.gpu.waited_until, self.gpu.now - self.gpu.behind)
+
+    def synchronize(self) -> None:
+        self.gpu.waits += not self.query()
+        self.gpu.waited_until = max(self.gpu.waited_until, self.step)
+
+
+def steps_until_stopped(gpu: Gpu, nan_at: int, count: int) -> int | None:
+    """The step in which a NaN's flag stops the loop."""
+    answers = Answers(gpu.event, pinned=False)
+    for gpu.now in range(count):
+        try:
+            answers.send(torch.tensor(gpu.now == nan_at), gpu.now)
+            answers.read(gpu.now)
+        except WorkloadError:
+            return gpu.now
+    return None
+
+
+@given(behind=st.integers(0, 3 * RING), nan_at=st.integers(0, 30))
+def test_a_nan_is_found_as_soon_as_its_flag_is_there_and_at_most_a_ring_later(
+    behind: int, nan_at: int
+) -> None:
+    found = steps_until_stopped(Gpu(behind), nan_at, nan_at + RING + 1)
+    assert found == nan_at + min(behind, RING)
+
+
+@given(behind=st.integers(0, 3 * RING))
+def test_the_host_waits_only_when_the_gpu_is_a_ring_behind(behind: int) -> None:
+    gpu = Gpu(behind)
+    assert steps_until_stopped(gpu, nan_at=-1, count=4 * RING) is None
+    assert bool(gpu.waits) == (behind > RING)
+
+
+@given(behind=st.integers(0, RING), nan_at=st.integers(0, 12))
+def test_a_nan_of_the_last_steps_is_found_at_the_end(behind: int, nan_at: int) -> None:
+    gpu = Gpu(behind)
+    answers = Answers(gpu.event, pinned=False)
+    for gpu.now in range(nan_at + 1):
+        answers.send(torch.tensor(gpu.now == nan_at), gpu.now)
+    with pytest.raises(WorkloadError, match=f"step {nan_at} is NaN"):
+        answers.read_all()

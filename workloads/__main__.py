@@ -1,0 +1,112 @@
+"""Run one workload: `python -P -m nsysflow.workloads nan_check --variant async`.
+
+`nsysflow profile` starts this in a child process. It prints one line: what ran, and the result.
+"""
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nsysflow import catalog
+from nsysflow.errors import NsysflowError, WorkloadError
+from nsysflow.handshake import CAPTURE, Window
+
+if TYPE_CHECKING:
+    from nsysflow.workloads.config import On, Precision
+
+
+class _Workloads(click.Group):
+    """A command per workload of the catalog, made when it is asked for."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return [workload.name for workload in catalog.workloads()]
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command:
+        return _command(catalog.find(name))
+
+
+@click.command(cls=_Workloads, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Run a workload, as nsysflow profile does."""
+
+
+def _command(workload: catalog.Workload) -> click.Command:
+    shared = [
+        click.Option(
+            ["--variant"],
+            type=click.Choice([variant.name for variant in workload.variants]),
+            default=workload.default,
+            show_default=True,
+        ),
+        click.Option(["--on"], type=click.Choice(["cuda", "cpu"]), default="cuda"),
+        click.Option(["--precision"], type=click.Choice(["float", "bf16"]), default="bf16"),
+        click.Option(["--seed"], default=0),
+        click.Option(
+            ["--capture"],
+            default=lambda: os.environ.get(CAPTURE, "3:2:5"),
+            callback=_window,
+            metavar="WAIT:WARMUP:ACTIVE",
+            help="How many steps run, and which are captured.",
+        ),
+    ]
+    own = [
+        click.Option(
+            [f"--{option.name.replace('_', '-')}"],
+            type=type(option.default),
+            help=f"{option.help}  [default: {option.default}; on a CPU {option.toy}]",
+        )
+        for option in workload.options
+    ]
+
+    def run(**typed: Any) -> None:  # noqa: ANN401
+        _run(workload, **typed)
+
+    return click.Command(workload.name, params=[*shared, *own], callback=run, help=workload.summary)
+
+
+def _window(_ctx: click.Context, _param: click.Parameter, typed: str) -> Window:
+    try:
+        return Window.parse(typed)
+    except ValueError as error:
+        msg = f"{typed!r} is not WAIT:WARMUP:ACTIVE, e.g. 3:2:5"
+        raise click.BadParameter(msg) from error
+
+
+def _run(
+    workload: catalog.Workload,
+    *,
+    variant: str,
+    on: "On",
+    precision: "Precision",
+    seed: int,
+    capture: Window,
+    **typed: float | None,
+) -> None:
+    if find_spec("torch") is None:
+        msg = "the workloads need torch, which is not installed here:\n  pip install torch"
+        raise WorkloadError(msg)
+    from nsysflow.workloads.config import Config
+    from nsysflow.workloads.run import options_of, run
+
+    given = {name: value for name, value in typed.items() if value is not None}
+    config = Config(
+        workload=workload.name,
+        variant=variant,
+        on=on,
+        precision=precision,
+        seed=seed,
+        window=capture,
+        options=options_of(workload, on, given),
+    )
+    click.echo(str(run(config)))
+
+
+if __name__ == "__main__":
+    try:
+        main(prog_name="python -P -m nsysflow.workloads")
+    except NsysflowError as error:
+        click.echo(f"nsysflow: {error}", err=True)
+        sys.exit(error.exit_code)

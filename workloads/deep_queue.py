@@ -1,0 +1,38 @@
+"""A control: far more long kernels than the GPU's queue holds.
+
+The host is always ahead, so the GPU never waits. Once some thousand launches are queued, each
+further launch call lasts until there is room: back-pressure, which costs nothing.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from nsysflow.regions import Region, region
+from nsysflow.workloads.config import Config, Work
+from nsysflow.workloads.matmuls import Matmuls
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Attributes:
+    kernels: launched in a step; a queue holds about a thousand.
+    size: rows and columns of the matrices they multiply.
+    """
+
+    kernels: int
+    size: int
+
+
+def deep_queue(config: Config[Options]) -> Work:
+    """Launch one long kernel after another."""
+    matmuls = Matmuls(config, config.options.size)
+
+    def step(_batch: int) -> None:
+        with region(Region.FORWARD):
+            matmuls.launch(config.options.kernels)
+
+    def result() -> Tensor:
+        return matmuls.out
+
+    return Work(step=step, result=result)

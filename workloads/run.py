@@ -1,0 +1,84 @@
+"""Run a workload: a function from a config to steps, driven through `nsysflow.steps`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nsysflow.catalog import Workload
+from nsysflow.errors import WorkloadError
+from nsysflow.handshake import rank
+from nsysflow.stepping import steps
+from nsysflow.workloads.config import Config, On, Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run gave.
+
+    Attributes:
+        device: the GPU's name, or `the CPU`.
+        steps: how many were run.
+        result: on the CPU; the same for every variant.
+        note: where the run fell short of its variant.
+    """
+
+    config: Config[Any]
+    device: str
+    steps: int
+    result: Tensor
+    note: str
+
+    def __str__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return (
+            f"{self.config.workload} {self.config.variant} on {self.device}{note}:"
+            f" {self.steps} steps, result {self.result.double().mean().item():.6g}"
+        )
+
+
+def options_of(workload: Workload, on: On, typed: Mapping[str, float]) -> Any:  # noqa: ANN401
+    """The workload's `Options`: what was typed, and else the catalog's values for `on`."""
+    values = {o.name: o.toy if on == "cpu" else o.default for o in workload.options}
+    return _module(workload.name).Options(**(values | dict(typed)))
+
+
+def run(config: Config[Any]) -> Outcome:
+    """Run the steps of a workload.
+
+    Raises:
+        WorkloadError: it is to run on a GPU and there is none, or it stopped itself.
+    """
+    device = _use_gpu(config) if config.cuda else "the CPU"
+    torch.manual_seed(config.seed)
+    work: Work = getattr(_module(config.workload), config.workload)(config)
+    window = config.window
+    count = window.wait + window.warmup + window.active
+    batches = work.batches(count)
+    for batch in steps(batches, wait=window.wait, warmup=window.warmup, active=window.active):
+        work.step(batch)
+    result = work.result().detach().cpu()
+    return Outcome(config=config, device=device, steps=count, result=result, note=work.note)
+
+
+def _use_gpu(config: Config[Any]) -> str:
+    """Choose this rank's GPU, and say its name."""
+    if not torch.cuda.is_available():
+        msg = (
+            f"torch {torch.__version__} sees no GPU here, and {config.workload} is to run on one."
+            " For a smoke run at toy size:\n"
+            f"  nsysflow profile {config.workload} --on cpu"
+        )
+        raise WorkloadError(msg)
+    torch.cuda.set_device(rank() or 0)
+    if config.precision == "float":
+        # TF32: in full float32 a matmul takes ten times as long, and host costs would hide in it
+        torch.set_float32_matmul_precision("high")
+    return torch.cuda.get_device_name()
+
+
+def _module(workload: str) -> Any:  # noqa: ANN401
+    return import_module(f"nsysflow.workloads.{workload}")

@@ -1,0 +1,51 @@
+"""One training step of a perceptron: the work that the pairs about training have in common."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from nsysflow.regions import Region, region
+from nsysflow.workloads.config import Config
+
+
+class Training:
+    """Linear layers with ReLU between them, squared error, AdamW; no step waits for the GPU."""
+
+    def __init__(self, config: Config[Any], widths: Sequence[int], batch: int) -> None:
+        """Weights and a target, on the device.
+
+        Args:
+            config: device, precision.
+            widths: of the input, between the layers, and of the output.
+            batch: rows of a batch.
+        """
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in pairwise(widths):
+            layers += [nn.Linear(fan_in, fan_out, **config.placed), nn.ReLU()]
+        self._model = nn.Sequential(*layers[:-1])
+        # fused: two launches for all parameters
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), fused=config.cuda)
+        self._target = torch.randn(batch, widths[-1], **config.placed)
+        self._loss = torch.zeros((), **config.placed)
+
+    def loss(self) -> Tensor:
+        """Of the last step, a scalar on the device."""
+        return self._loss
+
+    def step(self, batch: Tensor) -> Tensor:
+        """Train on `batch` (batch, widths[0]); the loss, a scalar on the device."""
+        with region(Region.FORWARD):
+            out = self._model(batch)
+        with region(Region.LOSS):
+            loss = functional.mse_loss(out, self._target)
+        with region(Region.BACKWARD):
+            loss.backward()
+        with region(Region.OPTIMIZER):
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+        self._loss = loss.detach()
+        return self._loss
