@@ -184,11 +184,14 @@ def test_an_nsys_older_than_the_driver_s_cuda_is_a_problem() -> None:
 
 
 def test_libraries_that_the_importer_lacks_can_be_installed_or_put_into_the_cache() -> None:
-    seen = {"importer": "its importer lacks libraries: libdw.so.1", "trial": None}
+    lacks = "its importer lacks libraries"
+    seen: dict[str, object] = {"importer": f"{lacks}: libdw.so.1, libelf.so.1", "trial": None}
     found = check("reports", **seen)
     assert found.status == "problem"
-    assert "libdw1 libelf1" in found.advice
+    assert found.advice.endswith("\n  sudo apt install libdw1 libelf1")
     assert str(HEALTHY.libraries) in found.advice
+    other = check("reports", importer=f"{lacks}: libssh.so", trial=None)
+    assert other.advice.endswith(f"\n  mkdir -p {HEALTHY.libraries}")
     assert diagnosis(**seen).works == ("profile --collector kineto", "analyze")
 
 

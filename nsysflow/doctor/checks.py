@@ -24,6 +24,10 @@ NSYS_MISSES: Final = (2023, 4)
 """The newest nsys seen to miss them; 2025.3 records 0.2.16. In between is not known."""
 
 
+PACKAGES: Final = {"libdw.so.1": "libdw1", "libelf.so.1": "libelf1"}
+"""Debian's and Ubuntu's packages of what the importer inside Nsight Compute was seen to lack."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Check:
     """One thing looked at.
@@ -110,22 +114,24 @@ def _nsys(machine: Machine) -> Check:
 
 def _reports(machine: Machine) -> Check:
     """Whether nsys can record, import and export."""
-    if machine.importer is not None:
-        advice = (
-            f"Install what its importer needs, or put the libraries into {machine.libraries}:\n"
-            "  sudo apt install libdw1 libelf1"
-            if "librar" in machine.importer
-            else "Install Nsight Systems whole:\n  sudo apt install nsight-systems"
-        )
-        return Check(check="reports", status="problem", seen=machine.importer, advice=advice)
-    if machine.trial is not None and machine.trial.problem is not None:
-        return Check(
-            check="reports",
-            status="problem",
-            seen=machine.trial.problem,
-            advice="See what it says by hand:\n  nsys profile --trace=nvtx --sample=none true",
-        )
+    seen, advice = machine.importer, ""
+    if seen is not None:
+        advice = _importer_advice(seen, machine)
+    elif machine.trial is not None and machine.trial.problem is not None:
+        seen = machine.trial.problem
+        advice = "See what it says by hand:\n  nsys profile --trace=nvtx --sample=none true"
+    if seen is not None:
+        return Check(check="reports", status="problem", seen=seen, advice=advice)
     return Check(check="reports", status="ok", seen="a trial was recorded, imported and exported")
+
+
+def _importer_advice(problem: str, machine: Machine) -> str:
+    if "librar" not in problem:
+        return "Install Nsight Systems whole:\n  sudo apt install nsight-systems"
+    packages = [package for library, package in PACKAGES.items() if library in problem]
+    advice = f"Install what holds them, or put them into {machine.libraries}:\n"
+    install, keep = "  sudo apt install", f"  mkdir -p {machine.libraries}"
+    return advice + (" ".join([install, *packages]) if packages else keep)
 
 
 def _gpu(machine: Machine) -> Check:

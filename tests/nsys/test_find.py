@@ -180,3 +180,19 @@ def test_a_read_only_cache_is_named() -> None:
         (folder / "cache").mkdir(mode=0o500)
         with pytest.raises(CaptureError, match=r"cannot be written: .*Permission denied"):
             find(places=places(folder))
+
+
+def test_this_machine_s_places_are_those_its_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NSYSFLOW_NSYS", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", "/opt/cuda")
+    here = Places.here()
+    assert (here.named, here.root, here.cuda_home) == (None, Path("/"), Path("/opt/cuda"))
+    assert here.cache == tmp_path / "nsysflow"
+    monkeypatch.setenv("NSYSFLOW_NSYS", "/opt/nsys")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Places.here().named == "/opt/nsys"
+    assert Places.here().cache == tmp_path / ".cache/nsysflow"
