@@ -52,7 +52,7 @@ def run(config: Config[Any]) -> Outcome:
     Raises:
         WorkloadError: it is to run on a GPU and there is none, or it stopped itself.
     """
-    device = _use_gpu(config) if config.cuda else "the CPU"
+    device = _use_gpu(config) if config.cuda else _use_cpu()
     torch.manual_seed(config.seed)
     work: Work = getattr(_module(config.workload), config.workload)(config)
     window = config.window
@@ -75,9 +75,17 @@ def _use_gpu(config: Config[Any]) -> str:
         raise WorkloadError(msg)
     torch.cuda.set_device(rank() or 0)
     if config.precision == "float":
-        # TF32: in full float32 a matmul takes ten times as long, and host costs would hide in it
+        # TF32: by the H200's data sheet full float32 has a seventh of its rate (67 against 495
+        # TFLOP/s), and what the host costs would be small beside such long kernels
         torch.set_float32_matmul_precision("high")
     return torch.cuda.get_device_name()
+
+
+def _use_cpu() -> str:
+    # at toy size a second thread has nothing to do, and the wait for it took up to 200 ms a layer
+    # on two busy cores (torch 2.13.0, 2026-11-20)
+    torch.set_num_threads(1)
+    return "the CPU"
 
 
 def _module(workload: str) -> Any:  # noqa: ANN401
