@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from nsysflow.handshake import RUN_FOLDER, rank
+from nsysflow.handshake import DOMAIN, OPENER, OPENING_RANGE, RUN_FOLDER, rank
 from nsysflow.recorders import Collector
 from nsysflow.regions import mark
 
@@ -35,7 +35,9 @@ class Capture(Protocol):
 
 def capture_with(collector: Collector) -> Capture:
     """A capture by whoever profiles this process."""
-    return KinetoTrace() if collector == "kineto" else CudaProfilerRange()
+    if collector == "kineto":
+        return KinetoTrace()
+    return NvtxRange() if os.environ.get(OPENER) == "nvtx" else CudaProfilerRange()
 
 
 def synchronize() -> None:
@@ -67,6 +69,19 @@ class CudaProfilerRange:
             synchronize()
         finally:  # a failed kernel is reported by the wait; what was recorded until then is kept
             torch.cuda.profiler.stop()
+
+
+class NvtxRange:
+    """An NVTX range that nsys waits for where no CUDA call can tell it: a run without a GPU."""
+
+    def start(self, announcement: Announcement | None) -> None:
+        nvtx = import_module("nvtx")
+        nvtx.push_range(OPENING_RANGE, domain=DOMAIN)
+        if announcement is not None:
+            mark(json.dumps({KEY: announcement}))
+
+    def stop(self) -> None:
+        import_module("nvtx").pop_range(domain=DOMAIN)
 
 
 class KinetoTrace:

@@ -1,16 +1,20 @@
 """The command line: parse, call, print. Polars and rich load inside the commands."""
 
+import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 import nsysflow
+from nsysflow.cli_profile import profile
 from nsysflow.errors import NsysflowError
 from nsysflow.options import microseconds, split_domains, window_options
 from nsysflow.progress import progress
+from nsysflow.settings import configured
 
 if TYPE_CHECKING:
     from nsysflow.report.results import Results
@@ -27,6 +31,7 @@ TABLES: Final = (
     "kernels",
     "copies",
     "steps",
+    "gpu_metrics",
     "integrity",
 )
 """The names in `schema.TABLES`, which would load polars."""
@@ -58,12 +63,16 @@ def main() -> None:
     \b
     Example:
         nsysflow demo
+        nsysflow profile -- python train.py
         nsysflow analyze report.sqlite
     """
     os.environ.setdefault("_RJEM_MALLOC_CONF", ALLOCATOR)
 
 
-@main.command()
+main.add_command(profile)
+
+
+@main.command(cls=configured())
 @click.argument("reports", nargs=-1, required=True, type=_PATH, metavar="REPORT...")
 @click.option("-o", "--output", "folder", type=_PATH, metavar="DIR", help="Write the files here.")
 @click.option("--force", is_flag=True, help="Write into a folder that nsysflow did not make.")
@@ -172,6 +181,30 @@ def demo() -> None:
 
 
 @main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document instead.")
+def doctor(*, as_json: bool) -> None:
+    """Say what this machine can do, and what to type for what it cannot.
+
+    Looks at nsys, the GPU and its driver, Python's packages and permissions, and tries nsys on a
+    tiny program. Exits with 1 where profiling a GPU cannot work.
+
+    \b
+    Example:
+        nsysflow doctor
+        nsysflow doctor --json
+    """
+    from nsysflow.doctor import diagnosed, look
+    from nsysflow.show import show_diagnosis
+
+    with progress("trying nsys"):
+        machine = look()
+    diagnosis = diagnosed(machine)
+    show_diagnosis(diagnosis, machine, json=as_json)
+    if not diagnosis.profile:
+        sys.exit(1)
+
+
+@main.command()
 @click.argument("report", type=_PATH)
 @click.option("-o", "--output", "out", type=_PATH, metavar="OUT", required=True, help="The copy.")
 def pack(report: Path, out: Path) -> None:
@@ -185,10 +218,36 @@ def pack(report: Path, out: Path) -> None:
         nsysflow pack report.sqlite -o small.sqlite.xz
     """
     from nsysflow.analysis.pack import pack as pack_report
+    from nsysflow.nsys import exporter
 
     with progress("packing"):
-        pack_report(report, out)
+        pack_report(report, out, export=exporter(None))
     click.echo(f"wrote {out}: {out.stat().st_size:,} of {report.stat().st_size:,} bytes", err=True)
+
+
+@main.command("list")
+@click.option("--json", "as_json", is_flag=True, help="As one document.")
+def list_workloads(*, as_json: bool) -> None:
+    """List the built-in workloads and their variants.
+
+    \b
+    Example:
+        nsysflow list
+        nsysflow list --json
+    """
+    from nsysflow.catalog import workloads
+
+    if as_json:
+        click.echo(json.dumps({"workloads": [asdict(each) for each in workloads()]}, indent=2))
+        return
+    rows = [
+        (f"  {variant.name}", variant.summary) if variant else (each.name, each.summary)
+        for each in workloads()
+        for variant in (None, *each.variants)
+    ]
+    width = max(len(name) for name, _ in rows)
+    for name, summary in rows:
+        click.echo(f"{name:{width}}  {summary}")
 
 
 def _check_usage(folder: Path | None, alone: list[bool], *, no_files: bool) -> None:

@@ -1,7 +1,7 @@
 """Reports in, results out, and the files beside them: what the commands are made of."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -9,10 +9,12 @@ import nsysflow
 from nsysflow.analysis.load import report_name
 from nsysflow.analysis.options import Options
 from nsysflow.errors import OutputError, SelectionError
+from nsysflow.manifest import Manifest, read_manifest
 from nsysflow.report.folder import check_folder, staged, staged_file
 from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results
 from nsysflow.report.tables import write_files, write_gaps_csv
+from nsysflow.run_notes import notes_on_run
 
 DEMO = "h200-gpt2-eager.sqlite.xz"
 """The report that `nsysflow demo` analyses."""
@@ -22,13 +24,36 @@ PAGE = ("gap_summary", "syncs", "phases", "starved", "steps", "accounting", "int
 """The tables that the page is made of."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A report to analyse, what to call it, and the manifest of the run that it is of."""
+
+    path: Path
+    name: str
+    manifest: Manifest | None = None
+
+
+def sources_of(reports: Sequence[Path]) -> Iterator[Source]:
+    """The reports themselves; for a run's directory with several ranks, each rank's.
+
+    Raises:
+        Damaged: a manifest cannot be understood.
+    """
+    for report in reports:
+        manifest = read_manifest(report)
+        ranks = [report / file for file in manifest.reports] if manifest else [report]
+        alone = len(ranks) < 2  # it is called what the run is called
+        for path in ranks or [report]:
+            yield Source(path=path, name=report_name(report if alone else path), manifest=manifest)
+
+
 def analyze_reports(
     reports: Sequence[Path], options: Options, *, tables: Sequence[str] = PAGE
 ) -> Results:
     """Load and analyse reports, the ranks of one run.
 
     Args:
-        reports: where they are.
+        reports: where they are: files, or the directories of runs.
         options: what to narrow the analysis to.
         tables: what will be asked for: computed now, on all cores; others when they are read.
 
@@ -36,15 +61,19 @@ def analyze_reports(
         ReportError: one of them cannot be read.
         SelectionError: one was given twice, or an option names what they do not hold.
     """
-    resolved = [report.resolve() for report in reports]
+    sources = list(sources_of(reports))
+    resolved = [source.path.resolve() for source in sources]
     for index, report in enumerate(resolved):
         if report in resolved[:index]:
-            msg = f"{reports[index]} was given twice; name each rank's report once"
+            msg = f"{sources[index].path} was given twice; name each rank's report once"
             raise SelectionError(msg)
-    names = distinct_names([report_name(report) for report in reports], resolved)
+    names = distinct_names([source.name for source in sources], resolved)
     analyses = []
-    for report, name in zip(reports, names, strict=True):
-        trace = nsysflow.load(report, shapes="kernels" in tables)
+    for source, name in zip(sources, names, strict=True):
+        trace = nsysflow.load(source.path, shapes="kernels" in tables)
+        if source.manifest is not None:
+            notes = (*trace.notes, *notes_on_run(source.manifest, trace))
+            trace = replace(trace, notes=notes)
         analyses.append(nsysflow.analyze(replace(trace, report=name), options))
         del trace  # its rows, once the analysis has put them in order
         analyses[-1].compute(*tables)
@@ -69,13 +98,13 @@ def distinct_names(names: Sequence[str], reports: Sequence[Path]) -> list[str]:
 
 
 def output_folder(reports: Sequence[Path], folder: Path | None, *, force: bool) -> Path:
-    """Where the files go: `folder`, or `REPORT.nsysflow` beside the one report.
+    """Where the files go: `folder`, the run's directory, or `REPORT.nsysflow` beside the report.
 
     Raises:
         OutputError: something that nsysflow did not write is there.
     """
     chosen = folder if folder is not None else _beside(reports[0])
-    check_folder(chosen, force=force)
+    check_folder(chosen, force=force or read_manifest(chosen) is not None)
     return chosen
 
 
@@ -105,4 +134,4 @@ def write_gaps(results: Results, file: Path, reports: Sequence[Path], *, at_leas
 
 
 def _beside(report: Path) -> Path:
-    return Path(f"{report}.nsysflow")
+    return report if read_manifest(report) is not None else Path(f"{report}.nsysflow")

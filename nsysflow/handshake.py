@@ -17,6 +17,13 @@ CAPTURE: Final = "NSYSFLOW_CAPTURE"
 COLLECTOR: Final = "NSYSFLOW_COLLECTOR"
 """`nsys` or `kineto`: who records the ranges and the window."""
 
+OPENER: Final = "NSYSFLOW_OPENER"
+"""`cuda` or `nvtx`: what nsys waits for to open the window. `nvtx` is for runs without a GPU."""
+
+OPENING_RANGE: Final = "capture"
+DOMAIN: Final = "nsysflow"
+"""The NVTX range that opens the window, and its domain, which holds no phases."""
+
 RUN_FOLDER: Final = "NSYSFLOW_RUN_FOLDER"
 """The run's directory, where a process leaves its file and a Kineto trace."""
 

@@ -20,6 +20,7 @@ _IN_A_RUN: Final = (
     "report.sqlite",
     *(f"report.sqlite{suffix}" for suffix in _PACKED),
     "report.nsys-rep",
+    "report.pt.trace.json.gz",
 )
 """What a run's directory calls its report; the first that exists is taken."""
 

@@ -1,0 +1,199 @@
+"""`nsysflow profile`: what is typed, as a `Request`; then run, analyse, print."""
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import click
+
+from nsysflow.handshake import Window
+from nsysflow.settings import configured
+
+if TYPE_CHECKING:
+    from nsysflow.errors import ChildFailed
+    from nsysflow.profiling import Request
+
+_PATH: Final = click.Path(path_type=Path, readable=False)
+
+_AFTER_DASHES: Final = "nsysflow.after_dashes"
+"""Where the words after `--` are kept: click would mix them with those before it."""
+
+
+class _ProfileCommand(click.Command):
+    """A command that tells `WORKLOAD [-- its options]` from `-- COMMAND`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[_AFTER_DASHES] = tuple(args[at + 1 :])
+        return super().parse_args(ctx, args[:at])
+
+
+def _window(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> Window | None:
+    """`3:2:5` as a window."""
+    if typed is None:
+        return None
+    try:
+        return Window.parse(typed)
+    except ValueError as error:
+        msg = f"{typed!r} is not WAIT:WARMUP:ACTIVE, e.g. 3:2:5 to capture steps 6 to 10"
+        raise click.BadParameter(msg) from error
+
+
+@click.command(cls=configured(_ProfileCommand))
+@click.argument("workload", required=False, metavar="[WORKLOAD]")
+@click.option("-o", "--output", "folder", type=_PATH, metavar="DIR", help="The run's directory.")
+@click.option("--force", is_flag=True, help="Replace an earlier run in DIR.")
+@click.option("--variant", metavar="NAME", help="Which variant of the workload.")
+@click.option("--precision", type=click.Choice(["float", "bf16"]), help="Of the workload.")
+@click.option(
+    "--on",
+    type=click.Choice(["cuda", "cpu"]),
+    default="cuda",
+    show_default=True,
+    help="cpu: a small smoke run, NVTX ranges only.",
+)
+@click.option(
+    "--capture",
+    "window",
+    callback=_window,
+    metavar="WAIT:WARMUP:ACTIVE",
+    help="Capture these steps (workloads: 3:2:5; others: the whole run).",
+)
+@click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="Start N ranks by torchrun.")
+@click.option("--backtrace", is_flag=True, help="Record the Python line of each CUDA call.")
+@click.option("--gpu-metrics", is_flag=True, help="Sample the GPU's counters.")
+@click.option("--osrt", is_flag=True, help="Trace the OS runtime too (can be large).")
+@click.option(
+    "--graph-trace",
+    type=click.Choice(["node", "graph"]),
+    default="node",
+    show_default=True,
+    help="A CUDA graph's kernels, or the graph as one.",
+)
+@click.option("--trace", metavar="LIST", help="What nsys traces (default: cuda,nvtx).")
+@click.option("--nsys", type=_PATH, metavar="PATH", help="The nsys to use.")
+@click.option("--nsys-arg", "nsys_args", multiple=True, metavar="ARG", help="Passed to nsys.")
+@click.option(
+    "--collector",
+    type=click.Choice(["nsys", "kineto"]),
+    help="Who records (default: nsys; without one, torch.profiler).",
+)
+@click.option("--dry-run", is_flag=True, help="Print the commands, run nothing.")
+@click.option("--no-analyze", is_flag=True, help="Stop after the export.")
+@click.pass_context
+def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None:  # noqa: ANN401
+    """Run a built-in WORKLOAD, or any command, under nsys and say what the GPU waited for.
+
+    Writes the report, its export, a manifest and the tables to DIR, and prints the page. What the
+    program prints goes to stderr and to DIR/output.log. Its exit code becomes this command's.
+    `nsysflow list` shows the workloads, `nsysflow doctor` what this machine can do.
+
+    \b
+    Example:
+        nsysflow profile nan_check --backtrace -o out
+        nsysflow profile launch_bound --variant graph -- --kernels 200
+        nsysflow profile -- python train.py --epochs 1
+        nsysflow profile --capture 3:2:5 --nproc 2 -- python train.py
+    """
+    dry_run, no_analyze, force = (typed.pop(name) for name in ("dry_run", "no_analyze", "force"))
+    request = _request(workload, ctx.meta[_AFTER_DASHES], **typed)
+    from nsysflow import profiling
+    from nsysflow.gpu import gpus
+
+    machine = gpus()
+    if not dry_run:
+        profiling.require_gpu(request, machine)
+    plan, warnings = profiling.plan_of(request, machine)
+    for warning in warnings:
+        click.echo(f"note: {warning}", err=True)
+    if dry_run:
+        click.echo(profiling.shown(plan))
+        return
+    manifest, failure = profiling.capture(plan, machine, force=force)
+    if not no_analyze:
+        _analyze(request.folder)
+    made = ", ".join(("manifest.json", *manifest.reports))
+    click.echo(f"wrote {request.folder}: {made}", err=True)
+    _end(failure)
+
+
+def _end(failure: "ChildFailed | None") -> None:
+    if failure is not None:
+        click.echo(f"nsysflow: {failure}", err=True)
+        sys.exit(failure.exit_code)
+
+
+def _analyze(folder: Path) -> None:
+    """The tables into the run's directory, the page to stdout."""
+    from nsysflow import flow, show
+    from nsysflow.analysis.options import Options
+    from nsysflow.analysis.schema import TABLES
+    from nsysflow.progress import progress
+
+    with progress("analysing"):
+        results = flow.analyze_reports([folder], Options(), tables=tuple(TABLES))
+    with progress(f"writing {folder}"):
+        flow.write_folder(results, folder, top=None, at_least_ns=0)
+    show.show_page(results, top=None, at_least_ns=0)
+
+
+def _request(
+    workload: str | None,
+    after: tuple[str, ...],
+    *,
+    folder: Path | None,
+    variant: str | None,
+    precision: str | None,
+    on: Literal["cuda", "cpu"],
+    window: Window | None,
+    nproc: int | None,
+    osrt: bool,
+    trace: str | None,
+    **others: Any,  # noqa: ANN401
+) -> "Request":
+    """What was typed, as a `Request`.
+
+    Raises:
+        UnknownWorkload: there is no workload or variant of that name.
+        click.UsageError: there is nothing to run, or options that only workloads have.
+    """
+    from nsysflow.profiling import WINDOW_DEFAULT, Request, command_of
+
+    if workload is not None:
+        name, command = command_of(workload, variant, precision, on, window, after)
+        if on == "cuda":
+            window = window or WINDOW_DEFAULT
+    else:
+        if not after:
+            msg = "name a workload (nsysflow list), or a command after --"
+            raise click.UsageError(msg)
+        if variant or precision:
+            msg = "--variant and --precision are for workloads; a command has its own options"
+            raise click.UsageError(msg)
+        name, command = _name_of(after), after
+    return Request(
+        command=command,
+        name=name,
+        workload=workload,
+        on=on,
+        folder=folder or Path(f"{name}-{datetime.now():%Y%m%d-%H%M%S}"),
+        window=window,
+        processes=nproc,
+        trace=_traces(trace, osrt=osrt, on=on),
+        **others,
+    )
+
+
+def _traces(typed: str | None, *, osrt: bool, on: str) -> tuple[str, ...]:
+    """What nsys traces, each once; CUDA only where there is some."""
+    wanted = [*(typed or "cuda,nvtx").split(","), *(["osrt"] if osrt else [])]
+    return tuple(dict.fromkeys(name for name in wanted if on == "cuda" or name != "cuda"))
+
+
+def _name_of(command: tuple[str, ...]) -> str:
+    """What to call a run of a command: the script's name, or the module's, or the program's."""
+    words = [word for word in command[1:] if word.endswith(".py")]
+    if "-m" in command[:-1]:
+        words.append(command[command.index("-m") + 1].rpartition(".")[2])
+    return Path((words or command)[0]).stem

@@ -1,0 +1,20 @@
+"""`nsysflow profile`: from a command to a run's directory.
+
+request (what was asked) → plan (what will be run; pure) → run → outcome.
+"""
+
+from nsysflow.profiling.capture import capture, plan_of, require_gpu
+from nsysflow.profiling.plan import WINDOW_DEFAULT, Plan, shown
+from nsysflow.profiling.request import Request
+from nsysflow.profiling.workload import command_of
+
+__all__ = [
+    "WINDOW_DEFAULT",
+    "Plan",
+    "Request",
+    "capture",
+    "command_of",
+    "plan_of",
+    "require_gpu",
+    "shown",
+]

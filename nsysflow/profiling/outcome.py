@@ -1,0 +1,106 @@
+"""What to say when a run left no report, or failed."""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from nsysflow.errors import CaptureError, ChildFailed
+from nsysflow.handshake import Told, Window
+from nsysflow.profiling.folder import LOG
+from nsysflow.profiling.plan import Plan
+from nsysflow.profiling.run import Ended
+
+_FULL_BELOW_BYTES: Final = 16 << 20
+"""A disk with less free than this is taken for full: nsys ends in many ways then."""
+
+_NO_PERMISSION: Final = re.compile(r"ERR_NVGPUCTRPERM|[Ii]nsufficient privilege")
+
+
+def why_no_report(plan: Plan, ended: Ended, told: Sequence[Told]) -> CaptureError:
+    """Why a run that was to leave reports left none of them."""
+    said = "\n".join(ended.tail)
+    if "No space left" in said or _full(plan.request.folder):
+        return CaptureError(_disk_full(plan))
+    if _NO_PERMISSION.search(said):
+        return CaptureError(_no_permission())
+    recorded = sorted(path.name for path in plan.request.folder.glob("*.qdstrm"))
+    if recorded:
+        return CaptureError(
+            f"nsys recorded the run but could not import it: {recorded[0]} in"
+            f" {plan.request.folder} is half a report. See what is wrong with this nsys:\n"
+            "  nsysflow doctor"
+        )
+    if ended.exit_code:
+        return ChildFailed(f"{_failed(plan, ended)} No report was written.", ended.exit_code)
+    if plan.window is not None:
+        return CaptureError(_never_opened(plan.window, told))
+    return CaptureError(
+        f"nsys ended well and wrote no report. What it said is in {plan.request.folder / LOG};"
+        " see whether it works here at all:\n  nsysflow doctor"
+    )
+
+
+def child_failed(plan: Plan, ended: Ended) -> ChildFailed:
+    """The program's failure, for a run that left reports."""
+    kept = ", ".join(report.name for report in plan.reports if report.exists())
+    return ChildFailed(
+        f"{_failed(plan, ended)} What was captured until then is kept: {kept}", ended.exit_code
+    )
+
+
+def _failed(plan: Plan, ended: Ended) -> str:
+    what = "was interrupted" if ended.interrupted else "failed"
+    command = " ".join(plan.request.command[:3])
+    more = " …" if len(plan.request.command) > 3 else ""
+    lines = "".join(f"\n  {line}" for line in ended.tail) or "\n  (nothing)"
+    return (
+        f"{command}{more} {what} with exit code {ended.exit_code}. Its last lines, of"
+        f" {plan.request.folder / LOG}:{lines}\n"
+    )
+
+
+def _never_opened(window: Window, told: Sequence[Told]) -> str:
+    counted = max((process.steps for process in told), default=0)
+    if not counted:
+        return (
+            "the capture range never opened, so nothing was recorded: the program did not use"
+            " nsysflow.steps. Put its loop into `for batch in nsysflow.steps(loader):`, or leave"
+            " --capture out and record the whole run"
+        )
+    if any(process.window != "never" for process in told):
+        return (
+            "the capture range never opened, so nothing was recorded: the steps ran, but CUDA had"
+            " not been started in that process when the window came. Is the model on the GPU?"
+            " Record the whole run to see:\n  nsysflow profile -- COMMAND    (without --capture)"
+        )
+    first = window.wait + window.warmup + 1
+    return (
+        f"the capture range never opened, so nothing was recorded: {counted} steps ran, and"
+        f" --capture {window} begins with step {first}. Run more steps, or capture earlier ones:\n"
+        f"  --capture 0:1:{max(counted - 1, 1)}"
+    )
+
+
+def _no_permission() -> str:
+    return (
+        "this user may not read the GPU's performance counters (ERR_NVGPUCTRPERM), so nsys did not"
+        " start. Run as root, leave --gpu-metrics out, or allow it for all users:\n"
+        "  options nvidia NVreg_RestrictProfilingToAdminUsers=0"
+        "    (in /etc/modprobe.d/nvidia.conf; then load the driver again)"
+    )
+
+
+def _full(folder: Path) -> bool:
+    places = (folder, Path(tempfile.gettempdir()))
+    return any(shutil.disk_usage(place).free < _FULL_BELOW_BYTES for place in places)
+
+
+def _disk_full(plan: Plan) -> str:
+    return (
+        f"the disk is full: nsys could not write its report to {plan.request.folder}, or its"
+        f" scratch file to {tempfile.gettempdir()}. Make room, choose another disk with -o DIR"
+        " and TMPDIR=DIR, or capture less (--capture, fewer --trace)"
+    )

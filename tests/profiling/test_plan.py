@@ -1,0 +1,116 @@
+"""From what was asked to the commands that will be run."""
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nsysflow import handshake
+from nsysflow.errors import CaptureError
+from nsysflow.handshake import Window
+from nsysflow.profiling.plan import WINDOW_DEFAULT, Plan, plan_kineto, plan_nsys, shown
+from nsysflow.profiling.request import Request
+from tests.nsys.fakes import an_nsys
+
+NSYS = an_nsys(Path("/opt/nsys"), "--include-json")
+RUN = Path("/runs/one")
+ASKED = Request(command=("python", "train.py"), name="train", folder=RUN)
+WINDOW = Window(wait=1, warmup=2, active=3)
+
+
+def words(plan: Plan, prefix: str) -> list[str]:
+    return [word for word in plan.argv if word.startswith(prefix)]
+
+
+def test_without_a_window_the_whole_run_is_recorded() -> None:
+    plan = plan_nsys(ASKED, NSYS)
+    assert plan.window is None
+    assert words(plan, "--capture-range") == []
+    assert handshake.CAPTURE not in plan.environment
+
+
+def test_a_window_on_a_gpu_opens_by_the_cuda_profiler_and_the_program_is_told() -> None:
+    plan = plan_nsys(replace(ASKED, window=WINDOW), NSYS)
+    assert plan.window == WINDOW
+    assert words(plan, "--capture-range=") == ["--capture-range=cudaProfilerApi"]
+    assert plan.environment[handshake.CAPTURE] == "1:2:3"
+    assert plan.environment[handshake.OPENER] == "cuda"
+
+
+def test_a_window_without_a_gpu_opens_by_an_nvtx_range() -> None:
+    plan = plan_nsys(replace(ASKED, window=WINDOW, on="cpu", trace=("nvtx",)), NSYS)
+    assert words(plan, "--capture-range=") == ["--capture-range=nvtx"]
+    assert plan.environment[handshake.OPENER] == "nvtx"
+    assert words(plan, "--nvtx-capture=") == ["--nvtx-capture=capture@nsysflow"]
+    # else nsys looks only at strings that the program registered with NVTX, and the range is not
+    assert words(plan, "--env-var=") == ["--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"]
+
+
+def test_the_program_knows_where_to_leave_what_it_tells() -> None:
+    for plan in (plan_nsys(ASKED, NSYS), plan_kineto(ASKED)):
+        assert plan.environment[handshake.RUN_FOLDER] == str(RUN)
+        assert plan.environment[handshake.COLLECTOR] == plan.collector
+
+
+def test_a_relative_run_directory_is_the_same_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = plan_nsys(replace(ASKED, folder=Path("out")), NSYS)
+    assert words(plan, "--output=") == [f"--output={tmp_path}/out/report"]
+    assert plan.reports == (tmp_path / "out" / "report.sqlite",)
+
+
+def test_ranks_have_a_report_each_and_torchrun_is_outside_nsys() -> None:
+    plan = plan_nsys(replace(ASKED, processes=2), NSYS)
+    torchrun = plan.argv.index("torch.distributed.run")
+    assert torchrun < plan.argv.index("--no-python") < plan.argv.index("/opt/nsys")
+    assert words(plan, "--nproc-per-node") == ["--nproc-per-node=2"]
+    assert words(plan, "--output=") == ["--output=/runs/one/rank%q{LOCAL_RANK}"]
+    assert plan.argv[-2:] == ("python", "train.py")
+    assert [report.name for report in plan.reports] == ["rank0.sqlite", "rank1.sqlite"]
+
+
+def test_torchrun_is_that_of_the_python_that_runs_the_script() -> None:
+    plan = plan_nsys(replace(ASKED, command=("/env/bin/python3.12", "x.py"), processes=1), NSYS)
+    assert plan.argv[:3] == ("/env/bin/python3.12", "-m", "torch.distributed.run")
+
+
+def test_a_command_that_starts_torchrun_itself_is_refused_with_nproc() -> None:
+    asked = replace(ASKED, command=("torchrun", "--nproc-per-node=2", "x.py"), processes=2)
+    with pytest.raises(CaptureError, match="--nproc"):
+        plan_nsys(asked, NSYS)
+
+
+def test_torch_profiler_runs_the_command_itself_and_always_has_a_window() -> None:
+    plan = plan_kineto(ASKED)
+    assert plan.argv == ASKED.command
+    assert plan.window == WINDOW_DEFAULT
+    assert plan.environment[handshake.CAPTURE] == str(WINDOW_DEFAULT)
+    assert [report.name for report in plan.reports] == ["report.pt.trace.json.gz"]
+
+
+@pytest.mark.parametrize("asked", [{"backtrace": True}, {"gpu_metrics": True}])
+def test_torch_profiler_refuses_what_only_nsys_records(asked: dict[str, bool]) -> None:
+    with pytest.raises(CaptureError, match="needs nsys"):
+        plan_kineto(replace(ASKED, **asked))  # type: ignore[arg-type]
+
+
+def test_what_is_shown_is_what_a_shell_would_run() -> None:
+    asked = replace(ASKED, command=("python", "my script.py"), window=WINDOW, backtrace=True)
+    plan = plan_nsys(asked, NSYS)
+    run, export = shown(plan).split("\n")
+    typed = shlex.split(run)
+    assert tuple(typed[len(plan.environment) :]) == plan.argv
+    assert dict(word.split("=", 1) for word in typed[: len(plan.environment)]) == plan.environment
+    assert "--include-json=true" in shlex.split(export)
+
+
+def test_a_program_that_is_no_python_is_started_by_the_torchrun_at_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    plan = plan_nsys(replace(ASKED, command=("./train.sh",), processes=2), NSYS)
+    assert plan.argv[0] == str(Path(sys.executable).parent / "torchrun")

@@ -1,0 +1,262 @@
+"""`nsysflow profile` from what is typed to what is in the run's directory."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from nsysflow.errors import OutputError
+from nsysflow.gpu import Gpus
+from nsysflow.manifest import read_manifest
+from nsysflow.nsys import Places
+from nsysflow.profiling.folder import make_run_folder
+from tests.nsys.fakes import places
+from tests.profiling.fake import fake_nsys, profiled
+from tests.unprivileged import unprivileged
+
+H200: Final = Gpus(names=("NVIDIA H200",), driver="580.159", cuda=(13, 0))
+NO_GPU: Final = Gpus(problem="no driver (NVML)")
+
+SAYS: Final = "import sys; print('epoch 1'); sys.exit(int(sys.argv[1]))"
+
+
+@pytest.fixture(autouse=True)
+def a_machine_with_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An H200, a fake nsys that `$NSYSFLOW_NSYS` names, and an empty working folder."""
+    monkeypatch.setattr("nsysflow.gpu.gpus", lambda: H200)
+    monkeypatch.setenv("NSYSFLOW_NSYS", str(fake_nsys(tmp_path)))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def command(code: int = 0) -> list[str]:
+    return ["--", sys.executable, "-c", SAYS, str(code)]
+
+
+def test_a_run_leaves_report_export_manifest_and_tables_and_prints_the_page() -> None:
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == 0
+    assert "host-bound: the GPU is idle 48 %" in ran.stdout
+    assert "epoch 1" not in ran.stdout
+    assert "epoch 1" in ran.stderr
+    names = {file.name for file in Path("out").iterdir()}
+    assert {"manifest.json", "output.log", "report.nsys-rep", "report.sqlite"} < names
+    assert {"summary.md", "report.json", "gaps.csv", "phases.csv"} < names
+    assert not [name for name in names if name.startswith((".", "told"))]
+
+
+def test_the_manifest_says_what_the_run_was_and_holds_no_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("API_TOKEN", "hush-hush")
+    profiled("-o", "out", "--backtrace", *command())
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert manifest.command == (sys.executable, "-c", SAYS, "0")
+    assert manifest.argv[-4:] == manifest.command
+    assert (manifest.exit_code, manifest.interrupted) == (0, False)
+    assert (manifest.collector, manifest.on, manifest.capture) == ("nsys", "cuda", None)
+    assert manifest.backtrace
+    assert manifest.versions["nsys"] == "2025.3.1.90-1v0"
+    assert manifest.versions["driver"] == "580.159"
+    assert manifest.gpus == ("NVIDIA H200",)
+    assert "hush-hush" not in Path("out/manifest.json").read_text()
+
+
+def test_without_a_name_a_run_gets_one_of_its_script_and_the_time() -> None:
+    Path("train.py").write_text("print('ran')")
+    assert profiled("--", sys.executable, "train.py").exit_code == 0
+    (made,) = Path().glob("train-*")
+    assert (made / "report.sqlite").is_file()
+
+
+def test_the_programs_failure_is_the_commands_and_what_was_captured_is_kept() -> None:
+    ran = profiled("-o", "out", *command(7))
+    assert ran.exit_code == 7
+    last = ran.stderr.rpartition("nsysflow: ")[2]
+    assert "failed with exit code 7" in last
+    assert "\n  epoch 1\n" in last
+    assert "report.sqlite" in last
+    assert "the program failed (exit code 7)" in ran.stdout
+    assert Path("out/gaps.csv").is_file()
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert manifest.exit_code == 7
+
+
+@pytest.mark.parametrize(
+    ("instead", "code", "said"),
+    [
+        ("sys.exit(code)", 0, "wrote no report"),
+        ("Path(out + '.qdstrm').touch(); sys.exit(1)", 1, "report.qdstrm in out is half a report"),
+        ("print('ERR_NVGPUCTRPERM'); sys.exit(1)", 1, "NVreg_RestrictProfilingToAdminUsers=0"),
+        ("print('write: No space left on device'); sys.exit(1)", 1, "the disk is full"),
+        ("sys.exit(3)", 3, "No report was written"),
+    ],
+)
+def test_a_run_without_a_report_says_why(
+    tmp_path: Path, instead: str, code: int, said: str
+) -> None:
+    fake_nsys(tmp_path, instead)
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == (code or 1)
+    assert said in ran.stderr
+    assert ran.stdout == ""
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert manifest.reports == ()
+
+
+def test_a_window_that_never_opened_is_an_error_that_says_so(tmp_path: Path) -> None:
+    fake_nsys(tmp_path, "sys.exit(code)")
+    ran = profiled("-o", "out", "--capture", "3:2:5", *command())
+    assert ran.exit_code == 1
+    assert "the capture range never opened" in ran.stderr
+    assert "did not use nsysflow.steps" in ran.stderr
+
+
+def test_a_window_after_the_last_step_is_told_from_a_program_without_steps(tmp_path: Path) -> None:
+    fake_nsys(tmp_path, "sys.exit(code)")
+    loop = "import nsysflow; [None for _ in nsysflow.steps(range(4))]"
+    env = {"NSYS_PROFILING_SESSION_ID": "1"}
+    program = f"import os; os.environ.update({env}); {loop}"
+    ran = profiled("-o", "out", "--capture", "3:2:5", "--", sys.executable, "-c", program)
+    assert "4 steps ran, and --capture 3:2:5 begins with step 6" in ran.stderr
+
+
+def test_a_directory_that_exists_is_not_written_without_force() -> None:
+    Path("out").mkdir()
+    Path("out/notes.txt").write_text("mine")
+    refused = profiled("-o", "out", *command())
+    assert refused.exit_code == 1
+    assert "--force" in refused.stderr
+    assert [file.name for file in Path("out").iterdir()] == ["notes.txt"]
+    assert profiled("-o", "out", "--force", *command()).exit_code == 0
+    assert Path("out/notes.txt").read_text() == "mine"
+
+
+def test_force_leaves_nothing_of_an_earlier_run_that_this_one_does_not_replace() -> None:
+    profiled("-o", "out", "--nproc", "2", *command())
+    profiled("-o", "out", "--force", *command())
+    assert not list(Path("out").glob("rank*"))
+
+
+def test_a_directory_that_cannot_be_written_is_refused() -> None:
+    with unprivileged() as folder:
+        folder.chmod(0o500)
+        with pytest.raises(OutputError, match="cannot be written: Permission denied; nothing was"):
+            make_run_folder(folder / "out", force=False)
+        with pytest.raises(OutputError, match="cannot be written: Permission denied; nothing was"):
+            make_run_folder(folder, force=True)
+
+
+def test_a_directory_that_cannot_be_used_is_refused_before_anything_runs() -> None:
+    Path("out").write_text("a file")
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == 1
+    assert "out is a file, not a directory; nothing was run" in ran.stderr
+    assert "epoch 1" not in ran.stderr
+
+
+def test_ranks_are_analysed_together_and_their_rows_stay_apart() -> None:
+    ran = profiled("-o", "out", "--nproc", "2", *command())
+    assert ran.exit_code == 0
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert manifest.reports == ("rank0.sqlite", "rank1.sqlite")
+    rows = json.loads(Path("out/report.json").read_text())
+    assert [device["report"] for device in rows["devices"]] == ["rank0", "rank1"]
+
+
+def test_a_dry_run_prints_the_commands_and_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsysflow.gpu.gpus", lambda: NO_GPU)
+    ran = profiled("-o", "out", "--dry-run", "--capture", "1:1:1", *command())
+    assert ran.exit_code == 0
+    assert "--capture-range=cudaProfilerApi" in ran.stdout
+    assert " export " in ran.stdout
+    assert not Path("out").exists()
+
+
+def test_without_analysis_the_export_is_the_last_thing() -> None:
+    ran = profiled("-o", "out", "--no-analyze", *command())
+    assert ran.stdout == ""
+    assert Path("out/report.sqlite").is_file()
+    assert not Path("out/report.json").exists()
+
+
+def test_without_a_gpu_there_is_one_message_that_says_what_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nsysflow.gpu.gpus", lambda: NO_GPU)
+    ran = profiled("nan_check")
+    assert ran.exit_code == 1
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("nsysflow: no NVIDIA GPU can be used here: no driver (NVML).")
+    assert "nsysflow profile nan_check --on cpu" in ran.stderr
+    assert "nsysflow doctor" in ran.stderr
+    assert not list(Path().iterdir())
+
+
+def test_without_nsys_torch_profiler_records_and_a_line_says_what_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Places, "here", lambda: places(tmp_path / "empty"))
+    ran = profiled("-o", "out", *command())
+    assert "note: no nsys was found, so torch.profiler records this run" in ran.stderr
+    assert ran.exit_code == 1  # the program used no steps
+    assert "did not use nsysflow.steps" in ran.stderr
+
+
+def test_an_nsys_too_old_for_the_driver_is_named_before_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nsysflow.nsys.program.newest_cupti", lambda _target: (12, 4))
+    monkeypatch.setattr("nsysflow.nsys.program.target_folder", lambda path: path.parent)
+    ran = profiled("-o", "out", *command())
+    assert "knows CUDA up to 12.4 and this driver is CUDA 13.0" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name a workload"),
+        (["--variant", "sync", "--", "true"], "--variant and --precision are for workloads"),
+        (["--capture", "3:2", "--", "true"], "WAIT:WARMUP:ACTIVE"),
+        (["--capture", "3:2:0", "--", "true"], "WAIT:WARMUP:ACTIVE"),
+        (["python", "train.py"], "unexpected extra argument"),
+    ],
+)
+def test_wrong_usage_is_exit_2(words: list[str], said: str) -> None:
+    ran = profiled(*words)
+    assert ran.exit_code == 2
+    assert said in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nan_chek"], "nan_check"),
+        (["nan_check", "--variant", "asink"], "async"),
+        (["--", "no-such-program"], "there is no program 'no-such-program'"),
+    ],
+)
+def test_what_is_not_there_is_named_with_what_is(words: list[str], said: str) -> None:
+    ran = profiled(*words)
+    assert ran.exit_code == 1
+    assert said in ran.stderr
+
+
+def test_a_runs_directory_is_analysed_again_in_place() -> None:
+    from click.testing import CliRunner
+
+    from nsysflow.cli import main
+
+    profiled("-o", "out", *command(7))
+    Path("out/gaps.csv").unlink()
+    ran = CliRunner().invoke(main, ["analyze", "out"], catch_exceptions=False)
+    assert ran.exit_code == 0
+    assert "the program failed (exit code 7)" in ran.stdout
+    assert Path("out/gaps.csv").is_file()
+    assert not Path("out.nsysflow").exists()

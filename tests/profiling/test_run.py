@@ -1,0 +1,115 @@
+"""Running a program: its output, its exit code, the signals handed down."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nsysflow.profiling.run import TAIL_LINES, run, tail_of
+
+RUNNER = """
+import sys
+from pathlib import Path
+from nsysflow.profiling.run import run
+ended = run([sys.executable, "-c", sys.argv[1]], {}, Path(sys.argv[2]))
+print(ended.exit_code, ended.interrupted)
+"""
+"""A program of its own, so that signals reach it and not pytest."""
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+@pytest.mark.parametrize("code", [0, 1, 7])
+def test_the_exit_code_is_the_programs(tmp_path: Path, code: int) -> None:
+    assert run(program(f"raise SystemExit({code})"), {}, tmp_path / "log").exit_code == code
+
+
+def test_a_program_that_a_signal_ended_has_the_code_that_shells_give_it(tmp_path: Path) -> None:
+    killed = run(program("import os; os.kill(os.getpid(), 9)"), {}, tmp_path / "log")
+    assert killed.exit_code == 137
+    assert not killed.interrupted
+
+
+def test_output_and_errors_reach_stderr_and_the_log_and_not_stdout(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = "import sys; print('said'); print('complained', file=sys.stderr)"
+    ended = run(program(text), {}, tmp_path / "log")
+    seen = capfd.readouterr()
+    assert seen.out == ""
+    assert sorted(seen.err.split()) == ["complained", "said"]
+    assert sorted((tmp_path / "log").read_text().split()) == ["complained", "said"]
+    assert sorted(ended.tail) == ["complained", "said"]
+
+
+def test_what_is_printed_is_seen_before_the_program_ends(tmp_path: Path) -> None:
+    text = f"import time; print('early'); time.sleep({60})"
+    started = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, text, str(tmp_path / "log")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    assert started.stderr is not None
+    with started, started.stderr:
+        assert started.stderr.readline() == b"early\n"
+        started.send_signal(signal.SIGINT)
+
+
+def test_the_environment_is_ours_and_what_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OURS", "1")
+    ended = run(
+        program("import os; print(os.environ['OURS'], os.environ['MORE'])"),
+        {"MORE": "2"},
+        tmp_path / "log",
+    )
+    assert ended.tail == ("1 2",)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_handed_down_and_the_program_may_still_finish(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    text = (
+        "import signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda *_: (print('saved'), sys.exit(5)))\n"
+        "print('ready')\n"
+        "time.sleep(60)"
+    )
+    log = tmp_path / "log"
+    started = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, text, str(log)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with started:
+        until = time.monotonic() + 30
+        while not (log.exists() and b"ready" in log.read_bytes()):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        os.kill(started.pid, number)
+        out, _ = started.communicate(timeout=30)
+    assert out.split() == ["5", "True"]
+    assert log.read_text().split() == ["ready", "saved"]
+
+
+def test_the_tail_is_the_last_lines_as_a_terminal_shows_them() -> None:
+    lines = [f"line {number}" for number in range(50)]
+    output = "\n".join([*lines, "10 %\r50 %\r100 % done", ""])
+    assert tail_of(output.encode()) == (*lines[-TAIL_LINES + 1 :], "100 % done")
+
+
+def test_what_nsys_says_of_its_own_work_is_not_the_programs_tail() -> None:
+    output = (
+        "Collecting data...\nCUDA out of memory\nGenerating '/x/nsys-report-1.qdstrm'\n"
+        "[1/1] [0%     ] a.nsys-rep\r[1/1] [===100%] a.nsys-rep\nGenerated:\n    /x/a.nsys-rep\n"
+    )
+    assert tail_of(output.encode()) == ("CUDA out of memory",)

@@ -1,0 +1,87 @@
+"""What a run's manifest and its report say together."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.trace import Trace
+from nsysflow.errors import Damaged
+from nsysflow.handshake import Told
+from nsysflow.manifest import Manifest, read_manifest, write_manifest
+from nsysflow.run_notes import notes_on_run
+
+TOLD: Final = Told(pid=7, versions={"nvtx": "0.2.16"}, ranges=24, steps=8, window="closed")
+RUN: Final = Manifest(
+    name="train",
+    workload=None,
+    command=("python", "train.py"),
+    argv=("nsys", "profile", "python", "train.py"),
+    on="cuda",
+    collector="nsys",
+    capture="3:2:5",
+    processes=None,
+    trace=("cuda", "nvtx"),
+    backtrace=False,
+    gpu_metrics=False,
+    git={"commit": "abc", "changed": True},
+    versions={"nsys": "2023.4.4"},
+    gpus=("NVIDIA H200",),
+    started="2026-11-20T10:00:00+00:00",
+    wall_ns=5,
+    exit_code=0,
+    interrupted=False,
+    reports=("report.sqlite",),
+    told=(TOLD,),
+)
+RANGE: Final = {"kind": "push_pop", "start_ns": 0, "end_ns": 1, "thread": 1, "name": "step"}
+RANGES: Final = schema.RANGES.to_frame().vstack(
+    pl.DataFrame([{name: RANGE.get(name) for name in schema.RANGES}], schema=schema.RANGES)
+)
+HEALTHY: Final = Trace(report="report", ranges=RANGES)
+
+
+def test_a_run_that_recorded_what_it_was_asked_for_has_no_notes() -> None:
+    assert notes_on_run(RUN, HEALTHY) == ()
+
+
+@pytest.mark.parametrize(
+    ("run", "trace", "said"),
+    [
+        (RUN, Trace(report="report"), "opened 24 NVTX ranges and none was recorded: nvtx 0.2.16"),
+        (replace(RUN, backtrace=True), HEALTHY, "holds no Python lines"),
+        (replace(RUN, gpu_metrics=True), HEALTHY, "may not read the GPU's counters"),
+        (replace(RUN, interrupted=True, exit_code=130), HEALTHY, "the run was interrupted"),
+        (replace(RUN, exit_code=3), HEALTHY, "failed (exit code 3)"),
+        (replace(RUN, told=(replace(TOLD, window="open"),)), HEALTHY, "inside the capture window"),
+        (replace(RUN, processes=2), HEALTHY, "1 of 2 ranks left a report"),
+    ],
+)
+def test_what_was_asked_for_and_is_missing_is_said(run: Manifest, trace: Trace, said: str) -> None:
+    (note,) = notes_on_run(run, trace)
+    assert said in note
+
+
+def test_ranges_that_nsys_was_not_to_trace_are_not_missed() -> None:
+    assert notes_on_run(replace(RUN, trace=("cuda",)), Trace(report="report")) == ()
+
+
+def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    write_manifest(tmp_path, RUN)
+    assert read_manifest(tmp_path) == RUN
+
+
+def test_another_programs_manifest_is_none_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"name": "webpack"}')
+    assert read_manifest(tmp_path) is None
+    (tmp_path / "manifest.json").write_text('["a", "list"]')
+    assert read_manifest(tmp_path) is None
+
+
+def test_a_manifest_of_ours_that_is_broken_is_named(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"tool": "nsysflow", "name": "x"}')
+    with pytest.raises(Damaged, match=r"manifest\.json cannot be understood"):
+        read_manifest(tmp_path)
