@@ -8,6 +8,7 @@ import polars as pl
 from nsysflow.analysis.accounting import accounting_table
 from nsysflow.analysis.copies import copy_table, each_copy
 from nsysflow.analysis.gap_tables import gap_histogram, gap_summary, gap_table
+from nsysflow.analysis.gpu_metrics import gpu_metrics_table
 from nsysflow.analysis.integrity import integrity_table
 from nsysflow.analysis.kernels import kernel_table
 from nsysflow.analysis.launches import launch_table
@@ -144,6 +145,12 @@ class Analysis(Working):
         skip = self.options.skip
         table = step_table(self._prepared, self._chosen_steps, gaps, self._busy, skip=skip)
         return self._table("steps", table)
+
+    @computed_once
+    def gpu_metrics(self) -> pl.DataFrame:
+        """`GPU_METRICS`."""
+        table = gpu_metrics_table(self._prepared, self._attribution, self._ops, self._busy)
+        return self._table("gpu_metrics", table)
 
     @computed_once
     def integrity(self) -> pl.DataFrame:

@@ -54,7 +54,7 @@ def gap_table(prepared: Prepared, attribution: Attribution, gaps: pl.DataFrame) 
         (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
         "cause",
         _names(prepared, rows).alias("culprit"),
-        pl.lit(None, pl.String).alias("source"),
+        _sources(prepared, rows["call"], gaps["next_call"]).cast(pl.String).alias("source"),
         attribution.name_of(gaps["node"]).alias("phase"),
         attribution.name_of(gaps["host_node"]).alias("host_range"),
         ops["short_name"].gather(gaps["prev_op"]).cast(pl.String).alias("prev_op"),
@@ -70,6 +70,12 @@ def _names(prepared: Prepared, rows: pl.DataFrame) -> pl.Series:
         return call.fill_null("")
     overhead = prepared.overhead["name"].gather(rows["overhead"]).cast(pl.String)
     return pl.select(pl.coalesce(call, overhead, pl.lit(""))).to_series()
+
+
+def _sources(prepared: Prepared, culprit: pl.Series, launch: pl.Series) -> pl.Series:
+    """The source lines of the culprits, or else of the launches, both rows of the calls."""
+    call = pl.select(pl.coalesce(culprit, launch)).to_series()
+    return prepared.calls["source"].gather(call).alias("source")
 
 
 def gap_summary(
@@ -107,9 +113,8 @@ def gap_summary(
             .then(whole_ns(pl.col("in_steps_ns") / pl.col("steps")))
             .alias("per_step_ns"),
             percent(pl.col("total_ns"), pl.col("window_ns")).alias("window_pct"),
-            pl.lit(None, pl.String).alias("source"),
         )
-        .sort("device", "phase", "host_range", "cause", "culprit")
+        .sort("device", "phase", "host_range", "cause", "culprit", "source")
         .select([name for name in GAP_SUMMARY if name != "report"])
     )
 
@@ -130,24 +135,31 @@ def _with_place(attribution: Attribution, gaps: pl.DataFrame) -> tuple[pl.DataFr
 def _parts(prepared: Prepared, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
     """The parts of gaps that one cause takes, grouped by where and by whom."""
     ns = pl.col(f"{cause}_ns")
-    columns = ["place", "step", f"{cause}_ns"]
-    if cause in CULPRIT_CAUSES:
-        names = prepared.overhead["name"] if cause == "profiler" else prepared.calls["name"]
-        parts = gaps.select(*columns, f"{cause}_by").filter(ns > 0)
-        parts = parts.with_columns(names.gather(parts[f"{cause}_by"]).alias("culprit"))
-    else:
-        nobody = pl.lit(None, pl.Categorical()).alias("culprit")
-        parts = gaps.select(*columns).filter(ns > 0).with_columns(nobody)
+    by = [f"{cause}_by"] if cause in CULPRIT_CAUSES else []
+    parts = gaps.select("place", "step", "next_call", f"{cause}_ns", *by).filter(ns > 0)
+    nobody = pl.repeat(None, len(parts), dtype=pl.UInt32, eager=True)
+    culprit = parts[f"{cause}_by"] if by else nobody
+    names = prepared.overhead["name"] if cause == "profiler" else prepared.calls["name"]
+    call = nobody if cause == "profiler" else culprit
+    parts = parts.with_columns(
+        names.gather(culprit).alias("culprit"), _sources(prepared, call, parts["next_call"])
+    )
+    # a column that is all null would still cost a third more of the grouping
+    lines = ["source"] if parts["source"].null_count() < len(parts) else []
     return (
-        parts.group_by("place", "culprit")
+        parts.group_by("place", "culprit", *lines)
         .agg(
             pl.len().cast(pl.Int64).alias("gaps"),
             ns.sum().alias("total_ns"),
             ns.max().alias("max_ns"),
             ns.filter(pl.col("step").is_not_null()).sum().alias("in_steps_ns"),
         )
-        .with_columns(
-            pl.col("culprit").cast(pl.String).fill_null(""), pl.lit(cause, CAUSE).alias("cause")
+        .select(
+            "place",
+            *("gaps", "total_ns", "max_ns", "in_steps_ns"),
+            pl.col("culprit").cast(pl.String).fill_null(""),
+            (pl.col("source") if lines else pl.lit(None)).cast(pl.String).alias("source"),
+            pl.lit(cause, CAUSE).alias("cause"),
         )
     )
 

@@ -143,6 +143,28 @@ def _contested(claims: pl.DataFrame, rank: Callable[[pl.DataFrame], pl.DataFrame
     )
 
 
+def overlaps(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """A row per pair of a row and one of `others` that overlap: `start` and `end` what they share,
+    `other` the row in `others`, and the other columns of `rows`.
+
+    Args:
+        rows: `start`, `end`, in any order.
+        others: `start`, `end`, disjoint and sorted.
+    """
+    first = others["end"].search_sorted(rows["start"], side="right")
+    past = others["start"].search_sorted(rows["end"], side="left")
+    touched = rows.with_columns(
+        pl.int_ranges(first, pl.max_horizontal(pl.lit(first), pl.lit(past)), dtype=pl.UInt32).alias(
+            "other"
+        )
+    ).explode("other", empty_as_null=False)
+    inside = others.select("start", "end")[touched["other"]]
+    return touched.with_columns(
+        pl.max_horizontal("start", inside["start"]).alias("start"),
+        pl.min_horizontal("end", inside["end"]).alias("end"),
+    )
+
+
 class Cover:
     """Disjoint intervals, sorted, with the time they cover before each."""
 

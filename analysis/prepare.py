@@ -12,6 +12,7 @@ from nsysflow.analysis.calls import refine_classes, with_class_by_name
 from nsysflow.analysis.intervals import Axis, sort_with_ties
 from nsysflow.analysis.numbers import by_number, greatest, named
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.sources import with_sources
 from nsysflow.analysis.trace import Trace
 
 COMM_NAME = (
@@ -67,7 +68,7 @@ class Prepared:
             `launch_start_ns`, `launch_end_ns`, `thread_no` (that launched it), `first` (it is the
             call's first operation).
         calls: without negative lengths, sorted by thread and start, longest first: `call` (row
-            number), `start_ns`, `end_ns`, `thread_no`, `correlation`, `name`, `class`.
+            number), `start_ns`, `end_ns`, `thread_no`, `correlation`, `name`, `class`, `source`.
         ranges: `schema.RANGES` without negative lengths, open ends closed, `ended` tells which,
             plus `thread_no`.
         overhead: `schema.OVERHEAD` without negative lengths, sorted by start, longest first, plus
@@ -104,6 +105,7 @@ def prepare(trace: Trace, options: Options) -> Prepared:
     calls = _calls(kept["calls"], threads, axis)
     ops = _with_launches(kept["operations"], calls, threads)
     calls = refine_classes(calls, ops, _pageable_calls(trace, ops))
+    calls = with_sources(calls, threads, axis, trace)
     ended = pl.col("end_ns").is_not_null()
     return Prepared(
         trace=trace.without_rows(),

@@ -125,6 +125,43 @@ DEVICES: Final = pl.Schema(
 DIAGNOSTICS: Final = pl.Schema({"severity": pl.Int32(), "text": pl.String()})
 """What the profiler said about its own capture."""
 
+BACKTRACES: Final = pl.Schema({"start_ns": pl.Int64(), "thread": pl.Int64(), "stack": pl.UInt32()})
+"""One row per sampled Python backtrace of a CUDA call, in the report's order: it starts when the
+call does. `stack` is its stack in `FRAMES`."""
+
+FRAMES: Final = pl.Schema(
+    {
+        "stack": pl.UInt32(),
+        "depth": pl.UInt32(),
+        "file": pl.String(),
+        "line": pl.Int64(),
+        "function": pl.String(),
+    }
+)
+"""One row per frame of each distinct Python stack, from the innermost (`depth` 0) out. `file` as
+the report has it, a path or e.g. `<string>`."""
+
+METRICS: Final = (
+    "sm_active_pct",
+    "sm_issue_pct",
+    "tensor_active_pct",
+    "dram_read_pct",
+    "dram_write_pct",
+)
+"""The sampled GPU counters that are read, each a percentage of what the GPU can do at most."""
+
+GPU_SAMPLES: Final = pl.Schema(
+    {"time_ns": pl.Int64(), "device": pl.Int32(), **dict.fromkeys(METRICS, pl.Int64())}
+)
+"""One row per device and sampling instant, sorted: counters in whole percent (0..100), null for
+those that the GPU does not have. `time_ns` is where the time that a sample covers begins."""
+
+CAPTURES: Final = pl.Schema(
+    {"process": pl.Int64(), "capture": pl.String(), "unprofiled_step_ns": pl.Int64()}
+)
+"""One row per process that captured a window of its steps (`nsysflow.steps`): `capture` is
+`wait:warmup:active`, `unprofiled_step_ns` what one step took with no profiler, where it knows."""
+
 # --- vocabulary ---------------------------------------------------------------------------------
 
 CAUSES: Final = (
@@ -153,6 +190,13 @@ COPY_LABEL: Final = pl.Enum(
 
 ATTRIBUTION: Final = pl.Enum(["own", "borrowed", "process_range"])
 """How an operation got its phase (spec §7); null where it has none."""
+
+
+BOUND: Final = pl.Enum(["compute", "memory", "overhead", "latency"])
+"""What limits a phase or class, as far as sampled counters tell (spec §10)."""
+
+GPU_METRICS_GROUP: Final = pl.Enum(["phase", "class"])
+"""What a row of gpu_metrics is about: a phase's path or a class of kernels."""
 
 
 def cause_columns() -> dict[str, pl.DataType]:
@@ -423,6 +467,22 @@ STEPS: Final = pl.Schema(
 """One row per process, device and step; `idle_ns` and the causes are of the gaps that start in the
 step, the other parts of the step's own window."""
 
+GPU_METRICS: Final = pl.Schema(
+    {
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "group": GPU_METRICS_GROUP,
+        "name": pl.String(),
+        "busy_ns": pl.Int64(),
+        "samples": pl.Int64(),
+        **dict.fromkeys(METRICS, pl.Float64()),
+        "bound": BOUND,
+    }
+)
+"""One row per device and phase path (inclusive) or class of kernels; none where no counter was
+sampled. `busy_ns` is the time its operations were running, `samples` how many samples cover some of
+it, the `…_pct` are means over it."""
+
 INTEGRITY: Final = pl.Schema(
     {
         "report": pl.String(),
@@ -446,6 +506,7 @@ TABLES: Final[dict[str, pl.Schema]] = {
     "kernels": KERNELS,
     "copies": COPIES,
     "steps": STEPS,
+    "gpu_metrics": GPU_METRICS,
     "integrity": INTEGRITY,
 }
 """The tables by name, as `--table` and `Analysis` spell it."""

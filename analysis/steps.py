@@ -139,13 +139,16 @@ def step_table(
         steps: of `find_steps`.
         gaps: all gaps with causes, whoever's work ended them.
         busy: the devices' busy time.
-        skip: leading steps that are never steady.
+        skip: leading steps that are never steady; None takes the default: none of a process that
+            captured a window of its steps, which leaves the first ones out.
     """
     causes = [f"{cause}_ns" for cause in CAUSES]
     parts = busy.parts(steps, prepared.axis).drop("window_ns", "idle_ns")
     whole = pl.col("end_ns") - pl.col("start_ns")
     settled = 100 * pl.col("module_load_ns") <= whole
-    kept = pl.col("step") >= (SKIPPED_BY_DEFAULT if skip is None else skip)
+    captured = pl.col("process").is_in(prepared.trace.captures["process"].implode())
+    by_default = pl.when(captured).then(0).otherwise(SKIPPED_BY_DEFAULT)
+    kept = pl.col("step") >= (by_default if skip is None else skip)
     return (
         steps.hstack(parts.get_columns())
         .hstack(_idle_in(steps, gaps, prepared.axis).get_columns())

@@ -61,7 +61,7 @@ def sync_table(stalls: pl.DataFrame, charges: pl.DataFrame, facts: pl.DataFrame)
             "gpu_busy_ns",
             "induced_idle_ns",
             "phase",
-            pl.lit(None, pl.String).alias("source"),
+            pl.col("source").cast(pl.String),
             "bytes",
             "direction",
             "copy_label",

@@ -27,6 +27,10 @@ class Trace:
         threads: `schema.THREADS`.
         devices: `schema.DEVICES`.
         diagnostics: `schema.DIAGNOSTICS`.
+        backtraces: `schema.BACKTRACES`.
+        frames: `schema.FRAMES`, addressed by `backtraces.stack`.
+        gpu_samples: `schema.GPU_SAMPLES`.
+        captures: `schema.CAPTURES`.
         source: what wrote the report, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`.
         notes: sentences the loader wants the reader to see (unknown columns, missing tables).
     """
@@ -41,6 +45,10 @@ class Trace:
     threads: pl.DataFrame = field(default_factory=lambda: _empty(schema.THREADS))
     devices: pl.DataFrame = field(default_factory=lambda: _empty(schema.DEVICES))
     diagnostics: pl.DataFrame = field(default_factory=lambda: _empty(schema.DIAGNOSTICS))
+    backtraces: pl.DataFrame = field(default_factory=lambda: _empty(schema.BACKTRACES))
+    frames: pl.DataFrame = field(default_factory=lambda: _empty(schema.FRAMES))
+    gpu_samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_SAMPLES))
+    captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
     source: str = ""
     notes: tuple[str, ...] = ()
 

@@ -6,7 +6,7 @@ of each of its causes.
 
 import polars as pl
 
-from nsysflow.analysis.intervals import Axis, Cover, merge
+from nsysflow.analysis.intervals import Axis, Cover, merge, overlaps
 from nsysflow.analysis.schema import CAUSE, CAUSES, STALL_CAUSES
 
 WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
@@ -29,7 +29,7 @@ def whole_windows(ops: pl.DataFrame) -> pl.DataFrame:
 def intersect(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """`WINDOWS` in both; `others` may overlap one another."""
     merged = merge(_laid(others, axis))
-    pieces = _overlaps(_laid(windows, axis), merged)
+    pieces = overlaps(_laid(windows, axis), merged)
     return pieces.select(
         axis.track(pl.col("start")).cast(pl.UInt32).alias("device_no"),
         axis.time_ns(pl.col("start")).alias("start_ns"),
@@ -60,7 +60,7 @@ def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.D
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The parts of `gaps` inside `windows`, each with its share of the causes."""
     laid = gaps.with_columns(_laid(gaps, axis).get_columns())
-    pieces = _overlaps(laid, _laid(windows, axis))
+    pieces = overlaps(laid, _laid(windows, axis)).drop("other")
     cut = pieces["end"] - pieces["start"] != pieces["end_ns"] - pieces["start_ns"]
     pieces = pieces.with_columns(
         axis.time_ns(pl.col("start")).alias("start_ns"),
@@ -126,20 +126,4 @@ def _laid(rows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     return rows.select(
         axis.at(pl.col("device_no"), pl.col("start_ns")).alias("start"),
         axis.at(pl.col("device_no"), pl.col("end_ns")).alias("end"),
-    )
-
-
-def _overlaps(rows: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """A row per pair of a row and a window that overlap, `start` and `end` what they share."""
-    first = windows["end"].search_sorted(rows["start"], side="right")
-    past = windows["start"].search_sorted(rows["end"], side="left")
-    touched = rows.with_columns(
-        pl.int_ranges(first, pl.max_horizontal(pl.lit(first), pl.lit(past)), dtype=pl.UInt32).alias(
-            "_at"
-        )
-    ).explode("_at", empty_as_null=False)
-    inside = windows[touched["_at"]]
-    return touched.drop("_at").with_columns(
-        pl.max_horizontal("start", inside["start"]).alias("start"),
-        pl.min_horizontal("end", inside["end"]).alias("end"),
     )

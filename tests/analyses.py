@@ -16,7 +16,8 @@ import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import CAUSES, TABLES
 from tests.reports import SQLITE_REPORTS
-from tests.twin.model import TwinTrace, read_export
+from tests.twin.export import read_export
+from tests.twin.model import TwinTrace
 from tests.twin.report import Report
 from tests.twin.strategies import traces
 

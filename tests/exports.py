@@ -86,7 +86,7 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "DIAGNOSTIC_EVENT": {"timestamp": 0, "severity": 1, "text": "Profiling has started."},
     "META_DATA_EXPORT": {"name": "EXPORT_SCHEMA_VERSION", "value": "3.20.3"},
 }
-_TEXT: Final = frozenset({"text", "jsonText", "name", "value", "uuid", "label"})
+_TEXT: Final = frozenset({"text", "jsonText", "name", "value", "uuid", "label", "metricName"})
 _STRING_IDS: Final = frozenset({"nameId", "textId", "demangledName", "shortName"})
 
 
@@ -146,7 +146,10 @@ def _write_table(
     db: sqlite3.Connection, name: str, rows: list[dict[str, Any]], ids: dict[str, int]
 ) -> None:
     columns = list(dict.fromkeys([*DEFAULTS.get(name, {}), *(c for row in rows for c in row)]))
-    typed = ", ".join(f'"{c}" {"TEXT" if c in _TEXT else "INTEGER"}' for c in columns)
+    numbers = {c for row in rows for c, value in row.items() if isinstance(value, int)}
+    typed = ", ".join(
+        f'"{c}" {"TEXT" if c in _TEXT and c not in numbers else "INTEGER"}' for c in columns
+    )
     db.execute(f"CREATE TABLE {name} ({typed})")
     marks = ", ".join("?" * len(columns))
     values = [[_value(column, row.get(column), ids) for column in columns] for row in rows]

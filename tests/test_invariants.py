@@ -262,7 +262,7 @@ def test_all_that_always_holds_holds_on_any_trace(model: TwinTrace) -> None:
 # --- changes that change nothing -----------------------------------------------------------------
 
 TIMED: Final = ("ops", "calls", "ranges", "overhead")
-"""Frames of a trace that hold times."""
+"""Frames of a trace that hold times, from one to another."""
 
 
 def assert_same(
@@ -282,7 +282,12 @@ def assert_same(
 def shifted(trace: nsysflow.Trace, by_ns: int) -> nsysflow.Trace:
     """The same report, all of it `by_ns` later."""
     times = pl.col("start_ns", "end_ns") + by_ns
-    return replace(trace, **{name: getattr(trace, name).with_columns(times) for name in TIMED})
+    return replace(
+        trace,
+        **{name: getattr(trace, name).with_columns(times) for name in TIMED},
+        backtraces=trace.backtraces.with_columns(pl.col("start_ns") + by_ns),
+        gpu_samples=trace.gpu_samples.with_columns(pl.col("time_ns") + by_ns),
+    )
 
 
 SHIFTS_NS: Final = (1, -1, 7_000_000_001, -(10**12), 1_795_000_000 * 10**9, -4 * 10**18, 4 * 10**18)
@@ -332,6 +337,9 @@ def shuffled(trace: nsysflow.Trace, seed: int) -> nsysflow.Trace:
         threads=mixed(trace.threads),
         devices=mixed(trace.devices),
         diagnostics=mixed(trace.diagnostics),
+        frames=mixed(trace.frames),
+        gpu_samples=mixed(trace.gpu_samples),
+        captures=mixed(trace.captures),
     )
 
 

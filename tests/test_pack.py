@@ -13,7 +13,6 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
-from nsysflow.analysis.load.slim import shortened
 from nsysflow.analysis.pack import pack
 from nsysflow.errors import Damaged, NotAReport, OutputError
 from tests.exports import change, write_export
@@ -29,6 +28,9 @@ FRAMES = (
     "overhead",
     "threads",
     "devices",
+    "backtraces",
+    "gpu_samples",
+    "captures",
 )
 
 
@@ -134,23 +136,6 @@ def test_backtraces_stay_with_shortened_paths(shared: Path) -> None:
         "mm",
         "lib/python3.12/site-packages/torch/nn.py",
     ]
-
-
-@pytest.mark.parametrize(
-    ("path", "short"),
-    [
-        ("/home/me/code/train.py", "train.py"),
-        ("C:\\Users\\me\\train.py", "train.py"),
-        ("/usr/lib/python3.12/threading.py", "lib/python3.12/threading.py"),
-        ("/usr/lib/python3/dist-packages/torch/nn.py", "lib/python3/dist-packages/torch/nn.py"),
-        ("/opt/x/site-packages/torch/nn.py", "site-packages/torch/nn.py"),
-        ("site-packages/torch/nn.py", "site-packages/torch/nn.py"),
-        ("&lt;frozen runpy&gt;", "&lt;frozen runpy&gt;"),
-    ],
-)
-def test_a_path_keeps_what_tells_a_library_from_the_program(path: str, short: str) -> None:
-    assert shortened(path) == short
-    assert shortened(short) == short
 
 
 def test_compressed_input_is_taken(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 
 import nsysflow
 from nsysflow.analysis.schema import TABLES as SCHEMAS
+from tests.twin.export import read_export
 from tests.twin.integrity import integrity
-from tests.twin.model import TwinTrace, read_export, to_trace
+from tests.twin.model import TwinTrace, to_trace
 from tests.twin.report import Report
 from tests.twin.strategies import traces
 from tests.twin.tables import TABLES

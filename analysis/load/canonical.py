@@ -9,8 +9,10 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.labels import direction, memory_kind, nvtx_event_types
+from nsysflow.analysis.load.marks import captures
 from nsysflow.analysis.load.notes import notes_on
 from nsysflow.analysis.load.raw import API_SUFFIX, Raw
+from nsysflow.analysis.load.sampled import gpu_samples, stacks
 from nsysflow.analysis.trace import Trace
 
 _TID_MASK: Final = 0xFFFFFF
@@ -41,6 +43,7 @@ def plain_api_name() -> pl.Expr:
 def trace_of(raw: Raw, report: str) -> Trace:
     """The canonical frames of an export, named `report`."""
     process = _only_process(raw)
+    backtraces, frames = stacks(raw)
     ops = _with_physical_gpu(_ops(raw, process), raw.cuda_devices)
     return Trace(
         report=report,
@@ -53,6 +56,10 @@ def trace_of(raw: Raw, report: str) -> Trace:
         threads=_threads(raw),
         devices=_devices(raw.gpus, ops),
         diagnostics=raw.diagnostics,
+        backtraces=backtraces,
+        frames=frames,
+        gpu_samples=gpu_samples(raw),
+        captures=_captures(raw, process),
         source=source_of(raw.export_info),
         notes=notes_on(raw),
     )
@@ -210,6 +217,15 @@ def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:
         .with_columns(kind.alias("kind"), pl.col("name").fill_null(""))
         .select(schema.RANGES.names())
     )
+
+
+def _captures(raw: Raw, process: int | None) -> pl.DataFrame:
+    """What the steps' own window says of itself: a mark per process."""
+    mark = nvtx_event_types(raw.event_types)["NvtxMark"]
+    marks = _on_threads(raw.nvtx.filter(pl.col("eventType") == mark), process)
+    registered = _strings(raw, marks["textId"]).cast(pl.String)
+    texts = marks.select("process", pl.coalesce(pl.col("text"), pl.lit(registered)).alias("text"))
+    return captures(texts.drop_nulls().iter_rows())
 
 
 def _threads(raw: Raw) -> pl.DataFrame:

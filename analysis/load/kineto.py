@@ -21,6 +21,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.kernel_names import short_kernel_name
+from nsysflow.analysis.load.marks import capture_in
 from nsysflow.analysis.load.raw import API_SUFFIX
 from nsysflow.analysis.trace import Trace
 from nsysflow.errors import Damaged, NotAReport
@@ -123,6 +124,7 @@ def _trace_of(document: Event, events: Mapping[str, list[Event]], report: str) -
         ranges=ranges,
         threads=_threads(events.get("thread_name", []), keys),
         devices=_devices(document.get("deviceProperties"), ops_frame),
+        captures=_captures(document, process),
         source=f"torch.profiler (Kineto), schema {document.get('schemaVersion', 'unknown')}",
         notes=_notes(ops_frame, ranges),
     )
@@ -289,6 +291,12 @@ def _devices(properties: object, ops: pl.DataFrame) -> pl.DataFrame:
     return (
         found.join(used, on="device", how="full", coalesce=True).drop_nulls("device").sort("device")
     )
+
+
+def _captures(document: Event, process: int | None) -> pl.DataFrame:
+    """What the steps' own window says of itself; a trace is one process's."""
+    about = capture_in(document)
+    return _frame([] if about is None else [(process, *about.values())], schema.CAPTURES)
 
 
 def _notes(ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[str, ...]:

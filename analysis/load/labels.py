@@ -36,7 +36,12 @@ _MEMORY: Final = {
 }
 """nsys's label of a memory kind, and ours; by number (0, 1, …) where an export has no labels."""
 
-_EVENTS: Final = {"NvtxPushPopRange": 59, "NvtxStartEndRange": 60, "NvtxDomainCreate": 75}
+_EVENTS: Final = {
+    "NvtxMark": 34,
+    "NvtxPushPopRange": 59,
+    "NvtxStartEndRange": 60,
+    "NvtxDomainCreate": 75,
+}
 
 
 def direction(column: str, enum: pl.DataFrame) -> pl.Expr:
@@ -52,7 +57,7 @@ def memory_kind(column: str, enum: pl.DataFrame) -> pl.Expr:
 
 
 def nvtx_event_types(enum: pl.DataFrame) -> dict[str, int]:
-    """The numbers of the NVTX events that make ranges, by name."""
+    """The numbers of the NVTX events that we read, by name."""
     label = pl.coalesce("label", "name")
     found = {text: number for number, text in enum.select("id", label).iter_rows()}
     return {name: found.get(name, number) for name, number in _EVENTS.items()}

@@ -12,7 +12,7 @@ _MANY: Final = 6
 
 def notes_on(raw: Raw) -> tuple[str, ...]:
     """Sentences on what the export lacks, or has that we do not know."""
-    found = (*_version(raw), *_news(raw), *_absent(raw), *_doubtful_rows(raw))
+    found = (*_version(raw), *_news(raw), *_absent(raw), *_hidden(raw), *_doubtful_rows(raw))
     return tuple(found)
 
 
@@ -48,6 +48,25 @@ def _absent(raw: Raw) -> list[str]:
         )
     if raw.nvtx.is_empty():
         notes.append("no NVTX ranges in this report; was it captured with --trace nvtx?")
+    return notes
+
+
+def _hidden(raw: Raw) -> list[str]:
+    """What was recorded in a way that hides it."""
+    notes = []
+    if not raw.graphs.is_empty():
+        notes.append(
+            f"CUDA graphs were traced whole: the kernels of {raw.graphs.height} launches are"
+            " hidden; capture again with nsysflow profile --graph-trace node"
+            " (nsys profile --cuda-graph-trace=node)"
+        )
+    if not raw.backtraces.is_empty() and raw.backtraces["jsonText"].null_count() == len(
+        raw.backtraces
+    ):
+        notes.append(
+            "Python backtraces were recorded, but the export left them out; export again with"
+            " nsys export --type sqlite --include-json=true --force-overwrite=true REPORT.nsys-rep"
+        )
     return notes
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import polars as pl
@@ -19,6 +20,7 @@ from adbc_driver_sqlite import dbapi
 
 from nsysflow.analysis.load.raw import (
     EXPORT_AGAIN,
+    SAMPLED,
     SHAPE_COLUMNS,
     TABLES,
     Raw,
@@ -26,6 +28,7 @@ from nsysflow.analysis.load.raw import (
     assemble,
     check_tables,
 )
+from nsysflow.analysis.load.sampled import Where, read_sampled
 from nsysflow.analysis.load.sqlite_file import sqlite_uri
 from nsysflow.errors import Busy, Damaged, NotAReport, ReportError
 
@@ -33,6 +36,8 @@ _PIECE_ROWS: Final = 131_072
 _MOST_PIECES: Final = 512
 _BATCH_ROWS: Final = "65536"
 """Twice as fast as the driver's default of 1024 (docs/facts.md)."""
+
+_TEXT: Final = (pl.String, pl.Categorical)
 
 _LOCK_WAIT_S: Final = 0.2
 _SIGNS_OF_DAMAGE: Final = ("malformed", "not a database", "unsupported file format", "decode")
@@ -70,7 +75,15 @@ def read_sqlite(path: Path, shown: str, *, shapes: bool = True) -> Raw:
                 for field, table in TABLES.items()
             }
             frames = {field: _joined(table, pieces.pop(field)) for field, table in TABLES.items()}
-    return assemble(shown, present, frames)
+
+            def read(table: Table, where: Where) -> pl.DataFrame:
+                queries = _queries(
+                    table, wanted.get(table.name, ()), extents.get(table.name), where
+                )
+                return _joined(table, [pool.submit(_read, uri, query, table) for query in queries])
+
+            sampled = read_sampled(frames, read)
+    return assemble(shown, present, frames | sampled)
 
 
 def _cores() -> int:
@@ -94,7 +107,7 @@ def describe(uri: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int,
             for name in names
         }
         extents = {}
-        for table in TABLES.values():
+        for table in (*TABLES.values(), *SAMPLED.values()):
             if table.name in columns:
                 source = f"FROM {quoted(table.name)}"
                 # One query for both would scan the table; each alone is one look into the tree.
@@ -120,21 +133,27 @@ def quoted(name: str) -> str:
 
 
 def _queries(
-    table: Table, present: tuple[str, ...], extent: tuple[int, int] | None
+    table: Table,
+    present: tuple[str, ...],
+    extent: tuple[int, int] | None,
+    where: Where = MappingProxyType({}),
 ) -> Iterator[str]:
     """The queries that read a table in pieces, in rowid order; none for an empty table."""
     if extent is None:
         return
     columns = [
-        _text(name) if dtype == pl.String else quoted(name)
+        _text(name) if dtype in _TEXT else quoted(name)
         for name, dtype in table.columns.items()
         if name in present
     ]
     select = f"SELECT {', '.join(columns)} FROM {quoted(table.name)}"
     first, last = extent
     step = max(_PIECE_ROWS, -(-(last - first + 1) // _MOST_PIECES))
+    only = "".join(
+        f" AND {quoted(name)} IN ({', '.join(map(str, values))})" for name, values in where.items()
+    )
     for start in range(first, last + 1, step):
-        yield f"{select} WHERE rowid BETWEEN {start} AND {min(start + step - 1, last)}"
+        yield f"{select} WHERE rowid BETWEEN {start} AND {min(start + step - 1, last)}{only}"
 
 
 def _text(name: str) -> str:
@@ -152,7 +171,7 @@ def _read(uri: str, query: str, table: Table) -> pl.DataFrame:
         cursor.execute(query)
         rows = pl.DataFrame(cursor.fetch_arrow())
     for name, dtype in rows.schema.items():
-        if dtype not in (pl.Int64, pl.Null) and table.columns[name] != pl.String:
+        if dtype not in (pl.Int64, pl.Null) and table.columns[name] not in _TEXT:
             raise _NotANumber(f"{table.name}.{name}")
     return rows.select(_typed(rows, table)).rechunk()
 
@@ -165,8 +184,8 @@ def _typed(rows: pl.DataFrame, table: Table) -> Iterator[pl.Expr | pl.Series]:
     for name, dtype in table.columns.items():
         if name not in rows.columns:
             yield pl.lit(None, dtype).alias(name)
-        elif dtype == pl.String:
-            yield _decoded(rows[name])
+        elif dtype in _TEXT:
+            yield _decoded(rows[name]).cast(dtype)
         else:
             yield pl.col(name).cast(dtype)
 

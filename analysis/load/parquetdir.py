@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 
 from nsysflow.analysis.load.raw import TABLES, Raw, Table, assemble, check_tables
+from nsysflow.analysis.load.sampled import Where, read_sampled
 from nsysflow.errors import Damaged
 
 _AGAIN = "Export it again:\n  nsys export --type parquetdir --force-overwrite=true REPORT.nsys-rep"
@@ -25,11 +27,12 @@ def read_parquetdir(folder: Path, shown: str) -> Raw:
     """
     present = {file.stem: _columns(file, shown) for file in sorted(folder.glob("*.parquet"))}
     check_tables(shown, present)
-    frames = {
-        field: _read(folder / f"{table.name}.parquet", table, shown)
-        for field, table in TABLES.items()
-    }
-    return assemble(shown, present, frames)
+
+    def read(table: Table, where: Where = MappingProxyType({})) -> pl.DataFrame:
+        return _read(folder / f"{table.name}.parquet", table, shown, where)
+
+    frames = {field: read(table) for field, table in TABLES.items()}
+    return assemble(shown, present, frames | read_sampled(frames, read))
 
 
 def _columns(file: Path, shown: str) -> tuple[str, ...]:
@@ -39,12 +42,13 @@ def _columns(file: Path, shown: str) -> tuple[str, ...]:
         raise _damaged(file, shown, error) from error
 
 
-def _read(file: Path, table: Table, shown: str) -> pl.DataFrame:
+def _read(file: Path, table: Table, shown: str, where: Where) -> pl.DataFrame:
     if not file.is_file():
         return table.columns.to_frame()
     columns = [name for name in pl.read_parquet_schema(file) if name in table.columns]
+    wanted = [pl.col(name).is_in(values) for name, values in where.items() if name in columns]
     try:
-        rows = pl.read_parquet(file, columns=columns)
+        rows = pl.scan_parquet(file).select(columns).filter(*wanted).collect()
         return rows.select(_typed(rows, table, shown))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _damaged(file, shown, error) from error
@@ -56,7 +60,7 @@ def _typed(rows: pl.DataFrame, table: Table, shown: str) -> Iterator[pl.Expr]:
             yield pl.lit(None, dtype).alias(name)
             continue
         text = rows.schema[name] == pl.String
-        if text != (dtype == pl.String):
+        if text != (dtype in (pl.String, pl.Categorical)):
             msg = (
                 f"{shown} holds text where numbers belong, or the other way round, in"
                 f" {table.name}.{name}: it is corrupt. {_AGAIN}"

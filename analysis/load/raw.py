@@ -160,11 +160,47 @@ TABLES: Final[Mapping[str, Table]] = {
         columns=pl.Schema({"name": pl.String(), "value": pl.String()}),
         required=("name", "value"),
     ),
+    "gpu_metric_names": Table(
+        name="TARGET_INFO_GPU_METRICS",
+        columns=pl.Schema(
+            {"typeId": pl.Int64(), "metricId": pl.Int64(), "metricName": pl.String()}
+        ),
+        required=("typeId", "metricId", "metricName"),
+    ),
     "event_types": Table(name="ENUM_NSYS_EVENT_TYPE", columns=_LABELS, required=("id",)),
     "copy_kinds": Table(name="ENUM_CUDA_MEMCPY_OPER", columns=_LABELS, required=("id",)),
     "memory_kinds": Table(name="ENUM_CUDA_MEM_KIND", columns=_LABELS, required=("id",)),
 }
 """The fields of `Raw` and the tables that fill them, big ones first."""
+
+SAMPLED: Final[Mapping[str, Table]] = {
+    "backtraces": Table(
+        name="NVTX_EVENTS",
+        columns=pl.Schema(
+            {
+                "start": pl.Int64(),
+                "globalTid": pl.Int64(),
+                "eventType": pl.Int64(),
+                "domainId": pl.Int64(),
+                "jsonText": pl.Categorical(),
+            }
+        ),
+        required=("start", "eventType"),
+    ),
+    "gpu_samples": Table(
+        name="GPU_METRICS",
+        columns=pl.Schema(
+            {
+                "timestamp": pl.Int64(),
+                "typeId": pl.Int64(),
+                "metricId": pl.Int64(),
+                "value": pl.Int64(),
+            }
+        ),
+        required=("timestamp", "typeId", "metricId", "value"),
+    ),
+}
+"""Fields of `Raw` for which few rows of a big table are wanted: `sampled` says which."""
 
 _UNREAD: Final = """
     binaryData blockX cacheConfig callchainId category clockRate color computeMajor computeMinor
@@ -175,9 +211,9 @@ _UNREAD: Final = """
     localMemoryTotal luid mangledName maxBlockDimX maxBlockDimY maxBlockDimZ maxBlocksPerSm
     maxGridDimX maxGridDimY maxGridDimZ maxIPC maxRegistersPerBlock maxRegistersPerSm
     maxShmemPerBlock maxShmemPerBlockOptin maxShmemPerSm maxThreadsPerBlock maxWarpsPerSm memKind
-    migrationCause nodeMask pwGpuId rangeId returnValue revision sharedMemoryExecuted
-    sharedMemoryLimitConfig smMajor smMinor source srcContextId srcDeviceId threadsPerWarp
-    timestamp timestampType totalMemory uint32Value uint64Value value virtualAddress vmId
+    migrationCause nodeMask pwGpuId rangeId rawTimestamp returnValue revision sharedMemoryExecuted
+    sharedMemoryLimitConfig smMajor smMinor source sourceId srcContextId srcDeviceId threadsPerWarp
+    timestamp timestampType totalMemory typeName uint32Value uint64Value value virtualAddress vmId
 """
 UNREAD_COLUMNS: Final = frozenset(_UNREAD.split())
 """Columns of those tables that schema 3.20 has and we have no use for; others are news."""
@@ -211,9 +247,12 @@ class Raw:
     gpus: pl.DataFrame
     diagnostics: pl.DataFrame
     export_info: pl.DataFrame
+    gpu_metric_names: pl.DataFrame
     event_types: pl.DataFrame
     copy_kinds: pl.DataFrame
     memory_kinds: pl.DataFrame
+    backtraces: pl.DataFrame
+    gpu_samples: pl.DataFrame
 
 
 EXPORT_AGAIN: Final = (
@@ -234,7 +273,7 @@ def check_tables(shown: str, present: Mapping[str, tuple[str, ...]]) -> tuple[st
     if "StringIds" not in present:
         msg = f"{shown} has no StringIds table: the export is incomplete. {EXPORT_AGAIN}"
         raise Incomplete(msg)
-    for table in TABLES.values():
+    for table in (*TABLES.values(), SAMPLED["gpu_samples"]):
         columns = present.get(table.name, ())
         missing = [name for name in table.required if name not in columns]
         if columns and missing:
@@ -251,19 +290,22 @@ def check_tables(shown: str, present: Mapping[str, tuple[str, ...]]) -> tuple[st
 def assemble(
     shown: str, present: Mapping[str, tuple[str, ...]], frames: Mapping[str, pl.DataFrame]
 ) -> Raw:
-    """A `Raw` of frames in the schemas of `TABLES`, without the rows that cannot be used.
+    """A `Raw` of frames in the schemas of `TABLES` and `SAMPLED`, without the rows that cannot be
+    used.
 
     Raises:
         Incomplete: a table or column that every export has is missing.
     """
     news = check_tables(shown, present)
-    usable = {field: _usable(frame, TABLES[field]) for field, frame in frames.items()}
+    tables = {**TABLES, **SAMPLED}
+    usable = {field: _usable(frame, tables[field]) for field, frame in frames.items()}
     lost = sum(frame.height - usable[field].height for field, frame in frames.items())
     return Raw(shown=shown, present=frozenset(present), news=news, unusable=lost, **usable)
 
 
 def _usable(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
-    happened = "start" in table.required  # a NULL in what merely describes loses nothing
+    happened = not {"start", "timestamp"}.isdisjoint(table.required)
+    # a NULL in what merely describes loses nothing
     if happened and any(frame[name].null_count() for name in table.required):
         return frame.drop_nulls(list(table.required))
     return frame

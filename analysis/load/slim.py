@@ -4,6 +4,7 @@ The other half of the project's SQL, next to `nsys_sqlite`, which reads. Rows ke
 ids their numbers, so that the copy loads as the original does.
 """
 
+import html
 import json
 import re
 import sqlite3
@@ -15,33 +16,22 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.load.labels import nvtx_event_types
+from nsysflow.analysis.load.marks import KEY, about_capture
 from nsysflow.analysis.load.nsys_sqlite import as_report_errors, describe, quoted, read_sqlite
-from nsysflow.analysis.load.raw import TABLES, Raw, Table
+from nsysflow.analysis.load.raw import SAMPLED, TABLES, Raw, Table
+from nsysflow.analysis.load.sampled import BACKTRACE, backtrace_domains, wanted_metrics
 from nsysflow.analysis.load.sqlite_file import sqlite_uri
+from nsysflow.analysis.source_files import shown_files
 
-_BACKTRACE: Final = "Python Backtrace on CUDA"
-_LIBRARY: Final = re.compile(r"(?:^|/)((?:site|dist)-packages/.*|lib/python3[^/]*/.*)$")
 _EXPORT_INFO: Final = "name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE 'EXPORT_PRODUCT%'"
 _LOSS_SQL: Final = "loss(CAST(text AS BLOB))"
 _FRAMES_SQL: Final = "frames(CAST(jsonText AS BLOB))"
+_TEXT_SQL: Final = "captured(CAST(text AS BLOB))"
+_CAPTURE_SQL: Final = (
+    "captured(CAST(coalesce(text, (SELECT value FROM src.StringIds WHERE id = textId)) AS BLOB))"
+)
 _LOSS: Final = re.compile(r"(?i)\b(lost|dropped|discarded|missing|not all)\b")
 _PATH: Final = re.compile(r"\S*[/\\]\S*")
-
-_SAMPLES: Final = (
-    Table(
-        name="GPU_METRICS",
-        columns=pl.Schema(dict.fromkeys(("timestamp", "typeId", "metricId", "value"), pl.Int64())),
-        required=("timestamp",),
-    ),
-    Table(
-        name="TARGET_INFO_GPU_METRICS",
-        columns=pl.Schema(
-            {"typeId": pl.Int64(), "metricId": pl.Int64(), "metricName": pl.String()}
-        ),
-        required=("typeId",),
-    ),
-)
-"""Sampled GPU counters: no loader reads them yet, the analysis of spec §10 will."""
 
 
 def write_slim(source: Path, target: Path, shown: str) -> None:
@@ -59,15 +49,15 @@ def write_slim(source: Path, target: Path, shown: str) -> None:
         db.execute("PRAGMA journal_mode=OFF")
         db.execute("PRAGMA temp_store=MEMORY")
         db.execute("ATTACH ? AS src", (uri,))
-        for name, function in (("frames", _frames), ("shortened", shortened), ("loss", _loss)):
+        for name, function in (("frames", _frames), ("captured", _captured), ("loss", _loss)):
             db.create_function(name, 1, _on_text(function), deterministic=True)
         db.execute("BEGIN")
-        for table in (*TABLES.values(), *_SAMPLES):
+        for table in (*TABLES.values(), SAMPLED["gpu_samples"]):
             columns = [name for name in table.columns if name in present.get(table.name, ())]
             if columns and table.name != "StringIds":
                 _copy(db, table, columns, raw)
-        if "jsonText" in present.get("NVTX_EVENTS", ()):
-            _copy_backtraces(db, present["NVTX_EVENTS"])
+        if "NVTX_EVENTS" in present:
+            _copy_marks(db, present["NVTX_EVENTS"], raw)
         _copy_strings(db, present)
         db.execute("COMMIT")
 
@@ -85,7 +75,9 @@ def _copy(db: sqlite3.Connection, table: Table, columns: list[str], raw: Raw) ->
     where, exprs = "1", [quoted(name) for name in columns]
     if table.name == "NVTX_EVENTS":
         _create(db, table, columns, "jsonText TEXT")
-        where = f"eventType IN ({', '.join(map(str, nvtx_event_types(raw.event_types).values()))})"
+        types = nvtx_event_types(raw.event_types)
+        kept = (str(number) for name, number in types.items() if name != "NvtxMark")
+        where = f"eventType IN ({', '.join(kept)})"
     else:
         _create(db, table, columns)
     if table.name == "META_DATA_EXPORT":
@@ -93,6 +85,9 @@ def _copy(db: sqlite3.Connection, table: Table, columns: list[str], raw: Raw) ->
     elif table.name == "DIAGNOSTIC_EVENT":
         where = f"{_LOSS_SQL} NOT NULL"
         exprs = [_LOSS_SQL if name == "text" else quoted(name) for name in columns]
+    elif table.name == "GPU_METRICS":
+        wanted = wanted_metrics(raw.gpu_metric_names).select("typeId", "metricId").rows()
+        where = f"(typeId, metricId) IN (VALUES {', '.join(map(str, wanted))})" if wanted else "0"
     into = ", ".join(("rowid", *map(quoted, columns)))
     db.execute(
         f"INSERT INTO main.{quoted(table.name)} ({into}) SELECT rowid, {', '.join(exprs)}"
@@ -100,35 +95,55 @@ def _copy(db: sqlite3.Connection, table: Table, columns: list[str], raw: Raw) ->
     )
 
 
-def _copy_backtraces(db: sqlite3.Connection, columns: tuple[str, ...]) -> None:
-    """Copy the Python backtraces of CUDA calls: NVTX marks whose `jsonText` holds frames."""
+def _copy_marks(db: sqlite3.Connection, columns: tuple[str, ...], raw: Raw) -> None:
+    """Copy the marks that are ours, and the Python backtraces of CUDA calls: of the first the text,
+    of the others the frames. Other marks stay behind."""
+    mark = nvtx_event_types(raw.event_types)["NvtxMark"]
+    domains = ", ".join(map(str, backtrace_domains(raw.nvtx, raw.event_types, raw.strings)))
     into = ", ".join(name for name in ("start", "globalTid", "domainId") if name in columns)
+    frames = _FRAMES_SQL if "jsonText" in columns else "NULL"
+    text = _CAPTURE_SQL if "textId" in columns else _TEXT_SQL
+    sampled = f"domainId IN ({domains})" if "domainId" in columns else "0"
     db.execute(
-        f"INSERT INTO main.NVTX_EVENTS (rowid, eventType, {into}, jsonText)"
-        f" SELECT rowid, eventType, {into}, {_FRAMES_SQL} FROM src.NVTX_EVENTS"
-        f" WHERE jsonText NOT NULL AND {_FRAMES_SQL} NOT NULL"
-        " AND rowid NOT IN (SELECT rowid FROM main.NVTX_EVENTS) ORDER BY rowid"
+        f"INSERT INTO main.NVTX_EVENTS (rowid, eventType, {into}, jsonText, text)"
+        f" SELECT * FROM (SELECT rowid, eventType, {into}, {frames} AS frames, {text} AS ours"
+        f" FROM src.NVTX_EVENTS WHERE eventType = {mark})"
+        f" WHERE frames NOT NULL OR ours NOT NULL OR {sampled} ORDER BY rowid"
     )
 
 
 def _copy_strings(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]]) -> None:
     """Copy the strings that the copied rows name; source files without the folders above them."""
     db.execute("CREATE TEMP TABLE named (id INTEGER PRIMARY KEY)")
-    db.execute("CREATE TEMP TABLE files (id INTEGER PRIMARY KEY)")
+    db.execute("CREATE TEMP TABLE files (id INTEGER PRIMARY KEY, value TEXT)")
     for table, column in _string_ids(present):
         ids = f"SELECT {quoted(column)} FROM main.{quoted(table)} WHERE {quoted(column)} NOT NULL"
         db.execute(f"INSERT OR IGNORE INTO named {ids}")
-    if "jsonText" in present.get("NVTX_EVENTS", ()):
+    if "NVTX_EVENTS" in present:
         traces = "SELECT DISTINCT jsonText FROM main.NVTX_EVENTS WHERE jsonText NOT NULL"
         for (text,) in db.execute(traces).fetchall():
-            frames = json.loads(text)[_BACKTRACE]["Frames"]
-            db.executemany("INSERT OR IGNORE INTO files VALUES (:File)", frames)
+            frames = json.loads(text)[BACKTRACE]["Frames"]
+            db.executemany("INSERT OR IGNORE INTO files (id) VALUES (:File)", frames)
             db.executemany("INSERT OR IGNORE INTO named VALUES (:Function)", frames)
+        _shorten_files(db)
     db.execute("CREATE TABLE main.StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
     db.execute(
-        "INSERT INTO main.StringIds"
-        " SELECT id, iif(id IN named, value, shortened(CAST(value AS BLOB)))"
-        " FROM src.StringIds WHERE id IN named OR id IN files ORDER BY id"
+        "INSERT INTO main.StringIds SELECT id, coalesce(files.value, s.value)"
+        " FROM src.StringIds AS s LEFT JOIN files USING (id)"
+        " WHERE id IN named OR files.value NOT NULL ORDER BY id"
+    )
+
+
+def _shorten_files(db: sqlite3.Connection) -> None:
+    """Give the source files the names that the analysis shows, so that it shows the same again."""
+    rows = db.execute(
+        "SELECT id, CAST(value AS BLOB) FROM src.StringIds WHERE id IN (SELECT id FROM files)"
+    )
+    paths = {number: html.unescape(raw.decode("utf-8", "replace")) for number, raw in rows}
+    names = shown_files(paths.values())
+    db.executemany(
+        "UPDATE files SET value = ? WHERE id = ?",
+        [(html.escape(names[path], quote=False), number) for number, path in paths.items()],
     )
 
 
@@ -140,15 +155,6 @@ def _string_ids(present: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, s
                 yield table.name, column
 
 
-def shortened(path: str) -> str:
-    """A source path without the folders of the machine it was on.
-
-    A library's keeps what tells it from the program's: `site-packages/…`, `lib/python3.12/…`.
-    """
-    library = _LIBRARY.search(path)
-    return library[1] if library else re.split(r"[/\\]", path)[-1]
-
-
 def _loss(text: str) -> str | None:
     """What the profiler said of lost events, without paths; None of any other message."""
     return _PATH.sub("(path)", text) if _LOSS.search(text) else None
@@ -157,11 +163,17 @@ def _loss(text: str) -> str | None:
 def _frames(text: str) -> str | None:
     """A backtrace's frames and nothing else of its JSON; None of other JSON."""
     try:
-        frames = json.loads(text)[_BACKTRACE]["Frames"]
+        frames = json.loads(text)[BACKTRACE]["Frames"]
         kept = [{key: int(frame[key]) for key in ("Function", "File", "Line")} for frame in frames]
     except (KeyError, TypeError, ValueError):
         return None
-    return json.dumps({_BACKTRACE: {"Frames": kept}}, separators=(",", ":"))
+    return json.dumps({BACKTRACE: {"Frames": kept}}, separators=(",", ":"))
+
+
+def _captured(text: str) -> str | None:
+    """A mark of ours with nothing but what we read; None of any other mark."""
+    about = about_capture(text)
+    return None if about is None else json.dumps({KEY: about}, separators=(",", ":"))
 
 
 def _on_text(function: Callable[[str], str | None]) -> Callable[[object], str | None]:

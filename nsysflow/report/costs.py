@@ -47,6 +47,8 @@ class Cost:
         total_ns: the idle time.
         per_step_ns: the idle time per step; None without steps.
         window_pct: share of the GPUs' windows.
+        line: the source line that holds most of the idle; empty where none does, or none is known.
+        more_lines: how many other lines hold some of it.
     """
 
     cause: str
@@ -57,6 +59,8 @@ class Cost:
     total_ns: int
     per_step_ns: int | None
     window_pct: float
+    line: str = ""
+    more_lines: int = 0
 
 
 def where_host_was() -> pl.Expr:
@@ -94,6 +98,7 @@ def idle_parts(results: Results) -> pl.DataFrame:
             pl.col("gaps").alias("times"),
             "total_ns",
             "per_step_ns",
+            "source",
         )
     )
     calls = _with_per_step(
@@ -108,6 +113,7 @@ def idle_parts(results: Results) -> pl.DataFrame:
         pl.lit(1, pl.Int64).alias("times"),
         pl.col("induced_idle_ns").alias("total_ns"),
         "per_step_ns",
+        "source",
     )
     return pl.concat([gaps, calls])
 
@@ -117,17 +123,29 @@ def costs(results: Results) -> list[Cost]:
     window_ns = int(results.table("accounting")["window_ns"].sum())
     key = ["cause", "where", "phase", "culprit"]
     per_step = pl.col("per_step_ns")
+    parts = idle_parts(results)
     grouped = (
-        idle_parts(results)
-        .group_by(key)
+        parts.group_by(key)
         .agg(
             pl.col("times", "total_ns").sum(),
             pl.when(per_step.null_count() < pl.len()).then(per_step.sum()).alias("per_step_ns"),
         )
         .with_columns((100 * pl.col("total_ns") / max(window_ns, 1)).alias("window_pct"))
+        .join(_lines(parts, key), on=key)
         .sort("total_ns", *key, descending=[True] + 4 * [False])
     )
     return [Cost(**row) for row in grouped.iter_rows(named=True)]
+
+
+def _lines(parts: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Per group `line` and `more_lines`; idle without a line counts as a line that is not named."""
+    by_line = parts.group_by(*key, "source").agg(pl.col("total_ns").sum())
+    dearest_first = by_line.sort("total_ns", "source", descending=[True, False])
+    named = pl.col("source").is_not_null()
+    return dearest_first.group_by(key).agg(
+        pl.col("source").first().fill_null("").alias("line"),
+        (named.sum().cast(pl.Int64) - named.first()).alias("more_lines"),
+    )
 
 
 def _with_per_step(calls: pl.DataFrame, results: Results) -> pl.DataFrame:

@@ -7,22 +7,40 @@ from nsysflow.analysis.numbers import greatest
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import OUTSIDE, Results
 from nsysflow.report.sections import more, part
-from nsysflow.report.units import duration, instant, number, percent, size
+from nsysflow.report.units import duration, instant, number, percent, size, whole_percent
 
 
 def steps_line(results: Results) -> str:
-    """`5 steps of step, median 61.4 ms (3 steady: 60.9 ms)`; empty without steps."""
+    """`5 steps of step, median 61.4 ms (3 steady: 60.9 ms; unprofiled 50.0 ms: the profiler adds
+    22 %)`; empty without steps."""
     steps = results.table("steps")
     if steps.is_empty():
         return ""
     per_step = _count(steps)
     name = f" of {results.step_name}" if results.step_name else ""
     count = f"{number(per_step)} step{'s' if per_step != 1 else ''}"
-    line = f"{count}{name}, median {_median(steps)}"
     steady = steps.filter("steady")
-    if steady.is_empty() or steady.height == steps.height:
-        return line
-    return f"{line} ({number(_count(steady))} steady: {_median(steady)})"
+    more = []
+    if 0 < steady.height < steps.height:
+        more.append(f"{number(_count(steady))} steady: {duration(_median_ns(steady))}")
+    more += _unprofiled(results, steps if steady.is_empty() else steady)
+    line = f"{count}{name}, median {duration(_median_ns(steps))}"
+    return f"{line} ({'; '.join(more)})" if more else line
+
+
+def _unprofiled(results: Results, steps: pl.DataFrame) -> list[str]:
+    """What a step takes without the profiler, and what the profiler adds to it, where that is
+    known: of the processes that measured it."""
+    measured = results.captures.drop_nulls("unprofiled_step_ns")
+    profiled = steps.join(measured, on=["report", "process"], how="semi")
+    if profiled.is_empty():
+        return []
+    unprofiled_ns = results.unprofiled_step_ns or 0
+    text = f"unprofiled {duration(unprofiled_ns)}"
+    added_ns = _median_ns(profiled) - unprofiled_ns
+    if added_ns <= 0 or not unprofiled_ns:
+        return [text]
+    return [f"{text}: the profiler adds {whole_percent(added_ns, unprofiled_ns)}"]
 
 
 def _count(steps: pl.DataFrame) -> int:
@@ -31,9 +49,8 @@ def _count(steps: pl.DataFrame) -> int:
     return greatest(each["step"])
 
 
-def _median(steps: pl.DataFrame) -> str:
-    median_ns = steps.select(pl.col("duration_ns").median().round()).item()
-    return duration(int(median_ns))
+def _median_ns(steps: pl.DataFrame) -> int:
+    return int(steps.select(pl.col("duration_ns").median().round()).item())
 
 
 def steps(results: Results, limit: int) -> Block:

@@ -6,6 +6,7 @@ from typing import Protocol
 import polars as pl
 
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.prepare import os_pid
 from nsysflow.analysis.trace import Trace
 
 OUTSIDE = "(outside ranges)"
@@ -71,6 +72,26 @@ class Results:
     def step_name(self) -> str | None:
         """The range that is one step, where there is one."""
         return next((each.step_name for each in self.analyses if each.step_name), None)
+
+    @property
+    def captures(self) -> pl.DataFrame:
+        """`report`, `process`, `capture`, `unprofiled_step_ns`: the processes that captured a
+        window of their steps."""
+        return pl.concat(
+            each.trace.captures.select(
+                pl.lit(each.trace.report).alias("report"),
+                os_pid(pl.col("process")).alias("process"),
+                "capture",
+                "unprofiled_step_ns",
+            )
+            for each in self.analyses
+        )
+
+    @property
+    def unprofiled_step_ns(self) -> int | None:
+        """What a step took with no profiler: the median of the processes that measured it."""
+        median_ns = self.captures["unprofiled_step_ns"].median()
+        return round(median_ns) if isinstance(median_ns, float) else None
 
     @property
     def selection(self) -> str:

@@ -1,6 +1,6 @@
 """What the terminal page and summary.md both show, as blocks of cells."""
 
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -77,6 +77,7 @@ def dearest(results: Results, limit: int) -> Block:
     """What costs most."""
     found = costs(results)
     stepped = any(cost.per_step_ns is not None for cost in found)
+    lined = any(cost.line for cost in found[:limit])
     rows = tuple(
         (
             duration(cost.total_ns),
@@ -86,6 +87,7 @@ def dearest(results: Results, limit: int) -> Block:
             CAUSE_WORDS[cost.cause],
             cost.where,
             cost.culprit,
+            *((_line(cost),) if lined else ()),
             _waited(cost),
         )
         for cost in found[:limit]
@@ -101,11 +103,31 @@ def dearest(results: Results, limit: int) -> Block:
             Column(head="cause"),
             words("where the host was"),
             words("culprit"),
+            *((Column(head="line"),) if lined else ()),
             words("what waited", spare=True),
         ),
         rows=rows,
         more=(*more(len(found) - limit, "gap_summary"), *starving(results)),
     )
+
+
+def _line(cost: Cost) -> str:
+    """The line that most of it happened at, and how many others there are."""
+    line = _line_of(cost.cause, cost.culprit, cost.line)
+    if not cost.line or not cost.more_lines:
+        return line
+    plural = "s" if cost.more_lines > 1 else ""
+    return f"{_without_function(line)} +{cost.more_lines} more line{plural}"
+
+
+def _line_of(cause: str, culprit: str, line: str) -> str:
+    """Host code is not at the line that is known but before it: that of the launch after it."""
+    before = line and cause == "host" and not culprit
+    return f"before {_without_function(line)}" if before else line
+
+
+def _without_function(line: str) -> str:
+    return line.rpartition(" in ")[0] or line
 
 
 def _waited(cost: Cost) -> str:
@@ -160,22 +182,25 @@ def stalls(results: Results, limit: int) -> Block:
     place = pl.col("phase").fill_null("").replace("", OUTSIDE)
     grouped = (
         results.table("syncs")
-        .group_by(pl.col("api").cast(pl.String), place)
+        .group_by(pl.col("api").cast(pl.String), place, pl.col("source").fill_null(""))
         .agg(pl.len().alias("calls"), pl.col("induced_idle_ns", "blocked_ns", "gpu_busy_ns").sum())
         .sort(
-            "induced_idle_ns", "blocked_ns", "api", "phase", descending=[True, True, False, False]
+            *("induced_idle_ns", "blocked_ns", "api", "phase", "source"),
+            descending=[True, True, False, False, False],
         )
     )
     shown = grouped.head(limit)
     longest = grouped.sort("blocked_ns", descending=True, maintain_order=True).head(1)
     if limit and not longest.is_empty() and longest.row(0) not in shown.rows():
         shown = pl.concat([shown.head(limit - 1), longest])
+    lined = bool((shown["source"] != "").any())
     return Block(
         title="Waits",
         caption="A wait costs the idle it leaves behind, not the time it lasts",
         columns=(
             *map(figure, ("idle it cost", "blocked", "GPU busy", "calls")),
             words("call"),
+            *((Column(head="line"),) if lined else ()),
             words("phase"),
         ),
         rows=tuple(
@@ -185,6 +210,7 @@ def stalls(results: Results, limit: int) -> Block:
                 duration(row["gpu_busy_ns"]),
                 number(row["calls"]),
                 row["api"],
+                *((row["source"],) if lined else ()),
                 row["phase"],
             )
             for row in shown.iter_rows(named=True)
@@ -198,6 +224,7 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
     top = results.longest_gaps(limit, at_least_ns).with_columns(where_host_was_in_gap())
     several = results.table("accounting").height > 1
     many = len(results.reports) > 1
+    lined = top["source"].null_count() < len(top)
     return Block(
         title="Longest gaps",
         columns=(
@@ -207,6 +234,7 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
             Column(head="cause"),
             words("where the host was"),
             words("culprit"),
+            *((Column(head="line"),) if lined else ()),
             words("before", spare=True),
             words("after", spare=True),
         ),
@@ -218,6 +246,7 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
                 row["cause"],
                 row["where"],
                 row["culprit"] or "",
+                *((_line_of_gap(row),) if lined else ()),
                 row["prev_op"] or "",
                 row["next_op"] or "",
             )
@@ -225,6 +254,10 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
         ),
         more=more(results.count_gaps(at_least_ns) - len(top), "gaps"),
     )
+
+
+def _line_of_gap(row: dict[str, Any]) -> str:
+    return _line_of(row["cause"], row["culprit"] or "", row["source"] or "")
 
 
 def integrity(results: Results) -> Block:

@@ -30,8 +30,12 @@ CSV_TABLES: Final = (
     "kernels",
     "copies",
     "steps",
+    "gpu_metrics",
 )
 """The tables that become a CSV file of their own."""
+
+WHERE_SAMPLED: Final = ("gpu_metrics",)
+"""Those of them that are written only where they have rows: most reports sample no counters."""
 
 _DECIMALS: Final = 6
 """Enough for a share of a second in ns, and stable in a diff."""
@@ -70,7 +74,9 @@ def write_files(results: Results, folder: Path, *, at_least_ns: int = 0) -> None
     with (folder / "gaps.csv").open("wb") as file, ThreadPoolExecutor(max_workers=1) as writer:
         written = writer.submit(write_gaps_csv, results, file, at_least_ns=at_least_ns)
         for name in CSV_TABLES[1:]:
-            write_csv(results.table(name), folder / f"{name}.csv")
+            table = results.table(name)
+            if name not in WHERE_SAMPLED or not table.is_empty():
+                write_csv(table, folder / f"{name}.csv")
         (folder / "report.json").write_text(report_json(results), encoding="utf-8")
         written.result()
 
@@ -91,6 +97,7 @@ def report_json(results: Results) -> str:
         "gap_summary": rows(results.table("gap_summary")),
         "gap_histogram": rows(results.table("gap_histogram")),
         "steps": _steps(results),
+        "gpu_metrics": rows(results.table("gpu_metrics")),
         "findings": "[]",
         "integrity": rows(results.table("integrity")),
     }
@@ -165,8 +172,13 @@ def _phases(results: Results) -> list[dict[str, Any]]:
 
 
 def _steps(results: Results) -> str:
-    name = json.dumps(results.step_name, ensure_ascii=False)
-    return f'{{"name": {name}, "rows": {_json_rows(results.table("steps"))}}}'
+    about = {
+        "name": json.dumps(results.step_name, ensure_ascii=False),
+        "unprofiled_step_ns": json.dumps(results.unprofiled_step_ns),
+        "captures": _json_rows(results.captures),
+        "rows": _json_rows(results.table("steps")),
+    }
+    return "{" + ", ".join(f"{json.dumps(key)}: {text}" for key, text in about.items()) + "}"
 
 
 def _same(series: pl.Series) -> bool:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from nsysflow.report import sections
 from nsysflow.report.details import steps_line
+from nsysflow.report.fullness import fullness
 from nsysflow.report.layout import Block, printable, set_in_columns
 from nsysflow.report.results import Results
 from nsysflow.report.verdict import verdicts
@@ -39,6 +40,7 @@ def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0)
             sections.phases(results, top or 10),
             sections.stalls(results, top or 4),
             sections.longest_gaps(results, top or 3, at_least_ns=at_least_ns),
+            fullness(results, top or 6),
         ):
             yield from set_block(block, width)
     yield from set_block(sections.integrity(results), width)

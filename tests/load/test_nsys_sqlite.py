@@ -26,6 +26,10 @@ FRAMES = {
     "threads": schema.THREADS,
     "devices": schema.DEVICES,
     "diagnostics": schema.DIAGNOSTICS,
+    "backtraces": schema.BACKTRACES,
+    "frames": schema.FRAMES,
+    "gpu_samples": schema.GPU_SAMPLES,
+    "captures": schema.CAPTURES,
 }
 
 
@@ -264,3 +268,11 @@ def test_kernels_are_shortened_as_nsys_does(report: Path) -> None:
     kernels = load(report).ops.filter(kind="kernel").select("name", "short_name").unique()
     for name, short in kernels.cast(pl.String).iter_rows():
         assert short_kernel_name(name) == short
+
+
+def test_graphs_traced_whole_are_said_to_hide_their_kernels(tmp_path: Path) -> None:
+    whole = load(write_export(tmp_path / "g.sqlite", graphs=[{}, {"correlationId": 2}], calls=[{}]))
+    assert any("the kernels of 2 launches are hidden" in note for note in whole.notes)
+    assert any("--graph-trace node" in note for note in whole.notes)
+    plain = load(write_export(tmp_path / "k.sqlite", kernels=[{}], calls=[{}]))
+    assert not any("graph" in note for note in plain.notes)

@@ -13,6 +13,10 @@ from nsysflow.errors import Damaged, Incomplete
 from tests.load.test_nsys_sqlite import FRAMES, assert_schemas
 from tests.reports import parquetdir_report, sqlite_report
 
+NAMES = (
+    *("h200-ddp-rank0", "synthetic-2", "h200-graph-level"),
+    *("h200-backtrace", "h200-gpu-metrics"),
+)
 UNSIGNED = (
     "globalPid",
     "globalTid",
@@ -21,6 +25,8 @@ UNSIGNED = (
     "deviceId",
     "id",
     "demangledName",
+    "typeId",
+    "domainId",
 )
 
 
@@ -43,7 +49,7 @@ def as_parquetdir(database: Path, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["h200-ddp-rank0", "synthetic-2", "h200-graph-level"])
+@pytest.mark.parametrize("name", NAMES)
 def test_both_exports_of_a_report_are_the_same_trace(tmp_path: Path, name: str) -> None:
     database = sqlite_report(tmp_path, name)
     folder = as_parquetdir(database, tmp_path / "folder")

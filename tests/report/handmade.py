@@ -1,7 +1,7 @@
 """Tables written by hand: columns a test does not name are 0, or null where that is a name."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -85,6 +85,33 @@ def device(window_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
 def part(cause: str, total_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
     """A row of gap_summary."""
     return {"cause": cause, "total_ns": total_ns, "gaps": 1, **columns}
+
+
+def captured(run: Handmade, *processes: tuple[int, int | None]) -> Handmade:
+    """`run` with what processes (pid, unprofiled ns of a step) say of their window of steps."""
+    rows = [(pid << 24, "3:2:5", unprofiled_ns) for pid, unprofiled_ns in processes]
+    captures = pl.DataFrame(rows, schema=schema.CAPTURES, orient="row")
+    return replace(run, trace=replace(run.trace, captures=captures))
+
+
+def metrics(group: str, name: str, busy_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A row of gpu_metrics: half of the SMs active, unless said otherwise."""
+    said = {"samples": 9, "sm_active_pct": 50.0, "bound": "latency"} | columns
+    return {"group": group, "name": name, "busy_ns": busy_ns, **said}
+
+
+def sampled() -> Handmade:
+    """A run with sampled counters: loss keeps the GPU busy and the chip idle."""
+    return handmade(
+        accounting=[device(100 * MS, host_ns=30 * MS)],
+        gpu_metrics=[
+            metrics("phase", "step", 70 * MS, bound="overhead", sm_active_pct=20.0),
+            metrics("phase", "step/forward", 50 * MS, bound="compute", sm_active_pct=90.0),
+            metrics("phase", "step/loss", 20 * MS, sm_active_pct=12.0),
+            metrics("class", "matmul", 45 * MS, dram_read_pct=20.0, dram_write_pct=11.5),
+            metrics("class", "reduction", 5 * MS, sm_active_pct=29.9, dram_read_pct=None),
+        ],
+    )
 
 
 def training() -> Handmade:

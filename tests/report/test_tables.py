@@ -19,7 +19,7 @@ from nsysflow.report.tables import (
     write_csv,
     write_files,
 )
-from tests.report.handmade import MS, Handmade, frame, results, training
+from tests.report.handmade import MS, Handmade, captured, frame, results, sampled, training
 
 CAUSES = (
     "profiler_ns,sync_ns,blocking_copy_ns,alloc_ns,module_load_ns,api_ns,host_ns,launch_ns,"
@@ -64,13 +64,17 @@ HEADERS = {
         "report,process,device,step,start_ns,end_ns,duration_ns,compute_ns,comm_exposed_ns,"
         f"copy_exposed_ns,idle_ns,{CAUSES},steady"
     ),
+    "gpu_metrics": (
+        "report,device,group,name,busy_ns,samples,sm_active_pct,sm_issue_pct,tensor_active_pct,"
+        "dram_read_pct,dram_write_pct,bound"
+    ),
 }
 """As spec/cli.md lists them; there phases.csv has two columns `host_ns`, of which the first, the
 host's time in a phase, is `host_wall_ns`."""
 
 KEYS = [
     "schema", "tool", "report", "devices", "phases", "syncs", "starved", "kernels", "launches",
-    "copies", "gap_summary", "gap_histogram", "steps", "findings", "integrity",
+    "copies", "gap_summary", "gap_histogram", "steps", "gpu_metrics", "findings", "integrity",
 ]  # fmt: skip
 
 
@@ -89,15 +93,21 @@ def document() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", CSV_TABLES)
 def test_a_csv_file_has_the_promised_columns(name: str, tmp_path: Path) -> None:
-    write_files(Results([training()]), tmp_path)
+    write_files(Results([training(), sampled()]), tmp_path)
     assert (tmp_path / f"{name}.csv").read_text().split("\n")[0] == HEADERS[name]
 
 
 def test_the_promised_files_are_all_there(tmp_path: Path) -> None:
-    write_files(Results([training()]), tmp_path)
+    write_files(Results([training(), sampled()]), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {f"{t}.csv" for t in HEADERS} | {
         "report.json"
     }
+
+
+def test_without_samples_there_is_no_file_of_them_and_no_row(tmp_path: Path) -> None:
+    write_files(Results([training()]), tmp_path)
+    assert not (tmp_path / "gpu_metrics.csv").exists()
+    assert document()["gpu_metrics"] == []
 
 
 def test_null_is_empty_and_lines_end_in_a_newline_alone() -> None:
@@ -158,6 +168,19 @@ def test_a_phase_lists_its_names() -> None:
 def test_the_steps_carry_the_name_of_their_range() -> None:
     assert document()["steps"]["name"] == "step"
     assert [row["step"] for row in document()["steps"]["rows"]] == [0, 1]
+    assert document()["steps"]["unprofiled_step_ns"] is None
+    assert document()["steps"]["captures"] == []
+
+
+def test_the_steps_carry_what_each_process_says_of_its_window() -> None:
+    run = captured(training(), (7, 36 * MS), (9, 38 * MS), (11, None))
+    steps = json.loads(report_json(Results([run])))["steps"]
+    assert steps["unprofiled_step_ns"] == 37 * MS
+    assert [(row["process"], row["unprofiled_step_ns"]) for row in steps["captures"]] == [
+        (7, 36 * MS),
+        (9, 38 * MS),
+        (11, None),
+    ]
 
 
 def test_nothing_in_the_document_is_not_a_number() -> None:

@@ -33,7 +33,7 @@ def syncs(report: Report) -> list[Row]:
                 "gpu_busy_ns": length(common(busy[call.process], interval)),
                 "induced_idle_ns": report.induced[index],
                 "phase": joined(report.place(index).path),
-                "source": None,
+                "source": report.sources.of(index),
                 "bytes": sum(copy.bytes for copy in moved) if moved else None,
                 "direction": moved[0].direction if moved else None,
                 "copy_label": copy_label(report, copies[0]) if copies else None,

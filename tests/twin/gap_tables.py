@@ -8,6 +8,9 @@ from tests.twin.report import Report, Row, joined
 from tests.twin.stats import mean, whole
 from tests.twin.steps import Step, steps_of
 
+Group = tuple[int, str, str, str, str, str | None]
+"""Device, phase, host_range, cause, culprit, source."""
+
 OUTSIDE = "(outside ranges)"
 LENGTHS = (
     (2_000, "< 2 us"),
@@ -46,7 +49,7 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
                     "duration_ns": gap.duration_ns,
                     "cause": gap.cause,
                     "culprit": report.gaps.culprit(gap, gap.cause),
-                    "source": None,
+                    "source": report.source(gap, gap.cause),
                     "phase": joined(gap.place.path),
                     "host_range": joined(gap.host_place.path),
                     "prev_op": report.ops[gap.prev_op].short_name,
@@ -59,8 +62,8 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
 
 def gap_summary(report: Report, step: str | None = None) -> list[Row]:
     """The parts of all gaps, grouped: a gap with three causes counts in three rows."""
-    groups: dict[tuple[int, str, str, str, str], list[int]] = defaultdict(list)
-    in_steps: dict[tuple[int, str, str, str, str], int] = defaultdict(int)
+    groups: dict[Group, list[int]] = defaultdict(list)
+    in_steps: dict[Group, int] = defaultdict(int)
     steps = steps_of(report, step)
     for gap in report.gaps.gaps:
         inside = step_of(report, gap, steps) is not None
@@ -72,13 +75,15 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                     (joined(gap.host_place.path) or OUTSIDE) if gap.host_asked else "",
                     cause,
                     report.gaps.culprit(gap, cause),
+                    report.source(gap, cause),
                 )
                 groups[key].append(gap.causes[cause])
                 in_steps[key] += gap.causes[cause] if inside else 0
     rows: list[Row] = []
-    for (device, phase, host_range, cause, culprit), ns in groups.items():
+    for key, ns in groups.items():
+        device, phase, host_range, cause, culprit, source = key
         count = sum(found.device == device for found in steps)
-        of_steps = in_steps[device, phase, host_range, cause, culprit]
+        of_steps = in_steps[key]
         rows.append(
             {
                 "report": report.trace.report,
@@ -87,7 +92,7 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                 "host_range": host_range,
                 "cause": cause,
                 "culprit": culprit,
-                "source": None,
+                "source": source,
                 "gaps": len(ns),
                 "total_ns": sum(ns),
                 "mean_ns": whole(mean(ns)),
@@ -103,6 +108,7 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
             row["host_range"],
             CAUSES.index(row["cause"]),
             row["culprit"],
+            row["source"] or "",
         )
     )
     return rows

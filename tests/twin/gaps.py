@@ -327,11 +327,17 @@ class Gaps:
         if cause == "profiler" and gap.by_overhead:
             most = min(gap.by_overhead, key=lambda i: (-gap.by_overhead[i], i))
             return self.overhead[most].name
+        call = self.culprit_call(gap, cause)
+        return "" if call is None else self.calls.calls[call].name
+
+    @staticmethod
+    def culprit_call(gap: Gap, cause: str) -> int | None:
+        """The call among the calls, where it is one."""
         charged = gap.by_call[cause]
         if not charged:
-            return ""
+            return None
         most = min(charged, key=lambda i: (-charged[i], i))
-        return "" if gap.between_calls[cause] > charged[most] else self.calls.calls[most].name
+        return None if gap.between_calls[cause] > charged[most] else most
 
     def induced(self) -> Counter[int]:
         """§4: what steps 2 and 3 charged to each sync, blocking_copy or alloc call."""

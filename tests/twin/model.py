@@ -1,11 +1,7 @@
-"""Canonical rows as plain Python values, a reader of its own, and the way to and from `Trace`."""
+"""Canonical rows as plain Python values, and the way to and from `Trace`."""
 
-import re
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from collections import defaultdict
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -125,6 +121,46 @@ class Diagnostic:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """One frame of a Python stack."""
+
+    file: str | None
+    line: int
+    function: str | None
+
+
+@dataclass(frozen=True)
+class Backtrace:
+    """One sampled Python stack of a CUDA call, innermost frame first."""
+
+    start_ns: int
+    thread: int
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """What the counters of one GPU said at one instant, in percent."""
+
+    time_ns: int
+    device: int
+    sm_active_pct: int | None = None
+    sm_issue_pct: int | None = None
+    tensor_active_pct: int | None = None
+    dram_read_pct: int | None = None
+    dram_write_pct: int | None = None
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What one process says of the window of steps that it captured."""
+
+    process: int | None
+    capture: str
+    unprofiled_step_ns: int | None
+
+
+@dataclass(frozen=True)
 class TwinTrace:
     """One report as canonical rows, in any order."""
 
@@ -136,222 +172,9 @@ class TwinTrace:
     threads: tuple[Thread, ...] = ()
     devices: tuple[Device, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
-
-
-# --- names --------------------------------------------------------------------------------------
-
-
-def api_name(name: str) -> str:
-    """§1: API names carry a version suffix (`cudaLaunchKernel_v7000`, `_ptsz`): strip it."""
-    while (shorter := re.sub(r"_(v\d+|ptsz|ptds)$", "", name)) != name:
-        name = shorter
-    return name
-
-
-def range_name(name: str) -> str:
-    """§7: from `, seq =`, `, op_id =`, `, sizes =` or `, input_op_ids =` on all is dropped."""
-    for tail in (", seq =", ", op_id =", ", sizes =", ", input_op_ids ="):
-        name = name.split(tail, 1)[0]
-    return name
-
-
-# --- reading an export --------------------------------------------------------------------------
-
-MEMORY_BY_LABEL = {
-    "Pageable": "pageable",
-    "Pinned": "pinned",
-    "Device": "device",
-    "Array": "array",
-    "Managed": "managed",
-    "Device Static": "device",
-    "Managed Static": "managed",
-    "Unknown": "unknown",
-}
-MEMORY_BY_NUMBER = dict(enumerate(MEMORY_BY_LABEL.values()))
-DIRECTION_BY_LABEL = {
-    "Unknown": "unknown",
-    "Host-to-Device": "HtoD",
-    "Device-to-Host": "DtoH",
-    "Host-to-Array": "HtoA",
-    "Array-to-Host": "AtoH",
-    "Array-to-Array": "AtoA",
-    "Array-to-Device": "AtoD",
-    "Device-to-Array": "DtoA",
-    "Device-to-Device": "DtoD",
-    "Host-to-Host": "HtoH",
-    "Peer-to-Peer": "PtoP",
-    "Unified Host-to-Device": "unified HtoD",
-    "Unified Device-to-Host": "unified DtoH",
-    "Unified Device-to-Device": "unified DtoD",
-}
-DIRECTION_BY_NUMBER = dict(enumerate(DIRECTION_BY_LABEL.values()))
-
-
-class _Export:
-    """An open export: rows as dicts, absent tables as no rows, absent columns as None."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self.db = db
-        self.db.row_factory = sqlite3.Row
-        self.tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
-        self.strings = {row["id"]: row["value"] for row in self.rows("StringIds")}
-
-    def rows(self, table: str) -> Iterator[dict[str, Any]]:
-        if table in self.tables:
-            for row in self.db.execute(f'SELECT * FROM "{table}" ORDER BY rowid'):
-                yield _Row(zip(row.keys(), row, strict=True))
-
-    def enum(
-        self, table: str, by_label: dict[str, str], fallback: dict[int, str]
-    ) -> dict[int, str]:
-        """§1: Enumerations are read from the `ENUM_*` tables by label, numbers as fallback."""
-        found = {
-            row["id"]: by_label[row["label"]]
-            for row in self.rows(table)
-            if row["label"] in by_label
-        }
-        return {**fallback, **found}
-
-
-class _Row(dict[str, Any]):
-    def __missing__(self, column: str) -> None:
-        return None
-
-
-def _process(thread: int) -> int:
-    """§1: process = `globalTid & ~0xFFFFFF` = `globalPid`."""
-    return thread & PROCESS_MASK
-
-
-def _correlation(row: dict[str, Any]) -> int | None:
-    """§1: NULL or 0 correlationId never join."""
-    return row["correlationId"] or None
-
-
-def read_export(path: Path) -> TwinTrace:
-    """One unpacked SQLite export as canonical rows; rows of negative length are kept."""
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
-        export = _Export(db)
-        return TwinTrace(
-            report=path.stem,
-            ops=tuple(_ops(export)),
-            calls=tuple(
-                Call(
-                    row["start"],
-                    row["end"],
-                    _process(row["globalTid"]),
-                    row["globalTid"],
-                    _correlation(row),
-                    api_name(export.strings[row["nameId"]]),
-                )
-                for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")
-            ),
-            ranges=tuple(_ranges(export)),
-            overhead=tuple(
-                Overhead(
-                    row["start"],
-                    row["end"],
-                    _process(row["globalTid"]),
-                    row["globalTid"],
-                    export.strings[row["nameId"]],
-                )
-                for row in export.rows("PROFILER_OVERHEAD")
-                if row["globalTid"] is not None
-            ),
-            threads=tuple(
-                Thread(_process(row["globalTid"]), row["globalTid"], export.strings[row["nameId"]])
-                for row in export.rows("ThreadNames")
-                if row["globalTid"] is not None
-            ),
-            devices=tuple(
-                Device(row["id"], row["name"], row["uuid"], row["smCount"], row["memoryBandwidth"])
-                for row in export.rows("TARGET_INFO_GPU")
-            ),
-            diagnostics=tuple(
-                Diagnostic(row["severity"], row["text"]) for row in export.rows("DIAGNOSTIC_EVENT")
-            ),
-        )
-
-
-def _ops(export: _Export) -> Iterator[Op]:
-    """§1: kernels, memcpys, memsets and graph traces, on their physical GPU."""
-    gpus = {
-        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
-    }
-    memory = export.enum("ENUM_CUDA_MEM_KIND", MEMORY_BY_LABEL, MEMORY_BY_NUMBER)
-    direction = export.enum("ENUM_CUDA_MEMCPY_OPER", DIRECTION_BY_LABEL, DIRECTION_BY_NUMBER)
-    for kind in ("kernel", "memcpy", "memset", "graph"):
-        table = "GRAPH_TRACE" if kind == "graph" else kind.upper()
-        for row in export.rows(f"CUPTI_ACTIVITY_KIND_{table}"):
-            process = row["globalPid"]
-            pid = None if process is None else (process >> 24) & LOW_24_BITS
-            name = short_name = kind
-            shape = copy = None
-            if kind == "kernel":
-                name = export.strings[row["demangledName"]]
-                short_name = export.strings[row["shortName"]]
-                shape = Shape(
-                    row["gridX"],
-                    row["gridY"],
-                    row["gridZ"],
-                    row["blockX"],
-                    row["blockY"],
-                    row["blockZ"],
-                    row["registersPerThread"],
-                    row["staticSharedMemory"] + row["dynamicSharedMemory"],
-                )
-            if kind == "memcpy":
-                copy = Copy(
-                    row["bytes"],
-                    direction.get(row["copyKind"], "unknown"),
-                    memory.get(row["srcKind"]),
-                    memory.get(row["dstKind"]),
-                )
-                name = short_name = f"memcpy {copy.direction}"
-            yield Op(
-                kind,
-                row["start"],
-                row["end"],
-                gpus.get((pid, row["deviceId"]), row["deviceId"]),
-                process,
-                row["streamId"],
-                _correlation(row),
-                row["graphNodeId"],
-                name,
-                short_name,
-                shape,
-                copy,
-            )
-
-
-def _ranges(export: _Export) -> Iterator[Range]:
-    """§1: `NVTX_EVENTS` type 59 (push/pop), 60 (start/end); type 75 names domains, per process."""
-    events = list(export.rows("NVTX_EVENTS"))
-
-    def text(event: dict[str, Any]) -> str | None:
-        return event["text"] if event["text"] is not None else export.strings.get(event["textId"])
-
-    domains = {
-        (_process(event["globalTid"]), event["domainId"]): text(event)
-        for event in events
-        if event["eventType"] == 75
-    }
-    for row, event in enumerate(events):
-        if event["eventType"] in (59, 60):
-            process = _process(event["globalTid"])
-            yield Range(
-                event["start"],
-                event["end"],
-                "push_pop" if event["eventType"] == 59 else "start_end",
-                process,
-                event["globalTid"],
-                domains.get((process, event["domainId"])),
-                range_name(text(event) or ""),
-                row,
-            )
-
-
-# --- to and from the analysis's own frames ------------------------------------------------------
+    backtraces: tuple[Backtrace, ...] = ()
+    gpu_samples: tuple[GpuSample, ...] = ()
+    captures: tuple[Capture, ...] = ()
 
 
 def _frame(rows: list[Any], of: pl.Schema) -> pl.DataFrame:
@@ -374,6 +197,7 @@ def to_trace(trace: TwinTrace) -> Trace:
             copies.append(op.copy)
         for name, values in ops.items():
             values.append(detail if name == "detail" else getattr(op, name))
+    met, frames = _stacks(trace.backtraces)
     return Trace(
         report=trace.report,
         ops=pl.DataFrame(ops, schema=schema.OPS),
@@ -385,6 +209,25 @@ def to_trace(trace: TwinTrace) -> Trace:
         threads=_frame(list(trace.threads), schema.THREADS),
         devices=_frame(list(trace.devices), schema.DEVICES),
         diagnostics=_frame(list(trace.diagnostics), schema.DIAGNOSTICS),
+        backtraces=met,
+        frames=frames,
+        gpu_samples=_frame(list(trace.gpu_samples), schema.GPU_SAMPLES),
+        captures=_frame(list(trace.captures), schema.CAPTURES),
+    )
+
+
+def _stacks(backtraces: tuple[Backtrace, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The analysis's two frames: where each stack was met, and the frames of the distinct ones."""
+    distinct = list(dict.fromkeys(trace.frames for trace in backtraces))
+    met = [(each.start_ns, each.thread, distinct.index(each.frames)) for each in backtraces]
+    rows = [
+        (stack, depth, frame.file, frame.line, frame.function)
+        for stack, frames in enumerate(distinct)
+        for depth, frame in enumerate(frames)
+    ]
+    return (
+        pl.DataFrame(met, schema=schema.BACKTRACES, orient="row"),
+        pl.DataFrame(rows, schema=schema.FRAMES, orient="row"),
     )
 
 
@@ -404,6 +247,9 @@ def from_trace(trace: Trace) -> TwinTrace:
         shape = shapes[detail] if has_detail and row["kind"] == "kernel" else None
         copy = copies[detail] if has_detail and row["kind"] == "memcpy" else None
         ops.append(Op(**row, shape=shape, copy=copy))
+    stacks: dict[int, tuple[Frame, ...]] = defaultdict(tuple)
+    for stack, _, *frame in trace.frames.sort("stack", "depth").iter_rows():
+        stacks[stack] += (Frame(*frame),)
     return TwinTrace(
         report=trace.report,
         ops=tuple(ops),
@@ -413,4 +259,10 @@ def from_trace(trace: Trace) -> TwinTrace:
         threads=rows(Thread, trace.threads),
         devices=rows(Device, trace.devices),
         diagnostics=rows(Diagnostic, trace.diagnostics),
+        backtraces=tuple(
+            Backtrace(start_ns, thread, stacks[stack])
+            for start_ns, thread, stack in trace.backtraces.iter_rows()
+        ),
+        gpu_samples=rows(GpuSample, trace.gpu_samples),
+        captures=rows(Capture, trace.captures),
     )

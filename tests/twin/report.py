@@ -8,6 +8,7 @@ from tests.twin.accounting import Interval, covered, window
 from tests.twin.gaps import CAUSES, FRAMEWORK_DISPATCH_NS, Gap, Gaps
 from tests.twin.model import LOW_24_BITS, TwinTrace
 from tests.twin.phases import NOWHERE, Open, Place
+from tests.twin.sources import Sources
 
 Row = dict[str, Any]
 Path = tuple[str, ...]
@@ -50,6 +51,7 @@ class Report:
         self.devices = sorted({op.device for op in self.ops})
         self.processes = sorted({call.process for call in self.calls.calls})
         self.induced = self.gaps.induced()
+        self.sources = Sources(trace, self.calls)
         self._places: dict[int, Place] = {}
 
     def place(self, call: int) -> Place:
@@ -80,6 +82,11 @@ class Report:
     def busy(self) -> dict[int, list[Interval]]:
         """Per device, when anything runs."""
         return {d: covered(self.ops[i] for i in self.on(d)) for d in self.devices}
+
+    def source(self, gap: Gap, cause: str) -> str | None:
+        """§3, §11: the line of the culprit's call where there is one, else of `L`."""
+        culprit = None if cause == "profiler" else self.gaps.culprit_call(gap, cause)
+        return self.sources.of(self.calls.launch[gap.next_op] if culprit is None else culprit)
 
     def launch_process(self, gap: Gap) -> int | None:
         """The process of `L`."""

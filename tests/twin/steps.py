@@ -72,7 +72,12 @@ def steps_of(report: Report, name: str | None = None) -> list[Step]:
     return found
 
 
-def steps(report: Report, name: str | None = None, skip: int = SKIP) -> list[Row]:
+def skipped(report: Report, process: int) -> int:
+    """§8: `--skip N`, default 2, 0 for a report captured by our own step window: per process."""
+    return 0 if process in {capture.process for capture in report.trace.captures} else SKIP
+
+
+def steps(report: Report, name: str | None = None, skip: int | None = None) -> list[Row]:
     """§8: Per step: time, accounting of §2, idle by cause (of the gaps that start in it)."""
     rows = []
     for step in steps_of(report, name):
@@ -82,6 +87,7 @@ def steps(report: Report, name: str | None = None, skip: int = SKIP) -> list[Row
         split = parts(ops, [(step.start_ns, step.end_ns)] if step.end_ns > step.start_ns else [])
         duration = step.end_ns - step.start_ns
         cut_off = step.is_last and step.range_.cut_off
+        first = skipped(report, step.process) if skip is None else skip
         loads_little = 100 * causes["module_load_ns"] <= duration
         rows.append(
             {
@@ -97,7 +103,7 @@ def steps(report: Report, name: str | None = None, skip: int = SKIP) -> list[Row
                 "copy_exposed_ns": split["copy_exposed_ns"],
                 "idle_ns": sum(gap.duration_ns for gap in gaps),
                 **causes,
-                "steady": step.index >= skip and loads_little and not cut_off,
+                "steady": step.index >= first and loads_little and not cut_off,
             }
         )
     return rows

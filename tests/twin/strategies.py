@@ -13,10 +13,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.twin.model import (
+    Backtrace,
     Call,
+    Capture,
     Copy,
     Device,
     Diagnostic,
+    Frame,
+    GpuSample,
     Op,
     Overhead,
     Range,
@@ -373,6 +377,52 @@ def _overhead(pids: tuple[int, ...]) -> st.SearchStrategy[list[Overhead]]:
     return st.lists(one, max_size=3)
 
 
+# --- what was sampled ---------------------------------------------------------------------------
+
+_OWN_FILES = ("/home/me/train.py", "/home/me/model/utils.py", "/home/me/data/utils.py", "<string>")
+_LIBRARIES = ("/opt/lib/python3.12/site-packages/torch/nn.py", "<frozen runpy>")
+_STACKS = st.lists(
+    st.builds(
+        Frame,
+        st.sampled_from((*_OWN_FILES, *_LIBRARIES)),
+        st.sampled_from((1, 42)),
+        st.sampled_from(("step", "<module>")),
+    ),
+    min_size=1,
+    max_size=3,
+).map(tuple)
+
+
+def _backtraces(calls: tuple[Call, ...]) -> st.SearchStrategy[list[Backtrace]]:
+    """Stacks of some calls, some of them twice, and of an instant at which none was made."""
+
+    def one(call: Call, late_ns: int, frames: tuple[Frame, ...]) -> Backtrace:
+        return Backtrace(call.start_ns + late_ns, call.thread, frames)
+
+    if not calls:
+        return st.just([])
+    some = st.builds(one, st.sampled_from(calls), st.sampled_from((0, 0, 0, 3)), _STACKS)
+    return st.lists(some, max_size=8)
+
+
+_COUNTER = st.sampled_from((None, 0, 1, 20, 59, 60, 61, 100))
+
+
+@st.composite
+def _gpu_samples(draw: Callable[..., Any]) -> list[GpuSample]:
+    """Samples at the pace of a profiler, with one missing here and there, on GPUs that may have
+    done nothing."""
+    found = []
+    for device in draw(st.sampled_from(((), (), (0,), (0, 1), (2,)))):
+        pace_ns = draw(st.sampled_from((1_000, 10_000, 100_000)))
+        at_ns = draw(st.sampled_from((-pace_ns, 0, 5)))
+        for counters in draw(st.lists(st.none() | st.tuples(*[_COUNTER] * 5), max_size=8)):
+            if counters is not None:
+                found.append(GpuSample(at_ns, device, *counters))
+            at_ns += pace_ns
+    return found
+
+
 # --- whole traces -------------------------------------------------------------------------------
 
 _DIAGNOSTICS = st.sampled_from(
@@ -422,6 +472,9 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
     for pid, at_ns, length_ns, correlation, work in draw(_loose_ops(pids)):
         ops.append(_op(work, at_ns, at_ns + length_ns, _process(pid), correlation))
     overhead = draw(_overhead(pids))
+    backtraces = draw(_backtraces(tuple(host.calls)))
+    gpu_samples = draw(_gpu_samples())
+    captured = draw(st.sampled_from(((), (), pids[:1], pids)))
     named = draw(st.integers(0, 4))
     threads = [
         Thread(_process(pid), _thread(pid, which), name)
@@ -430,7 +483,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         if which == 1 or named > which
     ]
     shuffle = random.Random(draw(st.integers(0, 3)))
-    for rows in (ops, host.calls, host.ranges, overhead, threads):
+    for rows in (ops, host.calls, host.ranges, overhead, threads, gpu_samples):
         shuffle.shuffle(rows)
     return TwinTrace(
         ops=tuple(ops),
@@ -443,4 +496,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
             for device in DEVICES[: draw(st.integers(0, 2))]
         ),
         diagnostics=draw(_DIAGNOSTICS),
+        backtraces=tuple(backtraces),
+        gpu_samples=tuple(gpu_samples),
+        captures=tuple(Capture(_process(pid), "3:2:5", 4_500_000) for pid in captured),
     )

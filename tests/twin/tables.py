@@ -5,6 +5,7 @@ from collections.abc import Callable
 from tests.twin.account_table import accounting
 from tests.twin.copies import copies, syncs
 from tests.twin.gap_tables import gap_histogram, gap_summary, gaps
+from tests.twin.gpu_metrics import gpu_metrics
 from tests.twin.kernels import kernels
 from tests.twin.launches import launches, starved
 from tests.twin.phase_table import phases
@@ -23,5 +24,6 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "kernels": kernels,
     "copies": copies,
     "steps": steps,
+    "gpu_metrics": gpu_metrics,
 }
 """Lists of plain dicts with the schema's columns; `integrity` is counts, its words are free."""

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 
 from tests.twin.accounting import covered, length, parts, window
+from tests.twin.export import read_export
 from tests.twin.gaps import CAUSES, Gaps
-from tests.twin.model import Op, TwinTrace, from_trace, read_export, to_trace
+from tests.twin.model import Op, TwinTrace, from_trace, to_trace
 from tests.twin.phases import NOWHERE, Place
 from tests.twin.strategies import traces
 

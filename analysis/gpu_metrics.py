@@ -1,0 +1,233 @@
+"""How full the GPU was while phases and classes of kernels ran: sampled counters (spec §10).
+
+A sample is the mean over the time from its instant to the next one's (10 kHz: 100 us), often longer
+than a kernel and the pause after it. What runs nothing has no active SM and moves next to no data,
+so a sample's work was done in the busy part of it: its rate there is its value, times its length,
+over its busy time. Rates are kept in thousandths of a percent, so that their sums are exact.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.accounting import Busy
+from nsysflow.analysis.attribution import Attribution
+from nsysflow.analysis.intervals import Axis, merge, overlaps
+from nsysflow.analysis.kernels import class_of
+from nsysflow.analysis.numbers import greatest
+from nsysflow.analysis.prepare import Prepared
+from nsysflow.analysis.rounding import median_ns
+from nsysflow.analysis.schema import BOUND, GPU_METRICS, GPU_METRICS_GROUP, METRICS
+
+BUSY_PCT: Final = 60
+"""A counter at 60 % of its peak or more is what bounds (spec §10)."""
+
+IDLE_PCT: Final = 30
+"""A phase whose GPU idles for 30 % of its span or more is bound by overhead (spec §10)."""
+
+FULL: Final = 100_000
+"""100 %, in the thousandths that rates are kept in."""
+
+_KEY: Final = ["number", "device_no"]
+
+_MEASURED: Final = pl.Schema(
+    {
+        "number": pl.UInt32(),
+        "device_no": pl.UInt32(),
+        "busy_ns": pl.Int64(),
+        "samples": pl.Int64(),
+        **dict.fromkeys(METRICS, pl.Float64()),
+    }
+)
+"""What was sampled while the operations of one number (of a path, or of a class) ran."""
+
+
+def gpu_metrics_table(
+    prepared: Prepared, attribution: Attribution, ops: pl.DataFrame, busy: Busy
+) -> pl.DataFrame:
+    """The `GPU_METRICS` table, without `report`: phases in tree order, then classes, dearest first.
+
+    Args:
+        prepared: the trace, for its samples.
+        attribution: nodes and paths.
+        ops: the operations that count, with `node`.
+        busy: the devices' busy time, whoever's work it is.
+    """
+    columns = [name for name in GPU_METRICS if name != "report"]
+    if prepared.trace.gpu_samples.is_empty():
+        return GPU_METRICS.to_frame().select(columns)
+    samples = _rates(prepared, busy)
+    ops = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
+    tables = [_phases(attribution, ops, samples, busy, prepared.axis)]
+    tables.append(_classes(ops, samples, prepared.axis))
+    devices = prepared.ops.select("device_no", "device").unique()
+    measured = pl.concat(tables, how="diagonal").join(devices, on="device_no")
+    return (
+        measured.with_columns(_bound())
+        .sort("device", "group", "key", -pl.col("busy_ns"), "name")
+        .select(columns)
+    )
+
+
+def _rates(prepared: Prepared, busy: Busy) -> pl.DataFrame:
+    """Samples on the device axis: `sample`, `start`, `end`, and of each counter its rate in the
+    sample's busy time, in thousandths of a percent; those with busy time only."""
+    axis, time, thread = prepared.axis, pl.col("time_ns"), pl.col("device_no")
+    devices = prepared.ops.select("device_no", "device").unique()
+    following = time.shift(-1).over("device_no")
+    period = median_ns(time.diff().over("device_no")).over("device_no")
+    covered = (
+        prepared.trace.gpu_samples.join(devices, on="device")
+        .sort("device_no", "time_ns")
+        .with_columns(pl.min_horizontal(following, time + period).alias("past_ns"))
+        .filter(pl.col("past_ns") > time)
+        .with_columns((pl.col("past_ns") - time).alias("length_ns"))
+    )
+    within = (pl.lit(axis.origin_ns), pl.lit(prepared.last_ns))
+    laid = covered.select(
+        axis.at(thread, time.clip(*within)).alias("start"),
+        axis.at(thread, pl.col("past_ns").clip(*within)).alias("end"),
+        "length_ns",
+        *METRICS,
+    )
+    busy_ns = busy.all.between(laid["start"], laid["end"])
+    scale = FULL // 100 * pl.col("length_ns")
+    return (
+        laid.with_columns(busy_ns.alias("busy_ns"))
+        .filter(pl.col("busy_ns") > 0)
+        .with_columns((pl.col(*METRICS) * scale // pl.col("busy_ns")).clip(0, FULL))
+        .drop("length_ns", "busy_ns")
+        .with_row_index("sample")
+    )
+
+
+def _phases(
+    attribution: Attribution, ops: pl.DataFrame, samples: pl.DataFrame, busy: Busy, axis: Axis
+) -> pl.DataFrame:
+    """The rows of the phases, with `key` (their place in the tree) and `idle_pct`."""
+    placed = ops.drop_nulls("node")
+    path = attribution.path_of(placed["node"]).alias("path")
+    rows = placed.select("device_no", "start_ns", "end_ns", path)
+    levels = [
+        _measured(level.rename({"path": "number"}), samples, axis)
+        for level in attribution.levels(rows)
+    ]
+    names = attribution.paths.select(
+        pl.col("path").alias("number"), pl.col("joined").alias("name"), "key"
+    )
+    return (
+        pl.concat([_MEASURED.to_frame(), *levels])
+        .join(_idle(attribution, placed, busy, axis), on=_KEY, how="left")
+        .join(names, on="number")
+        .with_columns(pl.lit("phase", GPU_METRICS_GROUP).alias("group"))
+    )
+
+
+def _classes(ops: pl.DataFrame, samples: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The rows of the classes of kernels."""
+    kernels = ops.filter(pl.col("kind") == "kernel")
+    short_names = kernels.select(pl.col("short_name").unique())
+    classes = short_names.with_columns(class_of(pl.col("short_name").cast(pl.String)).alias("name"))
+    numbers = classes.select(pl.col("name").unique(maintain_order=True)).with_row_index("number")
+    numbered = classes.join(numbers, on="name").select("short_name", "number")
+    rows = kernels.select("device_no", "start_ns", "end_ns", "short_name")
+    return (
+        _measured(rows.join(numbered, on="short_name"), samples, axis)
+        .join(numbers, on="number")
+        .with_columns(pl.lit("class", GPU_METRICS_GROUP).alias("group"))
+    )
+
+
+def _measured(ops: pl.DataFrame, samples: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """`_MEASURED` of operations with `number`: when those of one number run on a device, and the
+    samples' mean over that time."""
+    tracks = ops.select(_KEY).unique().with_row_index("track")
+    track, device = pl.col("track"), pl.col("device_no")
+    laid = ops.join(tracks, on=_KEY).select(
+        axis.at(track, pl.col("start_ns")).alias("start"),
+        axis.at(track, pl.col("end_ns")).alias("end"),
+    )
+    running = merge(laid).with_columns(axis.track(pl.col("start")).cast(pl.UInt32).alias("track"))
+    start, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
+    on_device = running.join(tracks, on="track", maintain_order="left").select(
+        "track", axis.at(device, start).alias("start"), length.alias("ns")
+    )
+    on_device = on_device.with_columns((pl.col("start") + pl.col("ns")).alias("end"))
+    pieces = overlaps(on_device.drop("ns"), samples)
+    share = samples.select("sample", *METRICS)[pieces["other"]]
+    ns = pl.col("end") - pl.col("start")
+    means = (
+        pl.concat([pieces, share], how="horizontal")
+        .group_by("track")
+        .agg(
+            pl.col("sample").n_unique().cast(pl.Int64).alias("samples"),
+            *(_mean_pct(pl.col(name), ns).alias(name) for name in METRICS),
+        )
+    )
+    busy_ns = on_device.group_by("track").agg(pl.col("ns").sum().alias("busy_ns"))
+    return (
+        tracks.join(busy_ns, on="track")
+        .join(means, on="track", how="left")
+        .with_columns(pl.col("samples").fill_null(0))
+        .drop("track")
+        .match_to_schema(_MEASURED)
+    )
+
+
+def _mean_pct(rate: pl.Expr, ns: pl.Expr) -> pl.Expr:
+    """The mean of `rate` over the time it was sampled, in percent; null where it was not."""
+    sampled_ns = ns.filter(rate.is_not_null()).sum()
+    return pl.when(sampled_ns > 0).then((rate * ns).sum() / (FULL // 100 * sampled_ns))
+
+
+def _idle(attribution: Attribution, ops: pl.DataFrame, busy: Busy, axis: Axis) -> pl.DataFrame:
+    """`idle_pct` per path and device: how much of its instances' spans, from the first operation to
+    the last one's end, the GPU ran nothing at all."""
+    nodes = attribution.nodes.select("node", "parent", "range", "path", "depth")
+    spans = ops.group_by("node", "device_no").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    spans = spans.join(nodes, on="node")
+    inner, levels = spans.clear(), []
+    for depth in range(greatest(nodes["depth"]), 0, -1):
+        here = pl.concat([spans.filter(pl.col("depth") == depth), inner])
+        levels.append(here)
+        outer = here.select("device_no", "start_ns", "end_ns", pl.col("parent").alias("node"))
+        inner = outer.drop_nulls("node").join(nodes, on="node").select(spans.columns)
+    whole = (
+        pl.concat([spans.clear(), *levels])
+        .group_by(pl.col("path").alias("number"), "device_no", "range")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    )
+    at = whole.select(
+        axis.at(pl.col("device_no"), pl.col(name)).alias(name) for name in ("start_ns", "end_ns")
+    )
+    length_ns = at["end_ns"] - at["start_ns"]
+    idle_ns = length_ns - busy.all.between(at["start_ns"], at["end_ns"])
+    return (
+        whole.with_columns(length_ns.alias("span_ns"), idle_ns.alias("idle_ns"))
+        .group_by(_KEY)
+        .agg((100 * pl.col("idle_ns").sum() / pl.col("span_ns").sum()).alias("idle_pct"))
+    )
+
+
+def _bound() -> pl.Expr:
+    """What limits a row; null where no sample tells."""
+    issued = pl.max_horizontal("sm_issue_pct", "tensor_active_pct")
+    moved = pl.sum_horizontal("dram_read_pct", "dram_write_pct")
+    rank = {name: pl.lit(number, pl.UInt8) for number, name in enumerate(BOUND.categories)}
+    known = issued.is_not_null() & pl.any_horizontal(
+        pl.col("dram_read_pct", "dram_write_pct").is_not_null()
+    )
+    return (
+        pl.when(pl.col("samples") == 0)
+        .then(None)
+        .when(issued >= BUSY_PCT)
+        .then(rank["compute"])
+        .when(moved >= BUSY_PCT)
+        .then(rank["memory"])
+        .when(pl.col("idle_pct") >= IDLE_PCT)
+        .then(rank["overhead"])
+        .when(known)
+        .then(rank["latency"])
+        .replace_strict(dict(enumerate(BOUND.categories)), return_dtype=BOUND)
+        .alias("bound")
+    )

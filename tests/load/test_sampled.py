@@ -1,0 +1,186 @@
+"""Backtraces, sampled counters and marks of ours, as exports hold them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis.load import load
+from nsysflow.analysis.load.sampled import wanted_metrics
+from nsysflow.analysis.pack import pack
+from tests.exports import Row, process, thread, write_export
+from tests.load.test_kineto import event, kernel, write
+
+BACKTRACES = {"eventType": 75, "text": "Python Backtrace on CUDA", "domainId": 1}
+
+
+def stack(*frames: tuple[int, int, int]) -> str:
+    """A backtrace's JSON of (function, file, line)."""
+    rows = [{"Function": f, "File": file, "Line": line} for f, file, line in frames]
+    about = {"Thread state": "Running", "Frames count": len(rows), "Frames": rows}
+    return json.dumps({"Python Backtrace on CUDA": about})
+
+
+def backtrace(start: int, *frames: tuple[int, int, int]) -> dict[str, Any]:
+    return {"start": start, "eventType": 34, "domainId": 1, "jsonText": stack(*frames)}
+
+
+def mark(text: str | None, tid: int = thread(), **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"eventType": 34, "text": text, "globalTid": tid, "end": None, **columns}
+
+
+def export(path: Path, nvtx: list[dict[str, Any]], strings: dict[int, str] | None = None) -> Path:
+    return write_export(path, kernels=[{}], calls=[{}], nvtx=nvtx, strings=strings)
+
+
+# --- backtraces -----------------------------------------------------------------------------------
+
+
+def test_each_distinct_stack_is_kept_once_innermost_frame_first(tmp_path: Path) -> None:
+    strings = {500: "step", 501: "/home/me/train.py", 502: "&lt;module&gt;"}
+    frames = ((500, 501, 3), (502, 501, 9))
+    nvtx = [BACKTRACES, backtrace(0, *frames), backtrace(5, *frames), backtrace(7, frames[1])]
+    trace = load(export(tmp_path / "r.sqlite", nvtx, strings))
+    assert trace.backtraces.rows() == [(0, thread(), 0), (5, thread(), 0), (7, thread(), 1)]
+    assert trace.frames.rows() == [
+        (0, 0, "/home/me/train.py", 3, "step"),
+        (0, 1, "/home/me/train.py", 9, "<module>"),
+        (1, 0, "/home/me/train.py", 9, "<module>"),
+    ]
+
+
+def test_marks_of_other_domains_and_other_json_are_no_backtraces(tmp_path: Path) -> None:
+    other = backtrace(0, (500, 501, 3)) | {"domainId": 2}
+    junk = [{**other, "domainId": 1, "jsonText": text} for text in ("{", "[]", '{"a": 1}')]
+    trace = load(export(tmp_path / "r.sqlite", [BACKTRACES, other, *junk]))
+    assert trace.backtraces.is_empty()
+    assert trace.frames.is_empty()
+
+
+def test_backtraces_that_the_export_left_out_are_a_note_that_says_how_to_get_them(
+    tmp_path: Path,
+) -> None:
+    empty = {**backtrace(0), "jsonText": None}
+    report = export(tmp_path / "r.sqlite", [BACKTRACES, empty])
+    packed = tmp_path / "packed.sqlite"
+    pack(report, packed)
+    for path in (report, packed):
+        assert any("--include-json=true" in note for note in load(path).notes)
+    full = export(tmp_path / "f.sqlite", [BACKTRACES, backtrace(0, (500, 501, 3))])
+    none = export(tmp_path / "n.sqlite", [BACKTRACES])
+    assert not any("--include-json" in note for p in (full, none) for note in load(p).notes)
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+GPU_1 = 0x1000100000001
+
+
+def counters(path: Path, names: dict[int, str], values: list[tuple[int, int, int, int]]) -> Path:
+    """An export with counters: names by metric id, and (timestamp, type, metric, value)."""
+    keys = ("timestamp", "typeId", "metricId", "value")
+    types = {type_id for _, type_id, *_ in values}
+    named: list[Row] = [
+        {"typeId": type_id, "metricId": metric, "metricName": name}
+        for type_id in types
+        for metric, name in names.items()
+    ]
+    rows: list[Row] = [dict(zip(keys, value, strict=True)) for value in values]
+    tables = {"GPU_METRICS": rows, "TARGET_INFO_GPU_METRICS": named}
+    return write_export(path, kernels=[{}], calls=[{}], tables=tables)
+
+
+def test_a_sample_is_one_row_on_the_gpu_that_its_type_names(tmp_path: Path) -> None:
+    names = {3: "SMs Active [Throughput %]", 4: "SM Issue [Throughput %]", 9: "GR Active"}
+    values = [(5, GPU_1, 3, 90), (5, GPU_1, 4, 20), (5, GPU_1, 9, 99), (15, GPU_1, 3, 80)]
+    path = counters(tmp_path / "r.sqlite", names, values)
+    packed = tmp_path / "packed.sqlite"
+    pack(path, packed)
+    for report in (path, packed):
+        assert load(report).gpu_samples.rows() == [
+            (5, 1, 90, 20, None, None, None),
+            (15, 1, 80, None, None, None, None),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("SMs Active [Throughput %]", "sm_active_pct"),
+        ("SM Active", "sm_active_pct"),
+        ("SM Issue", "sm_issue_pct"),
+        ("Tensor Active [Throughput %]", "tensor_active_pct"),
+        ("Tensor Active / FP16 Active", "tensor_active_pct"),
+        ("DRAM Read Bandwidth [Throughput %]", "dram_read_pct"),
+        ("VRAM Write Bandwidth", "dram_write_pct"),
+        ("DRAM Write Throughput", "dram_write_pct"),
+        ("Unallocated Warps in Active SMs [Throughput %]", None),
+        ("Compute Warps in Flight [Avg]", None),
+        ("SMs Active [Avg]", None),
+        ("PCIe Read Throughput", None),
+        ("DRAM Bandwidth", None),
+    ],
+)
+def test_a_counter_is_known_by_any_of_its_names(name: str, metric: str | None) -> None:
+    names = pl.DataFrame({"typeId": [1], "metricId": [2], "metricName": [name]})
+    found = wanted_metrics(names)["metric"].to_list()
+    assert found == ([] if metric is None else [metric])
+
+
+# --- marks of a window of steps -------------------------------------------------------------------
+
+WINDOW = '{"nsysflow": {"capture": "3:2:5", "unprofiled_step_ns": 4500000}}'
+
+
+def test_each_process_says_of_its_own_window(tmp_path: Path) -> None:
+    other = thread(2000, 2000)
+    marks = [mark("hello"), mark(WINDOW), mark('{"nsysflow": {"capture": "0:0:1"}}', other)]
+    path, packed = export(tmp_path / "r.sqlite", marks), tmp_path / "packed.sqlite"
+    pack(path, packed)
+    for report in (path, packed):
+        assert load(report).captures.rows() == [
+            (process(), "3:2:5", 4_500_000),
+            (process(2000), "0:0:1", None),
+        ]
+
+
+def test_the_first_mark_of_a_process_counts_registered_or_not(tmp_path: Path) -> None:
+    marks = [mark(None, textId=WINDOW), mark('{"nsysflow": {"capture": "9:9:9"}}')]
+    path, packed = export(tmp_path / "r.sqlite", marks), tmp_path / "packed.sqlite"
+    pack(path, packed)
+    for report in (path, packed):
+        assert load(report).captures.rows() == [(process(), "3:2:5", 4_500_000)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"nsysflow": ',
+        '{"nsysflow": 3}',
+        '{"nsysflow": {"capture": 3}}',
+        '{"other": {"capture": "3:2:5"}}',
+        "[]",
+        "nsysflow",
+    ],
+)
+def test_a_mark_of_another_kind_is_no_window(tmp_path: Path, text: str) -> None:
+    assert load(export(tmp_path / "r.sqlite", [mark(text)])).captures.is_empty()
+
+
+def test_a_packed_mark_holds_nothing_but_the_window(tmp_path: Path) -> None:
+    text = '{"nsysflow": {"capture": "3:2:5", "host": "secret-host"}, "more": "secret-more"}'
+    path, packed = export(tmp_path / "r.sqlite", [mark(text)]), tmp_path / "packed.sqlite"
+    pack(path, packed)
+    assert load(packed).captures.rows() == [(process(), "3:2:5", None)]
+    assert b"secret" not in packed.read_bytes()
+
+
+def test_a_kineto_trace_says_it_beside_its_events(tmp_path: Path) -> None:
+    events = (event("cuda_runtime", "cudaLaunchKernel", args={"correlation": 1}), kernel())
+    about = json.loads(WINDOW)
+    assert load(write(tmp_path, *events, **about)).captures.rows() == [
+        (813 << 24, "3:2:5", 4_500_000)
+    ]
+    assert load(write(tmp_path, *events)).captures.is_empty()

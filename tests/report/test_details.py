@@ -1,0 +1,63 @@
+"""What the page says of steps."""
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from nsysflow.report.details import steps_line
+from nsysflow.report.results import Results
+from tests.report.handmade import MS, Handmade, captured, handmade, training
+
+
+def steady(step_ms: float, steps: int = 5, process: int = 7) -> Handmade:
+    """Steps of one process, all steady."""
+    rows = [
+        {"step": step, "process": process, "duration_ns": int(step_ms * MS), "steady": True}
+        for step in range(steps)
+    ]
+    return handmade(step_name="step", steps=rows)
+
+
+def line(*runs: Handmade) -> str:
+    return steps_line(Results(runs))
+
+
+def test_the_profilers_share_of_a_step_is_said_where_it_is_known() -> None:
+    run = captured(steady(5.5), (7, 4_500_000))
+    assert line(run) == (
+        "5 steps of step, median 5.50 ms (unprofiled 4.50 ms: the profiler adds 22 %)"
+    )
+
+
+def test_the_profiler_is_held_against_the_steady_steps() -> None:
+    slow = training()  # 60 ms, then 40 ms, of which the second is steady
+    steps = slow.tables["steps"].with_columns(process=pl.lit(7, pl.Int64))
+    run = captured(replace(slow, tables=slow.tables | {"steps": steps}), (7, 32 * MS))
+    assert line(run) == (
+        "2 steps of step, median 50.0 ms"
+        " (1 steady: 40.0 ms; unprofiled 32.0 ms: the profiler adds 25 %)"
+    )
+
+
+@pytest.mark.parametrize("process", [(7, None), (8, 4 * MS)])
+def test_without_a_measured_step_of_that_process_nothing_is_said(
+    process: tuple[int, int | None],
+) -> None:
+    assert line(captured(steady(5.5), process)) == "5 steps of step, median 5.50 ms"
+
+
+def test_a_profiler_that_costs_nothing_adds_nothing() -> None:
+    run = captured(steady(5.5), (7, 5_600_000))
+    assert line(run) == "5 steps of step, median 5.50 ms (unprofiled 5.60 ms)"
+
+
+def test_ranks_that_measured_different_steps_give_their_median() -> None:
+    runs = [
+        replace(
+            captured(steady(5.5, process=pid), (pid, unprofiled_ns)),
+            step_name="step",
+        )
+        for pid, unprofiled_ns in ((7, 4 * MS), (9, 5 * MS))
+    ]
+    assert "unprofiled 4.50 ms: the profiler adds 22 %" in line(*runs)

@@ -1,0 +1,85 @@
+"""Which files are the program's own, and how they are shown."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysflow.analysis.source_files import is_own, shown_files
+
+FOLDERS = st.sampled_from(("", "a", "b", "c"))
+PATHS = st.lists(FOLDERS, max_size=4).map(lambda folders: "/".join([*folders, "utils.py"]))
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/home/me/code/train.py", "train.py"),
+        ("C:\\Users\\me\\train.py", "train.py"),
+        ("<string>", "<string>"),
+        ("<stdin>", "<stdin>"),
+        ("<ipython-input-3-1a2b>", "<ipython-input-3-1a2b>"),
+        ("/tmp/ipykernel_12/34.py", "34.py"),
+    ],
+)
+def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> None:
+    assert is_own(path)
+    assert shown_files([path]) == {path: shown}
+    assert is_own(shown)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/usr/lib/python3.12/threading.py", "lib/python3.12/threading.py"),
+        ("/usr/lib64/python3.9/threading.py", "lib64/python3.9/threading.py"),
+        ("/opt/py/python311.zip/threading.py", "python311.zip/threading.py"),
+        ("/usr/lib/python3/dist-packages/torch/nn.py", "lib/python3/dist-packages/torch/nn.py"),
+        ("/opt/x/site-packages/torch/nn.py", "site-packages/torch/nn.py"),
+        ("C:\\py\\Lib\\site-packages\\torch\\nn.py", "site-packages/torch/nn.py"),
+        ("/tmp/torchinductor_me/ab/cab.py", "torchinductor/ab/cab.py"),
+        ("<frozen runpy>", "<frozen runpy>"),
+        ("<eval_with_key>.5", "<eval_with_key>.5"),
+    ],
+)
+def test_a_library_keeps_what_tells_it_from_the_program(path: str, shown: str) -> None:
+    assert not is_own(path)
+    assert shown_files([path]) == {path: shown}
+    assert not is_own(shown)
+
+
+def test_files_of_one_name_show_just_the_folders_that_tell_them_apart() -> None:
+    model, data, other = "/home/me/p/model/utils.py", "/home/me/p/data/utils.py", "/x/train.py"
+    assert shown_files([model, data, other]) == {
+        model: "model/utils.py",
+        data: "data/utils.py",
+        other: "train.py",
+    }
+    deep, deeper, flat = "/a/x/utils.py", "/b/x/utils.py", "/b/y/utils.py"
+    assert shown_files([deep, deeper, flat]) == {
+        deep: "a/x/utils.py",
+        deeper: "b/x/utils.py",
+        flat: "y/utils.py",
+    }
+
+
+def test_a_library_file_of_the_same_name_adds_no_folders() -> None:
+    own, library = "/home/me/utils.py", "/opt/site-packages/utils.py"
+    assert shown_files([own, library])[own] == "utils.py"
+
+
+@given(st.lists(PATHS, max_size=6))
+def test_shown_names_differ_where_paths_do_and_are_never_absolute(paths: list[str]) -> None:
+    shown = shown_files(paths)
+    parts = {path: tuple(part for part in path.split("/") if part) for path in paths}
+    for one in paths:
+        assert not shown[one].startswith("/")
+        assert parts[one][-len(shown[one].split("/")) :] == tuple(shown[one].split("/"))
+        for other in paths:
+            assert (shown[one] == shown[other]) == (parts[one] == parts[other])
+
+
+@given(st.lists(PATHS, max_size=6))
+def test_showing_what_is_shown_changes_nothing(paths: list[str]) -> None:
+    shown = shown_files(paths)
+    again = shown_files(shown.values())
+    assert all(again[name] == name for name in shown.values())

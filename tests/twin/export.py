@@ -1,0 +1,303 @@
+"""Reading an unpacked SQLite export as the twin's rows, row by row."""
+
+import json
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from tests.twin.model import (
+    LOW_24_BITS,
+    PROCESS_MASK,
+    Backtrace,
+    Call,
+    Capture,
+    Copy,
+    Device,
+    Diagnostic,
+    Frame,
+    GpuSample,
+    Op,
+    Overhead,
+    Range,
+    Shape,
+    Thread,
+    TwinTrace,
+)
+
+
+def api_name(name: str) -> str:
+    """§1: API names carry a version suffix (`cudaLaunchKernel_v7000`, `_ptsz`): strip it."""
+    while (shorter := re.sub(r"_(v\d+|ptsz|ptds)$", "", name)) != name:
+        name = shorter
+    return name
+
+
+def range_name(name: str) -> str:
+    """§7: from `, seq =`, `, op_id =`, `, sizes =` or `, input_op_ids =` on all is dropped."""
+    for tail in (", seq =", ", op_id =", ", sizes =", ", input_op_ids ="):
+        name = name.split(tail, 1)[0]
+    return name
+
+
+MEMORY_BY_LABEL = {
+    "Pageable": "pageable",
+    "Pinned": "pinned",
+    "Device": "device",
+    "Array": "array",
+    "Managed": "managed",
+    "Device Static": "device",
+    "Managed Static": "managed",
+    "Unknown": "unknown",
+}
+MEMORY_BY_NUMBER = dict(enumerate(MEMORY_BY_LABEL.values()))
+DIRECTION_BY_LABEL = {
+    "Unknown": "unknown",
+    "Host-to-Device": "HtoD",
+    "Device-to-Host": "DtoH",
+    "Host-to-Array": "HtoA",
+    "Array-to-Host": "AtoH",
+    "Array-to-Array": "AtoA",
+    "Array-to-Device": "AtoD",
+    "Device-to-Array": "DtoA",
+    "Device-to-Device": "DtoD",
+    "Host-to-Host": "HtoH",
+    "Peer-to-Peer": "PtoP",
+    "Unified Host-to-Device": "unified HtoD",
+    "Unified Device-to-Host": "unified DtoH",
+    "Unified Device-to-Device": "unified DtoD",
+}
+DIRECTION_BY_NUMBER = dict(enumerate(DIRECTION_BY_LABEL.values()))
+
+
+class _Export:
+    """An open export: rows as dicts, absent tables as no rows, absent columns as None."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self.db.row_factory = sqlite3.Row
+        self.tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
+        self.strings = {row["id"]: row["value"] for row in self.rows("StringIds")}
+
+    def rows(self, table: str) -> Iterator[dict[str, Any]]:
+        if table in self.tables:
+            for row in self.db.execute(f'SELECT * FROM "{table}" ORDER BY rowid'):
+                yield _Row(zip(row.keys(), row, strict=True))
+
+    def enum(
+        self, table: str, by_label: dict[str, str], fallback: dict[int, str]
+    ) -> dict[int, str]:
+        """§1: Enumerations are read from the `ENUM_*` tables by label, numbers as fallback."""
+        found = {
+            row["id"]: by_label[row["label"]]
+            for row in self.rows(table)
+            if row["label"] in by_label
+        }
+        return {**fallback, **found}
+
+
+class _Row(dict[str, Any]):
+    def __missing__(self, column: str) -> None:
+        return None
+
+
+def _process(thread: int) -> int:
+    """§1: process = `globalTid & ~0xFFFFFF` = `globalPid`."""
+    return thread & PROCESS_MASK
+
+
+def _correlation(row: dict[str, Any]) -> int | None:
+    """§1: NULL or 0 correlationId never join."""
+    return row["correlationId"] or None
+
+
+def read_export(path: Path) -> TwinTrace:
+    """One unpacked SQLite export as canonical rows; rows of negative length are kept."""
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+        export = _Export(db)
+        return TwinTrace(
+            report=path.stem,
+            ops=tuple(_ops(export)),
+            calls=tuple(
+                Call(
+                    row["start"],
+                    row["end"],
+                    _process(row["globalTid"]),
+                    row["globalTid"],
+                    _correlation(row),
+                    api_name(export.strings[row["nameId"]]),
+                )
+                for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")
+            ),
+            ranges=tuple(_ranges(export)),
+            overhead=tuple(
+                Overhead(
+                    row["start"],
+                    row["end"],
+                    _process(row["globalTid"]),
+                    row["globalTid"],
+                    export.strings[row["nameId"]],
+                )
+                for row in export.rows("PROFILER_OVERHEAD")
+                if row["globalTid"] is not None
+            ),
+            threads=tuple(
+                Thread(_process(row["globalTid"]), row["globalTid"], export.strings[row["nameId"]])
+                for row in export.rows("ThreadNames")
+                if row["globalTid"] is not None
+            ),
+            devices=tuple(
+                Device(row["id"], row["name"], row["uuid"], row["smCount"], row["memoryBandwidth"])
+                for row in export.rows("TARGET_INFO_GPU")
+            ),
+            diagnostics=tuple(
+                Diagnostic(row["severity"], row["text"]) for row in export.rows("DIAGNOSTIC_EVENT")
+            ),
+            backtraces=tuple(_backtraces(export)),
+            gpu_samples=tuple(_gpu_samples(export)),
+            captures=tuple(_captures(export)),
+        )
+
+
+def _ops(export: _Export) -> Iterator[Op]:
+    """§1: kernels, memcpys, memsets and graph traces, on their physical GPU."""
+    gpus = {
+        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
+    }
+    memory = export.enum("ENUM_CUDA_MEM_KIND", MEMORY_BY_LABEL, MEMORY_BY_NUMBER)
+    direction = export.enum("ENUM_CUDA_MEMCPY_OPER", DIRECTION_BY_LABEL, DIRECTION_BY_NUMBER)
+    for kind in ("kernel", "memcpy", "memset", "graph"):
+        table = "GRAPH_TRACE" if kind == "graph" else kind.upper()
+        for row in export.rows(f"CUPTI_ACTIVITY_KIND_{table}"):
+            process = row["globalPid"]
+            pid = None if process is None else (process >> 24) & LOW_24_BITS
+            name = short_name = kind
+            shape = copy = None
+            if kind == "kernel":
+                name = export.strings[row["demangledName"]]
+                short_name = export.strings[row["shortName"]]
+                shape = Shape(
+                    row["gridX"],
+                    row["gridY"],
+                    row["gridZ"],
+                    row["blockX"],
+                    row["blockY"],
+                    row["blockZ"],
+                    row["registersPerThread"],
+                    row["staticSharedMemory"] + row["dynamicSharedMemory"],
+                )
+            if kind == "memcpy":
+                copy = Copy(
+                    row["bytes"],
+                    direction.get(row["copyKind"], "unknown"),
+                    memory.get(row["srcKind"]),
+                    memory.get(row["dstKind"]),
+                )
+                name = short_name = f"memcpy {copy.direction}"
+            yield Op(
+                kind,
+                row["start"],
+                row["end"],
+                gpus.get((pid, row["deviceId"]), row["deviceId"]),
+                process,
+                row["streamId"],
+                _correlation(row),
+                row["graphNodeId"],
+                name,
+                short_name,
+                shape,
+                copy,
+            )
+
+
+def _ranges(export: _Export) -> Iterator[Range]:
+    """§1: `NVTX_EVENTS` type 59 (push/pop), 60 (start/end); type 75 names domains, per process."""
+    events = list(export.rows("NVTX_EVENTS"))
+
+    def text(event: dict[str, Any]) -> str | None:
+        return event["text"] if event["text"] is not None else export.strings.get(event["textId"])
+
+    domains = {
+        (_process(event["globalTid"]), event["domainId"]): text(event)
+        for event in events
+        if event["eventType"] == 75
+    }
+    for row, event in enumerate(events):
+        if event["eventType"] in (59, 60):
+            process = _process(event["globalTid"])
+            yield Range(
+                event["start"],
+                event["end"],
+                "push_pop" if event["eventType"] == 59 else "start_end",
+                process,
+                event["globalTid"],
+                domains.get((process, event["domainId"])),
+                range_name(text(event) or ""),
+                row,
+            )
+
+
+def _backtraces(export: _Export) -> Iterator[Backtrace]:
+    """§11: NVTX events of type 34 in a domain of their own; strings are HTML-escaped."""
+    events = list(export.rows("NVTX_EVENTS"))
+    domains = {
+        event["domainId"]
+        for event in events
+        if event["eventType"] == 75 and event["text"] == "Python Backtrace on CUDA"
+    }
+    for event in events:
+        if event["eventType"] == 34 and event["domainId"] in domains and event["jsonText"]:
+            stack = json.loads(event["jsonText"])["Python Backtrace on CUDA"]["Frames"]
+            frames = (
+                Frame(
+                    unescape(export.strings[frame["File"]]),
+                    frame["Line"],
+                    unescape(export.strings[frame["Function"]]),
+                )
+                for frame in stack
+            )
+            yield Backtrace(event["start"], event["globalTid"], tuple(frames))
+
+
+METRIC_NAMES = {
+    "SM Active": "sm_active_pct",
+    "SMs Active": "sm_active_pct",
+    "SM Issue": "sm_issue_pct",
+    "Tensor Active": "tensor_active_pct",
+    "Tensor Active / FP16 Active": "tensor_active_pct",
+    "DRAM Read Bandwidth": "dram_read_pct",
+    "DRAM Write Bandwidth": "dram_write_pct",
+}
+
+
+def _gpu_samples(export: _Export) -> Iterator[GpuSample]:
+    """§10: the counters by name, on the GPU that the last eight bits of the typeId say."""
+    metrics = {
+        (row["typeId"], row["metricId"]): METRIC_NAMES.get(
+            row["metricName"].removesuffix(" [Throughput %]")
+        )
+        for row in export.rows("TARGET_INFO_GPU_METRICS")
+    }
+    samples: dict[tuple[int, int], dict[str, int]] = defaultdict(dict)
+    for row in export.rows("GPU_METRICS"):
+        metric = metrics.get((row["typeId"], row["metricId"]))
+        if metric is not None:
+            samples[row["typeId"] % 256, row["timestamp"]][metric] = row["value"]
+    for (device, time_ns), values in sorted(samples.items()):
+        yield GpuSample(time_ns, device, **values)
+
+
+def _captures(export: _Export) -> Iterator[Capture]:
+    """The mark of a window of steps: JSON with our key, the first of each process."""
+    seen = set()
+    for event in export.rows("NVTX_EVENTS"):
+        if event["eventType"] == 34 and (event["text"] or "").startswith('{"nsysflow"'):
+            about = json.loads(event["text"])["nsysflow"]
+            process = _process(event["globalTid"])
+            if process not in seen:
+                seen.add(process)
+                yield Capture(process, about["capture"], about.get("unprofiled_step_ns"))
