@@ -4,7 +4,9 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.load.labels import nvtx_event_types
 from nsysflow.analysis.load.raw import Raw
+from nsysflow.analysis.load.sampled import wanted_metrics
 
 _KNOWN_SCHEMA: Final = 3
 _MANY: Final = 6
@@ -46,7 +48,7 @@ def _absent(raw: Raw) -> list[str]:
             "kernels were launched but none was recorded: this nsys may be too old for the"
             " CUDA driver; record again with a newer nsys (nsys 2023.4 sees none on CUDA 13)"
         )
-    if raw.nvtx.is_empty():
+    if not _ranges(raw):
         notes.append("no NVTX ranges in this report; was it captured with --trace nvtx?")
     return notes
 
@@ -67,7 +69,18 @@ def _hidden(raw: Raw) -> list[str]:
             "Python backtraces were recorded, but the export left them out; export again with"
             " nsys export --type sqlite --include-json=true --force-overwrite=true REPORT.nsys-rep"
         )
+    if not raw.gpu_metric_names.is_empty() and wanted_metrics(raw.gpu_metric_names).is_empty():
+        notes.append(
+            "GPU counters were sampled, but none of SM, tensor or memory activity: choose another"
+            " set of metrics (nsys profile --gpu-metrics-set=help lists them)"
+        )
     return notes
+
+
+def _ranges(raw: Raw) -> bool:
+    types = nvtx_event_types(raw.event_types)
+    ranges = [types["NvtxPushPopRange"], types["NvtxStartEndRange"]]
+    return bool(raw.nvtx["eventType"].is_in(ranges).any())
 
 
 def _launches(raw: Raw) -> bool:

@@ -118,6 +118,18 @@ def idle_parts(results: Results) -> pl.DataFrame:
     return pl.concat([gaps, calls])
 
 
+def line_at(cause: str, culprit: str, line: str) -> str:
+    """A source line as people read it. Host code is not at the line that is known but before it:
+    that of the launch after it."""
+    before = line and cause == "host" and not culprit
+    return f"before {without_function(line)}" if before else line
+
+
+def without_function(line: str) -> str:
+    """`train.py:42` of `train.py:42 in step`."""
+    return line.rpartition(" in ")[0] or line
+
+
 def costs(results: Results) -> list[Cost]:
     """Every cost of the run, dearest first."""
     window_ns = int(results.table("accounting")["window_ns"].sum())

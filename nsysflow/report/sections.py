@@ -5,7 +5,14 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.report.costs import CAUSE_WORDS, Cost, costs, where_host_was_in_gap
+from nsysflow.report.costs import (
+    CAUSE_WORDS,
+    Cost,
+    costs,
+    line_at,
+    where_host_was_in_gap,
+    without_function,
+)
 from nsysflow.report.layout import Block, Column, figure, words
 from nsysflow.report.phase_tree import Phase, phase_tree
 from nsysflow.report.results import OUTSIDE, Results
@@ -113,21 +120,11 @@ def dearest(results: Results, limit: int) -> Block:
 
 def _line(cost: Cost) -> str:
     """The line that most of it happened at, and how many others there are."""
-    line = _line_of(cost.cause, cost.culprit, cost.line)
+    line = line_at(cost.cause, cost.culprit, cost.line)
     if not cost.line or not cost.more_lines:
         return line
     plural = "s" if cost.more_lines > 1 else ""
-    return f"{_without_function(line)} +{cost.more_lines} more line{plural}"
-
-
-def _line_of(cause: str, culprit: str, line: str) -> str:
-    """Host code is not at the line that is known but before it: that of the launch after it."""
-    before = line and cause == "host" and not culprit
-    return f"before {_without_function(line)}" if before else line
-
-
-def _without_function(line: str) -> str:
-    return line.rpartition(" in ")[0] or line
+    return f"{without_function(line)} +{cost.more_lines} more line{plural}"
 
 
 def _waited(cost: Cost) -> str:
@@ -257,7 +254,7 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
 
 
 def _line_of_gap(row: dict[str, Any]) -> str:
-    return _line_of(row["cause"], row["culprit"] or "", row["source"] or "")
+    return line_at(row["cause"], row["culprit"] or "", row["source"] or "")
 
 
 def integrity(results: Results) -> Block:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.report.costs import idle_parts
+from nsysflow.report.costs import idle_parts, line_at
 from nsysflow.report.layout import printable, shorten
 from nsysflow.report.losses import HOST, LOSSES, Loss
 from nsysflow.report.results import OUTSIDE, Results
@@ -152,12 +152,15 @@ def _evidence(results: Results, devices: pl.DataFrame, loss: Loss) -> _Evidence:
         where = ""
     outside = _outside(results, devices) if where == OUTSIDE and loss is HOST else _Outside.UNKNOWN
     place = _place(where, outside)
+    there = place if where not in ("", OUTSIDE) else "there"
+    if where and (line := _line(parts.filter(pl.col("where") == where), loss)):
+        there = line if there == "there" else f"{there}, {line}"
     return _Evidence(
         lost_ns=there_ns if where else lost_ns,
         because=loss.because.format(call=call or "a CUDA call", place=f" {place}" if place else ""),
         advice=_OUTSIDE_ADVICE[outside]
         if where == OUTSIDE and loss is HOST
-        else loss.advice.format(there=place if where not in ("", OUTSIDE) else "there"),
+        else loss.advice.format(there=there),
     )
 
 
@@ -166,6 +169,16 @@ def _dearest(parts: pl.DataFrame, key: str) -> tuple[str, int]:
     sums = parts.group_by(key).agg(pl.col("total_ns").sum())
     rows = sums.sort("total_ns", key, descending=[True, False]).rows()
     return rows[0] if rows else ("", 0)
+
+
+def _line(parts: pl.DataFrame, loss: Loss) -> str:
+    """`at train.py:42 in step` where most of it happened at one line, `before train.py:42` of host
+    code; empty otherwise."""
+    line, ns = _dearest(parts.drop_nulls("source"), "source")
+    if not line or ns < _ONE_PLACE * int(parts["total_ns"].sum()):
+        return ""
+    shown = printable(line)
+    return line_at("host", "", shown) if loss is HOST else f"at {shown}"
 
 
 class _Outside(Enum):

@@ -129,6 +129,13 @@ def test_a_counter_is_known_by_any_of_its_names(name: str, metric: str | None) -
     assert found == ([] if metric is None else [metric])
 
 
+def test_counters_that_tell_nothing_are_a_note(tmp_path: Path) -> None:
+    path = counters(tmp_path / "r.sqlite", {9: "GR Active"}, [(5, GPU_1, 9, 99)])
+    assert any("GPU counters were sampled, but none" in note for note in load(path).notes)
+    path = counters(tmp_path / "s.sqlite", {9: "SM Active"}, [(5, GPU_1, 9, 99)])
+    assert not any("counters" in note for note in load(path).notes)
+
+
 # --- marks of a window of steps -------------------------------------------------------------------
 
 WINDOW = '{"nsysflow": {"capture": "3:2:5", "unprofiled_step_ns": 4500000}}'
@@ -167,6 +174,11 @@ def test_the_first_mark_of_a_process_counts_registered_or_not(tmp_path: Path) ->
 )
 def test_a_mark_of_another_kind_is_no_window(tmp_path: Path, text: str) -> None:
     assert load(export(tmp_path / "r.sqlite", [mark(text)])).captures.is_empty()
+
+
+def test_a_report_with_nothing_but_marks_is_said_to_hold_no_ranges(tmp_path: Path) -> None:
+    only_marks = load(export(tmp_path / "r.sqlite", [mark(WINDOW), mark("hello")]))
+    assert any("no NVTX ranges" in note for note in only_marks.notes)
 
 
 def test_a_packed_mark_holds_nothing_but_the_window(tmp_path: Path) -> None:

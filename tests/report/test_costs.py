@@ -8,6 +8,7 @@ import pytest
 import nsysflow
 from nsysflow.report.costs import costs, idle_parts, where_host_was, where_host_was_in_gap
 from nsysflow.report.results import Results
+from nsysflow.report.sections import dearest
 from tests.report.handmade import MS, device, frame, part, results, training
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -76,3 +77,21 @@ def test_a_wait_outside_the_steps_costs_them_nothing() -> None:
     run = {"accounting": [device(100 * MS, sync_ns=6 * MS)], "syncs": [wait]}
     assert [cost.per_step_ns for cost in costs(results(**run, steps=[step]))] == [0]
     assert [cost.per_step_ns for cost in costs(results(**run))] == [None]
+
+
+def test_the_line_of_a_cost_is_the_one_that_holds_most_of_it() -> None:
+    place = {"host_range": "step", "phase": "step"}
+    lines = {"a.py:1 in f": 3 * MS, "a.py:2 in f": 5 * MS, "a.py:3 in f": 1 * MS}
+    rows = [part("host", ns, **place, source=line) for line, ns in lines.items()]
+    run = results(accounting=[device(90 * MS, host_ns=9 * MS)], gap_summary=rows)
+    (found,) = costs(run)
+    assert (found.line, found.more_lines, found.total_ns) == ("a.py:2 in f", 2, 9 * MS)
+    block = dearest(run, 5)
+    assert "before a.py:2 +2 more lines" in block.rows[0]
+
+
+def test_idle_whose_line_is_not_known_names_no_other() -> None:
+    place = {"host_range": "step", "phase": "step"}
+    rows = [part("host", 9 * MS, **place), part("host", MS, **place, source="a.py:1 in f")]
+    (found,) = costs(results(accounting=[device(90 * MS, host_ns=10 * MS)], gap_summary=rows))
+    assert (found.line, found.more_lines) == ("", 1)

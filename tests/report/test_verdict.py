@@ -111,3 +111,42 @@ def test_gpus_of_two_kinds_are_told_apart_by_report() -> None:
     slow, fine = verdicts(Results([first, second]))
     assert slow.sentence.startswith("rank0.sqlite GPU 0: host-bound")
     assert fine.sentence.startswith("rank1.sqlite GPU 0: GPU-bound")
+
+
+def test_the_line_that_waits_is_what_to_look_at() -> None:
+    wait = {"api": "cudaStreamSynchronize", "kind": "sync", "phase": "step/loss"}
+    lines = [("train.py:31 in train", 30 * MS), (None, 4 * MS), ("train.py:9 in train", 6 * MS)]
+    syncs = [{**wait, "source": line, "induced_idle_ns": ns} for line, ns in lines]
+    (verdict,) = verdicts(results(accounting=[device(100 * MS, sync_ns=40 * MS)], syncs=syncs))
+    assert "delay the wait in step/loss, at train.py:31 in train:" in verdict.advice
+
+
+def test_without_any_range_the_line_is_the_place() -> None:
+    wait = {"api": "cudaStreamSynchronize", "kind": "sync", "source": "train.py:31 in train"}
+    (verdict,) = verdicts(
+        results(
+            accounting=[device(100 * MS, sync_ns=40 * MS)],
+            syncs=[{**wait, "induced_idle_ns": 40 * MS}],
+        )
+    )
+    assert "delay the wait at train.py:31 in train:" in verdict.advice
+
+
+def test_host_code_is_before_the_line_that_is_known() -> None:
+    place = {"host_range": "step/data", "phase": "step/h2d", "source": "train.py:22 in train"}
+    (verdict,) = verdicts(
+        results(
+            accounting=[device(100 * MS, host_ns=40 * MS)],
+            gap_summary=[part("host", 40 * MS, **place)],
+        )
+    )
+    assert "see what Python does in step/data, before train.py:22;" in verdict.advice
+
+
+def test_lines_that_share_a_place_are_not_named_one_for_all() -> None:
+    rows = [
+        part("host", 10 * MS, host_range="step/data", source=f"train.py:{line} in train")
+        for line in range(4)
+    ]
+    (verdict,) = verdicts(results(accounting=[device(100 * MS, host_ns=40 * MS)], gap_summary=rows))
+    assert "train.py" not in verdict.advice
