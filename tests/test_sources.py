@@ -14,6 +14,7 @@ from tests.analyses import analysed
 from tests.exports import write_export
 from tests.load.test_sampled import BACKTRACES, backtrace
 from tests.reports import DATA
+from tests.twin.model import Backtrace, Call, Frame, TwinTrace, to_trace
 
 TORCH = "/opt/lib/python3.12/site-packages/torch/_tensor.py"
 FRAMES = {"stack": pl.UInt32, "depth": pl.UInt32, "file": pl.String, "line": pl.Int64}
@@ -143,3 +144,20 @@ def test_every_sampled_call_of_a_real_run_has_its_line() -> None:
     starts = trace.backtraces.select("start_ns").join(calls, on="start_ns")
     assert starts.height == trace.backtraces.height
     assert starts["source"].null_count() == 0
+
+
+def test_a_call_inside_one_that_was_sampled_has_its_line_whatever_came_between() -> None:
+    def made(start_ns: int, end_ns: int) -> Call:
+        return Call(start_ns, end_ns, 1 << 24, (1 << 24) | 1, None, "cudaMalloc")
+
+    def sampled(start_ns: int, line: int) -> Backtrace:
+        return Backtrace(start_ns, (1 << 24) | 1, (Frame("/home/me/a.py", line, "f"),))
+
+    trace = TwinTrace(
+        #  0--------------100     120--130
+        #     10-20  30-40
+        calls=(made(0, 100), made(10, 20), made(30, 40), made(120, 130)),
+        backtraces=(sampled(0, 1), sampled(10, 2)),
+    )
+    rows = nsysflow.analyze(to_trace(trace)).syncs.sort("start_ns")
+    assert rows["source"].to_list() == ["a.py:1 in f", "a.py:2 in f", "a.py:1 in f", None]

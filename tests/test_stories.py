@@ -1,5 +1,6 @@
 """What the tool is for, one story a test: on real reports, and on exports written by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -7,7 +8,9 @@ import polars as pl
 import pytest
 
 import nsysflow
-from tests.analyses import analysed, sums
+from nsysflow.analysis import schema
+from nsysflow.analysis.options import Options
+from tests.analyses import analysed, loaded, sums
 from tests.exports import Row, process, thread, write_export
 
 PAGEABLE, PINNED, DEVICE = 0, 1, 2
@@ -291,3 +294,18 @@ def test_the_profiler_s_own_work_is_blamed_before_the_call_it_interrupts(tmp_pat
         "launch": 1_290,  # the short stretch between two launches, api within it
         "dispatch": 10,
     }
+
+
+def test_a_process_that_captured_a_window_of_its_steps_skips_none_of_them() -> None:
+    trace = loaded("h200-gpt2-eager")
+    (process,) = trace.calls["process"].unique()
+    rows = [(process, "3:2:5", None)]
+    window = pl.DataFrame(rows, schema=schema.CAPTURES, orient="row")
+    another = pl.DataFrame([(process + 1, *rows[0][1:])], schema=schema.CAPTURES, orient="row")
+    steady = {
+        name: nsysflow.analyze(replace(trace, captures=captures)).steps["steady"].to_list()
+        for name, captures in (("its", window), ("another's", another))
+    }
+    assert steady == {"its": [True] * 5, "another's": [False, False, True, True, True]}
+    asked = nsysflow.analyze(replace(trace, captures=window), Options(skip=1)).steps["steady"]
+    assert asked.to_list() == [False, True, True, True, True]

@@ -12,8 +12,6 @@ import polars as pl
 from nsysflow.analysis import schema
 
 KEY: Final = "nsysflow"
-MARK_START: Final = f'{{"{KEY}"'
-"""How the text of a mark of ours begins."""
 
 
 def captures(marks: Iterable[tuple[int | None, str]]) -> pl.DataFrame:

@@ -295,8 +295,9 @@ def _captures(export: _Export) -> Iterator[Capture]:
     """The mark of a window of steps: JSON with our key, the first of each process."""
     seen = set()
     for event in export.rows("NVTX_EVENTS"):
-        if event["eventType"] == 34 and (event["text"] or "").startswith('{"nsysflow"'):
-            about = json.loads(event["text"])["nsysflow"]
+        text = event["text"] or export.strings.get(event["textId"]) or ""
+        if event["eventType"] == 34 and text.startswith('{"nsysflow"'):
+            about = json.loads(text)["nsysflow"]
             process = _process(event["globalTid"])
             if process not in seen:
                 seen.add(process)
