@@ -16,6 +16,8 @@ NVTX_BORDER: Final = "0.2.12"
 def notes_on_run(manifest: Manifest, trace: Trace) -> tuple[str, ...]:
     """Sentences on what was asked for and is missing, each with what to do."""
     found = [_lost_ranges(manifest, trace), _lost_ranks(manifest), _ended_early(manifest)]
+    if manifest.on == "cpu":
+        found.append("this run was made with --on cpu: NVTX ranges were recorded, no GPU work")
     if manifest.backtrace and trace.backtraces.is_empty():
         found.append(
             "--backtrace was asked for, but the report holds no Python lines: nsys needs CPU"

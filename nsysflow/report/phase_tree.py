@@ -51,6 +51,13 @@ class Phase:
         """GPU time of this phase: at work for it, or idle while the host was in it."""
         return self.busy_ns + self.idle_ns
 
+    @property
+    def host_mean_ns(self) -> int | None:
+        """How long the host was in it each time."""
+        if self.host_wall_ns is None or not self.instances:
+            return None
+        return round(self.host_wall_ns / self.instances)
+
 
 def phase_names(keys: Iterable[_Key]) -> list[tuple[str, ...]]:
     """The list of names behind each `(path, depth)`."""
@@ -69,11 +76,16 @@ def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
     rest = _rest(results, [rows[key] for key in tops], idle_ns.get(None, 0))
     nested_ns = {key: sum(map(time_ns.__getitem__, of)) for key, of in paths.children.items()}
     nested_ns[None] = nested_ns.get(None, 0) + rest["busy_ns"] + rest["idle_ns"]
+
+    def dear(key: _Key) -> tuple[int, int]:
+        """The GPU's time, and where that is alike, or there is none at all, the host's."""
+        return -time_ns[key], -rows[key]["host_wall_ns"]
+
     # a phase is never dearer than the one around it, which comes first on a tie
-    kept = set(sorted(rows, key=lambda key: (-time_ns[key], key[1], key[0]))[:limit])
+    kept = set(sorted(rows, key=lambda key: (-time_ns[key], key[1], dear(key), key[0]))[:limit])
 
     def walk(around: _Key | None) -> Iterator[Phase]:
-        for key in sorted(paths.children.get(around, ()), key=lambda key: (-time_ns[key], key)):
+        for key in sorted(paths.children.get(around, ()), key=lambda key: (dear(key), key)):
             if key in kept:
                 yield Phase(
                     names=paths.names(key),

@@ -136,7 +136,9 @@ def _waited(cost: Cost) -> str:
 
 
 def phases(results: Results, limit: int, *, indent: str = "  ") -> Block:
-    """The phase tree."""
+    """The phase tree; where nothing of a GPU was recorded, the host's time alone."""
+    if results.table("accounting").is_empty():
+        return _host_times(results, limit, indent)
     found, left_out = phase_tree(results, limit)
     window_ns = int(results.table("accounting")["window_ns"].sum())
     top_ns = next((phase.siblings_ns for phase in found if len(phase.names) == 1), 0)
@@ -154,6 +156,25 @@ def phases(results: Results, limit: int, *, indent: str = "  ") -> Block:
             *(figure(head, spare=True) for head in ("kernel", "kernels", "launches")),
         ),
         rows=tuple(_phase_row(phase, indent) for phase in found),
+        more=more(left_out, "phases"),
+    )
+
+
+def _host_times(results: Results, limit: int, indent: str) -> Block:
+    found, left_out = phase_tree(results, limit)
+    return Block(
+        title="Ranges",
+        caption="Time the host spent in each; nothing of a GPU was recorded",
+        columns=(words("range"), *map(figure, ("times", "host", "mean"))),
+        rows=tuple(
+            (
+                indent * (len(phase.names) - 1) + phase.names[-1],
+                number(phase.instances),
+                duration(phase.host_wall_ns),
+                duration(phase.host_mean_ns),
+            )
+            for phase in found
+        ),
         more=more(left_out, "phases"),
     )
 

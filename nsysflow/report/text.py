@@ -33,17 +33,16 @@ def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0)
         yield from _sentence(f"next: {verdict.advice}", width)
     # the names and the smaller parts of several GPUs take room
     bar_width = 30 if results.table("accounting").height == 1 else 15
-    if not results.table("accounting").is_empty():
-        for block in (
-            sections.devices(results, bar_width=bar_width),
-            sections.dearest(results, top or 7),
-            sections.phases(results, top or 10),
-            sections.stalls(results, top or 4),
-            sections.longest_gaps(results, top or 3, at_least_ns=at_least_ns),
-            fullness(results, top or 6),
-        ):
-            yield from set_block(block, width)
-    yield from set_block(sections.integrity(results), width)
+    for block in (
+        sections.devices(results, bar_width=bar_width),
+        sections.dearest(results, top or 7),
+        sections.phases(results, top or 10),
+        sections.stalls(results, top or 4),
+        sections.longest_gaps(results, top or 3, at_least_ns=at_least_ns),
+        fullness(results, top or 6),
+        sections.integrity(results),
+    ):
+        yield from set_block(block, width)
     for note in results.notes:
         yield from _sentence(f"note: {printable(note)}", width)
 
