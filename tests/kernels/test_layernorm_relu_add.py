@@ -1,0 +1,183 @@
+"""layernorm_relu_add against its definition, forward in float32 and backward in float64."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from nsysflow.kernels.layernorm_relu_add import (
+    COLS_MAX,
+    layernorm_relu_add,
+    layernorm_relu_add_bytes,
+    layernorm_relu_add_ref,
+)
+
+SHAPES = [(1, 1), (1, 96), (5, 3), (7, 128), (67, 100), (3, 1030), (9, 4096), (2, 5000)]
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+# The interpreter cuts a float32 off to bf16 where a GPU rounds: one unit in the last place.
+TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2**-7, torch.float16: 2**-10}
+
+
+def inputs(
+    rows: int, cols: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x, g, b and skip; x far from mean 0, where a one-pass variance would be lost."""
+    x = torch.randn(rows, cols, device=device) * 3 + 20
+    g, b = torch.randn(cols, device=device) + 1, torch.randn(cols, device=device)
+    skip = torch.randn(rows, cols, device=device)
+    return x.to(dtype), g.to(dtype), b.to(dtype), skip.to(dtype)
+
+
+def agree(given: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
+    """The values are those wanted, to what `dtype` can hold of the largest of them."""
+    scale = max(1.0, wanted.abs().max().item()) if wanted.numel() else 1.0
+    torch.testing.assert_close(
+        given.double(), wanted.double(), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * scale
+    )
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kernel should write holds NaN until it does."""
+
+    def poison(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda *args, **kwargs: make(*args, **kwargs).fill_(torch.nan)
+
+    monkeypatch.setattr(torch, "empty", poison(torch.empty))
+    monkeypatch.setattr(torch, "empty_like", poison(torch.empty_like))
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_forward_is_the_definition(
+    shape: tuple[int, int], dtype: torch.dtype, device: torch.device
+) -> None:
+    x, g, b, skip = inputs(*shape, dtype, device)
+    y = layernorm_relu_add(x, g, b, skip)
+    assert y.dtype == dtype
+    agree(y, layernorm_relu_add_ref(x.float(), g.float(), b.float(), skip.float()), dtype)
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_backward_is_autograd_of_the_definition_in_float64(
+    shape: tuple[int, int], dtype: torch.dtype, device: torch.device
+) -> None:
+    ours = [tensor.requires_grad_() for tensor in inputs(*shape, dtype, device)]
+    wide = [tensor.detach().double().requires_grad_() for tensor in ours]
+    dy = torch.randn(shape, device=device).to(dtype)
+    given = torch.autograd.grad(layernorm_relu_add(*ours), ours, dy)
+    wanted = torch.autograd.grad(layernorm_relu_add_ref(*wide), wide, dy.double())
+    for mine, exact, like in zip(given, wanted, ours, strict=True):
+        assert mine.dtype == like.dtype
+        agree(mine, exact, dtype)
+
+
+def test_relu_is_shut_where_the_normed_value_is_exactly_zero(device: torch.device) -> None:
+    x, g, b = (torch.zeros(shape, device=device).requires_grad_() for shape in ((4, 6), (6,), (6,)))
+    skip = torch.ones(4, 6, device=device).requires_grad_()
+    y = layernorm_relu_add(x, g, b, skip)
+    grads = torch.autograd.grad(y.sum(), (x, g, b, skip))
+    assert torch.equal(y, skip)
+    assert [grad.abs().sum().item() for grad in grads] == [0.0, 0.0, 0.0, 24.0]
+
+
+def test_eps_is_what_the_caller_says(device: torch.device) -> None:
+    x, g, b, skip = inputs(4, 33, torch.float32, device)
+    y = layernorm_relu_add(x, g, b, skip, eps=4.0)
+    agree(y, layernorm_relu_add_ref(x, g, b, skip, eps=4.0), torch.float32)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # NumPy, in the interpreter
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_a_nan_or_an_infinity_spoils_its_own_row_only(bad: float, device: torch.device) -> None:
+    x, g, b, skip = inputs(9, 70, torch.float32, device)
+    x[4, 69] = bad
+    y = layernorm_relu_add(x, g, b, skip)
+    assert y[4].isnan().all()
+    assert y.isfinite().sum() == 8 * 70
+
+
+def test_parameters_may_be_float32_beside_bf16_rows(device: torch.device) -> None:
+    x, _, _, skip = inputs(5, 40, torch.bfloat16, device)
+    _, g, b, _ = inputs(1, 40, torch.float32, device)
+    g.requires_grad_()
+    y = layernorm_relu_add(x, g, b, skip)
+    agree(y.detach(), layernorm_relu_add_ref(x, g.detach(), b, skip), torch.bfloat16)
+    (dg,) = torch.autograd.grad(y.sum(), g)
+    assert dg.dtype == torch.float32
+
+
+def test_an_expanded_gradient_gives_what_a_full_one_gives(device: torch.device) -> None:
+    ours = [tensor.requires_grad_() for tensor in inputs(6, 50, torch.float32, device)]
+    one = torch.ones((), device=device)
+    expanded = torch.autograd.grad(layernorm_relu_add(*ours), ours, one.expand(6, 50))
+    full = torch.autograd.grad(layernorm_relu_add(*ours), ours, torch.ones(6, 50, device=device))
+    assert all(torch.equal(a, b) for a, b in zip(expanded, full, strict=True))
+
+
+def test_the_gradients_repeat_to_the_bit(device: torch.device) -> None:
+    ours = [tensor.requires_grad_() for tensor in inputs(301, 130, torch.float32, device)]
+    dy = torch.randn(301, 130, device=device)
+    first, second = (torch.autograd.grad(layernorm_relu_add(*ours), ours, dy) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (8, 0)], ids=str)
+def test_no_elements_give_no_elements_and_zero_gradients(
+    shape: tuple[int, int], device: torch.device
+) -> None:
+    x, g, b, skip = (tensor.requires_grad_() for tensor in inputs(*shape, torch.float32, device))
+    y = layernorm_relu_add(x, g, b, skip)
+    grads = torch.autograd.grad(y.sum(), (x, g, b, skip))
+    assert y.shape == shape
+    assert torch.equal(grads[1], torch.zeros_like(g))
+    assert torch.equal(grads[2], torch.zeros_like(b))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("x", lambda x, g, b, skip: (x.T.contiguous().T, g, b, skip)),
+        ("x", lambda x, g, b, skip: (x.long(), g, b, skip)),
+        ("x", lambda x, g, b, skip: (x[0], g, b, skip)),
+        ("g", lambda x, g, b, skip: (x, g[1:], b, skip)),
+        ("b", lambda x, g, b, skip: (x, g, b.half(), skip)),
+        ("skip", lambda x, g, b, skip: (x, g, b, skip[1:])),
+        ("skip", lambda x, g, b, skip: (x, g, b, skip.bfloat16())),
+        ("skip", lambda x, g, b, skip: (x, g, b, skip.to("meta"))),
+        ("x", lambda x, g, b, skip: (x.new_zeros(1, COLS_MAX + 1), *[x.new_zeros(COLS_MAX + 1)] * 2,
+                                     x.new_zeros(1, COLS_MAX + 1))),
+    ],
+)  # fmt: skip
+def test_what_the_kernel_would_misread_is_refused_by_name(
+    name: str, change: Callable[..., tuple[Tensor, ...]], device: torch.device
+) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        layernorm_relu_add(*change(*inputs(6, 10, torch.float32, device)))
+
+
+def test_bytes_are_three_tensors_and_two_rows(device: torch.device) -> None:
+    x, g, b, skip = inputs(7, 12, torch.bfloat16, device)
+    y = layernorm_relu_add(x, g, b, skip)
+    assert layernorm_relu_add_bytes(x, g) == sum(t.nbytes for t in (x, g, b, skip, y))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_captured_graph_computes_from_what_its_inputs_hold_when_replayed() -> None:
+    ours = [t.requires_grad_() for t in inputs(300, 520, torch.float32, torch.device("cuda"))]
+    dy = torch.randn(300, 520, device="cuda")
+    torch.autograd.grad(layernorm_relu_add(*ours), ours, dy)  # compile before capture
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = layernorm_relu_add(*ours)
+        grads = torch.autograd.grad(y, ours, dy)
+    with torch.no_grad():
+        ours[0].normal_()
+    graph.replay()
+    wanted = torch.autograd.grad(layernorm_relu_add(*ours), ours, dy)
+    assert all(torch.equal(a, b) for a, b in zip(grads, wanted, strict=True))
