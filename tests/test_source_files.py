@@ -18,7 +18,7 @@ PATHS = st.lists(FOLDERS, max_size=4).map(lambda folders: "/".join([*folders, "u
         ("<string>", "<string>"),
         ("<stdin>", "<stdin>"),
         ("<ipython-input-3-1a2b>", "<ipython-input-3-1a2b>"),
-        ("/tmp/ipykernel_12/34.py", "34.py"),
+        ("/var/ipykernel_12/34.py", "34.py"),
     ],
 )
 def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> None:
@@ -36,7 +36,7 @@ def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> No
         ("/usr/lib/python3/dist-packages/torch/nn.py", "lib/python3/dist-packages/torch/nn.py"),
         ("/opt/x/site-packages/torch/nn.py", "site-packages/torch/nn.py"),
         ("C:\\py\\Lib\\site-packages\\torch\\nn.py", "site-packages/torch/nn.py"),
-        ("/tmp/torchinductor_me/ab/cab.py", "torchinductor/ab/cab.py"),
+        ("/var/torchinductor_me/ab/cab.py", "torchinductor/ab/cab.py"),
         ("<frozen runpy>", "<frozen runpy>"),
         ("<eval_with_key>.5", "<eval_with_key>.5"),
     ],

@@ -9,7 +9,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.labels import direction, memory_kind, nvtx_event_types
-from nsysflow.analysis.load.marks import captures
+from nsysflow.analysis.load.marks import KEY, captures
 from nsysflow.analysis.load.notes import notes_on
 from nsysflow.analysis.load.raw import API_SUFFIX, Raw
 from nsysflow.analysis.load.sampled import gpu_samples, stacks
@@ -225,7 +225,8 @@ def _captures(raw: Raw, process: int | None) -> pl.DataFrame:
     marks = _on_threads(raw.nvtx.filter(pl.col("eventType") == mark), process)
     registered = _strings(raw, marks["textId"]).cast(pl.String)
     texts = marks.select("process", pl.coalesce(pl.col("text"), pl.lit(registered)).alias("text"))
-    return captures(texts.drop_nulls().iter_rows())
+    ours = pl.col("text").str.contains(KEY, literal=True)
+    return captures(texts.filter(ours).iter_rows())
 
 
 def _threads(raw: Raw) -> pl.DataFrame:

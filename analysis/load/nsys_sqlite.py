@@ -38,6 +38,7 @@ _BATCH_ROWS: Final = "65536"
 """Twice as fast as the driver's default of 1024 (docs/facts.md)."""
 
 _TEXT: Final = (pl.String, pl.Categorical)
+_ALL: Final[Where] = MappingProxyType({})
 
 _LOCK_WAIT_S: Final = 0.2
 _SIGNS_OF_DAMAGE: Final = ("malformed", "not a database", "unsupported file format", "decode")
@@ -65,24 +66,17 @@ def read_sqlite(path: Path, shown: str, *, shapes: bool = True) -> Raw:
             for table, columns in present.items()
         }
         with ThreadPoolExecutor(_cores()) as pool:
-            pieces = {
-                field: [
-                    pool.submit(_read, uri, query, table)
-                    for query in _queries(
-                        table, wanted.get(table.name, ()), extents.get(table.name)
-                    )
-                ]
-                for field, table in TABLES.items()
-            }
+
+            def pieces_of(table: Table, where: Where = _ALL) -> list[Future[pl.DataFrame]]:
+                columns, extent = wanted.get(table.name, ()), extents.get(table.name)
+                queries = _queries(table, columns, extent, where)
+                return [pool.submit(_read, uri, query, table) for query in queries]
+
+            pieces = {field: pieces_of(table) for field, table in TABLES.items()}
             frames = {field: _joined(table, pieces.pop(field)) for field, table in TABLES.items()}
-
-            def read(table: Table, where: Where) -> pl.DataFrame:
-                queries = _queries(
-                    table, wanted.get(table.name, ()), extents.get(table.name), where
-                )
-                return _joined(table, [pool.submit(_read, uri, query, table) for query in queries])
-
-            sampled = read_sampled(frames, read)
+            sampled = read_sampled(
+                frames, lambda table, where: _joined(table, pieces_of(table, where))
+            )
     return assemble(shown, present, frames | sampled)
 
 
@@ -136,7 +130,7 @@ def _queries(
     table: Table,
     present: tuple[str, ...],
     extent: tuple[int, int] | None,
-    where: Where = MappingProxyType({}),
+    where: Where,
 ) -> Iterator[str]:
     """The queries that read a table in pieces, in rowid order; none for an empty table."""
     if extent is None:
