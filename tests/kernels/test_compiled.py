@@ -1,0 +1,60 @@
+"""What CUDA sources are compiled with, and that they compile to what their docs claim."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from nsysflow.kernels import compiled
+from nsysflow.kernels.advantage import cuda_constants
+
+FACTORS = {"GAMMA": 0.99, "GAMMA_LAMBDA": 0.99 * 0.95, "RHO_CLIP": 1.0, "C_CLIP": 1.0}
+
+
+def test_a_constant_is_spelled_as_c_spells_it() -> None:
+    constants: dict[str, str | int | float] = {"T": "bf16", "N": 8, "X": 0.1, "TINY": 1e-20}
+    assert compiled.flags(constants) == ("-DT=bf16", "-DN=8", "-DX=0.1f", "-DTINY=1e-20f")
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_float_that_c_cannot_spell_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="X must be finite"):
+        compiled.flags({"X": value})
+
+
+def test_rows_are_cut_for_the_widest_loads_they_allow() -> None:
+    def cut(steps: int, dtype: torch.dtype, *, shifted: bool = False) -> tuple[object, ...]:
+        flat = torch.zeros(2 * steps + 1, dtype=dtype)
+        rows = (flat[1:] if shifted else flat[:-1]).view(2, steps)
+        constants = cuda_constants((rows,) * 4, torch.zeros(2, steps))
+        return constants["CHUNK"], constants["WIDTH"], constants["LANES"]
+
+    assert cut(64, torch.bfloat16) == (8, 8, 8)
+    assert cut(64, torch.float32) == (4, 4, 16)
+    assert cut(60, torch.bfloat16) == (8, 4, 8)
+    assert cut(33, torch.bfloat16) == (8, 1, 8)
+    assert cut(4096, torch.bfloat16) == (8, 8, 32)
+    assert cut(64, torch.bfloat16, shifted=True) == (8, 1, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_advantage_on_hopper_uses_no_local_memory(tmp_path: Path, dtype: torch.dtype) -> None:
+    rows = torch.zeros(2, 64, dtype=dtype)
+    constants = cuda_constants((rows,) * 4, torch.zeros(2, 64)) | FACTORS
+    source = str(compiled.SOURCES / "advantage.cu")
+    hopper = ("-cubin", "-arch=sm_90", "-Xptxas=-v")
+    told = subprocess.run(
+        ["nvcc", *hopper, *compiled.flags(constants), "-o", str(tmp_path / "cubin"), source],
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stderr
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in told
+    registers = re.search(r"Used (\d+) registers", told)
+    assert registers is not None
+    assert int(registers[1]) <= 64, "more would leave an SM fewer than its 31 warps of float32 rows"
