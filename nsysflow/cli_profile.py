@@ -148,6 +148,8 @@ def _request(
     on: Literal["cuda", "cpu"],
     window: Window | None,
     nproc: int | None,
+    backtrace: bool,
+    gpu_metrics: bool,
     osrt: bool,
     trace: str | None,
     **others: Any,  # noqa: ANN401
@@ -181,6 +183,8 @@ def _request(
         window=window,
         processes=nproc,
         trace=_traces(trace, osrt=osrt, on=on),
+        backtrace=backtrace and on == "cuda",
+        gpu_metrics=gpu_metrics and on == "cuda",
         **others,
     )
 

@@ -16,6 +16,9 @@ from nsysflow.profiling.run import Ended
 _FULL_BELOW_BYTES: Final = 16 << 20
 """A disk with less free than this is taken for full: nsys ends in many ways then."""
 
+_REFUSED: Final = "usage: nsys profile"
+"""What nsys prints after an option that it does not take, before it starts anything."""
+
 _NO_PERMISSION: Final = re.compile(r"ERR_NVGPUCTRPERM|[Ii]nsufficient privilege")
 
 
@@ -33,10 +36,15 @@ def why_no_report(plan: Plan, ended: Ended, told: Sequence[Told]) -> CaptureErro
             f" {plan.request.folder} is half a report. See what is wrong with this nsys:\n"
             "  nsysflow doctor"
         )
+    if _REFUSED in said:
+        return CaptureError(
+            "nsys refused its options and did not start the program. It said:\n"
+            f"{_indented(ended)}\nSee what it was given:\n  nsysflow profile --dry-run …"
+        )
     if ended.exit_code:
-        return ChildFailed(f"{_failed(plan, ended)} No report was written.", ended.exit_code)
+        return ChildFailed(f"{_failed(plan, ended)}No report was written.", ended.exit_code)
     if plan.window is not None:
-        return CaptureError(_never_opened(plan.window, told))
+        return CaptureError(_never_opened(plan, plan.window, told))
     return CaptureError(
         f"nsys ended well and wrote no report. What it said is in {plan.request.folder / LOG};"
         " see whether it works here at all:\n  nsysflow doctor"
@@ -47,7 +55,7 @@ def child_failed(plan: Plan, ended: Ended) -> ChildFailed:
     """The program's failure, for a run that left reports."""
     kept = ", ".join(report.name for report in plan.reports if report.exists())
     return ChildFailed(
-        f"{_failed(plan, ended)} What was captured until then is kept: {kept}", ended.exit_code
+        f"{_failed(plan, ended)}What was captured until then is kept: {kept}", ended.exit_code
     )
 
 
@@ -55,20 +63,28 @@ def _failed(plan: Plan, ended: Ended) -> str:
     what = "was interrupted" if ended.interrupted else "failed"
     command = " ".join(plan.request.command[:3])
     more = " …" if len(plan.request.command) > 3 else ""
-    lines = "".join(f"\n  {line}" for line in ended.tail) or "\n  (nothing)"
     return (
         f"{command}{more} {what} with exit code {ended.exit_code}. Its last lines, of"
-        f" {plan.request.folder / LOG}:{lines}\n"
+        f" {plan.request.folder / LOG}:\n{_indented(ended)}\n"
     )
 
 
-def _never_opened(window: Window, told: Sequence[Told]) -> str:
+def _indented(ended: Ended) -> str:
+    return "\n".join(f"  {line}" for line in ended.tail) or "  (nothing)"
+
+
+def _never_opened(plan: Plan, window: Window, told: Sequence[Told]) -> str:
     counted = max((process.steps for process in told), default=0)
     if not counted:
+        otherwise = (
+            "record with nsys, which needs no change to the program (nsysflow doctor)"
+            if plan.collector == "kineto"
+            else "leave --capture out and record the whole run"
+        )
         return (
             "the capture range never opened, so nothing was recorded: the program did not use"
-            " nsysflow.steps. Put its loop into `for batch in nsysflow.steps(loader):`, or leave"
-            " --capture out and record the whole run"
+            f" nsysflow.steps. Put its loop into `for batch in nsysflow.steps(loader):`, or"
+            f" {otherwise}"
         )
     if any(process.window != "never" for process in told):
         return (

@@ -93,7 +93,8 @@ def test_the_programs_failure_is_the_commands_and_what_was_captured_is_kept() ->
         ("Path(out + '.qdstrm').touch(); sys.exit(1)", 1, "report.qdstrm in out is half a report"),
         ("print('ERR_NVGPUCTRPERM'); sys.exit(1)", 1, "NVreg_RestrictProfilingToAdminUsers=0"),
         ("print('write: No space left on device'); sys.exit(1)", 1, "the disk is full"),
-        ("sys.exit(3)", 3, "No report was written"),
+        ("print('usage: nsys profile'); sys.exit(1)", 1, "nsys refused its options"),
+        ("sys.exit(3)", 3, "\n  epoch 1\nNo report was written"),
     ],
 )
 def test_a_run_without_a_report_says_why(
@@ -206,7 +207,15 @@ def test_without_nsys_torch_profiler_records_and_a_line_says_what_is_lost(
     ran = profiled("-o", "out", *command())
     assert "note: no nsys was found, so torch.profiler records this run" in ran.stderr
     assert ran.exit_code == 1  # the program used no steps
-    assert "did not use nsysflow.steps" in ran.stderr
+    assert "or record with nsys, which needs no change to the program" in ran.stderr
+
+
+def test_a_run_on_the_cpu_asks_nsys_for_nothing_that_takes_a_gpu() -> None:
+    words = ("--dry-run", "--on", "cpu", "--backtrace", "--gpu-metrics")
+    ran = profiled("-o", "out", *words, *command())
+    assert "--trace=nvtx " in ran.stdout
+    assert "backtrace" not in ran.stdout
+    assert "metrics" not in ran.stdout
 
 
 def test_an_nsys_too_old_for_the_driver_is_named_before_the_run(
