@@ -7,13 +7,14 @@ from typing import Final
 
 _LIBRARY: Final = re.compile(
     r"(?:^|/)("
-    r"(?:site|dist)-packages/.*"
+    r"(?:site|dist)-packages/(?!nsysflow/workloads/).*"
     r"|lib(?:64)?/(?:python|pypy)3[^/]*/.*"
     r"|(?:python|pypy)3\d*\.zip/.*"
     r"|torchinductor(?:_[^/]*)?/.*"
     r")$"
 )
-"""Installed packages, the standard library (also zipped), and what torch.compile generates."""
+"""Installed packages (but the programs that come with nsysflow), the standard library (also
+zipped), and what torch.compile generates."""
 
 _TYPED_IN: Final = re.compile(r"^<(?:string|stdin|console|ipython-input-[^>]*)>$")
 _IN_BRACKETS: Final = re.compile(r"^<.*>")

@@ -19,6 +19,7 @@ PATHS = st.lists(FOLDERS, max_size=4).map(lambda folders: "/".join([*folders, "u
         ("<stdin>", "<stdin>"),
         ("<ipython-input-3-1a2b>", "<ipython-input-3-1a2b>"),
         ("/var/ipykernel_12/34.py", "34.py"),
+        ("/opt/x/site-packages/nsysflow/workloads/nan_check.py", "nan_check.py"),
     ],
 )
 def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> None:
@@ -36,6 +37,7 @@ def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> No
         ("/usr/lib/python3/dist-packages/torch/nn.py", "lib/python3/dist-packages/torch/nn.py"),
         ("/opt/x/site-packages/torch/nn.py", "site-packages/torch/nn.py"),
         ("C:\\py\\Lib\\site-packages\\torch\\nn.py", "site-packages/torch/nn.py"),
+        ("/opt/x/site-packages/nsysflow/stepping.py", "site-packages/nsysflow/stepping.py"),
         ("/var/torchinductor_me/ab/cab.py", "torchinductor/ab/cab.py"),
         ("<frozen runpy>", "<frozen runpy>"),
         ("<eval_with_key>.5", "<eval_with_key>.5"),

@@ -11,11 +11,17 @@ from tests.twin.model import Backtrace, Frame, TwinTrace
 
 def is_own(file: str) -> bool:
     """§11: outside site-packages and the standard library. Of code without a file, what a person
-    typed counts, and what Python or a library made does not, nor what torch.compile writes."""
+    typed counts, and what Python or a library made does not, nor what torch.compile writes. The
+    workloads that come with nsysflow are programs wherever they are installed."""
     if file.startswith("<"):
         typed = ("<string>", "<stdin>", "<console>")
         return file in typed or (file.startswith("<ipython-input-") and file.endswith(">"))
     folders = file.replace("\\", "/").split("/")[:-1]
+    if folders[-3:] in (
+        ["site-packages", "nsysflow", "workloads"],
+        ["dist-packages", "nsysflow", "workloads"],
+    ):
+        return True
     if "site-packages" in folders or "dist-packages" in folders:
         return False
     if any(re.fullmatch(r"torchinductor(_.*)?", folder) for folder in folders):
