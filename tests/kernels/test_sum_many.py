@@ -1,0 +1,197 @@
+"""sum_many against a loop of sums in float64."""
+
+import gc
+import weakref
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from nsysflow.kernels import sum_many as module
+from nsysflow.kernels.sum_many import (
+    CHUNK_BYTES,
+    Backend,
+    sum_many,
+    sum_many_bytes,
+    sum_many_ref,
+    sum_table,
+)
+
+GPU = torch.cuda.is_available()
+without_gpu = pytest.mark.skipif(not GPU, reason="needs a CUDA device")
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+CHUNK = CHUNK_BYTES // 4
+SIZES = [0, 1, 3, 17, 1000, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 2 * CHUNK + 5, 5 * CHUNK + 3]
+
+
+@pytest.fixture(params=["triton", pytest.param("cuda", marks=[pytest.mark.gpu, without_gpu])])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each kernel that computes the sums."""
+    chosen: Backend = request.param
+    return chosen
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums hold NaN until they are written."""
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *a, **k: empty(*a, **k).fill_(torch.nan))
+
+
+def tensors(
+    sizes: Sequence[int], device: torch.device, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
+    """One tensor of each size, with a mean that no sum can lose."""
+    return [(torch.randn(size, device=device) + 1).to(dtype) for size in sizes]
+
+
+def agree(given: Tensor, many: Sequence[Tensor]) -> None:
+    """Each sum is the float64 one, to what float32 loses over a sum of magnitudes."""
+    wanted = sum_many_ref([tensor.double() for tensor in many])
+    magnitude = sum_many_ref([tensor.double().abs() for tensor in many])
+    assert given.dtype == torch.float32
+    assert given.shape == wanted.shape
+    assert ((given.double() - wanted).abs() <= 1e-6 * magnitude).all()
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_size_is_summed(dtype: torch.dtype, backend: Backend, device: torch.device) -> None:
+    many = tensors(SIZES, device, dtype)
+    agree(sum_many(sum_table(many), backend=backend), many)
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("size", [1, 6, 9, 100, 2 * CHUNK + 9])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_tensor_may_begin_at_any_element(
+    dtype: torch.dtype, size: int, backend: Backend, device: torch.device
+) -> None:
+    poison = torch.full((8 + size + 8,), torch.nan, device=device, dtype=dtype)
+    many = []
+    for begin in range(9):
+        whole = poison.clone()
+        whole[begin : begin + size] = torch.randn(size, device=device).to(dtype)
+        many.append(whole[begin : begin + size])
+    agree(sum_many(sum_table(many), backend=backend), many)
+
+
+def test_shapes_do_not_matter(backend: Backend, device: torch.device) -> None:
+    many = [torch.randn(shape, device=device) for shape in ((), (3, 5), (2, 0, 7), (2, 3, 4, 5))]
+    agree(sum_many(sum_table(many), backend=backend), many)
+
+
+def test_more_chunks_than_are_added_at_once(
+    backend: Backend, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PARTIALS_AT_ONCE", 4)  # what a GPU adds in a thousand
+    many = tensors([11 * CHUNK + 1, 4 * CHUNK, 4 * CHUNK + 1], device)
+    agree(sum_many(sum_table(many), backend=backend), many)
+
+
+def test_a_table_serves_again_with_what_its_tensors_hold_then(
+    backend: Backend, device: torch.device
+) -> None:
+    many = tensors(SIZES, device)
+    table = sum_table(many)
+    first = sum_many(table, backend=backend)
+    assert torch.equal(first, sum_many(table, backend=backend))
+    for tensor in many:
+        tensor.mul_(3)
+    agree(sum_many(table, backend=backend), many)
+
+
+def test_the_sums_repeat_to_the_bit_in_a_table_of_their_own(
+    backend: Backend, device: torch.device
+) -> None:
+    many = tensors(SIZES, device)
+    sums = sum_many(sum_table(many), backend=backend)
+    for number, tensor in enumerate(many):
+        assert sum_many(sum_table([tensor]), backend=backend).item() == sums[number].item()
+
+
+def test_a_table_keeps_the_memory_of_tensors_that_are_gone(
+    backend: Backend, device: torch.device
+) -> None:
+    many = tensors([2000, 3000], device)
+    wanted = sum_many_ref(many).double()
+    table = sum_table(many)
+    storages = [weakref.ref(tensor.untyped_storage()) for tensor in table.tensors]
+    many[0].data = torch.zeros(5, device=device)
+    del many
+    gc.collect()
+    others = [torch.full((size,), torch.nan, device=device) for size in (2000, 3000) * 4]
+    torch.testing.assert_close(sum_many(table, backend=backend).double(), wanted)
+    del table, others
+    gc.collect()
+    assert [storage() for storage in storages] == [None, None]
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_nan_or_an_infinity_spoils_its_own_sum_only(
+    bad: float, backend: Backend, device: torch.device
+) -> None:
+    many = tensors([50, 2 * CHUNK + 3, 50], device)
+    many[1][-1] = bad
+    sums = sum_many(sum_table(many), backend=backend)
+    assert sums.isfinite().tolist() == [True, False, True]
+    assert torch.equal(sums[1].isnan(), torch.tensor(bad != bad, device=device))
+
+
+def test_no_tensors_have_no_sums() -> None:
+    assert sum_many(sum_table([])).shape == (0,)
+
+
+def test_small_terms_are_not_lost_beside_large_sums(backend: Backend, device: torch.device) -> None:
+    many = [torch.ones(300_000, device=device, dtype=torch.bfloat16)]
+    assert sum_many(sum_table(many), backend=backend).item() == 300_000
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("tensor 1", lambda a: [a, a.bfloat16()]),
+        ("tensor 1", lambda a: [a, a[:, ::2]]),
+        ("tensor 1", lambda a: [a, a.to("meta")]),
+        ("tensor 0", lambda a: [a.long()]),
+        ("tensor 0", lambda a: [a.double()]),
+    ],
+)
+def test_what_the_kernel_would_misread_is_refused_by_name(
+    name: str, change: Callable[[Tensor], list[Tensor]], device: torch.device
+) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        sum_table(change(torch.zeros(4, 6, device=device)))
+
+
+def test_an_unknown_backend_is_refused(device: torch.device) -> None:
+    with pytest.raises(ValueError, match="backend must be"):
+        sum_many(sum_table(tensors([3], device)), backend="metal")  # type: ignore[arg-type]
+
+
+def test_cuda_is_refused_without_a_cuda_device() -> None:
+    with pytest.raises(ValueError, match="needs a CUDA device"):
+        sum_many(sum_table(tensors([3], torch.device("cpu"))), backend="cuda")
+
+
+def test_bytes_are_the_tensors_their_table_and_the_sums(device: torch.device) -> None:
+    many = tensors([5, CHUNK + 1], device, torch.bfloat16)
+    entries = 1 + 1  # CHUNK elements of float32 are two chunks of bfloat16
+    assert sum_many_bytes(sum_table(many)) == 2 * (5 + CHUNK + 1) + 32 * entries + 4 * 2
+
+
+@pytest.mark.gpu
+@without_gpu
+def test_a_captured_graph_sums_what_the_tensors_hold_when_replayed(backend: Backend) -> None:
+    many = tensors([100, 7 * CHUNK + 1, 3 * CHUNK] * 100, torch.device("cuda"))
+    table = sum_table(many)
+    sum_many(table, backend=backend)  # compile before capture
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        sums = sum_many(table, backend=backend)
+    for _ in range(3):
+        for tensor in many:
+            tensor.normal_()
+        graph.replay()
+        agree(sums, many)
