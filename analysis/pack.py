@@ -39,7 +39,10 @@ def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
     if suffix is None:
         msg = f"{out} does not say how to write it. End the name with one of {', '.join(_SUFFIXES)}"
         raise OutputError(msg)
-    with opened(report, export) as (source, shown), TemporaryDirectory(prefix="nsysflow-") as folder:
+    with (
+        opened(report, export) as (source, shown),
+        TemporaryDirectory(prefix="nsysflow-") as folder,
+    ):
         if source.is_dir() or not _is_sqlite(source):
             msg = (
                 f"{shown} is no SQLite export, and only those can be packed. Export it:\n"
