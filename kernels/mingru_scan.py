@@ -1,0 +1,315 @@
+"""MinGRU's recurrence with its gates (Feng et al. 2024, arXiv:2410.01201), forward and backward.
+
+    combined (B, T, 3H) = [hidden, gate, proj], state (B, 1, H) -> out (B, T, H), final (B, 1, H)
+
+    z = S(gate)   c = hidden + ½ if hidden ≥ 0 else S(hidden)   S(x) = 1 / (1 + exp(-x))
+    h_t = (1 - z)·h_{t-1} + z·c   h_{-1} = state   out = S(proj)·h_t   final = h_{T-1}
+
+Backward, from t = T-1 down, with d the gradient of h_t and dh_{T-1} = dfinal:
+
+    d = dh_t + dout·S(proj)               dproj = dout·h_t·S(proj)·(1 - S(proj))
+    dhidden = d·z·c'                      c' = 1 if hidden ≥ 0 else c·(1 - c)
+    dgate = d·(c - h_{t-1})·z·(1 - z)     dh_{t-1} = d·(1 - z)
+
+The linear form: no logarithm, so a state of zero is a state like any other.
+
+Counted for B=512, T=64, H=128 in bf16, on 132 SMs at 4.3 TB/s and 1.755 GHz:
+
+- Bytes. Forward reads 25.2 MB and writes 8.4 MB: 7.8 us. Backward reads those 25.2 MB and dout,
+  8.4 MB, and writes 25.2 MB: 13.7 us.
+- Backward wants every h_{t-1}. Saved in float32 they are 16.8 MB written and read again, 3.9 us
+  each way; saved in bf16 half of that, and h is rounded; found again by a sweep of their own, the
+  gates are read and reckoned twice, 16.8 MB and 2/3 of the exponentials. So forward leaves only h
+  before each chunk of 8 steps, 2.1 MB, 0.5 us each way, and backward goes through a chunk
+  forwards and back with its inputs in registers: every byte once, every gate once, and h is
+  bitwise what it was. Without gradients nothing is left.
+- Parallelism. There are B·H = 65 536 recurrences; a program is one warp, two neighbouring channels
+  a thread (4-byte loads, one 128-byte line a row): 1024 programs, 7.8 on an SM, all at once. To
+  keep 14 B a clock coming to an SM over 800 clocks takes 11 kB in flight; each loads the next
+  chunk into registers before it works on this one, 24 kB on an SM in forward, 32 kB in backward.
+- Instructions, of the loops as compiled for sm_90: forward 35 a channel and step, of them 5 on the
+  unit that has 1/8 of the rate, so 40 issue slots: 5.7 us; backward 52, 7.4 us. Both hide behind
+  the bytes. For that S(gate) and S(hidden) share a reciprocal, and a reciprocal is rsqrt squared:
+  two instructions, where the division that Triton makes of 1/x is five. 80 and 156 registers.
+"""
+
+from typing import Final
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from nsysflow.kernels.arguments import require
+
+BLOCK: Final = 64
+"""Channels a program: one warp with two a thread, so that one bf16 row is a line of 128 bytes."""
+CHUNK_BYTES: Final = 16
+"""Bytes of one channel's chunk in one input: 8 steps of bf16 or 4 of float32, so that two chunks
+of backward's four inputs are 64 registers."""
+
+
+@triton.jit
+def _rows(at, step: tl.constexpr, left, STEPS: tl.constexpr, WHOLE: tl.constexpr):
+    """A chunk's rows, `step` apart, of the channels that have any left; 0 beyond the last step."""
+    rows: tl.tuple = ()
+    for i in tl.static_range(STEPS):
+        if WHOLE:
+            row = tl.load(at + i * step, mask=left > 0)
+        else:
+            row = tl.load(at + i * step, mask=left > i, other=0.0)
+        rows += (row,)
+    return rows
+
+
+@triton.jit
+def _sigmoid(x):
+    root = tl.rsqrt(1 + tl.exp2(-1.4426950408889634 * x))
+    return root * root
+
+
+@triton.jit
+def _gates(hidden, gate):
+    """z and c. Both are of the same h, so a NaN in one may spoil the other."""
+    # 2^125 keeps the product of the two denominators finite; S(gate) is right down to 2e-38
+    exponent = tl.minimum(-1.4426950408889634 * gate, 125.0, propagate_nan=tl.PropagateNan.ALL)
+    under_gate = 1 + tl.exp2(exponent)
+    # 0 where there is no S(hidden), so that z is 1 for a gate wide open, whatever c is
+    grown = tl.where(hidden >= 0, 0.0, tl.exp2(1.4426950408889634 * hidden))
+    under_hidden = 1 + grown
+    root = tl.rsqrt(under_gate * under_hidden)
+    both = root * root
+    candidate = tl.where(hidden >= 0, hidden + 0.5, both * under_gate * grown)
+    return both * under_hidden, candidate
+
+
+@triton.jit(do_not_specialize=["T"])
+def _forward(
+    combined_ptr, state_ptr, out_ptr, final_ptr, saved_ptr, T,
+    H: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, SAVE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    across: tl.constexpr = (H + BLOCK - 1) // BLOCK
+    batch = (tl.program_id(0) // across).to(tl.int64)
+    channel = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
+    live = channel < H
+    combined_ptr += batch * T * (3 * H) + channel
+    out_ptr += batch * T * H + channel
+    state_at = batch * H + channel
+    h = tl.load(state_ptr + state_at, mask=live).to(tl.float32)
+    if SAVE:
+        saved_ptr += batch * tl.cdiv(T, STEPS) * H + channel
+    left = tl.where(live, T, 0)
+    hidden = _rows(combined_ptr, 3 * H, left, STEPS, WHOLE)
+    gate = _rows(combined_ptr + H, 3 * H, left, STEPS, WHOLE)
+    proj = _rows(combined_ptr + 2 * H, 3 * H, left, STEPS, WHOLE)
+    for start in range(0, T, STEPS):
+        left = tl.where(live, T - start, 0)
+        combined_ptr += STEPS * 3 * H
+        next_hidden = _rows(combined_ptr, 3 * H, left - STEPS, STEPS, WHOLE)
+        next_gate = _rows(combined_ptr + H, 3 * H, left - STEPS, STEPS, WHOLE)
+        next_proj = _rows(combined_ptr + 2 * H, 3 * H, left - STEPS, STEPS, WHOLE)
+        if SAVE:
+            tl.store(saved_ptr, h, mask=live)
+            saved_ptr += H
+        for i in tl.static_range(STEPS):
+            z, candidate = _gates(hidden[i].to(tl.float32), gate[i].to(tl.float32))
+            inside = live
+            if not WHOLE:
+                inside = left > i
+                z = tl.where(inside, z, 0.0)
+            h = (1 - z) * h + z * candidate
+            out = _sigmoid(proj[i].to(tl.float32)) * h
+            tl.store(out_ptr + i * H, out.to(out_ptr.dtype.element_ty), mask=inside)
+        out_ptr += STEPS * H
+        hidden = next_hidden
+        gate = next_gate
+        proj = next_proj
+    tl.store(final_ptr + state_at, h.to(final_ptr.dtype.element_ty), mask=live)
+
+
+@triton.jit(do_not_specialize=["T"])
+def _backward(
+    combined_ptr, saved_ptr, dout_ptr, dfinal_ptr, dcombined_ptr, dstate_ptr, T,
+    H: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    across: tl.constexpr = (H + BLOCK - 1) // BLOCK
+    batch = (tl.program_id(0) // across).to(tl.int64)
+    channel = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
+    live = channel < H
+    chunks = tl.cdiv(T, STEPS)
+    start = (chunks - 1) * STEPS
+    at = (batch * T + start) * (3 * H) + channel
+    combined_ptr += at
+    dcombined_ptr += at
+    dout_ptr += (batch * T + start) * H + channel
+    saved_ptr += (batch * chunks + chunks - 1) * H + channel
+    state_at = batch * H + channel
+    dh = tl.zeros((BLOCK,), tl.float32)
+    if dfinal_ptr is not None:
+        dh = tl.load(dfinal_ptr + state_at, mask=live).to(tl.float32)
+    left = tl.where(live, T - start, 0)
+    hidden = _rows(combined_ptr, 3 * H, left, STEPS, WHOLE)
+    gate = _rows(combined_ptr + H, 3 * H, left, STEPS, WHOLE)
+    proj = _rows(combined_ptr + 2 * H, 3 * H, left, STEPS, WHOLE)
+    dout = _rows(dout_ptr, H, left, STEPS, WHOLE)
+    before = tl.load(saved_ptr, mask=live)
+    for _ in range(chunks):
+        left = tl.where(live, T - start, 0)
+        start -= STEPS
+        combined_ptr -= STEPS * 3 * H
+        dout_ptr -= STEPS * H
+        saved_ptr -= H
+        more = tl.where(live, start + STEPS, 0)  # a chunk or, before the first, nothing
+        next_hidden = _rows(combined_ptr, 3 * H, more, STEPS, True)
+        next_gate = _rows(combined_ptr + H, 3 * H, more, STEPS, True)
+        next_proj = _rows(combined_ptr + 2 * H, 3 * H, more, STEPS, True)
+        next_dout = _rows(dout_ptr, H, more, STEPS, True)
+        next_before = tl.load(saved_ptr, mask=more > 0)
+        zs: tl.tuple = ()
+        candidates: tl.tuple = ()
+        hs: tl.tuple = (before,)
+        for i in tl.static_range(STEPS):
+            z, candidate = _gates(hidden[i].to(tl.float32), gate[i].to(tl.float32))
+            if not WHOLE:
+                z = tl.where(left > i, z, 0.0)
+            zs += (z,)
+            candidates += (candidate,)
+            hs += ((1 - z) * hs[i] + z * candidate,)
+        for i in tl.static_range(STEPS - 1, -1, -1):
+            opened = _sigmoid(proj[i].to(tl.float32))
+            through = dout[i].to(tl.float32) * opened
+            through_h = through * hs[i + 1]
+            d = dh + through
+            dz = d * zs[i]
+            below = candidates[i] * (1 - candidates[i])
+            slope = tl.where(hidden[i].to(tl.float32) >= 0, 1.0, below)
+            kept = dz * (candidates[i] - hs[i])
+            inside = live
+            if not WHOLE:
+                inside = left > i
+            to = dcombined_ptr + i * 3 * H
+            dtype = dcombined_ptr.dtype.element_ty
+            tl.store(to, (dz * slope).to(dtype), mask=inside)
+            tl.store(to + H, (kept - kept * zs[i]).to(dtype), mask=inside)
+            tl.store(to + 2 * H, (through_h - through_h * opened).to(dtype), mask=inside)
+            dh = d - dz
+        dcombined_ptr -= STEPS * 3 * H
+        hidden = next_hidden
+        gate = next_gate
+        proj = next_proj
+        dout = next_dout
+        before = next_before
+    tl.store(dstate_ptr + state_at, dh.to(dstate_ptr.dtype.element_ty), mask=live)
+
+
+def _grid(combined: Tensor) -> tuple[int]:
+    return (combined.shape[0] * triton.cdiv(combined.shape[2] // 3, BLOCK),)
+
+
+def _cut(combined: Tensor) -> dict[str, int | bool]:
+    """How programs cut `combined`, and the checkpoints between forward and backward."""
+    steps = CHUNK_BYTES // combined.element_size()
+    return {
+        "H": combined.shape[2] // 3,
+        "STEPS": steps,
+        "WHOLE": combined.shape[1] % steps == 0,
+        "BLOCK": BLOCK,
+        "num_warps": 1,
+    }
+
+
+def _run_forward(combined: Tensor, state: Tensor, saved: Tensor | None) -> tuple[Tensor, Tensor]:
+    batch, steps, width = combined.shape
+    out = combined.new_empty(batch, steps, width // 3)
+    if out.numel() == 0:
+        return out, state.clone()
+    final = torch.empty_like(state)
+    _forward[_grid(combined)](
+        combined, state, out, final, saved, steps, SAVE=saved is not None, **_cut(combined)
+    )
+    return out, final
+
+
+class _MingruScan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, combined, state):
+        batch, steps, width = combined.shape
+        chunks = triton.cdiv(steps, CHUNK_BYTES // combined.element_size())
+        saved = combined.new_empty(batch, chunks, width // 3, dtype=torch.float32)
+        out, final = _run_forward(combined, state, saved)
+        ctx.save_for_backward(combined, saved)
+        ctx.state_dtype = state.dtype
+        ctx.set_materialize_grads(False)
+        return out, final
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dout, dfinal):
+        combined, saved = ctx.saved_tensors
+        batch, steps, width = combined.shape
+        dcombined = torch.empty_like(combined)
+        dstate = combined.new_empty(batch, 1, width // 3, dtype=ctx.state_dtype)
+        if dfinal is not None:
+            dfinal = dfinal.contiguous()
+        if combined.numel() == 0:
+            return dcombined, dstate.zero_() if dfinal is None else dstate.copy_(dfinal)
+        if dout is None:
+            dout = combined.new_zeros(batch, steps, width // 3)
+        _backward[_grid(combined)](
+            combined, saved, dout.contiguous(), dfinal, dcombined, dstate, steps, **_cut(combined)
+        )
+        return dcombined, dstate
+
+
+def mingru_scan(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """MinGRU over T steps, with gradients for both arguments; one launch each way.
+
+    A NaN or an infinity in hidden or gate stays in its channel, from its step on; one in proj, in
+    its element. Compiled once for each H and dtype, and whether T is a whole number of chunks.
+
+    Args:
+        combined: (B, T, 3H), contiguous, bf16, fp16 or fp32: hidden, gate and proj side by side.
+        state: (B, 1, H), contiguous, of one of these types: h before the first step.
+
+    Returns:
+        out (B, T, H), of combined's type, and final (B, 1, H), of state's: computed in float32 and
+        rounded once. S is right to a few units in the 24th bit.
+
+    Raises:
+        ValueError: a shape, type, device or stride is another.
+    """
+    require("combined", combined, (None, None, None))
+    batch, _, width = combined.shape
+    if width % 3 != 0:
+        raise ValueError(f"combined must be (B, T, 3H), and is {tuple(combined.shape)}")
+    require("state", state, (batch, 1, width // 3), device=combined.device)
+    if torch.is_grad_enabled() and (combined.requires_grad or state.requires_grad):
+        out, final = _MingruScan.apply(combined, state)
+        return out, final
+    return _run_forward(combined, state, None)
+
+
+def mingru_scan_ref(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """The definition, step by step in plain PyTorch and float32; float64 gives float64 through."""
+    wide = torch.promote_types(combined.dtype, torch.float32)
+    hidden, gate, proj = combined.to(wide).chunk(3, dim=-1)
+    z = torch.sigmoid(gate)
+    candidate = torch.where(hidden >= 0, hidden + 0.5, torch.sigmoid(hidden))
+    h = state.to(wide)[:, 0]
+    out = torch.empty_like(hidden)
+    for t in range(combined.shape[1]):
+        h = (1 - z[:, t]) * h + z[:, t] * candidate[:, t]
+        out[:, t] = torch.sigmoid(proj[:, t]) * h
+    return out.to(combined.dtype), h[:, None].to(state.dtype)
+
+
+def mingru_scan_bytes(combined: Tensor, state: Tensor) -> int:
+    """Bytes that forward must move: read combined and state, write out and final."""
+    return combined.nbytes * 4 // 3 + 2 * state.nbytes
+
+
+def mingru_scan_backward_bytes(combined: Tensor, state: Tensor) -> int:
+    """Bytes that backward must move: read combined, dout, dfinal, write dcombined and dstate."""
+    return combined.nbytes * 7 // 3 + 2 * state.nbytes

@@ -1,0 +1,230 @@
+"""The scan is its definition, in values and in gradients, whatever the sizes."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from nsysflow.kernels import mingru_scan as module
+from nsysflow.kernels.mingru_scan import (
+    mingru_scan,
+    mingru_scan_backward_bytes,
+    mingru_scan_bytes,
+    mingru_scan_ref,
+)
+
+BF16, FP32 = torch.bfloat16, torch.float32
+# a bf16 has 8 bits, and Triton's interpreter cuts where a GPU rounds
+BF16_STEP = 2**-8 if torch.cuda.is_available() else 2**-7
+RTOL = {BF16: 1.01 * BF16_STEP, torch.float16: 2**-10, FP32: 2e-6}
+
+
+def assert_close(
+    found: Tensor, expected: Tensor, dtype: torch.dtype = FP32, *, equal_nan: bool = False
+) -> None:
+    """As close as float32 arithmetic, rounded once to `dtype`, is to the exact value."""
+    torch.testing.assert_close(found, expected, rtol=RTOL[dtype], atol=2e-6, equal_nan=equal_nan)
+
+
+@pytest.fixture(autouse=True)
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kernel forgets to write is NaN."""
+    empty, empty_like, new_empty = torch.empty, torch.empty_like, Tensor.new_empty
+    monkeypatch.setattr(torch, "empty", lambda *a, **k: poison(empty(*a, **k)))
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poison(empty_like(*a, **k)))
+    monkeypatch.setattr(Tensor, "new_empty", lambda *a, **k: poison(new_empty(*a, **k)))
+
+
+def poison(tensor: Tensor) -> Tensor:
+    return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
+
+
+def inputs(
+    device: torch.device, batch: int, steps: int, channels: int, dtype: torch.dtype = FP32
+) -> tuple[Tensor, Tensor]:
+    combined = 3 * torch.randn(batch, steps, 3 * channels, device=device)
+    return combined.to(dtype), torch.randn(batch, 1, channels, device=device)
+
+
+def gradients(
+    combined: Tensor, state: Tensor, douts: tuple[Tensor, Tensor], *, exact: bool
+) -> list[Tensor]:
+    """d(combined) and d(state); exact: of the definition in float64."""
+    if exact:
+        combined, state = combined.double(), state.double()
+        douts = (douts[0].double(), douts[1].double())
+    leaves = [combined.clone().requires_grad_(), state.clone().requires_grad_()]
+    outs = (mingru_scan_ref if exact else mingru_scan)(*leaves)
+    return list(torch.autograd.grad(outs, leaves, douts))
+
+
+SIZES = [(1, 1, 1), (2, 8, 64), (3, 13, 33), (2, 19, 70), (1, 16, 130), (1, 5, 12)]
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP32])
+@pytest.mark.parametrize(("batch", "steps", "channels"), SIZES)
+def test_out_and_final_state_are_the_definition(
+    device: torch.device, batch: int, steps: int, channels: int, dtype: torch.dtype
+) -> None:
+    combined, state = inputs(device, batch, steps, channels, dtype)
+    out, final = mingru_scan(combined, state)
+    exact_out, exact_final = mingru_scan_ref(combined.double(), state.double())
+    assert (out.dtype, final.dtype) == (dtype, FP32)
+    assert (out.shape, final.shape) == ((batch, steps, channels), (batch, 1, channels))
+    assert_close(out.double(), exact_out, dtype)
+    assert_close(final.double(), exact_final)
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP32])
+@pytest.mark.parametrize(("batch", "steps", "channels"), SIZES)
+def test_gradients_are_those_of_the_definition_in_float64(
+    device: torch.device, batch: int, steps: int, channels: int, dtype: torch.dtype
+) -> None:
+    combined, state = inputs(device, batch, steps, channels, dtype)
+    douts = (torch.randn(batch, steps, channels, device=device).to(dtype), torch.randn_like(state))
+    found = gradients(combined, state, douts, exact=False)
+    exact = gradients(combined, state, douts, exact=True)
+    assert [each.dtype for each in found] == [dtype, FP32]
+    assert_close(found[0].double(), exact[0], dtype)
+    assert_close(found[1].double(), exact[1])
+
+
+def test_half_precision_is_the_definition_too(device: torch.device) -> None:
+    combined, state = inputs(device, 2, 9, 40, torch.float16)
+    out, final = mingru_scan(combined, state.half())
+    exact_out, _ = mingru_scan_ref(combined.double(), state.half().double())
+    assert (out.dtype, final.dtype) == (torch.float16, torch.float16)
+    assert_close(out.double(), exact_out, torch.float16)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # numpy's, in the interpreter
+@pytest.mark.parametrize("value", [0.0, 1e4, -1e4, 3e38, -3e38])
+def test_gradients_are_finite_from_a_state_of_zero_and_saturated_gates(
+    device: torch.device, value: float
+) -> None:
+    combined = torch.full((1, 11, 3 * 20), value, device=device)
+    combined[..., :20].clamp_(-1e4, 1e4)  # hidden of 3e38 is h of 3e38: its gradients overflow
+    state = torch.zeros(1, 1, 20, device=device)
+    douts = (torch.ones(1, 11, 20, device=device), torch.ones_like(state))
+    found = gradients(combined, state, douts, exact=False)
+    exact = gradients(combined, state, douts, exact=True)
+    for each, expected in zip(found, exact, strict=True):
+        assert_close(each.double(), expected)
+
+
+def test_each_third_of_combined_gets_its_own_gradient_where_only_the_final_state_is_used(
+    device: torch.device,
+) -> None:
+    combined, state = inputs(device, 2, 10, 8)
+    leaves = [combined.clone().requires_grad_(), state.clone().requires_grad_()]
+    dcombined, dstate = torch.autograd.grad(mingru_scan(*leaves)[1].sum(), leaves)
+    assert (dcombined[..., 16:] == 0).all()
+    none = torch.zeros(2, 10, 8, device=device)
+    exact = gradients(combined, state, (none, torch.ones_like(state)), exact=True)
+    assert_close(dcombined.double(), exact[0])
+    assert_close(dstate.double(), exact[1])
+
+
+def test_an_expanded_gradient_and_none_of_the_final_state_are_taken(device: torch.device) -> None:
+    combined, state = inputs(device, 2, 10, 8)
+    leaf = combined.clone().requires_grad_()
+    (found,) = torch.autograd.grad(mingru_scan(leaf, state)[0].sum(), leaf)
+    douts = (torch.ones(2, 10, 8, device=device), torch.zeros_like(state))
+    exact = gradients(combined, state, douts, exact=True)
+    assert_close(found.double(), exact[0])
+
+
+def test_two_halves_in_turn_are_the_whole(device: torch.device) -> None:
+    combined, state = inputs(device, 2, 21, 10)
+    whole, final = mingru_scan(combined, state)
+    first, between = mingru_scan(combined[:, :13].contiguous(), state)
+    second, last = mingru_scan(combined[:, 13:].contiguous(), between)
+    assert torch.equal(torch.cat([first, second], 1), whole)
+    assert torch.equal(last, final)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # numpy's, in the interpreter
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_not_finite_spoils_what_the_definition_says(
+    device: torch.device, which: int, value: float
+) -> None:
+    combined, state = inputs(device, 2, 12, 5)
+    combined[1, 6, 5 * which + 2] = value
+    for found, expected in zip(
+        mingru_scan(combined, state), mingru_scan_ref(combined, state), strict=True
+    ):
+        assert_close(found, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 6), (2, 0, 6), (2, 4, 0)])
+def test_nothing_is_launched_for_nothing(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]
+) -> None:
+    monkeypatch.setattr(module, "_forward", None)
+    monkeypatch.setattr(module, "_backward", None)
+    combined = torch.zeros(shape, device=device, requires_grad=True)
+    state = torch.randn(shape[0], 1, shape[2] // 3, device=device, requires_grad=True)
+    out, final = mingru_scan(combined, state)
+    assert out.shape == (shape[0], shape[1], shape[2] // 3)
+    assert torch.equal(final, state)
+    dcombined, dstate = torch.autograd.grad((out.sum(), final.sum()), (combined, state))
+    assert dcombined.shape == combined.shape
+    assert torch.equal(dstate, torch.ones_like(state))
+
+
+def test_the_same_bits_come_with_and_without_gradients_and_each_time(device: torch.device) -> None:
+    combined, state = inputs(device, 2, 19, 24)
+    douts = (torch.randn(2, 19, 24, device=device), torch.randn_like(state))
+    once, again = (gradients(combined, state, douts, exact=False) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(once, again, strict=True))
+    learning = mingru_scan(combined.clone().requires_grad_(), state)
+    assert all(
+        torch.equal(a, b) for a, b in zip(learning, mingru_scan(combined, state), strict=True)
+    )
+
+
+def test_arguments_that_the_kernel_would_misread_are_refused(device: torch.device) -> None:
+    combined, state = inputs(device, 2, 4, 6)
+    with pytest.raises(ValueError, match=r"combined must be \(B, T, 3H\), and is \(2, 4, 17\)"):
+        mingru_scan(combined[..., 1:].contiguous(), state)
+    with pytest.raises(ValueError, match="combined must be contiguous"):
+        mingru_scan(combined[:, ::2], state)
+    with pytest.raises(ValueError, match=r"state must be \(2, 1, 6\), and is \(2, 6\)"):
+        mingru_scan(combined, state[:, 0])
+    with pytest.raises(ValueError, match=r"combined must hold .*, and holds torch\.float64"):
+        mingru_scan(combined.double(), state)
+
+
+def test_bytes_are_those_of_the_tensors_that_cross(device: torch.device) -> None:
+    combined, state = inputs(device, 2, 4, 6, BF16)
+    leaves = (combined.requires_grad_(), state.requires_grad_())
+    outs = mingru_scan(*leaves)
+    grads = torch.autograd.grad(outs, leaves, outs)
+    assert mingru_scan_bytes(*leaves) == sum(t.nbytes for t in (*leaves, *outs))
+    crossing = (combined, outs[0], state, *grads)  # dout is like out, dfinal like state
+    assert mingru_scan_backward_bytes(*leaves) == sum(t.nbytes for t in crossing)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_captured_graph_computes_anew(device: torch.device) -> None:
+    combined, state = (each.requires_grad_() for each in inputs(device, 16, 64, 128, BF16))
+    dout = torch.randn(16, 64, 128, device=device).to(BF16)
+
+    def step() -> tuple[Tensor, ...]:
+        out, final = mingru_scan(combined, state)
+        return (out, final, *torch.autograd.grad((out, final), (combined, state), (dout, state)))
+
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        combined.copy_(torch.randn_like(combined))
+        state.zero_()
+    graph.replay()
+    assert all(torch.equal(a, b) for a, b in zip(captured, step(), strict=True))
