@@ -7,11 +7,11 @@ device says which tensor it is of: 32 bytes a chunk (address and size of the ten
 number of its first chunk), one sector, built once. At 4096 tensors and 64 MiB, mean 16 KiB, there
 are 6 000 to 8 000 chunks, 0.3 % more bytes; the floor is 15.6 us at 4.3 TB/s.
 
-A program waits for its table row and then for its chunk. What hides both is bytes in flight: 4 warps
-with eight 16-byte loads a thread, which the compiler issues in two fours to stay within 32 registers,
-so 16 programs and 128 KiB in flight an SM; 4.3 TB/s over 3 us of waiting needs 98. 16-byte loads need
-aligned addresses: the up to 7 elements before the first and after the last aligned 16 bytes are loaded
-one by one.
+A program waits for its table row and then for its chunk. What hides both is bytes in flight: 4
+warps with eight 16-byte loads a thread, which the compiler issues in two fours to stay within 32
+registers, so 16 programs and 128 KiB in flight an SM; 4.3 TB/s over 3 us of waiting needs 98.
+16-byte loads need aligned addresses: the up to 7 elements before the first and after the last
+aligned 16 bytes are loaded one by one.
 
 The programs of a tensor of several chunks leave their sums in `partials`; the last of them to
 arrive adds these in their order and resets the count for the next launch. Who is last changes from
