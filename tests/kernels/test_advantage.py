@@ -50,7 +50,8 @@ def run(
         if request.param == "triton" or device.type == "cuda":
             return advantage(*inputs, out=out, backend=request.param, **settings)
         monkeypatch.setattr("nsysflow.kernels.compiled.launch", runner(built, DRIVER))
-        module._launch_cuda(inputs, out, **{**DEFAULTS, **settings})
+        factors: Factors = {**DEFAULTS, **settings}
+        module._launch_cuda(inputs, out, **factors)
         return out
 
     return on_backend

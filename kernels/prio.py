@@ -1,0 +1,264 @@
+"""Draw segments by priority, with the importance weights that undo the draw's bias.
+
+    w[s] = (sum over t of |A[s,t]|) ** alpha, 0 where that sum is NaN or infinite
+    p[s] = (w[s] + 1e-6) / (sum of w + 1e-6)
+    rows ~ p, with replacement     weight = (S * p[rows]) ** -beta
+
+    advantages (S, T) -> rows (draws,) int64, weight (draws,) float32
+
+(Schaul et al. 2016, arXiv:1511.05952. p sums to a little over 1; a draw takes s with p[s] over that
+sum, as torch.multinomial does.)
+
+Reading A is all there is to move, 2 MiB at 8192 x 64 (0.5 us at 4.3 TB/s); the rest is latency, so
+launches count. Two: no program can draw before all rows are weighed, and a second launch is the
+cheapest way to wait for that (a last-block-done counter would leave the draws to one SM).
+
+1. A program weighs a group of rows (16 at 8192: 512 programs) and adds its weights up.
+2. A program makes 8 draws (64 programs at 512). Each adds up all group sums again, 2 KB from L2,
+   picks a group by one random number and a row in it by another: two short prefix sums in place of
+   a long one, and a draw's grain is 2**-31 of a group and not of everything.
+
+Random numbers are Philox of (seed, draw, offset). The offset lies on the device and the first
+launch adds one to it, so a captured graph draws anew at each replay, and the same seed and offset
+draw the same rows.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from nsysflow.kernels.arguments import require
+
+EPSILON: Final = 1e-6
+_EPSILON: Final = tl.constexpr(EPSILON)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """Rows drawn and their importance weights."""
+
+    rows: Tensor
+    """(draws,), int64."""
+    weight: Tensor
+    """(draws,), float32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Launch:
+    """How the work is cut."""
+
+    warps: int = 4
+    group: int = 16
+    """Rows of a group at least: 64 float32 steps of them are 32 bytes a thread."""
+    groups: int = 1024
+    """Groups at most: each program of the second launch adds them all up."""
+    tile: int = 1024
+    """Elements read at once by a program of the first launch."""
+    draws: int = 8
+    """Per program of the second launch: 512 draws in 64 programs, one round on any Hopper."""
+
+
+_LAUNCH: Final = _Launch()
+
+
+@triton.jit
+def _weigh(
+    advantages_ptr,
+    weights_ptr,
+    sums_ptr,
+    offset_ptr,
+    rows,
+    alpha,
+    weight_of_zero,
+    STEPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    ROWS: tl.constexpr,
+    SPAN: tl.constexpr,
+):
+    group = tl.program_id(0).to(tl.int64)
+    if group == 0:
+        tl.store(offset_ptr, tl.load(offset_ptr) + 1)
+    in_group = tl.zeros([ROWS], tl.float32)
+    for start in range(0, GROUP, ROWS):
+        row = group * GROUP + start + tl.arange(0, ROWS)
+        priority = tl.zeros([ROWS], tl.float32)
+        for span in range(0, STEPS, SPAN):
+            step = span + tl.arange(0, SPAN)
+            at = row[:, None] * STEPS + step[None, :]
+            mask = (row < rows)[:, None] & (step < STEPS)[None, :]
+            advantage = tl.load(advantages_ptr + at, mask=mask, other=0).to(tl.float32)
+            priority += tl.sum(tl.abs(advantage), axis=1)
+        power = tl.exp2(alpha * tl.log2(tl.where(priority > 0, priority, 1.0)))
+        power = tl.where(priority > 0, power, weight_of_zero)
+        finite = (priority < float("inf")) & (power < float("inf"))  # NaN is not less either
+        weight = tl.where(finite & (row < rows), power, 0.0)
+        tl.store(weights_ptr + row, weight, mask=row < rows)
+        in_group += weight
+    tl.store(sums_ptr + group, tl.sum(in_group, axis=0))
+
+
+@triton.jit(do_not_specialize=["seed"])
+def _draw(
+    weights_ptr,
+    sums_ptr,
+    offset_ptr,
+    out_rows_ptr,
+    out_weight_ptr,
+    rows,
+    draws,
+    seed,
+    beta,
+    GROUP: tl.constexpr,
+    GROUPS: tl.constexpr,
+    DRAWS: tl.constexpr,
+):
+    offset = tl.load(offset_ptr)
+    groups = (rows + GROUP - 1) // GROUP
+    group = tl.arange(0, GROUPS)
+    sums = tl.load(sums_ptr + group, mask=group < groups, other=0.0)
+    members = tl.minimum(tl.maximum(rows - group * GROUP, 0), GROUP)
+    group_reach = tl.cumsum(sums + members * _EPSILON, axis=0)
+
+    draw = tl.program_id(0) * DRAWS + tl.arange(0, DRAWS)
+    number = draw.to(tl.uint32)
+    low = (offset & 0xFFFFFFFF).to(tl.uint32)
+    high = (offset >> 32).to(tl.uint32)
+    bits, more_bits, _, _ = tl.philox(seed, number, low, high, number * 0)
+
+    target = tl.uint_to_uniform_float(bits) * tl.max(group_reach, axis=0)
+    passed = (group_reach[None, :] <= target[:, None]).to(tl.int32)
+    chosen = tl.minimum(tl.sum(passed, axis=1), groups - 1)  # rounding may pass them all
+
+    place = tl.arange(0, GROUP)
+    # int64 for the address; rows themselves fit int32
+    row = chosen[:, None].to(tl.int64) * GROUP + place[None, :]
+    member = row < rows
+    weight = tl.load(weights_ptr + row, mask=member, other=0.0)
+    reach = tl.cumsum(tl.where(member, weight + _EPSILON, 0.0), axis=1)
+    target = tl.uint_to_uniform_float(more_bits) * tl.max(reach, axis=1)
+    passed = (reach <= target[:, None]).to(tl.int32)
+    drawn = tl.minimum(tl.sum(passed, axis=1), rows - 1 - chosen * GROUP)
+    drawn = tl.minimum(drawn, GROUP - 1)
+
+    own = tl.sum(tl.where(place[None, :] == drawn[:, None], weight, 0.0), axis=1)
+    p = (own + _EPSILON) / (tl.sum(sums, axis=0) + _EPSILON)
+    importance = tl.exp2(-beta * tl.log2(rows * p))
+    tl.store(out_rows_ptr + draw, chosen.to(tl.int64) * GROUP + drawn, mask=draw < draws)
+    tl.store(out_weight_ptr + draw, importance, mask=draw < draws)
+
+
+def prio(
+    advantages: Tensor,
+    draws: int,
+    *,
+    seed: int,
+    offset: Tensor,
+    alpha: float = 0.6,
+    beta: float = 0.4,
+    out: Draws | None = None,
+) -> Draws:
+    """Draw segments by priority. Two launches on torch's current stream; capturable.
+
+    Args:
+        advantages: (S, T), contiguous, bf16, fp16 or fp32.
+        draws: how many rows to draw, with replacement.
+        seed: of the random numbers, from 0 to 2**63 - 1; a captured graph keeps it.
+        offset: (1,), int64: which draw of that seed this is. One more after each call.
+        alpha: 0 draws evenly, 1 in proportion to the priorities.
+        beta: 0 weighs all alike, 1 undoes the bias in full.
+        out: where to write; new tensors when None.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: shapes, dtypes, devices or strides are not as above, a number is out of its
+            range, or there is no row to draw from.
+    """
+    require("advantages", advantages, (None, None))
+    device = advantages.device
+    require("offset", offset, (1,), dtypes=(torch.int64,), device=device)
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be from 0 to 2**63 - 1, and is {seed}")
+    if alpha < 0:
+        raise ValueError(f"alpha must be 0 or more, and is {alpha}")
+    if out is None:
+        out = Draws(
+            rows=torch.empty(draws, dtype=torch.int64, device=device),
+            weight=torch.empty(draws, dtype=torch.float32, device=device),
+        )
+    require("out.rows", out.rows, (draws,), dtypes=(torch.int64,), device=device)
+    require("out.weight", out.weight, (draws,), dtypes=(torch.float32,), device=device)
+    if draws == 0:
+        return out
+    rows, steps = advantages.shape
+    if rows == 0:
+        raise ValueError(f"{draws} draws from 0 rows: advantages is {tuple(advantages.shape)}")
+
+    group = max(_LAUNCH.group, triton.next_power_of_2(triton.cdiv(rows, _LAUNCH.groups)))
+    groups = triton.cdiv(rows, group)
+    weights = torch.empty(rows, dtype=torch.float32, device=device)
+    sums = torch.empty(groups, dtype=torch.float32, device=device)
+    span = min(triton.next_power_of_2(max(steps, 1)), _LAUNCH.tile)
+    _weigh[(groups,)](
+        advantages,
+        weights,
+        sums,
+        offset,
+        rows,
+        float(alpha),
+        1.0 if alpha == 0 else 0.0,
+        STEPS=steps,
+        GROUP=group,
+        ROWS=min(group, _LAUNCH.tile // span),
+        SPAN=span,
+        num_warps=_LAUNCH.warps,
+    )
+    _draw[(triton.cdiv(draws, _LAUNCH.draws),)](
+        weights,
+        sums,
+        offset,
+        out.rows,
+        out.weight,
+        rows,
+        draws,
+        seed,
+        float(beta),
+        GROUP=group,
+        GROUPS=triton.next_power_of_2(groups),
+        DRAWS=_LAUNCH.draws,
+        num_warps=_LAUNCH.warps,
+    )
+    return out
+
+
+def probabilities_ref(advantages: Tensor, *, alpha: float = 0.6) -> Tensor:
+    """p, (S,): the definition; in float64 if `advantages` is, else in float32."""
+    dtype = torch.float64 if advantages.dtype == torch.float64 else torch.float32
+    priority = advantages.to(dtype).abs().sum(dim=1)
+    weights = torch.where(priority.isfinite(), priority**alpha, 0)
+    weights = torch.where(weights.isfinite(), weights, 0)
+    return (weights + EPSILON) / (weights.sum() + EPSILON)
+
+
+def prio_ref(
+    advantages: Tensor,
+    draws: int,
+    *,
+    alpha: float = 0.6,
+    beta: float = 0.4,
+    generator: torch.Generator | None = None,
+) -> Draws:
+    """The same in plain PyTorch, drawn by torch.multinomial: other rows, the same distribution."""
+    p = probabilities_ref(advantages, alpha=alpha)
+    rows = torch.multinomial(p, draws, replacement=True, generator=generator)
+    return Draws(rows=rows, weight=(len(p) * p[rows]) ** -beta)
+
+
+def prio_bytes(advantages: Tensor, draws: int) -> int:
+    """Bytes one call must move: read the advantages, write each draw's row and weight."""
+    return advantages.nbytes + draws * (8 + 4)

@@ -1,0 +1,183 @@
+"""prio: its draws follow p, can be made again, and carry p's importance weights."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from nsysflow.kernels import prio as module
+from nsysflow.kernels.prio import EPSILON, Draws, prio, prio_bytes, prio_ref, probabilities_ref
+
+
+@pytest.fixture
+def many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More draws a program: the interpreter's time goes by programs."""
+    monkeypatch.setattr(module, "_LAUNCH", module._Launch(draws=256))
+
+
+def poisoned(draws: int, device: torch.device) -> Draws:
+    return Draws(
+        rows=torch.full((draws,), -1, dtype=torch.int64, device=device),
+        weight=torch.full((draws,), float("nan"), device=device),
+    )
+
+
+def drawn(advantages: Tensor, draws: int, *, seed: int = 7, at: int = 0, **how: float) -> Draws:
+    """One call on outputs that hold nothing valid."""
+    offset = torch.tensor([at], device=advantages.device)
+    out = poisoned(draws, advantages.device)
+    return prio(
+        advantages,
+        draws,
+        seed=seed,
+        offset=offset,
+        out=out,
+        alpha=how.get("alpha", 0.6),
+        beta=how.get("beta", 0.4),
+    )
+
+
+def chi_squared(rows: Tensor, p: Tensor) -> float:
+    """In standard deviations from what draws that follow p have in the mean."""
+    share = (p / p.sum()).double().cpu()
+    count = torch.bincount(rows.cpu(), minlength=len(p)).double()
+    wanted = share * len(rows)
+    statistic = ((count - wanted) ** 2 / wanted).sum().item()
+    freedom = len(p) - 1
+    return float((statistic - freedom) / (2 * freedom) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "dtype"),
+    [
+        (1, 1, torch.float32),
+        (17, 5, torch.float32),
+        (100, 64, torch.bfloat16),
+        (33, 40, torch.float16),
+        (5, 1500, torch.float32),
+        (3, 0, torch.float32),
+    ],
+)
+def test_weights_are_those_of_p_at_any_size(
+    device: torch.device, rows: int, steps: int, dtype: torch.dtype
+) -> None:
+    advantages = torch.randn(rows, steps, device=device).to(dtype)
+    got = drawn(advantages, 19)
+    p = probabilities_ref(advantages.double())
+    assert ((got.rows >= 0) & (got.rows < rows)).all()
+    torch.testing.assert_close(
+        got.weight.double(), (rows * p[got.rows]) ** -0.4, rtol=2e-5, atol=1e-6
+    )
+
+
+@pytest.mark.usefixtures("many_draws")
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_draws_follow_p(device: torch.device, alpha: float) -> None:
+    # 40 rows: three groups, the last one partly filled
+    advantages = (
+        torch.randn(40, 3, device=device) * torch.linspace(0.1, 2, 40, device=device)[:, None]
+    )
+    rows = torch.cat([drawn(advantages, 2000, at=at, alpha=alpha).rows for at in range(3)])
+    p = probabilities_ref(advantages, alpha=alpha)
+    assert abs(chi_squared(rows, p)) < 4
+    assert chi_squared(rows, p.flip(0)) > 20 or alpha == 0
+
+
+@pytest.mark.usefixtures("many_draws")
+def test_many_groups_are_drawn_from_as_one_is(device: torch.device) -> None:
+    advantages = torch.rand(700, 1, device=device) + 0.5
+    rows = drawn(advantages, 3000).rows
+    by_hundred = probabilities_ref(advantages).view(7, 100).sum(dim=1)
+    assert abs(chi_squared(rows // 100, by_hundred)) < 4
+
+
+@pytest.mark.usefixtures("many_draws")
+def test_neighbouring_draws_do_not_follow_each_other(device: torch.device) -> None:
+    rows = drawn(torch.ones(4, 1, device=device), 4000).rows
+    pairs = rows[0::2] * 4 + rows[1::2]
+    assert abs(chi_squared(pairs, torch.ones(16))) < 4
+
+
+def test_a_seed_and_an_offset_draw_the_same_again(device: torch.device) -> None:
+    advantages = torch.randn(50, 8, device=device)
+    once = drawn(advantages, 64, seed=3, at=5)
+    again = drawn(advantages, 64, seed=3, at=5)
+    assert torch.equal(once.rows, again.rows)
+    assert torch.equal(once.weight, again.weight)
+    for seed, at in ((4, 5), (3, 6), (3 + 2**40, 5), (3, 5 + 2**40)):
+        assert not torch.equal(once.rows, drawn(advantages, 64, seed=seed, at=at).rows)
+
+
+def test_each_call_moves_the_offset_by_one(device: torch.device) -> None:
+    advantages = torch.randn(50, 8, device=device)
+    offset = torch.zeros(1, dtype=torch.int64, device=device)
+    calls = [prio(advantages, 64, seed=3, offset=offset).rows for _ in range(3)]
+    assert offset.tolist() == [3]
+    assert torch.equal(calls[1], drawn(advantages, 64, seed=3, at=1).rows)
+    assert not torch.equal(calls[0], calls[1])
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_a_row_that_is_not_finite_weighs_nothing(device: torch.device, bad: float) -> None:
+    advantages = torch.ones(20, 6, device=device)
+    advantages[[0, 7, 19], 2] = bad
+    got = drawn(advantages, 500)
+    assert not set(got.rows.tolist()) & {0, 7, 19}
+    p = 6**0.6 / (17 * 6**0.6 + EPSILON)
+    torch.testing.assert_close(
+        got.weight, torch.full((500,), (20 * p) ** -0.4, device=device), rtol=1e-5, atol=0
+    )
+
+
+@pytest.mark.usefixtures("many_draws")
+def test_rows_without_any_priority_are_drawn_evenly(device: torch.device) -> None:
+    got = drawn(torch.zeros(20, 6, device=device), 2000)
+    assert abs(chi_squared(got.rows, torch.ones(20))) < 4
+    torch.testing.assert_close(got.weight, torch.full((2000,), 20**-0.4, device=device))
+
+
+def test_the_reference_draws_by_p_too(device: torch.device) -> None:
+    advantages = torch.rand(30, 4, device=device)
+    got = prio_ref(advantages, 3000, beta=1.0)
+    p = probabilities_ref(advantages)
+    assert abs(chi_squared(got.rows, p)) < 4
+    torch.testing.assert_close(got.weight, 1 / (30 * p[got.rows]))
+
+
+def test_no_draws_leave_the_offset_alone(device: torch.device) -> None:
+    offset = torch.zeros(1, dtype=torch.int64, device=device)
+    assert prio(torch.ones(4, 4, device=device), 0, seed=1, offset=offset).rows.numel() == 0
+    assert offset.item() == 0
+
+
+def test_what_it_cannot_draw_it_refuses(device: torch.device) -> None:
+    offset = torch.zeros(1, dtype=torch.int64, device=device)
+    rows = torch.ones(4, 4, device=device)
+    with pytest.raises(ValueError, match="3 draws from 0 rows"):
+        prio(rows[:0], 3, seed=1, offset=offset)
+    with pytest.raises(ValueError, match="advantages must be contiguous"):
+        prio(rows[:, ::2], 3, seed=1, offset=offset)
+    with pytest.raises(ValueError, match="offset must hold int64"):
+        prio(rows, 3, seed=1, offset=offset.int())
+    with pytest.raises(ValueError, match="seed must be from 0"):
+        prio(rows, 3, seed=-1, offset=offset)
+    with pytest.raises(ValueError, match=r"out.rows must be \(3\), and is \(4,\)"):
+        prio(rows, 3, seed=1, offset=offset, out=poisoned(4, device))
+
+
+def test_bytes_are_the_advantages_and_the_draws() -> None:
+    assert prio_bytes(torch.ones(4, 8), 3) == 4 * 8 * 4 + 3 * 12
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_replayed_graph_draws_anew(device: torch.device) -> None:
+    advantages = torch.randn(512, 64, device=device)
+    offset = torch.zeros(1, dtype=torch.int64, device=device)
+    out = poisoned(64, device)
+    prio(advantages, 64, seed=3, offset=offset, out=out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        prio(advantages, 64, seed=3, offset=offset, out=out)
+    for at in (1, 2):
+        graph.replay()
+        assert torch.equal(out.rows, drawn(advantages, 64, seed=3, at=at).rows)
