@@ -123,7 +123,9 @@ class Analysis(Working):
     @computed_once
     def kernels(self) -> pl.DataFrame:
         """`KERNELS`."""
-        table = kernel_table(self._ops, self.trace.shapes, self.trace.devices)
+        table = kernel_table(
+            self._ops, self.trace.shapes, self.trace.devices, self.options.kernel_classes
+        )
         return self._table("kernels", table)
 
     @computed_once
@@ -149,7 +151,13 @@ class Analysis(Working):
     @computed_once
     def gpu_metrics(self) -> pl.DataFrame:
         """`GPU_METRICS`."""
-        table = gpu_metrics_table(self._prepared, self._attribution, self._ops, self._busy)
+        table = gpu_metrics_table(
+            self._prepared,
+            self._attribution,
+            self._ops,
+            self._busy,
+            self.options.kernel_classes,
+        )
         return self._table("gpu_metrics", table)
 
     @computed_once

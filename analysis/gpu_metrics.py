@@ -13,7 +13,7 @@ import polars as pl
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.attribution import Attribution
 from nsysflow.analysis.intervals import Axis, merge, overlaps
-from nsysflow.analysis.kernels import class_of
+from nsysflow.analysis.kernel_classes import Rules, class_of
 from nsysflow.analysis.numbers import greatest
 from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.rounding import median_ns
@@ -43,7 +43,11 @@ _MEASURED: Final = pl.Schema(
 
 
 def gpu_metrics_table(
-    prepared: Prepared, attribution: Attribution, ops: pl.DataFrame, busy: Busy
+    prepared: Prepared,
+    attribution: Attribution,
+    ops: pl.DataFrame,
+    busy: Busy,
+    more_classes: Rules = (),
 ) -> pl.DataFrame:
     """The `GPU_METRICS` table, without `report`: phases in tree order, then classes, dearest first.
 
@@ -52,6 +56,7 @@ def gpu_metrics_table(
         attribution: nodes and paths.
         ops: the operations that count, with `node`.
         busy: the devices' busy time, whoever's work it is.
+        more_classes: rules that go before ours.
     """
     columns = [name for name in GPU_METRICS if name != "report"]
     if prepared.trace.gpu_samples.is_empty():
@@ -59,7 +64,7 @@ def gpu_metrics_table(
     samples = _rates(prepared, busy)
     ops = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
     tables = [_phases(attribution, ops, samples, busy, prepared.axis)]
-    tables.append(_classes(ops, samples, prepared.axis))
+    tables.append(_classes(ops, samples, prepared.axis, more_classes))
     devices = prepared.ops.select("device_no", "device").unique()
     measured = pl.concat(tables, how="diagonal").join(devices, on="device_no")
     return (
@@ -123,11 +128,14 @@ def _phases(
     )
 
 
-def _classes(ops: pl.DataFrame, samples: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def _classes(
+    ops: pl.DataFrame, samples: pl.DataFrame, axis: Axis, more_classes: Rules
+) -> pl.DataFrame:
     """The rows of the classes of kernels."""
     kernels = ops.filter(pl.col("kind") == "kernel")
     short_names = kernels.select(pl.col("short_name").unique())
-    classes = short_names.with_columns(class_of(pl.col("short_name").cast(pl.String)).alias("name"))
+    name = class_of(pl.col("short_name").cast(pl.String), more_classes)
+    classes = short_names.with_columns(name.alias("name"))
     numbers = classes.select(pl.col("name").unique(maintain_order=True)).with_row_index("number")
     numbered = classes.join(numbers, on="name").select("short_name", "number")
     rows = kernels.select("device_no", "start_ns", "end_ns", "short_name")

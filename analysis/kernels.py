@@ -1,43 +1,22 @@
 """Every kernel by full name, with its class (spec §6)."""
 
-import tomllib
-from functools import cache
-from importlib.resources import files
-from typing import Final
-
 import polars as pl
 
-from nsysflow.analysis.prepare import COMM_NAME
+from nsysflow.analysis.kernel_classes import Rules, class_of
 from nsysflow.analysis.rounding import percent, spread
 from nsysflow.analysis.schema import KERNELS
 
-OTHER: Final = "other"
 
-
-@cache
-def kernel_classes() -> tuple[tuple[str, str], ...]:
-    """(class, pattern) in order of precedence, communication first, from kernel_classes.toml."""
-    text = files("nsysflow.analysis").joinpath("kernel_classes.toml").read_text(encoding="utf-8")
-    table = tomllib.loads(text)["class"]
-    return (("comm", COMM_NAME), *((row["name"], row["pattern"]) for row in table))
-
-
-def class_of(short_name: pl.Expr) -> pl.Expr:
-    """The first class whose pattern matches a kernel's short name, else `other`."""
-    rules = kernel_classes()
-    matched = [
-        pl.when(short_name.str.contains(pattern)).then(pl.lit(name)) for name, pattern in rules
-    ]
-    return pl.coalesce(*matched, pl.lit(OTHER))
-
-
-def kernel_table(ops: pl.DataFrame, shapes: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
+def kernel_table(
+    ops: pl.DataFrame, shapes: pl.DataFrame, devices: pl.DataFrame, more_classes: Rules = ()
+) -> pl.DataFrame:
     """The `KERNELS` table, without `report`, dearest first.
 
     Args:
         ops: operations; only the kernels count.
         shapes: `schema.SHAPES`.
         devices: `schema.DEVICES`, for the number of SMs.
+        more_classes: rules that go before ours.
     """
     kernels = ops.lazy().filter(pl.col("kind") == "kernel")
     call_ns = pl.col("launch_end_ns") - pl.col("launch_start_ns")
@@ -63,7 +42,7 @@ def kernel_table(ops: pl.DataFrame, shapes: pl.DataFrame, devices: pl.DataFrame)
         .with_columns(
             pl.col("name").cast(pl.String),
             short,
-            class_of(short).alias("class"),
+            class_of(short, more_classes).alias("class"),
             percent(pl.col("total_ns"), pl.col("total_ns").sum().over("device")).alias("share_pct"),
             pl.format("{}x{}x{}", "grid_x", "grid_y", "grid_z").alias("grid"),
             pl.format("{}x{}x{}", "block_x", "block_y", "block_z").alias("block"),

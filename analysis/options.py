@@ -19,6 +19,7 @@ class Options:
         step: name of the range that is one step; None finds it (spec §8).
         skip: leading steps that are never steady; None takes spec §8's default.
         steps: half-open `(first, end)` of the steps to look at; None on a side leaves it open.
+        kernel_classes: further (class, pattern) rules on short names, tried before ours (spec §6).
     """
 
     dispatch_ns: int = 50_000
@@ -31,3 +32,4 @@ class Options:
     step: str | None = None
     skip: int | None = None
     steps: tuple[int | None, int | None] | None = None
+    kernel_classes: tuple[tuple[str, str], ...] = ()

@@ -100,6 +100,13 @@ main.add_command(profile)
     metavar="US",
     help="Leave shorter gaps out of lists and files; the sums keep them.",
 )
+@click.option(
+    "--kernel-classes",
+    "classes",
+    type=_PATH,
+    metavar="FILE",
+    help="Classes of kernels of your own, tried before ours.",
+)
 @window_options
 def analyze(
     reports: tuple[Path, ...],
@@ -113,6 +120,7 @@ def analyze(
     gaps_csv: Path | None,
     top: int | None,
     at_least_ns: int,
+    classes: Path | None,
     **window: Any,  # noqa: ANN401
 ) -> None:
     """Say what each GPU waited for in REPORT.
@@ -143,7 +151,7 @@ def analyze(
     chosen = flow.output_folder(reports, folder, force=force) if written else None
     wanted = TABLES if written or as_json else flow.PAGE
     tables = (table,) if table is not None and not written else wanted
-    results = _analyze(reports, window, tables)
+    results = _analyze(reports, window, classes, tables)
     if chosen is not None:
         with progress(f"writing {chosen}"):
             flow.write_folder(results, chosen, top=top, at_least_ns=at_least_ns)
@@ -222,7 +230,8 @@ def pack(report: Path, out: Path) -> None:
 
     with progress("packing"):
         pack_report(report, out, export=exporter(None))
-    click.echo(f"wrote {out}: {out.stat().st_size:,} of {report.stat().st_size:,} bytes", err=True)
+    whole = f" of {report.stat().st_size:,}" if report.is_file() else ""
+    click.echo(f"wrote {out}: {out.stat().st_size:,}{whole} bytes", err=True)
 
 
 @main.command("list")
@@ -265,15 +274,20 @@ def _check_usage(folder: Path | None, alone: list[bool], *, no_files: bool) -> N
 
 
 def _analyze(
-    reports: tuple[Path, ...], window: dict[str, Any], tables: tuple[str, ...]
+    reports: tuple[Path, ...],
+    window: dict[str, Any],
+    classes: Path | None,
+    tables: tuple[str, ...],
 ) -> "Results":
     from nsysflow import flow
+    from nsysflow.analysis.kernel_classes import read_kernel_classes
     from nsysflow.analysis.options import Options
 
     added, removed = split_domains(window.pop("domains"))
+    rules = () if classes is None else read_kernel_classes(classes)
     with progress("analysing"):
         return flow.analyze_reports(
             reports,
-            Options(domains_added=added, domains_removed=removed, **window),
+            Options(domains_added=added, domains_removed=removed, kernel_classes=rules, **window),
             tables=tables,
         )

@@ -60,7 +60,7 @@ def test_every_command_shows_an_example(command: click.Command) -> None:
     assert "Example:" in (command.help or "")
 
 
-@pytest.mark.parametrize("command", ["analyze", "demo", "pack"])
+@pytest.mark.parametrize("command", sorted(main.commands))
 def test_every_command_explains_itself(command: str) -> None:
     done = CliRunner().invoke(main, [command, "-h"])
     assert done.exit_code == 0
@@ -292,3 +292,12 @@ def test_one_report_cannot_be_two_ranks() -> None:
     done = analyze("run.sqlite", "./run.sqlite", "--no-files")
     assert done.exit_code == 1
     assert "given twice" in done.stderr
+
+
+def test_classes_of_kernels_come_from_a_file(here: Path, asked: list[Options]) -> None:
+    (here / "classes.toml").write_text("[[class]]\nname = 'mine'\npattern = '^my_'\n")
+    assert analyze("run.sqlite", "--no-files", "--kernel-classes", "classes.toml").exit_code == 0
+    assert asked[0].kernel_classes == (("mine", "^my_"),)
+    missing = analyze("run.sqlite", "--no-files", "--kernel-classes", "no.toml")
+    assert missing.exit_code == 1
+    assert "no.toml cannot be read" in missing.stderr

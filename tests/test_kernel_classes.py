@@ -1,9 +1,12 @@
 """Kernels by class: the table is data, and what public tools misfile is filed right (spec §6)."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
-from nsysflow.analysis.kernels import class_of, kernel_classes
+from nsysflow.analysis.kernel_classes import class_of, kernel_classes, read_kernel_classes
+from nsysflow.errors import SettingsError
 
 NAMES = {
     "ncclDevKernel_AllReduce_Sum_f32_RING_LL": "comm",
@@ -46,3 +49,26 @@ def test_no_pattern_matches_an_empty_name() -> None:
     names = pl.Series(["", "x"])
     for name, pattern in kernel_classes():
         assert not names.str.contains(pattern).any(), name
+
+
+def test_rules_of_ones_own_go_before_ours_and_after_communication(tmp_path: Path) -> None:
+    file = tmp_path / "classes.toml"
+    file.write_text("[[class]]\nname = 'mine'\npattern = '^(nccl|my_|dot)'\n")
+    rules = read_kernel_classes(file)
+    names = pl.DataFrame({"name": ["my_kernel", "dot_kernel", "ncclDevKernel", "layer_norm"]})
+    filed = names.select(class_of(pl.col("name"), rules)).to_series().to_list()
+    assert filed == ["mine", "mine", "comm", "norm"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[[class]]\nname = 'x'\n", "class = 3\n", "[[class\n", "[[class]]\nname='x'\npattern='('\n"],
+)
+def test_a_file_without_usable_rules_is_named_with_the_form_it_must_have(
+    tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "classes.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=r"\[\[class\]\]") as raised:
+        read_kernel_classes(file)
+    assert str(file) in str(raised.value)

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.analysis.kernels import OTHER
+from nsysflow.analysis.kernel_classes import OTHER
 from nsysflow.analysis.numbers import greatest
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import OUTSIDE, Results

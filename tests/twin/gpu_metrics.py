@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 
-from nsysflow.analysis.kernels import OTHER, kernel_classes
+from nsysflow.analysis.kernel_classes import OTHER, kernel_classes
 from tests.twin.accounting import Interval, common, covered, length, window
 from tests.twin.model import GpuSample, Op
 from tests.twin.phase_table import phases_of
