@@ -11,8 +11,8 @@ At mb = 512, T = 64, D = 96, A = 4, H = 128 and float64 actions a row is 12 KiB 
 (24 float32) and 2.5 (2.75) of the rest, read and written: 15.4 MB (28.4), 3.6 us (6.6) at 4.3 TB/s.
 
 A program takes a row, or 32 KiB of a longer one. 512 programs of 256 threads are one round on 132
-SMs, so every load of the minibatch is in flight at once: a thread asks for all that it will move, 16
-bytes at a time, before it stores any of it.
+SMs, so every load of the minibatch is in flight at once: a thread asks for all it will move,
+16 bytes at a time, before it stores any of it.
 """
 
 from collections.abc import Sequence
