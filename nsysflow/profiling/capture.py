@@ -22,8 +22,8 @@ from nsysflow.profiling.run import Ended, run
 from nsysflow.progress import progress
 
 _LOST: Final = (
-    "no nsys was found, so torch.profiler records this run: its launches cost more than under"
-    " nsys, and there are no source lines and no GPU metrics (nsysflow doctor says how to get nsys)"
+    "no nsys was found, so torch.profiler records this run: only a window of nsysflow.steps, and"
+    " without source lines and GPU metrics (nsysflow doctor says how to get nsys)"
 )
 
 
@@ -50,7 +50,11 @@ def plan_of(request: Request, gpus: Gpus) -> tuple[Plan, tuple[str, ...]]:
         return plan_kineto(request), (_LOST,)
     problem = importer_problem(nsys)
     if problem is not None:
-        raise CaptureError(problem)
+        msg = (
+            f"{nsys.path} (nsys {nsys.version_text}) would record and then write no report:"
+            f" {problem}. What to install:\n  nsysflow doctor"
+        )
+        raise CaptureError(msg)
     return plan_nsys(request, nsys), _warnings(nsys, gpus)
 
 
@@ -100,16 +104,21 @@ def capture(plan: Plan, gpus: Gpus, *, force: bool) -> tuple[Manifest, ChildFail
     started = datetime.now(UTC)
     ended = run(plan.argv, plan.environment, folder / LOG)
     told = take_told(folder)
-    if plan.nsys is not None:
-        for made in plan.exports:
-            if made.report.exists():
-                with progress(f"exporting {made.report.name}"):
-                    export(plan.nsys, made.report, made.sqlite, json=plan.request.backtrace)
-    manifest = _manifest(plan, gpus, started, ended, told)
-    write_manifest(folder, manifest)
+    try:
+        _export(plan)
+    finally:  # a report that cannot be exported is one all the same
+        manifest = _manifest(plan, gpus, started, ended, told)
+        write_manifest(folder, manifest)
     if not manifest.reports:
         raise why_no_report(plan, ended, told)
     return manifest, child_failed(plan, ended) if ended.exit_code else None
+
+
+def _export(plan: Plan) -> None:
+    for made in plan.exports:
+        if plan.nsys is not None and made.report.exists():
+            with progress(f"exporting {made.report.name}"):
+                export(plan.nsys, made.report, made.sqlite, json=plan.request.backtrace)
 
 
 def _manifest(

@@ -62,13 +62,20 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
     """The run under nsys.
 
     Raises:
-        CaptureError: it cannot be recorded with a report per rank.
+        CaptureError: what was asked for cannot be recorded together.
     """
     if request.processes is not None and request.gpu_metrics:
         msg = (
             "--gpu-metrics samples all GPUs, which only one nsys can do at a time, and --nproc"
             " starts one per rank. Put one nsys around all ranks:\n"
             "  nsysflow profile --gpu-metrics -- torchrun --nproc-per-node=N train.py"
+        )
+        raise CaptureError(msg)
+    if request.window and request.on == "cuda" and "cuda" not in request.trace:
+        msg = (
+            f"--trace {','.join(request.trace)} leaves CUDA out, and the window of --capture opens"
+            " by a CUDA call that nsys would not see. Add it:\n"
+            f"  --trace cuda,{','.join(request.trace)}"
         )
         raise CaptureError(msg)
     folder = request.folder.resolve()
@@ -169,6 +176,23 @@ def _under_torchrun(request: Request, argv: list[str]) -> list[str]:
     if first.startswith("python"):
         torchrun = [request.command[0], "-m", "torch.distributed.run"]
     else:
-        torchrun = [shutil.which("torchrun") or f"{Path(sys.executable).parent}/torchrun"]
+        torchrun = [_torchrun()]
     ranks = f"--nproc-per-node={request.processes}"
     return [*torchrun, "--standalone", ranks, "--no-python", *argv]
+
+
+def _torchrun() -> str:
+    """For a program that is no Python: the one on PATH, or the one beside our Python.
+
+    Raises:
+        CaptureError: there is neither.
+    """
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("torchrun") or shutil.which("torchrun", path=beside)
+    if found is None:
+        msg = (
+            "--nproc needs torchrun, which is not on PATH. Give the command as python and a script,"
+            " or put torch's on PATH:\n  pip install torch"
+        )
+        raise CaptureError(msg)
+    return found

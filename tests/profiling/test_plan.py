@@ -1,7 +1,6 @@
 """From what was asked to the commands that will be run."""
 
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from nsysflow.errors import CaptureError
 from nsysflow.handshake import Window
 from nsysflow.profiling.plan import WINDOW_DEFAULT, Plan, plan_kineto, plan_nsys, shown
 from nsysflow.profiling.request import Request
-from tests.nsys.fakes import an_nsys
+from tests.nsys.fakes import an_nsys, script
 
 NSYS = an_nsys(Path("/opt/nsys"), "--include-json")
 RUN = Path("/runs/one")
@@ -109,8 +108,23 @@ def test_what_is_shown_is_what_a_shell_would_run() -> None:
 
 
 def test_a_program_that_is_no_python_is_started_by_the_torchrun_at_hand(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shutil.which", lambda _name: None)
-    plan = plan_nsys(replace(ASKED, command=("./train.sh",), processes=2), NSYS)
-    assert plan.argv[0] == str(Path(sys.executable).parent / "torchrun")
+    asked = replace(ASKED, command=("./train.sh",), processes=2)
+    torchrun = script(tmp_path / "torchrun", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert plan_nsys(asked, NSYS).argv[0] == str(torchrun)
+    torchrun.unlink()
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    with pytest.raises(CaptureError, match="--nproc needs torchrun"):
+        plan_nsys(asked, NSYS)
+
+
+def test_a_window_that_nsys_would_not_see_is_refused() -> None:
+    with pytest.raises(CaptureError, match="--trace cuda,nvtx"):
+        plan_nsys(replace(ASKED, window=WINDOW, trace=("nvtx",)), NSYS)
+
+
+def test_counters_of_all_gpus_are_not_asked_for_once_per_rank() -> None:
+    with pytest.raises(CaptureError, match="only one nsys"):
+        plan_nsys(replace(ASKED, processes=2, gpu_metrics=True), NSYS)

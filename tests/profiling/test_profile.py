@@ -110,6 +110,16 @@ def test_a_run_without_a_report_says_why(
     assert manifest.reports == ()
 
 
+def test_a_report_that_cannot_be_exported_is_kept_with_its_manifest(tmp_path: Path) -> None:
+    broken = "Path(out + '.nsys-rep').write_text('no archive'); sys.exit(code)"
+    fake_nsys(tmp_path, broken)
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == 1
+    assert "report.nsys-rep cannot be exported" in ran.stderr
+    assert Path("out/report.nsys-rep").read_text() == "no archive"
+    assert read_manifest(Path("out")) is not None
+
+
 def test_a_window_that_never_opened_is_an_error_that_says_so(tmp_path: Path) -> None:
     fake_nsys(tmp_path, "sys.exit(code)")
     ran = profiled("-o", "out", "--capture", "3:2:5", *command())
