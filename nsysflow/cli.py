@@ -191,7 +191,7 @@ def demo() -> None:
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document instead.")
 def doctor(*, as_json: bool) -> None:
-    """Say what this machine can do, and what to type for what it cannot.
+    """Say what this machine can do, and what to type.
 
     Looks at nsys, the GPU and its driver, Python's packages and permissions, and tries nsys on a
     tiny program. Exits with 1 where profiling a GPU cannot work.

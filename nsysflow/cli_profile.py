@@ -41,7 +41,7 @@ def _window(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> 
 
 
 @click.command(cls=configured(_ProfileCommand))
-@click.argument("workload", required=False, metavar="[WORKLOAD]")
+@click.argument("workload", required=False, metavar="[WORKLOAD] [-- ...]")
 @click.option("-o", "--output", "folder", type=_PATH, metavar="DIR", help="The run's directory.")
 @click.option("--force", is_flag=True, help="Replace an earlier run in DIR.")
 @click.option("--variant", metavar="NAME", help="Which variant of the workload.")
@@ -83,7 +83,9 @@ def _window(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> 
 @click.option("--no-analyze", is_flag=True, help="Stop after the export.")
 @click.pass_context
 def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None:  # noqa: ANN401
-    """Run a built-in WORKLOAD, or any command, under nsys and say what the GPU waited for.
+    """Record a program under nsys and say what the GPU waited for.
+
+    The program is a built-in WORKLOAD, with its own options after --, or any command after --.
 
     Writes the report, its export, a manifest and the tables to DIR, and prints the page. What the
     program prints goes to stderr and to DIR/output.log. Its exit code becomes this command's.
