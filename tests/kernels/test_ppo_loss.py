@@ -1,0 +1,255 @@
+"""The loss and its gradient are the definition's, with ratios and values beyond their clips."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from nsysflow.kernels import ppo_loss as module
+from nsysflow.kernels.ppo_loss import (
+    ppo_loss,
+    ppo_loss_backward_bytes,
+    ppo_loss_bytes,
+    ppo_loss_ref,
+)
+
+BF16, FP32 = torch.bfloat16, torch.float32
+# a bf16 has 8 bits, and Triton's interpreter cuts where a GPU rounds
+RTOL = {BF16: 1.01 * (2**-8 if torch.cuda.is_available() else 2**-7), FP32: 5e-6}
+
+
+@pytest.fixture(autouse=True)
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kernel forgets to write is NaN, or a number that no counter comes from."""
+    empty_like, new_empty = torch.empty_like, Tensor.new_empty
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poison(empty_like(*a, **k)))
+    monkeypatch.setattr(Tensor, "new_empty", lambda *a, **k: poison(new_empty(*a, **k)))
+
+
+def poison(tensor: Tensor) -> Tensor:
+    return tensor.fill_(torch.nan if tensor.is_floating_point() else -7)
+
+
+def inputs(
+    device: torch.device, rows: int, actions: int, steps: int = 1, dtype: torch.dtype = FP32
+) -> list[Tensor]:
+    """Arguments of `ppo_loss` whose ratios and values lie on both sides of their clips."""
+    predictions = torch.randn(rows, actions + 1, device=device).to(dtype)
+    action = torch.randint(actions, (rows,), device=device)
+    now = torch.log_softmax(predictions[:, :-1].float(), 1).gather(1, action[:, None])[:, 0]
+    value = predictions[:, -1].float()
+    return [
+        predictions,
+        action,
+        (now + 0.2 * torch.randn(rows, device=device)).to(dtype),
+        3 + 5 * torch.randn(rows, device=device),
+        0.5 + torch.rand(rows // steps, device=device),
+        (value + 0.2 * torch.randn(rows, device=device)).to(dtype),
+        value + 0.3 * torch.randn(rows, device=device),
+    ]
+
+
+def loss_and_gradient(arguments: list[Tensor], scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    predictions = arguments[0].clone().requires_grad_()
+    loss = ppo_loss(predictions, *arguments[1:])
+    (gradient,) = torch.autograd.grad(loss * scale, predictions)
+    return loss.detach(), gradient
+
+
+def exact(arguments: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Loss and gradient of the definition in float64."""
+    predictions = arguments[0].double().requires_grad_()
+    loss = ppo_loss_ref(predictions, *arguments[1:])
+    (gradient,) = torch.autograd.grad(loss, predictions)
+    return loss.detach(), gradient
+
+
+def regions(arguments: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Which rows' ratios and values are beyond their clips."""
+    predictions, action, logprobs, _, _, values, _ = arguments
+    logp = torch.log_softmax(predictions[:, :-1].double(), 1).gather(1, action[:, None])[:, 0]
+    ratio = (logp - logprobs.double()).exp()
+    return (ratio - 1).abs() > 0.1, (predictions[:, -1].double() - values.double()).abs() > 0.1
+
+
+SIZES = [(2, 1, 1), (7, 4, 7), (256, 2, 64), (777, 4, 37), (4100, 5, 41), (12_295, 3, 5)]
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP32])
+@pytest.mark.parametrize(("rows", "actions", "steps"), SIZES)
+def test_loss_and_gradient_are_the_definition_in_float64(
+    device: torch.device, rows: int, actions: int, steps: int, dtype: torch.dtype
+) -> None:
+    arguments = inputs(device, rows, actions, steps, dtype)
+    loss, gradient = loss_and_gradient(arguments)
+    exact_loss, exact_gradient = exact(arguments)
+    assert (loss.dtype, loss.shape, gradient.dtype) == (FP32, (), dtype)
+    torch.testing.assert_close(loss.double(), exact_loss, rtol=2e-5, atol=2e-6)
+    torch.testing.assert_close(
+        rows * gradient.double(), rows * exact_gradient, rtol=RTOL[dtype], atol=1e-5
+    )
+
+
+def test_rows_lie_on_both_sides_of_both_clips_and_lose_their_gradients_there(
+    device: torch.device,
+) -> None:
+    arguments = inputs(device, 1000, 4)
+    _, gradient = loss_and_gradient(arguments)
+    far, far_value = regions(arguments)
+    assert 100 < far.sum() < 900
+    assert 100 < far_value.sum() < 900
+    no_gradient = gradient[:, -1] == 0
+    assert no_gradient.sum() > 50
+    assert not (no_gradient & ~far_value).any()
+
+
+def test_where_the_clipped_term_wins_the_policy_has_no_gradient(device: torch.device) -> None:
+    predictions = torch.zeros(4, 3, device=device)
+    old = torch.tensor([0.5, 0.5, 2.0, 2.0], device=device).log() - 0.6931472  # ratios 2, 2, ½, ½
+    advantages = torch.tensor([1.0, -1.0, 1.0, -1.0], device=device)
+    ones = torch.ones(4, device=device)
+    action = torch.zeros(4, dtype=torch.int64, device=device)
+    predictions.requires_grad_()
+    loss = ppo_loss(
+        predictions, action, old, advantages, ones, 0 * ones, 0 * ones, entropy_weight=0.0
+    )
+    (gradient,) = torch.autograd.grad(loss, predictions)
+    assert (gradient[:, 0] != 0).tolist() == [False, True, True, False]
+
+
+def test_the_incoming_scale_scales_the_gradient(device: torch.device) -> None:
+    arguments = inputs(device, 300, 4, 3)
+    once, eight = loss_and_gradient(arguments)[1], loss_and_gradient(arguments, scale=-8.0)[1]
+    assert torch.equal(eight, -8 * once)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float64])
+def test_actions_may_be_of_any_of_these_types(device: torch.device, dtype: torch.dtype) -> None:
+    arguments = inputs(device, 70, 6)
+    expected = loss_and_gradient(arguments)
+    arguments[1] = arguments[1].to(dtype)
+    for found, wanted in zip(loss_and_gradient(arguments), expected, strict=True):
+        assert torch.equal(found, wanted)
+
+
+def test_the_factors_are_those_of_the_definition(device: torch.device) -> None:
+    arguments = inputs(device, 100, 4, 10)
+    wide = [each.double() if each.is_floating_point() else each for each in arguments]
+
+    def losses(**factors: float) -> tuple[Tensor, Tensor]:
+        found: Tensor = partial(ppo_loss, *arguments)(**factors)
+        exact: Tensor = partial(ppo_loss_ref, *wide)(**factors)
+        return found.double(), exact
+
+    usual, _ = losses()
+    for factors in (
+        {"clip": 0.3},
+        {"value_clip": 0.05},
+        {"value_weight": 2.0},
+        {"entropy_weight": 0.5},
+    ):
+        found, expected = losses(**factors)
+        assert found != usual
+        torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-6)
+
+
+def test_the_variance_survives_a_mean_far_greater_than_it(device: torch.device) -> None:
+    arguments = inputs(device, 9000, 2)
+    arguments[3] = 4096 + torch.randn(9000, device=device)
+    loss, gradient = loss_and_gradient(arguments)
+    exact_loss, exact_gradient = exact(arguments)
+    torch.testing.assert_close(loss.double(), exact_loss, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(9e3 * gradient.double(), 9e3 * exact_gradient, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("shift", [1e4, -1e4])
+def test_great_logits_overflow_nothing(device: torch.device, shift: float) -> None:
+    arguments = inputs(device, 50, 3)
+    arguments[0][:, :-1] = (arguments[0][:, :-1] + shift).round()
+    arguments[2].fill_(-1.0)
+    loss, gradient = loss_and_gradient(arguments)
+    exact_loss, exact_gradient = exact(arguments)
+    torch.testing.assert_close(loss.double(), exact_loss, rtol=2e-5, atol=2e-6)
+    torch.testing.assert_close(50 * gradient.double(), 50 * exact_gradient, rtol=5e-6, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # numpy's, in the interpreter
+@pytest.mark.parametrize("which", [0, 2, 3, 4, 5, 6])
+def test_a_nan_anywhere_is_a_loss_of_nan(device: torch.device, which: int) -> None:
+    arguments = inputs(device, 300, 3)
+    arguments[which].view(-1)[17] = torch.nan
+    assert ppo_loss(*arguments).isnan()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # numpy's, in the interpreter
+@pytest.mark.filterwarnings("ignore:std\\(\\):UserWarning")
+def test_one_row_has_no_variance(device: torch.device) -> None:
+    arguments = inputs(device, 1, 3)
+    assert ppo_loss(*arguments).isnan()
+    assert ppo_loss_ref(*arguments).isnan()
+
+
+def test_nothing_is_launched_for_no_rows(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_moments", "_loss", "_scale"):
+        monkeypatch.setattr(module, name, None)
+    loss, gradient = loss_and_gradient(inputs(device, 0, 4))
+    assert loss.isnan()
+    assert gradient.shape == (0, 5)
+
+
+def test_the_same_bits_come_with_and_without_gradients_and_each_time(device: torch.device) -> None:
+    arguments = inputs(device, 5000, 4, 10)
+    once, again = loss_and_gradient(arguments), loss_and_gradient(arguments)
+    assert torch.equal(once[0], again[0])
+    assert torch.equal(once[1], again[1])
+    assert torch.equal(ppo_loss(*arguments), once[0])
+
+
+def test_arguments_that_the_kernel_would_misread_are_refused(device: torch.device) -> None:
+    good = inputs(device, 12, 4, 3)
+
+    def but(which: int, wrong: Tensor) -> list[Tensor]:
+        return [*good[:which], wrong, *good[which + 1 :]]
+
+    with pytest.raises(ValueError, match="predictions must be contiguous"):
+        ppo_loss(*but(0, torch.zeros(12, 10, device=device)[:, ::2]))
+    with pytest.raises(ValueError, match="predictions must have 2 to 65 columns, and has 1"):
+        ppo_loss(*but(0, good[0][:, :1].contiguous()))
+    with pytest.raises(ValueError, match=r"actions must hold .*, and holds torch\.float32"):
+        ppo_loss(*but(1, good[1].float()))
+    with pytest.raises(ValueError, match="weights must divide 12 rows, and are 5"):
+        ppo_loss(*but(4, torch.ones(5, device=device)))
+    for which, name in enumerate(
+        ("actions", "logprobs", "advantages", "weights", "values", "returns"), start=1
+    ):
+        with pytest.raises(ValueError, match=f"{name} must be .*, and is"):
+            ppo_loss(*but(which, good[which][None]))
+
+
+def test_bytes_are_those_of_the_tensors_that_cross(device: torch.device) -> None:
+    arguments = inputs(device, 12, 4, 3, BF16)
+    loss, gradient = loss_and_gradient(arguments)
+    assert ppo_loss_bytes(*arguments) == sum(each.nbytes for each in (*arguments, loss))
+    assert ppo_loss_backward_bytes(arguments[0]) == gradient.nbytes + loss.nbytes
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_captured_graph_computes_anew(device: torch.device) -> None:
+    arguments = inputs(device, 32_768, 4, 64, BF16)
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        loss_and_gradient(arguments)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = loss_and_gradient(arguments)
+    for argument, other in zip(arguments, inputs(device, 32_768, 4, 64, BF16), strict=True):
+        argument.copy_(other)
+    for _ in range(3):
+        graph.replay()
+    expected = loss_and_gradient(arguments)
+    assert all(torch.equal(a, b) for a, b in zip(captured, expected, strict=True))
