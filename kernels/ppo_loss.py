@@ -22,12 +22,14 @@ So launches and latencies are what it costs, and there are three, two forward an
 1. mean and sum of squares around it, of each 4096 advantages (8 programs), as no row can be judged
    before their sum. It also sets the counter of (2) to zero, which is why the counter needs neither
    a launch of its own nor memory that outlives the call.
-2. 256 rows a program, 128 of them on 132 SMs, a row a thread, its A logits in registers: loads that
-   wait for nothing come first, then what (1) left is joined, loss and gradient come from the same
+2. 256 rows a program, 128 of them on 132 SMs, a row a thread, its A logits in registers: all that
+   needs no advantage first, then what (1) left is joined, loss and gradient come from the same
    exponentials, and the last program to finish adds what the others left, in their order.
 3. The gradient for a loss of 1, kept in float32 (0.66 MB), times the incoming scale, rounded once.
 
-Sums go in a fixed order and the only atomic is an integer: results repeat bitwise.
+From Hopper on (2) and (3) begin while the launch before them runs (programmatic dependent launch)
+and wait for its end where they first need it, before they write anything. Sums go in a fixed order
+and the only atomic is an integer: results repeat bitwise.
 """
 
 from typing import Final
@@ -37,6 +39,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from nsysflow.kernels.arguments import require
 
@@ -51,7 +54,11 @@ SCALED: Final = 1024
 
 
 @triton.jit
-def _moments(advantages_ptr, moments_ptr, counter_ptr, rows, CHUNK: tl.constexpr):
+def _moments(
+    advantages_ptr, moments_ptr, counter_ptr, rows, CHUNK: tl.constexpr, OVERLAP: tl.constexpr
+):
+    if OVERLAP:
+        gdc_launch_dependents()
     first = tl.program_id(0) * CHUNK
     at = first + tl.arange(0, CHUNK)
     inside = at < rows
@@ -88,7 +95,10 @@ def _loss(
     returns_ptr, moments_ptr, sums_ptr, counter_ptr, loss_ptr, gradient_ptr, rows, steps,
     clip, value_clip, value_weight, entropy_weight,
     ACTIONS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):  # fmt: skip
+    if OVERLAP:
+        gdc_launch_dependents()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
     # int64: rows * (ACTIONS + 1) passes 2**31 before rows does
@@ -103,7 +113,6 @@ def _loss(
     weight = tl.load(weights_ptr + row // steps, mask=inside, other=0.0).to(tl.float32)
     old_value = tl.load(values_ptr + row, mask=inside, other=0.0).to(tl.float32)
     wanted = tl.load(returns_ptr + row, mask=inside, other=0.0).to(tl.float32)
-    mean, scale = _mean_and_scale(moments_ptr, rows, CHUNK, PARTS)
 
     top = logits[0]
     for j in tl.static_range(1, ACTIONS):
@@ -121,15 +130,19 @@ def _loss(
     log_total = tl.log(total)
     entropy = log_total - weighted / total
 
-    push = -weight * (advantage - mean) * scale
     ratio = tl.exp(chosen - log_total - old_logprob)
-    free = push * ratio
-    held = push * _clip(ratio, 1 - clip, 1 + clip)
-    policy = tl.maximum(free, held, propagate_nan=tl.PropagateNan.ALL)
     error = value - wanted
     moved = value - old_value
     held_error = old_value + _clip(moved, -value_clip, value_clip) - wanted
     squared = tl.maximum(error * error, held_error * held_error, propagate_nan=tl.PropagateNan.ALL)
+
+    if OVERLAP:
+        gdc_wait()
+    mean, scale = _mean_and_scale(moments_ptr, rows, CHUNK, PARTS)
+    push = -weight * (advantage - mean) * scale
+    free = push * ratio
+    held = push * _clip(ratio, 1 - clip, 1 + clip)
+    policy = tl.maximum(free, held, propagate_nan=tl.PropagateNan.ALL)
     of_row = policy + 0.5 * value_weight * squared - entropy_weight * entropy
     # a scalar's store and atomic are the same thread's, so the count follows the sum
     tl.store(sums_ptr + tl.program_id(0), tl.sum(tl.where(inside, of_row, 0.0)))
@@ -161,11 +174,19 @@ def _loss(
 
 
 @triton.jit
-def _scale(gradient_ptr, dloss_ptr, out_ptr, numel, SCALED: tl.constexpr):
+def _scale(gradient_ptr, dloss_ptr, out_ptr, numel, SCALED: tl.constexpr, OVERLAP: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * SCALED + tl.arange(0, SCALED)
     inside = at < numel
+    if OVERLAP:
+        gdc_wait()
     scaled = tl.load(gradient_ptr + at, mask=inside) * tl.load(dloss_ptr)
     tl.store(out_ptr + at, scaled.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+def _overlap(device: torch.device) -> dict[str, bool]:
+    """What lets a launch begin while the one before it runs, where the GPU can."""
+    able = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return {"OVERLAP": able, "launch_pdl": able}
 
 
 def _run_forward(
@@ -180,11 +201,15 @@ def _run_forward(
     moments = predictions.new_empty(chunks, 2, dtype=torch.float32)
     sums = predictions.new_empty(programs, dtype=torch.float32)
     counter = predictions.new_empty((), dtype=torch.int32)
-    _moments[(chunks,)](advantages, moments, counter, rows, CHUNK=CHUNK, num_warps=8)
+    overlap = _overlap(predictions.device)
+    # itself launched in full order: what (2) reads before it waits was there before this began
+    _moments[(chunks,)](
+        advantages, moments, counter, rows, CHUNK=CHUNK, OVERLAP=overlap["OVERLAP"], num_warps=8
+    )
     _loss[(programs,)](
         *inputs, moments, sums, counter, loss, gradient, rows, rows // inputs[4].numel(), *factors,
         ACTIONS=width - 1, CHUNK=CHUNK, PARTS=triton.next_power_of_2(chunks), ROWS=ROWS,
-        num_warps=ROWS // 32,
+        num_warps=ROWS // 32, **overlap,
     )  # fmt: skip
     return loss
 
@@ -205,7 +230,10 @@ class _PpoLoss(torch.autograd.Function):
         out = torch.empty_like(gradient, dtype=ctx.dtype)
         if out.numel() > 0:
             programs = triton.cdiv(out.numel(), SCALED)
-            _scale[(programs,)](gradient, dloss, out, out.numel(), SCALED=SCALED, num_warps=4)
+            _scale[(programs,)](
+                gradient, dloss, out, out.numel(),
+                SCALED=SCALED, num_warps=4, **_overlap(out.device),
+            )  # fmt: skip
         return None, out, *[None] * 6
 
 
