@@ -1,0 +1,289 @@
+"""muon against its definition: in float32 with bf16's roundings, and in float64 without."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from nsysflow.kernels.muon import (
+    LONG_MAX,
+    SHORT_MAX,
+    MuonTable,
+    muon,
+    muon_bytes,
+    muon_ref,
+    muon_table,
+)
+
+MODEL = [(128, 96), (384, 128), (5, 128)]
+ODD = [(7, 3), (3, 7), (1, 1), (1, 9), (130, 9), (9, 260), (17, 17)]
+LR = 0.0025
+
+
+def randn(shapes: Sequence[tuple[int, ...]], device: torch.device) -> list[Tensor]:
+    return [torch.randn(shape, device=device) for shape in shapes]
+
+
+def zeros(like: Sequence[Tensor]) -> list[Tensor]:
+    return [torch.zeros_like(tensor) for tensor in like]
+
+
+def clones(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.clone() for tensor in tensors]
+
+
+@pytest.fixture
+def lr(device: torch.device) -> Tensor:
+    """The learning rate, on the device."""
+    return torch.tensor([LR], device=device)
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scratch holds NaN until it is written."""
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *a, **k: empty(*a, **k).fill_(torch.nan))
+
+
+def relative_error(given: Tensor, wanted: Tensor) -> float:
+    """Root mean square of the difference over that of what was wanted."""
+    difference = given.double() - wanted.double()
+    return (difference.square().mean() / wanted.double().square().mean()).sqrt().item()
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("shapes", [MODEL, ODD], ids=["model", "odd"])
+def test_two_steps_are_those_of_the_definition(
+    shapes: list[tuple[int, int]], dtype: torch.dtype, lr: Tensor, device: torch.device
+) -> None:
+    weights = randn(shapes, device)
+    gradients = [tensor.to(dtype) for tensor in randn(shapes, device)]
+    table = muon_table(weights, gradients)
+    momenta, momenta64 = zeros(weights), [tensor.double() for tensor in zeros(weights)]
+    for _ in range(2):
+        before = clones(weights)
+        wanted, momenta = muon_ref(before, gradients, momenta, LR)
+        exact, momenta64 = muon_ref([t.double() for t in before], gradients, momenta64, LR)
+        muon(table, lr)
+        for number, old in enumerate(before):
+            moved = weights[number] - old
+            # sums in another order round to other bf16s: up to 0.4 % of the step was seen
+            assert relative_error(moved, wanted[number] - old) < 0.01
+            # and bf16 itself is 1.3 % away from float64
+            assert relative_error(moved, exact[number] - old) < 0.03
+            torch.testing.assert_close(table.momenta[number], momenta[number])
+        for gradient in gradients:
+            gradient.normal_()
+
+
+def test_a_step_has_singular_values_of_one_times_the_factor_of_the_shape(
+    lr: Tensor, device: torch.device
+) -> None:
+    weights = randn(MODEL, device)
+    before = clones(weights)
+    muon(muon_table(weights, randn(MODEL, device)), lr)
+    for old, new in zip(before, weights, strict=True):
+        rows, cols = old.shape
+        u = (old - new).double() / LR / max(1, rows / cols) ** 0.5
+        values = torch.linalg.svdvals(u)
+        assert values.min() > 0.95
+        assert values.max() < 1.05
+
+
+def norm(tensors: Sequence[Tensor]) -> float:
+    return math.sqrt(sum(tensor.double().square().sum().item() for tensor in tensors))
+
+
+@pytest.mark.parametrize(("given", "kept"), [(0.1, 0.1), (5.0, 0.5)])
+def test_all_gradients_together_are_clipped(
+    given: float, kept: float, lr: Tensor, device: torch.device
+) -> None:
+    gradients = randn(ODD, device)
+    factor = given / norm(gradients)
+    for gradient in gradients:
+        gradient.mul_(factor)
+    table = muon_table(randn(ODD, device), gradients)
+    muon(table, lr)
+    assert norm(table.momenta) == pytest.approx(kept, rel=1e-5)  # the first: m = scaled gradient
+    assert norm(gradients) == pytest.approx(given, rel=1e-5)
+
+
+def test_rates_are_what_the_caller_says(device: torch.device) -> None:
+    weights, gradients = randn(ODD, device), randn(ODD, device)
+    before, momenta = clones(weights), randn(ODD, device)
+    table = muon_table(weights, gradients)
+    for held, momentum in zip(table.momenta, momenta, strict=True):
+        held.copy_(momentum)
+    wanted, moved = muon_ref(
+        before, gradients, momenta, 0.5, momentum=0.7, weight_decay=0.4, max_norm=3.0
+    )
+    rate = torch.tensor(0.5, device=device)
+    muon(table, rate, momentum=0.7, weight_decay=0.4, max_norm=3.0)
+    for number in range(len(ODD)):
+        assert relative_error(weights[number], wanted[number]) < 0.01
+        torch.testing.assert_close(table.momenta[number], moved[number])
+
+
+def test_the_learning_rate_is_read_from_the_device_at_each_step(device: torch.device) -> None:
+    weights = randn(ODD, device)
+    table = muon_table(weights, randn(ODD, device))
+    lr = torch.zeros(1, device=device)
+    before = clones(weights)
+    muon(table, lr)
+    assert all(torch.equal(old, new) for old, new in zip(before, weights, strict=True))
+    lr.fill_(LR)
+    muon(table, lr)
+    assert not any(torch.equal(old, new) for old, new in zip(before, weights, strict=True))
+
+
+@pytest.mark.parametrize("shapes", [MODEL, ODD], ids=["model", "odd"])
+def test_working_copies_are_the_weights_rounded_once(
+    shapes: list[tuple[int, int]], lr: Tensor, device: torch.device
+) -> None:
+    weights = randn(shapes, device)
+    working = [torch.full_like(weight, torch.nan, dtype=torch.bfloat16) for weight in weights]
+    muon(muon_table(weights, randn(shapes, device), working=working), lr)
+    for weight, copy in zip(weights, working, strict=True):
+        assert torch.equal(copy, weight.bfloat16())
+
+
+def test_without_gradient_or_momentum_nothing_moves(lr: Tensor, device: torch.device) -> None:
+    weights = randn(MODEL, device)
+    before = clones(weights)
+    muon(muon_table(weights, zeros(weights)), lr)
+    assert all(torch.equal(old, new) for old, new in zip(before, weights, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # NumPy, in the interpreter
+@pytest.mark.parametrize(("bad", "whole"), [(torch.nan, [True, True]), (torch.inf, [False, True])])
+def test_a_nan_spoils_all_weights_and_an_infinity_its_own(
+    bad: float, whole: list[bool], lr: Tensor, device: torch.device
+) -> None:
+    weights, gradients = randn(ODD[:2], device), randn(ODD[:2], device)
+    gradients[1][0, 0] = bad
+    muon(muon_table(weights, gradients), lr)
+    assert [bool(weight.isnan().all()) for weight in weights] == whole
+    assert bool(weights[0].isfinite().all()) != whole[0]
+
+
+def test_a_step_repeats_to_the_bit_in_another_table(lr: Tensor, device: torch.device) -> None:
+    start, gradients = randn(MODEL, device), randn(MODEL, device)
+    steps = []
+    for _ in range(2):
+        weights = clones(start)
+        muon(muon_table(weights, gradients), lr)
+        steps.append(weights)
+    assert all(torch.equal(one, other) for one, other in zip(*steps, strict=True))
+
+
+def test_backward_through_weights_that_were_stepped_meanwhile_is_refused(
+    lr: Tensor, device: torch.device
+) -> None:
+    weight = torch.randn(4, 6, device=device, requires_grad=True)
+    table = muon_table([weight], randn([(4, 6)], device))
+    loss = (weight * weight).sum()
+    muon(table, lr)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(loss, weight)
+
+
+def test_a_table_keeps_the_memory_of_parameters_that_got_other_data(
+    lr: Tensor, device: torch.device
+) -> None:
+    weights, gradients = randn(ODD, device), randn(ODD, device)
+    wanted, _ = muon_ref(weights, gradients, zeros(weights), LR)
+    table = muon_table(weights, gradients)
+    for tensor in (*weights, *gradients):
+        tensor.data = torch.full((2, 2), torch.nan, device=device)
+    muon(table, lr)
+    for weight, exact in zip(table.weights, wanted, strict=True):
+        assert relative_error(weight, exact) < 0.01
+
+
+@pytest.mark.parametrize("shapes", [[], [(0, 5)], [(5, 0), (0, 0)]], ids=str)
+def test_no_elements_are_no_step(
+    shapes: list[tuple[int, int]], lr: Tensor, device: torch.device
+) -> None:
+    table = muon_table(randn(shapes, device), randn(shapes, device))
+    if shapes or device.type == "cpu":  # no matrices, no device
+        muon(table, lr)
+    assert len(table.entries) == 0
+
+
+def test_an_empty_matrix_does_not_shift_the_others(lr: Tensor, device: torch.device) -> None:
+    shapes = [(3, 7), (0, 4), (5, 2)]
+    weights, gradients = randn(shapes, device), randn(shapes, device)
+    wanted, _ = muon_ref(weights, gradients, zeros(weights), LR)
+    muon(muon_table(weights, gradients), lr)
+    for number in (0, 2):
+        assert relative_error(weights[number], wanted[number]) < 0.01
+
+
+Lists = tuple[list[Tensor], list[Tensor], list[Tensor]]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("weight 1", lambda w, g, c: ([w[0], w[1].double()], g, c)),
+        ("weight 1", lambda w, g, c: ([w[0], w[1][0]], g, c)),
+        ("weight 1", lambda w, g, c: ([w[0], w[1].T], g, c)),
+        ("weight 1", lambda w, g, c: ([w[0], w[1].to("meta")], g, c)),
+        ("weight 0", lambda w, g, c: ([w[0].new_zeros(SHORT_MAX + 1, SHORT_MAX + 1), w[1]], g, c)),
+        ("weight 0", lambda w, g, c: ([w[0].new_zeros(1, LONG_MAX + 1), w[1]], g, c)),
+        ("gradient 1", lambda w, g, c: (w, [g[0], g[1].T], c)),
+        ("gradient 1", lambda w, g, c: (w, [g[0], g[1].half()], c)),
+        ("gradients", lambda w, g, c: (w, g[:1], c)),
+        ("copy 0", lambda w, g, c: (w, g, [c[0].half(), c[1]])),
+        ("working", lambda w, g, c: (w, g, c[:1])),
+    ],
+)
+def test_what_the_kernel_would_misread_is_refused_by_name(
+    name: str, change: Callable[..., Lists], device: torch.device
+) -> None:
+    shapes = [(4, 6), (3, 8)]
+    copies = [tensor.bfloat16() for tensor in randn(shapes, device)]
+    weights, gradients, working = change(randn(shapes, device), randn(shapes, device), copies)
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        muon_table(weights, gradients, working=working)
+
+
+@pytest.mark.parametrize("bad", [torch.tensor([LR, LR]), torch.tensor([1]), torch.tensor([[LR]])])
+def test_a_learning_rate_is_one_float32(bad: Tensor, device: torch.device) -> None:
+    table = muon_table(randn(ODD, device), randn(ODD, device))
+    with pytest.raises(ValueError, match=r"^lr must"):
+        muon(table, bad.to(device))
+
+
+def test_bytes_are_counted_per_read_and_write(device: torch.device) -> None:
+    weights = randn([(4, 6)], device)
+    gradients = [tensor.bfloat16() for tensor in weights]
+    table: MuonTable = muon_table(weights, gradients, working=clones(gradients))
+    reads = 2 * 2 + 4 + 4  # gradient for the norm and for the momentum, momentum, weight
+    writes = 4 + 4 + 2  # momentum, weight, working copy
+    assert muon_bytes(table) == 24 * (reads + writes)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_captured_graph_steps_with_what_gradients_and_rate_hold_when_replayed() -> None:
+    device = torch.device("cuda")
+    weights, gradients = randn(MODEL, device), randn(MODEL, device)
+    lr = torch.tensor([LR], device=device)
+    twins = clones(weights)
+    captured, eager = muon_table(weights, gradients), muon_table(twins, gradients)
+    muon(captured, lr)  # compile before capture
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        muon(captured, lr)
+    muon(eager, lr)
+    for _ in range(3):
+        for gradient in gradients:
+            gradient.normal_()
+        lr.mul_(0.5)
+        graph.replay()
+        muon(eager, lr)
+    assert all(torch.equal(one, other) for one, other in zip(weights, twins, strict=True))
