@@ -15,11 +15,9 @@ SMs. But A[t] is an affine map of A[t+1], and such maps compose, so a row is a s
 steps (bf16), 16 of 4 (float32). That is 2048 or 4096 warps, 16 or 31 an SM, each lane with all it
 reads in flight as four 16-byte loads, and three or four rounds of shuffles in place of the chain.
 
-Reads at t+1 would break those loads up. The CUDA kernel takes the step right of a lane's chunk from
-its neighbour. Triton has no such shuffle, so there the scan carries what t+1 has to give: with
-u[t] = reward[t] + gamma value[t] n[t] and p[t] = n[t] A[t], where n[t] = 1 - done[t], it is
-    A[t] = gamma lam c[t] p[t+1] + rho[t] u[t+1] - rho[t] value[t],
-a map from (p, u) at t+1 to A, n and u at t, and every input is read at its own t.
+Reads at t+1 would break those loads up: what lies right of a lane's steps comes from its neighbour
+by shuffle. In Triton that is tl.gather along the lanes, one shuffle each when a row does not leave
+its warp, and tl.split, which costs nothing while the two halves lie in one thread.
 
 A NaN spreads to earlier steps of its row, as in the equation, and to no other row.
 """
@@ -44,26 +42,66 @@ class _Launch:
 
     warps: int = 4
     """Small blocks: 512 of them at 8192 x 64 leave 3 % of 132 SMs idle in the last round."""
-    tile: int = 1024
-    """Elements of a Triton program: 8 a thread, 16 bytes of bf16."""
-    longest: int = 1024
-    """Steps of a row that a Triton program scans at once; a longer row takes several rounds."""
+    lanes: int = 32
+    """Of a row at most, so that it stays in a warp; a longer row takes several rounds."""
 
 
 _LAUNCH: Final = _Launch()
 
 
 @triton.jit
-def _before(
-    late_p, late_u, late_0, late_n, late_first_u, early_p, early_u, early_0, early_n, early_first_u
-):
-    """Maps over a stretch, then over the one before it: one map over both.
+def _from_right(x, hop: tl.constexpr, beyond, ROWS: tl.constexpr, LANES: tl.constexpr):
+    """x of the lane `hop` to the right; `beyond` (ROWS, 1) right of the last."""
+    lane = tl.arange(0, LANES)[None, :] + tl.zeros([ROWS, 1], tl.int32)
+    right = tl.gather(x, tl.minimum(lane + hop, LANES - 1), 1)
+    return tl.where(lane + hop < LANES, right, beyond)
 
-    A map is (factor of p, factor of u, constant) of the A it gives, and n and u where it starts.
+
+@triton.jit
+def _first(x, SPAN: tl.constexpr):
+    """The first column, (ROWS, 1)."""
+    first = (tl.arange(0, SPAN) == 0)[None, :]
+    return tl.sum(tl.where(first, x, 0.0), axis=1, keep_dims=True)
+
+
+@triton.jit
+def _next(x, beyond, ROWS: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexpr):
+    """x of the next step, for x (ROWS, LANES * CHUNK)."""
+    if CHUNK == 1:
+        return _from_right(x, 1, beyond, ROWS, LANES)
+    else:
+        even, odd = tl.split(tl.reshape(x, [ROWS, LANES * CHUNK // 2, 2]))
+        after_odd = _next(even, beyond, ROWS, LANES, CHUNK // 2)
+        return tl.reshape(tl.join(odd, after_odd), [ROWS, LANES * CHUNK])
+
+
+@triton.jit
+def _solve(delta, keep, beyond, ROWS: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexpr):
+    """A of A[t] = delta[t] + keep[t] A[t+1], each (ROWS, LANES * CHUNK); A is `beyond` at the end.
+
+    Two steps make one with half as many to solve, down to a step a lane.
     """
-    through = early_p * late_n
-    constant = early_0 + through * late_0 + early_u * late_first_u
-    return through * late_p, through * late_u, constant, early_n, early_first_u
+    if CHUNK == 1:
+        for power in tl.static_range(5):  # 32 lanes
+            if 1 << power < LANES:
+                # past the last lane stands the map that changes nothing
+                delta += keep * _from_right(delta, 1 << power, 0.0, ROWS, LANES)
+                keep *= _from_right(keep, 1 << power, 1.0, ROWS, LANES)
+        a = delta + keep * beyond
+        return a, _first(a, LANES)
+    else:
+        even_delta, odd_delta = tl.split(tl.reshape(delta, [ROWS, LANES * CHUNK // 2, 2]))
+        even_keep, odd_keep = tl.split(tl.reshape(keep, [ROWS, LANES * CHUNK // 2, 2]))
+        even, first = _solve(
+            even_delta + even_keep * odd_delta,
+            even_keep * odd_keep,
+            beyond,
+            ROWS,
+            LANES,
+            CHUNK // 2,
+        )
+        odd = odd_delta + odd_keep * _next(even, beyond, ROWS, LANES, CHUNK // 2)
+        return tl.reshape(tl.join(even, odd), [ROWS, LANES * CHUNK]), first
 
 
 @triton.jit
@@ -80,40 +118,43 @@ def _advantage(
     c_clip,
     STEPS: tl.constexpr,
     ROWS: tl.constexpr,
-    SPAN: tl.constexpr,
+    LANES: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):
-    # int64: rows * STEPS passes 2**31 at 8M rows of 256
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    beyond_p = tl.zeros([ROWS], tl.float32)
-    beyond_u = tl.zeros([ROWS], tl.float32)
+    SPAN: tl.constexpr = LANES * CHUNK
     TILES: tl.constexpr = (STEPS + SPAN - 1) // SPAN
+    # int64: rows * STEPS passes 2**31 at 8M rows of 256
+    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    beyond_a = tl.zeros([ROWS, 1], tl.float32)
+    beyond_value = tl.zeros([ROWS, 1], tl.float32)
+    beyond_reward = tl.zeros([ROWS, 1], tl.float32)
+    beyond_done = tl.zeros([ROWS, 1], tl.float32)
     for tile in range(TILES):
-        step = (TILES - 1 - tile) * SPAN + tl.arange(0, SPAN)
-        at = row[:, None] * STEPS + step[None, :]
-        mask = (row < rows)[:, None] & (step < STEPS)[None, :]
+        step = ((TILES - 1 - tile) * SPAN + tl.arange(0, SPAN))[None, :]
+        at = row * STEPS + step
+        mask = (row < rows) & (step < STEPS)
         value = tl.load(values_ptr + at, mask=mask, other=0).to(tl.float32)
         reward = tl.load(rewards_ptr + at, mask=mask, other=0).to(tl.float32)
         done = tl.load(done_ptr + at, mask=mask, other=0).to(tl.float32)
         ratio = tl.load(ratio_ptr + at, mask=mask, other=0).to(tl.float32)
 
-        n = 1.0 - done
-        u = reward + gamma * value * n
+        next_value = _next(value, beyond_value, ROWS, LANES, CHUNK)
+        next_reward = _next(reward, beyond_reward, ROWS, LANES, CHUNK)
+        n = 1.0 - _next(done, beyond_done, ROWS, LANES, CHUNK)
         # where, not minimum: a NaN ratio must stay one
         rho = tl.where(ratio > rho_clip, rho_clip, ratio)
         c = tl.where(ratio > c_clip, c_clip, ratio)
-        inside = (step < STEPS - 1)[None, :]  # A is 0 from the row's last step on
-        to_p = tl.where(inside, gamma_lambda * c, 0.0)
-        to_u = tl.where(inside, rho, 0.0)
-        constant = tl.where(inside, -rho * value, 0.0)
-        to_p, to_u, constant, _, _ = tl.associative_scan(
-            (to_p, to_u, constant, n, u), 1, _before, reverse=True
-        )
-        a = constant + to_p * beyond_p[:, None] + to_u * beyond_u[:, None]
+        inside = step < STEPS - 1  # A is 0 from the row's last step on
+        delta = tl.where(inside, rho * (next_reward + gamma * n * next_value - value), 0.0)
+        keep = tl.where(inside, gamma_lambda * n * c, 0.0)
+        a, first_a = _solve(delta, keep, beyond_a, ROWS, LANES, CHUNK)
         tl.store(out_ptr + at, a, mask=mask)
 
-        first = (tl.arange(0, SPAN) == 0)[None, :]
-        beyond_p = tl.sum(tl.where(first, n * a, 0.0), axis=1)
-        beyond_u = tl.sum(tl.where(first, u, 0.0), axis=1)
+        if TILES > 1:
+            beyond_a = first_a
+            beyond_value = _first(value, SPAN)
+            beyond_reward = _first(reward, SPAN)
+            beyond_done = _first(done, SPAN)
 
 
 def advantage(
@@ -176,8 +217,8 @@ def advantage(
         _launch_cuda(inputs, out, gamma, lam, rho_clip, c_clip)
         return out
     rows, steps = values.shape
-    span = min(max(triton.next_power_of_2(steps), 16), _LAUNCH.longest)
-    at_once = min(triton.next_power_of_2(rows), _LAUNCH.tile // span)
+    chunk, lanes = _cut(inputs)
+    at_once = min(triton.next_power_of_2(rows), 32 * _LAUNCH.warps // lanes)
     _advantage[(triton.cdiv(rows, at_once),)](
         *inputs,
         out,
@@ -188,10 +229,18 @@ def advantage(
         c_clip,
         STEPS=steps,
         ROWS=at_once,
-        SPAN=span,
+        LANES=lanes,
+        CHUNK=chunk,
         num_warps=_LAUNCH.warps,
     )
     return out
+
+
+def _cut(inputs: tuple[Tensor, ...]) -> tuple[int, int]:
+    """Steps of a lane, which are 16 bytes of the widest input; and lanes of a row."""
+    chunk = 16 // max(tensor.element_size() for tensor in inputs)
+    lanes = triton.next_power_of_2(triton.cdiv(inputs[0].shape[1], chunk))
+    return chunk, min(lanes, _LAUNCH.lanes)
 
 
 _C_TYPES: Final = {
@@ -205,7 +254,7 @@ _C_TYPES: Final = {
 def cuda_constants(inputs: tuple[Tensor, ...], out: Tensor) -> dict[str, str | int | float]:
     """How `csrc/advantage.cu` is to cut rows like these: types, lanes, and the width of a load."""
     steps = out.shape[1]
-    chunk = 16 // max(tensor.element_size() for tensor in inputs)
+    chunk, lanes = _cut(inputs)
     aligned = all(tensor.data_ptr() % 16 == 0 for tensor in (*inputs, out))
     width = chunk
     while steps % width or not (aligned or width == 1):
@@ -213,7 +262,7 @@ def cuda_constants(inputs: tuple[Tensor, ...], out: Tensor) -> dict[str, str | i
     names = ("VALUES", "REWARDS", "DONE", "RATIO")
     return {
         **{name: _C_TYPES[tensor.dtype] for name, tensor in zip(names, inputs, strict=True)},
-        "LANES": min(triton.next_power_of_2(triton.cdiv(steps, chunk)), 32),
+        "LANES": lanes,
         "CHUNK": chunk,
         "WIDTH": width,
         "THREADS": 32 * _LAUNCH.warps,

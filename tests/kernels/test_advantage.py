@@ -93,8 +93,8 @@ def test_it_is_the_equation_at_any_size(
 def test_rows_that_take_several_rounds_carry_between_them(
     run: Run, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LAUNCH", module._Launch(tile=64, longest=32))
-    inputs = rollout(2, 300, device)
+    monkeypatch.setattr(module, "_LAUNCH", module._Launch(lanes=4))
+    inputs = rollout(3, 60, device)
     close(run(*inputs), expected(inputs))
 
 
