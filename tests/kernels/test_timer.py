@@ -1,0 +1,194 @@
+"""CUDATimer on a GPU that is made up: a clock the test moves, and marks on it."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from nsysflow.kernels import timer as module
+from nsysflow.kernels.timer import CUDATimer, CUDATimerCollection, Timing
+
+
+class Gpu:
+    """Work is queued at once; the GPU gets to it only when someone waits or `run` is called."""
+
+    def __init__(self) -> None:
+        self.queued_ms = 0.0
+        self.done_ms = 0.0
+        self.events = 0
+        self.records = 0
+        self.waits = 0
+
+    def queue(self, ms: float) -> None:
+        self.queued_ms += ms
+
+    def run(self) -> None:
+        self.done_ms = self.queued_ms
+
+    def event(self) -> "FakeEvent":
+        self.events += 1
+        return FakeEvent(self)
+
+
+class FakeEvent:
+    """A mark at the end of what was queued when it was recorded."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.at_ms: float | None = None
+
+    def record(self) -> None:
+        self.gpu.records += 1
+        self.at_ms = self.gpu.queued_ms
+
+    def query(self) -> bool:
+        assert self.at_ms is not None
+        return self.at_ms <= self.gpu.done_ms
+
+    def synchronize(self) -> None:
+        self.gpu.waits += 1
+        self.gpu.run()
+
+    def elapsed_time(self, end_event: "FakeEvent") -> float:
+        assert self.query()
+        assert end_event.query(), "read before the GPU got there"
+        assert self.at_ms is not None
+        assert end_event.at_ms is not None
+        return end_event.at_ms - self.at_ms
+
+
+@pytest.fixture
+def gpu() -> Gpu:
+    return Gpu()
+
+
+def test_a_region_takes_what_was_queued_inside_it(gpu: Gpu) -> None:
+    timer = CUDATimer("forward", event=gpu.event)
+    gpu.queue(5)
+    with timer:
+        gpu.queue(2.5)
+    gpu.queue(7)
+    assert timer.read() == Timing(name="forward", count=1, total_ns=2_500_000)
+
+
+def test_nothing_waits_until_the_time_is_read(gpu: Gpu) -> None:
+    timer = CUDATimer(event=gpu.event)
+    for _ in range(3 * module.PENDING_MAX):
+        with timer:
+            gpu.queue(1)
+    assert gpu.waits == 0
+    timer.read()
+    assert gpu.waits == 1
+
+
+def test_entered_again_it_adds_up_before_and_after_a_reading(gpu: Gpu) -> None:
+    timer = CUDATimer(event=gpu.event)
+    for passes, (ms, total_ns) in enumerate([(1, 1_000_000), (2, 3_000_000), (4, 7_000_000)]):
+        with timer:
+            gpu.queue(ms)
+        assert (timer.read().count, timer.read().total_ns) == (passes + 1, total_ns)
+
+
+def test_entered_before_it_was_left_the_outermost_pass_counts_once(gpu: Gpu) -> None:
+    timer = CUDATimer(event=gpu.event)
+    with timer:
+        gpu.queue(1)
+        with timer:
+            gpu.queue(2)
+        gpu.queue(4)
+    assert timer.read() == Timing(name="", count=1, total_ns=7_000_000)
+
+
+def test_a_region_that_never_ran_is_null_and_an_empty_one_zero(gpu: Gpu) -> None:
+    never, empty = CUDATimer(event=gpu.event), CUDATimer(event=gpu.event)
+    with empty:
+        pass
+    assert never.read() == Timing(name="", count=0, total_ns=None)
+    assert empty.read() == Timing(name="", count=1, total_ns=0)
+    assert gpu.waits == 1
+
+
+def test_a_pass_that_raises_is_timed_and_still_raises(gpu: Gpu) -> None:
+    timer = CUDATimer(event=gpu.event)
+
+    def fail() -> None:
+        with timer:
+            gpu.queue(3)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    with timer:
+        gpu.queue(1)
+    assert timer.read() == Timing(name="", count=2, total_ns=4_000_000)
+
+
+def test_a_pass_under_way_is_not_read_yet(gpu: Gpu) -> None:
+    timer = CUDATimer(event=gpu.event)
+    with timer:
+        gpu.queue(3)
+        assert timer.read().total_ns is None
+    assert timer.read().total_ns == 3_000_000
+
+
+@pytest.mark.parametrize("keeps_up", [True, False])
+def test_events_stay_few_as_long_as_the_gpu_keeps_up(gpu: Gpu, keeps_up: bool) -> None:
+    timer = CUDATimer(event=gpu.event)
+    passes = 4 * module.PENDING_MAX
+    for _ in range(passes):
+        with timer:
+            gpu.queue(1)
+        if keeps_up:
+            gpu.run()
+    assert gpu.events <= (2 * module.PENDING_MAX + 2 if keeps_up else 2 * passes)
+    assert timer.read() == Timing(name="", count=passes, total_ns=passes * 1_000_000)
+
+
+def test_a_collection_reads_its_regions_in_order(gpu: Gpu) -> None:
+    timers = CUDATimerCollection(["a", "b", "c"], event=gpu.event)
+    for name, ms in (("c", 1), ("a", 2), ("c", 4)):
+        with timers.region(name):
+            gpu.queue(ms)
+    assert timers.read() == (
+        Timing(name="a", count=1, total_ns=2_000_000),
+        Timing(name="b", count=0, total_ns=None),
+        Timing(name="c", count=2, total_ns=5_000_000),
+    )
+
+
+def test_regions_may_nest_in_one_another(gpu: Gpu) -> None:
+    timers = CUDATimerCollection(["outer", "inner"], event=gpu.event)
+    with timers.region("outer"):
+        gpu.queue(1)
+        with timers.region("inner"):
+            gpu.queue(2)
+    assert [timing.total_ns for timing in timers.read()] == [3_000_000, 2_000_000]
+
+
+def test_disabled_it_touches_no_event_and_reads_null(gpu: Gpu) -> None:
+    timers = CUDATimerCollection(["a"], False, event=gpu.event)
+    with timers.region("a"):
+        gpu.queue(1)
+    assert timers.read() == (Timing(name="a", count=0, total_ns=None),)
+    assert (gpu.events, gpu.records, gpu.waits) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_an_unknown_region_is_refused_by_name(gpu: Gpu, enabled: bool) -> None:
+    timers = CUDATimerCollection(["forward", "backward"], enabled, event=gpu.event)
+    with pytest.raises(ValueError, match="one of forward, backward, and is 'froward'"):
+        timers.region("froward")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_twice_the_sleep_takes_longer() -> None:
+    timers = CUDATimerCollection(["once", "twice"])
+    sleep: Callable[[int], None] = torch.cuda._sleep
+    for name, cycles in (("once", 10_000_000), ("twice", 20_000_000)):
+        with timers.region(name):
+            sleep(cycles)
+    once, twice = timers.read()
+    assert once.total_ns is not None
+    assert twice.total_ns is not None
+    assert 0 < once.total_ns < twice.total_ns
