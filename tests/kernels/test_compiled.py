@@ -1,4 +1,4 @@
-"""What CUDA sources are compiled with, and that they compile to what their docs claim."""
+"""What kernels are compiled with, and that they compile to what their docs claim."""
 
 import re
 import shutil
@@ -10,6 +10,7 @@ import torch
 
 from nsysflow.kernels import compiled
 from nsysflow.kernels.advantage import cuda_constants
+from tests.kernels.hopper import Kernel, compile_for_hopper
 
 FACTORS = {"GAMMA": 0.99, "GAMMA_LAMBDA": 0.99 * 0.95, "RHO_CLIP": 1.0, "C_CLIP": 1.0}
 
@@ -58,3 +59,35 @@ def test_advantage_on_hopper_uses_no_local_memory(tmp_path: Path, dtype: torch.d
     registers = re.search(r"Used (\d+) registers", told)
     assert registers is not None
     assert int(registers[1]) <= 64, "more would leave an SM fewer than its 31 warps of float32 rows"
+
+
+def advantage_in_triton(steps: int, *, rows: int, lanes: int, chunk: int) -> Kernel:
+    dtype = "*bf16" if chunk == 8 else "*fp32"
+    inputs = ("values_ptr", "rewards_ptr", "done_ptr", "ratio_ptr")
+    factors = ("gamma", "gamma_lambda", "rho_clip", "c_clip")
+    return Kernel(
+        module="advantage",
+        name="_advantage",
+        types=dict.fromkeys(inputs, dtype)
+        | {"out_ptr": "*fp32", "rows": "i32"}
+        | dict.fromkeys(factors, "fp32"),
+        constants={"STEPS": steps, "ROWS": rows, "LANES": lanes, "CHUNK": chunk},
+        warps=4,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        advantage_in_triton(64, rows=16, lanes=8, chunk=8),
+        advantage_in_triton(64, rows=8, lanes=16, chunk=4),
+        advantage_in_triton(256, rows=4, lanes=32, chunk=4),
+    ],
+    ids=["bf16", "float32", "two rounds"],
+)
+def test_a_thread_of_triton_advantage_asks_for_each_input_in_one_load(kernel: Kernel) -> None:
+    compiled = compile_for_hopper(kernel)
+    assert compiled.loads == {"v4.b32": 4}
+    assert compiled.local_bytes == 0
+    assert compiled.registers <= 64

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from nsysflow.kernels import prio as module
 from nsysflow.kernels.prio import EPSILON, Draws, prio, prio_bytes, prio_ref, probabilities_ref
+from tests.kernels.hopper import Kernel, compile_for_hopper
 
 
 @pytest.fixture
@@ -166,6 +167,34 @@ def test_what_it_cannot_draw_it_refuses(device: torch.device) -> None:
 
 def test_bytes_are_the_advantages_and_the_draws() -> None:
     assert prio_bytes(torch.ones(4, 8), 3) == 4 * 8 * 4 + 3 * 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Kernel(
+            module="prio",
+            name="_weigh",
+            types=dict.fromkeys(("advantages_ptr", "weights_ptr", "sums_ptr"), "*fp32")
+            | {"offset_ptr": "*i64", "rows": "i32", "alpha": "fp32", "weight_of_zero": "fp32"},
+            constants={"STEPS": 64, "GROUP": 16, "ROWS": 16, "SPAN": 64},
+            warps=4,
+        ),
+        Kernel(
+            module="prio",
+            name="_draw",
+            types=dict.fromkeys(("weights_ptr", "sums_ptr", "out_weight_ptr"), "*fp32")
+            | dict.fromkeys(("offset_ptr", "out_rows_ptr"), "*i64")
+            | {"rows": "i32", "draws": "i32", "seed": "i64", "beta": "fp32"},
+            constants={"GROUP": 16, "GROUPS": 512, "DRAWS": 8},
+            warps=4,
+        ),
+    ],
+    ids=lambda kernel: kernel.name,
+)
+def test_on_hopper_all_of_it_fits_the_registers(kernel: Kernel) -> None:
+    assert compile_for_hopper(kernel).local_bytes == 0
 
 
 @pytest.mark.gpu

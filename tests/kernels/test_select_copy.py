@@ -16,6 +16,7 @@ from nsysflow.kernels.select_copy import (
     select_copy_bytes,
     select_copy_ref,
 )
+from tests.kernels.hopper import Kernel, compile_for_hopper
 
 
 def rollout(
@@ -171,6 +172,25 @@ def test_bytes_are_rows_read_and_written(device: torch.device) -> None:
     assert select_copy_bytes(source, drawn(ROWS, device), state) == (
         5 * (2 * a_row + 64 * 4 + 8 + 4 + 4) + 5 * 128 * 2
     )
+
+
+@pytest.mark.slow
+def test_on_hopper_observations_move_16_bytes_at_a_time() -> None:
+    copied = ("obs", "logprobs", "values")
+    kernel = Kernel(
+        module="select_copy",
+        name="_select_copy",
+        types={f"{way}{name}_ptr": "*bf16" for way in ("", "to_") for name in copied}
+        | {f"{way}{name}_ptr": "*fp32" for way in ("", "to_") for name in ("advantages", "weight")}
+        | {"actions_ptr": "*fp64", "to_actions_ptr": "*fp64", "to_returns_ptr": "*fp32"}
+        | {"rows_ptr": "*i64", "state_ptr": "*bf16", "state_numel": "i32"},
+        constants={"OBS": 6144, "OBS_TILE": 8192, "ACTIONS": 256, "ACTIONS_TILE": 256}
+        | {"STEPS": 64, "STEPS_TILE": 64, "STATE_TILE": 128},
+        warps=8,
+    )
+    compiled = compile_for_hopper(kernel)
+    assert compiled.loads["v4.b32"] >= 3, "12 KiB are 3 times 16 bytes for each of 256 threads"
+    assert compiled.local_bytes == 0
 
 
 @pytest.mark.gpu
