@@ -11,6 +11,7 @@ from nsysflow.kernels.mingru_scan import (
     mingru_scan_bytes,
     mingru_scan_ref,
 )
+from tests.kernels.offline import compile_for_hopper
 
 BF16, FP32 = torch.bfloat16, torch.float32
 # a bf16 has 8 bits, and Triton's interpreter cuts where a GPU rounds
@@ -204,6 +205,37 @@ def test_bytes_are_those_of_the_tensors_that_cross(device: torch.device) -> None
     assert mingru_scan_bytes(*leaves) == sum(t.nbytes for t in (*leaves, *outs))
     crossing = (combined, outs[0], state, *grads)  # dout is like out, dfinal like state
     assert mingru_scan_backward_bytes(*leaves) == sum(t.nbytes for t in crossing)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("floats", ["bf16", "fp32"])
+@pytest.mark.parametrize("kernel", ["_forward", "_backward"])
+def test_both_ways_an_h200_keeps_a_chunk_in_registers(kernel: str, floats: str) -> None:
+    types = dict.fromkeys(
+        ("combined_ptr", "state_ptr", "out_ptr", "final_ptr", "dout_ptr", "dfinal_ptr"),
+        f"*{floats}",
+    ) | {
+        "dcombined_ptr": f"*{floats}",
+        "dstate_ptr": f"*{floats}",
+        "saved_ptr": "*fp32",
+        "T": "i32",
+    }
+    steps = 8 if floats == "bf16" else 4
+    constants = {"H": 128, "STEPS": steps, "WHOLE": True, "SAVE": True, "BLOCK": module.BLOCK}
+    names = getattr(module, kernel).arg_names
+    compiled = compile_for_hopper(
+        module.__name__,
+        kernel,
+        {name: of for name, of in types.items() if name in names},
+        {name: of for name, of in constants.items() if name in names},
+        {"num_warps": 1},
+    )
+    assert compiled.stack_bytes == 0
+    assert compiled.registers <= 255 - 64  # 8 warps an SM could have 255 each
+    # two channels a thread: 3 or 4 inputs, this chunk's prologue and the next one's prefetch
+    inputs = 3 if kernel == "_forward" else 4
+    width = "b32" if floats == "bf16" else "v2.b32"
+    assert compiled.ptx.count(f"ld.global.{width}") >= 2 * inputs * steps
 
 
 @pytest.mark.gpu
