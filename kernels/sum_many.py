@@ -172,24 +172,33 @@ def sum_many(table: SumTable, *, backend: Backend = "auto") -> Tensor:
     sums = torch.empty(len(table.tensors), dtype=torch.float32, device=device)
     if not table.tensors:
         return sums
-    dtype = table.tensors[0].dtype
-    programs = len(table.entries)
-    pointers = (table.entries, table.partials, table.arrived, sums)
     if backend == "cuda":
-        compiled.launch(
-            "sum_many", cuda_constants(dtype), blocks=programs, threads=32 * _WARPS,
-            arguments=pointers,
-        )  # fmt: skip
-        return sums
-    _sum_many[(programs,)](
-        *pointers,
+        _launch_cuda(table, sums)
+    else:
+        _launch_triton(table, sums)
+    return sums
+
+
+def _launch_triton(table: SumTable, sums: Tensor) -> None:
+    dtype = table.tensors[0].dtype
+    _sum_many[(len(table.entries),)](
+        table.entries, table.partials, table.arrived, sums,
         TYPE=_TRITON_TYPES[dtype],
         CHUNK=CHUNK_BYTES // dtype.itemsize,
         LANES=16 // dtype.itemsize,
         PARTIALS=_PARTIALS_AT_ONCE,
         num_warps=_WARPS,
+    )  # fmt: skip
+
+
+def _launch_cuda(table: SumTable, sums: Tensor) -> None:
+    compiled.launch(
+        "sum_many",
+        cuda_constants(table.tensors[0].dtype),
+        blocks=len(table.entries),
+        threads=32 * _WARPS,
+        arguments=[table.entries, table.partials, table.arrived, sums],
     )
-    return sums
 
 
 def cuda_constants(dtype: torch.dtype) -> dict[str, str | int | float]:

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,25 +12,53 @@ from torch import Tensor
 from nsysflow.kernels import sum_many as module
 from nsysflow.kernels.sum_many import (
     CHUNK_BYTES,
-    Backend,
+    SumTable,
     sum_many,
     sum_many_bytes,
     sum_many_ref,
     sum_table,
 )
+from tests.kernels.host_cuda import runner
 
-GPU = torch.cuda.is_available()
-without_gpu = pytest.mark.skipif(not GPU, reason="needs a CUDA device")
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 CHUNK = CHUNK_BYTES // 4
 SIZES = [0, 1, 3, 17, 1000, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 2 * CHUNK + 5, 5 * CHUNK + 3]
 
 
-@pytest.fixture(params=["triton", pytest.param("cuda", marks=[pytest.mark.gpu, without_gpu])])
-def backend(request: pytest.FixtureRequest) -> Backend:
-    """Each kernel that computes the sums."""
-    chosen: Backend = request.param
-    return chosen
+Sum = Callable[[SumTable], Tensor]
+
+DRIVER = """
+extern "C" void run(int blocks, int threads, const Entry* entries, float* partials, int* arrived,
+                    float* sums) {
+    on_blocks(blocks, threads, [=] { sum_many(entries, partials, arrived, sums); });
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where CUDA sources built for the host are kept for these tests."""
+    return tmp_path_factory.mktemp("sum_many")
+
+
+@pytest.fixture(params=["triton", "cuda"])
+def total(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    built: Path,
+    device: torch.device,
+) -> Sum:
+    """Each kernel that computes the sums; without a GPU, the CUDA source compiled for the host."""
+    if request.param == "triton" or device.type == "cuda":
+        return lambda table: sum_many(table, backend=request.param)
+    monkeypatch.setattr("nsysflow.kernels.compiled.launch", runner(built, DRIVER))
+
+    def on_the_host(table: SumTable) -> Tensor:
+        sums = torch.empty(len(table.tensors))
+        module._launch_cuda(table, sums)
+        return sums
+
+    return on_the_host
 
 
 @pytest.fixture
@@ -57,16 +86,16 @@ def agree(given: Tensor, many: Sequence[Tensor]) -> None:
 
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_size_is_summed(dtype: torch.dtype, backend: Backend, device: torch.device) -> None:
+def test_every_size_is_summed(dtype: torch.dtype, total: Sum, device: torch.device) -> None:
     many = tensors(SIZES, device, dtype)
-    agree(sum_many(sum_table(many), backend=backend), many)
+    agree(total(sum_table(many)), many)
 
 
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("size", [1, 6, 9, 100, 2 * CHUNK + 9])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_tensor_may_begin_at_any_element(
-    dtype: torch.dtype, size: int, backend: Backend, device: torch.device
+    dtype: torch.dtype, size: int, total: Sum, device: torch.device
 ) -> None:
     poison = torch.full((8 + size + 8,), torch.nan, device=device, dtype=dtype)
     many = []
@@ -74,45 +103,45 @@ def test_a_tensor_may_begin_at_any_element(
         whole = poison.clone()
         whole[begin : begin + size] = torch.randn(size, device=device).to(dtype)
         many.append(whole[begin : begin + size])
-    agree(sum_many(sum_table(many), backend=backend), many)
+    agree(total(sum_table(many)), many)
 
 
-def test_shapes_do_not_matter(backend: Backend, device: torch.device) -> None:
+def test_shapes_do_not_matter(total: Sum, device: torch.device) -> None:
     many = [torch.randn(shape, device=device) for shape in ((), (3, 5), (2, 0, 7), (2, 3, 4, 5))]
-    agree(sum_many(sum_table(many), backend=backend), many)
+    agree(total(sum_table(many)), many)
 
 
 def test_more_chunks_than_are_added_at_once(
-    backend: Backend, device: torch.device, monkeypatch: pytest.MonkeyPatch
+    total: Sum, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PARTIALS_AT_ONCE", 4)  # what a GPU adds in a thousand
     many = tensors([11 * CHUNK + 1, 4 * CHUNK, 4 * CHUNK + 1], device)
-    agree(sum_many(sum_table(many), backend=backend), many)
+    agree(total(sum_table(many)), many)
 
 
 def test_a_table_serves_again_with_what_its_tensors_hold_then(
-    backend: Backend, device: torch.device
+    total: Sum, device: torch.device
 ) -> None:
     many = tensors(SIZES, device)
     table = sum_table(many)
-    first = sum_many(table, backend=backend)
-    assert torch.equal(first, sum_many(table, backend=backend))
+    first = total(table)
+    assert torch.equal(first, total(table))
     for tensor in many:
         tensor.mul_(3)
-    agree(sum_many(table, backend=backend), many)
+    agree(total(table), many)
 
 
 def test_the_sums_repeat_to_the_bit_in_a_table_of_their_own(
-    backend: Backend, device: torch.device
+    total: Sum, device: torch.device
 ) -> None:
     many = tensors(SIZES, device)
-    sums = sum_many(sum_table(many), backend=backend)
+    sums = total(sum_table(many))
     for number, tensor in enumerate(many):
-        assert sum_many(sum_table([tensor]), backend=backend).item() == sums[number].item()
+        assert total(sum_table([tensor])).item() == sums[number].item()
 
 
 def test_a_table_keeps_the_memory_of_tensors_that_are_gone(
-    backend: Backend, device: torch.device
+    total: Sum, device: torch.device
 ) -> None:
     many = tensors([2000, 3000], device)
     wanted = sum_many_ref(many).double()
@@ -122,7 +151,7 @@ def test_a_table_keeps_the_memory_of_tensors_that_are_gone(
     del many
     gc.collect()
     others = [torch.full((size,), torch.nan, device=device) for size in (2000, 3000) * 4]
-    torch.testing.assert_close(sum_many(table, backend=backend).double(), wanted)
+    torch.testing.assert_close(total(table).double(), wanted)
     del table, others
     gc.collect()
     assert [storage() for storage in storages] == [None, None]
@@ -130,11 +159,11 @@ def test_a_table_keeps_the_memory_of_tensors_that_are_gone(
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_nan_or_an_infinity_spoils_its_own_sum_only(
-    bad: float, backend: Backend, device: torch.device
+    bad: float, total: Sum, device: torch.device
 ) -> None:
     many = tensors([50, 2 * CHUNK + 3, 50], device)
     many[1][-1] = bad
-    sums = sum_many(sum_table(many), backend=backend)
+    sums = total(sum_table(many))
     assert sums.isfinite().tolist() == [True, False, True]
     assert torch.equal(sums[1].isnan(), torch.tensor(bad != bad, device=device))
 
@@ -143,9 +172,9 @@ def test_no_tensors_have_no_sums() -> None:
     assert sum_many(sum_table([])).shape == (0,)
 
 
-def test_small_terms_are_not_lost_beside_large_sums(backend: Backend, device: torch.device) -> None:
+def test_small_terms_are_not_lost_beside_large_sums(total: Sum, device: torch.device) -> None:
     many = [torch.ones(300_000, device=device, dtype=torch.bfloat16)]
-    assert sum_many(sum_table(many), backend=backend).item() == 300_000
+    assert total(sum_table(many)).item() == 300_000
 
 
 @pytest.mark.parametrize(
@@ -182,14 +211,14 @@ def test_bytes_are_the_tensors_their_table_and_the_sums(device: torch.device) ->
 
 
 @pytest.mark.gpu
-@without_gpu
-def test_a_captured_graph_sums_what_the_tensors_hold_when_replayed(backend: Backend) -> None:
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_captured_graph_sums_what_the_tensors_hold_when_replayed(total: Sum) -> None:
     many = tensors([100, 7 * CHUNK + 1, 3 * CHUNK] * 100, torch.device("cuda"))
     table = sum_table(many)
-    sum_many(table, backend=backend)  # compile before capture
+    total(table)  # compile before capture
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        sums = sum_many(table, backend=backend)
+        sums = total(table)
     for _ in range(3):
         for tensor in many:
             tensor.normal_()
