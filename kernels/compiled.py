@@ -1,6 +1,6 @@
 """CUDA C++ from `csrc/`, compiled when first used and kept for the life of the process.
 
-torch carries NVRTC, so a `.cu` needs no build step and no host compiler: `torch.cuda` compiles the
+torch brings NVRTC, so a `.cu` needs no build step and no host compiler: `torch.cuda` compiles the
 source for the device at hand and loads it. What a kernel is specialised on (element types, lanes,
 factors) is given with -D: the compiler folds it, and no argument's C type is left to torch, which
 has passed a Python float as float in some versions and as double in others.
@@ -9,6 +9,7 @@ has passed a Python float as float in some versions and as double in others.
 middle went away and the result became machine code instead of PTX; only the names used here stayed.
 """
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -37,10 +38,28 @@ def _literal(name: str, value: str | int | float) -> str:
     return f"{value!r}f"
 
 
+def wheel_nvrtc(packages: Path, cuda: str) -> Path | None:
+    """NVRTC of a CUDA version among installed packages, as NVIDIA's wheels lay it out."""
+    major = cuda.partition(".")[0]
+    return next(packages.glob(f"nvidia/*/lib/libnvrtc.so.{major}"), None)
+
+
+@cache
+def _load_nvrtc() -> None:
+    """Load the NVRTC of torch's own wheels; torch finds by name only what is loaded or installed.
+
+    github.com/pytorch/pytorch/issues/162367
+    """
+    found = wheel_nvrtc(Path(torch.__file__).parents[1], torch.version.cuda or "")
+    if found is not None:
+        ctypes.CDLL(str(found), mode=ctypes.RTLD_GLOBAL)
+
+
 @cache
 def _kernel(name: str, options: tuple[str, ...], device: int) -> Callable[..., None]:
     """`name` of `csrc/name.cu` on a device; the caller has made that device current."""
     del device  # a loaded module belongs to one device: it only keys the cache
+    _load_nvrtc()
     source = (SOURCES / f"{name}.cu").read_text()
     kernel: Callable[..., None] = torch.cuda._compile_kernel(
         kernel_source=source, kernel_name=name, nvcc_options=list(options)

@@ -59,7 +59,9 @@ class _Launch:
     tile: int = 1024
     """Elements read at once by a program of the first launch."""
     draws: int = 8
-    """Per program of the second launch: 512 draws in 64 programs, one round on any Hopper."""
+    """Per program of the second launch, at most: 512 draws are 64 programs."""
+    drawn_from: int = 4096
+    """Rows a program of the second launch holds at most: 32 a thread."""
 
 
 _LAUNCH: Final = _Launch()
@@ -218,7 +220,8 @@ def prio(
         SPAN=span,
         num_warps=_LAUNCH.warps,
     )
-    _draw[(triton.cdiv(draws, _LAUNCH.draws),)](
+    at_once = max(min(_LAUNCH.draws, _LAUNCH.drawn_from // group), 1)
+    _draw[(triton.cdiv(draws, at_once),)](
         weights,
         sums,
         offset,
@@ -230,7 +233,7 @@ def prio(
         float(beta),
         GROUP=group,
         GROUPS=triton.next_power_of_2(groups),
-        DRAWS=_LAUNCH.draws,
+        DRAWS=at_once,
         num_warps=_LAUNCH.warps,
     )
     return out

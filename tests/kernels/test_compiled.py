@@ -26,6 +26,21 @@ def test_a_float_that_c_cannot_spell_is_refused(value: float) -> None:
         compiled.flags({"X": value})
 
 
+def test_nvrtc_is_found_where_the_wheels_put_it(tmp_path: Path) -> None:
+    for place in (
+        "cuda_nvrtc/lib/libnvrtc.so.12",
+        "cu13/lib/libnvrtc.so.13",
+        "cu13/lib/libnvrtc.so",
+    ):
+        (tmp_path / "nvidia" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "nvidia" / place).touch()
+    assert compiled.wheel_nvrtc(tmp_path, "13.0") == tmp_path / "nvidia/cu13/lib/libnvrtc.so.13"
+    assert (
+        compiled.wheel_nvrtc(tmp_path, "12.8") == tmp_path / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+    )
+    assert compiled.wheel_nvrtc(tmp_path, "11.8") is None
+
+
 def test_rows_are_cut_for_the_widest_loads_they_allow() -> None:
     def cut(steps: int, dtype: torch.dtype, *, shifted: bool = False) -> tuple[object, ...]:
         flat = torch.zeros(2 * steps + 1, dtype=dtype)
