@@ -83,8 +83,15 @@ def test_draws_follow_p(device: torch.device, alpha: float) -> None:
     assert chi_squared(rows, p.flip(0)) > 20 or alpha == 0
 
 
-@pytest.mark.usefixtures("many_draws")
-def test_many_groups_are_drawn_from_as_one_is(device: torch.device) -> None:
+@pytest.mark.parametrize(
+    "launch",
+    [module._Launch(draws=256), module._Launch(draws=256, groups=2, tile=64)],
+    ids=["many small groups", "two large groups"],
+)
+def test_however_rows_are_grouped_draws_follow_p(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, launch: module._Launch
+) -> None:
+    monkeypatch.setattr(module, "_LAUNCH", launch)
     advantages = torch.rand(700, 1, device=device) + 0.5
     rows = drawn(advantages, 3000).rows
     by_hundred = probabilities_ref(advantages).view(7, 100).sum(dim=1)
