@@ -9,7 +9,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 CAPTURE: Final = "NSYSFLOW_CAPTURE"
 """`wait:warmup:active`, set when the report begins and ends with a window of steps."""
@@ -77,6 +77,7 @@ class Told:
         window: `never`, `open` (the program ended inside it) or `closed`, as its steps were
             counted; a profiler that waits for CUDA records none of it where there is no GPU.
         unprofiled_step_ns: mean wall time of a warm-up step, with no capture going on.
+        config: what a built-in workload was given, shapes and seed with it; None of other programs.
     """
 
     pid: int
@@ -87,6 +88,7 @@ class Told:
     steps: int = 0
     window: str = "never"
     unprofiled_step_ns: int | None = None
+    config: dict[str, Any] | None = None
 
 
 def tell(folder: Path, told: Told) -> None:

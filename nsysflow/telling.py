@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from nsysflow.handshake import RUN_FOLDER, Told, rank, tell
 
@@ -22,6 +22,7 @@ class Record:
     steps: int = 0
     window: Literal["never", "open", "closed"] = "never"
     unprofiled_step_ns: int | None = None
+    config: dict[str, Any] | None = None
 
 
 RECORD: Final = Record()
@@ -56,6 +57,7 @@ def _told() -> Told:
         steps=RECORD.steps,
         window=RECORD.window,
         unprofiled_step_ns=RECORD.unprofiled_step_ns,
+        config=RECORD.config,
     )
 
 

@@ -1,7 +1,7 @@
 """Run a workload: a function from a config to steps, driven through `nsysflow.steps`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +12,7 @@ from nsysflow.catalog import Workload
 from nsysflow.errors import WorkloadError
 from nsysflow.handshake import rank
 from nsysflow.stepping import steps
+from nsysflow.telling import RECORD
 from nsysflow.workloads.config import Config, On, Work
 
 
@@ -52,6 +53,7 @@ def run(config: Config[Any]) -> Outcome:
     Raises:
         WorkloadError: it is to run on a GPU and there is none, or it stopped itself.
     """
+    RECORD.config = asdict(config)
     device = _use_gpu(config) if config.cuda else _use_cpu()
     torch.manual_seed(config.seed)
     work: Work = getattr(_module(config.workload), config.workload)(config)

@@ -89,7 +89,10 @@ def test_ranges_of_the_child_arrive_and_a_report_without_gpu_work_reads_well() -
 def test_a_built_in_workload_runs_with_its_phases() -> None:
     ran = profile("nan_check", "--variant", "async")
     assert ran.returncode == 0, ran.stderr
-    _, trace = the_run()
+    manifest, trace = the_run()
+    (told,) = manifest.told
+    assert told.config is not None
+    assert (told.config["variant"], told.config["options"]["layers"]) == ("async", 3)
     found = instances(trace)
     assert found["step"] == 10
     assert {"forward", "backward", "optimizer"} <= found.keys()
