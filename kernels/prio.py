@@ -94,10 +94,10 @@ def _weigh(
             mask = (row < rows)[:, None] & (step < STEPS)[None, :]
             advantage = tl.load(advantages_ptr + at, mask=mask, other=0).to(tl.float32)
             priority += tl.sum(tl.abs(advantage), axis=1)
-        power = tl.exp2(alpha * tl.log2(tl.where(priority > 0, priority, 1.0)))
-        power = tl.where(priority > 0, power, weight_of_zero)
-        finite = (priority < float("inf")) & (power < float("inf"))  # NaN is not less either
-        weight = tl.where(finite & (row < rows), power, 0.0)
+        positive = (priority > 0) & (priority < float("inf"))
+        power = tl.exp2(alpha * tl.log2(tl.where(positive, priority, 1.0)))
+        weight = tl.where(positive, power, tl.where(priority == 0, weight_of_zero, 0.0))
+        weight = tl.where((weight < float("inf")) & (row < rows), weight, 0.0)
         tl.store(weights_ptr + row, weight, mask=row < rows)
         in_group += weight
     tl.store(sums_ptr + group, tl.sum(in_group, axis=0))

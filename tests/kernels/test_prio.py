@@ -16,17 +16,23 @@ def many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def poisoned(draws: int, device: torch.device) -> Draws:
+    """Outputs that hold nothing valid, and lie at the start of a longer buffer."""
     return Draws(
-        rows=torch.full((draws,), -1, dtype=torch.int64, device=device),
-        weight=torch.full((draws,), float("nan"), device=device),
+        rows=torch.full((draws + 64,), -1, dtype=torch.int64, device=device)[:draws],
+        weight=torch.full((draws + 64,), float("nan"), device=device)[:draws],
     )
+
+
+def behind(tensor: Tensor) -> Tensor:
+    """What lies behind one of `poisoned`."""
+    return tensor.as_strided((64,), (1,), len(tensor))
 
 
 def drawn(advantages: Tensor, draws: int, *, seed: int = 7, at: int = 0, **how: float) -> Draws:
     """One call on outputs that hold nothing valid."""
     offset = torch.tensor([at], device=advantages.device)
     out = poisoned(draws, advantages.device)
-    return prio(
+    prio(
         advantages,
         draws,
         seed=seed,
@@ -35,6 +41,9 @@ def drawn(advantages: Tensor, draws: int, *, seed: int = 7, at: int = 0, **how: 
         alpha=how.get("alpha", 0.6),
         beta=how.get("beta", 0.4),
     )
+    assert (behind(out.rows) == -1).all()
+    assert behind(out.weight).isnan().all()
+    return out
 
 
 def chi_squared(rows: Tensor, p: Tensor) -> float:
@@ -124,13 +133,17 @@ def test_each_call_moves_the_offset_by_one(device: torch.device) -> None:
     assert not torch.equal(calls[0], calls[1])
 
 
+@pytest.mark.usefixtures("many_draws")
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_a_row_that_is_not_finite_weighs_nothing(device: torch.device, bad: float) -> None:
+@pytest.mark.parametrize("alpha", [0.6, 0.0])
+def test_a_row_that_is_not_finite_weighs_nothing(
+    device: torch.device, bad: float, alpha: float
+) -> None:
     advantages = torch.ones(20, 6, device=device)
     advantages[[0, 7, 19], 2] = bad
-    got = drawn(advantages, 500)
+    got = drawn(advantages, 500, alpha=alpha)
     assert not set(got.rows.tolist()) & {0, 7, 19}
-    p = 6**0.6 / (17 * 6**0.6 + EPSILON)
+    p = 6**alpha / (17 * 6**alpha + EPSILON)
     torch.testing.assert_close(
         got.weight, torch.full((500,), (20 * p) ** -0.4, device=device), rtol=1e-5, atol=0
     )

@@ -18,6 +18,9 @@ from nsysflow.kernels.select_copy import (
 )
 from tests.kernels.hopper import Kernel, compile_for_hopper
 
+BEHIND = 8192
+"""Elements."""
+
 
 def rollout(
     device: torch.device,
@@ -48,12 +51,24 @@ def drawn(rows: list[int], device: torch.device) -> Draws:
     )
 
 
+def poison(dtype: torch.dtype) -> float:
+    return float("nan") if dtype.is_floating_point else 77
+
+
 def poisoned(source: Rollout, draws: int, state_shape: tuple[int, ...]) -> Minibatch:
+    """Holds nothing valid; each tensor lies at the start of a longer buffer."""
     out = empty_minibatch(source, draws, state_shape, state_dtype=source.values.dtype)
     for field in fields(out):
         tensor = getattr(out, field.name)
-        tensor.fill_(float("nan") if tensor.is_floating_point() else 77)
+        longer = tensor.new_full((tensor.numel() + BEHIND,), poison(tensor.dtype))
+        object.__setattr__(out, field.name, longer[: tensor.numel()].view(tensor.shape))
     return out
+
+
+def wrote_past_the_end(tensor: Tensor) -> bool:
+    """Whether what lies behind one of `poisoned` is not as it was."""
+    behind = tensor.as_strided((BEHIND,), (1,), tensor.numel())
+    return not same_bits(behind, torch.full_like(behind, poison(tensor.dtype)))
 
 
 def same_bits(got: Tensor, wanted: Tensor) -> bool:
@@ -70,6 +85,7 @@ def check(source: Rollout, rows: list[int], state_shape: tuple[int, ...]) -> Non
     assert got is out
     for field in fields(got):
         assert same_bits(getattr(got, field.name), getattr(wanted, field.name)), field.name
+        assert not wrote_past_the_end(getattr(got, field.name)), field.name
 
 
 ROWS = [3, 0, 8, 3, 7]
