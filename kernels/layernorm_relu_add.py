@@ -35,6 +35,9 @@ COLS_MAX = 16_384
 _TILE = 4096
 """Elements of a tile of short rows: 16 a thread of 8 warps, two 16-byte loads each in bf16."""
 
+_PROGRAMS_AT_ONCE = 128
+"""Whose dg and db are loaded together: eight 16-byte loads a thread of 4 warps."""
+
 
 @triton.jit
 def _forward(
@@ -181,10 +184,10 @@ class _LayernormReluAdd(torch.autograd.Function):
             num_warps=launch.warps, maxnreg=launch.registers,
         )  # fmt: skip
         sums = torch.empty(2, cols, dtype=g.dtype, device=x.device)
-        # 32 floats are a cache line; 128 programs of them are 32 loads a thread at once
-        _add_programs[(triton.cdiv(cols, 32), 2)](
-            partial, sums, launch.programs, cols, PROGRAMS=128, COLS=32, num_warps=4
-        )
+        _add_programs[(triton.cdiv(cols, 32), 2)](  # 32 floats: a cache line
+            partial, sums, launch.programs, cols,
+            PROGRAMS=_PROGRAMS_AT_ONCE, COLS=32, num_warps=4,
+        )  # fmt: skip
         return dx, sums[0], sums[1], dy, None
 
 

@@ -4,6 +4,8 @@
 #include <barrier>
 #include <bit>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,7 +17,10 @@ struct uint4 { unsigned x, y, z, w; };
 struct float4 { float x, y, z, w; };
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
-template <typename T> T __ldg(const T* from) { return *from; }
+template <typename T> T __ldg(const T* from) {
+    if (reinterpret_cast<std::uintptr_t>(from) % sizeof(T)) std::abort();  // as a GPU does
+    return *from;
+}
 
 struct Warp {
     std::barrier<> lanes_meet{32};

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nsysflow.kernels import layernorm_relu_add as module
 from nsysflow.kernels.layernorm_relu_add import (
     COLS_MAX,
     layernorm_relu_add,
@@ -117,6 +118,18 @@ def test_an_expanded_gradient_gives_what_a_full_one_gives(device: torch.device) 
     expanded = torch.autograd.grad(layernorm_relu_add(*ours), ours, one.expand(6, 50))
     full = torch.autograd.grad(layernorm_relu_add(*ours), ours, torch.ones(6, 50, device=device))
     assert all(torch.equal(a, b) for a, b in zip(expanded, full, strict=True))
+
+
+def test_more_programs_than_are_added_at_once_give_the_same_gradients(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = [tensor.requires_grad_() for tensor in inputs(9, 2050, torch.float32, device)]
+    wide = [tensor.detach().double().requires_grad_() for tensor in ours]
+    monkeypatch.setattr(module, "_PROGRAMS_AT_ONCE", 2)  # of 3 in the interpreter
+    given = torch.autograd.grad(layernorm_relu_add(*ours).sum(), ours)
+    wanted = torch.autograd.grad(layernorm_relu_add_ref(*wide).sum(), wide)
+    for mine, exact in zip(given, wanted, strict=True):
+        agree(mine, exact, torch.float32)
 
 
 def test_the_gradients_repeat_to_the_bit(device: torch.device) -> None:
