@@ -1,6 +1,6 @@
-"""Compile Triton kernels for a Hopper GPU where there is none, and say what came out, as JSON.
+"""Compile Triton kernels for an H200 where there is none.
 
-Run as a program of its own: a process that interprets kernels cannot compile them.
+The interpreter takes more than the compiler does, and says nothing of registers.
 """
 
 import json
@@ -8,104 +8,98 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
-ROOT = Path(__file__).parents[2]
+COMPILE: Final = """
+import importlib, json, sys
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+asked = json.loads(sys.argv[1])
+module = importlib.import_module("nsysflow.kernels." + asked["module"])
+kernel = getattr(module, asked["name"])
+types = {each: asked["types"].get(each, "constexpr") for each in kernel.arg_names}
+aligned = {
+    (at,): [["tt.divisibility", 16]]
+    for at, each in enumerate(kernel.arg_names) if types[each].startswith("*")
+}
+source = ASTSource(kernel, types, asked["constants"], aligned)
+options = {"num_warps": asked["warps"], **asked["options"]}
+compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+open(sys.argv[2], "wb").write(compiled.asm["cubin"])
+print(compiled.asm["ptx"])
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One specialisation of a kernel."""
+    """One specialisation of a `@triton.jit` function, its pointers aligned as torch's are.
+
+    Attributes:
+        module: of nsysflow.kernels.
+        name: its name there.
+        types: of the arguments that are not constants, as Triton spells them.
+        constants: the others.
+        warps: of a program.
+        options: of the launch, like `launch_pdl`.
+    """
 
     module: str
-    """Of nsysflow.kernels."""
     name: str
-    types: dict[str, str]
-    """Of arguments, as Triton spells them; pointers are taken to be aligned to 16 bytes."""
-    constants: dict[str, int]
+    types: Mapping[str, str]
+    constants: Mapping[str, int | None]
     warps: int
+    options: Mapping[str, int | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """What ptxas made of it."""
+    """What became of a kernel.
 
+    Attributes:
+        ptx: its assembly, before ptxas.
+        registers: of a thread.
+        local_bytes: of a thread's stack and local memory, which are no registers.
+    """
+
+    ptx: str
     registers: int
     local_bytes: int
-    loads: dict[str, int]
-    """Global loads in the PTX by their width: {"v4.b32": 3}."""
+
+    @property
+    def loads(self) -> Counter[str]:
+        """Global loads by width, e.g. `v4.b32`."""
+        return Counter(re.findall(r"ld\.global\.(v\d\.b\d+|b\d+)", self.ptx))
 
 
 def compile_for_hopper(kernel: Kernel) -> Compiled:
-    """Compile in a process of its own.
+    """Compile for sm_90, in a process of its own: this one may be bound to the interpreter.
 
     Raises:
-        subprocess.CalledProcessError: Triton refused the kernel.
+        CalledProcessError: it does not compile; the reason is on stderr.
     """
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.hopper"],
-        cwd=ROOT,
-        env=environment,
-        input=json.dumps(asdict(kernel)),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    return Compiled(**json.loads(done.stdout))
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    with TemporaryDirectory() as folder:
+        cubin = Path(folder) / "kernel.cubin"
+        argv = [sys.executable, "-c", COMPILE, json.dumps(asdict(kernel)), str(cubin)]
+        ptx = _output(argv, env)
+        usage = _output([_tool("cuobjdump"), "-res-usage", str(cubin)], env)
+    found = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
+    return Compiled(ptx=ptx, registers=found["REG"], local_bytes=found["STACK"] + found["LOCAL"])
 
 
-def _compile(kernel: Kernel) -> Compiled:
-    import importlib
-
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    function = getattr(importlib.import_module(f"nsysflow.kernels.{kernel.module}"), kernel.name)
-    position = {name: at for at, name in enumerate(function.arg_names)}
-    built = triton.compile(
-        ASTSource(
-            function,
-            {name: kernel.types.get(name, "constexpr") for name in position},
-            {(position[name],): value for name, value in kernel.constants.items()},
-            {
-                (position[name],): [["tt.divisibility", 16]]
-                for name, type_ in kernel.types.items()
-                if type_.startswith("*")
-            },
-        ),
-        target=GPUTarget("cuda", 90, 32),
-        options={"num_warps": kernel.warps},
-    )
-    loads: dict[str, int] = {}
-    for width in re.findall(r"ld\.global\.(v\d\.b\d+|b\d+)", built.asm["ptx"]):
-        loads[width] = loads.get(width, 0) + 1
-    usage = _resources(built.asm["cubin"])
-    return Compiled(
-        registers=int(usage["REG"]),
-        local_bytes=int(usage["LOCAL"]) + int(usage["STACK"]),
-        loads=loads,
-    )
+def _output(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    return subprocess.run(argv, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def _resources(cubin: bytes) -> dict[str, str]:
+def _tool(name: str) -> str:
+    """One of the CUDA tools inside Triton's wheel."""
     import triton
 
-    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        told = subprocess.run(
-            [str(tools / "cuobjdump"), "-res-usage", file.name],
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-    return dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", told))
-
-
-if __name__ == "__main__":
-    print(json.dumps(asdict(_compile(Kernel(**json.load(sys.stdin))))))  # noqa: T201
+    return str(Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name)

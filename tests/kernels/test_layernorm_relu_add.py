@@ -1,5 +1,6 @@
 """layernorm_relu_add against its definition, forward in float32 and backward in float64."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +14,7 @@ from nsysflow.kernels.layernorm_relu_add import (
     layernorm_relu_add_bytes,
     layernorm_relu_add_ref,
 )
+from tests.kernels.offline import compile_for_hopper
 
 SHAPES = [(1, 1), (1, 96), (5, 3), (7, 128), (67, 100), (3, 1030), (9, 4096), (2, 5000)]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -177,6 +179,31 @@ def test_bytes_are_three_tensors_and_two_rows(device: torch.device) -> None:
     x, g, b, skip = inputs(7, 12, torch.bfloat16, device)
     y = layernorm_relu_add(x, g, b, skip)
     assert layernorm_relu_add_bytes(x, g) == sum(t.nbytes for t in (x, g, b, skip, y))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["_forward", "_backward"])
+def test_an_h200_holds_a_row_in_registers_and_loads_16_bytes_at_a_time(kernel: str) -> None:
+    launch = module._launch(torch.empty(8192, 4096, dtype=torch.bfloat16, device="meta"))
+    pointers = {"_forward": "x skip g b y", "_backward": "x dy g b dx"}[kernel]
+    types = {f"{name}_ptr": "*bf16" for name in pointers.split()}
+    types |= {f"{name}_ptr": "*fp32" for name in ("mean", "rstd")}
+    types |= {"partial_ptr": "*fp32"} if kernel == "_backward" else {"eps": "fp32"}
+    compiled = compile_for_hopper(
+        module.__name__,
+        kernel,
+        types | {"rows": "i32:16", "cols": "i32:16"},
+        {"ROWS": launch.rows, "COLS": launch.cols, "STAGES": launch.stages},
+        {"num_warps": launch.warps, "maxnreg": launch.registers},
+    )
+    assert compiled.stack_bytes == 0
+    assert compiled.registers <= 128  # two programs of 256 threads an SM
+    per_thread = 4096 // 256 // 8  # 16-byte loads of one row
+    copies = 2 * per_thread * launch.stages  # x and the other, ahead of the loop and in it
+    assert len(re.findall(r"cp\.async\.cg.*0x10", compiled.ptx)) == copies
+    # g and b, once
+    assert compiled.ptx.count("ld.global.v4.b32") == 2 * per_thread
+    assert "ld.global.b16" not in compiled.ptx
 
 
 @pytest.mark.gpu

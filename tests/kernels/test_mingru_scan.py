@@ -11,7 +11,7 @@ from nsysflow.kernels.mingru_scan import (
     mingru_scan_bytes,
     mingru_scan_ref,
 )
-from tests.kernels.offline import compile_for_hopper
+from tests.kernels.hopper import Kernel, compile_for_hopper
 
 BF16, FP32 = torch.bfloat16, torch.float32
 # a bf16 has 8 bits, and Triton's interpreter cuts where a GPU rounds
@@ -224,18 +224,20 @@ def test_both_ways_an_h200_keeps_a_chunk_in_registers(kernel: str, floats: str) 
     constants = {"H": 128, "STEPS": steps, "WHOLE": True, "SAVE": True, "BLOCK": module.BLOCK}
     names = getattr(module, kernel).arg_names
     compiled = compile_for_hopper(
-        module.__name__,
-        kernel,
-        {name: of for name, of in types.items() if name in names},
-        {name: of for name, of in constants.items() if name in names},
-        {"num_warps": 1},
+        Kernel(
+            module="mingru_scan",
+            name=kernel,
+            types={name: of for name, of in types.items() if name in names},
+            constants={name: of for name, of in constants.items() if name in names},
+            warps=1,
+        )
     )
-    assert compiled.stack_bytes == 0
+    assert compiled.local_bytes == 0
     assert compiled.registers <= 255 - 64  # 8 warps an SM could have 255 each
     # two channels a thread: 3 or 4 inputs, this chunk's prologue and the next one's prefetch
     inputs = 3 if kernel == "_forward" else 4
     width = "b32" if floats == "bf16" else "v2.b32"
-    assert compiled.ptx.count(f"ld.global.{width}") >= 2 * inputs * steps
+    assert compiled.loads[width] >= 2 * inputs * steps
 
 
 @pytest.mark.gpu

@@ -13,7 +13,7 @@ from nsysflow.kernels.ppo_loss import (
     ppo_loss_bytes,
     ppo_loss_ref,
 )
-from tests.kernels.offline import compile_for_hopper
+from tests.kernels.hopper import Kernel, compile_for_hopper
 
 BF16, FP32 = torch.bfloat16, torch.float32
 # a bf16 has 8 bits, and Triton's interpreter cuts where a GPU rounds
@@ -246,10 +246,16 @@ def test_an_h200_keeps_a_row_in_registers_and_waits_before_it_writes(actions: in
     types |= {"actions_ptr": "*i64", "counter_ptr": "*i32", "rows": "i32", "steps": "i32"}
     types |= dict.fromkeys(("clip", "value_clip", "value_weight", "entropy_weight"), "fp32")
     constants = {"ACTIONS": actions, "CHUNK": 4096, "PARTS": 8, "ROWS": 256, "OVERLAP": True}
-    compiled = compile_for_hopper(
-        module.__name__, "_loss", types, constants, {"num_warps": 8, "launch_pdl": True}
+    kernel = Kernel(
+        module="ppo_loss",
+        name="_loss",
+        types=types,
+        constants=constants,
+        warps=8,
+        options={"launch_pdl": True},
     )
-    assert compiled.stack_bytes == 0
+    compiled = compile_for_hopper(kernel)
+    assert compiled.local_bytes == 0
     before, after = compiled.ptx.split("griddepcontrol.wait")
     assert "st.global" not in before
     assert "atom.global" not in before
@@ -265,13 +271,15 @@ def test_what_comes_before_and_after_the_rows_compiles_for_an_h200(kernel: str) 
     }[kernel]
     number, constant = {"_moments": ("rows", "CHUNK"), "_scale": ("numel", "SCALED")}[kernel]
     compiled = compile_for_hopper(
-        module.__name__,
-        kernel,
-        types | {number: "i32"},
-        {constant: getattr(module, constant), "OVERLAP": True},
-        {"num_warps": 8 if kernel == "_moments" else 4},
+        Kernel(
+            module="ppo_loss",
+            name=kernel,
+            types=types | {number: "i32"},
+            constants={constant: getattr(module, constant), "OVERLAP": True},
+            warps=8 if kernel == "_moments" else 4,
+        )
     )
-    assert compiled.stack_bytes == 0
+    assert compiled.local_bytes == 0
     assert "griddepcontrol" in compiled.ptx
 
 
