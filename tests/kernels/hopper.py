@@ -18,6 +18,7 @@ from typing import Final
 COMPILE: Final = """
 import importlib, json, sys
 import triton
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -27,9 +28,15 @@ kernel = getattr(module, asked["name"])
 types = {each: asked["types"].get(each, "constexpr") for each in kernel.arg_names}
 aligned = {
     (at,): [["tt.divisibility", 16]]
-    for at, each in enumerate(kernel.arg_names) if types[each].startswith("*")
+    for at, each in enumerate(kernel.arg_names)
+    if types[each].startswith("*") or types[each].endswith(":16")
 }
-source = ASTSource(kernel, types, asked["constants"], aligned)
+types = {each: type_.removesuffix(":16") for each, type_ in types.items()}
+constants = {
+    each: getattr(tl, value) if isinstance(value, str) else value
+    for each, value in asked["constants"].items()
+}
+source = ASTSource(kernel, types, constants, aligned)
 options = {"num_warps": asked["warps"], **asked["options"]}
 compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 open(sys.argv[2], "wb").write(compiled.asm["cubin"])
@@ -44,8 +51,9 @@ class Kernel:
     Attributes:
         module: of nsysflow.kernels.
         name: its name there.
-        types: of the arguments that are not constants, as Triton spells them.
-        constants: the others.
+        types: of the arguments that are not constants, as Triton spells them; `i32:16` for a
+            multiple of 16.
+        constants: the others; a Triton type by its name.
         warps: of a program.
         options: of the launch, like `launch_pdl`.
     """
@@ -53,7 +61,7 @@ class Kernel:
     module: str
     name: str
     types: Mapping[str, str]
-    constants: Mapping[str, int | None]
+    constants: Mapping[str, int | str | None]
     warps: int
     options: Mapping[str, int | bool] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ from nsysflow.kernels.layernorm_relu_add import (
     layernorm_relu_add_bytes,
     layernorm_relu_add_ref,
 )
-from tests.kernels.offline import compile_for_hopper
+from tests.kernels.hopper import Kernel, compile_for_hopper
 
 SHAPES = [(1, 1), (1, 96), (5, 3), (7, 128), (67, 100), (3, 1030), (9, 4096), (2, 5000)]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -190,20 +190,23 @@ def test_an_h200_holds_a_row_in_registers_and_loads_16_bytes_at_a_time(kernel: s
     types |= {f"{name}_ptr": "*fp32" for name in ("mean", "rstd")}
     types |= {"partial_ptr": "*fp32"} if kernel == "_backward" else {"eps": "fp32"}
     compiled = compile_for_hopper(
-        module.__name__,
-        kernel,
-        types | {"rows": "i32:16", "cols": "i32:16"},
-        {"ROWS": launch.rows, "COLS": launch.cols, "STAGES": launch.stages},
-        {"num_warps": launch.warps, "maxnreg": launch.registers},
+        Kernel(
+            module="layernorm_relu_add",
+            name=kernel,
+            types=types | {"rows": "i32:16", "cols": "i32:16"},
+            constants={"ROWS": launch.rows, "COLS": launch.cols, "STAGES": launch.stages},
+            warps=launch.warps,
+            options={"maxnreg": launch.registers},
+        )
     )
-    assert compiled.stack_bytes == 0
+    assert compiled.local_bytes == 0
     assert compiled.registers <= 128  # two programs of 256 threads an SM
     per_thread = 4096 // 256 // 8  # 16-byte loads of one row
     copies = 2 * per_thread * launch.stages  # x and the other, ahead of the loop and in it
     assert len(re.findall(r"cp\.async\.cg.*0x10", compiled.ptx)) == copies
     # g and b, once
-    assert compiled.ptx.count("ld.global.v4.b32") == 2 * per_thread
-    assert "ld.global.b16" not in compiled.ptx
+    assert compiled.loads["v4.b32"] == 2 * per_thread
+    assert compiled.loads["b16"] == 0
 
 
 @pytest.mark.gpu

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from nsysflow.kernels import muon_kernels
 from nsysflow.kernels.muon import (
     LONG_MAX,
     SHORT_MAX,
@@ -17,7 +16,7 @@ from nsysflow.kernels.muon import (
     muon_ref,
     muon_table,
 )
-from tests.kernels.offline import compile_for_hopper
+from tests.kernels.hopper import Kernel, compile_for_hopper
 
 MODEL = [(128, 96), (384, 128), (5, 128)]
 ODD = [(7, 3), (3, 7), (1, 1), (1, 9), (130, 9), (9, 260), (17, 17)]
@@ -273,17 +272,18 @@ def test_bytes_are_counted_per_read_and_write(device: torch.device) -> None:
 def test_an_h200_multiplies_on_its_tensor_cores_and_hardly_spills() -> None:
     types = {"entries_ptr": "*i64", "squares_ptr": "*fp32", "tiles_ptr": "*bf16"}
     types |= {"lr_ptr": "*fp32", "mu": "fp32", "decay": "fp32", "max_norm": "fp32"}
-    constants: dict[str, int | str | None] = {"WORKING": True, "ALIGNED": True}
-    constants |= {"ROWS": 128, "TYPE": "float32", "OPERAND": "bfloat16"}
+    constants: dict[str, int | str] = {"WORKING": True, "ALIGNED": True, "ROWS": 128}
     compiled = compile_for_hopper(
-        muon_kernels.__name__,
-        "step",
-        types,
-        constants,
-        {"num_warps": 8},
+        Kernel(
+            module="muon_kernels",
+            name="step",
+            types=types,
+            constants=constants | {"TYPE": "float32", "OPERAND": "bfloat16"},
+            warps=8,
+        )
     )
     # 0 with Triton 3.6, 120 with 3.9; with X in registers, 2576
-    assert compiled.stack_bytes < 256
+    assert compiled.local_bytes < 256
     assert "wgmma.mma_async" in compiled.ptx
 
 

@@ -18,8 +18,8 @@ from nsysflow.kernels.sum_many import (
     sum_many_ref,
     sum_table,
 )
+from tests.kernels.hopper import Kernel, compile_for_hopper
 from tests.kernels.host_cuda import runner
-from tests.kernels.offline import compile_for_hopper
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 CHUNK = CHUNK_BYTES // 4
@@ -215,18 +215,19 @@ def test_bytes_are_the_tensors_their_table_and_the_sums(device: torch.device) ->
 @pytest.mark.parametrize(("kind", "size"), [("float32", 4), ("bfloat16", 2), ("float16", 2)])
 def test_an_h200_sums_16_programs_an_sm_16_bytes_a_load(kind: str, size: int) -> None:
     types = {"entries_ptr": "*i64", "arrived_ptr": "*i32"}
-    constants: dict[str, int | str | None] = {"TYPE": kind, "CHUNK": CHUNK_BYTES // size}
-    constants |= {"LANES": 16 // size, "PARTIALS": 512}
+    constants: dict[str, int | str] = {"TYPE": kind, "CHUNK": CHUNK_BYTES // size}
     compiled = compile_for_hopper(
-        module.__name__,
-        "_sum_many",
-        types | {"partials_ptr": "*fp32", "sums_ptr": "*fp32"},
-        constants,
-        {"num_warps": 4},
+        Kernel(
+            module="sum_many",
+            name="_sum_many",
+            types=types | {"partials_ptr": "*fp32", "sums_ptr": "*fp32"},
+            constants=constants | {"LANES": 16 // size, "PARTIALS": 512},
+            warps=4,
+        )
     )
-    assert compiled.stack_bytes == 0
+    assert compiled.local_bytes == 0
     assert compiled.registers <= 32
-    assert compiled.ptx.count("ld.global.v4.b32") == 8
+    assert compiled.loads["v4.b32"] == 8
 
 
 @pytest.mark.gpu
