@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 import nsysflow
+from nsysflow.cli_bench import bench
 from nsysflow.cli_profile import profile
 from nsysflow.errors import NsysflowError
 from nsysflow.options import microseconds, split_domains, window_options
@@ -70,6 +71,7 @@ def main() -> None:
 
 
 main.add_command(profile)
+main.add_command(bench)
 
 
 @main.command(cls=configured())

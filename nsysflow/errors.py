@@ -14,6 +14,7 @@
   - SettingsError    a settings file holds something that is no option
   - WorkloadError    a built-in workload cannot run here, or stopped itself
     + UnknownWorkload  there is no workload, or no variant, of that name
+  - BenchError       the kernels cannot be benchmarked as asked
 
 A message has three parts: what was seen, in which file, what to type next.
 """
@@ -79,3 +80,7 @@ class WorkloadError(NsysflowError):
 
 class UnknownWorkload(WorkloadError):
     """There is no workload, or no variant, of that name."""
+
+
+class BenchError(NsysflowError):
+    """The kernels cannot be benchmarked as asked."""

@@ -1,0 +1,26 @@
+"""What a GPU can compute at most, by its maker."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from nsysflow.kernels.bench.problem import Unit
+
+_GH100_SXM: Final[Mapping[Unit, float]] = {"float32": 66.9e12, "tf32": 494.7e12, "bf16": 989.4e12}
+"""H100 SXM and H200, which has the same chip with other memory: NVIDIA H100 Tensor Core GPU
+Architecture (2022), table 1, dense; the H200 datasheet's 989 and 1979 with sparsity agree."""
+
+_A100: Final[Mapping[Unit, float]] = {"float32": 19.5e12, "tf32": 156e12, "bf16": 312e12}
+"""NVIDIA A100 Tensor Core GPU Architecture (2020), table 1, dense."""
+
+PEAKS: Final[Mapping[str, Mapping[Unit, float]]] = {
+    "NVIDIA H200": _GH100_SXM,
+    "NVIDIA H100 80GB HBM3": _GH100_SXM,
+    "NVIDIA A100-SXM4-80GB": _A100,
+    "NVIDIA A100-SXM4-40GB": _A100,
+}
+"""Operations a second by the GPU's name, as its driver gives it."""
+
+
+def peak_flops(gpu: str, unit: Unit) -> float | None:
+    """The most a GPU can do in a second; None where it is not in the table."""
+    return PEAKS.get(gpu, {}).get(unit)

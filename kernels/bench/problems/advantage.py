@@ -1,0 +1,35 @@
+"""advantage."""
+
+from functools import partial
+from typing import Final
+
+from nsysflow.kernels.advantage import advantage, advantage_bytes, advantage_ref
+from nsysflow.kernels.bench.problem import Cost, Kernel, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only, steps_of
+
+FLOPS: Final = 12
+"""A step: n, two clips, five for delta, four for A."""
+
+
+def make(shape: Shape, random: Random) -> Problem:
+    """Advantages of S segments of T steps."""
+    inputs = steps_of(shape, random)
+    return Problem(
+        inputs=inputs,
+        reference=lambda *given: (advantage_ref(*given),),
+        kernels={
+            "triton": lambda *given: (partial(advantage, backend="triton")(*given),),
+            "cuda": lambda *given: (partial(advantage, backend="cuda")(*given),),
+        },
+        tolerance=Tolerance(relative=1e-5, absolute=1e-5),
+        cost={"fwd": Cost(bytes=advantage_bytes(*inputs), flops=FLOPS * inputs[0].numel())},
+    )
+
+
+KERNEL: Final = Kernel(
+    make=make,
+    shape=only(SHAPE, "S", "T"),
+    toy=only(TOY, "S", "T"),
+    swept=(("S",), ("T",)),
+    backends=("triton", "cuda"),
+)

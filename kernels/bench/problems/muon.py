@@ -1,0 +1,62 @@
+"""muon, from weights and momenta of zero: what the weights hold is the step."""
+
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from nsysflow.kernels.bench.problem import Cost, Kernel, Outputs, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
+from nsysflow.kernels.muon import muon, muon_bytes, muon_ref, muon_table
+
+LR: Final = 0.0025
+
+
+def products(rows: int, cols: int) -> int:
+    """Floating-point operations of the five steps: G, G squared, and G X."""
+    short, long = min(rows, cols), max(rows, cols)
+    return 5 * (4 * short * short * long + 2 * short**3)
+
+
+def make(shape: Shape, random: Random) -> Problem:
+    """A step of the model's three matrices; bf16 gradients come with bf16 copies of the weights."""
+    width = shape["H"]
+    sides = [(width, shape["D"]), (3 * width, width), (shape["A"] + 1, width)]
+    gradients = [random.normal(*side) for side in sides]
+    weights = [torch.zeros(side, device=random.device) for side in sides]
+    working = [weight.bfloat16() for weight in weights] if random.dtype == torch.bfloat16 else []
+    table = muon_table(weights, gradients, working=working)
+    zeros = [torch.zeros_like(weight) for weight in weights]
+    lr = torch.tensor([LR], device=random.device)
+
+    def reference(*given: Tensor) -> Outputs:
+        stepped, momenta = muon_ref(zeros, given, zeros, LR)
+        copies = [weight.bfloat16() for weight in stepped] if working else []
+        return (*stepped, *momenta, *copies)
+
+    def kernel(*_: Tensor) -> Outputs:
+        muon(table, lr)
+        return (*table.weights, *table.momenta, *table.working)
+
+    elements = sum(weight.numel() for weight in weights)
+    flops = sum(products(*side) for side in sides) + 10 * elements
+    return Problem(
+        inputs=tuple(gradients),
+        reference=reference,
+        kernels={"triton": kernel},
+        # in float32, with the roundings to bf16 that the definition has: sums in another order
+        # round to other bf16s, 0.4 % of the step as a root mean square, several times that at worst
+        expected=lambda _found: reference(*gradients),
+        tolerance=Tolerance(relative=0.01, absolute=0.05),
+        cost={"fwd": Cost(bytes=muon_bytes(table), flops=flops)},
+        unit="bf16",
+        poison=tuple(working),
+    )
+
+
+KERNEL: Final = Kernel(
+    make=make,
+    shape=only(SHAPE, "D", "A", "H"),
+    toy=only(TOY, "D", "A", "H"),
+    swept=(("D",),),  # wider than 128 is not for this kernel
+)

@@ -1,0 +1,46 @@
+"""select_copy."""
+
+from typing import Final
+
+from nsysflow.kernels.bench.problem import Cost, Kernel, Outputs, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problems.rollout import SEGMENTS, SHAPE, TOY, rollout_of
+from nsysflow.kernels.prio import Draws
+from nsysflow.kernels.select_copy import (
+    empty_minibatch,
+    select_copy,
+    select_copy_bytes,
+    select_copy_ref,
+)
+
+
+def make(shape: Shape, random: Random) -> Problem:
+    """mb segments of S, copied; float32 advantages, as the kernel before leaves them."""
+    size = (shape["S"], shape["T"])
+    mb = shape["mb"]
+    rollout = rollout_of(shape, random, random.normal(*size), random.normal(*size).float())
+    weight = random.normal(mb).float().exp()
+    draws = Draws(rows=random.below(shape["S"], mb), weight=weight)
+    out = empty_minibatch(rollout, mb, (mb, 1, shape["H"]), state_dtype=random.dtype)
+
+    def reference() -> Outputs:
+        return tensors_of(select_copy_ref(rollout, draws, out.state))
+
+    return Problem(
+        inputs=(),
+        reference=reference,
+        kernels={"triton": lambda: tensors_of(select_copy(rollout, draws, out=out))},
+        expected=lambda _found: reference(),
+        tolerance=Tolerance(relative=0, absolute=0),
+        cost={
+            "fwd": Cost(bytes=select_copy_bytes(rollout, draws, out.state), flops=mb * shape["T"])
+        },
+        poison=tuple(each for each in tensors_of(out) if each.is_floating_point()),
+    )
+
+
+def tensors_of(minibatch: object) -> Outputs:
+    """The tensors of a minibatch, themselves: dataclasses.astuple would copy them."""
+    return tuple(vars(minibatch).values())
+
+
+KERNEL: Final = Kernel(make=make, shape=SHAPE, toy=TOY, swept=(SEGMENTS, ("T",)))

@@ -1,0 +1,176 @@
+"""A row of results, and the files that rows are added to."""
+
+import csv
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from math import inf
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from nsysflow.errors import OutputError
+from nsysflow.kernels.bench.calls import Variant
+from nsysflow.kernels.bench.problem import Cost, Direction, Shape, Unit
+from nsysflow.kernels.bench.samples import Stats
+
+MEASURES: Final = ("device", "span_cold", "span_warm", "graph_cold", "graph_warm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """How long a call takes, in five ways that are never mixed.
+
+    Attributes:
+        device: the sum of its kernels' own durations, L2 flushed before.
+        span_cold: from an event before it to one after it, L2 flushed: a GPU that waits for the
+            host is in it.
+        span_warm: the same, repeated without a flush.
+        graph_cold: an event pair around the replay of a CUDA graph of one call, L2 flushed; None
+            where it cannot be captured.
+        graph_warm: a replay of a graph of many calls, divided by their number; None likewise.
+        why_no_graph: why it cannot be captured, in CUDA's words.
+        peak_memory_bytes: what a call allocates beyond what is there, at its highest.
+    """
+
+    device: Stats
+    span_cold: Stats
+    span_warm: Stats
+    graph_cold: Stats | None
+    graph_warm: Stats | None
+    why_no_graph: str | None
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """On what it was measured.
+
+    Attributes:
+        gpu: its name, empty where there is none.
+        versions: of driver, cuda, torch, triton and nsysflow.
+        copy_bytes_per_s: what a large copy reads and writes a second in this run.
+    """
+
+    gpu: str
+    versions: dict[str, str]
+    copy_bytes_per_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A case and its outcome: `right`, `wrong`, or `failed` where it raised an error."""
+
+    date: str
+    kernel: str
+    shape: Shape
+    dtype: str
+    direction: Direction
+    variant: Variant
+    outcome: Literal["right", "wrong", "failed"]
+    error: float | None
+    note: str | None
+    cost: Cost | None
+    unit: Unit
+    measured: Measured | None
+    machine: Machine
+
+    @property
+    def case(self) -> str:
+        """In words, for messages."""
+        return f"{self.kernel} {self.variant} {self.direction} {self.dtype} {shown(self.shape)}"
+
+
+def shown(shape: Shape) -> str:
+    """`S=8192 T=64`."""
+    return " ".join(f"{name}={size}" for name, size in shape.items())
+
+
+def flat(row: Row, peak: float | None) -> dict[str, Any]:
+    """A row as one level of columns, all of them in every row; ns, bytes and per cent.
+
+    Args:
+        peak: operations a second that the GPU can do at most in the row's unit.
+    """
+    device_ns = row.measured.device.median_ns if row.measured else None
+    bandwidth = _rate(row.cost.bytes if row.cost else None, device_ns)
+    flops = _rate(row.cost.flops if row.cost else None, device_ns)
+    columns: dict[str, Any] = {
+        "date": row.date,
+        "gpu": row.machine.gpu,
+        **row.machine.versions,
+        "kernel": row.kernel,
+        "shape": shown(row.shape),
+        "dtype": row.dtype,
+        "direction": row.direction,
+        "variant": row.variant,
+        "outcome": row.outcome,
+        "error_of_allowed": None if row.error in (None, inf) else _rounded(row.error, 4),
+        "bytes": row.cost.bytes if row.cost else None,
+        "flops": row.cost.flops if row.cost else None,
+        "unit": row.unit,
+    }
+    for name in MEASURES:
+        stats: Stats | None = getattr(row.measured, name, None)
+        for column in fields(Stats):
+            value = getattr(stats, column.name, None)
+            columns[f"{name}_{column.name}"] = _rounded(value, 1)
+    return columns | {
+        "bytes_per_s": _rounded(bandwidth, 0),
+        "copy_bytes_per_s": _rounded(row.machine.copy_bytes_per_s, 0),
+        "copy_pct": _share(bandwidth, row.machine.copy_bytes_per_s),
+        "flops_per_s": _rounded(flops, 0),
+        "peak_pct": _share(flops, peak),
+        "peak_memory_bytes": row.measured.peak_memory_bytes if row.measured else None,
+    }
+
+
+def _rate(amount: int | None, ns: float | None) -> float | None:
+    return None if amount is None or not ns else amount / ns * 1e9
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else round(100 * part / whole, 2)
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return value if value is None or isinstance(value, int) else round(value, digits)
+
+
+def check_file(file: Path, columns: Iterable[str] | None) -> None:
+    """Refuse a file that rows cannot be added to.
+
+    Args:
+        columns: those of the rows, where the file is CSV.
+
+    Raises:
+        OutputError: it has other columns, or cannot be read or written.
+    """
+    try:
+        with file.open("a", encoding="utf-8"):
+            pass
+        with file.open(encoding="utf-8") as lines:
+            header = lines.readline().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OutputError(f"{file} cannot hold results: {error}. Name another file") from error
+    if columns is not None and header not in ("", ",".join(columns)):
+        msg = (
+            f"{file} has other columns than the rows of this version; nothing was run. Name another"
+            " file, or move this one away"
+        )
+        raise OutputError(msg)
+
+
+def add_to_csv(file: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Add rows to a file, with a header if it is new."""
+    with file.open("a", encoding="utf-8", newline="") as lines:
+        for row in rows:
+            writer = csv.DictWriter(lines, row, lineterminator="\n")
+            if lines.tell() == 0:
+                writer.writeheader()
+            writer.writerow(row)
+
+
+def add_to_json(file: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Add rows to a file, one JSON object a line."""
+    with file.open("a", encoding="utf-8") as lines:
+        lines.writelines(json.dumps(row) + "\n" for row in rows)

@@ -1,0 +1,127 @@
+"""The benchmark from the first case to the last line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+
+from nsysflow.errors import BenchError
+from nsysflow.kernels.bench.machine import bench_here
+from nsysflow.kernels.bench.page import notes_of, spread_of, table_of
+from nsysflow.kernels.bench.peaks import peak_flops
+from nsysflow.kernels.bench.problem import DTYPES
+from nsysflow.kernels.bench.rows import Row, add_to_csv, add_to_json, check_file, flat
+from nsysflow.kernels.bench.run import Case, blank_row, cases_of, exit_code, row_of
+
+WIDTH: Final = 200
+"""Columns where there is no terminal to ask: a timed table takes about 180."""
+
+COPY: Final = "copy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for; see `nsysflow.bench_options`."""
+
+    kernels: tuple[str, ...]
+    variants: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    sweep: bool
+    csv_file: Path | None
+    json_file: Path | None
+    inject_error: bool
+
+
+def run(request: Request, *, on_gpu: bool) -> int:
+    """Run it and print it, kernel by kernel.
+
+    Returns:
+        The exit code: 3 if a result is wrong, 1 if a case failed.
+
+    Raises:
+        BenchError: there is nothing to run.
+        OutputError: rows cannot be added to the files.
+    """
+    by_kernel = _cases(request, on_gpu=on_gpu)
+    bench = bench_here(on_gpu=on_gpu)
+    columns = flat(blank_row(bench, by_kernel[0][0]), None)
+    for file, header in ((request.csv_file, columns), (request.json_file, None)):
+        if file is not None:
+            check_file(file, header)
+    spoiled = _spoiled(by_kernel) if request.inject_error else None
+    rows: list[Row] = []
+    for cases in by_kernel:
+        made = [row_of(bench, case, corrupt=case is spoiled) for case in cases]
+        _print(made)
+        _keep(made, request)
+        rows += made
+    _close(rows, on_gpu=on_gpu)
+    return exit_code(rows)
+
+
+def _cases(request: Request, *, on_gpu: bool) -> list[list[Case]]:
+    """The cases of each kernel that has any; with a GPU the copy comes first, asked for or not."""
+    names = tuple(dict.fromkeys((COPY, *request.kernels) if on_gpu else request.kernels))
+    by_kernel = []
+    asked = 0
+    for name in names:
+        checks = on_gpu and name == COPY
+        cases = cases_of(
+            name,
+            dtypes=tuple(DTYPES) if checks else request.dtypes,
+            variants=(*request.variants, "triton") if checks else request.variants,
+            sweep=request.sweep,
+            on_gpu=on_gpu,
+        )
+        by_kernel.append(list(cases))
+        asked += len(by_kernel[-1]) if name in request.kernels else 0
+    if not asked:
+        named = ", ".join(request.kernels)
+        where = "with a GPU" if on_gpu else "without a GPU"
+        wanted = f"{', '.join(request.variants)} in {', '.join(request.dtypes)}"
+        msg = (
+            f"{named} {where} has nothing of {wanted}. See what there is:\n"
+            f"  nsysflow bench {' '.join(request.kernels)}"
+        )
+        raise BenchError(msg)
+    return [cases for cases in by_kernel if cases]
+
+
+def _spoiled(by_kernel: Sequence[Sequence[Case]]) -> Case:
+    """The first case of a kernel of ours, or the first."""
+    cases = [case for each in by_kernel for case in each]
+    return next((case for case in cases if case.variant in case.kernel.backends), cases[0])
+
+
+def _print(rows: Sequence[Row]) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
+    console.print(table_of(rows))
+    console.print()
+    for note in notes_of(rows):
+        click.echo(f"note: {note}", err=True)
+
+
+def _keep(rows: Sequence[Row], request: Request) -> None:
+    kept = [flat(row, peak_flops(row.machine.gpu, row.unit)) for row in rows]
+    if request.csv_file:
+        add_to_csv(request.csv_file, kept)
+    if request.json_file:
+        add_to_json(request.json_file, kept)
+
+
+def _close(rows: Sequence[Row], *, on_gpu: bool) -> None:
+    spread = spread_of(rows)
+    if spread is not None:
+        click.echo(spread)
+    copied = rows[0].machine.copy_bytes_per_s
+    if copied is not None:
+        click.echo(f"copy bandwidth, read and written: {copied / 1e9:,.0f} GB/s")
+    right = sum(row.outcome == "right" for row in rows)
+    click.echo(f"{right} of {len(rows)} results are right")
+    if not on_gpu:
+        click.echo("Nothing was timed: that needs an NVIDIA GPU, and here Triton is interpreted.")

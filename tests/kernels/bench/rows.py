@@ -1,0 +1,44 @@
+"""Rows written by hand."""
+
+from typing import Any
+
+from nsysflow.kernels.bench.problem import Cost
+from nsysflow.kernels.bench.rows import Machine, Measured, Row
+from nsysflow.kernels.bench.samples import stats_of
+
+VERSIONS = {"driver": "580.1", "cuda": "13.0", "torch": "2.11", "triton": "3.6", "nsysflow": "0.1"}
+
+
+def measured(device_ns: float = 1000.0, **others: Any) -> Measured:  # noqa: ANN401
+    """A measurement: device time as given, twice as long in every other way."""
+    twice = stats_of([[2 * device_ns, 2 * device_ns]])
+    given = {
+        "device": stats_of([[device_ns, device_ns]]),
+        "span_cold": twice,
+        "span_warm": twice,
+        "graph_cold": twice,
+        "graph_warm": twice,
+        "why_no_graph": None,
+        "peak_memory_bytes": 0,
+    }
+    return Measured(**given | others)
+
+
+def row(**others: Any) -> Row:  # noqa: ANN401
+    """A right row that moves 4000 bytes in a microsecond, on a GPU that copies 5000."""
+    given: dict[str, Any] = {
+        "date": "2026-11-20",
+        "kernel": "advantage",
+        "shape": {"S": 8, "T": 2},
+        "dtype": "bf16",
+        "direction": "fwd",
+        "variant": "triton",
+        "outcome": "right",
+        "error": 0.25,
+        "note": None,
+        "cost": Cost(bytes=4000, flops=300_000),
+        "unit": "float32",
+        "measured": measured(),
+        "machine": Machine(gpu="NVIDIA H200", versions=VERSIONS, copy_bytes_per_s=5e9),
+    }
+    return Row(**given | others)
