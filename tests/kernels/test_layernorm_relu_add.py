@@ -19,7 +19,7 @@ from tests.kernels.hopper import Kernel, compile_for_hopper
 SHAPES = [(1, 1), (1, 96), (5, 3), (7, 128), (67, 100), (3, 1030), (9, 4096), (2, 5000)]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 # The interpreter cuts a float32 off to bf16 where a GPU rounds: one unit in the last place.
-TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2**-7, torch.float16: 2**-10}
+TOLERANCE = {torch.float32: 5e-6, torch.bfloat16: 2**-7, torch.float16: 2**-10}
 
 
 def inputs(
