@@ -1,1 +1,1 @@
-"""Fused kernels; none yet."""
+"""Fused kernels, one module each; import the module: `from nsysflow.kernels.prio import prio`."""
