@@ -4,6 +4,7 @@ Every measurement runs twice, so that how far two runs differ is known and not h
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,6 @@ from torch.profiler import ProfilerActivity, profile
 
 from nsysflow.kernels.bench.activity import Activity, repetitions_of
 from nsysflow.kernels.bench.copying import copy
-from nsysflow.kernels.bench.problem import Outputs
 from nsysflow.kernels.bench.rows import Measured
 from nsysflow.kernels.bench.samples import Stats, calls_a_graph, repetitions, stats_of, warm_ups
 
@@ -36,6 +36,11 @@ class Stopwatch:
     stream: torch.cuda.Stream
     flush_buffer: Tensor
 
+    def using(self) -> AbstractContextManager[object]:
+        """Make its stream the current one. Problems are made, judged and timed on it: backward runs
+        on the stream of its forward, and only on one stream can both be captured."""
+        return torch.cuda.stream(self.stream)
+
     def flush(self) -> None:
         """Push all else out of L2."""
         self.flush_buffer.zero_()
@@ -43,43 +48,35 @@ class Stopwatch:
 
 def stopwatch(device: torch.device) -> Stopwatch:
     """A stopwatch for a GPU."""
+    stream = torch.cuda.Stream(device)
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
-    return Stopwatch(
-        device=device,
-        stream=torch.cuda.Stream(device),
-        flush_buffer=torch.empty(FLUSH_L2S * l2_bytes, dtype=torch.uint8, device=device),
-    )
+    with torch.cuda.stream(stream):
+        flush_buffer = torch.empty(FLUSH_L2S * l2_bytes, dtype=torch.uint8, device=device)
+    return Stopwatch(device=device, stream=stream, flush_buffer=flush_buffer)
 
 
-def measured(watch: Stopwatch, make_call: Callable[[], Callable[[], Outputs]]) -> Measured:
-    """Time a call in all ways.
-
-    Args:
-        make_call: makes the call. Backward runs on the stream of its forward, and only that can be
-            captured, so the call is made on the stopwatch's stream.
+def measured(watch: Stopwatch, call: Call) -> Measured:
+    """Time a call in all ways, on the stopwatch's stream, which must be the current one.
 
     Raises:
         LostActivity: the profiler did not record what was run.
     """
-    torch.cuda.synchronize()  # the inputs were made on another stream
-    with torch.cuda.stream(watch.stream):
-        call = make_call()
-        guess_ns = _guess_ns(call)
-        for _ in range(warm_ups(guess_ns)):
-            call()
-        times = repetitions(guess_ns)
-        device = stats_of([_device_ns(watch, call, times) for _ in range(RUNS)])
-        span_cold = stats_of([_span_ns(call, times, watch.flush) for _ in range(RUNS)])
-        span_warm = stats_of([_span_ns(call, times) for _ in range(RUNS)])
-        peak_memory_bytes = _peak_memory_bytes(call)
-        graph_cold: Stats | None = None
-        graph_warm: Stats | None = None
-        why_no_graph = None
-        try:
-            graph_cold, graph_warm = _graphs(watch, call, times, device.median_ns)
-        except RuntimeError as error:  # it waits, or reads something back: a fact about the call
-            torch.cuda.synchronize()
-            why_no_graph = str(error).splitlines()[0]
+    guess_ns = _guess_ns(call)
+    for _ in range(warm_ups(guess_ns)):
+        call()
+    times = repetitions(guess_ns)
+    device = stats_of([_device_ns(watch, call, times) for _ in range(RUNS)])
+    span_cold = stats_of([_span_ns(call, times, watch.flush) for _ in range(RUNS)])
+    span_warm = stats_of([_span_ns(call, times) for _ in range(RUNS)])
+    peak_memory_bytes = _peak_memory_bytes(call)
+    graph_cold: Stats | None = None
+    graph_warm: Stats | None = None
+    why_no_graph = None
+    try:
+        graph_cold, graph_warm = _graphs(watch, call, times, device.median_ns)
+    except RuntimeError as error:  # it waits, or reads something back: a fact about the call
+        torch.cuda.synchronize()
+        why_no_graph = str(error).splitlines()[0]
     return Measured(
         device=device,
         span_cold=span_cold,
@@ -93,10 +90,9 @@ def measured(watch: Stopwatch, make_call: Callable[[], Callable[[], Outputs]]) -
 
 def copy_bytes_per_s(watch: Stopwatch) -> float:
     """What memory can do: the best of large copies, by the driver and by a kernel."""
-    x = torch.zeros(LARGE_BYTES // 4, device=watch.device)
-    y = torch.empty_like(x)
-    torch.cuda.synchronize()
-    with torch.cuda.stream(watch.stream):
+    with watch.using():
+        x = torch.zeros(LARGE_BYTES // 4, device=watch.device)
+        y = torch.empty_like(x)
         best_ns = min(
             min(_span_ns(call, times=20)[2:])  # the first load code and wake the clocks
             for call in (lambda: y.copy_(x), lambda: copy(x, out=y))

@@ -3,9 +3,9 @@
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from itertools import product
 from typing import Final
 
@@ -98,7 +98,8 @@ def row_of(bench: Bench, case: Case, *, corrupt: bool = False) -> Row:
     """
     row = blank_row(bench, case)
     try:
-        return _judged_and_timed(bench, case, row, corrupt=corrupt)
+        with bench.watch.using() if bench.watch else nullcontext():
+            return _judged_and_timed(bench, case, row, corrupt=corrupt)
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
         return replace(row, note=f"{type(error).__name__}: {error}".splitlines()[0])
@@ -106,11 +107,11 @@ def row_of(bench: Bench, case: Case, *, corrupt: bool = False) -> Row:
 
 def _judged_and_timed(bench: Bench, case: Case, row: Row, *, corrupt: bool) -> Row:
     problem = _problem(bench, case)
-    function = function_of(problem, case.variant)
+    call = call_of(problem, function_of(problem, case.variant), case.direction)
     judged = judge(
         problem,
         case.direction,
-        call_of(problem, function, case.direction),
+        call,
         ours=case.variant in case.kernel.backends,
         interpreted=bench.watch is None,
         corrupt=corrupt,
@@ -125,7 +126,7 @@ def _judged_and_timed(bench: Bench, case: Case, row: Row, *, corrupt: bool) -> R
     )
     if judged.problem or bench.watch is None:
         return row
-    timed = measured(bench.watch, partial(call_of, problem, function, case.direction))
+    timed = measured(bench.watch, call)
     return checked_copy(replace(row, measured=timed, note=timed.why_no_graph))
 
 

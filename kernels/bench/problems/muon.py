@@ -30,8 +30,10 @@ def make(shape: Shape, random: Random) -> Problem:
     lr = torch.tensor([LR], device=random.device)
 
     def reference(*given: Tensor) -> Outputs:
-        stepped, momenta = muon_ref(zeros, given, zeros, LR)
-        copies = [weight.bfloat16() for weight in stepped] if working else []
+        exact = given[0].dtype == torch.float64
+        start = [zero.double() if exact else zero for zero in zeros]
+        stepped, momenta = muon_ref(start, given, start, LR)
+        copies = [weight if exact else weight.bfloat16() for weight in stepped] if working else []
         return (*stepped, *momenta, *copies)
 
     def kernel(*_: Tensor) -> Outputs:
@@ -44,10 +46,9 @@ def make(shape: Shape, random: Random) -> Problem:
         inputs=tuple(gradients),
         reference=reference,
         kernels={"triton": kernel},
-        # in float32, with the roundings to bf16 that the definition has: sums in another order
-        # round to other bf16s, 0.4 % of the step as a root mean square, several times that at worst
-        expected=lambda _found: reference(*gradients),
-        tolerance=Tolerance(relative=0.01, absolute=0.05),
+        # float64 does not round to bf16 as the definition does: in float32 that is 0.6 % of the
+        # step as a root mean square, and 4.7 % at the worst element of 66 000
+        tolerance=Tolerance(relative=0.0, absolute=0.1),
         cost={"fwd": Cost(bytes=muon_bytes(table), flops=flops)},
         unit="bf16",
         poison=tuple(working),

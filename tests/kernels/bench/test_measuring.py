@@ -1,7 +1,5 @@
 """What needs a GPU to be measured, on one."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -25,8 +23,9 @@ def watch() -> Stopwatch:
 
 def measured_toy(watch: Stopwatch, name: str, direction: Direction) -> Measured:
     kernel = KERNELS[name]
-    problem = kernel.make(kernel.toy, Random(device=watch.device, dtype=torch.float32))
-    return measured(watch, partial(call_of, problem, problem.kernels["triton"], direction))
+    with watch.using():
+        problem = kernel.make(kernel.toy, Random(device=watch.device, dtype=torch.float32))
+        return measured(watch, call_of(problem, problem.kernels["triton"], direction))
 
 
 @pytest.mark.parametrize("name", KERNELS)
