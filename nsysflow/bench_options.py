@@ -9,20 +9,19 @@ from typing import Any, Final
 
 import click
 
-KERNELS: Final = (
-    "copy",
-    "advantage",
-    "prio",
-    "select_copy",
-    "rolloutcopy",
-    "mingru_scan",
-    "ppo_loss",
-    "layernorm_relu_add",
-    "sum_many",
-    "muon",
-)
-"""In the order of a training step; `copy` is the benchmark's own check, `rolloutcopy` the three
-kernels before it as one."""
+KERNELS: Final[Mapping[str, str]] = {
+    "copy": "a plain copy: the benchmark's check of itself",
+    "advantage": "generalized advantage estimation with V-trace clips",
+    "prio": "rows drawn by priority, with their importance weights",
+    "select_copy": "the minibatch of the rows drawn, in one launch",
+    "rolloutcopy": "the three kernels above as one",
+    "mingru_scan": "the MinGRU recurrence, forward and backward",
+    "ppo_loss": "PPO's clipped loss and its gradient",
+    "layernorm_relu_add": "layer norm, ReLU and a skip connection, forward and backward",
+    "sum_many": "the sums of thousands of tensors in one launch",
+    "muon": "the Muon optimizer's step with its clip",
+}
+"""What each does, in the order of a training step."""
 
 VARIANTS: Final = ("ref", "compile", "compile-max", "triton", "cuda")
 DTYPES: Final = ("bf16", "float")
@@ -30,7 +29,7 @@ DTYPES: Final = ("bf16", "float")
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 _PARAMETERS: Final = (
-    click.argument("kernels", nargs=-1, type=click.Choice(KERNELS), metavar="[KERNEL]..."),
+    click.argument("kernels", nargs=-1, type=click.Choice([*KERNELS]), metavar="[KERNEL]..."),
     click.option(
         "--variant", "variants", multiple=True, type=click.Choice(VARIANTS), help="Only this."
     ),

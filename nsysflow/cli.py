@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 import nsysflow
+from nsysflow.bench_options import KERNELS
 from nsysflow.cli_bench import bench
 from nsysflow.cli_profile import profile
 from nsysflow.errors import NsysflowError
@@ -238,8 +239,8 @@ def pack(report: Path, out: Path) -> None:
 
 @main.command("list")
 @click.option("--json", "as_json", is_flag=True, help="As one document.")
-def list_workloads(*, as_json: bool) -> None:
-    """List the built-in workloads and their variants.
+def list_all(*, as_json: bool) -> None:
+    """List the built-in workloads with their variants, and the kernels.
 
     \b
     Example:
@@ -249,16 +250,19 @@ def list_workloads(*, as_json: bool) -> None:
     from nsysflow.catalog import workloads
 
     if as_json:
-        click.echo(json.dumps({"workloads": [asdict(each) for each in workloads()]}, indent=2))
+        held = {"workloads": [asdict(each) for each in workloads()], "kernels": dict(KERNELS)}
+        click.echo(json.dumps(held, indent=2))
         return
     rows = [
         (f"  {variant.name}", variant.summary) if variant else (each.name, each.summary)
         for each in workloads()
         for variant in (None, *each.variants)
     ]
-    width = max(len(name) for name, _ in rows)
-    for name, summary in rows:
-        click.echo(f"{name:{width}}  {summary}")
+    width = max(len(name) for name, _ in (*rows, *KERNELS.items()))
+    for title, named in (("Workloads", rows), ("Kernels", KERNELS.items())):
+        click.echo(f"{title}:")
+        for name, summary in named:
+            click.echo(f"  {name:{width}}  {summary}")
 
 
 def _check_usage(folder: Path | None, alone: list[bool], *, no_files: bool) -> None:

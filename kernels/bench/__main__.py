@@ -39,7 +39,7 @@ def main(
     from nsysflow.kernels.bench.session import Request, run
 
     request = Request(
-        kernels=kernels or KERNELS,
+        kernels=kernels or tuple(KERNELS),
         variants=variants or VARIANTS,
         dtypes=dtypes or DTYPES,
         sweep=sweep,

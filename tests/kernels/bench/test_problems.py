@@ -22,7 +22,7 @@ def problem_of(name: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> 
 
 
 def test_the_command_line_knows_what_there_is() -> None:
-    assert tuple(KERNELS) == bench_options.KERNELS
+    assert tuple(KERNELS) == tuple(bench_options.KERNELS)
     assert tuple(VARIANTS) == bench_options.VARIANTS
     assert tuple(DTYPES) == bench_options.DTYPES
 
