@@ -5,16 +5,23 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+_WORKLOAD: Final = re.compile(r"(?:^|/)nsysflow/workloads/[^/]+\.py$")
+"""The programs that come with nsysflow, wherever they are installed."""
+
 _LIBRARY: Final = re.compile(
     r"(?:^|/)("
-    r"(?:site|dist)-packages/(?!nsysflow/workloads/).*"
+    r"(?:site|dist)-packages/.*"
     r"|lib(?:64)?/(?:python|pypy)3[^/]*/.*"
     r"|(?:python|pypy)3\d*\.zip/.*"
     r"|torchinductor(?:_[^/]*)?/.*"
+    r"|nsysflow/(?:capturing|recorders|regions|stepping)\.py"
     r")$"
 )
-"""Installed packages (but the programs that come with nsysflow), the standard library (also
-zipped), and what torch.compile generates."""
+"""Installed packages, the standard library (also zipped), what torch.compile generates, and what
+of nsysflow itself runs inside a program."""
+
+_HOME: Final = re.compile(r"^/(?:home/[^/]+|Users/[^/]+|root)/|^[A-Za-z]:/(?:Users/[^/]+/)?|^/+")
+"""What makes a path absolute, with the name of the user in it."""
 
 _TYPED_IN: Final = re.compile(r"^<(?:string|stdin|console|ipython-input-[^>]*)>$")
 _IN_BRACKETS: Final = re.compile(r"^<.*>")
@@ -26,7 +33,8 @@ def is_own(file: str) -> bool:
     """Whether a file is the program's own, not the standard library's or an installed package's."""
     if _IN_BRACKETS.match(file):
         return _TYPED_IN.match(file) is not None
-    return _LIBRARY.search(_with_slashes(file)) is None
+    path = _with_slashes(file)
+    return _WORKLOAD.search(path) is not None or _LIBRARY.search(path) is None
 
 
 def shown_files(files: Iterable[str]) -> dict[str, str]:
@@ -61,7 +69,8 @@ def _parts(file: str) -> tuple[str, ...]:
     """Folders and name, without what makes a path absolute."""
     if _IN_BRACKETS.match(file):
         return (file,)
-    return tuple(part for part in _with_slashes(file).split("/") if part not in ("", "."))
+    path = _HOME.sub("", _with_slashes(file))
+    return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
 def _with_slashes(file: str) -> str:

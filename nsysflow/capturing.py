@@ -41,10 +41,15 @@ def capture_with(collector: Collector) -> Capture:
 
 
 def synchronize() -> None:
-    """Wait for the GPU, if this process uses one through torch."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    """Wait for every GPU that this process uses through torch: the current one, and those on which
+    it holds memory."""
+    torch = _torch_on_gpu()
+    if torch is None:
+        return
+    torch.cuda.synchronize()
+    for device in range(torch.cuda.device_count()):
+        if torch.cuda.memory_reserved(device):
+            torch.cuda.synchronize(device)
 
 
 class CudaProfilerRange:
@@ -55,14 +60,14 @@ class CudaProfilerRange:
 
     def start(self, announcement: Announcement | None) -> None:
         synchronize()
-        torch = _torch_with_gpu()
+        torch = _torch_on_gpu()
         if torch is not None:
             torch.cuda.profiler.start()
         if announcement is not None:
             mark(json.dumps({KEY: announcement}))
 
     def stop(self) -> None:
-        torch = _torch_with_gpu()
+        torch = _torch_on_gpu()
         if torch is None:
             return
         try:
@@ -93,7 +98,7 @@ class KinetoTrace:
     def start(self, announcement: Announcement | None) -> None:
         profiler = import_module("torch.profiler")
         activities = [profiler.ProfilerActivity.CPU]
-        if _torch_with_gpu() is not None:
+        if import_module("torch").cuda.is_available():
             activities.append(profiler.ProfilerActivity.CUDA)
         synchronize()
         self._profile = profiler.profile(activities=activities)
@@ -113,6 +118,7 @@ class KinetoTrace:
         scratch.replace(folder / f"{name}.pt.trace.json.gz")
 
 
-def _torch_with_gpu() -> ModuleType | None:
+def _torch_on_gpu() -> ModuleType | None:
+    """torch, once it has started CUDA in this process: asking must not start it."""
     torch = sys.modules.get("torch")
-    return torch if torch is not None and torch.cuda.is_available() else None
+    return torch if torch is not None and torch.cuda.is_initialized() else None

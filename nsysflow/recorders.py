@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from nsysflow.handshake import COLLECTOR
 
@@ -20,8 +20,10 @@ Collector = Literal["nsys", "kineto"]
 
 def attached(environ: Mapping[str, str]) -> Collector | None:
     """Who profiles a process with these environment variables; None when nobody does."""
-    if environ.get(COLLECTOR) == "kineto":
-        return "kineto"
+    collectors: tuple[Collector, ...] = get_args(Collector)
+    for collector in collectors:
+        if environ.get(COLLECTOR) == collector:
+            return collector
     # nsys sets both for what it starts; another tool that takes NVTX sets the second
     if environ.get("NSYS_PROFILING_SESSION_ID") or environ.get("NVTX_INJECTION64_PATH"):
         return "nsys"

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+from typing import Any
+
 import pytest
 from click.testing import CliRunner
 
@@ -219,8 +221,15 @@ def test_the_trial_decides_on_nvtx_and_without_one_what_is_known_of_the_pair(
 
 
 def test_an_nvtx_to_install_is_one_that_this_nsys_records() -> None:
-    assert "'nvtx<=0.2.11'" in check("nvtx", nsys=OLD, packages={}).advice
-    assert check("nvtx", packages={}).advice.endswith("pip install nvtx")
+    cpu: dict[str, Any] = {"packages": {}, "torch_cuda": None}
+    assert "'nvtx<=0.2.11'" in check("nvtx", nsys=OLD, **cpu).advice
+    assert check("nvtx", **cpu).advice.endswith("pip install nvtx")
+
+
+def test_without_nvtx_a_torch_for_cuda_marks_the_ranges() -> None:
+    found = check("nvtx", packages={"torch": "2.11.0"}, torch_cuda="13.0")
+    assert found.status == "ok"
+    assert "torch.cuda.nvtx" in found.seen
 
 
 def test_a_torch_for_cpus_is_worth_a_note_only_beside_a_gpu() -> None:

@@ -153,7 +153,7 @@ def test_without_a_profiler_nobody_looks_for_a_recorder(monkeypatch: pytest.Monk
         ({"NSYS_PROFILING_SESSION_ID": ""}, None),
         ({"NSYS_PROFILING_SESSION_ID": "17"}, "nsys"),
         ({"NVTX_INJECTION64_PATH": "libToolsInjection64.so"}, "nsys"),
-        ({"NSYSFLOW_COLLECTOR": "nsys"}, None),
+        ({"NSYSFLOW_COLLECTOR": "nsys"}, "nsys"),
         ({"NSYSFLOW_COLLECTOR": "kineto"}, "kineto"),
         ({"NSYSFLOW_COLLECTOR": "kineto", "NSYS_PROFILING_SESSION_ID": "17"}, "kineto"),
     ],

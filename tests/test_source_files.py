@@ -20,6 +20,9 @@ PATHS = st.lists(FOLDERS, max_size=4).map(lambda folders: "/".join([*folders, "u
         ("<ipython-input-3-1a2b>", "<ipython-input-3-1a2b>"),
         ("/var/ipykernel_12/34.py", "34.py"),
         ("/opt/x/site-packages/nsysflow/workloads/nan_check.py", "nan_check.py"),
+        ("/usr/lib/python3.12/site-packages/nsysflow/workloads/h2d.py", "h2d.py"),
+        ("/usr/local/lib/python3.12/dist-packages/nsysflow/workloads/h2d.py", "h2d.py"),
+        ("/home/me/code/nsysflow/train.py", "train.py"),
     ],
 )
 def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> None:
@@ -38,6 +41,7 @@ def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> No
         ("/opt/x/site-packages/torch/nn.py", "site-packages/torch/nn.py"),
         ("C:\\py\\Lib\\site-packages\\torch\\nn.py", "site-packages/torch/nn.py"),
         ("/opt/x/site-packages/nsysflow/stepping.py", "site-packages/nsysflow/stepping.py"),
+        ("/home/me/code/nsysflow/capturing.py", "nsysflow/capturing.py"),
         ("/var/torchinductor_me/ab/cab.py", "torchinductor/ab/cab.py"),
         ("<frozen runpy>", "<frozen runpy>"),
         ("<eval_with_key>.5", "<eval_with_key>.5"),
@@ -62,6 +66,15 @@ def test_files_of_one_name_show_just_the_folders_that_tell_them_apart() -> None:
         deeper: "b/x/utils.py",
         flat: "y/utils.py",
     }
+
+
+def test_folders_that_tell_files_apart_do_not_name_the_user() -> None:
+    assert shown_files(["/home/me/train.py", "/home/me/sub/train.py"]) == {
+        "/home/me/train.py": "train.py",
+        "/home/me/sub/train.py": "sub/train.py",
+    }
+    windows, root = "C:\\Users\\me\\a\\train.py", "/root/b/train.py"
+    assert shown_files([windows, root]) == {windows: "a/train.py", root: "b/train.py"}
 
 
 def test_a_library_file_of_the_same_name_adds_no_folders() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow import recorders, region, stepping, steps
-from nsysflow.capturing import Announcement, CudaProfilerRange
+from nsysflow.capturing import Announcement, CudaProfilerRange, synchronize
 from nsysflow.handshake import CAPTURE, Window
 from nsysflow.telling import RECORD
 from tests.recording import Notes, recorded
@@ -251,7 +251,9 @@ def test_the_gpu_is_waited_for_at_both_edges_of_the_warm_up() -> None:
     assert waited == [1, 3]
 
 
-def fake_torch(notes: Notes, *, available: bool = True) -> SimpleNamespace:
+def fake_torch(
+    notes: Notes, *, available: bool = True, reserved: tuple[int, int] = (0, 0)
+) -> SimpleNamespace:
     def note(what: str) -> None:
         notes.events.append((what, "", None))
 
@@ -261,9 +263,18 @@ def fake_torch(notes: Notes, *, available: bool = True) -> SimpleNamespace:
             profiler=profiler,
             is_available=lambda: available,
             is_initialized=lambda: available,
-            synchronize=lambda: note("synchronize"),
+            synchronize=lambda _device=None: note("synchronize"),
+            device_count=lambda: 2,
+            memory_reserved=lambda device: reserved[device],
         )
     )
+
+
+def test_every_gpu_that_holds_memory_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Notes()
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(notes, reserved=(0, 1024)))
+    synchronize()
+    assert len(notes.events) == 2  # the current one, and the second one
 
 
 def test_the_mark_is_recorded_first_and_says_what_was_measured(

@@ -4,6 +4,7 @@ In an nsys report it is the text of an NVTX mark, in a Kineto trace a key beside
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -12,6 +13,9 @@ import polars as pl
 from nsysflow.analysis import schema
 
 KEY: Final = "nsysflow"
+
+_WINDOW: Final = re.compile(r"\d{1,9}:\d{1,9}:\d{1,9}$")
+_TOO_LONG_NS: Final = 1 << 63
 
 
 def captures(marks: Iterable[tuple[int | None, str]]) -> pl.DataFrame:
@@ -32,7 +36,7 @@ def about_capture(text: str) -> dict[str, Any] | None:
         return None
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return capture_in(document)
 
@@ -40,10 +44,15 @@ def about_capture(text: str) -> dict[str, Any] | None:
 def capture_in(document: object) -> dict[str, Any] | None:
     """`capture` and `unprofiled_step_ns` of a JSON object that has our key; None of any other."""
     about = document.get(KEY) if isinstance(document, dict) else None
-    if not isinstance(about, dict) or not isinstance(about.get("capture"), str):
+    if not isinstance(about, dict) or not _is_window(about.get("capture")):
         return None
     unprofiled_ns = about.get("unprofiled_step_ns")
+    usable = type(unprofiled_ns) is int and 0 < unprofiled_ns < _TOO_LONG_NS
     return {
         "capture": about["capture"],
-        "unprofiled_step_ns": unprofiled_ns if type(unprofiled_ns) is int else None,
+        "unprofiled_step_ns": unprofiled_ns if usable else None,
     }
+
+
+def _is_window(capture: object) -> bool:
+    return isinstance(capture, str) and _WINDOW.match(capture) is not None

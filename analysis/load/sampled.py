@@ -21,6 +21,10 @@ BACKTRACE: Final = "Python Backtrace on CUDA"
 GPU_INDEX: Final = 0xFF
 """The bits of a `typeId` that say which GPU, as nsys's own recipes read it."""
 
+_IDS: Final = 1 << 32
+_LINES: Final = 1 << 31
+"""nsys numbers its strings in 32 bits; no file has more lines."""
+
 _PERCENT: Final = r"(?: \[Throughput %\])?$"
 METRIC_NAMES: Final = {
     "sm_active_pct": rf"(?i)^SMs? Active{_PERCENT}",
@@ -60,7 +64,8 @@ def backtrace_domains(
     """The ids of the NVTX domains that hold Python backtraces."""
     created = nvtx.filter(pl.col("eventType") == nvtx_event_types(event_types)["NvtxDomainCreate"])
     named = created.join(strings, left_on="textId", right_on="id", how="left")
-    ours = named.filter(pl.coalesce("text", "value") == BACKTRACE)
+    name = pl.coalesce("text", "value").str.to_lowercase()
+    ours = named.filter(name == BACKTRACE.lower())
     return ours["domainId"].drop_nulls().unique().sort().to_list()
 
 
@@ -98,12 +103,18 @@ def stacks(raw: Raw) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def stack_frames(text: str) -> tuple[tuple[int, int, int], ...]:
-    """Ids of file, line and function of each frame of a backtrace; none of other JSON."""
+    """Ids of file, line and function of each frame of a backtrace; none of other JSON, nor where a
+    number is out of range."""
     try:
         found = json.loads(text)[BACKTRACE]["Frames"]
-        return tuple((int(f["File"]), int(f["Line"]), int(f["Function"])) for f in found)
-    except (KeyError, TypeError, ValueError):
+        frames = tuple((int(f["File"]), int(f["Line"]), int(f["Function"])) for f in found)
+    except (KeyError, TypeError, ValueError, RecursionError):
         return ()
+    usable = all(
+        0 <= file < _IDS and 0 <= function < _IDS and abs(line) < _LINES
+        for file, line, function in frames
+    )
+    return frames if usable else ()
 
 
 def _frames(

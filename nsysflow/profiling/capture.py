@@ -69,12 +69,21 @@ def _warnings(nsys: Nsys, gpus: Gpus) -> tuple[str, ...]:
 
 
 def require_gpu(request: Request, gpus: Gpus) -> None:
-    """Refuse a run on a GPU where there is none.
+    """Refuse a run on a GPU where there is none, and ranks of a workload without a GPU each.
 
     Raises:
-        CaptureError: there is none.
+        CaptureError: there are too few.
     """
-    if request.on == "cpu" or not gpus.problem:
+    if request.on == "cpu":
+        return
+    ranks = request.processes or 1
+    if request.workload and not gpus.problem and ranks > len(gpus.names):
+        msg = (
+            f"--nproc {ranks} needs {ranks} GPUs, one per rank, and there are {len(gpus.names)}"
+            f" here ({', '.join(gpus.names)}). Start fewer:\n  --nproc {len(gpus.names)}"
+        )
+        raise CaptureError(msg)
+    if not gpus.problem:
         return
     instead = (
         f"nsysflow profile {request.workload} --on cpu"

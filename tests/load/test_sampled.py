@@ -59,6 +59,16 @@ def test_marks_of_other_domains_and_other_json_are_no_backtraces(tmp_path: Path)
     assert trace.frames.is_empty()
 
 
+@pytest.mark.parametrize("frame", [(500, -5, 3), (1 << 40, 501, 3), (500, 501, 1 << 70)])
+def test_a_frame_with_a_number_out_of_range_is_no_backtrace(
+    tmp_path: Path, frame: tuple[int, int, int]
+) -> None:
+    report = export(tmp_path / "r.sqlite", [BACKTRACES, backtrace(0, frame)])
+    assert load(report).backtraces.is_empty()
+    pack(report, tmp_path / "packed.sqlite")
+    assert load(tmp_path / "packed.sqlite").backtraces.is_empty()
+
+
 def test_backtraces_that_the_export_left_out_are_a_note_that_says_how_to_get_them(
     tmp_path: Path,
 ) -> None:
@@ -167,6 +177,8 @@ def test_the_first_mark_of_a_process_counts_registered_or_not(tmp_path: Path) ->
         '{"nsysflow": ',
         '{"nsysflow": 3}',
         '{"nsysflow": {"capture": 3}}',
+        '{"nsysflow": {"capture": "/home/me/secret"}}',
+        '{"nsysflow": ' + "[" * 100_000,
         '{"other": {"capture": "3:2:5"}}',
         "[]",
         "nsysflow",
@@ -174,6 +186,13 @@ def test_the_first_mark_of_a_process_counts_registered_or_not(tmp_path: Path) ->
 )
 def test_a_mark_of_another_kind_is_no_window(tmp_path: Path, text: str) -> None:
     assert load(export(tmp_path / "r.sqlite", [mark(text)])).captures.is_empty()
+
+
+@pytest.mark.parametrize("step_ns", ["-4", "0", "9" * 30, "1.5", "true"])
+def test_a_step_that_took_no_time_or_too_much_is_not_known(tmp_path: Path, step_ns: str) -> None:
+    text = f'{{"nsysflow": {{"capture": "3:2:5", "unprofiled_step_ns": {step_ns}}}}}'
+    captures = load(export(tmp_path / "r.sqlite", [mark(text)])).captures
+    assert captures.rows() == [(process(), "3:2:5", None)]
 
 
 def test_a_report_with_nothing_but_marks_is_said_to_hold_no_ranges(tmp_path: Path) -> None:

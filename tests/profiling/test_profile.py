@@ -220,6 +220,12 @@ def test_without_nsys_torch_profiler_records_and_a_line_says_what_is_lost(
     assert "or record with nsys, which needs no change to the program" in ran.stderr
 
 
+def test_a_workload_gets_no_more_ranks_than_there_are_gpus() -> None:
+    ran = profiled("nan_check", "--nproc", "2")
+    assert ran.exit_code == 1
+    assert "--nproc 2 needs 2 GPUs, one per rank, and there are 1 here" in ran.stderr
+
+
 def test_a_run_on_the_cpu_asks_nsys_for_nothing_that_takes_a_gpu() -> None:
     words = ("--dry-run", "--on", "cpu", "--backtrace", "--gpu-metrics")
     ran = profiled("-o", "out", *words, *command())

@@ -12,16 +12,17 @@ from tests.twin.model import Backtrace, Frame, TwinTrace
 def is_own(file: str) -> bool:
     """§11: outside site-packages and the standard library. Of code without a file, what a person
     typed counts, and what Python or a library made does not, nor what torch.compile writes. The
-    workloads that come with nsysflow are programs wherever they are installed."""
+    workloads that come with nsysflow are programs wherever they are installed, and what of it runs
+    inside a program is not."""
     if file.startswith("<"):
         typed = ("<string>", "<stdin>", "<console>")
         return file in typed or (file.startswith("<ipython-input-") and file.endswith(">"))
-    folders = file.replace("\\", "/").split("/")[:-1]
-    if folders[-3:] in (
-        ["site-packages", "nsysflow", "workloads"],
-        ["dist-packages", "nsysflow", "workloads"],
-    ):
+    *folders, name = file.replace("\\", "/").split("/")
+    if folders[-2:] == ["nsysflow", "workloads"] and name.endswith(".py"):
         return True
+    inside = ("capturing.py", "recorders.py", "regions.py", "stepping.py")
+    if folders[-1:] == ["nsysflow"] and name in inside:
+        return False
     if "site-packages" in folders or "dist-packages" in folders:
         return False
     if any(re.fullmatch(r"torchinductor(_.*)?", folder) for folder in folders):
@@ -35,10 +36,17 @@ def is_own(file: str) -> bool:
 
 
 def parts_of(file: str) -> list[str]:
-    """Folders and name."""
+    """Folders and name, from the user's home on."""
     if file.startswith("<"):
         return [file]
-    return [part for part in file.replace("\\", "/").split("/") if part not in ("", ".")]
+    folders = file.replace("\\", "/").split("/")
+    absolute = len(folders) > 1 and (folders[0] == "" or folders[0][1:] == ":")
+    parts = [part for part in folders if part not in ("", ".")]
+    if absolute and parts[0][1:] == ":":
+        parts = parts[1:]
+    if absolute and len(parts) > 2 and parts[0] in ("home", "Users"):
+        return parts[2:]
+    return parts[1:] if absolute and len(parts) > 1 and parts[0] == "root" else parts
 
 
 class Sources:
