@@ -14,29 +14,12 @@ from nsysflow.bench_options import KERNELS
 from nsysflow.cli_bench import bench
 from nsysflow.cli_profile import profile
 from nsysflow.errors import NsysflowError
-from nsysflow.options import microseconds, split_domains, window_options
+from nsysflow.options import TABLES, microseconds, split_domains, window_options
 from nsysflow.progress import progress
 from nsysflow.settings import configured
 
 if TYPE_CHECKING:
     from nsysflow.report.results import Results
-
-TABLES: Final = (
-    "accounting",
-    "gaps",
-    "gap_summary",
-    "gap_histogram",
-    "phases",
-    "syncs",
-    "launches",
-    "starved",
-    "kernels",
-    "copies",
-    "steps",
-    "gpu_metrics",
-    "integrity",
-)
-"""The names in `schema.TABLES`, which would load polars."""
 
 ALLOCATOR: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:-1"
 """Polars' allocator keeps the memory it got, for all threads: a frame of the analysis lives for

@@ -1,5 +1,6 @@
 """`nsysflow profile`: what is typed, as a `Request`; then run, analyse, print."""
 
+import re
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from nsysflow.errors import NsysflowError
 from nsysflow.handshake import Window
+from nsysflow.options import TABLES
 from nsysflow.settings import configured
 
 if TYPE_CHECKING:
@@ -16,8 +19,13 @@ if TYPE_CHECKING:
 
 _PATH: Final = click.Path(path_type=Path, readable=False)
 
+_LONGEST_NAME: Final = 40
+
 _AFTER_DASHES: Final = "nsysflow.after_dashes"
 """Where the words after `--` are kept: click would mix them with those before it."""
+
+
+_HINT: Final = "A command of your own goes after --: nsysflow profile -- python train.py"
 
 
 class _ProfileCommand(click.Command):
@@ -26,7 +34,12 @@ class _ProfileCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
         ctx.meta[_AFTER_DASHES] = tuple(args[at + 1 :])
-        return super().parse_args(ctx, args[:at])
+        try:
+            return super().parse_args(ctx, args[:at])
+        except click.UsageError as error:
+            if "unexpected extra argument" not in error.message:
+                raise
+            raise click.UsageError(f"{error.message} {_HINT}", ctx) from error
 
 
 def _window(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> Window | None:
@@ -103,6 +116,7 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
     from nsysflow import profiling
     from nsysflow.gpu import gpus
 
+    profiling.require_program(request)
     machine = gpus()
     if not dry_run:
         profiling.require_gpu(request, machine)
@@ -114,7 +128,7 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
         return
     manifest, failure = profiling.capture(plan, machine, force=force)
     if not no_analyze:
-        _analyze(request.folder)
+        _analyze(request.folder, failure)
     made = ", ".join(("manifest.json", *manifest.reports))
     click.echo(f"wrote {request.folder}: {made}", err=True)
     _end(failure)
@@ -126,15 +140,27 @@ def _end(failure: "ChildFailed | None") -> None:
         sys.exit(failure.exit_code)
 
 
-def _analyze(folder: Path) -> None:
-    """The tables into the run's directory, the page to stdout."""
+def _analyze(folder: Path, failure: "ChildFailed | None") -> None:
+    """The tables into the run's directory, the page to stdout.
+
+    Raises:
+        NsysflowError: the report cannot be analysed; not where the program failed, which says more.
+    """
+    try:
+        _show(folder)
+    except NsysflowError as error:
+        if failure is None:
+            raise
+        click.echo(f"nsysflow: {error}", err=True)
+
+
+def _show(folder: Path) -> None:
     from nsysflow import flow, show
     from nsysflow.analysis.options import Options
-    from nsysflow.analysis.schema import TABLES
     from nsysflow.progress import progress
 
     with progress("analysing"):
-        results = flow.analyze_reports([folder], Options(), tables=tuple(TABLES))
+        results = flow.analyze_reports([folder], Options(), tables=TABLES)
     with progress(f"writing {folder}"):
         flow.write_folder(results, folder, top=None, at_least_ns=0)
     show.show_page(results, top=None, at_least_ns=0)
@@ -164,6 +190,9 @@ def _request(
     """
     from nsysflow.profiling import WINDOW_DEFAULT, Request, command_of
 
+    if workload is not None and workload.endswith(".py"):
+        msg = f"{workload} is no built-in workload. {_HINT}"
+        raise click.UsageError(msg)
     if workload is not None:
         name, command = command_of(workload, variant, precision, on, window, after)
         if on == "cuda":
@@ -193,8 +222,10 @@ def _request(
 
 def _traces(typed: str | None, *, osrt: bool, on: str) -> tuple[str, ...]:
     """What nsys traces, each once; CUDA only where there is some."""
-    wanted = [*(typed or "cuda,nvtx").split(","), *(["osrt"] if osrt else [])]
-    return tuple(dict.fromkeys(name for name in wanted if on == "cuda" or name != "cuda"))
+    words = [word.strip() for word in (typed or "cuda,nvtx").split(",")]
+    wanted = [*filter(None, words), *(["osrt"] if osrt else [])]
+    on_cpu = [name for name in wanted if name != "cuda"] or ["nvtx"]
+    return tuple(dict.fromkeys(wanted if on == "cuda" else on_cpu))
 
 
 def _name_of(command: tuple[str, ...]) -> str:
@@ -202,4 +233,5 @@ def _name_of(command: tuple[str, ...]) -> str:
     words = [word for word in command[1:] if word.endswith(".py")]
     if "-m" in command[:-1]:
         words.append(command[command.index("-m") + 1].rpartition(".")[2])
-    return Path((words or command)[0]).stem
+    stem = Path((words or command)[0]).stem
+    return re.sub(r"[^\w.-]+", "_", stem)[:_LONGEST_NAME] or "run"

@@ -8,7 +8,7 @@ from pathlib import Path
 import nsysflow
 from nsysflow.analysis.load import report_name
 from nsysflow.analysis.options import Options
-from nsysflow.errors import OutputError, SelectionError
+from nsysflow.errors import NotAReport, OutputError, SelectionError
 from nsysflow.manifest import Manifest, read_manifest
 from nsysflow.report.folder import check_folder, staged, staged_file
 from nsysflow.report.markdown import summary
@@ -38,9 +38,17 @@ def sources_of(reports: Sequence[Path]) -> Iterator[Source]:
 
     Raises:
         Damaged: a manifest cannot be understood.
+        NotAReport: a run left no report.
     """
     for report in reports:
         manifest = read_manifest(report)
+        if manifest is not None and not manifest.reports:
+            program = " ".join(manifest.command[:3])
+            msg = (
+                f"{report} is a run that left no report: {program} ended with"
+                f" {manifest.exit_code}. What it printed:\n  cat {report / 'output.log'}"
+            )
+            raise NotAReport(msg)
         ranks = [report / file for file in manifest.reports] if manifest else [report]
         alone = len(ranks) < 2  # it is called what the run is called
         for path in ranks or [report]:
@@ -72,8 +80,7 @@ def analyze_reports(
     for source, name in zip(sources, names, strict=True):
         trace = nsysflow.load(source.path, shapes="kernels" in tables)
         if source.manifest is not None:
-            notes = (*trace.notes, *notes_on_run(source.manifest, trace))
-            trace = replace(trace, notes=notes)
+            trace = replace(trace, notes=notes_on_run(source.manifest, trace))
         analyses.append(nsysflow.analyze(replace(trace, report=name), options))
         del trace  # its rows, once the analysis has put them in order
         analyses[-1].compute(*tables)

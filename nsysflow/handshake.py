@@ -7,6 +7,7 @@ and nothing else of each other's.
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Self
@@ -98,13 +99,17 @@ def tell(folder: Path, told: Told) -> None:
     scratch.replace(folder / f"told-{told.pid}.json")
 
 
+def told_from(found: Mapping[str, Any]) -> Told:
+    """What a process said; what another version of nsysflow adds to it is left out."""
+    known = {field.name for field in fields(Told)}
+    return Told(**{name: value for name, value in found.items() if name in known})
+
+
 def take_told(folder: Path) -> list[Told]:
     """What the processes left in the run's directory, by rank and pid; their files are removed."""
-    known = {field.name for field in fields(Told)}
     heard = []
     for file in folder.glob("told-*.json"):
-        found = json.loads(file.read_text(encoding="utf-8"))
-        heard.append(Told(**{name: value for name, value in found.items() if name in known}))
+        heard.append(told_from(json.loads(file.read_text(encoding="utf-8"))))
         file.unlink()
     return sorted(heard, key=lambda told: (told.rank or 0, told.pid))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nsysflow.errors import Damaged
-from nsysflow.handshake import Told
+from nsysflow.handshake import Told, told_from
 
 FILE: Final = "manifest.json"
 SCHEMA: Final = 1
@@ -89,7 +89,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         if not isinstance(held, dict) or held.get("tool") != _TOOL:
             return None
         known = {field.name: held[field.name] for field in fields(Manifest)}
-        told = tuple(Told(**process) for process in held["told"])
+        told = tuple(told_from(process) for process in held["told"])
     except (ValueError, KeyError, TypeError) as error:
         msg = (
             f"{file} cannot be understood ({type(error).__name__}: {error}). Name the report"

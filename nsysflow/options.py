@@ -6,6 +6,23 @@ from typing import Any, Final, TypeVar
 
 import click
 
+TABLES: Final = (
+    "accounting",
+    "gaps",
+    "gap_summary",
+    "gap_histogram",
+    "phases",
+    "syncs",
+    "launches",
+    "starved",
+    "kernels",
+    "copies",
+    "steps",
+    "gpu_metrics",
+    "integrity",
+)
+"""The names in `schema.TABLES`, which would load polars."""
+
 _NS_PER_S: Final = 1_000_000_000
 _NS_PER_US: Final = 1_000
 

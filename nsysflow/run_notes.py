@@ -4,6 +4,8 @@ A profiler that cannot record something mostly says nothing. What was asked for,
 happened, and is not in the report, is a note on the page.
 """
 
+import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from nsysflow.analysis.trace import Trace
@@ -12,10 +14,24 @@ from nsysflow.manifest import Manifest
 NVTX_BORDER: Final = "0.2.12"
 """The first nvtx whose ranges nsys 2023.4 silently leaves out; nsys 2025.3 records them."""
 
+_EXPECTED: Final[Mapping[str, Callable[[Manifest], bool]]] = {
+    "no GPU work": lambda manifest: manifest.on == "cuda",
+    "no NVTX ranges": lambda manifest: "nvtx" not in manifest.trace,
+}
+"""How notes of the loader begin, and whether they are news of a run."""
+
 
 def notes_on_run(manifest: Manifest, trace: Trace) -> tuple[str, ...]:
-    """Sentences on what was asked for and is missing, each with what to do."""
-    found = [_lost_ranges(manifest, trace), _lost_ranks(manifest), _ended_early(manifest)]
+    """The report's own notes, and sentences on what was asked for and is missing, each with what
+    to do. What a run was not to record is not missed."""
+    unasked = [what for what, wanted in _EXPECTED.items() if not wanted(manifest)]
+    kept = [note for note in trace.notes if not note.startswith(tuple(unasked))]
+    found = [*kept, _lost_ranges(manifest, trace), _lost_ranks(manifest), _ended_early(manifest)]
+    if "nvtx" in manifest.trace and trace.ranges.is_empty() and not _opened(manifest):
+        found.append(
+            "no NVTX ranges in this report: the program opened none, so idle time has no phases."
+            " nsysflow.region and nsysflow.steps mark them"
+        )
     if manifest.on == "cpu":
         found.append("this run was made with --on cpu: NVTX ranges were recorded, no GPU work")
     if manifest.backtrace and trace.backtraces.is_empty():
@@ -32,15 +48,27 @@ def notes_on_run(manifest: Manifest, trace: Trace) -> tuple[str, ...]:
 
 
 def _lost_ranges(manifest: Manifest, trace: Trace) -> str:
-    opened = sum(told.ranges for told in manifest.told)
+    opened = _opened(manifest)
     if not opened or "nvtx" not in manifest.trace or not trace.ranges.is_empty():
         return ""
     nvtx = next((told.versions["nvtx"] for told in manifest.told if "nvtx" in told.versions), "")
+    lost = f"the program opened {opened} NVTX ranges and none was recorded"
+    if _numbers(nvtx) < _numbers(NVTX_BORDER):
+        return f"{lost}: nsys follows no process that is forked without an exec"
     nsys = manifest.versions.get("nsys", "")
     return (
-        f"the program opened {opened} NVTX ranges and none was recorded: nvtx {nvtx} may be newer"
-        f" than nsys {nsys} understands. Take a newer nsys, or: pip install 'nvtx<{NVTX_BORDER}'"
+        f"{lost}: nvtx {nvtx} may be newer than nsys {nsys} understands. Take a newer nsys, or:"
+        f" pip install 'nvtx<{NVTX_BORDER}'"
     )
+
+
+def _opened(manifest: Manifest) -> int:
+    """How many ranges the program says that it opened."""
+    return sum(told.ranges for told in manifest.told)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _lost_ranks(manifest: Manifest) -> str:

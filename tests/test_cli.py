@@ -13,8 +13,9 @@ import nsysflow
 from nsysflow import flow
 from nsysflow.analysis import schema
 from nsysflow.analysis.options import Options
-from nsysflow.cli import TABLES, main
+from nsysflow.cli import main
 from nsysflow.errors import Damaged
+from nsysflow.options import TABLES
 from nsysflow.report.results import Results
 from tests.report.handmade import MS, handmade, training
 

@@ -52,6 +52,11 @@ def test_a_run_that_recorded_what_it_was_asked_for_has_no_notes() -> None:
     ("run", "trace", "said"),
     [
         (RUN, Trace(report="report"), "opened 24 NVTX ranges and none was recorded: nvtx 0.2.16"),
+        (
+            replace(RUN, told=(replace(TOLD, versions={"nvtx": "0.2.11"}),)),
+            Trace(report="report"),
+            "forked without an exec",
+        ),
         (replace(RUN, backtrace=True), HEALTHY, "holds no Python lines"),
         (replace(RUN, gpu_metrics=True), HEALTHY, "may not read the GPU's counters"),
         (replace(RUN, interrupted=True, exit_code=130), HEALTHY, "the run was interrupted"),
@@ -63,6 +68,20 @@ def test_a_run_that_recorded_what_it_was_asked_for_has_no_notes() -> None:
 def test_what_was_asked_for_and_is_missing_is_said(run: Manifest, trace: Trace, said: str) -> None:
     (note,) = notes_on_run(run, trace)
     assert said in note
+
+
+def test_what_a_run_was_not_to_record_is_not_missed() -> None:
+    trace = replace(HEALTHY, notes=("no GPU work in this report; was it …?", "something else"))
+    assert notes_on_run(RUN, trace)[0] == "no GPU work in this report; was it …?"
+    on_cpu = notes_on_run(replace(RUN, on="cpu"), trace)
+    assert on_cpu[0] == "something else"
+    assert "--on cpu" in on_cpu[1]
+
+
+def test_a_program_that_opened_no_range_is_told_how_to() -> None:
+    trace = Trace(report="report", notes=("no NVTX ranges in this report; was it captured …?",))
+    (note,) = notes_on_run(replace(RUN, told=()), trace)
+    assert "nsysflow.region" in note
 
 
 def test_ranges_that_nsys_was_not_to_trace_are_not_missed() -> None:

@@ -3,7 +3,7 @@
 request (what was asked) → plan (what will be run; pure) → run → outcome.
 """
 
-from nsysflow.profiling.capture import capture, plan_of, require_gpu
+from nsysflow.profiling.capture import capture, plan_of, require_gpu, require_program
 from nsysflow.profiling.plan import WINDOW_DEFAULT, Plan, shown
 from nsysflow.profiling.request import Request
 from nsysflow.profiling.workload import command_of
@@ -16,5 +16,6 @@ __all__ = [
     "command_of",
     "plan_of",
     "require_gpu",
+    "require_program",
     "shown",
 ]

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import nsysflow
-from nsysflow.errors import CaptureError, ChildFailed, NsysMissing
+from nsysflow.catalog import workloads
+from nsysflow.errors import CaptureError, ChildFailed, NsysflowError, NsysMissing, OutputError
 from nsysflow.gpu import Gpus
 from nsysflow.handshake import Told, take_told
 from nsysflow.manifest import Manifest, write_manifest
 from nsysflow.nsys import Nsys, export, find, importer_problem, too_old_for
 from nsysflow.profiling.folder import LOG, make_run_folder
-from nsysflow.profiling.outcome import child_failed, why_no_report
+from nsysflow.profiling.outcome import child_failed, export_failed, why_no_report
 from nsysflow.profiling.plan import Plan, plan_kineto, plan_nsys
 from nsysflow.profiling.request import Request
 from nsysflow.profiling.run import Ended, run
@@ -27,19 +28,35 @@ _LOST: Final = (
 )
 
 
+def require_program(request: Request) -> None:
+    """Refuse a command that cannot be started.
+
+    Raises:
+        CaptureError: there is no such program.
+    """
+    first = request.command[0]
+    if shutil.which(first) is not None:
+        return
+    if first in (workload.name for workload in workloads()):
+        msg = f"{first} is a built-in workload, which goes before --:\n  nsysflow profile {first}"
+    elif Path(first).is_file():
+        msg = (
+            f"{first} is not a program that can be started. If Python runs it:\n  -- python {first}"
+        )
+    else:
+        msg = (
+            f"there is no program {first!r} to profile: not in this folder and not on PATH. What"
+            " follows -- is the command as one types it:\n  nsysflow profile -- python train.py"
+        )
+    raise CaptureError(msg)
+
+
 def plan_of(request: Request, gpus: Gpus) -> tuple[Plan, tuple[str, ...]]:
     """What will be run on this machine, and what to say before it is.
 
     Raises:
         CaptureError: it cannot be recorded here.
     """
-    if shutil.which(request.command[0]) is None:
-        msg = (
-            f"there is no program {request.command[0]!r} to profile: not in this folder and not on"
-            " PATH. What follows -- is the command as one types it:\n"
-            "  nsysflow profile -- python train.py"
-        )
-        raise CaptureError(msg)
     if request.collector == "kineto":
         return plan_kineto(request), ()
     try:
@@ -112,18 +129,31 @@ def capture(plan: Plan, gpus: Gpus, *, force: bool) -> tuple[Manifest, ChildFail
     make_run_folder(folder, force=force)
     started = datetime.now(UTC)
     ended = run(plan.argv, plan.environment, folder / LOG)
-    told = take_told(folder)
     try:
-        _export(plan)
-    finally:  # a report that cannot be exported is one all the same
+        told = take_told(folder)
+        broken = _export(plan)  # a report that cannot be exported is one all the same
         manifest = _manifest(plan, gpus, started, ended, told)
         write_manifest(folder, manifest)
+    except OSError as error:
+        msg = f"{folder} cannot be written: {error.strerror}. Make room, or see:\n  ls -l {folder}"
+        raise OutputError(msg) from error
+    if broken is not None:
+        raise broken if not ended.exit_code else export_failed(plan, ended, broken)
     if not manifest.reports:
         raise why_no_report(plan, ended, told)
     return manifest, child_failed(plan, ended) if ended.exit_code else None
 
 
-def _export(plan: Plan) -> None:
+def _export(plan: Plan) -> NsysflowError | None:
+    """Export what nsys wrote; why it could not be, if so."""
+    try:
+        _export_all(plan)
+    except NsysflowError as error:
+        return error
+    return None
+
+
+def _export_all(plan: Plan) -> None:
     for made in plan.exports:
         if plan.nsys is not None and made.report.exists():
             with progress(f"exporting {made.report.name}"):

@@ -1,42 +1,48 @@
 """A run's directory: what is in it, and when it may be written."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from nsysflow.errors import OutputError
+from nsysflow.manifest import FILE as MANIFEST
+from nsysflow.manifest import read_manifest
+from nsysflow.options import TABLES
 
 LOG: Final = "output.log"
-MANIFEST: Final = "manifest.json"
 
-_OURS: Final = (
-    LOG,
-    MANIFEST,
-    "*.nsys-rep",
-    "*.qdstrm",
-    "*.sqlite",
-    "*.pt.trace.json.gz",
-    "told-*.json",
+_CAPTURED: Final = re.compile(
+    r"(?:report|rank\d+)\.(?:nsys-rep|qdstrm|sqlite|pt\.trace\.json\.gz)|told-\d+\.json"
 )
-"""What a run leaves besides the files of the analysis, which replaces its own."""
+_ANALYSED: Final = ("summary.md", "report.json", *(f"{table}.csv" for table in TABLES))
 
 
 def make_run_folder(folder: Path, *, force: bool) -> None:
-    """Make the directory, or empty it of an earlier run's files.
+    """Make the directory, or empty it of an earlier run's files; a run that left no report is
+    replaced without asking.
 
     Raises:
-        OutputError: something is there and `force` is not given, or it cannot be made.
+        OutputError: something is there that may not be replaced, or it cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()) and not force:
+        earlier = read_manifest(folder)
+        if any(folder.iterdir()) and not force and (earlier is None or earlier.reports):
             msg = (
                 f"{folder} exists and is not empty; nothing was run. Name another directory with"
                 " -o DIR, or replace an earlier run with --force"
             )
             raise OutputError(msg)
-        for pattern in _OURS:
-            for file in folder.glob(pattern):
-                file.unlink()
+        ours = list(_files_of_a_run(folder))
+        if ours and earlier is None:
+            msg = (
+                f"{folder} is no run of nsysflow, and holds files of the names that a run writes"
+                f" ({ours[0].name}); nothing was run. Name another directory with -o DIR"
+            )
+            raise OutputError(msg)
+        for file in ours:
+            file.unlink()
         (folder / LOG).touch()
     except FileExistsError:
         msg = f"{folder} is a file, not a directory; nothing was run. Name another with -o DIR"
@@ -47,3 +53,9 @@ def make_run_folder(folder: Path, *, force: bool) -> None:
             " directory with -o DIR"
         )
         raise OutputError(msg) from error
+
+
+def _files_of_a_run(folder: Path) -> Iterator[Path]:
+    for file in sorted(folder.iterdir()):
+        if _CAPTURED.fullmatch(file.name) or file.name in (LOG, MANIFEST, *_ANALYSED):
+            yield file

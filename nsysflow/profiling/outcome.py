@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from nsysflow.errors import CaptureError, ChildFailed
+from nsysflow.errors import CaptureError, ChildFailed, NsysflowError
 from nsysflow.handshake import Told, Window
 from nsysflow.profiling.folder import LOG
 from nsysflow.profiling.plan import Plan
@@ -25,7 +25,11 @@ _NO_PERMISSION: Final = re.compile(r"ERR_NVGPUCTRPERM|[Ii]nsufficient privilege"
 def why_no_report(plan: Plan, ended: Ended, told: Sequence[Told]) -> CaptureError:
     """Why a run that was to leave reports left none of them."""
     said = "\n".join(ended.tail)
-    if "No space left" in said or _full(plan.request.folder):
+    if ended.interrupted:
+        return ChildFailed(
+            f"{_failed(plan, ended)}Nothing had been captured.", ended.exit_code or 1
+        )
+    if _full(plan.request.folder):
         return CaptureError(_disk_full(plan))
     if _NO_PERMISSION.search(said):
         return CaptureError(_no_permission())
@@ -59,6 +63,11 @@ def child_failed(plan: Plan, ended: Ended) -> ChildFailed:
     )
 
 
+def export_failed(plan: Plan, ended: Ended, why: NsysflowError) -> ChildFailed:
+    """The program's failure, for a run whose report cannot be exported either."""
+    return ChildFailed(f"{_failed(plan, ended)}And its report: {why}", ended.exit_code)
+
+
 def _failed(plan: Plan, ended: Ended) -> str:
     what = "was interrupted" if ended.interrupted else "failed"
     command = " ".join(plan.request.command[:3])
@@ -87,16 +96,22 @@ def _never_opened(plan: Plan, window: Window, told: Sequence[Told]) -> str:
             f" {otherwise}"
         )
     if any(process.window != "never" for process in told):
+        why = (
+            "CUDA had not been started in that process when the window came: is the model on the"
+            " GPU?"
+            if plan.request.on == "cuda"
+            else "nsys did not see them: it follows no process that is forked without an exec"
+        )
         return (
-            "the capture range never opened, so nothing was recorded: the steps ran, but CUDA had"
-            " not been started in that process when the window came. Is the model on the GPU?"
+            f"the capture range never opened, so nothing was recorded: the steps ran, but {why}"
             " Record the whole run to see:\n  nsysflow profile -- COMMAND    (without --capture)"
         )
     first = window.wait + window.warmup + 1
+    warmup = min(counted - 1, 1)
     return (
         f"the capture range never opened, so nothing was recorded: {counted} steps ran, and"
         f" --capture {window} begins with step {first}. Run more steps, or capture earlier ones:\n"
-        f"  --capture 0:1:{max(counted - 1, 1)}"
+        f"  --capture 0:{warmup}:{counted - warmup}"
     )
 
 

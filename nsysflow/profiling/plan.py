@@ -133,7 +133,8 @@ def plan_kineto(request: Request) -> Plan:
 def shown(plan: Plan) -> str:
     """The commands of a plan, as one would type them."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in plan.environment.items()]
-    lines = [" ".join([*variables, shlex.join(plan.argv)])]
+    folder = shlex.quote(str(plan.request.folder.resolve()))
+    lines = [f"mkdir -p {folder}", " ".join([*variables, shlex.join(plan.argv)])]
     if plan.nsys is not None:
         lines += [
             shlex.join(

@@ -1,22 +1,34 @@
 """Running a program: its output passed on and kept, signals handed down to it."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 TAIL_LINES: Final = 20
+TAIL_COLUMNS: Final = 500
 
 _CHUNK_BYTES: Final = 1 << 16
+_TAIL_CHUNKS: Final = 4
+_LOOK_S: Final = 0.2
+_LINGER_S: Final = 1.0
+"""How long output may be silent, once the program has ended, before it is left to whatever process
+still holds it: a server that the program started, say."""
+
 _KILLED: Final = 128
 """What shells add to a signal's number when it ended a program; nsys does the same."""
+
+_SAVES: Final = b"Generating '"
+"""What nsys says when it begins to write the report. A signal from then on would lose it."""
 
 _OF_NSYS: Final = ("Collecting data", "Generating '", "Generated:", "Processing events")
 """How the lines begin that nsys writes between the program's."""
@@ -43,8 +55,8 @@ def run(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> Ended
     """Run a program to its end.
 
     Its output, and what it says on stderr, goes to our stderr as it comes, and to `log`: stdout is
-    kept for the results. SIGINT and SIGTERM are handed down, and its end is waited for: nsys then
-    saves what it has.
+    kept for the results. The first SIGINT or SIGTERM is handed down, and the program's end waited
+    for, since nsys then saves what it has; the third one ends it at once.
 
     Args:
         argv: the program and its arguments.
@@ -52,29 +64,33 @@ def run(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> Ended
         log: the file that keeps its output.
 
     Raises:
-        OSError: it cannot be started, or `log` not written.
+        OSError: it cannot be started, or `log` not opened.
     """
     begun_ns = time.monotonic_ns()
+    terminal = sys.stdin is None or sys.stdin.isatty()
     with (
-        log.open("wb") as kept,
+        log.open(
+            "wb", buffering=0
+        ) as kept,  # a full disk shows at once, and not again when it closes
         subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL if sys.stdin.isatty() else None,  # it may not read a terminal
+            stdin=subprocess.DEVNULL if terminal else None,  # it may not read a terminal
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             # Python keeps output back when it writes to a pipe; on a terminal one sees it at once
             env={"PYTHONUNBUFFERED": "1", **os.environ, **environment},
             process_group=0,  # a terminal's Ctrl-C reaches us alone, and it gets one, not two
         ) as program,
-        _handing_down(program) as handed,
     ):
-        _pass_on(cast("BinaryIO", program.stdout), kept)
-        code = program.wait()
+        output = _Output(program, kept)
+        with _Signals(program, output) as signals:
+            output.pass_on()
+            code = program.wait()
     return Ended(
         exit_code=code if code >= 0 else _KILLED - code,
-        interrupted=bool(handed),
+        interrupted=signals.count > 0,
         wall_ns=time.monotonic_ns() - begun_ns,
-        tail=tail_of(log.read_bytes()),
+        tail=tail_of(b"".join(output.last)),
     )
 
 
@@ -82,7 +98,7 @@ def tail_of(output: bytes) -> tuple[str, ...]:
     """The last lines of a program's output, without nsys's own and what a terminal overwrote."""
     lines = [line.rpartition("\r")[2] for line in output.decode(errors="replace").split("\n")]
     own = [line.rstrip() for line in lines if line.strip() and not line.startswith(_OF_NSYS)]
-    return tuple(line for line in own if not _is_progress(line))[-TAIL_LINES:]
+    return tuple(line[:TAIL_COLUMNS] for line in own if not _is_progress(line))[-TAIL_LINES:]
 
 
 def _is_progress(line: str) -> bool:
@@ -90,31 +106,84 @@ def _is_progress(line: str) -> bool:
     return (line.lstrip().startswith("[") and "%" in line) or line.strip().endswith(".nsys-rep")
 
 
-def _pass_on(output: BinaryIO, kept: BinaryIO) -> None:
-    screen = sys.stderr.buffer if hasattr(sys.stderr, "buffer") else None
-    while chunk := os.read(output.fileno(), _CHUNK_BYTES):
-        kept.write(chunk)
-        kept.flush()
-        if screen is not None:
-            screen.write(chunk)
-            screen.flush()
+class _Output:
+    """A program's output, on its way to the screen and to the log.
+
+    Attributes:
+        last: its last pieces.
+        saving: nsys has begun to write the report.
+        given_up: nobody waits for it any more.
+    """
+
+    def __init__(self, program: "subprocess.Popen[bytes]", kept: BinaryIO) -> None:
+        self._program = program
+        screen = getattr(sys.stderr, "buffer", None)
+        self._sinks: list[BinaryIO] = [kept, *([screen] if screen is not None else [])]
+        self.last: deque[bytes] = deque(maxlen=_TAIL_CHUNKS)
+        self.saving = False
+        self.given_up = False
+
+    def pass_on(self) -> None:
+        """Pass it on until it ends, or the program has and what still holds it is silent."""
+        pipe = cast("BinaryIO", self._program.stdout)
+        silent_since = time.monotonic()
+        while not self.given_up:
+            if select.select([pipe], [], [], _LOOK_S)[0]:
+                chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
+                if not chunk:
+                    return
+                self._take(chunk)
+                silent_since = time.monotonic()
+            elif self._program.poll() is None:
+                silent_since = time.monotonic()
+            elif time.monotonic() - silent_since > _LINGER_S:
+                return
+
+    def _take(self, chunk: bytes) -> None:
+        self.last.append(chunk)
+        self.saving = self.saving or _SAVES in chunk
+        for sink in [*self._sinks]:
+            try:
+                sink.write(chunk)
+                sink.flush()
+            except OSError:  # a closed terminal, a full disk: the run is worth more than its output
+                self._sinks.remove(sink)
 
 
-@contextmanager
-def _handing_down(program: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Hand SIGINT and SIGTERM to the program's group meanwhile; yields the ones that were."""
-    handed: list[int] = []
+class _Signals(AbstractContextManager["_Signals"]):
+    """SIGINT and SIGTERM while a program runs: the first is handed to its group.
 
-    def hand_down(number: int, _frame: FrameType | None) -> None:
-        handed.append(number)
-        if program.poll() is None:
-            os.killpg(program.pid, number)
+    Attributes:
+        count: how many came.
+    """
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, hand_down)
-    try:
-        yield handed
-    finally:
-        for number, handler in before.items():
+    def __init__(self, program: "subprocess.Popen[bytes]", output: _Output) -> None:
+        self._program = program
+        self._output = output
+        self._before: dict[signal.Signals, Any] = {}
+        self.count = 0
+
+    def __enter__(self) -> "_Signals":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count == 1 and not self._output.saving:
+            self._hand_down(number)
+        elif self.count < 3:
+            said = b"nsysflow: what was captured is being saved; stop once more to lose it\n"
+            with suppress(OSError):
+                os.write(2, said)  # Python's own stderr may be in the middle of a line
+        else:
+            self._output.given_up = True
+            self._hand_down(signal.SIGKILL)
+
+    def _hand_down(self, number: int) -> None:
+        if self._program.poll() is None:
+            os.killpg(self._program.pid, number)

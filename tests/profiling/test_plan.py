@@ -100,7 +100,8 @@ def test_torch_profiler_refuses_what_only_nsys_records(asked: dict[str, bool]) -
 def test_what_is_shown_is_what_a_shell_would_run() -> None:
     asked = replace(ASKED, command=("python", "my script.py"), window=WINDOW, backtrace=True)
     plan = plan_nsys(asked, NSYS)
-    run, export = shown(plan).split("\n")
+    made, run, export = shown(plan).split("\n")
+    assert shlex.split(made) == ["mkdir", "-p", str(RUN)]
     typed = shlex.split(run)
     assert tuple(typed[len(plan.environment) :]) == plan.argv
     assert dict(word.split("=", 1) for word in typed[: len(plan.environment)]) == plan.environment

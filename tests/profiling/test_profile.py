@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from click.testing import CliRunner
 
+from nsysflow.cli import main
 from nsysflow.errors import OutputError
 from nsysflow.gpu import Gpus
 from nsysflow.manifest import read_manifest
@@ -92,7 +94,6 @@ def test_the_programs_failure_is_the_commands_and_what_was_captured_is_kept() ->
         ("sys.exit(code)", 0, "wrote no report"),
         ("Path(out + '.qdstrm').touch(); sys.exit(1)", 1, "report.qdstrm in out is half a report"),
         ("print('ERR_NVGPUCTRPERM'); sys.exit(1)", 1, "NVreg_RestrictProfilingToAdminUsers=0"),
-        ("print('write: No space left on device'); sys.exit(1)", 1, "the disk is full"),
         ("print('usage: nsys profile'); sys.exit(1)", 1, "nsys refused its options"),
         ("sys.exit(3)", 3, "\n  epoch 1\nNo report was written"),
     ],
@@ -108,6 +109,55 @@ def test_a_run_without_a_report_says_why(
     manifest = read_manifest(Path("out"))
     assert manifest is not None
     assert manifest.reports == ()
+
+
+def test_a_disk_that_is_full_is_named_when_no_report_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nsysflow.profiling.outcome._FULL_BELOW_BYTES", 1 << 62)
+    fake_nsys(tmp_path, "sys.exit(1)")
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == 1
+    assert "the disk is full" in ran.stderr
+
+
+def test_the_programs_failure_is_told_though_its_report_cannot_be_exported(tmp_path: Path) -> None:
+    fake_nsys(tmp_path, "Path(out + '.nsys-rep').write_text('no archive'); sys.exit(code)")
+    ran = profiled("-o", "out", *command(7))
+    assert ran.exit_code == 7
+    assert "failed with exit code 7" in ran.stderr
+    assert "report.nsys-rep cannot be exported" in ran.stderr
+
+
+def test_an_attempt_that_left_no_report_does_not_block_the_next(tmp_path: Path) -> None:
+    fake_nsys(tmp_path, "sys.exit(3)")
+    assert profiled("-o", "out", *command()).exit_code == 3
+    fake_nsys(tmp_path)
+    assert profiled("-o", "out", *command()).exit_code == 0
+    analysed_again = CliRunner().invoke(main, ["analyze", "out", "--no-files"])
+    assert analysed_again.exit_code == 0
+
+
+def test_a_run_that_left_no_report_is_named_as_one_when_it_is_analysed(tmp_path: Path) -> None:
+    fake_nsys(tmp_path, "sys.exit(3)")
+    profiled("-o", "out", *command())
+    ran = CliRunner().invoke(main, ["analyze", "out"])
+    assert ran.exit_code == 1
+    assert "out is a run that left no report" in ran.stderr
+
+
+def test_force_replaces_a_run_and_never_files_of_somebody_else() -> None:
+    Path("out").mkdir()
+    for name in ("report.sqlite", "mlflow.sqlite", "output.log"):
+        Path("out", name).write_text("mine")
+    refused = profiled("-o", "out", "--force", *command())
+    assert refused.exit_code == 1
+    assert "is no run of nsysflow" in refused.stderr
+    assert sorted(file.name for file in Path("out").iterdir()) == [
+        "mlflow.sqlite",
+        "output.log",
+        "report.sqlite",
+    ]
 
 
 def test_a_report_that_cannot_be_exported_is_kept_with_its_manifest(tmp_path: Path) -> None:
@@ -250,7 +300,8 @@ def test_an_nsys_too_old_for_the_driver_is_named_before_the_run(
         (["--variant", "sync", "--", "true"], "--variant and --precision are for workloads"),
         (["--capture", "3:2", "--", "true"], "WAIT:WARMUP:ACTIVE"),
         (["--capture", "3:2:0", "--", "true"], "WAIT:WARMUP:ACTIVE"),
-        (["python", "train.py"], "unexpected extra argument"),
+        (["python", "train.py"], "A command of your own goes after --"),
+        (["train.py"], "A command of your own goes after --"),
     ],
 )
 def test_wrong_usage_is_exit_2(words: list[str], said: str) -> None:
@@ -265,6 +316,7 @@ def test_wrong_usage_is_exit_2(words: list[str], said: str) -> None:
         (["nan_chek"], "nan_check"),
         (["nan_check", "--variant", "asink"], "async"),
         (["--", "no-such-program"], "there is no program 'no-such-program'"),
+        (["--", "nan_check"], "nan_check is a built-in workload, which goes before --"),
     ],
 )
 def test_what_is_not_there_is_named_with_what_is(words: list[str], said: str) -> None:
@@ -274,10 +326,6 @@ def test_what_is_not_there_is_named_with_what_is(words: list[str], said: str) ->
 
 
 def test_a_runs_directory_is_analysed_again_in_place() -> None:
-    from click.testing import CliRunner
-
-    from nsysflow.cli import main
-
     profiled("-o", "out", *command(7))
     Path("out/gaps.csv").unlink()
     ran = CliRunner().invoke(main, ["analyze", "out"], catch_exceptions=False)

@@ -113,3 +113,79 @@ def test_what_nsys_says_of_its_own_work_is_not_the_programs_tail() -> None:
         "[1/1] [0%     ] a.nsys-rep\r[1/1] [===100%] a.nsys-rep\nGenerated:\n    /x/a.nsys-rep\n"
     )
     assert tail_of(output.encode()) == ("CUDA out of memory",)
+
+
+def started(text: str, log: Path) -> "subprocess.Popen[str]":
+    """The runner, once its program has said `ready`."""
+    runner = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, text, str(log)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 30
+    while not (log.exists() and b"ready" in log.read_bytes()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return runner
+
+
+def test_output_that_another_process_still_holds_is_not_waited_for(tmp_path: Path) -> None:
+    server = "import time; time.sleep(60)"
+    text = (
+        "import subprocess, sys; print('ready', flush=True);"
+        f" subprocess.Popen([sys.executable, '-c', {server!r}], start_new_session=True)"
+    )
+    begun = time.monotonic()
+    with started(text, tmp_path / "log") as runner:
+        out, _ = runner.communicate(timeout=40)
+    assert out.split() == ["0", "False"]
+    assert time.monotonic() - begun < 40
+
+
+def test_the_second_signal_is_kept_back_and_the_third_ends_the_program(tmp_path: Path) -> None:
+    text = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGINT, lambda *_: print('interrupted', flush=True))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    log = tmp_path / "log"
+    with started(text, log) as runner:
+        for _ in range(2):
+            runner.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        assert log.read_text().split() == ["ready", "interrupted"]
+        runner.send_signal(signal.SIGINT)
+        out, said = runner.communicate(timeout=30)
+    assert out.split() == ["137", "True"]
+    assert "stop once more to lose it" in said
+
+
+def test_a_signal_while_nsys_saves_the_report_is_kept_back(tmp_path: Path) -> None:
+    text = (
+        "import time\n"
+        "print(\"Generating '/x/nsys-report-1.qdstrm'\\nready\", flush=True)\n"
+        "time.sleep(2); print('saved')"
+    )
+    log = tmp_path / "log"
+    with started(text, log) as runner:
+        runner.send_signal(signal.SIGINT)
+        out, _ = runner.communicate(timeout=30)
+    assert out.split() == ["0", "True"]
+    assert log.read_text().endswith("saved\n")
+
+
+def test_a_screen_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
+    text = "import time\nfor _ in range(9): print('x' * 9, flush=True); time.sleep(0.05)"
+    log = tmp_path / "log"
+    with subprocess.Popen(
+        [sys.executable, "-c", RUNNER, text, str(log)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as runner:
+        assert runner.stderr is not None
+        runner.stderr.close()
+        assert runner.stdout is not None
+        assert runner.stdout.read().split() == [b"0", b"False"]
+    assert len(log.read_text().split()) == 9
