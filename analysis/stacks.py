@@ -17,8 +17,13 @@ from nsysflow.analysis.prepare import Prepared
 LIBRARY_DOMAINS: Final = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
 """Domains of libraries, in lower case; they come in any: their ranges are not phases (spec §7)."""
 
-PROFILER_DOMAINS: Final = ("GIL Trace", "Python Periodic Sampling", "Python Backtrace on CUDA")
-"""Domains of the profiler itself: not phases either."""
+PROFILER_DOMAINS: Final = (
+    "GIL Trace",
+    "Python Periodic Sampling",
+    "Python Backtrace on CUDA",
+    "nsysflow",
+)
+"""Domains of the profiler itself, and ours, whose range opens a window: not phases either."""
 
 SERIAL_NUMBERS: Final = r"(?s), (?:seq|op_id|sizes|input_op_ids) =.*$"
 """What PyTorch's `emit_nvtx` adds to an operator's name, so that equal operators group."""

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ TAIL_LINES: Final = 20
 TAIL_COLUMNS: Final = 500
 
 _CHUNK_BYTES: Final = 1 << 16
-_TAIL_CHUNKS: Final = 4
+_KEPT_BYTES: Final = 1 << 18
+"""Of the end of the output, for the tail: nsys's progress bars come after the program's lines."""
 _LOOK_S: Final = 0.2
 _LINGER_S: Final = 1.0
 """How long output may be silent, once the program has ended, before it is left to whatever process
@@ -90,7 +90,7 @@ def run(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> Ended
         exit_code=code if code >= 0 else _KILLED - code,
         interrupted=signals.count > 0,
         wall_ns=time.monotonic_ns() - begun_ns,
-        tail=tail_of(b"".join(output.last)),
+        tail=tail_of(output.last),
     )
 
 
@@ -110,7 +110,7 @@ class _Output:
     """A program's output, on its way to the screen and to the log.
 
     Attributes:
-        last: its last pieces.
+        last: the end of it.
         saving: nsys has begun to write the report.
         given_up: nobody waits for it any more.
     """
@@ -119,7 +119,7 @@ class _Output:
         self._program = program
         screen = getattr(sys.stderr, "buffer", None)
         self._sinks: list[BinaryIO] = [kept, *([screen] if screen is not None else [])]
-        self.last: deque[bytes] = deque(maxlen=_TAIL_CHUNKS)
+        self.last = b""
         self.saving = False
         self.given_up = False
 
@@ -140,7 +140,7 @@ class _Output:
                 return
 
     def _take(self, chunk: bytes) -> None:
-        self.last.append(chunk)
+        self.last = (self.last + chunk)[-_KEPT_BYTES:]
         self.saving = self.saving or _SAVES in chunk
         for sink in [*self._sinks]:
             try:

@@ -107,6 +107,8 @@ def test_the_window_holds_the_active_steps_and_what_a_step_takes_without_a_profi
         "data": 3,
         "forward": 3,
     }
+    phases = nsysflow.analyze(trace).phases["path"].to_list()
+    assert phases == ["step", "step/data", "step/forward"]
     (told,) = manifest.told
     assert told.window == "closed"
     assert trace.captures["capture"].to_list() == ["1:2:3"]
