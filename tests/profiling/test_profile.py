@@ -231,6 +231,17 @@ def test_ranks_are_analysed_together_and_their_rows_stay_apart() -> None:
     assert [device["report"] for device in rows["devices"]] == ["rank0", "rank1"]
 
 
+def test_a_run_is_packed_by_its_one_report_and_ranks_by_name() -> None:
+    pack = ["pack", "out", "-o", "packed.sqlite"]
+    profiled("-o", "out", "--no-analyze", *command())
+    assert CliRunner().invoke(main, pack).exit_code == 0
+    profiled("-o", "out", "--force", "--no-analyze", "--nproc", "2", *command())
+    refused = CliRunner().invoke(main, pack)
+    assert refused.exit_code == 1
+    assert "out is a run of 2 ranks, each with its report. Name one of them:" in refused.stderr
+    assert "out/rank0.sqlite" in refused.stderr
+
+
 def test_a_dry_run_prints_the_commands_and_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsysflow.gpu.gpus", lambda: NO_GPU)
     ran = profiled("-o", "out", "--dry-run", "--capture", "1:1:1", *command())
