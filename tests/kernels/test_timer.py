@@ -185,6 +185,7 @@ def test_an_unknown_region_is_refused_by_name(gpu: Gpu, enabled: bool) -> None:
 def test_on_a_gpu_twice_the_sleep_takes_longer() -> None:
     timers = CUDATimerCollection(["once", "twice"])
     sleep: Callable[[int], None] = torch.cuda._sleep
+    sleep(100_000_000)  # clocks wake up meanwhile: a first sleep took longer than one of twice that
     for name, cycles in (("once", 10_000_000), ("twice", 20_000_000)):
         with timers.region(name):
             sleep(cycles)

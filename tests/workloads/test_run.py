@@ -71,6 +71,7 @@ def test_a_run_is_as_many_steps_as_its_window_takes(workload: Workload, variant:
 
 @pytest.mark.gpu
 @without_gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize(("name", "variant"), [("nan_check", "async"), ("h2d", "pinned")])
 def test_the_remedy_never_makes_the_host_wait(name: str, variant: str) -> None:
     workload = find(name)
