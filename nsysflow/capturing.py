@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from nsysflow.handshake import DOMAIN, OPENER, OPENING_RANGE, RUN_FOLDER, rank
 from nsysflow.recorders import Collector
-from nsysflow.regions import mark
+from nsysflow.regions import mark, say_that_nothing_is_recorded
 
 Announcement = dict[str, str | int | None]
 """What the report is to say of its window: `capture` and `unprofiled_step_ns`."""
@@ -34,10 +34,17 @@ class Capture(Protocol):
 
 
 def capture_with(collector: Collector) -> Capture:
-    """A capture by whoever profiles this process."""
-    if collector == "kineto":
-        return KinetoTrace()
-    return NvtxRange() if os.environ.get(OPENER) == "nvtx" else CudaProfilerRange()
+    """A capture by whoever profiles this process; by nobody, and stderr says so, where the package
+    for it is missing."""
+    try:
+        if collector == "kineto":
+            return KinetoTrace(import_module("torch.profiler"))
+        if os.environ.get(OPENER) == "nvtx":
+            return NvtxRange(import_module("nvtx"))
+    except ImportError:
+        say_that_nothing_is_recorded(collector)
+        return Unrecorded()
+    return CudaProfilerRange()
 
 
 def synchronize() -> None:
@@ -79,29 +86,31 @@ class CudaProfilerRange:
 class NvtxRange:
     """An NVTX range that nsys waits for where no CUDA call can tell it: a run without a GPU."""
 
+    def __init__(self, nvtx: ModuleType) -> None:
+        self._nvtx = nvtx
+
     def start(self, announcement: Announcement | None) -> None:
-        nvtx = import_module("nvtx")
-        nvtx.push_range(OPENING_RANGE, domain=DOMAIN)
+        self._nvtx.push_range(OPENING_RANGE, domain=DOMAIN)
         if announcement is not None:
             mark(json.dumps({KEY: announcement}))
 
     def stop(self) -> None:
-        import_module("nvtx").pop_range(domain=DOMAIN)
+        self._nvtx.pop_range(domain=DOMAIN)
 
 
 class KinetoTrace:
     """A trace of torch.profiler, left in the run's directory or else where the program runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, profiler: ModuleType) -> None:
+        self._profiler = profiler
         self._profile: Any = None
 
     def start(self, announcement: Announcement | None) -> None:
-        profiler = import_module("torch.profiler")
-        activities = [profiler.ProfilerActivity.CPU]
+        activities = [self._profiler.ProfilerActivity.CPU]
         if import_module("torch").cuda.is_available():
-            activities.append(profiler.ProfilerActivity.CUDA)
+            activities.append(self._profiler.ProfilerActivity.CUDA)
         synchronize()
-        self._profile = profiler.profile(activities=activities)
+        self._profile = self._profiler.profile(activities=activities)
         self._profile.start()
         if announcement is not None:
             self._profile.add_metadata_json(KEY, json.dumps(announcement))
@@ -111,11 +120,27 @@ class KinetoTrace:
             synchronize()
         finally:
             self._profile.stop()
+            self._export()
+
+    def _export(self) -> None:
         name = "report" if rank() is None else f"rank{rank()}"
         folder = Path(os.environ.get(RUN_FOLDER, "."))
         scratch = folder / f".{name}.pt.trace.json.gz"
-        self._profile.export_chrome_trace(str(scratch))
-        scratch.replace(folder / f"{name}.pt.trace.json.gz")
+        try:
+            self._profile.export_chrome_trace(str(scratch))
+            scratch.replace(folder / f"{name}.pt.trace.json.gz")
+        except OSError as error:  # the program's work is worth more than its trace
+            sys.stderr.write(f"nsysflow: the trace could not be written: {error}\n")
+
+
+class Unrecorded:
+    """A window in which nobody records."""
+
+    def start(self, announcement: Announcement | None) -> None:
+        """Nothing to start."""
+
+    def stop(self) -> None:
+        """Nothing to stop."""
 
 
 def _torch_on_gpu() -> ModuleType | None:

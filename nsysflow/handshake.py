@@ -75,6 +75,7 @@ class Told:
         gpu: the name of the GPU that it used.
         ranges: how many NVTX ranges it opened through `nsysflow.region` and `steps`.
         steps: how many steps began.
+        captured: how many of them began inside the window.
         window: `never`, `open` (the program ended inside it) or `closed`, as its steps were
             counted; a profiler that waits for CUDA records none of it where there is no GPU.
         unprofiled_step_ns: mean wall time of a warm-up step, with no capture going on.
@@ -87,6 +88,7 @@ class Told:
     gpu: str | None = None
     ranges: int = 0
     steps: int = 0
+    captured: int = 0
     window: str = "never"
     unprofiled_step_ns: int | None = None
     config: dict[str, Any] | None = None

@@ -7,7 +7,6 @@ command line, which shares the vocabulary of ranges, must not reach torch.
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from types import ModuleType
@@ -87,10 +86,15 @@ class RecordFunction:
 
 def find_recorder(collector: Collector) -> Recorder | None:
     """What takes this process's ranges under `collector`; None while there is nothing for it."""
-    if collector == "kineto":
-        return RecordFunction(import_module("torch.profiler"))
-    with suppress(ImportError):
+    try:
+        if collector == "kineto":
+            return RecordFunction(import_module("torch.profiler"))
         return Nvtx(import_module("nvtx"))
+    except ImportError:
+        return None if collector == "kineto" else _torch_nvtx()
+
+
+def _torch_nvtx() -> Recorder | None:
     torch = sys.modules.get("torch")
     # a CPU build has torch.cuda.nvtx too, and raises when it is called (2.13.0, 2026-11)
     if torch is not None and torch.backends.cuda.is_built():

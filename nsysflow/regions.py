@@ -8,12 +8,13 @@ import sys
 import threading
 from collections.abc import Callable
 from enum import StrEnum
-from functools import cache, wraps
-from typing import Any, Final, TypeVar, cast
+from functools import cache
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from nsysflow import recorders
-from nsysflow.recorders import Recorder
+from nsysflow.recorders import Collector, Recorder
 from nsysflow.telling import RECORD, tell_at_exit
+from nsysflow.wrapping import refuse_no_function, wrapped
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -50,6 +51,9 @@ class region:
     It belongs to the thread that enters it, closes on exceptions too, and may be entered again
     while it is open. With no profiler attached it does nothing, for less than 1 us, and a decorated
     function is the function itself.
+
+    On a coroutine function it covers the waits too, and ranges of coroutines that take turns on one
+    thread are not told apart. On a generator it covers what the generator does between two `yield`.
     """
 
     __slots__ = ("_name", "_payload")
@@ -60,7 +64,13 @@ class region:
         Args:
             name: what the code inside does, the same every time; `Region` has the usual names.
             payload: a number that differs from time to time, such as the step's index.
+
+        Raises:
+            TypeError: the payload is no int.
+            ValueError: it takes more than 64 bits.
         """
+        if payload is not None and not (type(payload) is int and -(2**63) <= payload < 2**63):
+            _refuse(payload)
         self._name = name
         self._payload = payload
 
@@ -73,15 +83,10 @@ class region:
             _OPEN.closers.pop()()
 
     def __call__(self, function: Function) -> Function:
+        refuse_no_function(function)
         if recorders.COLLECTOR_HERE is None:
             return function
-
-        @wraps(function)
-        def within(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            with self:
-                return function(*args, **kwargs)
-
-        return cast("Function", within)
+        return cast("Function", wrapped(self, function))
 
 
 def mark(text: str) -> None:
@@ -106,17 +111,27 @@ def _recorder_here() -> Recorder | None:
         tell_at_exit()
         _recorder = recorders.find_recorder(recorders.COLLECTOR_HERE)
         if _recorder is None:
-            _say_that_nothing_is_recorded()
+            say_that_nothing_is_recorded(recorders.COLLECTOR_HERE)
     return _recorder
 
 
 @cache
-def _say_that_nothing_is_recorded() -> None:
-    sys.stderr.write(
-        "nsysflow: a profiler is attached, but nothing here can mark ranges for it: the nvtx"
-        " package is missing, and no CUDA build of torch is loaded. To have them:\n"
-        "  pip install nvtx\n"
+def say_that_nothing_is_recorded(collector: Collector) -> None:
+    """Once, on stderr: what is missing here, and how to get it."""
+    missing, package = (
+        ("torch is missing", "torch")
+        if collector == "kineto"
+        else ("the nvtx package is missing, and no CUDA build of torch is loaded", "nvtx")
     )
+    sys.stderr.write(
+        "nsysflow: a profiler is attached, but nothing here can mark ranges for it:"
+        f" {missing}. To have them:\n  pip install {package}\n"
+    )
+
+
+def _refuse(payload: object) -> NoReturn:
+    msg = f"a range's payload is an int of at most 64 bits, or None, and not {payload!r}"
+    raise (ValueError if type(payload) is int else TypeError)(msg)
 
 
 def _nothing() -> None:

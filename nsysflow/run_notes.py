@@ -84,6 +84,6 @@ def _ended_early(manifest: Manifest) -> str:
     if manifest.exit_code:
         return f"the program failed (exit code {manifest.exit_code}): its end is not a normal one"
     inside = [told for told in manifest.told if told.window == "open"]
-    if inside:
+    if inside and manifest.capture:
         return "the program ended inside the capture window: it holds fewer steps than asked for"
     return ""

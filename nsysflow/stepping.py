@@ -8,11 +8,12 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from nsysflow import recorders
-from nsysflow.capturing import Capture, capture_with, synchronize
+from nsysflow.capturing import Announcement, synchronize
 from nsysflow.handshake import CAPTURE, Window
 from nsysflow.recorders import Collector
 from nsysflow.regions import Region, region
-from nsysflow.telling import RECORD, tell_at_exit, tell_now
+from nsysflow.telling import RECORD, tell_at_exit
+from nsysflow.windowing import close_window, count_step, open_window
 
 Batch = TypeVar("Batch")
 
@@ -26,9 +27,13 @@ def steps(
 
     A step is fetching a batch and what the loop does with it. `wait` and `warmup` steps pass, then
     the capture window opens for `active` steps, once in a process: a second loop goes on counting
-    where the first one ended. `nsysflow profile --capture` overrides the three numbers, and goes
-    on without cost once its window has closed. With no profiler attached this is
+    where the first one ended, in the window too, which stays open between the two. It closes after
+    the last active step, or when the program ends. `nsysflow profile --capture` overrides the three
+    numbers, and goes on without cost once its window has closed. With no profiler attached this is
     `iter(iterable)`.
+
+    The window opens only for a step that comes. An iterable without a length is asked for its
+    batch before that: `data` then lies before the first active step, and before the window.
 
         for batch in steps(loader, wait=3, warmup=2, active=5):
             train(batch)
@@ -41,30 +46,39 @@ def steps(
     if recorders.COLLECTOR_HERE is None:
         return iter(iterable)
     tell_at_exit()
-    capturing = _Capturing(
+    loop = _Loop(
         Window.parse(asked) if asked else window, recorders.COLLECTOR_HERE, asked=bool(asked)
     )
-    return _marked(iterable, capturing)
+    return _marked(iterable, loop)
 
 
-def _marked(iterable: Iterable[Batch], capturing: "_Capturing") -> Iterator[Batch]:
+def _marked(iterable: Iterable[Batch], loop: "_Loop") -> Iterator[Batch]:
     iterator = iter(iterable)
     length = _length(iterable)
-    with capturing:
+    with loop:
         for taken in count():
             if taken == length:
                 break
-            capturing.next_step()
-            if capturing.over:
+            loop.between_steps()
+            if loop.over:
                 break
-            with region(Region.STEP, RECORD.steps):
-                with region(Region.DATA):
-                    batch = next(iterator, _END)
-                if batch is _END:
+            batch = _END
+            if loop.due:
+                if length is None and (batch := _fetch(iterator)) is _END:
                     return
-                RECORD.steps += 1
+                loop.open()
+            with region(Region.STEP, RECORD.steps):
+                if batch is _END and (batch := _fetch(iterator)) is _END:
+                    return
+                count_step()
                 yield batch
     yield from iterator
+
+
+def _fetch(iterator: Iterator[Any]) -> Any:  # noqa: ANN401
+    """The next batch, or `_END`."""
+    with region(Region.DATA):
+        return next(iterator, _END)
 
 
 def _length(iterable: Iterable[object]) -> int | None:
@@ -75,16 +89,21 @@ def _length(iterable: Iterable[object]) -> int | None:
         return None
 
 
-class _Capturing:
-    """The window of one loop: times the warm-up, opens, closes."""
+class _Loop:
+    """What one loop does for the window: times the warm-up, opens, closes."""
 
     def __init__(self, window: Window, collector: Collector, *, asked: bool) -> None:
         self._window = window
         self._collector = collector
         self._asked = asked
         self._warm: tuple[int, int] | None = None
-        """When the warm-up began, by the wall clock, and at which step."""
-        self._capture: Capture | None = None
+        """When the warm-up began here, by the wall clock, and at which step."""
+
+    @property
+    def due(self) -> bool:
+        """Whether the next step is the first of the window."""
+        first = self._window.wait + self._window.warmup
+        return RECORD.window == "never" and RECORD.steps >= first
 
     @property
     def over(self) -> bool:
@@ -96,45 +115,48 @@ class _Capturing:
 
     def __exit__(
         self,
-        _kind: type[BaseException] | None,
+        kind: type[BaseException] | None,
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        if self._capture is not None:
-            self._close(self._capture)
+        if kind is None:  # else the last step was not done
+            self._end_warmup()
+        self._close_if_done()
 
-    def next_step(self) -> None:
-        """Between two steps: do what is due before the next one."""
-        ahead = RECORD.steps - self._window.wait - self._window.warmup
-        if RECORD.window == "never" and ahead >= 0:
-            self._open()
-        elif RECORD.window == "never" and ahead >= -self._window.warmup and self._warm is None:
+    def between_steps(self) -> None:
+        """Do what is due before the next step; opening comes later."""
+        if self.due:
+            self._end_warmup()
+        elif RECORD.window == "never":
             self._begin_warmup()
-        elif self._capture is not None and ahead >= self._window.active:
-            self._close(self._capture)
+        self._close_if_done()
 
-    def _begin_warmup(self) -> None:
-        if self._asked:  # else the whole run may be recorded, and no step is without a profiler
-            synchronize()
-            self._warm = time.perf_counter_ns(), RECORD.steps
-
-    def _open(self) -> None:
-        if self._warm is not None:
-            synchronize()
-            began_ns, first = self._warm
-            taken_ns = time.perf_counter_ns() - began_ns
-            RECORD.unprofiled_step_ns = round(taken_ns / (RECORD.steps - first))
-        announcement = {
+    def open(self) -> None:
+        """Open the window, and say in it what is known."""
+        announcement: Announcement = {
             "capture": str(self._window),
             "unprofiled_step_ns": RECORD.unprofiled_step_ns,
         }
-        capture = capture_with(self._collector)
-        capture.start(announcement if self._asked else None)
-        self._capture = capture
-        RECORD.window = "open"
+        open_window(self._collector, announcement if self._asked else None)
 
-    def _close(self, capture: Capture) -> None:
-        self._capture = None
-        capture.stop()
-        RECORD.window = "closed"
-        tell_now()
+    def _close_if_done(self) -> None:
+        if RECORD.captured >= self._window.active:
+            close_window()
+
+    def _begin_warmup(self) -> None:
+        # the whole run may be recorded unless we asked: no step is without a profiler then
+        if self._asked and self._warm is None and RECORD.steps >= self._window.wait:
+            synchronize()
+            self._warm = time.perf_counter_ns(), RECORD.steps
+
+    def _end_warmup(self) -> None:
+        """Add what this loop spent in warm-up steps to what others did."""
+        if self._warm is None:
+            return
+        synchronize()
+        began_ns, first = self._warm
+        self._warm = None
+        RECORD.warmup_ns += time.perf_counter_ns() - began_ns
+        RECORD.warmup_steps += RECORD.steps - first
+        if RECORD.warmup_steps:
+            RECORD.unprofiled_step_ns = round(RECORD.warmup_ns / RECORD.warmup_steps)

@@ -16,13 +16,21 @@ from nsysflow.handshake import RUN_FOLDER, Told, rank, tell
 
 @dataclass(kw_only=True)
 class Record:
-    """What happened so far; the fields are those of `Told`."""
+    """What happened so far; the fields are those of `Told`, and two more.
+
+    Attributes:
+        warmup_ns: time spent in warm-up steps, over all loops that had some.
+        warmup_steps: how many those were.
+    """
 
     ranges: int = 0
     steps: int = 0
+    captured: int = 0
     window: Literal["never", "open", "closed"] = "never"
     unprofiled_step_ns: int | None = None
     config: dict[str, Any] | None = None
+    warmup_ns: int = 0
+    warmup_steps: int = 0
 
 
 RECORD: Final = Record()
@@ -35,10 +43,17 @@ def tell_at_exit() -> None:
 
 
 def tell_now() -> None:
-    """Leave the file in the run's directory, if `nsysflow profile` named one."""
+    """Leave the file in the run's directory, if `nsysflow profile` named one.
+
+    A directory that is gone or full does not stop the program; stderr says so.
+    """
     folder = os.environ.get(RUN_FOLDER)
-    if folder:
+    if not folder:
+        return
+    try:
         tell(Path(folder), _told())
+    except OSError as error:
+        sys.stderr.write(f"nsysflow: what this process did could not be noted down: {error}\n")
 
 
 def _tell_as(pid: int) -> None:
@@ -55,6 +70,7 @@ def _told() -> Told:
         gpu=_gpu(),
         ranges=RECORD.ranges,
         steps=RECORD.steps,
+        captured=RECORD.captured,
         window=RECORD.window,
         unprofiled_step_ns=RECORD.unprofiled_step_ns,
         config=RECORD.config,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow import recorders, regions, telling
+from nsysflow import recorders, regions, telling, windowing
 from nsysflow.nsys import export
 from tests.nsys.real import real_nsys
 
@@ -44,6 +44,7 @@ def recorded(collector: recorders.Collector = "nsys") -> Iterator[Notes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorders, "COLLECTOR_HERE", collector)
         patch.setattr(regions, "_recorder", notes)
+        patch.setattr(windowing, "_started", None)
         for name, value in vars(telling.Record()).items():
             patch.setattr(telling.RECORD, name, value)
         yield notes

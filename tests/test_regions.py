@@ -1,16 +1,20 @@
 """Ranges are opened where a profiler takes them, always closed, and cost nothing elsewhere."""
 
+import asyncio
+import inspect
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow import recorders, region, regions
+from nsysflow import recorders, region, regions, steps
+from nsysflow.handshake import OPENER
 from nsysflow.recorders import attached, find_recorder
 from nsysflow.regions import Region
 from nsysflow.telling import RECORD
@@ -188,7 +192,7 @@ def test_torch_marks_ranges_only_where_it_was_built_with_cuda(
 def test_it_is_said_once_that_nothing_can_mark_ranges(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    regions._say_that_nothing_is_recorded.cache_clear()
+    regions.say_that_nothing_is_recorded.cache_clear()
     without_nvtx(monkeypatch, None)
     with recorded():
         monkeypatch.setattr(regions, "_recorder", None)
@@ -197,6 +201,152 @@ def test_it_is_said_once_that_nothing_can_mark_ranges(
                 pass
         assert RECORD.ranges == 0
     assert capsys.readouterr().err.count("pip install nvtx") == 1
+
+
+@pytest.mark.parametrize(("collector", "package"), [("nsys", "nvtx"), ("kineto", "torch.profiler")])
+def test_a_profiler_whose_package_is_missing_stops_no_loop(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    collector: recorders.Collector,
+    package: str,
+) -> None:
+    regions.say_that_nothing_is_recorded.cache_clear()
+    without_nvtx(monkeypatch, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setenv(OPENER, "nvtx")
+    with recorded(collector):
+        monkeypatch.setattr(regions, "_recorder", None)
+        assert list(steps(range(5), wait=0, warmup=1, active=2)) == list(range(5))
+        assert (RECORD.ranges, RECORD.window) == (0, "closed")
+    said = capsys.readouterr().err
+    assert said.count(f"pip install {package.partition('.')[0]}\n") == 1
+    assert said.count("nsysflow:") == 1
+
+
+def test_a_decorated_coroutine_is_a_range_over_all_of_its_body() -> None:
+    with recorded() as notes:
+
+        @region("outer")
+        async def outer() -> int:
+            with region("before"):
+                pass
+            await asyncio.sleep(0)
+            with region("after"):
+                return 3
+
+        assert inspect.iscoroutinefunction(outer)
+        assert asyncio.run(outer()) == 3
+    assert read_back(notes) == [("outer", [("before", []), ("after", [])])]
+
+
+def test_a_decorated_generator_is_a_range_between_its_yields_and_not_around_its_consumer() -> None:
+    with recorded() as notes:
+
+        @region("generator")
+        def numbers() -> Generator[int, int, str]:
+            with region("first"):
+                sent = yield 1
+            try:
+                yield sent
+            except KeyError:
+                return "ended"
+            return "never thrown"
+
+        assert inspect.isgeneratorfunction(numbers)
+        made = numbers()
+        with region("consumer"):
+            assert next(made) == 1
+        assert made.send(5) == 5
+        with pytest.raises(StopIteration, match="ended"):
+            made.throw(KeyError())
+    opened = [name for what, name, _ in notes.events if what == "open"]
+    closed = [name for what, name, _ in notes.events if what == "close"]
+    assert opened == ["consumer", "generator", "first", "generator", "generator"]
+    assert sorted(closed) == sorted(opened)
+    assert not regions._OPEN.closers
+
+
+def test_a_decorated_generator_that_is_closed_cleans_up_inside_its_range() -> None:
+    with recorded() as notes:
+
+        @region("generator")
+        def numbers() -> Iterator[int]:
+            try:
+                yield 1
+            finally:
+                with region("cleanup"):
+                    pass
+
+        made = numbers()
+        next(made)
+        cast("Generator[int]", made).close()
+    assert read_back(notes) == [("generator", []), ("generator", [("cleanup", [])])]
+
+
+def test_a_decorated_async_generator_is_a_range_between_its_yields() -> None:
+    with recorded() as notes:
+
+        @region("generator")
+        async def numbers() -> AsyncIterator[int]:
+            yield 1
+            await asyncio.sleep(0)
+            yield 2
+
+        async def consume() -> list[int]:
+            found = []
+            async for number in numbers():
+                with region("consumer"):
+                    found.append(number)
+            return found
+
+        assert inspect.isasyncgenfunction(numbers)
+        assert asyncio.run(consume()) == [1, 2]
+    names = ["generator", "consumer", "generator", "consumer", "generator"]
+    assert read_back(notes) == [(name, []) for name in names]
+
+
+class Callable_:
+    def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "thing", [Callable_, Callable_(), staticmethod(run_tree), classmethod(lambda _cls: None), len]
+)
+@pytest.mark.parametrize("collector", ["nsys", None])
+def test_what_is_no_function_cannot_be_decorated_with_or_without_a_profiler(
+    monkeypatch: pytest.MonkeyPatch,
+    thing: Callable[..., object],
+    collector: recorders.Collector | None,
+) -> None:
+    monkeypatch.setattr(recorders, "COLLECTOR_HERE", collector)
+    with pytest.raises(TypeError, match="@region goes on a function"):
+        region("loss")(thing)
+
+
+@pytest.mark.parametrize("payload", [0, -(2**63), 2**63 - 1, None])
+def test_a_payload_of_64_bits_is_taken(payload: int | None) -> None:
+    with recorded() as notes, region("step", payload):
+        pass
+    assert notes.events[0] == ("open", "step", payload)
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        *((2**63, ValueError), (-(2**63) - 1, ValueError)),
+        *((True, TypeError), (1.0, TypeError), ("1", TypeError)),
+    ],
+)
+@pytest.mark.parametrize("collector", ["nsys", None])
+def test_another_payload_is_refused_with_or_without_a_profiler(
+    monkeypatch: pytest.MonkeyPatch,
+    payload: int,
+    error: type[Exception],
+    collector: recorders.Collector | None,
+) -> None:
+    monkeypatch.setattr(recorders, "COLLECTOR_HERE", collector)
+    with pytest.raises(error, match="at most 64 bits"):
+        region("step", payload)
 
 
 def test_a_recorder_that_comes_later_takes_only_what_opens_after_it(

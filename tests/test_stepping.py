@@ -1,6 +1,8 @@
 """`steps` gives every batch, marks each step, and captures the active ones, once."""
 
+import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow import recorders, region, stepping, steps
+from nsysflow import recorders, region, stepping, steps, windowing
 from nsysflow.capturing import Announcement, CudaProfilerRange, synchronize
 from nsysflow.handshake import CAPTURE, Window
 from nsysflow.telling import RECORD
@@ -47,7 +49,7 @@ def captured(
         if asked is not None:
             patch.setenv(CAPTURE, str(asked))
         noted = Noted(notes)
-        patch.setattr(stepping, "capture_with", lambda _collector: noted)
+        patch.setattr(windowing, "capture_with", lambda _collector: noted)
         yield noted
 
 
@@ -88,6 +90,7 @@ def test_exactly_the_active_steps_are_captured(length: int, window: Window) -> N
 def test_what_starts_is_stopped_outside_every_step(length: int, window: Window) -> None:
     with captured(window) as noted:
         list(steps(iter(range(length))))
+        windowing._stop()  # as at exit
     depth, events = 0, noted.notes.events
     for what, *_ in events:
         depth += {"open": 1, "close": -1}.get(what, 0)
@@ -139,18 +142,31 @@ def test_the_window_given_in_the_environment_wins_over_the_arguments() -> None:
     assert captured_steps(noted.notes) == [1]
 
 
-def test_a_break_inside_the_window_closes_range_and_window() -> None:
-    with captured(Window(wait=0, warmup=0, active=5)) as noted:
+def test_a_break_inside_the_window_closes_the_range_and_leaves_the_window_to_the_next_loop() -> (
+    None
+):
+    with captured(Window(wait=0, warmup=0, active=3)) as noted:
+        for index in steps(range(9)):
+            if index == 1:
+                break
+        assert (RECORD.window, RECORD.captured) == ("open", 2)
+        list(steps(range(9)))
+        assert (RECORD.window, RECORD.captured) == ("closed", 3)
+    assert [what for what, name, _ in noted.notes.events if name != "data"] == [
+        *("start", "open", "close", "open", "close", "open", "close", "stop")
+    ]
+
+
+def test_a_break_in_the_last_active_step_closes_the_window() -> None:
+    with captured(Window(wait=0, warmup=0, active=2)) as noted:
         for index in steps(range(9)):
             if index == 1:
                 break
         assert RECORD.window == "closed"
-    assert [what for what, name, _ in noted.notes.events if name != "data"] == [
-        *("start", "open", "close", "open", "close", "stop")
-    ]
+    assert noted.notes.events[-1][0] == "stop"
 
 
-def test_an_exception_inside_the_window_closes_range_and_window() -> None:
+def test_an_exception_inside_the_window_closes_the_range_and_leaves_the_window_open() -> None:
     def loop() -> None:
         for _ in steps(range(9)):
             raise ZeroDivisionError
@@ -158,8 +174,76 @@ def test_an_exception_inside_the_window_closes_range_and_window() -> None:
     with captured(Window(wait=0, warmup=0, active=5)) as noted:
         with pytest.raises(ZeroDivisionError):
             loop()
-        assert RECORD.window == "closed"
-    assert [what for what, *_ in noted.notes.events][-2:] == ["close", "stop"]
+        assert (RECORD.window, RECORD.captured) == ("open", 1)
+    assert [what for what, *_ in noted.notes.events] == ["start", *("open", "open"), *["close"] * 2]
+
+
+@given(window=windows, lengths=st.lists(lengths, max_size=5), sized=st.booleans())
+def test_loops_after_each_other_are_captured_as_one(
+    window: Window, lengths: list[int], sized: bool
+) -> None:
+    with captured(window) as noted:
+        for length in lengths:
+            list(steps(range(length) if sized else iter(range(length))))
+        told = RECORD.window, RECORD.captured
+    first = window.wait + window.warmup
+    inside = [*range(sum(lengths))][first : first + window.active]
+    state = "closed" if len(inside) == window.active else "open" if inside else "never"
+    # the end of a loop without length is seen in a range that is no step; the next begins anew
+    assert [*dict.fromkeys(captured_steps(noted.notes))][: len(inside)] == inside
+    assert told == (state, len(inside))
+
+
+def test_the_first_active_step_of_a_loop_without_length_was_fetched_before_the_window() -> None:
+    with captured(Window(wait=0, warmup=0, active=2)) as noted:
+        list(steps(iter("ab")))
+    assert [(what, name) for what, name, _ in noted.notes.events] == [
+        *(("open", "data"), ("close", "data"), ("start", "")),
+        *(("open", "step"), ("close", "step")),
+        *(("open", "step"), ("open", "data"), ("close", "data"), ("close", "step")),
+        ("stop", ""),
+    ]
+
+
+def test_of_many_threads_one_opens_the_window_and_every_step_counts() -> None:
+    looping = threading.Barrier(4)
+
+    def loop() -> None:
+        looping.wait(timeout=10)
+        list(steps(range(50)))
+
+    with captured(Window(wait=10, warmup=0, active=60)) as noted:
+        starting, slow = threading.Event(), noted.start
+
+        def start(announcement: Announcement | None) -> None:
+            starting.wait(timeout=0.1)  # never set: the others come by meanwhile
+            slow(announcement)
+
+        noted.start = start  # type: ignore[method-assign]
+        threads = [threading.Thread(target=loop) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        windowing._stop()
+        assert RECORD.steps == len(marked_steps(noted.notes)) >= 10 + 60
+    order = [what for what, *_ in noted.notes.events if what in ("start", "stop")]
+    assert order == ["start", "stop"]
+
+
+def test_a_forked_child_neither_stops_nor_closes_its_parents_window() -> None:
+    with captured(Window(wait=0, warmup=0, active=2)) as noted:
+        for _ in steps(range(1)):
+            pass
+        with pytest.MonkeyPatch.context() as child:
+            child.setattr(os, "getpid", lambda: -1)
+            child.setattr(windowing, "_started", windowing._started)
+            list(steps(range(5)))
+            windowing._stop()
+            assert RECORD.window == "open"
+        assert "stop" not in [what for what, *_ in noted.notes.events]
+        list(steps(range(5)))
+    assert noted.notes.events[-1][0] == "stop"
 
 
 def test_an_iterable_that_fails_closes_what_is_open() -> None:
@@ -174,7 +258,7 @@ def test_an_iterable_that_fails_closes_what_is_open() -> None:
         list(steps(broken()))
     whats = [what for what, *_ in noted.notes.events]
     assert whats.count("open") == whats.count("close")
-    assert whats[-1] == "stop"
+    assert whats[-1] == "close"
 
 
 def test_a_loop_that_ends_before_the_window_leaves_it_to_the_next() -> None:
@@ -234,6 +318,31 @@ def test_the_unprofiled_step_is_the_mean_of_the_warm_up(
         unprofiled_ns = RECORD.unprofiled_step_ns
     assert unprofiled_ns == (step_ns if window.warmup else None)
     assert noted.announced == [{"capture": str(window), "unprofiled_step_ns": unprofiled_ns}]
+
+
+@given(lengths=st.lists(st.integers(0, 4), max_size=6), step_ns=st.integers(1, 10**7))
+def test_a_warm_up_over_several_loops_is_timed_in_the_loops_alone(
+    lengths: list[int], step_ns: int
+) -> None:
+    clock = SimpleNamespace(now_ns=0)
+    with (
+        captured(Window(wait=1, warmup=3, active=1)) as noted,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr("time.perf_counter_ns", lambda: clock.now_ns)
+        for length in (*lengths, 20):
+            clock.now_ns += 10**9
+            for _ in steps(range(length)):
+                clock.now_ns += step_ns
+    assert noted.announced == [{"capture": "1:3:1", "unprofiled_step_ns": step_ns}]
+
+
+def test_a_warm_up_that_was_left_early_is_not_timed() -> None:
+    with captured(Window(wait=0, warmup=1, active=1)) as noted:
+        for _ in steps(range(9)):
+            break
+        list(steps(range(9)))
+    assert noted.announced == [{"capture": "0:1:1", "unprofiled_step_ns": None}]
 
 
 def test_warm_up_steps_that_may_be_profiled_are_not_timed() -> None:

@@ -64,7 +64,18 @@ def test_a_program_that_fails_inside_the_window_tells_all_the_same(tmp_path: Pat
     code = LOOP.replace("pass", "raise SystemExit(5)").replace("(9)", "(9), wait=0, warmup=0")
     assert run(code, tmp_path, **PROFILED).returncode == 5
     (told,) = take_told(tmp_path)
-    assert (told.steps, told.window) == (1, "closed")
+    assert (told.steps, told.captured, told.window) == (1, 1, "open")
+
+
+@pytest.mark.parametrize("folder", ["gone", "a file"])
+def test_a_directory_that_cannot_be_written_stops_nothing(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "a file").touch()
+    unusable = {RUN_FOLDER: str(tmp_path / folder)} | PROFILED
+    done = run(f"{LOOP}print('trained')", tmp_path, **unusable, **{CAPTURE: "1:2:3"})
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2  # when the window closes, and at exit
+    assert all(line.startswith("nsysflow: what this process did could not be") for line in lines)
 
 
 def test_the_window_is_told_before_the_program_ends(tmp_path: Path) -> None:
@@ -112,6 +123,29 @@ def test_torch_profiler_leaves_a_trace_of_the_active_steps(
     phases = dict(nsysflow.analyze(nsysflow.load(path)).phases.select("path", "instances").rows())
     assert phases == {"step": 3, "step/data": 3, "step/forward": 3}
     assert "torch" in told.versions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", ["", "raise SystemExit(5)"])
+def test_torch_profiler_leaves_its_trace_when_the_program_ends_inside_the_window(
+    tmp_path: Path, ends: str
+) -> None:
+    asked = {COLLECTOR: "kineto", CAPTURE: "1:2:30"}
+    run(f"{TRAINS}{ends}", tmp_path, **asked)
+    (told,) = take_told(tmp_path)
+    (path,) = tmp_path.iterdir()
+    phases = dict(nsysflow.analyze(nsysflow.load(path)).phases.select("path", "instances").rows())
+    assert phases["step"] == told.captured == 6
+    assert told.window == "open"
+
+
+@pytest.mark.slow
+def test_a_trace_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    asked = {COLLECTOR: "kineto", CAPTURE: "1:2:3", RUN_FOLDER: str(tmp_path / "gone")}
+    done = run(f"{TRAINS}print('trained')", tmp_path, **asked)
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    assert "nsysflow: the trace could not be written" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_ranges_of_the_child_arrive_and_a_report_without_gpu_work_reads_well() -
     assert re.search(r"^  step +8 .*\n    forward +8 ", ran.stdout, re.MULTILINE)
     assert "Traceback" not in ran.stderr
     (told,) = manifest.told
-    assert (told.steps, told.ranges, told.window) == (8, 24, "closed")
+    assert (told.steps, told.ranges, told.window) == (8, 24, "open")
 
 
 def test_a_built_in_workload_runs_with_its_phases() -> None:
