@@ -6,6 +6,7 @@ from nsysflow.kernels.bench.problem import Cost, Kernel, Outputs, Problem, Rando
 from nsysflow.kernels.bench.problems.rollout import SEGMENTS, SHAPE, TOY, rollout_of
 from nsysflow.kernels.prio import Draws
 from nsysflow.kernels.select_copy import (
+    Minibatch,
     empty_minibatch,
     select_copy,
     select_copy_bytes,
@@ -38,9 +39,11 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-def tensors_of(minibatch: object) -> Outputs:
-    """The tensors of a minibatch, themselves: dataclasses.astuple would copy them."""
-    return tuple(vars(minibatch).values())
+def tensors_of(minibatch: Minibatch) -> Outputs:
+    """The tensors of a minibatch by name: torch.compile cannot look through `vars`."""
+    copied = (minibatch.obs, minibatch.actions, minibatch.logprobs, minibatch.values)
+    made = (minibatch.advantages, minibatch.returns, minibatch.weight, minibatch.state)
+    return (*copied, *made)
 
 
 KERNEL: Final = Kernel(make=make, shape=SHAPE, toy=TOY, swept=(SEGMENTS, ("T",)))
