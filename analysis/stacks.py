@@ -21,7 +21,7 @@ PROFILER_DOMAINS: Final = (
     "GIL Trace",
     "Python Periodic Sampling",
     "Python Backtrace on CUDA",
-    "nsysflow",
+    "nsysflow.window",
 )
 """Domains of the profiler itself, and ours, whose range opens a window: not phases either."""
 

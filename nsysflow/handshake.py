@@ -22,7 +22,7 @@ OPENER: Final = "NSYSFLOW_OPENER"
 """`cuda` or `nvtx`: what nsys waits for to open the window. `nvtx` is for runs without a GPU."""
 
 OPENING_RANGE: Final = "capture"
-DOMAIN: Final = "nsysflow"
+DOMAIN: Final = "nsysflow.window"
 """The NVTX range that opens the window, and its domain, which holds no phases."""
 
 RUN_FOLDER: Final = "NSYSFLOW_RUN_FOLDER"

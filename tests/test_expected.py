@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.schema import CAUSES
-from tests.analyses import NAMES, PARTS, analysed, every_report, sums
+from tests.analyses import NAMES, PARTS, analysed, sums
 from tests.reports import DATA
 from tests.twin.accounting import length, union
 
@@ -26,8 +26,11 @@ COVERED: Final = {
 """What the tests below look at."""
 
 
+every_report: Final = pytest.mark.parametrize("name", sorted(EXPECTED))
+
+
 def test_every_expected_figure_is_looked_at_and_of_a_report_that_is_here() -> None:
-    assert sorted(EXPECTED) == NAMES
+    assert set(EXPECTED) <= set(NAMES)
     assert all(set(figures) == COVERED for figures in EXPECTED.values())
 
 

@@ -42,7 +42,7 @@ def test_a_window_without_a_gpu_opens_by_an_nvtx_range() -> None:
     plan = plan_nsys(replace(ASKED, window=WINDOW, on="cpu", trace=("nvtx",)), NSYS)
     assert words(plan, "--capture-range=") == ["--capture-range=nvtx"]
     assert plan.environment[handshake.OPENER] == "nvtx"
-    assert words(plan, "--nvtx-capture=") == ["--nvtx-capture=capture@nsysflow"]
+    assert words(plan, "--nvtx-capture=") == ["--nvtx-capture=capture@nsysflow.window"]
     # else nsys looks only at strings that the program registered with NVTX, and the range is not
     assert words(plan, "--env-var=") == ["--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"]
 

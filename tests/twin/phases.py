@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from tests.twin.model import LOW_24_BITS, Call, Op, Overhead, Range, TwinTrace
 
 LIBRARY_DOMAINS_ANY_CASE = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
-LIBRARY_DOMAINS = ("GIL Trace", "Python Periodic Sampling", "Python Backtrace on CUDA", "nsysflow")
+LIBRARY_DOMAINS = (
+    "GIL Trace",
+    "Python Periodic Sampling",
+    "Python Backtrace on CUDA",
+    "nsysflow.window",
+)
 
 
 def is_library(domain: str | None) -> bool:

@@ -82,7 +82,7 @@ OTHER_CALLS = (
     "cudaMemsetAsync",
 )
 NAMES = ("a", "b", "step", "c/d")
-DOMAINS = (None, None, None, "mylib", "NCCL", "nccl", "GIL Trace", "nsysflow")
+DOMAINS = (None, None, None, "mylib", "NCCL", "nccl", "GIL Trace", "nsysflow.window")
 STREAMS = (7, 13)
 DEVICES = (0, 1)
 THREAD_NAMES = ("python", "pt_autograd_0", "loader", "pt_nccl_watchdg")
