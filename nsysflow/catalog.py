@@ -44,6 +44,7 @@ class Workload:
         phases: the ranges inside each step, in the order in which they begin.
         default: the variant that runs when none is named.
         control: whether nothing is wrong with it, and a report must say so.
+        ranks: how many processes torchrun starts; None for one, without torchrun.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Workload:
     variants: tuple[Variant, ...]
     default: str
     control: bool = False
+    ranks: int | None = None
     options: tuple[Option, ...] = ()
 
 
@@ -95,6 +97,7 @@ def _workload(name: str, entry: dict[str, Any]) -> Workload:
         variants=tuple(Variant(name=v, summary=line) for v, line in entry["variants"].items()),
         default=entry["default"],
         control=entry.get("control", False),
+        ranks=entry.get("ranks"),
         options=tuple(Option(name=o, **of) for o, of in entry.get("options", {}).items()),
     )
 

@@ -73,7 +73,12 @@ def _window(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> 
     metavar="WAIT:WARMUP:ACTIVE",
     help="Capture these steps (workloads: 3:2:5; others: the whole run).",
 )
-@click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="Start N ranks by torchrun.")
+@click.option(
+    "--nproc",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Start N ranks by torchrun (ddp: 2; others: one process without it).",
+)
 @click.option("--backtrace", is_flag=True, help="Record the Python line of each CUDA call.")
 @click.option("--gpu-metrics", is_flag=True, help="Sample the GPU's counters.")
 @click.option("--osrt", is_flag=True, help="Trace the OS runtime too (can be large).")
@@ -188,6 +193,7 @@ def _request(
         UnknownWorkload: there is no workload or variant of that name.
         click.UsageError: there is nothing to run, or options that only workloads have.
     """
+    from nsysflow.catalog import find
     from nsysflow.profiling import WINDOW_DEFAULT, Request, command_of
 
     if workload is not None and workload.endswith(".py"):
@@ -195,6 +201,7 @@ def _request(
         raise click.UsageError(msg)
     if workload is not None:
         name, command = command_of(workload, variant, precision, on, window, after)
+        nproc = nproc or find(workload).ranks
         if on == "cuda":
             window = window or WINDOW_DEFAULT
     else:

@@ -1,6 +1,6 @@
 """One training step of a perceptron: the work that the pairs about training have in common."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,18 +15,32 @@ from nsysflow.workloads.config import Config
 class Training:
     """Linear layers with ReLU between them, squared error, AdamW; no step waits for the GPU."""
 
-    def __init__(self, config: Config[Any], widths: Sequence[int], batch: int) -> None:
+    def __init__(
+        self,
+        config: Config[Any],
+        widths: Sequence[int],
+        batch: int,
+        *,
+        bias: bool = True,
+        parallel: Callable[[nn.Module], nn.Module] | None = None,
+        reduce: Callable[[list[Tensor]], None] | None = None,
+    ) -> None:
         """Weights and a target, on the device.
 
         Args:
             config: device, precision.
             widths: of the input, between the layers, and of the output.
             batch: rows of a batch.
+            bias: whether the layers have biases.
+            parallel: what the model is wrapped in, where several ranks train it.
+            reduce: what is done with the weights' gradients at the end of backward.
         """
         layers: list[nn.Module] = []
         for fan_in, fan_out in pairwise(widths):
-            layers += [nn.Linear(fan_in, fan_out, **config.placed), nn.ReLU()]
-        self._model = nn.Sequential(*layers[:-1])
+            layers += [nn.Linear(fan_in, fan_out, bias=bias, **config.placed), nn.ReLU()]
+        model = nn.Sequential(*layers[:-1])
+        self._model = parallel(model) if parallel else model
+        self._reduce = reduce
         # fused: two launches for all parameters
         self._optimizer = torch.optim.AdamW(self._model.parameters(), fused=config.cuda)
         self._target = torch.randn(batch, widths[-1], **config.placed)
@@ -36,6 +50,10 @@ class Training:
         """Of the last step, a scalar on the device."""
         return self._loss
 
+    def weights(self) -> list[Tensor]:
+        """What is trained, from the first layer on."""
+        return [*self._model.parameters()]
+
     def step(self, batch: Tensor) -> Tensor:
         """Train on `batch` (batch, widths[0]); the loss, a scalar on the device."""
         with region(Region.FORWARD):
@@ -44,6 +62,8 @@ class Training:
             loss = functional.mse_loss(out, self._target)
         with region(Region.BACKWARD):
             loss.backward()
+            if self._reduce:
+                self._reduce(self.weights())
         with region(Region.OPTIMIZER):
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)

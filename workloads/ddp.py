@@ -1,0 +1,134 @@
+"""Data-parallel training: gradients summed over the ranks while backward goes on, or after it.
+
+`DistributedDataParallel` sends a bucket of gradients as soon as backward has made it, so the sum
+of one layer travels while the layers before it are still computed. Summed by hand after backward,
+the same gradients travel while nothing is computed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from nsysflow.errors import WorkloadError
+from nsysflow.handshake import rank
+from nsysflow.workloads.config import Config, Work
+from nsysflow.workloads.training import Training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Attributes:
+    batch: rows of a rank's batch.
+    width: of the input and of each layer.
+    layers: linear layers, without biases: a layer's gradient is one tensor, and a bucket.
+    """
+
+    batch: int
+    width: int
+    layers: int
+
+
+def ddp(config: Config[Options]) -> Work:
+    """Train on a batch per rank; the weights stay those of one model."""
+    options = config.options
+    _join(config)
+    ranks, here = dist.get_world_size(), dist.get_rank()
+    overlapped = config.variant == "bucketed"
+    training = Training(
+        config,
+        [options.width] * (options.layers + 1),
+        options.batch,
+        bias=False,
+        parallel=_in_buckets if overlapped else None,
+        reduce=None if overlapped else _average,
+    )
+    batch = torch.randn(ranks, options.batch, options.width, **config.placed)[here].clone()
+    first = config.window.wait + config.window.warmup
+
+    def step(_index: int) -> None:
+        training.step(batch)
+
+    def result() -> Tensor:
+        weights = torch.cat([weight.detach().flatten() for weight in training.weights()])
+        _require_equal(weights)
+        dist.destroy_process_group()
+        return weights
+
+    def batches(count: int) -> Batches:
+        return Batches(count=count, meet_at=first)
+
+    note = "one rank: there is nobody to send to" if ranks == 1 else ""
+    return Work(step=step, result=result, batches=batches, note=note)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batches:
+    """Numbers of batches.
+
+    Attributes:
+        count: how many.
+        meet_at: before this one the ranks wait for each other on the host. It is the first to be
+            captured: profilers start milliseconds apart, and a rank that came early would be seen
+            waiting in its first collective for another's profiler.
+    """
+
+    count: int
+    meet_at: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[int]:
+        on_hosts = dist.new_group(backend="gloo")
+        for index in range(self.count):
+            if index == self.meet_at:
+                dist.barrier(on_hosts)
+            yield index
+
+
+def _join(config: Config[Options]) -> None:
+    """Meet the other ranks, or be the only one where torchrun did not start this process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()  # of an earlier run in this process, which failed
+    backend = "nccl" if config.cuda else "gloo"
+    # NCCL connects at once when it knows the GPU, and else in the first step
+    device = torch.device("cuda", torch.cuda.current_device()) if config.cuda else None
+    if rank() is None:
+        alone = dist.HashStore()  # type: ignore[attr-defined]  # public by its documentation
+        dist.init_process_group(backend, store=alone, rank=0, world_size=1, device_id=device)
+    else:
+        dist.init_process_group(backend, device_id=device)
+
+
+def _in_buckets(model: nn.Module) -> nn.Module:
+    # without views each gradient would be copied back from its bucket, which the other variant
+    # does not do
+    return DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+
+def _average(weights: list[Tensor]) -> None:
+    """Average the gradients of `weights` over the ranks, in the order in which backward made
+    them."""
+    gradients = [weight.grad for weight in reversed(weights) if weight.grad is not None]
+    # each is scaled before it is summed, as DistributedDataParallel does: the same rounding
+    torch._foreach_mul_(gradients, 1 / dist.get_world_size())
+    sums = [dist.all_reduce(gradient, async_op=True) for gradient in gradients]
+    for each in sums:
+        each.wait()
+
+
+def _require_equal(weights: Tensor) -> None:
+    """Refuse weights that differ from those of rank 0.
+
+    Raises:
+        WorkloadError: they do.
+    """
+    first = weights.clone()
+    dist.broadcast(first, 0)
+    if not torch.equal(weights, first):
+        msg = f"ddp: the weights of rank {dist.get_rank()} differ from those of rank 0"
+        raise WorkloadError(msg)
