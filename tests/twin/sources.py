@@ -58,9 +58,11 @@ class Sources:
         self.at: dict[tuple[int, int], Backtrace] = {}
         for backtrace in trace.backtraces:
             self.at.setdefault((backtrace.thread, backtrace.start_ns), backtrace)
-        self.of_thread: dict[int, list[int]] = defaultdict(list)
+        self.sampled: dict[int, list[int]] = defaultdict(list)
+        """Per thread, the calls that have a backtrace of their own."""
         for index, call in enumerate(calls.calls):
-            self.of_thread[call.thread].append(index)
+            if self.own(index) is not None:
+                self.sampled[call.thread].append(index)
 
     @cached_property
     def own_files(self) -> set[tuple[str, ...]]:
@@ -89,7 +91,7 @@ class Sources:
         if (own := self.own(call)) is not None:
             return own
         row = self.calls.calls[call]
-        sampled = [i for i in self.of_thread[row.thread] if self.own(i) is not None]
+        sampled = self.sampled[row.thread]
         around = [
             i
             for i in sampled
