@@ -115,8 +115,8 @@ def machine() -> dict[str, str | int]:
 @click.option(
     "--report",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    default=HERE.parent / "samples" / "h200-train.sqlite.xz",
-    help="The export to repeat; the bundled h200-train by default.",
+    default=HERE.parent / "tests" / "data" / "h200-train.sqlite.xz",
+    help="The export to repeat; h200-train of the tests by default.",
 )
 @click.option(
     "--csv",

@@ -160,7 +160,8 @@ def analyze(
 def demo() -> None:
     """Analyse the report that comes with nsysflow.
 
-    Five training steps of GPT-2 on an H200. Needs no GPU and no nsys, and writes nothing.
+    Five training steps on an H200, with the line that holds the GPU up. Needs no GPU and no
+    nsys, and writes nothing.
 
     \b
     Example:
@@ -171,7 +172,7 @@ def demo() -> None:
     with progress("analysing"):
         results = flow.analyze_demo()
     show.show_page(results, top=None, at_least_ns=0)
-    click.echo("\nNow yours: nsysflow analyze report.sqlite (made by: nsys export --type sqlite)")
+    click.echo("\nNow yours: nsysflow profile --backtrace -- python train.py")
 
 
 @main.command()

@@ -16,7 +16,7 @@ from nsysflow.report.results import Results
 from nsysflow.report.tables import write_files, write_gaps_csv
 from nsysflow.run_notes import notes_on_run
 
-DEMO = "h200-gpt2-eager.sqlite.xz"
+DEMO = "nan_check-sync.sqlite.xz"
 """The report that `nsysflow demo` analyses."""
 
 

@@ -1,23 +1,18 @@
 #!/bin/sh
-# Capture the samples anew, on a machine with an NVIDIA GPU and nsys: every workload in every
-# variant, with source lines but for h2d.
+# Capture the samples anew, on a machine with NVIDIA GPUs and nsys: each row of README.md's table.
 #   samples/capture.sh FOLDER [options of nsysflow profile]
-# The runs go to FOLDER/WORKLOAD-VARIANT; what is fit to share to FOLDER/WORKLOAD-VARIANT.sqlite.xz.
+# What is fit to share goes to FOLDER/NAME.sqlite.xz, and the runs to FOLDER/NAME, ranks in one. A
+# run that is there already is not made again.
 set -eu
 folder=$1
 shift
-nsysflow list --json | python3 -c '
-import json, sys
-for workload in json.load(sys.stdin)["workloads"]:
-    for variant in workload["variants"]:
-        print(workload["name"], variant["name"])
-' | while read -r workload variant; do
-    run=$folder/$workload-$variant
-    echo "$workload $variant" >&2
-    lines=--backtrace
-    # recording lines delays the sync behind a copy past the 50 us by which a blocking one is told
-    [ "$workload" = h2d ] && lines=
-    # shellcheck disable=SC2086  # no word at all where it is empty
-    nsysflow profile "$workload" --variant "$variant" $lines --no-analyze -o "$run" "$@" </dev/null
-    nsysflow pack "$run" -o "$run.sqlite.xz"
-done
+sed -n 's/^| `\([^`]*\)` | `nsysflow profile \([^`]*\)` |.*/\1 \2/p' "$(dirname "$0")/README.md" |
+    while read -r name command; do
+        run=$folder/${name%-rank[0-9]*}
+        report=$run
+        [ "$run" = "$folder/$name" ] || report=$run/${name##*-}.sqlite
+        echo "$name: nsysflow profile $command" >&2
+        # shellcheck disable=SC2086  # the words of a command
+        [ -d "$run" ] || nsysflow profile --no-analyze -o "$run" "$@" $command </dev/null
+        nsysflow pack "$report" -o "$folder/$name.sqlite.xz"
+    done

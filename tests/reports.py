@@ -8,7 +8,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 DATA: Final = ROOT / "tests" / "data"
-SQLITE_REPORTS: Final = sorted([*DATA.glob("*.sqlite.xz"), *(ROOT / "samples").glob("*.sqlite.xz")])
+SAMPLES: Final = ROOT / "samples"
+SQLITE_REPORTS: Final = sorted([*DATA.glob("*.sqlite.xz"), *SAMPLES.glob("*.sqlite.xz")])
 
 
 def sqlite_report(folder: Path, name: str = "h200-ddp-rank0") -> Path:

@@ -1,16 +1,15 @@
 """The trace that benchmarks measure on is what one longer run would have left."""
 
 import runpy
-from pathlib import Path
 
 import polars as pl
 import pytest
 
 from nsysflow.analysis.load import load
 from nsysflow.analysis.trace import Trace
+from tests.reports import DATA, ROOT
 
-ROOT = Path(__file__).parent.parent
-SAMPLE = ROOT / "samples" / "h200-train.sqlite.xz"
+SAMPLE = DATA / "h200-train.sqlite.xz"
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis import schema
+from tests.reports import DATA, ROOT
 
-ROOT = Path(__file__).parent.parent
-GPT2 = ROOT / "samples" / "h200-gpt2-eager.sqlite.xz"
-RANKS = [ROOT / "tests" / "data" / f"h200-ddp-rank{rank}.sqlite.xz" for rank in range(2)]
+GPT2 = DATA / "h200-gpt2-eager.sqlite.xz"
+RANKS = [DATA / f"h200-ddp-rank{rank}.sqlite.xz" for rank in range(2)]
 
 
 def nsysflow(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -97,8 +97,8 @@ def test_two_ranks_are_one_run(tmp_path: Path) -> None:
 def test_the_demo_needs_nothing_and_says_what_to_type_next() -> None:
     done = nsysflow("demo")
     assert done.returncode == 0, done.stderr
-    assert "host-bound" in done.stdout
-    assert "nsysflow analyze" in done.stdout.splitlines()[-1]
+    assert "at nan_check.py:125" in done.stdout
+    assert "nsysflow profile" in done.stdout.splitlines()[-1]
 
 
 def test_a_packed_report_gives_the_same_screen(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 def test_copies_as_parquet_are_each_copy_and_add_up_to_the_table() -> None:
     code = "from nsysflow.cli import main; main(prog_name='nsysflow')"
-    report = ROOT / "samples" / "h200-train.sqlite.xz"
+    report = DATA / "h200-train.sqlite.xz"
     arguments = ["analyze", str(report), "--table", "copies", "--format", "parquet"]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, check=True

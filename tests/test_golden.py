@@ -1,9 +1,9 @@
-"""`gap_summary.csv` of the two sample reports, as `analyze` writes it, against reviewed copies.
+"""`gap_summary.csv` of two real reports, as `analyze` writes it, against reviewed copies.
 
 When they should change, write them again and review the difference by eye:
 
     for name in h200-train h200-gpt2-eager; do
-        nsysflow analyze samples/$name.sqlite.xz -o build/$name --force
+        nsysflow analyze tests/data/$name.sqlite.xz -o build/$name --force
         cp build/$name/gap_summary.csv tests/golden/$name.gap_summary.csv
     done
     git diff tests/golden
@@ -19,26 +19,26 @@ from click.testing import CliRunner
 from nsysflow.analysis import schema
 from nsysflow.cli import main
 from tests.analyses import analysed
-from tests.reports import ROOT
+from tests.reports import DATA, ROOT
 
 GOLDEN: Final = ROOT / "tests" / "golden"
-SAMPLES: Final = ("h200-gpt2-eager", "h200-train")
+REPORTS: Final = ("h200-gpt2-eager", "h200-train")
 
 
 def golden(name: str) -> Path:
     return GOLDEN / f"{name}.gap_summary.csv"
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", REPORTS)
 def test_analyze_writes_the_reviewed_summary(name: str, tmp_path: Path) -> None:
-    report = ROOT / "samples" / f"{name}.sqlite.xz"
+    report = DATA / f"{name}.sqlite.xz"
     done = CliRunner().invoke(main, ["analyze", str(report), "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     written = (tmp_path / "out" / "gap_summary.csv").read_text()
     assert written.splitlines() == golden(name).read_text().splitlines()
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", REPORTS)
 def test_the_reviewed_summary_holds_all_the_idle(name: str) -> None:
     reviewed = pl.read_csv(golden(name), schema=schema.GAP_SUMMARY)
     (device,) = analysed(name).accounting.to_dicts()
@@ -50,4 +50,4 @@ def test_the_reviewed_summary_holds_all_the_idle(name: str) -> None:
 
 
 def test_nothing_else_is_golden() -> None:
-    assert sorted(GOLDEN.iterdir()) == [golden(name) for name in SAMPLES]
+    assert sorted(GOLDEN.iterdir()) == [golden(name) for name in REPORTS]

@@ -12,7 +12,8 @@ from typing import Any, Final
 import click
 import pytest
 
-ROOT: Final = Path(__file__).parent.parent
+from tests.reports import ROOT, SAMPLES
+
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
 
 FENCED: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -34,8 +35,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder, programs = tmp_path / "here", tmp_path / "bin"
     folder.mkdir()
     programs.mkdir()
-    (folder / "samples").symlink_to(ROOT / "samples")
-    pack(ROOT / "samples" / "h200-gpt2-eager.sqlite.xz", folder / "report.sqlite")
+    (folder / "samples").symlink_to(SAMPLES)
+    pack(SAMPLES / "nan_check-sync.sqlite.xz", folder / "report.sqlite")
     program = programs / "nsysflow"
     code = "from nsysflow.cli import main; main(prog_name='nsysflow')"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -c "{code}" "$@"\n')

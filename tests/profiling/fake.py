@@ -7,8 +7,9 @@ from typing import Final
 from click.testing import CliRunner, Result
 
 from nsysflow.cli import main
+from tests.reports import DATA
 
-REPORT: Final = Path(__file__).parent.parent.parent / "samples" / "h200-gpt2-eager.sqlite.xz"
+REPORT: Final = DATA / "h200-gpt2-eager.sqlite.xz"
 
 _PROGRAM: Final = """#!{python}
 import lzma, os, re, subprocess, sys

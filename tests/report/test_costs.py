@@ -1,7 +1,5 @@
 """What costs most."""
 
-from pathlib import Path
-
 import polars as pl
 import pytest
 
@@ -10,8 +8,7 @@ from nsysflow.report.costs import costs, idle_parts, where_host_was, where_host_
 from nsysflow.report.results import Results
 from nsysflow.report.sections import dearest
 from tests.report.handmade import MS, device, frame, part, results, training
-
-SAMPLES = Path(__file__).parents[2] / "samples"
+from tests.reports import DATA
 
 
 def place(table: str, where: pl.Expr, **row: object) -> str:
@@ -62,9 +59,9 @@ def test_host_code_outside_ranges_is_outside_whatever_comes_next() -> None:
     assert place("gaps", where_host_was_in_gap(), host_range="", **row) == outside
 
 
-@pytest.mark.parametrize("sample", ["h200-gpt2-eager.sqlite.xz", "h200-train.sqlite.xz"])
-def test_every_idle_ns_is_in_exactly_one_cost(sample: str) -> None:
-    run = Results([nsysflow.analyze(nsysflow.load(SAMPLES / sample))])
+@pytest.mark.parametrize("name", ["h200-gpt2-eager", "h200-train"])
+def test_every_idle_ns_is_in_exactly_one_cost(name: str) -> None:
+    run = Results([nsysflow.analyze(nsysflow.load(DATA / f"{name}.sqlite.xz"))])
     by_cause = dict(idle_parts(run).group_by("cause").agg(pl.col("total_ns").sum()).rows())
     (row,) = run.table("accounting").rows(named=True)
     assert by_cause == {cause: row[f"{cause}_ns"] for cause in by_cause}
