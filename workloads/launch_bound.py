@@ -1,13 +1,13 @@
-"""Tiny kernels, launched one by one, or as a CUDA graph.
+"""Small kernels, launched one by one, or as a CUDA graph.
 
-A launch takes the host longer than such a kernel takes the GPU, so the GPU waits between any two
-of them; a graph launches them all at once.
+The Python of a module takes the host longer than its kernel takes the GPU, so the GPU waits between
+any two of them; a graph launches them all at once.
 """
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nsysflow.regions import Region, region
 from nsysflow.workloads.config import Config, Work
@@ -17,22 +17,45 @@ from nsysflow.workloads.graphs import captured
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Attributes:
-    kernels: elementwise kernels in a step.
-    numel: elements each of them adds.
+    kernels: modules in a step, an elementwise kernel each.
+    rows: of the tensors that each of them adds.
+    width: of those tensors.
+    heads: into which the width is split.
     """
 
     kernels: int
-    numel: int
+    rows: int
+    width: int
+    heads: int
+
+
+class Residual(nn.Module):
+    """Adds head by head, as attention code does: one kernel, and views around it."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self._heads = heads
+
+    def forward(self, total: Tensor, part: Tensor) -> None:
+        """Add `part` (rows, width) to `total` in place."""
+        self._by_head(total).add_(self._by_head(part))
+
+    def _by_head(self, rows: Tensor) -> Tensor:
+        """(heads, rows, width / heads) of (rows, width)."""
+        by_head: Tensor = rows.unflatten(-1, (self._heads, -1)).transpose(0, 1)
+        return by_head
 
 
 def launch_bound(config: Config[Options]) -> Work:
-    """`kernels` times `total += part`, with nothing between the launches."""
-    part = torch.rand(config.options.numel, **config.placed)
+    """`kernels` modules, each of which adds `part` to `total`."""
+    options = config.options
+    part = torch.rand(options.rows, options.width, **config.placed)
     total = torch.zeros_like(part)
+    modules = [Residual(options.heads) for _ in range(options.kernels)]
 
     def add() -> None:
-        for _ in range(config.options.kernels):
-            total.add_(part)
+        for module in modules:
+            module(total, part)
 
     graph = config.variant == "graph"
     launch = add

@@ -1,6 +1,7 @@
 """Every variant of a workload marks the same phases and computes the same."""
 
 from importlib import import_module
+from typing import Final
 
 import pytest
 import torch
@@ -18,6 +19,11 @@ each_variant = pytest.mark.parametrize(
 
 GROWING = [workload for workload in workloads() if not workload.control]
 """Their results depend on how many steps there were."""
+
+
+ROUNDED: Final = ("fusion", "graph_break")
+"""Whose variants round at different places on a GPU: what is fused stays in float32 longer, and
+multiplies and adds in one."""
 
 
 def equal(results: list[torch.Tensor]) -> bool:
@@ -41,7 +47,11 @@ def test_every_variant_gives_the_same_result(
 @each
 def test_every_variant_gives_the_same_result_on_a_gpu(workload: Workload) -> None:
     results = [run(toy(workload, v.name, on="cuda")).result for v in workload.variants]
-    assert equal(results)
+    if workload.name in ROUNDED:
+        for result in results[1:]:
+            torch.testing.assert_close(result, results[0], rtol=1e-5, atol=1e-5)
+    else:
+        assert equal(results)
 
 
 @each
@@ -72,7 +82,17 @@ def test_a_run_is_as_many_steps_as_its_window_takes(workload: Workload, variant:
 @pytest.mark.gpu
 @without_gpu
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
-@pytest.mark.parametrize(("name", "variant"), [("nan_check", "async"), ("h2d", "pinned")])
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("nan_check", "async"),
+        ("h2d", "pinned"),
+        ("metrics", "at_end"),
+        ("sum_many", "fused"),
+        ("overlap", "side_stream"),
+        ("graph_break", "fullgraph"),
+    ],
+)
 def test_the_remedy_never_makes_the_host_wait(name: str, variant: str) -> None:
     workload = find(name)
     work = getattr(import_module(f"nsysflow.workloads.{name}"), name)(
