@@ -18,8 +18,9 @@ from nsysflow.analysis.schema import CAUSES, TABLES
 from tests.reports import SQLITE_REPORTS
 from tests.twin.export import read_export
 from tests.twin.model import TwinTrace
-from tests.twin.report import Report
+from tests.twin.report import Report, Row
 from tests.twin.strategies import traces
+from tests.twin.tables import twin_tables
 
 EXAMPLES: Final = int(os.environ.get("NSYSFLOW_EXAMPLES", "20"))
 """Random traces per test; set NSYSFLOW_EXAMPLES for a longer look."""
@@ -53,11 +54,17 @@ def analysed(name: str) -> nsysflow.Analysis:
 
 @cache
 def twin_of(name: str) -> Report:
-    """A real report as the twin sees it."""
+    """A real report as the twin sees it, with the twin's own reader."""
     with TemporaryDirectory() as folder:
         unpacked = Path(folder) / f"{name}.sqlite"
         unpacked.write_bytes(lzma.decompress(PACKED[name].read_bytes()))
         return Report(read_export(unpacked))
+
+
+@cache
+def twin_tables_of(name: str) -> dict[str, list[Row]]:
+    """The twin's tables of a real report, by name."""
+    return twin_tables(twin_of(name))
 
 
 def tables_of(

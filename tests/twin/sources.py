@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from tests.twin.calls import Calls
 from tests.twin.model import Backtrace, Frame, TwinTrace
@@ -92,18 +92,19 @@ class Sources:
             return own
         row = self.calls.calls[call]
         sampled = self.sampled[row.thread]
-        around = [
+        around = (
             i
             for i in sampled
             if self.calls.calls[i].start_ns <= row.start_ns
             and self.calls.calls[i].end_ns >= row.end_ns
-        ]
-        same = [
+        )
+        same = (
             i
             for i in sampled
             if row.correlation is not None and self.calls.calls[i].correlation == row.correlation
-        ]
-        return self.own((around or same)[0]) if around or same else None
+        )
+        first = next(chain(around, same), None)
+        return None if first is None else self.own(first)
 
     def of(self, call: int | None) -> str | None:
         """`train.py:42 in step`: the innermost frame of the program's own; None where none is."""

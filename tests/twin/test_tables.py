@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from nsysflow.analysis import schema
+from tests.analyses import twin_of, twin_tables_of
 from tests.twin.account_table import accounting, projections, share
 from tests.twin.copies import copies, syncs
 from tests.twin.gap_tables import gap_histogram, gap_summary
@@ -13,12 +14,12 @@ from tests.twin.integrity import integrity
 from tests.twin.launches import launches, starved
 from tests.twin.model import Call, Copy, Op, Range, Shape, Thread, TwinTrace
 from tests.twin.phase_table import phases
-from tests.twin.report import Report
+from tests.twin.report import Report, Row
 from tests.twin.stats import std
 from tests.twin.steps import steps
 from tests.twin.strategies import traces
-from tests.twin.tables import TABLES
-from tests.twin.test_twin import every_report, read
+from tests.twin.tables import twin_tables
+from tests.twin.test_twin import every_report
 
 PROCESS = 1 << 24
 MAIN, AUTOGRAD = PROCESS | 1, PROCESS | 2
@@ -45,9 +46,8 @@ def push_pop(start_ns: int, end_ns: int | None, name: str, row: int, thread: int
     return Range(start_ns, end_ns, "push_pop", PROCESS, thread, None, name, row)
 
 
-def check(report: Report) -> None:
+def check(report: Report, tables: dict[str, list[Row]]) -> None:
     """What must hold of any report."""
-    tables = {name: make(report) for name, make in TABLES.items()}
     for name, rows in tables.items():
         of = schema.TABLES[name]
         for row in rows:
@@ -84,14 +84,15 @@ def check(report: Report) -> None:
 @pytest.mark.slow
 @every_report
 def test_the_tables_of_a_report_agree_with_each_other(report: str) -> None:
-    check(Report(read(report)))
+    check(twin_of(report), twin_tables_of(report))
 
 
 @pytest.mark.slow
 @settings(deadline=None)
 @given(traces())
 def test_the_tables_of_any_trace_agree_with_each_other(trace: TwinTrace) -> None:
-    check(Report(trace))
+    report = Report(trace)
+    check(report, twin_tables(report))
 
 
 @settings(deadline=None)

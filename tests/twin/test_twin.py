@@ -1,46 +1,26 @@
 """The twin against figures on which two other programs agree, for every report at hand."""
 
 import json
-import lzma
 from collections import Counter, defaultdict
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
+from tests.analyses import twin_of
+from tests.reports import DATA
 from tests.twin.accounting import covered, length, parts, window
-from tests.twin.export import read_export
 from tests.twin.gaps import CAUSES, Gaps
 from tests.twin.model import Op, TwinTrace, from_trace, to_trace
 from tests.twin.phases import NOWHERE, Place
 from tests.twin.strategies import traces
 
-ROOT = Path(__file__).parents[2]
-EXPECTED: dict[str, Any] = json.loads((ROOT / "tests/data/expected.json").read_text())
-PACKED = {
-    path.name.removesuffix(".sqlite.xz"): path
-    for folder in ("samples", "tests/data")
-    for path in sorted((ROOT / folder).glob("*.sqlite.xz"))
-}
+EXPECTED: dict[str, Any] = json.loads((DATA / "expected.json").read_text())
 every_report = pytest.mark.parametrize("report", sorted(EXPECTED))
 
 
-@cache
-def read(report: str) -> TwinTrace:
-    if report not in PACKED:
-        pytest.skip(f"{report} is not in tests/data or samples")
-    with TemporaryDirectory() as folder:
-        unpacked = Path(folder) / f"{report}.sqlite"
-        unpacked.write_bytes(lzma.decompress(PACKED[report].read_bytes()))
-        return read_export(unpacked)
-
-
-@cache
 def gaps_of(report: str) -> Gaps:
-    return Gaps(read(report))
+    return twin_of(report).gaps
 
 
 def attributed(gaps: Gaps) -> list[tuple[Op, Place]]:
@@ -118,7 +98,8 @@ def test_operations_belong_to_the_expected_phases(report: str) -> None:
 
 @every_report
 def test_a_report_survives_the_way_to_the_analysis_and_back(report: str) -> None:
-    assert from_trace(to_trace(read(report))) == read(report)
+    trace = twin_of(report).trace
+    assert from_trace(to_trace(trace)) == trace
 
 
 @pytest.mark.slow
