@@ -23,7 +23,7 @@ A NaN spreads to earlier steps of its row, as in the equation, and to no other r
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import torch
 import triton
@@ -31,9 +31,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nsysflow.kernels import compiled
-from nsysflow.kernels.arguments import FLOATS, require
-
-Backend = Literal["auto", "triton", "cuda"]
+from nsysflow.kernels.arguments import FLOATS, Backend, backend_for, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +183,7 @@ def advantage(
         rho_clip: upper clip of the ratio in delta.
         c_clip: upper clip of the ratio in the trace.
         out: (S, T), float32, contiguous; a new tensor when None. May not overlap an input.
-        backend: "auto" takes "triton".
+        backend: see `backend_for`.
 
     Returns:
         `out`, float32; NaN in a row where that row holds one.
@@ -204,16 +202,13 @@ def advantage(
     if out is None:
         out = torch.empty(values.shape, dtype=torch.float32, device=values.device)
     require("out", out, values.shape, dtypes=(torch.float32,), device=values.device)
-    if backend not in ("auto", "triton", "cuda"):
-        raise ValueError(f"backend must be auto, triton or cuda, and is {backend!r}")
+    taken = backend_for(backend, values.device)
     if out.numel() == 0:
         return out
     if done.dtype == torch.bool:
         done = done.view(torch.uint8)
     inputs = (values, rewards, done, ratio)
-    if backend == "cuda":
-        if values.device.type != "cuda":
-            raise ValueError(f"backend cuda needs a CUDA device, and values is on {values.device}")
+    if taken == "cuda":
         _launch_cuda(inputs, out, gamma, lam, rho_clip, c_clip)
         return out
     rows, steps = values.shape
@@ -311,12 +306,13 @@ def advantage_ref(
     values, rewards, ratio = values.to(dtype), rewards.to(dtype), ratio.to(dtype)
     going_on = 1 - done.to(dtype)
     rho, c = ratio.clamp(max=rho_clip), ratio.clamp(max=c_clip)
-    out = torch.zeros_like(values)
+    steps = [torch.zeros_like(values[:, 0])] if values.shape[1] > 0 else []
     for t in range(values.shape[1] - 2, -1, -1):
         n = going_on[:, t + 1]
         delta = rho[:, t] * (rewards[:, t + 1] + gamma * values[:, t + 1] * n - values[:, t])
-        out[:, t] = delta + gamma * lam * c[:, t] * n * out[:, t + 1]
-    return out
+        steps.append(delta + gamma * lam * c[:, t] * n * steps[-1])
+    # put together at the end: torch.compile cannot fuse writes into a tensor's columns
+    return torch.stack(steps[::-1], dim=1) if steps else torch.zeros_like(values)
 
 
 def advantage_bytes(values: Tensor, rewards: Tensor, done: Tensor, ratio: Tensor) -> int:

@@ -34,7 +34,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nsysflow.kernels import muon_kernels
-from nsysflow.kernels.arguments import FLOATS, require
+from nsysflow.kernels.arguments import FLOATS, require, require_current
 from nsysflow.kernels.muon_kernels import COLS, PARTS, TRIPLES
 
 SHORT_MAX: Final = 128
@@ -171,9 +171,10 @@ def muon(
         max_norm: what the norm of all gradients together is clipped to.
 
     Raises:
-        ValueError: `lr` is not such a tensor.
+        ValueError: `lr` is not such a tensor, or the table is on another GPU than the current one.
     """
     device = table.entries.device
+    require_current("table", device)
     require("lr", lr, (1,) if lr.dim() else (), dtypes=(torch.float32,), device=device)
     matrices = len(table.entries)
     if matrices == 0:
@@ -203,23 +204,30 @@ def muon_ref(
     *,
     momentum: float = 0.9,
     weight_decay: float = 0.0,
-    max_norm: float = 0.5,
+    max_norm: float | None = 0.5,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The definition: new weights and new momenta, nothing changed in place.
+    """The definition: new weights and new momenta, nothing changed in place. None does not clip.
 
     Float32 weights are stepped in float32, rounded to bf16 where the definition says so; float64
     weights in float64 without any rounding, the mathematics that bf16 stands in for.
     """
     wide = [gradient.to(weight.dtype) for gradient, weight in zip(gradients, weights, strict=True)]
-    norm = torch.stack([gradient.square().sum() for gradient in wide]).sum().sqrt()
-    scale = (max_norm / (norm + 1e-6)).clamp(max=1)
+    if max_norm is not None:
+        wide = clipped_ref(wide, max_norm)
     new_weights, new_momenta = [], []
     for weight, gradient, old in zip(weights, wide, momenta, strict=True):
-        m = momentum * old + scale * gradient
-        u = _orthogonalised_ref(scale * gradient + momentum * m)
+        m = momentum * old + gradient
+        u = _orthogonalised_ref(gradient + momentum * m)
         new_weights.append(weight * (1 - lr * weight_decay) - lr * u)
         new_momenta.append(m)
     return new_weights, new_momenta
+
+
+def clipped_ref(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
+    """Gradients whose norm, of all together, is at most about `max_norm`."""
+    norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
+    scale = (max_norm / (norm + 1e-6)).clamp(max=1)
+    return [scale * gradient for gradient in gradients]
 
 
 def _orthogonalised_ref(u: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ run to run; the result does not, to the bit.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import torch
 import triton
@@ -28,9 +28,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nsysflow.kernels import compiled
-from nsysflow.kernels.arguments import FLOATS, require
-
-Backend = Literal["auto", "triton", "cuda"]
+from nsysflow.kernels.arguments import FLOATS, Backend, backend_for, require, require_current
 
 CHUNK_BYTES: Final = 16_384
 """What a program sums: eight 16-byte loads a thread of 4 warps."""
@@ -156,23 +154,22 @@ def sum_many(table: SumTable, *, backend: Backend = "auto") -> Tensor:
 
     Args:
         table: from `sum_table`.
-        backend: "auto" takes "triton".
+        backend: see `backend_for`.
 
     Returns:
         (tensors,) float32, in the table's order; 0 for a tensor without elements.
 
     Raises:
-        ValueError: the backend is unknown, or "cuda" and the tensors are not on a CUDA device.
+        ValueError: the backend is unknown or cannot run there, or the table is on another GPU than
+            the current one.
     """
-    if backend not in ("auto", "triton", "cuda"):
-        raise ValueError(f"backend must be auto, triton or cuda, and is {backend!r}")
     device = table.entries.device
-    if backend == "cuda" and device.type != "cuda":
-        raise ValueError(f"backend cuda needs a CUDA device, and the tensors are on {device}")
+    require_current("table", device)
+    taken = backend_for(backend, device)
     sums = torch.empty(len(table.tensors), dtype=torch.float32, device=device)
     if not table.tensors:
         return sums
-    if backend == "cuda":
+    if taken == "cuda":
         _launch_cuda(table, sums)
     else:
         _launch_triton(table, sums)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nsysflow.kernels import advantage as module
 from nsysflow.kernels.advantage import advantage, advantage_bytes, advantage_ref
+from nsysflow.kernels.arguments import Backend
 from tests.kernels.host_cuda import runner
 
 DRIVER = """
@@ -180,7 +181,7 @@ def test_what_it_would_misread_it_refuses(
 
 def test_an_unknown_backend_is_refused(device: torch.device) -> None:
     with pytest.raises(ValueError, match="backend must be auto, triton or cuda"):
-        advantage(*rollout(2, 8, device), backend=cast(module.Backend, "opencl"))
+        advantage(*rollout(2, 8, device), backend=cast(Backend, "opencl"))
 
 
 def test_bytes_are_four_reads_and_a_float32_write() -> None:
@@ -191,9 +192,7 @@ def test_bytes_are_four_reads_and_a_float32_write() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("backend", ["triton", "cuda"])
-def test_a_captured_graph_replays_on_new_inputs(
-    device: torch.device, backend: module.Backend
-) -> None:
+def test_a_captured_graph_replays_on_new_inputs(device: torch.device, backend: Backend) -> None:
     inputs = rollout(64, 64, device)
     out = torch.empty(64, 64, device=device)
     advantage(*inputs, out=out, backend=backend)
