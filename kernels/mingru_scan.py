@@ -212,6 +212,15 @@ def _backward(
     tl.store(dstate_ptr + state_at, dh.to(dstate_ptr.dtype.element_ty), mask=live)
 
 
+def _check(combined: Tensor, state: Tensor) -> None:
+    """Raises: ValueError, if the kernels would misread one of these."""
+    require("combined", combined, (None, None, None))
+    batch, _, width = combined.shape
+    if width % 3 != 0:
+        raise ValueError(f"combined must be (B, T, 3H), and is {tuple(combined.shape)}")
+    require("state", state, (batch, 1, width // 3), device=combined.device)
+
+
 def _grid(combined: Tensor) -> tuple[int]:
     return (combined.shape[0] * triton.cdiv(combined.shape[2] // 3, BLOCK),)
 
@@ -240,13 +249,63 @@ def _run_forward(combined: Tensor, state: Tensor, saved: Tensor | None) -> tuple
     return out, final
 
 
+def mingru_scan_forward(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`mingru_scan` for whoever goes without autograd: its out and final, and what
+    `mingru_scan_backward` wants of it: h before each chunk, float32.
+
+    Raises:
+        ValueError: as `mingru_scan`.
+    """
+    _check(combined, state)
+    batch, steps, width = combined.shape
+    chunks = triton.cdiv(steps, CHUNK_BYTES // combined.element_size())
+    saved = combined.new_empty(batch, chunks, width // 3, dtype=torch.float32)
+    return *_run_forward(combined, state, saved), saved
+
+
+def mingru_scan_backward(
+    combined: Tensor,
+    saved: Tensor,
+    dout: Tensor,
+    dfinal: Tensor | None = None,
+    *,
+    state_dtype: torch.dtype | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Gradients for combined and state. One launch on torch's current stream; capturable.
+
+    Args:
+        combined: as it was given to `mingru_scan_forward`.
+        saved: what that gave.
+        dout: (B, T, H), contiguous, bf16, fp16 or fp32: the gradient of out.
+        dfinal: (B, 1, H), contiguous, likewise: the gradient of final; zero when None.
+        state_dtype: of the state's gradient; combined's when None.
+
+    Raises:
+        ValueError: a shape, type, device or stride is another.
+    """
+    require("combined", combined, (None, None, None))
+    batch, steps, width = combined.shape
+    channels = width // 3
+    chunks = triton.cdiv(steps, CHUNK_BYTES // combined.element_size())
+    device = combined.device
+    require("saved", saved, (batch, chunks, channels), dtypes=(torch.float32,), device=device)
+    require("dout", dout, (batch, steps, channels), device=device)
+    if dfinal is not None:
+        require("dfinal", dfinal, (batch, 1, channels), device=device)
+    dcombined = torch.empty_like(combined)
+    dstate = combined.new_empty(batch, 1, channels, dtype=state_dtype or combined.dtype)
+    if combined.numel() == 0:
+        return dcombined, dstate.zero_() if dfinal is None else dstate.copy_(dfinal)
+    _backward[_grid(combined)](
+        combined, saved, dout, dfinal, dcombined, dstate, steps, **_cut(combined)
+    )
+    return dcombined, dstate
+
+
 class _MingruScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx, combined, state):
-        batch, steps, width = combined.shape
-        chunks = triton.cdiv(steps, CHUNK_BYTES // combined.element_size())
-        saved = combined.new_empty(batch, chunks, width // 3, dtype=torch.float32)
-        out, final = _run_forward(combined, state, saved)
+        out, final, saved = mingru_scan_forward(combined, state)
         ctx.save_for_backward(combined, saved)
         ctx.state_dtype = state.dtype
         ctx.set_materialize_grads(False)
@@ -257,18 +316,13 @@ class _MingruScan(torch.autograd.Function):
     def backward(ctx, dout, dfinal):
         combined, saved = ctx.saved_tensors
         batch, steps, width = combined.shape
-        dcombined = torch.empty_like(combined)
-        dstate = combined.new_empty(batch, 1, width // 3, dtype=ctx.state_dtype)
-        if dfinal is not None:
-            dfinal = dfinal.contiguous()
-        if combined.numel() == 0:
-            return dcombined, dstate.zero_() if dfinal is None else dstate.copy_(dfinal)
         if dout is None:
             dout = combined.new_zeros(batch, steps, width // 3)
-        _backward[_grid(combined)](
-            combined, saved, dout.contiguous(), dfinal, dcombined, dstate, steps, **_cut(combined)
+        if dfinal is not None:
+            dfinal = dfinal.contiguous()
+        return mingru_scan_backward(
+            combined, saved, dout.contiguous(), dfinal, state_dtype=ctx.state_dtype
         )
-        return dcombined, dstate
 
 
 def mingru_scan(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -288,11 +342,7 @@ def mingru_scan(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     Raises:
         ValueError: a shape, type, device or stride is another.
     """
-    require("combined", combined, (None, None, None))
-    batch, _, width = combined.shape
-    if width % 3 != 0:
-        raise ValueError(f"combined must be (B, T, 3H), and is {tuple(combined.shape)}")
-    require("state", state, (batch, 1, width // 3), device=combined.device)
+    _check(combined, state)
     if torch.is_grad_enabled() and (combined.requires_grad or state.requires_grad):
         out, final = _MingruScan.apply(combined, state)
         return out, final
@@ -306,10 +356,12 @@ def mingru_scan_ref(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     z = torch.sigmoid(gate)
     candidate = torch.where(hidden >= 0, hidden + 0.5, torch.sigmoid(hidden))
     h = state.to(wide)[:, 0]
-    out = torch.empty_like(hidden)
+    steps = []
     for t in range(combined.shape[1]):
         h = (1 - z[:, t]) * h + z[:, t] * candidate[:, t]
-        out[:, t] = torch.sigmoid(proj[:, t]) * h
+        steps.append(h)
+    # put together at the end: torch.compile cannot fuse writes into a tensor's columns
+    out = torch.sigmoid(proj) * (torch.stack(steps, dim=1) if steps else hidden)
     return out.to(combined.dtype), h[:, None].to(state.dtype)
 
 

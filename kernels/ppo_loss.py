@@ -189,6 +189,32 @@ def _overlap(device: torch.device) -> dict[str, bool]:
     return {"OVERLAP": able, "launch_pdl": able}
 
 
+def _check(
+    predictions: Tensor,
+    actions: Tensor,
+    logprobs: Tensor,
+    advantages: Tensor,
+    weights: Tensor,
+    values: Tensor,
+    returns: Tensor,
+) -> None:
+    """Raises: ValueError, if the kernels would misread one of these."""
+    require("predictions", predictions, (None, None))
+    rows, width = predictions.shape
+    if not 2 <= width <= ACTIONS_MAX + 1:
+        raise ValueError(f"predictions must have 2 to {ACTIONS_MAX + 1} columns, and has {width}")
+    device = predictions.device
+    whole = (torch.int32, torch.int64, torch.float64)
+    require("actions", actions, (rows,), dtypes=whole, device=device)
+    require("logprobs", logprobs, (rows,), device=device)
+    require("advantages", advantages, (rows,), device=device)
+    require("weights", weights, (None,), device=device)
+    require("values", values, (rows,), device=device)
+    require("returns", returns, (rows,), device=device)
+    if rows > 0 and (len(weights) == 0 or rows % len(weights) != 0):
+        raise ValueError(f"weights must divide {rows} rows, and are {len(weights)}")
+
+
 def _run_forward(
     inputs: tuple[Tensor, ...], factors: tuple[float, ...], gradient: Tensor | None
 ) -> Tensor:
@@ -277,26 +303,39 @@ def ppo_loss(
         ValueError: a shape, type, device or stride is another, or there are more than
             `ACTIONS_MAX` actions.
     """
-    require("predictions", predictions, (None, None))
-    rows, width = predictions.shape
-    if not 2 <= width <= ACTIONS_MAX + 1:
-        raise ValueError(f"predictions must have 2 to {ACTIONS_MAX + 1} columns, and has {width}")
-    device = predictions.device
-    whole = (torch.int32, torch.int64, torch.float64)
-    require("actions", actions, (rows,), dtypes=whole, device=device)
-    require("logprobs", logprobs, (rows,), device=device)
-    require("advantages", advantages, (rows,), device=device)
-    require("weights", weights, (None,), device=device)
-    require("values", values, (rows,), device=device)
-    require("returns", returns, (rows,), device=device)
-    if rows > 0 and (len(weights) == 0 or rows % len(weights) != 0):
-        raise ValueError(f"weights must divide {rows} rows, and are {len(weights)}")
     factors = (clip, value_clip, value_weight, entropy_weight)
     inputs = (predictions, actions, logprobs, advantages, weights, values, returns)
+    _check(*inputs)
     if torch.is_grad_enabled() and predictions.requires_grad:
         loss: Tensor = _PpoLoss.apply(factors, *inputs)
         return loss
     return _run_forward(inputs, factors, None)
+
+
+def ppo_loss_and_gradient(
+    inputs: tuple[Tensor, ...],
+    *,
+    clip: float = 0.1,
+    value_clip: float = 0.1,
+    value_weight: float = 0.5,
+    entropy_weight: float = 0.01,
+) -> tuple[Tensor, Tensor]:
+    """The loss, and its gradient for the predictions, for whoever goes without autograd.
+
+    Two launches and no third: the gradient is float32 and has not been scaled.
+
+    Args:
+        inputs: the seven tensors of `ppo_loss`, in its order.
+        clip: as there, and so are the others.
+
+    Raises:
+        ValueError: as `ppo_loss`.
+    """
+    _check(*inputs)
+    gradient = torch.empty_like(inputs[0], dtype=torch.float32)
+    return _run_forward(
+        inputs, (clip, value_clip, value_weight, entropy_weight), gradient
+    ), gradient
 
 
 def ppo_loss_ref(

@@ -1,0 +1,204 @@
+"""A linear layer with few outputs: the product, and both of its gradients in one pass.
+
+    x (N, H), weight (O, H) -> y = x weightᵀ (N, O)          O at most 64, H at most 512
+    gradient (N, O) float32 -> dx = gradient weight (N, H), dweight = gradientᵀ x (O, H)
+
+At N = 32 768, H = 128, O = 5 in bf16 forward reads 8.4 MB and writes 0.33 MB, 2.0 us at 4.3 TB/s;
+backward reads 8.4 MB and 0.66 MB and writes 8.4 MB, 4.1 us. A row of 5 bf16 is 10 bytes, so a
+library's product can neither load nor store rows of y in units of 16 bytes, and dweight sums over
+all of N into 640 numbers. Here the O outputs are padded to 16 in registers, and backward reads x
+and the gradient once for both.
+
+Backward has two launches. A program goes through its share of the rows, 64 at a time, with its
+part of dweight in registers, and leaves that behind: 264 parts of 2.6 KB. The second launch adds
+them up in their order, so results repeat bitwise.
+
+Products are float32 sums. In bf16 and fp16 the gradient is rounded to that type first, as autograd
+would; in float32 nothing is rounded to TF32.
+"""
+
+from typing import Final
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from nsysflow.kernels.arguments import require
+
+OUT_MAX: Final = 64
+"""A row's outputs; padded to 64 with 512 columns of weight they take 64 KiB of shared memory."""
+WIDTH_MAX: Final = 512
+ROWS_BYTES: Final = 16_384
+"""Of a tile of x: 64 rows of 128 bf16."""
+PARTS: Final = 264
+"""Programs of backward, of which each leaves a part of dweight: two for each SM of an H200, so
+that one loads while the other multiplies."""
+SUMMED: Final = 32
+"""Elements of dweight that a program of the second launch adds up: 20 programs for 640."""
+
+
+@triton.jit
+def _weight(
+    weight_ptr, H: tl.constexpr, OUTPUTS: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr
+):
+    """The weight, (OUT, WIDTH), 0 beyond its edges."""
+    output = tl.arange(0, OUT)[:, None]
+    column = tl.arange(0, WIDTH)[None, :]
+    return tl.load(
+        weight_ptr + output * H + column, mask=(output < OUTPUTS) & (column < H), other=0.0
+    )
+
+
+@triton.jit
+def _forward(
+    x_ptr, weight_ptr, y_ptr, rows, H: tl.constexpr, OUTPUTS: tl.constexpr,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, OPERAND: tl.constexpr,
+):  # fmt: skip
+    # int64: rows * H passes 2**31 at 17 million rows of 128
+    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    column = tl.arange(0, WIDTH)[None, :]
+    output = tl.arange(0, OUT)[None, :]
+    x = tl.load(x_ptr + row * H + column, mask=(row < rows) & (column < H), other=0.0)
+    weight = _weight(weight_ptr, H, OUTPUTS, WIDTH, OUT)
+    y = tl.dot(x.to(OPERAND), tl.trans(weight.to(OPERAND)), input_precision="ieee")
+    mask = (row < rows) & (output < OUTPUTS)
+    tl.store(y_ptr + row * OUTPUTS + output, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _backward(
+    gradient_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, rows, tiles, H: tl.constexpr,
+    OUTPUTS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr,
+    OPERAND: tl.constexpr,
+):  # fmt: skip
+    column = tl.arange(0, WIDTH)[None, :]
+    output = tl.arange(0, OUT)[None, :]
+    dtype = dx_ptr.dtype.element_ty
+    weight = _weight(weight_ptr, H, OUTPUTS, WIDTH, OUT).to(OPERAND)
+    total = tl.zeros([WIDTH, OUT], tl.float32)
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        row = (tile * ROWS + tl.arange(0, ROWS).to(tl.int64))[:, None]
+        inside = (row < rows) & (column < H)
+        x = tl.load(x_ptr + row * H + column, mask=inside, other=0.0).to(OPERAND)
+        mask = (row < rows) & (output < OUTPUTS)
+        gradient = tl.load(gradient_ptr + row * OUTPUTS + output, mask=mask, other=0.0)
+        gradient = gradient.to(dtype).to(OPERAND)
+        dx = tl.dot(gradient, weight, input_precision="ieee")
+        tl.store(dx_ptr + row * H + column, dx.to(dtype), mask=inside)
+        total = tl.dot(tl.trans(x), gradient, total, input_precision="ieee")
+    at = output * H + tl.arange(0, WIDTH)[:, None]
+    mask = (output < OUTPUTS) & (tl.arange(0, WIDTH)[:, None] < H)
+    tl.store(parts_ptr + tl.program_id(0) * OUTPUTS * H + at, total, mask=mask)
+
+
+@triton.jit
+def _sum(parts_ptr, dweight_ptr, parts, numel, PARTS: tl.constexpr, SUMMED: tl.constexpr):
+    part = tl.arange(0, PARTS)[:, None]
+    at = (tl.program_id(0) * SUMMED + tl.arange(0, SUMMED))[None, :]
+    mask = (part < parts) & (at < numel)
+    total = tl.sum(tl.load(parts_ptr + part * numel + at, mask=mask, other=0.0), axis=0)
+    at = tl.program_id(0) * SUMMED + tl.arange(0, SUMMED)
+    tl.store(dweight_ptr + at, total.to(dweight_ptr.dtype.element_ty), mask=at < numel)
+
+
+def _cut(x: Tensor, outputs: int) -> dict[str, object]:
+    """Sizes of a program's tiles, and the type that products are of."""
+    width = max(triton.next_power_of_2(x.shape[1]), 16)  # 16: the least side of a product
+    # the interpreter multiplies the bits of bf16 as integers
+    wide = x.dtype == torch.float32 or x.device.type == "cpu"
+    operand = tl.float32 if wide else tl.bfloat16 if x.dtype == torch.bfloat16 else tl.float16
+    return {
+        "H": x.shape[1],
+        "OUTPUTS": outputs,
+        "ROWS": max(ROWS_BYTES // (width * x.element_size()), 16),
+        "WIDTH": width,
+        "OUT": max(triton.next_power_of_2(outputs), 16),
+        "OPERAND": operand,
+    }
+
+
+def _check(x: Tensor, weight: Tensor) -> None:
+    """Raises: ValueError, if the kernels would misread one of these."""
+    require("x", x, (None, None))
+    require("weight", weight, (None, x.shape[1]), dtypes=(x.dtype,), device=x.device)
+    outputs, width = weight.shape
+    if not (1 <= outputs <= OUT_MAX and 1 <= width <= WIDTH_MAX):
+        raise ValueError(
+            f"weight must be 1 to {OUT_MAX} by 1 to {WIDTH_MAX}, and is {tuple(weight.shape)}"
+        )
+
+
+def narrow_linear(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """x weightᵀ. One launch on torch's current stream; capturable. No autograd.
+
+    Args:
+        x: (N, H), contiguous, bf16, fp16 or fp32, H at most `WIDTH_MAX`.
+        weight: (O, H), likewise, O at most `OUT_MAX`.
+        out: (N, O), of their type; a new tensor when None.
+
+    Returns:
+        `out`, rounded once.
+
+    Raises:
+        ValueError: a shape, type, device or stride is another.
+    """
+    _check(x, weight)
+    rows, outputs = len(x), len(weight)
+    if out is None:
+        out = x.new_empty(rows, outputs)
+    require("out", out, (rows, outputs), dtypes=(x.dtype,), device=x.device)
+    if rows > 0:
+        cut = _cut(x, outputs)
+        _forward[(triton.cdiv(rows, cut["ROWS"]),)](x, weight, out, rows, **cut, num_warps=4)
+    return out
+
+
+def narrow_linear_backward(
+    gradient: Tensor, x: Tensor, weight: Tensor, *, dx: Tensor, dweight: Tensor
+) -> None:
+    """Write both gradients. Two launches on torch's current stream; capturable.
+
+    Args:
+        gradient: (N, O), contiguous, float32: that of the layer's output.
+        x: as it was given to `narrow_linear`.
+        weight: likewise.
+        dx: (N, H), of x's type: where to write x's gradient. It may not be x.
+        dweight: (O, H), contiguous, bf16, fp16 or fp32: where to write the weight's.
+
+    Raises:
+        ValueError: a shape, type, device or stride is another.
+    """
+    _check(x, weight)
+    rows, outputs = len(x), len(weight)
+    like = x.device
+    require("gradient", gradient, (rows, outputs), dtypes=(torch.float32,), device=like)
+    require("dx", dx, x.shape, dtypes=(x.dtype,), device=like)
+    require("dweight", dweight, weight.shape, device=like)
+    if rows == 0:
+        dweight.zero_()
+        return
+    cut = _cut(x, outputs)
+    tiles = triton.cdiv(rows, cut["ROWS"])
+    parts = x.new_empty(min(tiles, PARTS), outputs, x.shape[1], dtype=torch.float32)
+    _backward[(len(parts),)](gradient, x, weight, dx, parts, rows, tiles, **cut, num_warps=4)
+    _sum[(triton.cdiv(weight.numel(), SUMMED),)](
+        parts, dweight, len(parts), weight.numel(),
+        PARTS=triton.next_power_of_2(len(parts)), SUMMED=SUMMED, num_warps=4,
+    )  # fmt: skip
+
+
+def narrow_linear_ref(x: Tensor, weight: Tensor) -> Tensor:
+    """The definition, in plain PyTorch and float32; float64 gives float64."""
+    wide = torch.promote_types(x.dtype, torch.float32)
+    return (x.to(wide) @ weight.to(wide).T).to(x.dtype)
+
+
+def narrow_linear_bytes(x: Tensor, weight: Tensor) -> int:
+    """Bytes that forward must move: read x and the weight, write y."""
+    return x.nbytes + weight.nbytes + len(x) * len(weight) * x.element_size()
+
+
+def narrow_linear_backward_bytes(x: Tensor, weight: Tensor) -> int:
+    """Bytes that backward must move: read x, the gradient and the weight, write both gradients."""
+    return 2 * x.nbytes + 2 * weight.nbytes + len(x) * len(weight) * 4
