@@ -62,6 +62,7 @@ class Ahead:
     def __init__(self, pool: Tensor) -> None:
         self._pool = pool
         self._stream = torch.cuda.Stream()
+        self._stream.wait_stream(torch.cuda.current_stream())  # the buffers' memory may be in use
         self._buffers = [torch.empty_like(pool[0], device="cuda") for _ in range(2)]
         self._filled = [torch.cuda.Event() for _ in self._buffers]
         self._free = [torch.cuda.Event() for _ in self._buffers]

@@ -11,8 +11,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from nsysflow.kernels.sum_many import sum_many as sum_at_once
-from nsysflow.kernels.sum_many import sum_table
 from nsysflow.regions import Region, region
 from nsysflow.workloads.config import Config, Work
 from nsysflow.workloads.matmuls import Matmuls
@@ -69,6 +67,8 @@ def _sums(variant: str, tensors: list[Tensor]) -> Callable[[], Tensor]:
         return torch.stack(torch._foreach_norm(tensors, 1, dtype=torch.float32))
 
     if variant == "fused":
-        table = sum_table(tensors)
-        return lambda: sum_at_once(table)
+        from nsysflow.kernels import sum_many as kernel  # needs Triton, which CPUs may lack
+
+        table = kernel.sum_table(tensors)
+        return lambda: kernel.sum_many(table)
     return loop if variant == "loop" else foreach

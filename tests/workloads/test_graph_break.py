@@ -1,0 +1,39 @@
+"""The question ends torch.compile's graph; the factor does not, and gives the same."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nsysflow.workloads.graph_break import LIMIT, limited_by_factor, limited_if_large
+
+
+class Graphs:
+    """In place of a compiler: counts the graphs it is given."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, graph: torch.fx.GraphModule, _inputs: list[Tensor]) -> torch.fx.GraphModule:
+        self.count += 1
+        return graph
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("large", [False, True])
+def test_the_question_makes_two_graphs_of_a_layer_and_the_factor_one(large: bool) -> None:
+    rows = torch.full((2, 4), 10 * LIMIT if large else 0.1 * LIMIT)
+    for layer, expected in ((limited_if_large, 1 + large), (limited_by_factor, 1)):
+        torch.compiler.reset()
+        graphs = Graphs()
+        torch.compile(layer, backend=graphs)(rows)
+        assert graphs.count == expected, layer.__name__
+
+
+@given(scale=st.floats(0, 1e6), seed=st.integers(0, 99))
+def test_no_magnitude_passes_the_limit_and_both_ways_agree(scale: float, seed: int) -> None:
+    rows = scale * torch.randn(4, 8, generator=torch.Generator().manual_seed(seed))
+    asked, told = limited_if_large(rows), limited_by_factor(rows)
+    assert torch.equal(asked, told)
+    assert asked.abs().amax() <= LIMIT * 1.00001
