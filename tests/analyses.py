@@ -28,6 +28,20 @@ EXAMPLES: Final = int(os.environ.get("NSYSFLOW_EXAMPLES", "20"))
 PACKED: Final = {path.name.removesuffix(".sqlite.xz"): path for path in SQLITE_REPORTS}
 NAMES: Final = sorted(PACKED)
 every_report = pytest.mark.parametrize("name", NAMES)
+"""For what asks no more than the one analysis and the one twin that all tests share."""
+
+KINDS: Final = (
+    "h200-ddp-rank0",  # communication
+    "h200-gpu-metrics",  # sampled counters
+    "h200-graph-level",  # graphs traced whole
+    "h200-train",  # no window: start-up inside; backward launched by another thread
+    "nan_check-sync",  # a window of steps, with the Python line of each call
+    "synthetic-1",  # what no program makes: three processes on three GPUs
+    "synthetic-3",  # as that, and an operation of zero length outside its device's window
+)
+few_reports = pytest.mark.parametrize("name", KINDS)
+"""For what takes an analysis of its own: a report of each kind. Another sample of a kind that is
+here adds time and no case."""
 
 PARTS: Final = ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
 CAUSE_COLUMNS: Final = [f"{cause}_ns" for cause in CAUSES]

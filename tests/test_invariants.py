@@ -20,15 +20,12 @@ from tests.analyses import (
     any_trace,
     by_device,
     every_report,
+    few_reports,
     loaded,
     sums,
     tables_of,
 )
 from tests.twin.model import Call, Op, Overhead, Range, Thread, TwinTrace, to_trace
-
-SMALL: Final = ("h200-ddp-rank0", "h200-graph-level", "synthetic-1", "synthetic-4")
-"""Real reports for what takes an analysis of its own."""
-few_reports = pytest.mark.parametrize("name", SMALL)
 
 # --- what adds up, and what never is -------------------------------------------------------------
 
@@ -191,6 +188,17 @@ def a_copy_is_exposed_for_at_most_as_long_as_it_runs(analysis: Analysis) -> None
     assert (analysis.copies["exposed_ns"] <= analysis.copies["gpu_ns"]).all()
 
 
+def exposed_communication_is_that_of_the_accounting(analysis: Analysis) -> None:
+    of_accounting = by_device(analysis.accounting, ["comm_exposed_ns", "comm_ns"])
+    assert by_device(analysis.comm, ["exposed_ns", "total_ns"]) == of_accounting
+    assert analysis.comm["count"].sum() == len(analysis.collectives)
+    running = analysis.accounting.filter(pl.col("comm_hidden_pct").is_not_null())
+    for device, hidden_pct in running.select("device", "comm_hidden_pct").rows():
+        ran = sums(analysis.comm.filter(pl.col("device") == device), ["busy_ns", "exposed_ns"])
+        hidden_ns = ran["busy_ns"] - ran["exposed_ns"]
+        assert 100 * hidden_ns / ran["busy_ns"] == pytest.approx(hidden_pct)
+
+
 def steps_follow_one_another(analysis: Analysis) -> None:
     steps = analysis.steps.with_columns(
         pl.col("end_ns").shift(1).over("process", "device").alias("before")
@@ -240,6 +248,7 @@ ALWAYS: Final[tuple[Callable[[Analysis], None], ...]] = (
     syncs_are_ranked_by_the_idle_they_induced,
     kernels_are_those_of_the_accounting,
     a_copy_is_exposed_for_at_most_as_long_as_it_runs,
+    exposed_communication_is_that_of_the_accounting,
     steps_follow_one_another,
     a_starved_window_is_half_launching,
     the_longest_gaps_are_the_longest_of_the_gaps,

@@ -1,5 +1,6 @@
 """A narrowed window against the twin: parts and causes to the ns, on random and real reports."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from tests.analyses import (
     EXAMPLES,
     PARTS,
     STALL_COLUMNS,
-    every_report,
+    few_reports,
     loaded,
     sums,
     tables_of,
@@ -26,6 +27,7 @@ from tests.analyses import (
 )
 from tests.twin.account_table import accounting, projections
 from tests.twin.accounting import Interval, common, union
+from tests.twin.comm import comm
 from tests.twin.model import Call, Op, Shape, TwinTrace, to_trace
 from tests.twin.report import Report
 from tests.twin.steps import steps_of
@@ -104,6 +106,14 @@ def assert_is_the_twins(
     assert_counted(analysis, report, started)
     assert_gaps_are_cut(analysis, keep)
     assert_summaries_add_up(analysis)
+    assert_comm_is_the_twins(analysis, report, keep)
+
+
+def assert_comm_is_the_twins(analysis: nsysflow.Analysis, report: Report, keep: Keep) -> None:
+    """Communication in what is kept."""
+    columns = [name for name in TABLES["comm"] if name not in ("report", "hidden_pct")]
+    expected = Counter(tuple(row[name] for name in columns) for row in comm(report, keep))
+    assert Counter(analysis.comm.select(columns).rows()) == expected
 
 
 def assert_counted(analysis: nsysflow.Analysis, report: Report, started: list[int]) -> None:
@@ -156,7 +166,7 @@ def a_third(report: Report) -> tuple[int, int]:
 # --- real reports ---------------------------------------------------------------------------------
 
 
-@every_report
+@few_reports
 def test_a_stretch_of_time_is_split_as_the_twin_splits_it(name: str) -> None:
     from_ns, to_ns = a_third(twin_of(name))
     options = Options(from_ns=from_ns, to_ns=to_ns)
@@ -224,14 +234,14 @@ def test_all_narrowings_together_leave_what_each_of_them_leaves(name: str) -> No
     assert_is_the_twins(loaded(name), report, options, keep)
 
 
-@every_report
+@few_reports
 def test_a_window_that_covers_everything_is_no_window(name: str) -> None:
     report, trace = twin_of(name), loaded(name)
     first, last = (min(op.start_ns for op in report.ops), max(op.end_ns for op in report.ops))
     whole = tables_of(trace)
     # An operation of zero length may lie outside its device's window, and is then not looked at.
     strays = len(report.ops) - len(starting_in(report, report.windows))
-    counted = {"kernels", "copies", "phases", "launches"} if strays else set()
+    counted = {"kernels", "copies", "comm", "phases", "launches"} if strays else set()
     for options in (Options(from_ns=first), Options(from_ns=first - 10**9, to_ns=last + 1)):
         narrowed = tables_of(trace, options)
         for table in set(TABLES) - counted:
