@@ -15,8 +15,9 @@ from nsysflow.regions import Region, region
 from nsysflow.workloads.config import Config, Work
 from nsysflow.workloads.training import Training
 
-POOL: Final = 4
-"""Batches on the host that take turns."""
+POOL: Final = 3
+"""Batches on the host that take turns; one more than there are buffers on the device, so that each
+buffer is given other numbers every time."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,27 @@
+"""What empties the cache allocates in every step; what leaves it alone, in none."""
+
+import pytest
+import torch
+
+from nsysflow.catalog import find
+from nsysflow.workloads.alloc_churn import alloc_churn
+from tests.workloads.running import toy, without_gpu
+
+
+def allocations(variant: str, steps: int) -> int:
+    """How often PyTorch asks the driver for memory, once a step has been done."""
+    # activations beyond 10 MiB, which get segments of their own
+    config = toy(find("alloc_churn"), variant, on="cuda", options={"batch": 4096, "width": 2048})
+    work = alloc_churn(config)
+    work.step(0)
+    before = torch.cuda.memory_stats()["num_device_alloc"]
+    for index in range(1, 1 + steps):
+        work.step(index)
+    return int(torch.cuda.memory_stats()["num_device_alloc"] - before)
+
+
+@pytest.mark.gpu
+@without_gpu
+def test_the_driver_is_asked_in_every_step_or_never() -> None:
+    assert allocations("empty_cache", 4) >= 4
+    assert allocations("cached", 4) == 0
