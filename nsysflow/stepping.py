@@ -32,8 +32,8 @@ def steps(
     numbers, and goes on without cost once its window has closed. With no profiler attached this is
     `iter(iterable)`.
 
-    The window opens only for a step that comes. An iterable without a length is asked for its
-    batch before that: `data` then lies before the first active step, and before the window.
+    Only a step that comes is marked, and opens the window. An iterable without a length is asked for
+    its batch before that: `data` then lies before each step, and before the window.
 
         for batch in steps(loader, wait=3, warmup=2, active=5):
             train(batch)
@@ -63,9 +63,9 @@ def _marked(iterable: Iterable[Batch], loop: "_Loop") -> Iterator[Batch]:
             if loop.over:
                 break
             batch = _END
+            if length is None and (batch := _fetch(iterator)) is _END:
+                return
             if loop.due:
-                if length is None and (batch := _fetch(iterator)) is _END:
-                    return
                 loop.open()
             with region(Region.STEP, RECORD.steps):
                 if batch is _END and (batch := _fetch(iterator)) is _END:
@@ -82,7 +82,7 @@ def _fetch(iterator: Iterator[Any]) -> Any:  # noqa: ANN401
 
 
 def _length(iterable: Iterable[object]) -> int | None:
-    """How many steps there will be, if known: else a last range is opened with no step in it."""
+    """How many steps there will be, if known."""
     try:
         return len(iterable)  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):
