@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from nsysflow.analysis.trace import Trace
+from nsysflow.handshake import Window
 from nsysflow.manifest import Manifest
 
 NVTX_BORDER: Final = "0.2.12"
@@ -79,11 +80,24 @@ def _lost_ranks(manifest: Manifest) -> str:
 
 
 def _ended_early(manifest: Manifest) -> str:
+    held, asked = _steps_begun(manifest)
+    of = f"{held} of {asked} steps"
     if manifest.interrupted:
-        return "the run was interrupted: the report holds what was captured until then"
+        until = f", {of}" if asked else ""
+        return f"the run was interrupted: the report holds what was captured until then{until}"
     if manifest.exit_code:
-        return f"the program failed (exit code {manifest.exit_code}): its end is not a normal one"
-    inside = [told for told in manifest.told if told.window == "open"]
-    if inside and manifest.capture:
-        return "the program ended inside the capture window: it holds fewer steps than asked for"
-    return ""
+        after = f", {of} captured" if asked else ""
+        return (
+            f"the program failed (exit code {manifest.exit_code}{after}): its end is no normal one"
+        )
+    why = "the loop ended early" if held < asked else "the program ended in the last one"
+    return f"captured {of}: {why}" if asked else ""
+
+
+def _steps_begun(manifest: Manifest) -> tuple[int, int]:
+    """How many steps began in the window of the process that ended earliest inside its own, and how
+    many were asked for; zeros where no window was, or all were closed."""
+    inside = [told.captured for told in manifest.told if told.window == "open"]
+    if not inside or not manifest.capture:
+        return 0, 0
+    return min(inside), Window.parse(manifest.capture).active

@@ -32,8 +32,8 @@ def steps(
     numbers, and goes on without cost once its window has closed. With no profiler attached this is
     `iter(iterable)`.
 
-    Only a step that comes is marked, and opens the window. An iterable without a length is asked for
-    its batch before that: `data` then lies before each step, and before the window.
+    Only a step that comes is marked, and opens the window. An iterable without a length is asked
+    for its batch before that: `data` then lies before each step, and before the window.
 
         for batch in steps(loader, wait=3, warmup=2, active=5):
             train(batch)

@@ -61,13 +61,43 @@ def test_a_run_that_recorded_what_it_was_asked_for_has_no_notes() -> None:
         (replace(RUN, gpu_metrics=True), HEALTHY, "may not read the GPU's counters"),
         (replace(RUN, interrupted=True, exit_code=130), HEALTHY, "the run was interrupted"),
         (replace(RUN, exit_code=3), HEALTHY, "failed (exit code 3)"),
-        (replace(RUN, told=(replace(TOLD, window="open"),)), HEALTHY, "inside the capture window"),
+        (
+            replace(RUN, told=(replace(TOLD, window="open", captured=1),)),
+            HEALTHY,
+            "captured 1 of 5 steps: the loop ended early",
+        ),
+        (
+            replace(RUN, told=(replace(TOLD, window="open", captured=5),)),
+            HEALTHY,
+            "captured 5 of 5 steps: the program ended in the last one",
+        ),
+        (
+            replace(RUN, told=(replace(TOLD, window="open", captured=4),), interrupted=True),
+            HEALTHY,
+            "until then, 4 of 5 steps",
+        ),
+        (
+            replace(RUN, told=(replace(TOLD, window="open", captured=2),), exit_code=3),
+            HEALTHY,
+            "failed (exit code 3, 2 of 5 steps captured)",
+        ),
         (replace(RUN, processes=2), HEALTHY, "1 of 2 ranks left a report"),
     ],
 )
 def test_what_was_asked_for_and_is_missing_is_said(run: Manifest, trace: Trace, said: str) -> None:
     (note,) = notes_on_run(run, trace)
     assert said in note
+
+
+def test_of_ranks_the_one_that_captured_least_is_counted() -> None:
+    ranks = tuple(replace(TOLD, rank=n, window="open", captured=3 - n) for n in range(2))
+    run = replace(RUN, processes=2, reports=("rank0.sqlite", "rank1.sqlite"), told=ranks)
+    assert notes_on_run(run, HEALTHY) == ("captured 2 of 5 steps: the loop ended early",)
+
+
+def test_steps_are_not_counted_where_no_window_was_asked_for() -> None:
+    told = (replace(TOLD, window="open", captured=1),)
+    assert notes_on_run(replace(RUN, told=told, capture=None), HEALTHY) == ()
 
 
 def test_what_a_run_was_not_to_record_is_not_missed() -> None:
