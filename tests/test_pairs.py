@@ -189,9 +189,9 @@ def test_each_way_to_copy_has_its_label() -> None:
 
 @pytest.mark.parametrize("lines", ["", "-plain"])
 def test_a_starved_window_is_found_with_lines_and_without(lines: str) -> None:
-    before = steady(f"launch_bound-eager{lines}")
+    before = analysed(f"launch_bound-eager{lines}")
     assert before.starved["phase"].unique().to_list() == ["step/forward"]
-    assert steady("launch_bound-graph").starved.is_empty()
+    assert analysed("launch_bound-graph").starved.is_empty()
 
 
 def test_the_graph_takes_what_was_estimated_within_a_quarter() -> None:
@@ -239,10 +239,9 @@ def test_fusion_makes_one_kernel_of_three_in_half_the_time(after: str) -> None:
 
 def test_copies_are_exposed_in_turn_and_hidden_on_a_stream_of_their_own() -> None:
     before, after = accounted("overlap-in_turn"), accounted("overlap-side_stream")
-    copies = steady("overlap-in_turn").copies
-    assert copies.filter(phase="step/h2d")["exposed_ns"].sum() == before["copy_exposed_ns"]
-    assert before["copy_exposed_ns"] > before["idle_ns"]
-    assert share("overlap-in_turn", "copy_exposed") >= 0.05
+    copies = steady("overlap-in_turn").copies.filter(phase="step/h2d")
+    assert copies["exposed_ns"].sum() >= 0.05 * before["window_ns"]
+    assert copies["exposed_ns"].sum() > before["idle_ns"]
     assert before["copy_hidden_pct"] < 1
     assert after["copy_hidden_pct"] > 80
     assert share("overlap-side_stream", "copy_exposed") < 0.01

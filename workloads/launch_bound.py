@@ -18,7 +18,7 @@ from nsysflow.workloads.graphs import captured
 class Options:
     """Attributes:
     kernels: modules in a step, an elementwise kernel each.
-    rows: of the tensors that each of them adds.
+    rows: of the tensors that each of them takes.
     width: of those tensors.
     heads: into which the width is split.
     """
@@ -29,16 +29,16 @@ class Options:
     heads: int
 
 
-class Residual(nn.Module):
-    """Adds head by head, as attention code does: one kernel, and views around it."""
+class GatedResidual(nn.Module):
+    """Adds head by head, as attention code does: one kernel, and six views around it."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         self._heads = heads
 
-    def forward(self, total: Tensor, part: Tensor) -> None:
-        """Add `part` (rows, width) to `total` in place."""
-        self._by_head(total).add_(self._by_head(part))
+    def forward(self, total: Tensor, part: Tensor, gate: Tensor) -> None:
+        """Add `part * gate` to `total` in place, all (rows, width)."""
+        self._by_head(total).addcmul_(self._by_head(part), self._by_head(gate))
 
     def _by_head(self, rows: Tensor) -> Tensor:
         """(heads, rows, width / heads) of (rows, width)."""
@@ -47,15 +47,15 @@ class Residual(nn.Module):
 
 
 def launch_bound(config: Config[Options]) -> Work:
-    """`kernels` modules, each of which adds `part` to `total`."""
+    """`kernels` modules, each of which adds `part * gate` to `total`."""
     options = config.options
-    part = torch.rand(options.rows, options.width, **config.placed)
+    part, gate = torch.rand(2, options.rows, options.width, **config.placed)
     total = torch.zeros_like(part)
-    modules = [Residual(options.heads) for _ in range(options.kernels)]
+    modules = [GatedResidual(options.heads) for _ in range(options.kernels)]
 
     def add() -> None:
         for module in modules:
-            module(total, part)
+            module(total, part, gate)
 
     graph = config.variant == "graph"
     launch = add

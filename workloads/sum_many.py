@@ -1,7 +1,8 @@
 """A figure of each of 4096 tensors, as of a model's gradients: by a loop, or for all at once.
 
-The loop launches a kernel a tensor, and another takes the host longer than the GPU. `_foreach`
-takes about a hundred tensors a launch, the fused kernel all of them.
+The loop launches a kernel a tensor, which takes the host longer than the GPU. `_foreach` takes
+some hundred tensors a launch, but the host still makes a result for each (1.7 ms for 4096 of them
+under nsys on an H200, 2026-11-20). The fused kernel takes all and gives one tensor.
 """
 
 from collections.abc import Callable
