@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from nsysflow.cli_analyze import Look, look_of_settings
 from nsysflow.errors import NsysflowError
 from nsysflow.handshake import Window
 from nsysflow.options import TABLES
@@ -131,9 +132,10 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
     if dry_run:
         click.echo(profiling.shown(plan))
         return
+    look = None if no_analyze else look_of_settings(ctx)  # before a long run
     manifest, failure = profiling.capture(plan, machine, force=force)
-    if not no_analyze:
-        _analyze(request.folder, failure)
+    if look is not None:
+        _analyze(request.folder, look, failure)
     made = ", ".join(("manifest.json", *manifest.reports))
     click.echo(f"wrote {request.folder}: {made}", err=True)
     _end(failure)
@@ -145,30 +147,29 @@ def _end(failure: "ChildFailed | None") -> None:
         sys.exit(failure.exit_code)
 
 
-def _analyze(folder: Path, failure: "ChildFailed | None") -> None:
+def _analyze(folder: Path, look: Look, failure: "ChildFailed | None") -> None:
     """The tables into the run's directory, the page to stdout.
 
     Raises:
         NsysflowError: the report cannot be analysed; not where the program failed, which says more.
     """
     try:
-        _show(folder)
+        _show(folder, look)
     except NsysflowError as error:
         if failure is None:
             raise
         click.echo(f"nsysflow: {error}", err=True)
 
 
-def _show(folder: Path) -> None:
+def _show(folder: Path, look: Look) -> None:
     from nsysflow import flow, show
-    from nsysflow.analysis.options import Options
     from nsysflow.progress import progress
 
     with progress("analysing"):
-        results = flow.analyze_reports([folder], Options(), tables=TABLES)
+        results = flow.analyze_reports([folder], look.options, tables=TABLES)
     with progress(f"writing {folder}"):
-        flow.write_folder(results, folder, top=None, at_least_ns=0)
-    show.show_page(results, top=None, at_least_ns=0)
+        flow.write_folder(results, folder, top=look.top, at_least_ns=look.at_least_ns)
+    show.show_page(results, top=look.top, at_least_ns=look.at_least_ns)
 
 
 def _request(

@@ -67,6 +67,28 @@ def test_the_manifest_says_what_the_run_was_and_holds_no_environment(
     assert "hush-hush" not in Path("out/manifest.json").read_text()
 
 
+def test_the_page_of_a_run_is_narrowed_by_what_the_settings_say_of_analyze() -> None:
+    plain = profiled("-o", "plain", *command()).stdout
+    Path("nsysflow.toml").write_text("[analyze]\nsteps = '1:3'\ntop = 1\ntable = 'gaps'\n")
+    narrowed = profiled("-o", "out", *command()).stdout
+    asked = ["analyze", "plain", "--no-files", "--steps", "1:3", "--top", "1"]
+    Path("nsysflow.toml").unlink()
+    assert narrowed.splitlines()[1:] == CliRunner().invoke(main, asked).stdout.splitlines()[1:]
+    assert narrowed.splitlines()[1:] != plain.splitlines()[1:]
+    steps = Path("out/steps.csv").read_text().splitlines()
+    assert len(steps) == 1 + 2
+
+
+@pytest.mark.parametrize("skipped", ["--dry-run", "--no-analyze"])
+def test_a_mistake_in_the_settings_of_analyze_is_named_before_anything_runs(skipped: str) -> None:
+    Path("nsysflow.toml").write_text("[analyze]\nsteps = 'all'\n")
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == 1
+    assert "nsysflow.toml: steps in [analyze]: 'all' is not A:B" in ran.stderr
+    assert not Path("out").exists()
+    assert profiled("-o", "out", skipped, *command()).exit_code == 0
+
+
 def test_without_a_name_a_run_gets_one_of_its_script_and_the_time() -> None:
     Path("train.py").write_text("print('ran')")
     assert profiled("--", sys.executable, "train.py").exit_code == 0
