@@ -6,6 +6,7 @@ from functools import partial
 import polars as pl
 
 from nsysflow.analysis.accounting import accounting_table
+from nsysflow.analysis.comm import collectives, comm_table
 from nsysflow.analysis.copies import copy_table, each_copy
 from nsysflow.analysis.gap_tables import gap_histogram, gap_summary, gap_table
 from nsysflow.analysis.gpu_metrics import gpu_metrics_table
@@ -15,7 +16,7 @@ from nsysflow.analysis.launches import launch_table
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once, side_by_side
 from nsysflow.analysis.phases import phase_table
-from nsysflow.analysis.schema import EACH_COPY, TABLES
+from nsysflow.analysis.schema import COLLECTIVES, EACH_COPY, TABLES
 from nsysflow.analysis.starved import starved_table
 from nsysflow.analysis.steps import step_table
 from nsysflow.analysis.syncs import sync_table
@@ -139,6 +140,17 @@ class Analysis(Working):
         """`EACH_COPY`: the memcpys that `copies` sums up."""
         rows = each_copy(self._prepared, self._placed_copies, self._charges)
         return self._titled(rows, EACH_COPY)
+
+    @computed_once
+    def comm(self) -> pl.DataFrame:
+        """`COMM`."""
+        return self._table("comm", comm_table(self._placed_comm, self._ops))
+
+    @computed_once
+    def collectives(self) -> pl.DataFrame:
+        """`COLLECTIVES`: the kernels that `comm` counts."""
+        begun = self._placed_comm.join(self._ops, on="op", how="semi", maintain_order="left")
+        return self._titled(collectives(begun), COLLECTIVES)
 
     @computed_once
     def steps(self) -> pl.DataFrame:

@@ -156,6 +156,10 @@ GPU_SAMPLES: Final = pl.Schema(
 """One row per device and sampling instant, sorted: counters in whole percent (0..100), null for
 those that the GPU does not have. `time_ns` is where the time that a sample covers begins."""
 
+MESSAGES: Final = pl.Schema({"row": pl.UInt32(), "bytes": pl.Int64(), "communicator": pl.Int64()})
+"""One row per range of NCCL that says how much is sent: `row` is the range's in `RANGES`, `bytes`
+the size of the message on this rank, `communicator` whom it is sent among, where that is told."""
+
 CAPTURES: Final = pl.Schema(
     {"process": pl.Int64(), "capture": pl.String(), "unprofiled_step_ns": pl.Int64()}
 )
@@ -447,6 +451,49 @@ EACH_COPY: Final = pl.Schema(
 """One row per memcpy, by device and start: what `copies` sums up, and what `--table copies --format
 parquet` gives. `api_ns` and `induced_idle_ns` are of its launch call, null without one."""
 
+COMM: Final = pl.Schema(
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "phase": pl.String(),
+        "name": pl.String(),
+        "operation": pl.String(),
+        "count": pl.Int64(),
+        "bytes": pl.Int64(),
+        "total_ns": pl.Int64(),
+        "median_ns": pl.Int64(),
+        "busy_ns": pl.Int64(),
+        "exposed_ns": pl.Int64(),
+        "hidden_pct": pl.Float64(),
+    }
+)
+"""One row per process, device, phase and kind of communication kernel: `name` is the kernel's short
+one, `operation` what was asked of NCCL (`ncclAllReduce`), `bytes` the messages' as far as NCCL told
+them (null: it told none). `total_ns` and `median_ns` are of durations. `busy_ns` counts what
+several run at once for the first of them; `exposed_ns` is what of it no compute ran beside, and
+sums to the accounting's `comm_exposed_ns`; `hidden_pct` is the rest's share."""
+
+COLLECTIVES: Final = pl.Schema(
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "stream": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "phase": pl.String(),
+        "name": pl.String(),
+        "operation": pl.String(),
+        "bytes": pl.Int64(),
+        "communicator": pl.Int64(),
+        "busy_ns": pl.Int64(),
+        "exposed_ns": pl.Int64(),
+    }
+)
+"""One row per communication kernel, by device and start: what `comm` sums up, and what `--table
+comm --format parquet` gives."""
+
 STEPS: Final = pl.Schema(
     {
         "report": pl.String(),
@@ -505,6 +552,7 @@ TABLES: Final[dict[str, pl.Schema]] = {
     "starved": STARVED,
     "kernels": KERNELS,
     "copies": COPIES,
+    "comm": COMM,
     "steps": STEPS,
     "gpu_metrics": GPU_METRICS,
     "integrity": INTEGRITY,

@@ -30,6 +30,7 @@ class Trace:
         backtraces: `schema.BACKTRACES`.
         frames: `schema.FRAMES`, addressed by `backtraces.stack`.
         gpu_samples: `schema.GPU_SAMPLES`.
+        messages: `schema.MESSAGES`, addressed by `ranges.row`.
         captures: `schema.CAPTURES`.
         source: what wrote the report, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`.
         notes: sentences the loader wants the reader to see (unknown columns, missing tables).
@@ -48,6 +49,7 @@ class Trace:
     backtraces: pl.DataFrame = field(default_factory=lambda: _empty(schema.BACKTRACES))
     frames: pl.DataFrame = field(default_factory=lambda: _empty(schema.FRAMES))
     gpu_samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_SAMPLES))
+    messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
     source: str = ""
     notes: tuple[str, ...] = ()

@@ -28,8 +28,8 @@ def whole_windows(ops: pl.DataFrame) -> pl.DataFrame:
 
 def intersect(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """`WINDOWS` in both; `others` may overlap one another."""
-    merged = merge(_laid(others, axis))
-    pieces = overlaps(_laid(windows, axis), merged)
+    merged = merge(laid(others, axis))
+    pieces = overlaps(laid(windows, axis), merged)
     return pieces.select(
         axis.track(pl.col("start")).cast(pl.UInt32).alias("device_no"),
         axis.time_ns(pl.col("start")).alias("start_ns"),
@@ -50,17 +50,17 @@ def clipped_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame
 
 def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The rows (`device_no`, `start_ns`, …) that start inside a window."""
-    laid = _laid(windows, axis)
+    kept = laid(windows, axis)
     place = rows.select(axis.at(pl.col("device_no"), pl.col("start_ns"))).to_series()
-    past = laid["end"].search_sorted(place, side="right")
-    begun = laid["start"].search_sorted(place, side="right")
+    past = kept["end"].search_sorted(place, side="right")
+    begun = kept["start"].search_sorted(place, side="right")
     return rows.filter(begun > past)
 
 
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The parts of `gaps` inside `windows`, each with its share of the causes."""
-    laid = gaps.with_columns(_laid(gaps, axis).get_columns())
-    pieces = overlaps(laid, _laid(windows, axis)).drop("other")
+    placed = gaps.with_columns(laid(gaps, axis).get_columns())
+    pieces = overlaps(placed, laid(windows, axis)).drop("other")
     cut = pieces["end"] - pieces["start"] != pieces["end_ns"] - pieces["start_ns"]
     pieces = pieces.with_columns(
         axis.time_ns(pl.col("start")).alias("start_ns"),
@@ -122,7 +122,8 @@ def apportion(shares: pl.DataFrame, *, by: str, ties: str) -> pl.DataFrame:
     return shares.with_columns((pl.col("_floor") + more).alias("ns")).drop("_floor", "_fraction")
 
 
-def _laid(rows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def laid(rows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """`start`, `end` on the device axis of rows with `device_no`, `start_ns`, `end_ns`."""
     return rows.select(
         axis.at(pl.col("device_no"), pl.col("start_ns")).alias("start"),
         axis.at(pl.col("device_no"), pl.col("end_ns")).alias("end"),

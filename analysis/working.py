@@ -9,6 +9,7 @@ import polars as pl
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.attribution import Attribution, attribute
 from nsysflow.analysis.causes import Explained, explain
+from nsysflow.analysis.comm import comm_facts, with_time
 from nsysflow.analysis.copies import copy_facts
 from nsysflow.analysis.gap_tables import host_questions
 from nsysflow.analysis.gaps import find_gaps
@@ -195,3 +196,11 @@ class Working:
         facts = self._copies.join(self._ops.select("op", "node"), on="op", maintain_order="left")
         phase = self._attribution.name_of(facts["node"]).alias("phase")
         return facts.with_columns(phase)
+
+    @computed_once
+    def _placed_comm(self) -> pl.DataFrame:
+        """All communication kernels, with `phase`, and how long they ran in the windows."""
+        facts = comm_facts(self._prepared, self._placed_ops)
+        phase = self._attribution.name_of(facts["node"]).alias("phase")
+        facts = facts.with_columns(phase)
+        return with_time(self._prepared, facts, self._windows, self._busy)

@@ -17,6 +17,7 @@ TABLES: Final = (
     "starved",
     "kernels",
     "copies",
+    "comm",
     "steps",
     "gpu_metrics",
     "integrity",

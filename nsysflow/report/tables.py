@@ -29,6 +29,7 @@ CSV_TABLES: Final = (
     "starved",
     "kernels",
     "copies",
+    "comm",
     "steps",
     "gpu_metrics",
 )
@@ -92,7 +93,7 @@ def report_json(results: Results) -> str:
         "phases": _json_list(_phases(results)),
         **{
             name: rows(results.table(name))
-            for name in ("syncs", "starved", "kernels", "launches", "copies")
+            for name in ("syncs", "starved", "kernels", "launches", "copies", "comm")
         },
         "gap_summary": rows(results.table("gap_summary")),
         "gap_histogram": rows(results.table("gap_histogram")),

@@ -161,6 +161,15 @@ class Capture:
 
 
 @dataclass(frozen=True)
+class Message:
+    """What NCCL says is sent in the range of that row."""
+
+    row: int
+    bytes: int
+    communicator: int | None
+
+
+@dataclass(frozen=True)
 class TwinTrace:
     """One report as canonical rows, in any order."""
 
@@ -175,6 +184,7 @@ class TwinTrace:
     backtraces: tuple[Backtrace, ...] = ()
     gpu_samples: tuple[GpuSample, ...] = ()
     captures: tuple[Capture, ...] = ()
+    messages: tuple[Message, ...] = ()
 
 
 def _frame(rows: list[Any], of: pl.Schema) -> pl.DataFrame:
@@ -213,6 +223,7 @@ def to_trace(trace: TwinTrace) -> Trace:
         frames=frames,
         gpu_samples=_frame(list(trace.gpu_samples), schema.GPU_SAMPLES),
         captures=_frame(list(trace.captures), schema.CAPTURES),
+        messages=_frame(list(trace.messages), schema.MESSAGES),
     )
 
 
@@ -265,4 +276,5 @@ def from_trace(trace: Trace) -> TwinTrace:
         ),
         gpu_samples=rows(GpuSample, trace.gpu_samples),
         captures=rows(Capture, trace.captures),
+        messages=rows(Message, trace.messages),
     )

@@ -21,6 +21,7 @@ from tests.twin.model import (
     Diagnostic,
     Frame,
     GpuSample,
+    Message,
     Op,
     Overhead,
     Range,
@@ -423,6 +424,14 @@ def _gpu_samples(draw: Callable[..., Any]) -> list[GpuSample]:
     return found
 
 
+def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[Message, ...]]:
+    """What some of NCCL's ranges say of the message that is sent in them."""
+    told = [r.row for r in ranges if (r.domain or "").lower() == "nccl" and r.row % 3]
+    size = st.sampled_from((4096, 0, 1 << 26))
+    group = st.sampled_from((None, 7, 8))
+    return st.tuples(*(st.builds(Message, st.just(row), size, group) for row in told))
+
+
 # --- whole traces -------------------------------------------------------------------------------
 
 _DIAGNOSTICS = st.sampled_from(
@@ -499,4 +508,5 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         backtraces=tuple(backtraces),
         gpu_samples=tuple(gpu_samples),
         captures=tuple(Capture(_process(pid), "3:2:5", 4_500_000) for pid in captured),
+        messages=draw(_messages(host.ranges)),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tests.twin.account_table import accounting
+from tests.twin.comm import comm
 from tests.twin.copies import copies, syncs
 from tests.twin.gap_tables import gap_histogram, gap_summary, gaps
 from tests.twin.gpu_metrics import gpu_metrics
@@ -23,6 +24,7 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "starved": starved,
     "kernels": kernels,
     "copies": copies,
+    "comm": comm,
     "steps": steps,
     "gpu_metrics": gpu_metrics,
 }
