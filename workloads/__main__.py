@@ -1,8 +1,10 @@
 """Run one workload: `python -P -m nsysflow.workloads nan_check --variant async`.
 
-`nsysflow profile` starts this in a child process. It prints one line: what ran, and the result.
+`nsysflow profile` starts this in a child process. It prints what ran and the result, on one line,
+and the table of a workload that has one.
 """
 
+import json
 import os
 import sys
 from importlib.util import find_spec
@@ -51,6 +53,7 @@ def _command(workload: catalog.Workload) -> click.Command:
             metavar="WAIT:WARMUP:ACTIVE",
             help="How many steps run, and which are captured.",
         ),
+        click.Option(["--json", "as_json"], is_flag=True, help="One JSON object, on one line."),
     ]
     own = [
         click.Option(
@@ -83,6 +86,7 @@ def _run(
     precision: "Precision",
     seed: int,
     capture: Window,
+    as_json: bool,
     **typed: float | None,
 ) -> None:
     if find_spec("torch") is None:
@@ -101,7 +105,8 @@ def _run(
         window=capture,
         options=options_of(workload, on, given),
     )
-    click.echo(str(run(config)))
+    outcome = run(config)
+    click.echo(json.dumps(outcome.record) if as_json else str(outcome))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from nsysflow.handshake import Window
+
+if TYPE_CHECKING:
+    from nsysflow.workloads.table import Table
 
 Options = TypeVar("Options")
 
@@ -62,9 +65,11 @@ class Work:
         result: what came out, once the steps are done; equal for every variant.
         batches: from a number of steps to what is fetched, a batch each, in the `data` phase.
         note: where this run falls short of its variant, for the printed line; empty if nowhere.
+        table: compares and times its phases, once all else is done; None where it has none.
     """
 
     step: Callable[[int], None]
     result: Callable[[], Tensor]
     batches: Callable[[int], Iterable[int]] = range
     note: str = ""
+    table: "Callable[[], Table] | None" = None

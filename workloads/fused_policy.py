@@ -22,7 +22,6 @@ from nsysflow.kernels.mingru_scan import mingru_scan_backward, mingru_scan_forwa
 from nsysflow.kernels.muon import muon, muon_table
 from nsysflow.kernels.narrow_linear import narrow_linear, narrow_linear_backward
 from nsysflow.kernels.ppo_loss import ppo_loss_and_gradient
-from nsysflow.regions import region
 from nsysflow.workloads.plain_policy import LR, MAX_NORM
 from nsysflow.workloads.policy import Batch
 
@@ -48,28 +47,31 @@ class FusedStep:
         self._batch = batch
         rows = len(batch.obs)
         encoder, *layers, decoder = self.working
-        self._inputs = [batch.obs.new_empty(rows, len(encoder)) for _ in layers]
+        self._inputs = [batch.obs.new_empty(rows, len(encoder))] * (len(layers) + 1)
+        """Of each layer, and of the decoder."""
+        self._saved = [batch.obs] * len(layers)
+        """What each scan leaves for its backward, once it has run."""
         self._combined = [batch.obs.new_empty(rows, len(layer)) for layer in layers]
         self.predictions = batch.obs.new_empty(rows, len(decoder))
         self._slope = batch.obs.new_empty(rows, len(encoder))
 
-    def forward(self) -> None:
-        """From observations to logits and value."""
-        encoder, *layers, decoder = self.working
-        batch = self._batch
-        self._saved: list[Tensor] = []
-        with region("encoder"):
-            x = torch.mm(batch.obs, encoder.t(), out=self._inputs[0])
-        with region("rnn"):
-            for number, layer in enumerate(layers):
-                self._inputs[number] = x
-                combined = torch.mm(x, layer.t(), out=self._combined[number])
-                out, _, saved = mingru_scan_forward(self._steps(combined), batch.states[number])
-                self._saved.append(saved)
-                x = out.view(x.shape)
-        with region("decoder"):
-            self._last = x
-            narrow_linear(x, decoder, out=self.predictions)
+    def encode(self) -> None:
+        """From observations to what the layers take in."""
+        torch.mm(self._batch.obs, self.working[0].t(), out=self._inputs[0])
+
+    def recur(self) -> None:
+        """Through the layers."""
+        for number, layer in enumerate(self.working[1:-1]):
+            combined = self._combined[number]
+            torch.mm(self._inputs[number], layer.t(), out=combined)
+            out, _, self._saved[number] = mingru_scan_forward(
+                self._steps(combined), self._batch.states[number]
+            )
+            self._inputs[number + 1] = out.flatten(0, 1)
+
+    def decode(self) -> None:
+        """To logits and value."""
+        narrow_linear(self._inputs[-1], self.working[-1], out=self.predictions)
 
     def loss(self) -> None:
         """PPO's, and its gradient."""
@@ -82,7 +84,7 @@ class FusedStep:
         _, *layers, decoder = self.working
         slope = self._slope
         narrow_linear_backward(
-            self._gradient, self._last, decoder, dx=slope, dweight=self.gradients[-1]
+            self._gradient, self._inputs[-1], decoder, dx=slope, dweight=self.gradients[-1]
         )
         for number in reversed(range(len(layers))):
             dcombined, _ = mingru_scan_backward(
@@ -102,6 +104,16 @@ class FusedStep:
 
     def sync_weights(self) -> None:
         """In the second launch of `optimize`."""
+
+    def take(self, gradients: Sequence[Tensor]) -> None:
+        """These, in place of what `backward` gave."""
+        torch._foreach_copy_(self.gradients, list(gradients))
+
+    def restart(self, weights: Sequence[Tensor]) -> None:
+        """Step from these weights next, without momentum."""
+        torch._foreach_copy_(self.masters, list(weights))
+        torch._foreach_copy_(self.working, self.masters)
+        torch._foreach_zero_(self.momenta)
 
     def _steps(self, rows: Tensor) -> Tensor:
         """(N, ...) as (mb, T, ...)."""

@@ -11,11 +11,11 @@ from torch.nn import functional
 from nsysflow.kernels.mingru_scan import mingru_scan_ref
 from nsysflow.kernels.muon import clipped_ref, muon_ref
 from nsysflow.kernels.ppo_loss import ppo_loss_ref
-from nsysflow.regions import region
 from nsysflow.workloads.policy import Batch
 
 LR: Final = 0.0025
 MAX_NORM: Final = 0.5
+"""Of all gradients together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class PlainStep:
         masters: the weights, in the type that they are stepped in.
         momenta: likewise.
         working: the weights, in the type that the products are computed in.
-        predictions: (N, A + 1), once `forward` has run.
+        predictions: (N, A + 1), once `decode` has run.
         loss_value: a scalar, once `loss` has run.
         gradients: one for each of the weights, once `backward` has run.
     """
@@ -70,18 +70,20 @@ class PlainStep:
         self._batch = batch
         self._operations = operations
 
-    def forward(self) -> None:
-        """From observations to logits and value."""
-        encoder, *layers, decoder = self.working
-        with region("encoder"):
-            x = functional.linear(self._batch.obs, encoder)
-        with region("rnn"):
-            for layer, state in zip(layers, self._batch.states, strict=True):
-                combined = functional.linear(x, layer).view(len(state), -1, len(layer))
-                out, _ = self._operations.scan(combined, state)
-                x = out.view(x.shape)
-        with region("decoder"):
-            self.predictions = functional.linear(x, decoder)
+    def encode(self) -> None:
+        """From observations to what the layers take in."""
+        self._x = functional.linear(self._batch.obs, self.working[0])
+
+    def recur(self) -> None:
+        """Through the layers."""
+        for layer, state in zip(self.working[1:-1], self._batch.states, strict=True):
+            combined = functional.linear(self._x, layer).view(len(state), -1, len(layer))
+            out, _ = self._operations.scan(combined, state)
+            self._x = out.view(self._x.shape)
+
+    def decode(self) -> None:
+        """To logits and value."""
+        self.predictions = functional.linear(self._x, self.working[-1])
 
     def loss(self) -> None:
         """PPO's."""
@@ -89,7 +91,7 @@ class PlainStep:
 
     def backward(self) -> None:
         """Gradients of the loss for the weights, in the type of the working copies."""
-        self.gradients = torch.autograd.grad(self.loss_value, self.working)
+        self.gradients = list(torch.autograd.grad(self.loss_value, self.working))
         self.loss_value = self.loss_value.detach()
 
     def grad_clip(self) -> None:
@@ -110,3 +112,13 @@ class PlainStep:
         if self.working[0].dtype != self.masters[0].dtype:
             with torch.no_grad():
                 torch._foreach_copy_(self.working, self.masters)
+
+    def take(self, gradients: Sequence[Tensor]) -> None:
+        """These, in place of what `backward` gave."""
+        self.gradients = list(gradients)
+
+    def restart(self, weights: Sequence[Tensor]) -> None:
+        """Step from these weights next, without momentum."""
+        torch._foreach_copy_(self.masters, list(weights))
+        torch._foreach_zero_(self.momenta)
+        self.sync_weights()

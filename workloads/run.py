@@ -14,6 +14,7 @@ from nsysflow.handshake import rank
 from nsysflow.stepping import steps
 from nsysflow.telling import RECORD
 from nsysflow.workloads.config import Config, On, Work
+from nsysflow.workloads.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,7 @@ class Outcome:
         steps: how many were run.
         result: on the CPU; the same for every variant.
         note: where the run fell short of its variant.
+        table: its phases compared and timed, if the workload does that.
     """
 
     config: Config[Any]
@@ -32,12 +34,30 @@ class Outcome:
     steps: int
     result: Tensor
     note: str
+    table: Table | None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "workload": self.config.workload,
+            "variant": self.config.variant,
+            "precision": self.config.precision,
+            "seed": self.config.seed,
+            "options": asdict(self.config.options),
+            "device": self.device,
+            "note": self.note,
+            "steps": self.steps,
+            "result": self.result.double().mean().item(),
+            "table": self.table.record if self.table else None,
+        }
 
     def __str__(self) -> str:
         note = f" ({self.note})" if self.note else ""
+        table = f"\n\n{self.table}" if self.table else ""
         return (
             f"{self.config.workload} {self.config.variant} on {self.device}{note}:"
-            f" {self.steps} steps, result {self.result.double().mean().item():.6g}"
+            f" {self.steps} steps, result {self.result.double().mean().item():.6g}{table}"
         )
 
 
@@ -63,7 +83,11 @@ def run(config: Config[Any]) -> Outcome:
     for batch in steps(batches, wait=window.wait, warmup=window.warmup, active=window.active):
         work.step(batch)
     result = work.result().detach().cpu()
-    return Outcome(config=config, device=device, steps=count, result=result, note=work.note)
+    # only now, so that no step that was captured waits for it
+    table = work.table() if work.table else None
+    return Outcome(
+        config=config, device=device, steps=count, result=result, note=work.note, table=table
+    )
 
 
 def _use_gpu(config: Config[Any]) -> str:
@@ -91,4 +115,10 @@ def _use_cpu() -> str:
 
 
 def _module(workload: str) -> Any:  # noqa: ANN401
-    return import_module(f"nsysflow.workloads.{workload}")
+    try:
+        return import_module(f"nsysflow.workloads.{workload}")
+    except ModuleNotFoundError as error:
+        if error.name != "triton":
+            raise
+        msg = f"{workload} needs Triton, which is not installed here:\n  pip install triton"
+        raise WorkloadError(msg) from error

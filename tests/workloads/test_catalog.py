@@ -13,6 +13,7 @@ from nsysflow import catalog
 from nsysflow.catalog import Workload, find, find_variant, workloads
 from nsysflow.errors import UnknownWorkload
 from nsysflow.regions import Region
+from nsysflow.workloads.phases import Own
 
 each = pytest.mark.parametrize("workload", workloads(), ids=lambda workload: workload.name)
 
@@ -31,8 +32,8 @@ def test_the_default_is_one_of_the_variants(workload: Workload) -> None:
 
 
 @each
-def test_phases_come_from_the_one_vocabulary(workload: Workload) -> None:
-    assert set(workload.phases) <= set(Region) - {Region.STEP}
+def test_phases_come_from_the_vocabulary_or_are_the_workloads_own(workload: Workload) -> None:
+    assert set(workload.phases) <= {*Region, *Own} - {Region.STEP, Own.REPLAY}
 
 
 @each

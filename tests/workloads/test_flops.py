@@ -1,0 +1,53 @@
+"""The formulas, held to counts by hand and to what PyTorch counts."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from nsysflow.kernels.muon import muon_ref
+from nsysflow.workloads.flops import muon_flops, policy_flops, product
+from nsysflow.workloads.plain_policy import PlainStep
+from nsysflow.workloads.policy import Sizes, batch_of, initial_weights
+from nsysflow.workloads.rollouts import minibatch_of, recorded
+
+
+def test_a_product_is_a_multiplication_and_an_addition_for_each_term() -> None:
+    assert product(2, 3, 4) == 2 * 3 * (4 + 4)
+
+
+def test_the_usual_policy_is_counted_as_by_hand() -> None:
+    counted = policy_flops(rows=32_768, obs=96, hidden=128, actions=4, layers=1)
+    assert counted == {
+        "encoder": 805_306_368,  # 2 · 32768 · 128 · 96
+        "rnn": 3_221_225_472,  # 2 · 32768 · 384 · 128
+        "decoder": 41_943_040,  # 2 · 32768 · 5 · 128
+        # weights once more, 4 068 474 880, and inputs but the encoder's, 3 263 168 512
+        "backward": 7_331_643_392,
+        # 5 · (4·96·96·128 + 2·96³) + 5 · (4·128·128·384 + 2·128³) + 5 · (4·5·5·128 + 2·5³)
+        "optimizer": 32_440_320 + 146_800_640 + 65_250,
+    }
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_forward_and_backward_are_what_pytorch_counts(layers: int) -> None:
+    sizes = Sizes(segments=24, horizon=3, minibatch=6, obs=8, actions=3, hidden=16, layers=layers)
+    batch = batch_of(minibatch_of(sizes, recorded(sizes, "cpu", torch.float32)))
+    step = PlainStep(initial_weights(sizes, "cpu"), batch, torch.float32)
+    ours = policy_flops(rows=18, obs=8, hidden=16, actions=3, layers=layers)
+    with FlopCounterMode(display=False) as forward:
+        step.encode()
+        step.recur()
+        step.decode()
+    assert forward.get_total_flops() == ours["encoder"] + ours["rnn"] + ours["decoder"]
+    step.loss()
+    with FlopCounterMode(display=False) as backward:
+        step.backward()
+    assert backward.get_total_flops() == ours["backward"]
+
+
+@pytest.mark.parametrize("sides", [(16, 8), (8, 16), (5, 16)])
+def test_muon_is_what_pytorch_counts(sides: tuple[int, int]) -> None:
+    weight = torch.randn(sides)
+    with FlopCounterMode(display=False) as counter:
+        muon_ref([weight], [weight], [weight], 0.1)
+    assert counter.get_total_flops() == muon_flops(*sides)

@@ -1,0 +1,94 @@
+"""The table of a step: is it right, what does each phase take, and what does a graph gain?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nsysflow.workloads.comparing import Compared
+from nsysflow.workloads.phases import AnyPhase, parts_of
+from nsysflow.workloads.timing import Column, eager, graphed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """What was compared and timed.
+
+    Attributes:
+        compared: results of the variant, held to float64's.
+        phases: their names, in order.
+        columns: ways to run them; the last is the one whose shares are shown.
+    """
+
+    compared: tuple[Compared, ...]
+    phases: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON; ns."""
+        compared = [asdict(row) | {"passed": row.passed} for row in self.compared]
+        columns = [
+            {
+                "name": column.name,
+                "phases_ns": dict(zip(self.phases, column.phases_ns, strict=True)),
+                "sum_ns": column.sum_ns,
+                "step_ns": column.step_ns,
+            }
+            for column in self.columns
+        ]
+        return {"compared": compared, "columns": columns}
+
+    def __str__(self) -> str:
+        return "\n".join([*self._comparison(), *self._timing()])
+
+    def _comparison(self) -> list[str]:
+        if not self.compared:
+            return []
+        rows = [
+            f"{row.what:<24}{row.torch_error:>10.1e}{row.error:>10.1e}"
+            f"  {'PASS' if row.passed else 'FAIL'}"
+            for row in self.compared
+        ]
+        name = self.columns[1].name
+        return [f"{'distance from float64':<24}{'torch':>10}{name:>10}", *rows, ""]
+
+    def _timing(self) -> list[str]:
+        last = self.columns[-1]
+        head = f"{'us':<24}" + "".join(f"{column.name:>10}" for column in self.columns)
+        rows = [
+            _row(name, [column.phases_ns[place] for column in self.columns])
+            + f"{last.phases_ns[place] / max(last.sum_ns, 1):>8.1%}"
+            for place, name in enumerate(self.phases)
+        ]
+        total = _row("sum of phases", [column.sum_ns for column in self.columns])
+        step = _row("step, measured", [column.step_ns for column in self.columns])
+        gains = [
+            f"{last.name} against {column.name}: {column.step_ns / last.step_ns:.1f} times"
+            for column in self.columns[:-1]
+        ]
+        return [f"{head}{'share':>8}", *rows, total, step, *gains]
+
+
+def table_of(
+    compared: Sequence[Compared], ways: Mapping[str, Sequence[AnyPhase]], *, graph: str | None
+) -> Table:
+    """Time each way eagerly, and one of them as a graph too.
+
+    Args:
+        compared: what is known to be right, or wrong.
+        ways: the phases of each way, by its name; the same phases for all.
+        graph: which one can be captured; None for none.
+    """
+    columns = [eager(name, phases) for name, phases in ways.items()]
+    if graph is not None:
+        columns.append(graphed("graph", ways[graph]))
+    names = next(iter(ways.values()))
+    return Table(
+        compared=tuple(compared),
+        phases=tuple(part.name for part in parts_of(names)),
+        columns=tuple(columns),
+    )
+
+
+def _row(name: str, times_ns: Sequence[int]) -> str:
+    return f"{name:<24}" + "".join(f"{time_ns / 1000:>10.1f}" for time_ns in times_ns)
