@@ -13,8 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, Final, cast
 
-TAIL_LINES: Final = 20
-TAIL_COLUMNS: Final = 500
+from nsysflow.profiling.tail import tail_of
 
 _CHUNK_BYTES: Final = 1 << 16
 _KEPT_BYTES: Final = 1 << 18
@@ -29,9 +28,6 @@ _KILLED: Final = 128
 
 _SAVES: Final = b"Generating '"
 """What nsys says when it begins to write the report. A signal from then on would lose it."""
-
-_OF_NSYS: Final = ("Collecting data", "Generating '", "Generated:", "Processing events")
-"""How the lines begin that nsys writes between the program's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,18 +88,6 @@ def run(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> Ended
         wall_ns=time.monotonic_ns() - begun_ns,
         tail=tail_of(output.last),
     )
-
-
-def tail_of(output: bytes) -> tuple[str, ...]:
-    """The last lines of a program's output, without nsys's own and what a terminal overwrote."""
-    lines = [line.rpartition("\r")[2] for line in output.decode(errors="replace").split("\n")]
-    own = [line.rstrip() for line in lines if line.strip() and not line.startswith(_OF_NSYS)]
-    return tuple(line[:TAIL_COLUMNS] for line in own if not _is_progress(line))[-TAIL_LINES:]
-
-
-def _is_progress(line: str) -> bool:
-    """Whether it is one of nsys's bars, `[1/1] [====100%] report.nsys-rep`, or a file it made."""
-    return (line.lstrip().startswith("[") and "%" in line) or line.strip().endswith(".nsys-rep")
 
 
 class _Output:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.profiling.run import TAIL_LINES, run, tail_of
+from nsysflow.profiling.run import run
 
 RUNNER = """
 import sys
@@ -99,20 +99,6 @@ def test_a_signal_is_handed_down_and_the_program_may_still_finish(
         out, _ = started.communicate(timeout=30)
     assert out.split() == ["5", "True"]
     assert log.read_text().split() == ["ready", "saved"]
-
-
-def test_the_tail_is_the_last_lines_as_a_terminal_shows_them() -> None:
-    lines = [f"line {number}" for number in range(50)]
-    output = "\n".join([*lines, "10 %\r50 %\r100 % done", ""])
-    assert tail_of(output.encode()) == (*lines[-TAIL_LINES + 1 :], "100 % done")
-
-
-def test_what_nsys_says_of_its_own_work_is_not_the_programs_tail() -> None:
-    output = (
-        "Collecting data...\nCUDA out of memory\nGenerating '/x/nsys-report-1.qdstrm'\n"
-        "[1/1] [0%     ] a.nsys-rep\r[1/1] [===100%] a.nsys-rep\nGenerated:\n    /x/a.nsys-rep\n"
-    )
-    assert tail_of(output.encode()) == ("CUDA out of memory",)
 
 
 def started(text: str, log: Path) -> "subprocess.Popen[str]":

@@ -1,0 +1,106 @@
+"""The last lines of a program are its own, and hold the error it ended with."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from nsysflow.profiling.run import run
+from nsysflow.profiling.tail import TAIL_LINES, tail_of
+
+FAILURE: Final = """\
+W1120 13:07:35.125000 25651 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process
+E1120 13:07:35.127000 25651 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+  File "site-packages/torch/distributed/run.py", line 1032, in <module>
+    main()
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:{space}
+============================================================
+fail.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-20_13:07:35
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 25697)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 25697
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-20_13:07:35
+  host      : localhost
+  rank      : 1 (local_rank: 1)
+  exitcode  : {code}
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+"""What torchrun of torch 2.13 wrote after two ranks, one of which failed (2026-11-20)."""
+
+ERROR: Final = (
+    "Traceback (most recent call last):",
+    '  File "train.py", line 8, in <module>',
+    "    loss()",
+    "ValueError: loss is NaN at step 7",
+)
+
+
+def ranks_said(*lines: str, code: str = "1 (pid: 25698) ") -> bytes:
+    """Lines of ranks, and what torchrun wrote after them."""
+    return "\n".join([*lines, FAILURE.format(space=" ", code=code)]).encode()
+
+
+def test_the_tail_is_the_last_lines_as_a_terminal_shows_them() -> None:
+    lines = [f"line {number}" for number in range(50)]
+    output = "\n".join([*lines, "10 %\r50 %\r100 % done", ""])
+    assert tail_of(output.encode()) == (*lines[-TAIL_LINES + 1 :], "100 % done")
+
+
+def test_what_nsys_says_of_its_own_work_is_not_the_programs_tail() -> None:
+    output = (
+        "Collecting data...\nCUDA out of memory\nGenerating '/x/nsys-report-1.qdstrm'\n"
+        "[1/1] [0%     ] a.nsys-rep\r[1/1] [===100%] a.nsys-rep\nGenerated:\n    /x/a.nsys-rep\n"
+    )
+    assert tail_of(output.encode()) == ("CUDA out of memory",)
+
+
+def test_of_torchruns_table_of_failures_one_line_is_left() -> None:
+    assert tail_of(ranks_said("epoch 1", *ERROR)) == (
+        "epoch 1",
+        *ERROR,
+        "torchrun: rank 1 failed first (exit code 1)",
+    )
+
+
+def test_the_error_stays_in_sight_although_another_rank_goes_on() -> None:
+    later = [f"rank 0: step {n}" for n in range(100)]
+    assert tail_of(ranks_said("epoch 1", *ERROR, *later))[-3:-1] == ERROR[-2:]
+    assert tail_of(ranks_said(*ERROR, *later[:5]))[-6:-1] == tuple(later[:5])
+
+
+def test_a_rank_that_a_signal_ended_is_named_with_it_and_no_older_error() -> None:
+    said = [*ERROR, *(f"step {n}" for n in range(100))]
+    tail = tail_of(ranks_said(*said, code="-11 (pid: 28476)  (SIGSEGV)"))
+    assert tail[-2:] == ("step 99", "torchrun: rank 1 failed first (exit code -11, SIGSEGV)")
+    assert len(tail) == TAIL_LINES
+
+
+def test_an_error_of_torchruns_own_is_kept() -> None:
+    said = ("Traceback (most recent call last):", '  File "run.py"', "ValueError: no such option")
+    assert tail_of("\n".join(said).encode()) == said
+
+
+@pytest.mark.slow
+def test_the_torchrun_that_is_installed_shows_the_ranks_own_error(tmp_path: Path) -> None:
+    program = "import os\nif os.environ['RANK'] == '1': raise ValueError('loss is NaN')"
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"]
+    argv = [sys.executable, *torchrun, sys.executable, "-c", program]
+    ended = run(argv, {}, tmp_path / "log")
+    assert ended.exit_code == 1
+    assert ended.tail[-2:] == (
+        "ValueError: loss is NaN",
+        "torchrun: rank 1 failed first (exit code 1)",
+    )
