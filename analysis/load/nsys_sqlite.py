@@ -136,7 +136,7 @@ def _queries(
     if extent is None:
         return
     columns = [
-        _text(name) if dtype in _TEXT else quoted(name)
+        _text(name) if dtype in _TEXT else _real(name) if dtype == pl.Float64 else quoted(name)
         for name, dtype in table.columns.items()
         if name in present
     ]
@@ -159,13 +159,24 @@ def _text(name: str) -> str:
     return f"COALESCE(CAST({quoted(name)} AS BLOB), x'') AS {quoted(name)}"
 
 
+def _real(name: str) -> str:
+    """A column of numbers as floats, since the driver takes its type from the first batch; text
+    stays text, to be refused."""
+    number = f"typeof({quoted(name)}) IN ('integer', 'real')"
+    return (
+        f"CASE WHEN {number} THEN CAST({quoted(name)} AS REAL) ELSE {quoted(name)} END"
+        f" AS {quoted(name)}"
+    )
+
+
 def _read(uri: str, query: str, table: Table) -> pl.DataFrame:
     with dbapi.connect(uri) as db, db.cursor() as cursor:
         cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": _BATCH_ROWS})
         cursor.execute(query)
         rows = pl.DataFrame(cursor.fetch_arrow())
     for name, dtype in rows.schema.items():
-        if dtype not in (pl.Int64, pl.Null) and table.columns[name] not in _TEXT:
+        wanted = table.columns[name]
+        if dtype not in (pl.Int64, pl.Null, wanted) and wanted not in _TEXT:
             raise _NotANumber(f"{table.name}.{name}")
     return rows.select(_typed(rows, table)).rechunk()
 

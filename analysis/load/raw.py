@@ -194,7 +194,7 @@ SAMPLED: Final[Mapping[str, Table]] = {
                 "timestamp": pl.Int64(),
                 "typeId": pl.Int64(),
                 "metricId": pl.Int64(),
-                "value": pl.Int64(),
+                "value": pl.Float64(),  # INTEGER in every version at hand; the format promises none
             }
         ),
         required=("timestamp", "typeId", "metricId", "value"),

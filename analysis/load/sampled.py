@@ -140,12 +140,14 @@ def gpu_samples(raw: Raw) -> pl.DataFrame:
     metrics = wanted_metrics(raw.gpu_metric_names)
     named = raw.gpu_samples.join(metrics, on=["typeId", "metricId"])
     metric = pl.col("metric")
+    # what is no percentage (NaN, infinity) is not known
+    percent = (pl.col("value") + 0.5).floor().cast(pl.Int64, strict=False)
     return (
         named.group_by(
             pl.col("timestamp").alias("time_ns"),
             (pl.col("typeId") & GPU_INDEX).cast(pl.Int32).alias("device"),
         )
-        .agg(pl.col("value").filter(metric == name).max().alias(name) for name in schema.METRICS)
+        .agg(percent.filter(metric == name).max().alias(name) for name in schema.METRICS)
         .sort("device", "time_ns")
         .match_to_schema(schema.GPU_SAMPLES)
     )

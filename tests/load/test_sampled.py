@@ -10,8 +10,10 @@ import pytest
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.sampled import wanted_metrics
 from nsysflow.analysis.pack import pack
-from tests.exports import Row, process, thread, write_export
+from nsysflow.errors import Damaged
+from tests.exports import Row, change, process, thread, write_export
 from tests.load.test_kineto import event, kernel, write
+from tests.twin.export import read_export
 
 BACKTRACES = {"eventType": 75, "text": "Python Backtrace on CUDA", "domainId": 1}
 
@@ -88,7 +90,7 @@ def test_backtraces_that_the_export_left_out_are_a_note_that_says_how_to_get_the
 GPU_1 = 0x1000100000001
 
 
-def counters(path: Path, names: dict[int, str], values: list[tuple[int, int, int, int]]) -> Path:
+def counters(path: Path, names: dict[int, str], values: list[tuple[int, int, int, Any]]) -> Path:
     """An export with counters: names by metric id, and (timestamp, type, metric, value)."""
     keys = ("timestamp", "typeId", "metricId", "value")
     types = {type_id for _, type_id, *_ in values}
@@ -113,6 +115,24 @@ def test_a_sample_is_one_row_on_the_gpu_that_its_type_names(tmp_path: Path) -> N
             (5, 1, 90, 20, None, None, None),
             (15, 1, 80, None, None, None, None),
         ]
+
+
+def test_a_counter_may_be_no_whole_number_and_is_rounded_to_one(tmp_path: Path) -> None:
+    values = [20, 20.4, 20.5, 0.2, 100.0, float("inf"), None]
+    rows = [(at, GPU_1, 3, value) for at, value in enumerate(values)]
+    path = counters(tmp_path / "r.sqlite", {3: "SMs Active"}, rows)
+    found = load(path).gpu_samples["sm_active_pct"].to_list()
+    assert found == [20, 20, 21, 0, 100, None]  # a row without a value is left out
+    change(path, "DELETE FROM GPU_METRICS WHERE timestamp > 4")
+    assert [sample.sm_active_pct for sample in read_export(path).gpu_samples] == found[:5]
+
+
+def test_a_counter_that_is_text_is_damage(tmp_path: Path) -> None:
+    path = counters(
+        tmp_path / "r.sqlite", {3: "SMs Active"}, [(5, GPU_1, 3, 20), (6, GPU_1, 3, "x")]
+    )
+    with pytest.raises(Damaged, match="text where numbers belong"):
+        load(path)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from html import unescape
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -286,7 +287,7 @@ def _gpu_samples(export: _Export) -> Iterator[GpuSample]:
     for row in export.rows("GPU_METRICS"):
         metric = metrics.get((row["typeId"], row["metricId"]))
         if metric is not None:
-            samples[row["typeId"] % 256, row["timestamp"]][metric] = row["value"]
+            samples[row["typeId"] % 256, row["timestamp"]][metric] = floor(row["value"] + 0.5)
     for (device, time_ns), values in sorted(samples.items()):
         yield GpuSample(time_ns, device, **values)
 
