@@ -541,6 +541,46 @@ INTEGRITY: Final = pl.Schema(
 )
 """One row per integrity check that is not zero (spec §12); `doubt` says what it puts in doubt."""
 
+ARRIVALS: Final = pl.Schema(
+    {
+        "collective": pl.Int64(),
+        "name": pl.String(),
+        "operation": pl.String(),
+        "bytes": pl.Int64(),
+        "ranks": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "spread_ns": pl.Int64(),
+        "last_report": pl.String(),
+        "last_device": pl.Int32(),
+        "ends_spread_ns": pl.Int64(),
+    }
+)
+"""One row per collective that every rank took part in, in the order of the first rank. Times are of
+the first report's clock: `start_ns` is the first rank's arrival, `spread_ns` what passed until the
+last one's, `ends_spread_ns` by how much the ends differ, which is how well the clocks agree."""
+
+RANKS: Final = pl.Schema(
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "collectives": pl.Int64(),
+        "matched": pl.Int64(),
+        "times_last": pl.Int64(),
+        "late_ns": pl.Int64(),
+        "waited_ns": pl.Int64(),
+        "clock_ns": pl.Int64(),
+        "residual_ns": pl.Int64(),
+    }
+)
+"""One row per rank: a process on a GPU, with its `collectives`, and how many of them were `matched`
+with those of all other ranks. Of those: how often it came last, `late_ns` (after the first rank,
+summed), `waited_ns` (for the last one). `clock_ns` is how far its report's clock is ahead of the
+first report's, by the median of the ends; `residual_ns` the median of what is left between them."""
+
+RUN_TABLES: Final[dict[str, pl.Schema]] = {"arrivals": ARRIVALS, "ranks": RANKS}
+"""The tables over all reports of a run, by name."""
+
 TABLES: Final[dict[str, pl.Schema]] = {
     "accounting": ACCOUNTING,
     "gaps": GAPS,
@@ -557,4 +597,4 @@ TABLES: Final[dict[str, pl.Schema]] = {
     "gpu_metrics": GPU_METRICS,
     "integrity": INTEGRITY,
 }
-"""The tables by name, as `--table` and `Analysis` spell it."""
+"""The tables of one report by name, as `--table` and `Analysis` spell it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import nsysflow
 from nsysflow.analysis.load import report_name
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.schema import RUN_TABLES
 from nsysflow.errors import NotAReport, OutputError, SelectionError
 from nsysflow.manifest import Manifest, read_manifest
 from nsysflow.report.folder import check_folder, staged, staged_file
@@ -20,8 +21,8 @@ DEMO = "nan_check-sync.sqlite.xz"
 """The report that `nsysflow demo` analyses."""
 
 
-PAGE = ("gap_summary", "syncs", "phases", "starved", "steps", "accounting", "integrity")
-"""The tables that the page is made of."""
+PAGE = ("gap_summary", "syncs", "phases", "starved", "steps", "accounting", "comm", "integrity")
+"""The tables that the page is made of, of each report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +100,7 @@ def analyze_reports(
             trace = replace(trace, notes=notes_on_run(source.manifest, trace))
         analyses.append(nsysflow.analyze(replace(trace, report=name), options))
         del trace  # its rows, once the analysis has put them in order
-        analyses[-1].compute(*tables)
+        analyses[-1].compute(*(name for name in tables if name not in RUN_TABLES))
     return Results(analyses)
 
 

@@ -21,8 +21,10 @@ TABLES: Final = (
     "steps",
     "gpu_metrics",
     "integrity",
+    "arrivals",
+    "ranks",
 )
-"""The names in `schema.TABLES`, which would load polars."""
+"""The names in `schema.TABLES` and `schema.RUN_TABLES`, which would load polars."""
 
 _NS_PER_S: Final = 1_000_000_000
 _NS_PER_US: Final = 1_000

@@ -45,13 +45,15 @@ def show_table(
     results: Results, name: str, form: str, *, top: int | None, at_least_ns: int
 ) -> None:
     """One table, as people read it (`table`, `md`) or as programs do (`csv`, `parquet`). Programs
-    that read `copies` as Parquet want each copy, not their sums.
+    that read `copies` or `comm` as Parquet want each copy, or kernel, not their sums.
 
     Raises:
         click.UsageError: Parquet would go to a terminal.
     """
     if (name, form) == ("copies", "parquet"):
         table = results.each_copy()
+    elif (name, form) == ("comm", "parquet"):
+        table = results.collectives()
     else:
         table = named_table(results, name, at_least_ns=at_least_ns)
     if form in ("table", "md") and name in DEAREST_FIRST:

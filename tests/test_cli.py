@@ -21,7 +21,7 @@ from tests.report.handmade import MS, handmade, training
 
 FILES = {
     "summary.md", "report.json", "gaps.csv", "gap_summary.csv", "phases.csv", "syncs.csv",
-    "launches.csv", "starved.csv", "kernels.csv", "copies.csv", "steps.csv",
+    "launches.csv", "starved.csv", "kernels.csv", "copies.csv", "comm.csv", "steps.csv",
 }  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def test_the_version_is_the_packages() -> None:
 
 
 def test_the_tables_that_can_be_printed_are_those_of_the_analysis() -> None:
-    assert tuple(schema.TABLES) == TABLES
+    assert (*schema.TABLES, *schema.RUN_TABLES) == TABLES
 
 
 @pytest.mark.usefixtures("asked")

@@ -75,7 +75,7 @@ LOSSES: Final = (
         kind="communication-bound",
         columns=("comm_exposed_ns",),
         because="communication that no compute hides",
-        advice="overlap it with compute (buckets, another stream) or send less: --table kernels",
+        advice="overlap it with compute (buckets, another stream) or send less: --table comm",
     ),
     Loss(
         kind="dependency-bound",

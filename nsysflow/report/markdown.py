@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nsysflow.report import details, sections
+from nsysflow.report.communication import communication, ranks
 from nsysflow.report.fullness import fullness
 from nsysflow.report.layout import Block, printable
 from nsysflow.report.results import Results
@@ -39,6 +40,8 @@ def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -
         details.kernels(results, top or 20),
         details.starved(results, top or 10),
         details.copies(results, top or 10),
+        communication(results, top or 20),
+        ranks(results, top or 64),
         fullness(results, top or 20),
         sections.integrity(results),
     ):

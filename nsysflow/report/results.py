@@ -7,6 +7,8 @@ import polars as pl
 
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.prepare import os_pid
+from nsysflow.analysis.ranks import rank_tables
+from nsysflow.analysis.schema import RUN_TABLES
 from nsysflow.analysis.trace import Trace
 
 OUTSIDE = "(outside ranges)"
@@ -25,6 +27,8 @@ class Analysed(Protocol):
     @property
     def each_copy(self) -> pl.DataFrame: ...
     @property
+    def collectives(self) -> pl.DataFrame: ...
+    @property
     def notes(self) -> tuple[str, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
     def count_gaps(self, at_least_ns: int) -> int: ...
@@ -39,7 +43,11 @@ class Results:
         self._tables: dict[str, pl.DataFrame] = {}
 
     def table(self, name: str) -> pl.DataFrame:
-        """The table of that name in `schema.TABLES`; the reports' rows follow each other."""
+        """The table of that name in `schema.TABLES`, the reports' rows one after the other, or in
+        `schema.RUN_TABLES`."""
+        if name in RUN_TABLES and name not in self._tables:
+            arrivals, ranks = rank_tables([each.collectives for each in self.analyses])
+            self._tables |= {"arrivals": arrivals, "ranks": ranks}
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
@@ -47,6 +55,10 @@ class Results:
     def each_copy(self) -> pl.DataFrame:
         """The memcpys that `copies` sums up, a row each."""
         return pl.concat([each.each_copy for each in self.analyses])
+
+    def collectives(self) -> pl.DataFrame:
+        """The communication kernels that `comm` sums up, a row each."""
+        return pl.concat([each.collectives for each in self.analyses])
 
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
         """The longest rows of `gaps`, longest first, without making the others."""

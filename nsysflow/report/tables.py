@@ -32,11 +32,14 @@ CSV_TABLES: Final = (
     "comm",
     "steps",
     "gpu_metrics",
+    "arrivals",
+    "ranks",
 )
 """The tables that become a CSV file of their own."""
 
-WHERE_SAMPLED: Final = ("gpu_metrics",)
-"""Those of them that are written only where they have rows: most reports sample no counters."""
+WHERE_THERE: Final = ("gpu_metrics", "arrivals", "ranks")
+"""Those of them that are written only where they have rows: most reports sample no counters, and
+most runs have one rank."""
 
 _DECIMALS: Final = 6
 """Enough for a share of a second in ns, and stable in a diff."""
@@ -76,7 +79,7 @@ def write_files(results: Results, folder: Path, *, at_least_ns: int = 0) -> None
         written = writer.submit(write_gaps_csv, results, file, at_least_ns=at_least_ns)
         for name in CSV_TABLES[1:]:
             table = results.table(name)
-            if name not in WHERE_SAMPLED or not table.is_empty():
+            if name not in WHERE_THERE or not table.is_empty():
                 write_csv(table, folder / f"{name}.csv")
         (folder / "report.json").write_text(report_json(results), encoding="utf-8")
         written.result()
@@ -99,6 +102,8 @@ def report_json(results: Results) -> str:
         "gap_histogram": rows(results.table("gap_histogram")),
         "steps": _steps(results),
         "gpu_metrics": rows(results.table("gpu_metrics")),
+        "arrivals": rows(results.table("arrivals")),
+        "ranks": rows(results.table("ranks")),
         "findings": "[]",
         "integrity": rows(results.table("integrity")),
     }

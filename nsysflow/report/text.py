@@ -7,6 +7,7 @@ from textwrap import wrap
 from rich.text import Text
 
 from nsysflow.report import sections
+from nsysflow.report.communication import communication, ranks
 from nsysflow.report.details import steps_line
 from nsysflow.report.fullness import fullness
 from nsysflow.report.layout import Block, printable, set_in_columns
@@ -39,6 +40,8 @@ def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0)
         sections.phases(results, top or 10),
         sections.stalls(results, top or 4),
         sections.longest_gaps(results, top or 3, at_least_ns=at_least_ns),
+        communication(results, top or 4),
+        ranks(results, top or 8),
         fullness(results, top or 6),
         sections.integrity(results),
     ):

@@ -24,6 +24,7 @@ class Handmade:
     options: Options = field(default_factory=Options)
     step_name: str | None = None
     notes: tuple[str, ...] = ()
+    collectives: pl.DataFrame = field(default_factory=schema.COLLECTIVES.to_frame)
 
     def compute(self, *tables: str) -> None:
         """There is nothing to compute."""
@@ -112,6 +113,17 @@ def sampled() -> Handmade:
             metrics("class", "reduction", 5 * MS, sm_active_pct=29.9, dram_read_pct=None),
         ],
     )
+
+
+def two_ranks() -> list[Handmade]:
+    """A collective that the second rank came 3 ms late to."""
+    found = []
+    for number, start_ns in enumerate((1 * MS, 4 * MS)):
+        row = {"report": f"rank{number}", "process": 10 + number, "device": number, "name": "nccl"}
+        made = {"start_ns": start_ns, "end_ns": 5 * MS, **row}
+        collectives = pl.DataFrame([made], schema=schema.COLLECTIVES)
+        found.append(replace(handmade(accounting=[device(9 * MS)]), collectives=collectives))
+    return found
 
 
 def training() -> Handmade:

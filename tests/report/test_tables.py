@@ -19,7 +19,16 @@ from nsysflow.report.tables import (
     write_csv,
     write_files,
 )
-from tests.report.handmade import MS, Handmade, captured, frame, results, sampled, training
+from tests.report.handmade import (
+    MS,
+    Handmade,
+    captured,
+    frame,
+    results,
+    sampled,
+    training,
+    two_ranks,
+)
 
 CAUSES = (
     "profiler_ns,sync_ns,blocking_copy_ns,alloc_ns,module_load_ns,api_ns,host_ns,launch_ns,"
@@ -64,6 +73,18 @@ HEADERS = {
         "report,process,device,step,start_ns,end_ns,duration_ns,compute_ns,comm_exposed_ns,"
         f"copy_exposed_ns,idle_ns,{CAUSES},steady"
     ),
+    "comm": (
+        "report,process,device,phase,name,operation,count,bytes,total_ns,median_ns,busy_ns,"
+        "exposed_ns,hidden_pct"
+    ),
+    "arrivals": (
+        "collective,name,operation,bytes,ranks,start_ns,spread_ns,last_report,last_device,"
+        "ends_spread_ns"
+    ),
+    "ranks": (
+        "report,process,device,collectives,matched,times_last,late_ns,waited_ns,clock_ns,"
+        "residual_ns"
+    ),
     "gpu_metrics": (
         "report,device,group,name,busy_ns,samples,sm_active_pct,sm_issue_pct,tensor_active_pct,"
         "dram_read_pct,dram_write_pct,bound"
@@ -74,7 +95,8 @@ host's time in a phase, is `host_wall_ns`."""
 
 KEYS = [
     "schema", "tool", "report", "devices", "phases", "syncs", "starved", "kernels", "launches",
-    "copies", "gap_summary", "gap_histogram", "steps", "gpu_metrics", "findings", "integrity",
+    "copies", "comm", "gap_summary", "gap_histogram", "steps", "gpu_metrics", "arrivals", "ranks",
+    "findings", "integrity",
 ]  # fmt: skip
 
 
@@ -93,21 +115,22 @@ def document() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", CSV_TABLES)
 def test_a_csv_file_has_the_promised_columns(name: str, tmp_path: Path) -> None:
-    write_files(Results([training(), sampled()]), tmp_path)
+    write_files(Results([training(), sampled(), *two_ranks()]), tmp_path)
     assert (tmp_path / f"{name}.csv").read_text().split("\n")[0] == HEADERS[name]
 
 
 def test_the_promised_files_are_all_there(tmp_path: Path) -> None:
-    write_files(Results([training(), sampled()]), tmp_path)
+    write_files(Results([training(), sampled(), *two_ranks()]), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {f"{t}.csv" for t in HEADERS} | {
         "report.json"
     }
 
 
-def test_without_samples_there_is_no_file_of_them_and_no_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["gpu_metrics", "arrivals", "ranks"])
+def test_what_a_report_cannot_have_makes_no_file_and_no_row(name: str, tmp_path: Path) -> None:
     write_files(Results([training()]), tmp_path)
-    assert not (tmp_path / "gpu_metrics.csv").exists()
-    assert document()["gpu_metrics"] == []
+    assert not (tmp_path / f"{name}.csv").exists()
+    assert document()[name] == []
 
 
 def test_null_is_empty_and_lines_end_in_a_newline_alone() -> None:

@@ -1,0 +1,145 @@
+"""The ranks of one run beside each other (spec §9): who came late to what they all took part in.
+
+Each report has a clock of its own. A collective ends on all ranks at about the same time, so the
+median difference of those ends says how far two clocks are apart.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.rounding import median_ns
+from nsysflow.analysis.schema import ARRIVALS, COLLECTIVES, RANKS
+
+POINT_TO_POINT: Final = r"(?i)send|recv"
+"""In the name of what two ranks do by themselves: it ends when those two are done."""
+
+_RANK: Final = ["report_no", "process", "device"]
+_KIND: Final = ["name", "communicator"]
+
+
+def rank_tables(reports: Sequence[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The `ARRIVALS` and `RANKS` of a run; both empty where it has fewer than two ranks.
+
+    The k-th kernel of a name, in a communicator where NCCL tells of it, is the same collective on
+    every rank, if all ranks have as many of them; the others are left out, and counted.
+
+    Args:
+        reports: the `COLLECTIVES` of each report, of one and the same run.
+    """
+    numbered = [frame.with_columns(report_no=pl.lit(i)) for i, frame in enumerate(reports)]
+    blank = COLLECTIVES.to_frame().with_columns(report_no=pl.lit(0))
+    shared = ~pl.col("name").str.contains(POINT_TO_POINT)
+    rows = pl.concat([blank, *numbered]).filter(shared)
+    ranks = rows.select("report", *_RANK).unique().sort(_RANK).with_row_index("rank")
+    if len(ranks) < 2:
+        return ARRIVALS.to_frame(), RANKS.to_frame()
+    rows = rows.join(ranks.drop("report"), on=_RANK, nulls_equal=True)
+    met = _matched(rows, len(ranks))
+    clocks = _clocks(met)
+    aligned = met.join(clocks, on="report_no").with_columns(
+        (pl.col("start_ns") - pl.col("clock_ns")).alias("start_ns"),
+        (pl.col("end_ns") - pl.col("clock_ns")).alias("end_ns"),
+    )
+    collective = ["collective"]
+    aligned = aligned.with_columns(
+        (pl.col("start_ns") - pl.col("start_ns").min().over(collective)).alias("late_ns"),
+        (pl.col("start_ns").max().over(collective) - pl.col("start_ns")).alias("waited_ns"),
+    )
+    arrivals = _arrivals(aligned)
+    return arrivals.drop("last_rank").match_to_schema(ARRIVALS), _ranks(
+        ranks, rows, aligned, arrivals, clocks
+    )
+
+
+def _matched(rows: pl.DataFrame, ranks: int) -> pl.DataFrame:
+    """The kernels of the collectives that every rank took part in, with the number of each."""
+    counts = rows.group_by(*_KIND, "rank").agg(pl.len().alias("count"))
+    everywhere = (
+        counts.group_by(_KIND)
+        .agg(pl.len().alias("ranks"), pl.col("count").n_unique().alias("differ"))
+        .filter(pl.col("ranks") == ranks, pl.col("differ") == 1)
+    )
+    turn = pl.int_range(pl.len()).over("rank", *_KIND).alias("turn")
+    members = (
+        rows.join(everywhere.select(_KIND), on=_KIND, how="semi", nulls_equal=True)
+        .sort("rank", "start_ns", "end_ns", "stream")
+        .with_columns(turn)
+    )
+    key = [*_KIND, "turn"]
+    first = members.filter(pl.col("rank") == 0).sort("start_ns", "end_ns", "stream", *_KIND)
+    numbers = first.select(*key, pl.int_range(pl.len(), dtype=pl.Int64).alias("collective"))
+    return members.join(numbers, on=key, nulls_equal=True)
+
+
+def _clocks(met: pl.DataFrame) -> pl.DataFrame:
+    """`report_no` and `clock_ns`: how far its clock is ahead of the first report's; 0 where they
+    have nothing in common."""
+    ends = met.group_by("report_no", "collective").agg(pl.col("end_ns").max())
+    first = ends.filter(pl.col("report_no") == pl.col("report_no").min())
+    ahead = pl.col("end_ns") - pl.col("end_ns_first")
+    return (
+        ends.join(first, on="collective", suffix="_first")
+        .group_by("report_no")
+        .agg(median_ns(ahead).alias("clock_ns"))
+    )
+
+
+def _arrivals(aligned: pl.DataFrame) -> pl.DataFrame:
+    """`ARRIVALS`, and `last_rank`."""
+    last_first = aligned.sort("collective", "late_ns", "rank", descending=[False, True, False])
+    return (
+        last_first.group_by("collective", maintain_order=True)
+        .agg(
+            pl.col("rank").first().alias("last_rank"),
+            pl.col("report").first().alias("last_report"),
+            pl.col("device").first().alias("last_device"),
+            *(pl.col(name).first() for name in ("name", "operation")),
+            pl.col("bytes").max(),
+            pl.len().cast(pl.Int64).alias("ranks"),
+            pl.col("start_ns").min(),
+            pl.col("late_ns").max().alias("spread_ns"),
+            (pl.col("end_ns").max() - pl.col("end_ns").min()).alias("ends_spread_ns"),
+        )
+        .select("last_rank", *ARRIVALS)
+    )
+
+
+def _ranks(
+    ranks: pl.DataFrame,
+    rows: pl.DataFrame,
+    aligned: pl.DataFrame,
+    arrivals: pl.DataFrame,
+    clocks: pl.DataFrame,
+) -> pl.DataFrame:
+    """`RANKS`."""
+    reference = (
+        aligned.filter(pl.col("report_no") == pl.col("report_no").min())
+        .group_by("collective")
+        .agg(pl.col("end_ns").max().alias("end_there_ns"))
+    )
+    off = (pl.col("end_ns") - pl.col("end_there_ns")).abs()
+    met = (
+        aligned.join(reference, on="collective")
+        .group_by("rank")
+        .agg(
+            pl.len().cast(pl.Int64).alias("matched"),
+            median_ns(off).alias("residual_ns"),
+            pl.col("late_ns", "waited_ns").sum(),
+        )
+    )
+    taken = rows.group_by("rank").agg(pl.len().cast(pl.Int64).alias("collectives"))
+    last = arrivals.group_by(pl.col("last_rank").alias("rank")).agg(
+        pl.len().cast(pl.Int64).alias("times_last")
+    )
+    return (
+        ranks.join(taken, on="rank")
+        .join(met, on="rank", how="left")
+        .join(last, on="rank", how="left")
+        .join(clocks, on="report_no", how="left")
+        .with_columns(pl.col("matched", "times_last").fill_null(0))
+        .sort("rank")
+        .select([*RANKS])
+        .match_to_schema(RANKS)
+    )

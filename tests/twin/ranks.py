@@ -1,0 +1,130 @@
+"""The ranks of a run (spec §9), from lists of plain rows: one per communication kernel."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from tests.twin.report import Row
+from tests.twin.stats import percentile, whole
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One communication kernel of a rank, of the report with that number."""
+
+    report_no: int
+    report: str
+    process: int | None
+    device: int
+    stream: int
+    start_ns: int
+    end_ns: int
+    name: str
+    operation: str | None = None
+    bytes: int | None = None
+    communicator: int | None = None
+
+
+def ranks_and_arrivals(kernels: list[Collective]) -> tuple[list[Row], list[Row]]:
+    """Rows of `ranks`, and of `arrivals`."""
+    kernels = [k for k in kernels if "send" not in k.name.lower() and "recv" not in k.name.lower()]
+    of_rank: dict[tuple[int, int | None, int], list[Collective]] = defaultdict(list)
+    for kernel in kernels:
+        of_rank[kernel.report_no, kernel.process, kernel.device].append(kernel)
+    ranks = sorted(of_rank, key=lambda key: (key[0], key[1] is not None, key[1] or 0, key[2]))
+    if len(ranks) < 2:
+        return [], []
+    met = matched([of_rank[rank] for rank in ranks])
+    clock = clocks(met)
+
+    def on_first_clock(kernel: Collective) -> tuple[int, int]:
+        ahead = clock[kernel.report_no]
+        return kernel.start_ns - ahead, kernel.end_ns - ahead
+
+    rows: list[Row] = [
+        {
+            "report": of_rank[rank][0].report,
+            "process": rank[1],
+            "device": rank[2],
+            "collectives": len(of_rank[rank]),
+            "matched": len(met),
+            "times_last": 0,
+            "late_ns": 0 if met else None,
+            "waited_ns": 0 if met else None,
+            "clock_ns": clock[rank[0]] if met else None,
+        }
+        for rank in ranks
+    ]
+    off: list[list[int]] = [[] for _ in ranks]
+    arrivals: list[Row] = []
+    for number, members in enumerate(met):
+        times = [on_first_clock(member) for member in members]
+        first, last = min(start for start, _ in times), max(start for start, _ in times)
+        there = max(
+            end
+            for member, (_, end) in zip(members, times, strict=True)
+            if member.report_no == members[0].report_no
+        )
+        who = [start for start, _ in times].index(last)
+        rows[who]["times_last"] += 1
+        for rank, (start, end) in enumerate(times):
+            rows[rank]["late_ns"] += start - first
+            rows[rank]["waited_ns"] += last - start
+            off[rank].append(abs(end - there))
+        ends = [end for _, end in times]
+        arrivals.append(
+            {
+                "collective": number,
+                "name": members[0].name,
+                "operation": members[who].operation,
+                "bytes": max((m.bytes for m in members if m.bytes is not None), default=None),
+                "ranks": len(ranks),
+                "start_ns": first,
+                "spread_ns": last - first,
+                "last_report": members[who].report,
+                "last_device": members[who].device,
+                "ends_spread_ns": max(ends) - min(ends),
+            }
+        )
+    for rank, row in enumerate(rows):
+        row["residual_ns"] = whole(percentile(off[rank], 50))
+    return rows, arrivals
+
+
+def matched(ranks: list[list[Collective]]) -> list[list[Collective]]:
+    """The k-th of a name and communicator on every rank, if all ranks have as many of them; in the
+    order of the first rank."""
+    kinds: list[dict[tuple[str, int | None], list[Collective]]] = []
+    for kernels in ranks:
+        by_kind: dict[tuple[str, int | None], list[Collective]] = defaultdict(list)
+        for kernel in sorted(kernels, key=lambda k: (k.start_ns, k.end_ns, k.stream)):
+            by_kind[kernel.name, kernel.communicator].append(kernel)
+        kinds.append(by_kind)
+    found = []
+    for kind in kinds[0]:
+        counts = {len(by_kind.get(kind, ())) for by_kind in kinds}
+        if len(counts) == 1:
+            found += [list(members) for members in zip(*(k[kind] for k in kinds), strict=True)]
+    return sorted(
+        found,
+        key=lambda m: (
+            m[0].start_ns,
+            m[0].end_ns,
+            m[0].stream,
+            m[0].name,
+            m[0].communicator is not None,
+            m[0].communicator or 0,
+        ),
+    )
+
+
+def clocks(met: list[list[Collective]]) -> dict[int, int]:
+    """Per report, how far its clock is ahead of the first one's: the median difference of the ends
+    of the collectives they all took part in."""
+    ahead: dict[int, list[int]] = defaultdict(list)
+    for members in met:
+        ends: dict[int, int] = {}
+        for member in members:
+            ends[member.report_no] = max(member.end_ns, ends.get(member.report_no, member.end_ns))
+        for report_no, end_ns in ends.items():
+            ahead[report_no].append(end_ns - ends[members[0].report_no])
+    return {report_no: whole(percentile(found, 50)) or 0 for report_no, found in ahead.items()}
