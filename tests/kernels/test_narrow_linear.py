@@ -1,0 +1,177 @@
+"""narrow_linear against its definition, and its gradients against autograd in float64."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from nsysflow.kernels.narrow_linear import (
+    OUT_MAX,
+    PARTS,
+    ROWS_BYTES,
+    WIDTH_MAX,
+    narrow_linear,
+    narrow_linear_backward,
+    narrow_linear_backward_bytes,
+    narrow_linear_bytes,
+    narrow_linear_ref,
+)
+from tests.kernels.hopper import Kernel, compile_for_hopper
+
+SHAPES = [(70, 12, 4), (1, 128, 5), (129, 16, 1), (65, 100, 17), (200, 1, 64)]
+"""Rows, width, outputs."""
+ROUNDING = {torch.float32: 1e-6, torch.float16: 2**-10, torch.bfloat16: 2**-7}
+"""Of a result, relative to the tensor's rms: in the interpreter the last place is cut off."""
+
+each_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+each_type = pytest.mark.parametrize("dtype", list(ROUNDING), ids=str)
+
+
+def layer(
+    shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """x, weight, and the gradient of the output."""
+    rows, width, outputs = shape
+    x = torch.randn(rows, width, device=device).to(dtype)
+    weight = torch.randn(outputs, width, device=device).to(dtype)
+    return x, weight, torch.randn(rows, outputs, device=device)
+
+
+def nan_like(tensor: Tensor) -> Tensor:
+    return torch.full_like(tensor, torch.nan)
+
+
+def gradients(x: Tensor, weight: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """dx and a float32 dweight, into poisoned memory."""
+    dx, dweight = nan_like(x), nan_like(weight.float())
+    narrow_linear_backward(gradient, x, weight, dx=dx, dweight=dweight)
+    return dx, dweight
+
+
+def close(found: Tensor, exact: Tensor, rounding: float) -> None:
+    scale = exact.square().mean().sqrt().item()
+    torch.testing.assert_close(found.double(), exact, rtol=rounding, atol=4 * rounding * scale)
+
+
+@each_type
+@each_shape
+def test_forward_is_the_product_rounded_once(
+    shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device
+) -> None:
+    x, weight, _ = layer(shape, dtype, device)
+    out = torch.full((shape[0], shape[2]), torch.nan, dtype=dtype, device=device)
+    assert narrow_linear(x, weight, out=out) is out
+    close(out, x.double() @ weight.double().T, ROUNDING[dtype])
+    assert torch.equal(narrow_linear(x, weight), out)
+    torch.testing.assert_close(narrow_linear_ref(x, weight).double(), out.double(), rtol=2**-7,
+                               atol=ROUNDING[dtype] * 10)  # fmt: skip
+
+
+@each_type
+@each_shape
+def test_gradients_are_autograd_s_of_the_rounded_gradient(
+    shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device
+) -> None:
+    x, weight, gradient = layer(shape, dtype, device)
+    wide = [x.double().requires_grad_(), weight.double().requires_grad_()]
+    # the interpreter cuts where a GPU rounds: numbers that are bf16 already are neither
+    gradient = gradient.bfloat16().float()
+    exact = torch.autograd.grad(wide[0] @ wide[1].T, wide, gradient.double())
+    dx, dweight = gradients(x, weight, gradient)
+    close(dx, exact[0], ROUNDING[dtype])
+    close(dweight, exact[1], 1e-6)
+
+
+def test_the_weight_s_gradient_has_the_type_of_its_buffer(device: torch.device) -> None:
+    x, weight, gradient = layer((70, 12, 4), torch.float32, device)
+    dweight = nan_like(weight.bfloat16())
+    narrow_linear_backward(gradient, x, weight, dx=nan_like(x), dweight=dweight)
+    close(dweight, gradient.double().T @ x.double(), 2**-7)
+
+
+def test_more_tiles_than_programs_are_all_added_up_and_the_same_each_time(
+    device: torch.device,
+) -> None:
+    rows_of_a_tile = ROWS_BYTES // (512 * 4)
+    x, weight, gradient = layer(((PARTS + 3) * rows_of_a_tile + 1, 512, 2), torch.float32, device)
+    first, again = gradients(x, weight, gradient), gradients(x, weight, gradient)
+    close(first[1], gradient.double().T @ x.double(), 1e-6)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_no_rows_make_no_output_and_a_gradient_of_zero(device: torch.device) -> None:
+    x, weight, gradient = layer((0, 12, 4), torch.float32, device)
+    assert narrow_linear(x, weight).shape == (0, 4)
+    assert gradients(x, weight, gradient)[1].eq(0).all()
+
+
+def test_a_nan_stays_in_its_row_going_forward_and_back(device: torch.device) -> None:
+    x, weight, gradient = layer((70, 12, 4), torch.float32, device)
+    x[3, 5] = torch.nan
+    gradient[7, 1] = torch.nan
+    assert narrow_linear(x, weight).isnan().any(1).nonzero().flatten().tolist() == [3]
+    dx, dweight = gradients(x, weight, gradient)
+    assert dx.isnan().any(1).nonzero().flatten().tolist() == [7]
+    assert dweight[:, 5].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"x": torch.zeros(3, 4).T}, "x must be contiguous"),
+        ({"x": torch.zeros(4, 3).double()}, "x must hold"),
+        ({"weight": torch.zeros(2, 4)}, "weight must be"),
+        ({"weight": torch.zeros(2, 3).bfloat16()}, "weight must hold float32"),
+        ({"weight": torch.zeros(OUT_MAX + 1, 3)}, f"1 to {OUT_MAX} by 1 to {WIDTH_MAX}"),
+        ({"gradient": torch.zeros(4, 3)}, "gradient must be"),
+        ({"dx": torch.zeros(4, 2)}, "dx must be"),
+        ({"dweight": torch.zeros(3, 2)}, "dweight must be"),
+    ],
+)
+def test_what_does_not_fit_is_named(wrong: dict[str, Tensor], message: str) -> None:
+    fit = {
+        "gradient": torch.zeros(4, 2), "x": torch.zeros(4, 3), "weight": torch.zeros(2, 3),
+        "dx": torch.zeros(4, 3), "dweight": torch.zeros(2, 3),
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        narrow_linear_backward(**(fit | wrong))
+
+
+def test_bytes_are_each_tensor_once(device: torch.device) -> None:
+    x, weight, _ = layer((70, 12, 4), torch.bfloat16, device)
+    assert narrow_linear_bytes(x, weight) == 2 * (70 * 12 + 4 * 12 + 70 * 4)
+    assert narrow_linear_backward_bytes(x, weight) == 4 * (70 * 12 + 4 * 12 + 70 * 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "products"), [("_forward", 1), ("_backward", 2)])
+def test_on_hopper_it_loads_16_bytes_and_spills_nothing(name: str, products: int) -> None:
+    tensors = ("gradient_ptr", "x_ptr", "weight_ptr", "y_ptr", "dx_ptr", "parts_ptr")
+    types = dict.fromkeys(tensors, "*bf16") | {"gradient_ptr": "*fp32", "parts_ptr": "*fp32"}
+    kernel = Kernel(
+        module="narrow_linear",
+        name=name,
+        types=types | {"rows": "i32:16", "tiles": "i32:16"},
+        constants={
+            "H": 128, "OUTPUTS": 5, "ROWS": 64, "WIDTH": 128, "OUT": 16, "OPERAND": "bfloat16",
+        },
+        warps=4,
+    )  # fmt: skip
+    compiled = compile_for_hopper(kernel)
+    assert compiled.local_bytes == 0
+    assert set(compiled.loads) == {"v4.b32"} or name == "_backward"
+    assert compiled.ptx.count("wgmma.mma_async") >= products
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_graph_replays_forward_and_backward(device: torch.device) -> None:
+    x, weight, gradient = layer((32_768, 128, 5), torch.bfloat16, device)
+    out, (dx, dweight) = narrow_linear(x, weight), gradients(x, weight, gradient)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        narrow_linear(x, weight, out=out)
+        narrow_linear_backward(gradient, x, weight, dx=dx, dweight=dweight)
+    x.normal_()
+    wanted = narrow_linear(x, weight), *gradients(x, weight, gradient)
+    graph.replay()
+    assert all(torch.equal(a, b) for a, b in zip((out, dx, dweight), wanted, strict=True))

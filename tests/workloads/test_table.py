@@ -1,0 +1,89 @@
+"""The table says what was compared and timed, and a GPU's times add up."""
+
+import re
+from typing import Any
+
+import pytest
+
+from nsysflow.catalog import find
+from nsysflow.workloads.comparing import Compared
+from nsysflow.workloads.run import run
+from nsysflow.workloads.table import Table
+from nsysflow.workloads.timing import Column
+from tests.workloads.running import toy, without_gpu
+
+TABLE = Table(
+    compared=(
+        Compared(what="loss", torch_error=1e-4, error=1.9e-3),
+        Compared(what="gradient of encoder", torch_error=2e-3, error=3.9e-3),
+    ),
+    phases=("forward", "backward"),
+    columns=(
+        Column(name="torch", phases_ns=(4_000_000, 6_000_000), step_ns=9_000_000),
+        Column(name="fused", phases_ns=(100_000, 200_000), step_ns=290_000),
+        Column(name="graph", phases_ns=(25_000, 75_000), step_ns=96_000),
+    ),
+)
+
+
+def words(line: str) -> list[str]:
+    return re.split(r"\s{2,}", line.strip())
+
+
+def lines(table: Table) -> dict[str, list[str]]:
+    """What stands beside each name."""
+    split = [words(line) for line in str(table).splitlines()]
+    return {first: rest for first, *rest in split}
+
+
+def test_an_error_passes_up_to_twice_pytorch_s_or_a_thousandth() -> None:
+    assert lines(TABLE)["loss"] == ["1.0e-04", "1.9e-03", "FAIL"]
+    assert lines(TABLE)["gradient of encoder"] == ["2.0e-03", "3.9e-03", "PASS"]
+
+
+def test_times_are_in_us_and_shares_are_of_the_last_column() -> None:
+    assert lines(TABLE)["forward"] == ["4000.0", "100.0", "25.0", "25.0%"]
+    assert lines(TABLE)["backward"] == ["6000.0", "200.0", "75.0", "75.0%"]
+
+
+def test_the_sum_of_phases_stands_beside_the_measured_step() -> None:
+    assert lines(TABLE)["sum of phases"] == ["10000.0", "300.0", "100.0"]
+    assert lines(TABLE)["step, measured"] == ["9000.0", "290.0", "96.0"]
+
+
+def test_the_last_column_is_set_against_each_other() -> None:
+    said = str(TABLE).splitlines()[-2:]
+    assert said == ["graph against torch: 93.8 times", "graph against fused: 3.0 times"]
+
+
+def test_the_record_has_the_same_numbers() -> None:
+    record = TABLE.record
+    assert [row["passed"] for row in record["compared"]] == [False, True]
+    assert record["columns"][2] == {
+        "name": "graph",
+        "phases_ns": {"forward": 25_000, "backward": 75_000},
+        "sum_ns": 100_000,
+        "step_ns": 96_000,
+    }
+
+
+def test_a_table_without_comparison_has_times_alone() -> None:
+    alone = Table(compared=(), phases=TABLE.phases, columns=TABLE.columns[:1])
+    assert "float64" not in str(alone)
+    assert lines(alone)["forward"] == ["4000.0", "40.0%"]
+
+
+def test_without_a_gpu_nothing_is_timed() -> None:
+    outcome = run(toy(find("trainstep"), "torch", steps=1))
+    assert outcome.table is None
+    assert outcome.record["table"] is None
+
+
+@pytest.mark.gpu
+@without_gpu
+@pytest.mark.parametrize("name", ["rolloutcopy", "trainforward", "trainstep"])
+def test_on_a_gpu_all_is_right_and_every_phase_is_timed_as_a_graph_too(name: str) -> None:
+    table: Any = run(toy(find(name), "graph", on="cuda")).table
+    assert [row.what for row in table.compared if not row.passed] == []
+    assert [column.name for column in table.columns] == ["torch", "fused", "graph"]
+    assert all(column.step_ns > 0 for column in table.columns)
