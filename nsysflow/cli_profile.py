@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from nsysflow.catalog import find
 from nsysflow.cli_analyze import Look, look_of_settings
 from nsysflow.errors import NsysflowError
 from nsysflow.handshake import Window
 from nsysflow.options import TABLES
 from nsysflow.settings import configured
+from nsysflow.workload_options import check_workload_options
 
 if TYPE_CHECKING:
     from nsysflow.errors import ChildFailed
@@ -118,7 +120,10 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
         nsysflow profile --capture 3:2:5 --nproc 2 -- python train.py
     """
     dry_run, no_analyze, force = (typed.pop(name) for name in ("dry_run", "no_analyze", "force"))
-    request = _request(workload, ctx.meta[_AFTER_DASHES], **typed)
+    after: tuple[str, ...] = ctx.meta[_AFTER_DASHES]
+    request = _request(workload, after, **typed)
+    if workload is not None:
+        check_workload_options(find(workload), after, ctx)
     from nsysflow import profiling
     from nsysflow.gpu import gpus
 

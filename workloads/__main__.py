@@ -5,7 +5,6 @@ and the table of a workload that has one.
 """
 
 import json
-import os
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,8 @@ import click
 
 from nsysflow import catalog
 from nsysflow.errors import NsysflowError, WorkloadError
-from nsysflow.handshake import CAPTURE, Window
+from nsysflow.handshake import Window
+from nsysflow.workload_options import workload_options
 
 if TYPE_CHECKING:
     from nsysflow.workloads.config import On, Precision
@@ -36,46 +36,12 @@ def main() -> None:
 
 
 def _command(workload: catalog.Workload) -> click.Command:
-    shared = [
-        click.Option(
-            ["--variant"],
-            type=click.Choice([variant.name for variant in workload.variants]),
-            default=workload.default,
-            show_default=True,
-        ),
-        click.Option(["--on"], type=click.Choice(["cuda", "cpu"]), default="cuda"),
-        click.Option(["--precision"], type=click.Choice(["float", "bf16"]), default="bf16"),
-        click.Option(["--seed"], default=0),
-        click.Option(
-            ["--capture"],
-            default=lambda: os.environ.get(CAPTURE, "3:2:5"),
-            callback=_window,
-            metavar="WAIT:WARMUP:ACTIVE",
-            help="How many steps run, and which are captured.",
-        ),
-        click.Option(["--json", "as_json"], is_flag=True, help="One JSON object, on one line."),
-    ]
-    own = [
-        click.Option(
-            [f"--{option.name.replace('_', '-')}"],
-            type=type(option.default),
-            help=f"{option.help}  [default: {option.default}; on a CPU {option.toy}]",
-        )
-        for option in workload.options
-    ]
-
     def run(**typed: Any) -> None:  # noqa: ANN401
         _run(workload, **typed)
 
-    return click.Command(workload.name, params=[*shared, *own], callback=run, help=workload.summary)
-
-
-def _window(_ctx: click.Context, _param: click.Parameter, typed: str) -> Window:
-    try:
-        return Window.parse(typed)
-    except ValueError as error:
-        msg = f"{typed!r} is not WAIT:WARMUP:ACTIVE, e.g. 3:2:5"
-        raise click.BadParameter(msg) from error
+    return click.Command(
+        workload.name, params=workload_options(workload), callback=run, help=workload.summary
+    )
 
 
 def _run(

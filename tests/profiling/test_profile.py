@@ -280,6 +280,32 @@ def test_without_analysis_the_export_is_the_last_thing() -> None:
     assert not Path("out/report.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (("--bacth", "3"), "nan_check has no option --bacth; did you mean --batch?"),
+        (("--gradient-clip", "3"), "has no option --gradient-clip. See what it has:"),
+        (("--batch", "many"), "nan_check: Invalid value for '--batch': 'many'"),
+        (("3",), "nan_check: Got unexpected extra argument (3)"),
+    ],
+)
+def test_what_a_workload_does_not_take_is_refused_before_anything_runs(
+    typed: tuple[str, ...], said: str
+) -> None:
+    ran = profiled("nan_check", "-o", "out", "--", *typed)
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr.count("Error: ") == 1
+    assert said in ran.stderr
+    assert not Path("out").exists()
+
+
+def test_a_workload_says_what_options_it_has() -> None:
+    ran = profiled("nan_check", "--", "-h")
+    assert ran.exit_code == 0
+    assert "--nan-at-step INTEGER" in ran.stdout
+    assert not list(Path().iterdir())
+
+
 def test_without_a_gpu_there_is_one_message_that_says_what_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
