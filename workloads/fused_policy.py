@@ -14,6 +14,7 @@ So the ranges `grad_clip` and `weight_sync` hold no launch here.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -22,12 +23,15 @@ from nsysflow.kernels.mingru_scan import mingru_scan_backward, mingru_scan_forwa
 from nsysflow.kernels.muon import muon, muon_table
 from nsysflow.kernels.narrow_linear import narrow_linear, narrow_linear_backward
 from nsysflow.kernels.ppo_loss import ppo_loss_and_gradient
+from nsysflow.regions import Region
 from nsysflow.workloads.plain_policy import LR, MAX_NORM
 from nsysflow.workloads.policy import Batch
 
 
 class FusedStep:
     """What `PlainStep` is, with the same attributes."""
+
+    empty: Final = {Region.GRAD_CLIP, Region.WEIGHT_SYNC}
 
     def __init__(self, masters: Sequence[Tensor], batch: Batch, dtype: torch.dtype) -> None:
         """Copies of the float32 weights, and all that a step writes into.

@@ -26,10 +26,12 @@ class Phase:
     Attributes:
         name: of its range.
         work: what it does.
+        empty: whether that launches nothing, as another phase does it too.
     """
 
     name: str
     work: Callable[[], None]
+    empty: bool = False
 
     def __call__(self) -> None:
         """Do it, in its range."""

@@ -11,6 +11,7 @@ from torch.nn import functional
 from nsysflow.kernels.mingru_scan import mingru_scan_ref
 from nsysflow.kernels.muon import clipped_ref, muon_ref
 from nsysflow.kernels.ppo_loss import ppo_loss_ref
+from nsysflow.regions import Region
 from nsysflow.workloads.policy import Batch
 
 LR: Final = 0.0025
@@ -53,6 +54,7 @@ class PlainStep:
         predictions: (N, A + 1), once `decode` has run.
         loss_value: a scalar, once `loss` has run.
         gradients: one for each of the weights, once `backward` has run.
+        empty: phases that launch nothing.
     """
 
     def __init__(
@@ -67,6 +69,8 @@ class PlainStep:
         self.momenta = [torch.zeros_like(weight) for weight in masters]
         # of the master's type it is the master itself
         self.working = [weight.to(dtype).detach().requires_grad_() for weight in self.masters]
+        same = dtype == self.masters[0].dtype
+        self.empty = {Region.WEIGHT_SYNC} if same else set()
         self._batch = batch
         self._operations = operations
 
@@ -109,7 +113,7 @@ class PlainStep:
 
     def sync_weights(self) -> None:
         """From the masters to the working copies, if they are two."""
-        if self.working[0].dtype != self.masters[0].dtype:
+        if Region.WEIGHT_SYNC not in self.empty:
             with torch.no_grad():
                 torch._foreach_copy_(self.working, self.masters)
 

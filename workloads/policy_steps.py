@@ -86,11 +86,14 @@ def forward_phases(step: PolicyStep) -> tuple[AnyPhase, ...]:
 
 def training_phases(step: PolicyStep) -> tuple[AnyPhase, ...]:
     """The same, and what the weights are changed by."""
+    rest = {
+        Region.GRAD_CLIP: step.grad_clip,
+        Region.OPTIMIZER: step.optimize,
+        Region.WEIGHT_SYNC: step.sync_weights,
+    }
     return (
         *forward_phases(step),
-        Phase(name=Region.GRAD_CLIP, work=step.grad_clip),
-        Phase(name=Region.OPTIMIZER, work=step.optimize),
-        Phase(name=Region.WEIGHT_SYNC, work=step.sync_weights),
+        *(Phase(name=name, work=work, empty=name in step.empty) for name, work in rest.items()),
     )
 
 

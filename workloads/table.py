@@ -57,7 +57,7 @@ class Table:
         head = f"{'us':<24}" + "".join(f"{column.name:>10}" for column in self.columns)
         rows = [
             _row(name, [column.phases_ns[place] for column in self.columns])
-            + f"{last.phases_ns[place] / max(last.sum_ns, 1):>8.1%}"
+            + f"{(last.phases_ns[place] or 0) / last.sum_ns:>8.1%}"
             for place, name in enumerate(self.phases)
         ]
         total = _row("sum of phases", [column.sum_ns for column in self.columns])
@@ -90,5 +90,6 @@ def table_of(
     )
 
 
-def _row(name: str, times_ns: Sequence[int]) -> str:
-    return f"{name:<24}" + "".join(f"{time_ns / 1000:>10.1f}" for time_ns in times_ns)
+def _row(name: str, times_ns: Sequence[int | None]) -> str:
+    cells = ("-" if time_ns is None else f"{time_ns / 1000:.1f}" for time_ns in times_ns)
+    return f"{name:<24}" + "".join(f"{cell:>10}" for cell in cells)

@@ -22,18 +22,18 @@ class Column:
 
     Attributes:
         name: of that way.
-        phases_ns: of each phase, alone.
+        phases_ns: of each phase, alone; None where it launches nothing.
         step_ns: of the whole step, measured and not added up.
     """
 
     name: str
-    phases_ns: tuple[int, ...]
+    phases_ns: tuple[int | None, ...]
     step_ns: int
 
     @property
     def sum_ns(self) -> int:
         """Of the phases."""
-        return sum(self.phases_ns)
+        return sum(phase_ns or 0 for phase_ns in self.phases_ns)
 
 
 def eager(name: str, phases: Sequence[AnyPhase]) -> Column:
@@ -44,15 +44,19 @@ def eager(name: str, phases: Sequence[AnyPhase]) -> Column:
     timers = CUDATimerCollection([part.name for part in parts])
     for _ in range(STEPS):
         for part in parts:
-            with timers.region(part.name):
-                part.work()
+            if not part.empty:
+                with timers.region(part.name):
+                    part.work()
     step = CUDATimer()
     with step:
         for _ in range(STEPS):
             _run(parts)
     return Column(
         name=name,
-        phases_ns=tuple((timing.total_ns or 0) // STEPS for timing in timers.read()),
+        phases_ns=tuple(
+            None if timing.total_ns is None else timing.total_ns // STEPS
+            for timing in timers.read()
+        ),
         step_ns=(step.read().total_ns or 0) // STEPS,
     )
 
@@ -63,7 +67,9 @@ def graphed(name: str, phases: Sequence[AnyPhase]) -> Column:
     _run(parts)
     return Column(
         name=name,
-        phases_ns=tuple(_replay_ns(_repeated(part), 1) // CALLS for part in parts),
+        phases_ns=tuple(
+            None if part.empty else _replay_ns(_repeated(part), 1) // CALLS for part in parts
+        ),
         step_ns=_replay_ns(lambda: _run(parts), STEPS),
     )
 

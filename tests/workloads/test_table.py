@@ -46,6 +46,13 @@ def test_times_are_in_us_and_shares_are_of_the_last_column() -> None:
     assert lines(TABLE)["backward"] == ["6000.0", "200.0", "75.0", "75.0%"]
 
 
+def test_a_phase_without_launches_has_no_time() -> None:
+    column = Column(name="fused", phases_ns=(70_000, None), step_ns=60_000)
+    table = Table(compared=(), phases=TABLE.phases, columns=(TABLE.columns[0], column))
+    assert lines(table)["backward"] == ["6000.0", "-", "0.0%"]
+    assert lines(table)["sum of phases"] == ["10000.0", "70.0"]
+
+
 def test_the_sum_of_phases_stands_beside_the_measured_step() -> None:
     assert lines(TABLE)["sum of phases"] == ["10000.0", "300.0", "100.0"]
     assert lines(TABLE)["step, measured"] == ["9000.0", "290.0", "96.0"]
