@@ -1,4 +1,4 @@
-"""Run nsys: export what it recorded."""
+"""Run nsys, and export what it recorded."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ def export(nsys: Nsys, report: Path, out: Path, *, json: bool = False) -> None:
     try:
         with TemporaryDirectory(prefix=".nsysflow-", dir=out.parent) as folder:
             scratch = Path(folder) / "report.sqlite"
-            done = _run(nsys, export_argv(nsys, report.resolve(), scratch, json=json))
+            done = run_nsys(nsys, export_argv(nsys, report.resolve(), scratch, json=json))
             said = done.stderr + done.stdout
             if any(words in said.lower() for words in DISK_FULL):
                 raise _disk_full(report, out)
@@ -63,7 +63,15 @@ def exporter(asked: Path | None) -> Callable[[Path, Path], None]:
     return export_found
 
 
-def _run(nsys: Nsys, argv: list[str]) -> subprocess.CompletedProcess[str]:
+def run_nsys(
+    nsys: Nsys, argv: list[str], *, within_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run it to its end, with what it says kept back.
+
+    Raises:
+        CaptureError: it does not start.
+        subprocess.TimeoutExpired: it did not end `within_s`.
+    """
     try:
         return subprocess.run(
             argv,
@@ -73,6 +81,7 @@ def _run(nsys: Nsys, argv: list[str]) -> subprocess.CompletedProcess[str]:
             errors="replace",
             env={**os.environ, **nsys.environment()},
             stdin=subprocess.DEVNULL,
+            timeout=within_s,
         )
     except OSError as error:
         msg = (

@@ -1,6 +1,5 @@
 """A trial of nsys: record a range of a tiny program, import it, export it, look for it."""
 
-import os
 import re
 import subprocess
 import sys
@@ -10,10 +9,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from nsysflow.analysis.load import load
-from nsysflow.errors import NsysflowError
+from nsysflow.errors import CaptureError, NsysflowError
 from nsysflow.nsys.argv import Capture, profile_argv
 from nsysflow.nsys.program import Nsys, asked
-from nsysflow.nsys.run import export, last_words
+from nsysflow.nsys.run import export, last_words, run_nsys
 
 RANGE: Final = "nsysflow doctor"
 WITHIN_S: Final = 60
@@ -69,18 +68,11 @@ def _tried(nsys: Nsys, folder: Path) -> Trial:
     report, exported = folder / "trial.nsys-rep", folder / "trial.sqlite"
     argv = profile_argv(nsys, capture, [sys.executable, "-P", "-c", _PROGRAM])
     try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            check=False,
-            errors="replace",
-            env={**os.environ, **nsys.environment()},
-            stdin=subprocess.DEVNULL,
-            timeout=WITHIN_S,
-        )
+        done = run_nsys(nsys, argv, within_s=WITHIN_S)
     except subprocess.TimeoutExpired:
         return Trial(problem=f"a trial did not end within {WITHIN_S} s")
+    except CaptureError as error:
+        return Trial(problem=str(error).partition("\n")[0])
     if done.returncode or not report.is_file():
         said = last_words(done.stdout + done.stderr)
         return Trial(problem=f"a trial ended with {done.returncode} and no report; it said: {said}")

@@ -57,6 +57,12 @@ def test_a_trial_that_fails_says_what_nsys_said(body: str, problem: str, tmp_pat
     assert re.search(problem, found)
 
 
+def test_an_nsys_that_does_not_start_is_a_trial_that_failed(tmp_path: Path) -> None:
+    nsys = script(tmp_path / "nsys", "exit 0")
+    nsys.write_text("#!/no/such/shell\n")
+    assert "does not start: No such file or directory" in (tried(an_nsys(nsys)).problem or "")
+
+
 def test_a_second_attempt_is_enough(tmp_path: Path) -> None:
     good = recording(tmp_path / "bin", RANGE)
     once = f'[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; exit 1; }}; exec {good} "$@"'
