@@ -1,6 +1,5 @@
 """Real reports analysed once for all tests, and what tests do with a trace of any kind."""
 
-import lzma
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -15,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import CAUSES, TABLES
-from tests.reports import SQLITE_REPORTS
+from tests.reports import PACKED, sqlite_report
 from tests.twin.export import read_export
 from tests.twin.model import TwinTrace
 from tests.twin.report import Report, Row
@@ -25,7 +24,6 @@ from tests.twin.tables import twin_tables
 EXAMPLES: Final = int(os.environ.get("NSYSFLOW_EXAMPLES", "20"))
 """Random traces per test; set NSYSFLOW_EXAMPLES for a longer look."""
 
-PACKED: Final = {path.name.removesuffix(".sqlite.xz"): path for path in SQLITE_REPORTS}
 NAMES: Final = sorted(PACKED)
 every_report = pytest.mark.parametrize("name", NAMES)
 """For what asks no more than the one analysis and the one twin that all tests share."""
@@ -70,9 +68,7 @@ def analysed(name: str) -> nsysflow.Analysis:
 def twin_of(name: str) -> Report:
     """A real report as the twin sees it, with the twin's own reader."""
     with TemporaryDirectory() as folder:
-        unpacked = Path(folder) / f"{name}.sqlite"
-        unpacked.write_bytes(lzma.decompress(PACKED[name].read_bytes()))
-        return Report(read_export(unpacked))
+        return Report(read_export(sqlite_report(Path(folder), name)))
 
 
 @cache

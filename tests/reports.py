@@ -12,10 +12,14 @@ SAMPLES: Final = ROOT / "samples"
 SQLITE_REPORTS: Final = sorted([*DATA.glob("*.sqlite.xz"), *SAMPLES.glob("*.sqlite.xz")])
 
 
+PACKED: Final = {path.name.removesuffix(".sqlite.xz"): path for path in SQLITE_REPORTS}
+"""By name."""
+
+
 def sqlite_report(folder: Path, name: str = "h200-ddp-rank0") -> Path:
     """A real report, unpacked into `folder`."""
     path = folder / f"{name}.sqlite"
-    path.write_bytes(lzma.decompress((DATA / f"{name}.sqlite.xz").read_bytes()))
+    path.write_bytes(lzma.decompress(PACKED[name].read_bytes()))
     return path
 
 
