@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.hosts import HostTime, host_time
-from nsysflow.analysis.intervals import Cover, reached_before
+from nsysflow.analysis.intervals import Axis, Cover, reached_before
 from nsysflow.analysis.numbers import named
 from nsysflow.analysis.parallel import side_by_side
 from nsysflow.analysis.prepare import Prepared
@@ -91,10 +91,12 @@ def _waiting(prepared: Prepared, gaps: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         `gap`, `start_ns`, `launched_ns`, `next_start_ns`, `next_no`; step 3's window `window_ns`
-        (null where the step is skipped), `window_end_ns`; and `other_no`, the previous launch's
-        thread where that is another one of the same process.
+        (null where the step is skipped), `window_end_ns`, and `used_ns` of its stalled time, which
+        earlier gaps were charged; and `other_no`, the previous launch's thread where that is
+        another one of the same process.
     """
     late = pl.col("next_call").is_not_null() & (pl.col("launched_ns") > pl.col("start_ns"))
+    to_host = prepared.ops["name"].gather(gaps["next_op"]) == "memcpy DtoH"
     gaps = gaps.select(
         *(
             "gap",
@@ -105,22 +107,45 @@ def _waiting(prepared: Prepared, gaps: pl.DataFrame) -> pl.DataFrame:
             "next_no",
             late.alias("late"),
         ),
-        *("prev_start_ns", "prev_end_ns", "prev_no", "prev_call"),
+        *("prev_start_ns", "prev_end_ns", "prev_no", "prev_call", "next_call"),
+        to_host.alias("to_host"),
     ).filter("late")
     axis, device = prepared.axis, pl.col("device_no")
     process_of_thread = prepared.threads["process_no"]
     linked = process_of_thread.gather(gaps["next_no"]) == process_of_thread.gather(gaps["prev_no"])
-    blocks = (prepared.calls["class"] == "blocking_copy").gather(gaps["prev_call"])
+    blocking = prepared.calls["class"] == "blocking_copy"
+    blocks = blocking.gather(gaps["prev_call"])
     prev = pl.when(blocks).then("prev_start_ns").otherwise("prev_end_ns")
-    charged = reached_before(axis.at(device, pl.col("launched_ns")))
-    begin = axis.time_ns(pl.max_horizontal(axis.at(device, prev), charged))
+    gaps = gaps.with_columns(*_charged_before(axis, gaps, blocking))
+    begin = axis.time_ns(pl.max_horizontal(axis.at(device, prev), "charged"))
     apart = pl.col("prev_no") != pl.col("next_no")
     return gaps.select(
-        *("gap", "start_ns", "launched_ns", "next_start_ns", "next_no"),
+        *("gap", "start_ns", "launched_ns", "next_start_ns", "next_no", "used_ns"),
         pl.when(linked).then(begin).alias("window_ns"),
         pl.min_horizontal("start_ns", "next_start_ns").alias("window_end_ns"),
         pl.when(linked & apart).then("prev_no").alias("other_no"),
     )
+
+
+def _charged_before(axis: Axis, gaps: pl.DataFrame, blocking: pl.Series) -> list[pl.Series]:
+    """Up to where on the device axis the host's time is charged to earlier gaps: `charged`.
+
+    The gap just before does not count if it ended with what the previous launch copied to the host,
+    and that call had long waited when it began: the 2 us before the operation of a `.cpu()` would
+    hide the whole wait. What it was charged is `used_ns`.
+    """
+    device = pl.col("device_no")
+    before = reached_before(axis.at(device, pl.col("launched_ns")))
+    own_ns = pl.col("launched_ns") - pl.col("start_ns")
+    waited_ns = pl.col("start_ns") - pl.col("next_start_ns")
+    copied = blocking.gather(gaps["next_call"]) & gaps["to_host"]
+    ended_by = pl.when(copied & (waited_ns > DISPATCH_LIMIT_NS)).then("next_call")
+    behind = (ended_by.shift(1) == pl.col("prev_call")) & (device == device.shift(1))
+    behind = behind.fill_null(value=False)
+    return gaps.select(
+        pl.when(behind).then(before.shift(1)).otherwise(before).alias("charged"),
+        pl.when(behind).then(own_ns.shift(1)).otherwise(0).alias("used_ns"),
+    ).get_columns()
 
 
 def _with_lanes(prepared: Prepared, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -152,7 +177,7 @@ def _split(hosts: HostTime, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
     names = ("start", "launched", "window", "window_end")
     on_lanes = [hosts.axis.at(lane, pl.col(f"{name}_ns")).alias(name) for name in names]
     # In the order of the lanes, so that looking places up is a walk along, not a search.
-    places = waiting.select("gap", *on_lanes).sort("start")
+    places = waiting.select("gap", "used_ns", *on_lanes).sort("start")
     start, launched = places["start"], places["launched"]
     covers = (hosts.profiler, hosts.stalled, hosts.module_load, hosts.launch, hosts.api)
     spans = side_by_side([partial(Span.of, c, start, launched) for c in (*covers, hosts.launching)])
@@ -183,7 +208,7 @@ def _charged(stalled: Cover, places: pl.DataFrame, available: pl.Series) -> pl.D
     """
     window = places["window"].fill_null(places["window_end"])
     stop = stalled.until(places["window_end"])
-    stalled_ns = (stop - stalled.until(window)).clip(lower_bound=0)
+    stalled_ns = (stop - stalled.until(window) - places["used_ns"]).clip(lower_bound=0)
     found = pl.DataFrame({"stop": stop, "stalled": stalled_ns, "available": available})
     begin = pl.col("stop") - pl.min_horizontal("stalled", "available")
     return found.select(begin.alias("begin"), "stop")

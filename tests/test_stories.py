@@ -257,6 +257,31 @@ def test_a_copy_is_called_after_its_memory_and_whether_the_host_waited(
     assert analysis.copies.select(columns).rows() == [("DtoH", label, 1, 64, 700)]
 
 
+def test_a_small_copy_to_the_host_is_charged_with_the_whole_wait_for_it(tmp_path: Path) -> None:
+    #  host   200 .cpu() ----------------------- 100 900       200 000 launch
+    #  GPU    110 kernel ---- 98 000   100 000 copy 100 700        200 120 kernel
+    # The 2 us before the copy are the gap of the same call; they must not hide that it waited.
+    kernels = [
+        {"start": 110, "end": 98_000, "correlationId": 1},
+        {"start": 200_120, "end": 200_200, "correlationId": 3},
+    ]
+    calls: list[Row] = [
+        {"start": 100, "end": 105, "correlationId": 1},
+        {"start": 200, "end": 100_900, "correlationId": 2, "nameId": "cudaMemcpyAsync_v3020"},
+        {"start": 200_000, "end": 200_100, "correlationId": 3},
+    ]
+    copy = {"start": 100_000, "end": 100_700, "bytes": 8, "correlationId": 2}
+    copy |= {"copyKind": TO_HOST, "srcKind": DEVICE, "dstKind": PAGEABLE}
+    report = write_export(tmp_path / "cpu.sqlite", calls=calls, kernels=kernels, memcpys=[copy])
+    analysis = nsysflow.analyze(nsysflow.load(report))
+    before, after = analysis.gaps.select("duration_ns", "blocking_copy_ns", "host_ns").rows()
+    assert before == (2_000, 2_000, 0)
+    # 97 800 until the GPU ran dry, 700 and 200 beside and after the copy; the rest is host code
+    assert after == (99_420, 97_800 + 700 + 200, 200_000 - 100_900 - 97_800 - 700)
+    (wait,) = analysis.syncs.filter(pl.col("kind") == "blocking_copy").to_dicts()
+    assert wait["induced_idle_ns"] == wait["blocked_ns"] == 100_700
+
+
 def test_a_copy_within_the_gpu_has_no_host_memory_to_be_called_after(tmp_path: Path) -> None:
     call = {"start": 0, "end": 100, "nameId": "cudaMemcpyAsync_v3020"}
     copy = {"start": 200, "end": 900, "copyKind": 8, "srcKind": DEVICE, "dstKind": DEVICE}

@@ -55,6 +55,11 @@ class Gap:
         return self.end_ns - self.start_ns
 
     @property
+    def host_ns(self) -> int:
+        """The length of `[g0, a)`."""
+        return 0 if self.host_end_ns is None else self.host_end_ns - self.start_ns
+
+    @property
     def cause(self) -> str:
         """§3: the largest part; ties in the table's order."""
         return max(CAUSES, key=lambda cause: self.causes[cause])  # max takes the first of equals
@@ -123,7 +128,7 @@ class Gaps:
             ending[ops[index].end_ns].append(index)
         here.sort(key=lambda index: ops[index].start_ns)
         busy_until: int | None = None
-        charged_until: int | None = None
+        late: list[Gap] = []
         for index in here:
             op = ops[index]
             if busy_until is not None and op.start_ns > busy_until:
@@ -134,11 +139,9 @@ class Gaps:
                     next_op=self._next(starting[op.start_ns]),
                     prev_op=self._previous(ending[busy_until]),
                 )
-                self._explain(gap, charged_until)
-                if gap.host_end_ns is not None and gap.host_end_ns > gap.start_ns:
-                    # "the largest `a` among this device's earlier gaps whose `[g0, a)` was not
-                    # empty": gaps come in order, so the latest is the largest
-                    charged_until = gap.host_end_ns
+                self._explain(gap, late)
+                if gap.host_ns > 0:
+                    late.append(gap)
                 self.gaps.append(gap)
             busy_until = op.end_ns if busy_until is None else max(busy_until, op.end_ns)
 
@@ -182,7 +185,7 @@ class Gaps:
 
     # --- where its time goes ---
 
-    def _explain(self, gap: Gap, charged_until: int | None) -> None:
+    def _explain(self, gap: Gap, late: list[Gap]) -> None:
         g0, g1 = gap.start_ns, gap.end_ns
         launch = self.calls.launch[gap.next_op]
         if launch is None:
@@ -202,7 +205,7 @@ class Gaps:
             threads.add(self.calls.calls[previous].thread)
         self._split_host_time(gap, threads, g0, a)
         if previous is not None and self.calls.calls[previous].process == call.process:
-            self._charge_stall(gap, threads, launch, previous, charged_until)
+            self._charge_stall(gap, threads, launch, previous, late)
         gap.place = self.phases.at(call.process, call.thread, call.start_ns)
         if call.start_ns > g0:
             instant = (g0 + min(call.start_ns, g1)) // 2
@@ -285,13 +288,26 @@ class Gaps:
                 gap.by_call[cause][call] += length
 
     def _charge_stall(
-        self, gap: Gap, threads: set[int], launch: int, previous: int, charged_until: int | None
+        self, gap: Gap, threads: set[int], launch: int, previous: int, late: list[Gap]
     ) -> None:
-        """Step 3, charge the stall that used up the run-ahead."""
+        """Step 3, charge the stall that used up the run-ahead.
+
+        Args:
+            gap: whose host time is split.
+            threads: those of `L` and `P`.
+            launch: `L`.
+            previous: `P`.
+            late: this device's earlier gaps whose `[g0, a)` was not empty, in order.
+        """
         p = self.calls.calls[previous]
-        w0 = p.start_ns if self.calls.classes[previous] == "blocking_copy" else p.end_ns
-        if charged_until is not None:
-            w0 = max(w0, charged_until)
+        blocks = self.calls.classes[previous] == "blocking_copy"
+        w0 = p.start_ns if blocks else p.end_ns
+        used = 0
+        if late and blocks and self._ended_long_wait(late[-1], previous):
+            used = late[-1].host_ns
+            late = late[:-1]
+        if late:  # gaps come in order, so the latest `a` is the largest
+            w0 = max(w0, late[-1].start_ns + late[-1].host_ns)
         w1 = min(gap.start_ns, self.calls.calls[launch].start_ns)
         stalled: list[tuple[int, int]] = []  # call, ns
         for begin, end in self._elementary(threads, w0, w1):
@@ -302,7 +318,7 @@ class Gaps:
                 stalled.append((call, end - begin))
         # "x = the smaller of the stalled time and this gap's host + api + launch time"
         can_give = sum(gap.causes[cause] for cause in ("host", "api", "launch"))
-        x = min(sum(ns for _, ns in stalled), can_give)
+        x = min(max(sum(ns for _, ns in stalled) - used, 0), can_give)
         # "The last x stalled nanoseconds of the window are charged to their calls"
         left = x
         for call, ns in reversed(stalled):
@@ -317,6 +333,15 @@ class Gaps:
             taken = min(x, gap.causes[cause])
             gap.causes[cause] -= taken
             x -= taken
+
+    def _ended_long_wait(self, gap: Gap, previous: int) -> bool:
+        """Whether the gap ended with what `P` copied to the host, and began more than 10 000 ns
+        after `P` did."""
+        copied = self.calls.ops[gap.next_op].copy
+        to_host = copied is not None and copied.direction == "DtoH"
+        its_own = self.calls.launch[gap.next_op] == previous
+        waited_ns = gap.start_ns - self.calls.calls[previous].start_ns
+        return to_host and its_own and waited_ns > DISPATCH_LIMIT_NS
 
     # --- how it is told ---
 
