@@ -43,8 +43,9 @@ def _said_by_nccl(prepared: Prepared) -> pl.DataFrame:
     thread axis, and `operation`, `bytes`, `communicator`."""
     axis = prepared.axis
     ours = pl.col("domain").str.to_lowercase() == NCCL
+    told = prepared.trace.messages.unique(["thread", "start_ns"], keep="first", maintain_order=True)
     ranges = prepared.ranges.filter(ours, pl.col("kind") == "push_pop").join(
-        prepared.trace.messages, on="row", how="left"
+        told, on=["thread", "start_ns"], how="left"
     )
     claims = ranges.select(
         axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start"),

@@ -156,9 +156,17 @@ GPU_SAMPLES: Final = pl.Schema(
 """One row per device and sampling instant, sorted: counters in whole percent (0..100), null for
 those that the GPU does not have. `time_ns` is where the time that a sample covers begins."""
 
-MESSAGES: Final = pl.Schema({"row": pl.UInt32(), "bytes": pl.Int64(), "communicator": pl.Int64()})
-"""One row per range of NCCL that says how much is sent: `row` is the range's in `RANGES`, `bytes`
-the size of the message on this rank, `communicator` whom it is sent among, where that is told."""
+MESSAGES: Final = pl.Schema(
+    {
+        "start_ns": pl.Int64(),
+        "thread": pl.Int64(),
+        "bytes": pl.Int64(),
+        "communicator": pl.UInt64(),
+    }
+)
+"""One row per range of NCCL that says how much is sent: it is the one of that thread and start.
+`bytes` is the size of the message on this rank, `communicator` whom it is sent among (the same
+number on all of them), where that is told."""
 
 CAPTURES: Final = pl.Schema(
     {"process": pl.Int64(), "capture": pl.String(), "unprofiled_step_ns": pl.Int64()}
@@ -486,7 +494,7 @@ COLLECTIVES: Final = pl.Schema(
         "name": pl.String(),
         "operation": pl.String(),
         "bytes": pl.Int64(),
-        "communicator": pl.Int64(),
+        "communicator": pl.UInt64(),
         "busy_ns": pl.Int64(),
         "exposed_ns": pl.Int64(),
     }

@@ -30,7 +30,7 @@ class Trace:
         backtraces: `schema.BACKTRACES`.
         frames: `schema.FRAMES`, addressed by `backtraces.stack`.
         gpu_samples: `schema.GPU_SAMPLES`.
-        messages: `schema.MESSAGES`, addressed by `ranges.row`.
+        messages: `schema.MESSAGES`, of NCCL's `ranges`.
         captures: `schema.CAPTURES`.
         source: what wrote the report, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`.
         notes: sentences the loader wants the reader to see (unknown columns, missing tables).

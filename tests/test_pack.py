@@ -31,6 +31,7 @@ FRAMES = (
     "backtraces",
     "gpu_samples",
     "captures",
+    "messages",
 )
 
 

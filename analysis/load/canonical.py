@@ -10,6 +10,7 @@ import polars as pl
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.labels import direction, memory_kind, nvtx_event_types
 from nsysflow.analysis.load.marks import KEY, captures
+from nsysflow.analysis.load.messages import messages
 from nsysflow.analysis.load.notes import notes_on
 from nsysflow.analysis.load.raw import API_SUFFIX, Raw
 from nsysflow.analysis.load.sampled import gpu_samples, stacks
@@ -60,6 +61,7 @@ def trace_of(raw: Raw, report: str) -> Trace:
         frames=frames,
         gpu_samples=gpu_samples(raw),
         captures=_captures(raw, process),
+        messages=messages(raw),
         source=source_of(raw.export_info),
         notes=notes_on(raw),
     )

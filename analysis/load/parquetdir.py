@@ -56,7 +56,7 @@ def _read(file: Path, table: Table, shown: str, where: Where) -> pl.DataFrame:
 
 def _typed(rows: pl.DataFrame, table: Table, shown: str) -> Iterator[pl.Expr]:
     for name, dtype in table.columns.items():
-        if name not in rows.columns:
+        if name not in rows.columns or rows[name].null_count() == len(rows):  # then of any type
             yield pl.lit(None, dtype).alias(name)
             continue
         text = rows.schema[name] == pl.String

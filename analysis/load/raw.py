@@ -173,20 +173,23 @@ TABLES: Final[Mapping[str, Table]] = {
 }
 """The fields of `Raw` and the tables that fill them, big ones first."""
 
-SAMPLED: Final[Mapping[str, Table]] = {
-    "backtraces": Table(
-        name="NVTX_EVENTS",
-        columns=pl.Schema(
-            {
-                "start": pl.Int64(),
-                "globalTid": pl.Int64(),
-                "eventType": pl.Int64(),
-                "domainId": pl.Int64(),
-                "jsonText": pl.Categorical(),
-            }
-        ),
-        required=("start", "eventType"),
+_NVTX_JSON: Final = Table(
+    name="NVTX_EVENTS",
+    columns=pl.Schema(
+        {
+            "start": pl.Int64(),
+            "globalTid": pl.Int64(),
+            "eventType": pl.Int64(),
+            "domainId": pl.Int64(),
+            "jsonText": pl.Categorical(),
+        }
     ),
+    required=("start", "eventType"),
+)
+
+SAMPLED: Final[Mapping[str, Table]] = {
+    "backtraces": _NVTX_JSON,
+    "messages": _NVTX_JSON,
     "gpu_samples": Table(
         name="GPU_METRICS",
         columns=pl.Schema(
@@ -252,6 +255,7 @@ class Raw:
     copy_kinds: pl.DataFrame
     memory_kinds: pl.DataFrame
     backtraces: pl.DataFrame
+    messages: pl.DataFrame
     gpu_samples: pl.DataFrame
 
 

@@ -1,6 +1,7 @@
-"""What only some reports hold: Python backtraces of CUDA calls, and sampled GPU counters.
+"""What only some reports hold: Python backtraces of CUDA calls, what NCCL's ranges say of their
+messages, and sampled GPU counters.
 
-Both are few rows of a big table, and the other tables say which: they are read last, and not at all
+All are few rows of a big table, and the other tables say which: they are read last, and not at all
 where there are none.
 """
 
@@ -13,6 +14,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.labels import nvtx_event_types
+from nsysflow.analysis.load.messages import NCCL
 from nsysflow.analysis.load.raw import SAMPLED, Raw, Table
 
 BACKTRACE: Final = "Python Backtrace on CUDA"
@@ -46,11 +48,15 @@ Read = Callable[[Table, Where], pl.DataFrame]
 def read_sampled(frames: Mapping[str, pl.DataFrame], read: Read) -> dict[str, pl.DataFrame]:
     """The fields of `Raw` in `SAMPLED`, given the others."""
     found = {field: table.columns.to_frame() for field, table in SAMPLED.items()}
-    domains = backtrace_domains(frames["nvtx"], frames["event_types"], frames["strings"])
-    if domains:
-        mark = nvtx_event_types(frames["event_types"])["NvtxMark"]
-        wanted = {"eventType": [mark], "domainId": domains}
-        found["backtraces"] = read(SAMPLED["backtraces"], wanted)
+    types = nvtx_event_types(frames["event_types"])
+    for field, event, name in (
+        ("backtraces", "NvtxMark", BACKTRACE),
+        ("messages", "NvtxPushPopRange", NCCL),
+    ):
+        domains = domains_called(name, frames["nvtx"], frames["event_types"], frames["strings"])
+        if domains:
+            wanted = {"eventType": [types[event]], "domainId": domains}
+            found[field] = read(SAMPLED[field], wanted)
     metrics = wanted_metrics(frames["gpu_metric_names"])
     if not metrics.is_empty():
         wanted = {column: metrics[column].unique().to_list() for column in ("typeId", "metricId")}
@@ -58,14 +64,13 @@ def read_sampled(frames: Mapping[str, pl.DataFrame], read: Read) -> dict[str, pl
     return found
 
 
-def backtrace_domains(
-    nvtx: pl.DataFrame, event_types: pl.DataFrame, strings: pl.DataFrame
+def domains_called(
+    name: str, nvtx: pl.DataFrame, event_types: pl.DataFrame, strings: pl.DataFrame
 ) -> list[int]:
-    """The ids of the NVTX domains that hold Python backtraces."""
+    """The ids of the NVTX domains of that name, in any case."""
     created = nvtx.filter(pl.col("eventType") == nvtx_event_types(event_types)["NvtxDomainCreate"])
     named = created.join(strings, left_on="textId", right_on="id", how="left")
-    name = pl.coalesce("text", "value").str.to_lowercase()
-    ours = named.filter(name == BACKTRACE.lower())
+    ours = named.filter(pl.coalesce("text", "value").str.to_lowercase() == name.lower())
     return ours["domainId"].drop_nulls().unique().sort().to_list()
 
 

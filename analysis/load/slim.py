@@ -17,15 +17,17 @@ import polars as pl
 
 from nsysflow.analysis.load.labels import nvtx_event_types
 from nsysflow.analysis.load.marks import KEY, about_capture
+from nsysflow.analysis.load.messages import slim_payload
 from nsysflow.analysis.load.nsys_sqlite import as_report_errors, describe, quoted, read_sqlite
 from nsysflow.analysis.load.raw import SAMPLED, TABLES, Raw, Table
-from nsysflow.analysis.load.sampled import BACKTRACE, backtrace_domains, wanted_metrics
+from nsysflow.analysis.load.sampled import BACKTRACE, domains_called, wanted_metrics
 from nsysflow.analysis.load.sqlite_file import sqlite_uri
 from nsysflow.analysis.source_files import shown_files
 
 _EXPORT_INFO: Final = "name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE 'EXPORT_PRODUCT%'"
 _LOSS_SQL: Final = "loss(CAST(text AS BLOB))"
 _FRAMES_SQL: Final = "frames(CAST(jsonText AS BLOB))"
+_PAYLOAD_SQL: Final = "payload(CAST(jsonText AS BLOB))"
 _TEXT_SQL: Final = "captured(CAST(text AS BLOB))"
 _CAPTURE_SQL: Final = (
     "captured(CAST(coalesce(text, (SELECT value FROM src.StringIds WHERE id = textId)) AS BLOB))"
@@ -49,13 +51,18 @@ def write_slim(source: Path, target: Path, shown: str) -> None:
         db.execute("PRAGMA journal_mode=OFF")
         db.execute("PRAGMA temp_store=MEMORY")
         db.execute("ATTACH ? AS src", (uri,))
-        for name, function in (("frames", _frames), ("captured", _captured), ("loss", _loss)):
+        for name, function in (
+            ("frames", _frames),
+            ("captured", _captured),
+            ("payload", slim_payload),
+            ("loss", _loss),
+        ):
             db.create_function(name, 1, _on_text(function), deterministic=True)
         db.execute("BEGIN")
         for table in (*TABLES.values(), SAMPLED["gpu_samples"]):
             columns = [name for name in table.columns if name in present.get(table.name, ())]
             if columns and table.name != "StringIds":
-                _copy(db, table, columns, raw)
+                _copy(db, table, columns, raw, present[table.name])
         if "NVTX_EVENTS" in present:
             _copy_marks(db, present["NVTX_EVENTS"], raw)
         _copy_strings(db, present)
@@ -70,14 +77,23 @@ def _create(db: sqlite3.Connection, table: Table, columns: list[str], *more: str
     db.execute(f"CREATE TABLE main.{quoted(table.name)} ({', '.join((*typed, *more))})")
 
 
-def _copy(db: sqlite3.Connection, table: Table, columns: list[str], raw: Raw) -> None:
-    """Copy a table's columns with the rowids, so that rows keep their order."""
+def _copy(
+    db: sqlite3.Connection,
+    table: Table,
+    columns: list[str],
+    raw: Raw,
+    there: tuple[str, ...],
+) -> None:
+    """Copy a table's columns with the rowids, so that rows keep their order. `there` are all that
+    the export has."""
     where, exprs = "1", [quoted(name) for name in columns]
     if table.name == "NVTX_EVENTS":
         _create(db, table, columns, "jsonText TEXT")
         types = nvtx_event_types(raw.event_types)
         kept = (str(number) for name, number in types.items() if name != "NvtxMark")
         where = f"eventType IN ({', '.join(kept)})"
+        if "jsonText" in there:
+            columns, exprs = [*columns, "jsonText"], [*exprs, _PAYLOAD_SQL]
     else:
         _create(db, table, columns)
     if table.name == "META_DATA_EXPORT":
@@ -99,7 +115,8 @@ def _copy_marks(db: sqlite3.Connection, columns: tuple[str, ...], raw: Raw) -> N
     """Copy the marks that are ours, and the Python backtraces of CUDA calls: of the first the text,
     of the others the frames. Other marks stay behind."""
     mark = nvtx_event_types(raw.event_types)["NvtxMark"]
-    domains = ", ".join(map(str, backtrace_domains(raw.nvtx, raw.event_types, raw.strings)))
+    found = domains_called(BACKTRACE, raw.nvtx, raw.event_types, raw.strings)
+    domains = ", ".join(map(str, found))
     into = ", ".join(name for name in ("start", "globalTid", "domainId") if name in columns)
     frames = _FRAMES_SQL if "jsonText" in columns else "NULL"
     text = _CAPTURE_SQL if "textId" in columns else _TEXT_SQL
@@ -122,7 +139,7 @@ def _copy_strings(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]]
     if "NVTX_EVENTS" in present:
         traces = "SELECT DISTINCT jsonText FROM main.NVTX_EVENTS WHERE jsonText NOT NULL"
         for (text,) in db.execute(traces).fetchall():
-            frames = json.loads(text)[BACKTRACE]["Frames"]
+            frames = json.loads(text).get(BACKTRACE, {}).get("Frames", ())  # or it is a payload
             db.executemany("INSERT OR IGNORE INTO files (id) VALUES (:File)", frames)
             db.executemany("INSERT OR IGNORE INTO named VALUES (:Function)", frames)
         _shorten_files(db)

@@ -157,7 +157,7 @@ def _export_all(plan: Plan) -> None:
     for made in plan.exports:
         if plan.nsys is not None and made.report.exists():
             with progress(f"exporting {made.report.name}"):
-                export(plan.nsys, made.report, made.sqlite, json=plan.request.backtrace)
+                export(plan.nsys, made.report, made.sqlite, json=plan.request.wants_json)
 
 
 def _manifest(

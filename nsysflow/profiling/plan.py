@@ -138,7 +138,7 @@ def shown(plan: Plan) -> str:
     if plan.nsys is not None:
         lines += [
             shlex.join(
-                export_argv(plan.nsys, export.report, export.sqlite, json=plan.request.backtrace)
+                export_argv(plan.nsys, export.report, export.sqlite, json=plan.request.wants_json)
             )
             for export in plan.exports
         ]

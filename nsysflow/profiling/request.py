@@ -42,3 +42,9 @@ class Request:
     processes: int | None = None
     nsys: Path | None = None
     nsys_args: tuple[str, ...] = ()
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether its exports are to hold events' JSON: Python frames stand there, and the sizes of
+        NCCL's messages."""
+        return self.backtrace or self.processes is not None

@@ -57,7 +57,8 @@ def said_by_nccl(report: Report, index: int) -> tuple[Range, Message | None] | N
     if not inside:
         return None
     innermost = max(inside, key=lambda found: found[:3])[3]
-    sent = [message for message in report.trace.messages if message.row == innermost.row]
+    place = (innermost.thread, innermost.start_ns)
+    sent = [told for told in report.trace.messages if (told.thread, told.start_ns) == place]
     return innermost, sent[0] if sent else None
 
 

@@ -22,6 +22,7 @@ from tests.twin.model import (
     Diagnostic,
     Frame,
     GpuSample,
+    Message,
     Op,
     Overhead,
     Range,
@@ -161,6 +162,7 @@ def read_export(path: Path) -> TwinTrace:
             backtraces=tuple(_backtraces(export)),
             gpu_samples=tuple(_gpu_samples(export)),
             captures=tuple(_captures(export)),
+            messages=tuple(_messages(export)),
         )
 
 
@@ -303,3 +305,21 @@ def _captures(export: _Export) -> Iterator[Capture]:
             if process not in seen:
                 seen.add(process)
                 yield Capture(process, about["capture"], about.get("unprofiled_step_ns"))
+
+
+def _messages(export: _Export) -> Iterator[Message]:
+    """What NCCL's push/pop ranges say in JSON of the message that they send."""
+    events = list(export.rows("NVTX_EVENTS"))
+    domains = {
+        event["domainId"]
+        for event in events
+        if event["eventType"] == 75
+        and (event["text"] or export.strings.get(event["textId"], "")).lower() == "nccl"
+    }
+    for event in events:
+        if event["eventType"] == 59 and event["domainId"] in domains and event["jsonText"]:
+            payload = json.loads(event["jsonText"])
+            if "Message size [bytes]" in payload:
+                size = payload["Message size [bytes]"]
+                communicator = payload.get("NCCL communicator ID")
+                yield Message(event["start"], event["globalTid"], size, communicator)

@@ -162,9 +162,10 @@ class Capture:
 
 @dataclass(frozen=True)
 class Message:
-    """What NCCL says is sent in the range of that row."""
+    """What NCCL says is sent in its range of that thread and start."""
 
-    row: int
+    start_ns: int
+    thread: int
     bytes: int
     communicator: int | None
 

@@ -426,10 +426,13 @@ def _gpu_samples(draw: Callable[..., Any]) -> list[GpuSample]:
 
 def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[Message, ...]]:
     """What some of NCCL's ranges say of the message that is sent in them."""
-    told = [r.row for r in ranges if (r.domain or "").lower() == "nccl" and r.row % 3]
+    nccl = [r for r in ranges if (r.domain or "").lower() == "nccl" and r.row % 3]
     size = st.sampled_from((4096, 0, 1 << 26))
     group = st.sampled_from((None, 7, 8))
-    return st.tuples(*(st.builds(Message, st.just(row), size, group) for row in told))
+    places = sorted({(r.start_ns, r.thread) for r in nccl})
+    return st.tuples(
+        *(st.builds(Message, st.just(at), st.just(on), size, group) for at, on in places)
+    )
 
 
 # --- whole traces -------------------------------------------------------------------------------
