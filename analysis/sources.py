@@ -33,13 +33,24 @@ def with_sources(
     return calls.with_columns(source.alias("source"))
 
 
+def _written_by_a_library(own: pl.Series) -> pl.Expr:
+    """Whether a frame of sorted stacks is of `<string>` and was called by none of `own` files: what
+    a person types so is called by nobody, or by more of it."""
+    file, stack = pl.col("file"), pl.col("stack")
+    called = (stack.shift(-1) == stack).fill_null(value=False)
+    by_own = file.shift(-1).is_in(own.implode()).fill_null(value=False)
+    return (file == "<string>").fill_null(value=False) & called & ~by_own
+
+
 def stack_sources(frames: pl.DataFrame) -> pl.DataFrame:
     """`stack` and `source` of the stacks (`schema.FRAMES`) that hold code of the program's own."""
     files = frames["file"].drop_nulls().unique()
     own = files.filter(files.map_elements(is_own, return_dtype=pl.Boolean))
     names = pl.DataFrame(list(shown_files(own).items()), schema=["file", "shown"], orient="row")
     return (
-        frames.join(names.cast(pl.String), on="file")
+        frames.sort("stack", "depth")
+        .filter(~_written_by_a_library(own))
+        .join(names.cast(pl.String), on="file")
         .sort("stack", "depth")
         .unique("stack", keep="first", maintain_order=True)
         .select(

@@ -47,6 +47,14 @@ def test_code_typed_in_is_the_programs_own() -> None:
     ]
 
 
+def test_what_a_library_wrote_and_called_is_not_the_programs_own() -> None:
+    inductor = "/opt/lib/python3.12/site-packages/torch/_inductor/runtime/triton_heuristics.py"
+    launch = [("<string>", 5, "launcher"), (inductor, 1495, "run")]
+    assert sources_of([*launch, ("/home/me/train.py", 42, "step")]) == ["train.py:42 in step"]
+    typed = [("<string>", 3, "step"), ("<string>", 9, "<module>")]
+    assert sources_of([*launch, *typed], typed) == ["<string>:3 in step"] * 2
+
+
 def test_two_files_of_one_name_are_told_apart() -> None:
     stacks = [[("/p/model/utils.py", 3, "f")], [("/p/data/utils.py", 3, "f")]]
     assert sources_of(*stacks) == ["model/utils.py:3 in f", "data/utils.py:3 in f"]

@@ -111,12 +111,22 @@ class Sources:
         backtrace = None if call is None else self.backtrace(call)
         if backtrace is None:
             return None
+        callers = [*backtrace.frames[1:], None]
         return next(
-            (self._written(frame) for frame in backtrace.frames if self._counts(frame)), None
+            (
+                self._written(frame)
+                for frame, caller in zip(backtrace.frames, callers, strict=True)
+                if self._counts(frame) and not self._generated(frame, caller)
+            ),
+            None,
         )
 
     def _written(self, frame: Frame) -> str:
         return f"{self.shown(frame.file or '')}:{frame.line} in {frame.function or '(nameless)'}"
+
+    def _generated(self, frame: Frame, caller: Frame | None) -> bool:
+        """`<string>` that a library called."""
+        return frame.file == "<string>" and caller is not None and not self._counts(caller)
 
     @staticmethod
     def _counts(frame: Frame) -> bool:
