@@ -10,12 +10,18 @@ are kept (8 bytes a row).
     xh = (x - mean) / std;  dz = dy where xh * g + b > 0, else 0;  w = dz * g
     dx = (w - mean(w) - xh * mean(w * xh)) / std;  dg = sum_M dz * xh;  db = sum_M dz
 
-Both directions run a fixed set of programs, two an SM, each walking every P-th tile of rows with g
-and b in registers while the next two tiles are on their way into shared memory (cp.async, 16 bytes
-a thread): 64 KiB in flight an SM where 4.3 TB/s at 1 us of latency needs 22. Where a tile is one
-row of 4096, 8 warps hold 16 elements a thread. dg and db are summed without atomics: each program
-adds its rows in order into registers and writes 2 N floats (256 x 2 x 16 KiB = 8 MiB, which stays
-in L2), and a second launch adds the programs in order. So results repeat bitwise on one GPU model.
+Forward is a program a row, or a few short rows: its four loads are on their way at once, and an SM
+runs 5 such programs of 4096 columns in bf16 (3 in float32), 80 KiB in flight where 4.3 TB/s at 1 us
+of latency needs 33. It was faster (51 against 53 us) than a fixed set of programs that walk the
+rows with g and b in registers and the next rows on their way: the GPU hands each SM a new row when
+it has done one, so none is left to finish its share alone, and g and b come from the L1 cache.
+
+Backward has dg and db to sum over all rows, so there a fixed set of programs does walk every P-th
+tile, with g, b, dg and db in registers while the next two tiles come into shared memory (cp.async,
+16 bytes a thread). No atomics: each program adds its rows in order and writes 2 N floats (256 x 2 x
+16 KiB = 8 MiB, which stays in L2), and a second launch adds the programs in order. So results
+repeat bitwise on one GPU model. Rows too wide for that get dx from a program each, and dg and db
+from programs that walk down a block of columns: x and dy are read twice, 5 MN.
 """
 
 from dataclasses import dataclass
@@ -30,38 +36,71 @@ from torch.autograd.function import once_differentiable
 from nsysflow.kernels.arguments import require
 
 COLS_MAX = 16_384
-"""The widest row: there dg and db alone are half of an SM's registers, and backward spills."""
+"""The widest row: 16 warps hold 32 elements of x a thread, and as many of dy in backward."""
+
+_WARP_TILE = 1024
+"""Elements of a warp in forward: 32 a thread, four 16-byte loads of x in bf16 and of skip."""
 
 _TILE = 4096
-"""Elements of a tile of short rows: 16 a thread of 8 warps, two 16-byte loads each in bf16."""
+"""Elements of a tile of short rows in backward: 16 a thread of 8 warps."""
 
-_PROGRAMS_AT_ONCE = 128
-"""Whose dg and db are loaded together: eight 16-byte loads a thread of 4 warps."""
+_SUMMED_COLS = 8192
+"""The widest row beside which dg and db stay in registers: at 16 384 columns they spilled, and 8192
+rows in bf16 took 2 032 us where reading x and dy twice took 377."""
+
+_ROW_PARTS, _PART_ROWS, _PART_COLS = 16, 32, 128
+"""How they cut a wide matrix for dg and db: 16 programs for each 128 columns, 32 rows a step."""
+
+_PROGRAMS_AT_ONCE = 256
+"""Whose dg and db are loaded together: sixteen 16-byte loads a thread of 4 warps."""
 
 
 @triton.jit
 def _forward(
     x_ptr, skip_ptr, g_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, rows, cols, eps,
-    ROWS: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     col = tl.arange(0, COLS)[None, :]
-    g = tl.load(g_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
-    b = tl.load(b_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
-    step = tl.num_programs(0) * ROWS
-    for first in tl.range(tl.program_id(0) * ROWS, rows, step, num_stages=STAGES):
-        row = first + tl.arange(0, ROWS)
-        at = row.to(tl.int64)[:, None] * cols + col
-        mask = (row < rows)[:, None] & (col < cols)
-        x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
-        skip = tl.load(skip_ptr + at, mask=mask, other=0.0).to(tl.float32)
-        mean = tl.sum(x, 1) / cols
-        centred = tl.where(mask, x - mean[:, None], 0.0)
-        rstd = tl.rsqrt(tl.sum(centred * centred, 1) / cols + eps)
-        z = centred * rstd[:, None] * g + b
-        y = tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL) + skip
-        tl.store(y_ptr + at, y, mask=mask)
-        tl.store(mean_ptr + row, mean, mask=row < rows)
-        tl.store(rstd_ptr + row, rstd, mask=row < rows)
+    at = row.to(tl.int64)[:, None] * cols + col
+    mask = (row < rows)[:, None] & (col < cols)
+    # all four are on their way before the first sum waits for x
+    x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    skip = tl.load(skip_ptr + at, mask=mask, other=0.0)
+    g = tl.load(g_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+    b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+    mean = tl.sum(x, 1) / cols
+    tl.store(mean_ptr + row, mean, mask=row < rows)
+    centred = tl.where(mask, x - mean[:, None], 0.0)
+    rstd = tl.rsqrt(tl.sum(centred * centred, 1) / cols + eps)
+    tl.store(rstd_ptr + row, rstd, mask=row < rows)
+    z = centred * rstd[:, None] * g.to(tl.float32) + b.to(tl.float32)
+    y = tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL) + skip.to(tl.float32)
+    tl.store(y_ptr + at, y, mask=mask)
+
+
+@triton.jit
+def _tile(x_ptr, dy_ptr, mean_ptr, rstd_ptr, row, at, rows, mask):
+    """Normed x, dy, and 1/std of each row, (ROWS, 1)."""
+    x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    mean = tl.load(mean_ptr + row, mask=row < rows, other=0.0)[:, None]
+    rstd = tl.load(rstd_ptr + row, mask=row < rows, other=0.0)[:, None]
+    return (x - mean) * rstd, dy, rstd
+
+
+@triton.jit
+def _past_relu(xh, dy, g, b):
+    """dz. A NaN lets dy through, as PyTorch's relu does."""
+    return tl.where(xh * g + b <= 0, 0.0, dy)
+
+
+@triton.jit
+def _keep_sums(dg, db, partial_ptr, program, programs, col, cols):
+    """Leave a program's sums over its rows for `_add_programs`."""
+    at = program.to(tl.int64) * cols + col
+    tl.store(partial_ptr + at, tl.sum(dg, 0), mask=col < cols)
+    tl.store(partial_ptr + programs.to(tl.int64) * cols + at, tl.sum(db, 0), mask=col < cols)
 
 
 @triton.jit
@@ -70,31 +109,54 @@ def _backward(
     ROWS: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     col = tl.arange(0, COLS)[None, :]
-    g = tl.load(g_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
-    b = tl.load(b_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
-    dg = tl.zeros([ROWS, COLS], tl.float32)
-    db = tl.zeros([ROWS, COLS], tl.float32)
+    if partial_ptr is not None:
+        g = tl.load(g_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
+        b = tl.load(b_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
+        dg = tl.zeros([ROWS, COLS], tl.float32)
+        db = tl.zeros([ROWS, COLS], tl.float32)
     step = tl.num_programs(0) * ROWS
     for first in tl.range(tl.program_id(0) * ROWS, rows, step, num_stages=STAGES):
         row = first + tl.arange(0, ROWS)
         at = row.to(tl.int64)[:, None] * cols + col
         mask = (row < rows)[:, None] & (col < cols)
-        x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
-        dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)
-        mean = tl.load(mean_ptr + row, mask=row < rows, other=0.0)[:, None]
-        rstd = tl.load(rstd_ptr + row, mask=row < rows, other=0.0)[:, None]
-        xh = (x - mean) * rstd
-        dz = tl.where(xh * g + b <= 0, 0.0, dy)  # a NaN lets dy through, as PyTorch's relu does
-        dg += dz * xh
-        db += dz
+        xh, dy, rstd = _tile(x_ptr, dy_ptr, mean_ptr, rstd_ptr, row, at, rows, mask)
+        if partial_ptr is None:  # one row a program: no reason to hold them from before x came
+            g = tl.load(g_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
+            b = tl.load(b_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
+        dz = _past_relu(xh, dy, g, b)
+        if partial_ptr is not None:
+            dg += dz * xh
+            db += dz
         w = dz * g  # 0 beyond the last column, where dy and g are
         mean_w = (tl.sum(w, 1) / cols)[:, None]
         mean_wxh = (tl.sum(w * xh, 1) / cols)[:, None]
         tl.store(dx_ptr + at, (w - mean_w - xh * mean_wxh) * rstd, mask=mask)
-    mine = partial_ptr + tl.program_id(0).to(tl.int64) * cols + tl.arange(0, COLS)
-    last = tl.arange(0, COLS) < cols
-    tl.store(mine, tl.sum(dg, 0), mask=last)
-    tl.store(mine + tl.num_programs(0).to(tl.int64) * cols, tl.sum(db, 0), mask=last)
+    if partial_ptr is not None:
+        col = tl.arange(0, COLS)
+        _keep_sums(dg, db, partial_ptr, tl.program_id(0), tl.num_programs(0), col, cols)
+
+
+@triton.jit
+def _column_sums(
+    x_ptr, dy_ptr, g_ptr, b_ptr, mean_ptr, rstd_ptr, partial_ptr, rows, cols,
+    ROWS: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    col = tl.program_id(0) * COLS + tl.arange(0, COLS)
+    inside = (col < cols)[None, :]
+    g = tl.load(g_ptr + col[None, :], mask=inside, other=0.0).to(tl.float32)
+    b = tl.load(b_ptr + col[None, :], mask=inside, other=0.0).to(tl.float32)
+    dg = tl.zeros([ROWS, COLS], tl.float32)
+    db = tl.zeros([ROWS, COLS], tl.float32)
+    step = tl.num_programs(1) * ROWS
+    for first in tl.range(tl.program_id(1) * ROWS, rows, step, num_stages=STAGES):
+        row = first + tl.arange(0, ROWS)
+        at = row.to(tl.int64)[:, None] * cols + col[None, :]
+        mask = (row < rows)[:, None] & inside
+        xh, dy, _rstd = _tile(x_ptr, dy_ptr, mean_ptr, rstd_ptr, row, at, rows, mask)
+        dz = _past_relu(xh, dy, g, b)
+        dg += dz * xh
+        db += dz
+    _keep_sums(dg, db, partial_ptr, tl.program_id(1), tl.num_programs(1), col, cols)
 
 
 @triton.jit
@@ -112,34 +174,58 @@ def _add_programs(partial_ptr, sum_ptr, programs, cols, PROGRAMS: tl.constexpr, 
 
 @dataclass(frozen=True, kw_only=True)
 class _Launch:
-    """How many programs walk the rows, in which tiles, with what of an SM."""
+    """How many programs go over the rows, in which tiles, with what of an SM."""
 
     programs: int
     rows: int
     cols: int
     warps: int
-    stages: int
     registers: int
 
+    @property
+    def options(self) -> dict[str, int]:
+        """What both kernels are launched with."""
+        tile = {"ROWS": self.rows, "COLS": self.cols}
+        return {**tile, "num_warps": self.warps, "maxnreg": self.registers}
 
-def _launch(x: Tensor) -> _Launch:
-    """The launch for `x`, (rows, cols), forward or backward."""
+
+def _forward_launch(x: Tensor) -> _Launch:
+    """A program for each tile of `x`, (rows, cols)."""
+    cols = triton.next_power_of_2(x.shape[1])
+    rows = max(1, min(_WARP_TILE // cols, triton.next_power_of_2(x.shape[0])))
+    warps = max(1, rows * cols // _WARP_TILE)
+    # 5 programs of 4 warps an SM in bf16, 3 in fp32, without a spill
+    registers = 96 if x.element_size() == 2 else 168
+    return _Launch(
+        programs=triton.cdiv(x.shape[0], rows),
+        rows=rows, cols=cols, warps=warps,
+        registers=min(registers, 2**16 // (32 * warps)),
+    )  # fmt: skip
+
+
+def _backward_launch(x: Tensor) -> _Launch:
+    """For `x`, (rows, cols): as many programs as an H200 runs at once, or one for each wide row."""
     cols = triton.next_power_of_2(x.shape[1])
     rows = max(1, min(_TILE // cols, triton.next_power_of_2(x.shape[0])))
-    warps = max(8, rows * cols // 512)
-    programs_an_sm = 2 if warps == 8 else 1
-    # two tensors in stages - 1 buffers: 128 KiB of an SM's 227 at most
-    stages = 3 if 2 * rows * cols * x.element_size() <= 2**16 else 2
-    # left alone, the compiler takes 164 for backward at 4096 columns, and one program fits an SM;
-    # held to 128 it spills nothing in bf16 and 24 bytes outside the loop in fp32
-    registers = 2**16 // (32 * warps * programs_an_sm)
     tiles = triton.cdiv(x.shape[0], rows)
-    slots = _sms(x.device) * programs_an_sm
-    # as many tiles for each: 8192 rows on 264 slots are 256 programs of 32, not 264 of 31 or 32
-    programs = triton.cdiv(tiles, triton.cdiv(tiles, slots))
+    if cols > _SUMMED_COLS:
+        return _Launch(programs=tiles, rows=rows, cols=cols, warps=16, registers=128)
+    # two 16-byte loads of x a thread, or four: 16 warps are as many as can keep 128 registers
+    warps = min(16, max(8, rows * cols * x.element_size() // 1024))
+    programs_an_sm = 16 // warps
     return _Launch(
-        programs=programs, rows=rows, cols=cols, warps=warps, stages=stages, registers=registers
-    )
+        programs=min(tiles, _sms(x.device) * programs_an_sm),
+        rows=rows, cols=cols, warps=warps,
+        # left alone, the compiler takes 164 at 4096 columns in bf16, and one program fits an SM
+        registers=128,
+    )  # fmt: skip
+
+
+def _stages(launch: _Launch, x: Tensor) -> int:
+    """Of the pipeline: x and dy in stages - 1 buffers, 128 KiB of an SM's 227 at most."""
+    if launch.cols > _SUMMED_COLS:
+        return 1
+    return 3 if 2 * launch.rows * launch.cols * x.element_size() <= 2**16 else 2
 
 
 def _sms(device: torch.device) -> int:
@@ -158,12 +244,10 @@ class _LayernormReluAdd(torch.autograd.Function):
         rstd = torch.empty_like(mean)
         ctx.save_for_backward(x, g, b, mean, rstd)
         if y.numel() > 0:
-            launch = _launch(x)
+            launch = _forward_launch(x)
             _forward[(launch.programs,)](
-                x, skip, g, b, y, mean, rstd, rows, cols, eps,
-                ROWS=launch.rows, COLS=launch.cols, STAGES=launch.stages,
-                num_warps=launch.warps, maxnreg=launch.registers,
-            )  # fmt: skip
+                x, skip, g, b, y, mean, rstd, rows, cols, eps, **launch.options
+            )
         return y
 
     @staticmethod
@@ -175,18 +259,25 @@ class _LayernormReluAdd(torch.autograd.Function):
         if x.numel() == 0:
             return torch.empty_like(x), torch.zeros_like(g), torch.zeros_like(b), dy, None
         rows, cols = x.shape
-        launch = _launch(x)
         dx = torch.empty_like(x)
-        partial = torch.empty(2, launch.programs, cols, dtype=torch.float32, device=x.device)
+        given = (x, dy.contiguous(), g, b, mean, rstd)
+        launch = _backward_launch(x)
+        stages = _stages(launch, x)
+        wide = launch.cols > _SUMMED_COLS
+        programs = min(_ROW_PARTS, triton.cdiv(rows, _PART_ROWS)) if wide else launch.programs
+        partial = torch.empty(2, programs, cols, dtype=torch.float32, device=x.device)
         _backward[(launch.programs,)](
-            x, dy.contiguous(), g, b, mean, rstd, dx, partial, rows, cols,
-            ROWS=launch.rows, COLS=launch.cols, STAGES=launch.stages,
-            num_warps=launch.warps, maxnreg=launch.registers,
-        )  # fmt: skip
+            *given, dx, None if wide else partial, rows, cols, STAGES=stages, **launch.options
+        )
+        if wide:
+            _column_sums[(triton.cdiv(cols, _PART_COLS), programs)](
+                *given, partial, rows, cols,
+                ROWS=_PART_ROWS, COLS=_PART_COLS, STAGES=3, num_warps=4,
+            )  # fmt: skip
         sums = torch.empty(2, cols, dtype=g.dtype, device=x.device)
         _add_programs[(triton.cdiv(cols, 32), 2)](  # 32 floats: a cache line
-            partial, sums, launch.programs, cols,
-            PROGRAMS=_PROGRAMS_AT_ONCE, COLS=32, num_warps=4,
+            partial, sums, programs, cols,
+            PROGRAMS=min(_PROGRAMS_AT_ONCE, triton.next_power_of_2(programs)), COLS=32, num_warps=4,
         )  # fmt: skip
         return dx, sums[0], sums[1], dy, None
 
