@@ -45,7 +45,12 @@ class Start:
 
 
 def start_of(config: Config[Sizes]) -> Start:
-    """Weights and minibatch, of torch's random numbers."""
+    """Weights and minibatch, of torch's random numbers; products of float32 are float32 from here.
+
+    With TF32 the loss of 20 steps was 1.2e-4 away from that of float64, without 2.1e-5 (plain
+    PyTorch on an H200, 2026-11-20).
+    """
+    torch.set_float32_matmul_precision("highest")
     sizes = config.options
     weights = initial_weights(sizes, config.on)
     of = recorded(sizes, config.on, config.dtype)

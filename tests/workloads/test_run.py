@@ -23,7 +23,7 @@ GROWING = [w for w in workloads() if not w.control and w.name != UNCHANGED]
 """Their results depend on how many steps there were."""
 
 
-ROUNDED: Final = ("fusion", "graph_break")
+ROUNDED: Final = ("fusion", "graph_break", "rolloutcopy", "trainforward", "trainstep")
 """Whose variants round at different places on a GPU: what is fused stays in float32 longer, and
 multiplies and adds in one."""
 
