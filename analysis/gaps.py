@@ -72,9 +72,10 @@ def _previous(ops: pl.DataFrame, walked: pl.DataFrame, ends: pl.Series) -> pl.Se
     frontier = walked.filter(reaching).select("op", "reach")
     tied = frontier["reach"] == frontier["reach"].shift(1)
     if tied.any():
-        keys = ops.select("op", *LAUNCH_ORDER, "short_name", "name")
+        keys = ops.select("op", *LAUNCH_ORDER, "short_name", "name", "process")
         names = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
-        latest_last = [*(pl.col(key).fill_null(NEVER_NS) for key in LAUNCH_ORDER), *names]
+        launched = [pl.col(key).fill_null(NEVER_NS) for key in LAUNCH_ORDER]
+        latest_last = [*launched, *names, pl.col("process")]
         frontier = frontier.join(keys, on="op", maintain_order="left")
         frontier = sort_with_ties(frontier, "reach", latest_last).select("op", "reach")
     return frontier["op"].gather(last_at_or_before(frontier["reach"], ends)).alias("prev_op")

@@ -31,7 +31,8 @@ COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
 """Frames whose rows of negative length are counted as well as dropped (spec §1)."""
 
 LAUNCH_ORDER = ("launch_start_ns", "correlation", "stream", "graph_node")
-"""What orders operations that start, or end, together (spec §3); their names, if all else ties."""
+"""What orders operations that start, or end, together (spec §3); their names, if all else ties, and
+then their processes."""
 
 SPARSEST = 8
 """Correlation ids count up: a table of all of them is looked up in half the time of a join, unless
@@ -264,7 +265,7 @@ def _sorted_ops(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     )
     place = axis.at(pl.col("device_no"), pl.col("start_ns"))
     by_name = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
-    ties = [*(pl.col(key) for key in LAUNCH_ORDER), *by_name]
+    ties = [*(pl.col(key) for key in LAUNCH_ORDER), *by_name, pl.col("process")]
     ops = sort_with_ties(ops.with_columns(place.alias("place")), "place", ties)
     parts = ops.select(part).to_series()
     return ops.with_columns(named(parts, PART), _firsts(ops)).with_row_index("op")
