@@ -39,6 +39,30 @@ def test_a_workload_s_own_options_are_taken() -> None:
     assert done.stderr == "nsysflow: nan_check stopped in step 2: the loss of step 2 is NaN\n"
 
 
+def test_as_json_it_is_one_object_on_one_line() -> None:
+    done = run("trainstep", "--on", "cpu", "--layers", "2", "--capture", "0:0:1", "--json")
+    record = json.loads(done.stdout)
+    assert (record["workload"], record["variant"], record["steps"]) == ("trainstep", "fused", 1)
+    assert record["options"]["layers"] == 2
+    assert record["table"] is None
+
+
+def test_where_triton_is_missing_the_message_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['triton'] = None\n"
+        "from nsysflow.workloads.__main__ import main\n"
+        "from nsysflow.errors import WorkloadError\n"
+        "try:\n"
+        "    main(['trainstep', '--on', 'cpu'], standalone_mode=False)\n"
+        "except WorkloadError as error:\n"
+        "    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "trainstep needs Triton, which is not installed here:\n  pip install triton\n"
+    )
+
+
 def test_an_unknown_workload_is_one_message() -> None:
     done = run("nan_chek", "--on", "cpu")
     assert (done.returncode, done.stdout) == (1, "")
