@@ -207,28 +207,26 @@ def advantage(
         return out
     if done.dtype == torch.bool:
         done = done.view(torch.uint8)
-    inputs = (values, rewards, done, ratio)
-    if taken == "cuda":
-        _launch_cuda(inputs, out, gamma, lam, rho_clip, c_clip)
-        return out
-    rows, steps = values.shape
+    launch = _launch_cuda if taken == "cuda" else _launch_triton
+    factors = _factors(gamma=gamma, lam=lam, rho_clip=rho_clip, c_clip=c_clip)
+    launch((values, rewards, done, ratio), out, factors)
+    return out
+
+
+def _factors(*, gamma: float, lam: float, rho_clip: float, c_clip: float) -> dict[str, float]:
+    """The factors as both backends take them, in the order of the Triton kernel's arguments."""
+    names = ("GAMMA", "GAMMA_LAMBDA", "RHO_CLIP", "C_CLIP")
+    return dict(zip(names, map(float, (gamma, gamma * lam, rho_clip, c_clip)), strict=True))
+
+
+def _launch_triton(inputs: tuple[Tensor, ...], out: Tensor, factors: dict[str, float]) -> None:
+    rows, steps = out.shape
     chunk, lanes = _cut(inputs)
     at_once = min(triton.next_power_of_2(rows), 32 * _LAUNCH.warps // lanes)
     _advantage[(triton.cdiv(rows, at_once),)](
-        *inputs,
-        out,
-        rows,
-        float(gamma),
-        float(gamma * lam),
-        float(rho_clip),
-        float(c_clip),
-        STEPS=steps,
-        ROWS=at_once,
-        LANES=lanes,
-        CHUNK=chunk,
-        num_warps=_LAUNCH.warps,
-    )
-    return out
+        *inputs, out, rows, *factors.values(),
+        STEPS=steps, ROWS=at_once, LANES=lanes, CHUNK=chunk, num_warps=_LAUNCH.warps,
+    )  # fmt: skip
 
 
 def _cut(inputs: tuple[Tensor, ...]) -> tuple[int, int]:
@@ -264,26 +262,13 @@ def cuda_constants(inputs: tuple[Tensor, ...], out: Tensor) -> dict[str, str | i
     }
 
 
-def _launch_cuda(
-    inputs: tuple[Tensor, ...],
-    out: Tensor,
-    gamma: float,
-    lam: float,
-    rho_clip: float,
-    c_clip: float,
-) -> None:
+def _launch_cuda(inputs: tuple[Tensor, ...], out: Tensor, factors: dict[str, float]) -> None:
     rows, steps = out.shape
     constants = cuda_constants(inputs, out)
     at_once = 32 * _LAUNCH.warps // int(constants["LANES"])
     compiled.launch(
         "advantage",
-        constants
-        | {
-            "GAMMA": float(gamma),
-            "GAMMA_LAMBDA": float(gamma * lam),
-            "RHO_CLIP": float(rho_clip),
-            "C_CLIP": float(c_clip),
-        },
+        constants | factors,
         blocks=triton.cdiv(rows, at_once),
         threads=32 * _LAUNCH.warps,
         arguments=[*inputs, out, rows, steps],
