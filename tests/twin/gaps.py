@@ -149,7 +149,9 @@ class Gaps:
         """`n`: ties: earliest launch, then smallest correlationId, streamId, graphNodeId. §1: an
         operation without an API row in ties sorts last."""
 
-        def order(index: int) -> tuple[bool, int, bool, int, int, bool, int, str, str, int]:
+        def order(
+            index: int,
+        ) -> tuple[bool, int, bool, int, int, bool, int, str, str, tuple[bool, int]]:
             op, launch = self.calls.ops[index], self.calls.launch[index]
             return (
                 launch is None,
@@ -161,7 +163,7 @@ class Gaps:
                 op.graph_node or 0,
                 op.short_name,
                 op.name,
-                op.process,
+                (op.process is None, op.process or 0),
             )
 
         return min(candidates, key=order)
@@ -170,7 +172,7 @@ class Gaps:
         """`p`: ties: latest launch, then largest correlationId. §1: an operation without an API row
         in ties sorts last."""
 
-        def order(index: int) -> tuple[bool, int, int, int, int, str, str, int]:
+        def order(index: int) -> tuple[bool, int, int, int, int, str, str, tuple[bool, int]]:
             op, launch = self.calls.ops[index], self.calls.launch[index]
             return (
                 launch is not None,
@@ -180,7 +182,7 @@ class Gaps:
                 -1 if op.graph_node is None else op.graph_node,
                 op.short_name,
                 op.name,
-                op.process,
+                (op.process is None, op.process or 0),
             )
 
         return max(candidates, key=order)
