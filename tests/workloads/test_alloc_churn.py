@@ -7,15 +7,19 @@ from nsysflow.catalog import find
 from nsysflow.workloads.alloc_churn import alloc_churn
 from tests.workloads.running import toy, without_gpu
 
+WARM = 5
+
 
 def allocations(variant: str, steps: int) -> int:
-    """How often PyTorch asks the driver for memory, once a step has been done."""
+    """How often PyTorch asks the driver for memory, once as many steps as pass before a capture
+    have been done: it asks in the first few (3 times after the first, H200, 2026-11-20)."""
     # activations beyond 10 MiB, which get segments of their own
     config = toy(find("alloc_churn"), variant, on="cuda", options={"batch": 4096, "width": 2048})
     work = alloc_churn(config)
-    work.step(0)
+    for index in range(WARM):
+        work.step(index)
     before = torch.cuda.memory_stats()["num_device_alloc"]
-    for index in range(1, 1 + steps):
+    for index in range(WARM, WARM + steps):
         work.step(index)
     return int(torch.cuda.memory_stats()["num_device_alloc"] - before)
 
