@@ -10,11 +10,12 @@ are kept (8 bytes a row).
     xh = (x - mean) / std;  dz = dy where xh * g + b > 0, else 0;  w = dz * g
     dx = (w - mean(w) - xh * mean(w * xh)) / std;  dg = sum_M dz * xh;  db = sum_M dz
 
-Forward is a program a row, or a few short rows: its four loads are on their way at once, and an SM
-runs 5 such programs of 4096 columns in bf16 (3 in float32), 80 KiB in flight where 4.3 TB/s at 1 us
-of latency needs 33. It was faster (51 against 53 us) than a fixed set of programs that walk the
-rows with g and b in registers and the next rows on their way: the GPU hands each SM a new row when
-it has done one, so none is left to finish its share alone, and g and b come from the L1 cache.
+Forward is a program a row, or a few short rows: x is in registers, 64 bytes a thread, until the
+sums are known, and what they do not need is loaded after them. So 64 registers do, and 32 warps of
+several rows are on an SM: while some wait for x, others sum and others write. It was faster (50.6
+against 53 us) than a fixed set of programs that walk the rows with g and b in registers and the
+next rows on their way: the GPU hands an SM a new row when it has done one, so none is left to
+finish its share alone, and g and b come from the L1 cache.
 
 Backward has dg and db to sum over all rows, so there a fixed set of programs does walk every P-th
 tile, with g, b, dg and db in registers while the next two tiles come into shared memory (cp.async,
@@ -38,8 +39,8 @@ from nsysflow.kernels.arguments import require
 COLS_MAX = 16_384
 """The widest row: 16 warps hold 32 elements of x a thread, and as many of dy in backward."""
 
-_WARP_TILE = 1024
-"""Elements of a warp in forward: 32 a thread, four 16-byte loads of x in bf16 and of skip."""
+_WARP_BYTES = 2048
+"""Of x that a warp of forward holds: four 16-byte loads a thread."""
 
 _TILE = 4096
 """Elements of a tile of short rows in backward: 16 a thread of 8 warps."""
@@ -64,18 +65,18 @@ def _forward(
     col = tl.arange(0, COLS)[None, :]
     at = row.to(tl.int64)[:, None] * cols + col
     mask = (row < rows)[:, None] & (col < cols)
-    # all four are on their way before the first sum waits for x
     x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
-    skip = tl.load(skip_ptr + at, mask=mask, other=0.0)
-    g = tl.load(g_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
-    b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
     mean = tl.sum(x, 1) / cols
     tl.store(mean_ptr + row, mean, mask=row < rows)
     centred = tl.where(mask, x - mean[:, None], 0.0)
     rstd = tl.rsqrt(tl.sum(centred * centred, 1) / cols + eps)
     tl.store(rstd_ptr + row, rstd, mask=row < rows)
+    # not before the sums: it would take their registers, and with them programs off the SM
+    skip = tl.load(skip_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    g = tl.load(g_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+    b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
     z = centred * rstd[:, None] * g.to(tl.float32) + b.to(tl.float32)
-    y = tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL) + skip.to(tl.float32)
+    y = tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL) + skip
     tl.store(y_ptr + at, y, mask=mask)
 
 
@@ -192,14 +193,12 @@ class _Launch:
 def _forward_launch(x: Tensor) -> _Launch:
     """A program for each tile of `x`, (rows, cols)."""
     cols = triton.next_power_of_2(x.shape[1])
-    rows = max(1, min(_WARP_TILE // cols, triton.next_power_of_2(x.shape[0])))
-    warps = max(1, rows * cols // _WARP_TILE)
-    # 5 programs of 4 warps an SM in bf16, 3 in fp32, without a spill
-    registers = 96 if x.element_size() == 2 else 168
+    of_a_row = cols * x.element_size()
+    rows = max(1, min(_WARP_BYTES // of_a_row, triton.next_power_of_2(x.shape[0])))
     return _Launch(
         programs=triton.cdiv(x.shape[0], rows),
-        rows=rows, cols=cols, warps=warps,
-        registers=min(registers, 2**16 // (32 * warps)),
+        rows=rows, cols=cols, warps=max(1, rows * of_a_row // _WARP_BYTES),
+        registers=64,  # 32 warps an SM
     )  # fmt: skip
 
 
