@@ -1,16 +1,16 @@
 """A linear layer with few outputs: the product, and both of its gradients in one pass.
 
     x (N, H), weight (O, H) -> y = x weightᵀ (N, O)          O at most 64, H at most 512
-    gradient (N, O) float32 -> dx = gradient weight (N, H), dweight = gradientᵀ x (O, H)
+    gradient (N, O) -> dx = gradient weight (N, H), dweight = gradientᵀ x (O, H)
 
 At N = 32 768, H = 128, O = 5 in bf16 forward reads 8.4 MB and writes 0.33 MB, 2.0 us at 4.3 TB/s;
-backward reads 8.4 MB and 0.66 MB and writes 8.4 MB, 4.1 us. A row of 5 bf16 is 10 bytes, so a
-library's product can neither load nor store rows of y in units of 16 bytes, and dweight sums over
-all of N into 640 numbers. Here the O outputs are padded to 16 in registers, and backward reads x
-and the gradient once for both.
+backward reads 8.4 MB and a gradient of 0.33 MB (float32 0.66) and writes 8.4 MB, 4.0 us. A row of 5
+bf16 is 10 bytes, so a library's product can neither load nor store rows of y in units of 16 bytes,
+and dweight sums over all of N into 640 numbers. Here the O outputs are padded to 16 in registers,
+and backward reads x and the gradient once for both.
 
 Backward has two launches. A program goes through its share of the rows, 64 at a time, with its
-part of dweight in registers, and leaves that behind: 264 parts of 2.6 KB. The second launch adds
+part of dweight in registers, and leaves that behind: 132 parts of 2.6 KB. The second launch adds
 them up in their order, so results repeat bitwise.
 
 Products are float32 sums. In bf16 and fp16 the gradient is rounded to that type first, as autograd
@@ -25,6 +25,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from nsysflow.kernels.arguments import require
 
@@ -33,13 +34,14 @@ OUT_MAX: Final = 64
 WIDTH_MAX: Final = 512
 ROWS_BYTES: Final = 16_384
 """Of a tile of x: 64 rows of 128 bf16."""
-PARTS: Final = 264
-"""Programs of backward, of which each leaves a part of dweight: two for each SM of an H200, so
-that one loads while the other multiplies."""
+PARTS: Final = 132
+"""Programs of backward, of which each leaves a part of dweight: one for each SM of an H200. Twice
+as many took 9.9 us at N = 32 768 in place of 9.3 (2026-11-20)."""
 WARPS: Final = 4
 """Of a program."""
-SUMMED: Final = 32
-"""Elements of dweight that a program of the second launch adds up: 20 programs for 640."""
+SUMMED: Final = 8
+"""Elements of dweight that a program of the second launch adds up: 80 programs for 640, 0.5 us
+faster than 20."""
 
 
 @triton.jit
@@ -133,13 +135,36 @@ def _check(x: Tensor, weight: Tensor) -> None:
         )
 
 
+class _NarrowLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return _run_forward(x, weight, x.new_empty(len(x), len(weight)))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        dx, dweight = torch.empty_like(x), torch.empty_like(weight)
+        narrow_linear_backward(gradient.contiguous(), x, weight, dx=dx, dweight=dweight)
+        return dx, dweight
+
+
+def _run_forward(x: Tensor, weight: Tensor, out: Tensor) -> Tensor:
+    if len(x) > 0:
+        cut = _cut(x, len(weight))
+        grid = (triton.cdiv(len(x), cut["ROWS"]),)
+        _forward[grid](x, weight, out, len(x), **cut, num_warps=WARPS)
+    return out
+
+
 def narrow_linear(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """x weightᵀ. One launch on torch's current stream; capturable. No autograd.
+    """x weightᵀ, with gradients for both. One launch on torch's current stream; capturable.
 
     Args:
         x: (N, H), contiguous, bf16, fp16 or fp32, H at most `WIDTH_MAX`.
         weight: (O, H), likewise, O at most `OUT_MAX`.
-        out: (N, O), of their type; a new tensor when None.
+        out: (N, O), of their type, for which no gradient is recorded; a new tensor when None.
 
     Returns:
         `out`, rounded once.
@@ -148,14 +173,13 @@ def narrow_linear(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Te
         ValueError: a shape, type, device or stride is another.
     """
     _check(x, weight)
-    rows, outputs = len(x), len(weight)
-    if out is None:
-        out = x.new_empty(rows, outputs)
-    require("out", out, (rows, outputs), dtypes=(x.dtype,), device=x.device)
-    if rows > 0:
-        cut = _cut(x, outputs)
-        _forward[(triton.cdiv(rows, cut["ROWS"]),)](x, weight, out, rows, **cut, num_warps=WARPS)
-    return out
+    if out is not None:
+        require("out", out, (len(x), len(weight)), dtypes=(x.dtype,), device=x.device)
+        return _run_forward(x, weight, out)
+    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        differentiable: Tensor = _NarrowLinear.apply(x, weight)
+        return differentiable
+    return _run_forward(x, weight, x.new_empty(len(x), len(weight)))
 
 
 def narrow_linear_backward(
@@ -164,7 +188,7 @@ def narrow_linear_backward(
     """Write both gradients. Two launches on torch's current stream; capturable.
 
     Args:
-        gradient: (N, O), contiguous, float32: that of the layer's output.
+        gradient: (N, O), contiguous, bf16, fp16 or fp32: that of the layer's output.
         x: as it was given to `narrow_linear`.
         weight: likewise.
         dx: (N, H), of x's type: where to write x's gradient. It may not be x.
@@ -176,7 +200,7 @@ def narrow_linear_backward(
     _check(x, weight)
     rows, outputs = len(x), len(weight)
     like = x.device
-    require("gradient", gradient, (rows, outputs), dtypes=(torch.float32,), device=like)
+    require("gradient", gradient, (rows, outputs), device=like)
     require("dx", dx, x.shape, dtypes=(x.dtype,), device=like)
     require("dweight", dweight, weight.shape, device=like)
     if rows == 0:
@@ -204,5 +228,8 @@ def narrow_linear_bytes(x: Tensor, weight: Tensor) -> int:
 
 
 def narrow_linear_backward_bytes(x: Tensor, weight: Tensor) -> int:
-    """Bytes that backward must move: read x, the gradient and the weight, write both gradients."""
-    return 2 * x.nbytes + 2 * weight.nbytes + len(x) * len(weight) * 4
+    """Bytes that backward must move: read x, the gradient and the weight, write both gradients.
+
+    The gradient is taken to be of x's type.
+    """
+    return 2 * x.nbytes + 2 * weight.nbytes + len(x) * len(weight) * x.element_size()

@@ -16,6 +16,7 @@ KERNELS: Final[Mapping[str, str]] = {
     "select_copy": "the minibatch of the rows drawn, in one launch",
     "rolloutcopy": "the three kernels above as one",
     "mingru_scan": "the MinGRU recurrence, forward and backward",
+    "narrow_linear": "a linear layer with few outputs, forward and backward",
     "ppo_loss": "PPO's clipped loss and its gradient",
     "layernorm_relu_add": "layer norm, ReLU and a skip connection, forward and backward",
     "sum_many": "the sums of thousands of tensors in one launch",

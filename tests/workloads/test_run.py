@@ -47,6 +47,7 @@ def test_every_variant_gives_the_same_result(
 @pytest.mark.gpu
 @without_gpu
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile itself
+@pytest.mark.filterwarnings("ignore::UserWarning")  # likewise
 @each
 def test_every_variant_gives_the_same_result_on_a_gpu(workload: Workload) -> None:
     results = [run(toy(workload, v.name, on="cuda")).result for v in workload.variants]
@@ -86,6 +87,7 @@ def test_a_run_is_as_many_steps_as_its_window_takes(workload: Workload, variant:
 @without_gpu
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile itself
+@pytest.mark.filterwarnings("ignore::UserWarning")  # likewise
 @pytest.mark.parametrize(
     ("name", "variant"),
     [
