@@ -15,8 +15,9 @@ from polars.testing import assert_frame_equal
 from nsysflow.analysis.load import load
 from nsysflow.analysis.pack import pack
 from nsysflow.errors import Damaged, NotAReport, OutputError
+from tests.analyses import few_reports, loaded
 from tests.exports import change, write_export
-from tests.reports import DATA, SQLITE_REPORTS, sqlite_report
+from tests.reports import DATA, PACKED, sqlite_report
 
 SECRET = "hunter2-token-of-the-traced-machine"
 FRAMES = (
@@ -35,11 +36,12 @@ FRAMES = (
 )
 
 
-@pytest.mark.parametrize("report", SQLITE_REPORTS, ids=lambda path: path.name)
-def test_a_packed_report_loads_to_identical_frames(report: Path, tmp_path: Path) -> None:
+@few_reports
+def test_a_packed_report_loads_to_identical_frames(name: str, tmp_path: Path) -> None:
+    report = PACKED[name]
     out = tmp_path / report.name
     pack(report, out)
-    before, after = load(report), load(out)
+    before, after = loaded(name), load(out)
     for frame in FRAMES:
         assert_frame_equal(getattr(before, frame), getattr(after, frame))
     assert (before.report, before.source, before.notes) == (after.report, after.source, after.notes)
@@ -48,10 +50,10 @@ def test_a_packed_report_loads_to_identical_frames(report: Path, tmp_path: Path)
     assert out.stat().st_size <= report.stat().st_size
 
 
-@pytest.mark.parametrize("report", SQLITE_REPORTS, ids=lambda path: path.name)
-def test_packing_a_packed_report_changes_nothing(report: Path, tmp_path: Path) -> None:
+@few_reports
+def test_packing_a_packed_report_changes_nothing(name: str, tmp_path: Path) -> None:
     once, twice = tmp_path / "once.sqlite", tmp_path / "twice.sqlite"
-    pack(report, once)
+    pack(PACKED[name], once)
     pack(once, twice)
     assert once.read_bytes() == twice.read_bytes()
 

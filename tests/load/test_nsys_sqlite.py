@@ -13,8 +13,9 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.kernel_names import short_kernel_name
 from nsysflow.analysis.trace import Trace
+from tests.analyses import every_report, loaded
 from tests.exports import Row, change, process, thread, write_export
-from tests.reports import SQLITE_REPORTS, sqlite_report
+from tests.reports import sqlite_report
 
 FRAMES = {
     "ops": schema.OPS,
@@ -38,11 +39,11 @@ def assert_schemas(trace: Trace) -> None:
         assert getattr(trace, name).schema == of, name
 
 
-@pytest.mark.parametrize("report", SQLITE_REPORTS, ids=lambda path: path.name)
-def test_every_frame_has_its_schema_and_every_row_arrives(report: Path, tmp_path: Path) -> None:
-    trace = load(report)
+@every_report
+def test_every_frame_has_its_schema_and_every_row_arrives(name: str, tmp_path: Path) -> None:
+    trace = loaded(name)
     assert_schemas(trace)
-    assert trace.report == report.name.removesuffix(".sqlite.xz")
+    assert trace.report == name
     assert trace.source == "Nsight Systems 2025.3.2.0, schema 3.20.3"
     assert trace.ops["detail"].drop_nulls().len() == trace.shapes.height + trace.copy_details.height
 
@@ -124,9 +125,9 @@ def test_unknown_columns_and_a_newer_schema_are_noted_and_change_nothing(tmp_pat
     assert not any("unknown" in note for note in known.notes)
 
 
-@pytest.mark.parametrize("report", SQLITE_REPORTS, ids=lambda path: path.name)
-def test_a_report_of_a_known_version_has_no_news(report: Path) -> None:
-    assert not any("unknown columns" in note or "newer" in note for note in load(report).notes)
+@every_report
+def test_a_report_of_a_known_version_has_no_news(name: str) -> None:
+    assert not any("unknown columns" in note or "newer" in note for note in loaded(name).notes)
 
 
 def test_rows_in_another_order_make_the_same_trace(tmp_path: Path) -> None:
@@ -263,11 +264,11 @@ def test_a_thread_has_one_name_and_pytorch_s_own_wins(tmp_path: Path) -> None:
     assert trace.threads.rows() == [(process(), thread(), "pt_autograd_0")]
 
 
-@pytest.mark.parametrize("report", SQLITE_REPORTS, ids=lambda path: path.name)
-def test_kernels_are_shortened_as_nsys_does(report: Path) -> None:
-    kernels = load(report).ops.filter(kind="kernel").select("name", "short_name").unique()
-    for name, short in kernels.cast(pl.String).iter_rows():
-        assert short_kernel_name(name) == short
+@every_report
+def test_kernels_are_shortened_as_nsys_does(name: str) -> None:
+    kernels = loaded(name).ops.filter(kind="kernel").select("name", "short_name").unique()
+    for full, short in kernels.cast(pl.String).iter_rows():
+        assert short_kernel_name(full) == short
 
 
 def test_graphs_traced_whole_are_said_to_hide_their_kernels(tmp_path: Path) -> None:
