@@ -7,7 +7,6 @@ logits and a value. With D = 96, H = 128, A = 4 and one layer that is 62 080 par
 """
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -45,12 +44,8 @@ class Sizes:
     @property
     def weights(self) -> list[tuple[int, int]]:
         """Outputs and inputs of each matrix: encoder, layers, decoder."""
-        widths = [self.obs, self.hidden]
         layers = [(3 * self.hidden, self.hidden)] * self.layers
-        return [(out, width) for width, out in pairwise(widths)] + [
-            *layers,
-            (self.actions + 1, self.hidden),
-        ]
+        return [(self.hidden, self.obs), *layers, (self.actions + 1, self.hidden)]
 
 
 def initial_weights(sizes: Sizes, device: str) -> list[Tensor]:

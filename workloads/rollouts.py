@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import log
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from nsysflow.kernels.prio import prio_ref
 from nsysflow.kernels.select_copy import Minibatch, Rollout, select_copy_ref
 from nsysflow.workloads.policy import Sizes
 
-ENDS: float = 0.02
+ENDS: Final = 0.02
 """Share of steps at which an episode begins."""
 
 
