@@ -295,6 +295,7 @@ def shifted(trace: nsysflow.Trace, by_ns: int) -> nsysflow.Trace:
         trace,
         **{name: getattr(trace, name).with_columns(times) for name in TIMED},
         backtraces=trace.backtraces.with_columns(pl.col("start_ns") + by_ns),
+        messages=trace.messages.with_columns(pl.col("start_ns") + by_ns),
         gpu_samples=trace.gpu_samples.with_columns(pl.col("time_ns") + by_ns),
     )
 
@@ -349,6 +350,7 @@ def shuffled(trace: nsysflow.Trace, seed: int) -> nsysflow.Trace:
         frames=mixed(trace.frames),
         gpu_samples=mixed(trace.gpu_samples),
         captures=mixed(trace.captures),
+        messages=mixed(trace.messages),
     )
 
 
