@@ -13,10 +13,12 @@ from nsysflow.analysis.gpu_metrics import gpu_metrics_table
 from nsysflow.analysis.integrity import integrity_table
 from nsysflow.analysis.kernels import kernel_table
 from nsysflow.analysis.launches import launch_table
+from nsysflow.analysis.mfu import declared_flops, mfu_table
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once, side_by_side
 from nsysflow.analysis.phases import phase_table
-from nsysflow.analysis.schema import COLLECTIVES, EACH_COPY, TABLES
+from nsysflow.analysis.prepare import os_pid
+from nsysflow.analysis.schema import COLLECTIVES, EACH_COPY, MFU, TABLES
 from nsysflow.analysis.starved import starved_table
 from nsysflow.analysis.steps import step_table
 from nsysflow.analysis.syncs import sync_table
@@ -171,6 +173,27 @@ class Analysis(Working):
             self.options.kernel_classes,
         )
         return self._table("gpu_metrics", table)
+
+    @computed_once
+    def mfu(self) -> pl.DataFrame:
+        """`MFU`.
+
+        Raises:
+            FlopsError: what is declared is more than the GPU can do.
+        """
+        pid = os_pid(pl.col("process")).alias("process")
+        told = declared_flops(self.trace.flops, self._steps["process"].unique(), self.options)
+        if told.is_empty():
+            return self._table("mfu", MFU.to_frame().drop("report"))
+        table = mfu_table(
+            told.with_columns(pid),
+            self._step_paths.with_columns(pid),
+            self.steps,
+            self.phases,
+            self.trace.devices,
+            self.trace.report,
+        )
+        return self._table("mfu", table)
 
     @computed_once
     def integrity(self) -> pl.DataFrame:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from nsysflow.peaks import Unit
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -19,6 +21,9 @@ class Options:
         step: name of the range that is one step; None finds it (spec §8).
         skip: leading steps that are never steady; None takes spec §8's default.
         steps: half-open `(first, end)` of the steps to look at; None on a side leaves it open.
+        flops_per_step: what one step of each process computes; None takes what programs declare.
+        flops_dtype: the arithmetic that it computes in, of `nsysflow.peaks.UNITS`; None takes what
+            programs declare, else bf16.
         kernel_classes: further (class, pattern) rules on short names, tried before ours (spec §6).
     """
 
@@ -32,4 +37,6 @@ class Options:
     step: str | None = None
     skip: int | None = None
     steps: tuple[int | None, int | None] | None = None
+    flops_per_step: float | None = None
+    flops_dtype: Unit | None = None
     kernel_classes: tuple[tuple[str, str], ...] = ()

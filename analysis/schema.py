@@ -174,6 +174,13 @@ CAPTURES: Final = pl.Schema(
 """One row per process that captured a window of its steps (`nsysflow.steps`): `capture` is
 `wait:warmup:active`, `unprofiled_step_ns` what one step took with no profiler, where it knows."""
 
+FLOPS: Final = pl.Schema(
+    {"process": pl.Int64(), "phase": pl.String(), "flops": pl.Int64(), "unit": pl.String()}
+)
+"""What a step computes, as a program declares it of itself: a row per process and phase, which is a
+range's name. `flops` are of one step, and of what no phase inside it declares; `unit` is the
+arithmetic, of `nsysflow.peaks.UNITS`."""
+
 # --- vocabulary ---------------------------------------------------------------------------------
 
 CAUSES: Final = (
@@ -549,6 +556,27 @@ INTEGRITY: Final = pl.Schema(
 )
 """One row per integrity check that is not zero (spec §12); `doubt` says what it puts in doubt."""
 
+MFU: Final = pl.Schema(
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "path": pl.String(),
+        "unit": pl.String(),
+        "flops": pl.Int64(),
+        "steps": pl.Int64(),
+        "time_ns": pl.Int64(),
+        "flops_per_s": pl.Float64(),
+        "peak_flops_per_s": pl.Float64(),
+        "mfu_pct": pl.Float64(),
+    }
+)
+"""One row per process and device for a step, and for each phase inside in which FLOPs are
+declared; none where nothing is. `flops` are of one step; `time_ns` is the median step's, of the
+steady ones if there are any, or the median span of a phase times how often it runs in a step;
+`steps` is how many were looked at. `peak_flops_per_s` is the GPU's in that arithmetic, null where
+it is not known."""
+
 ARRIVALS: Final = pl.Schema(
     {
         "collective": pl.Int64(),
@@ -603,6 +631,7 @@ TABLES: Final[dict[str, pl.Schema]] = {
     "comm": COMM,
     "steps": STEPS,
     "gpu_metrics": GPU_METRICS,
+    "mfu": MFU,
     "integrity": INTEGRITY,
 }
 """The tables of one report by name, as `--table` and `Analysis` spell it."""

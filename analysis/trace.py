@@ -32,6 +32,7 @@ class Trace:
         gpu_samples: `schema.GPU_SAMPLES`.
         messages: `schema.MESSAGES`, of NCCL's `ranges`.
         captures: `schema.CAPTURES`.
+        flops: `schema.FLOPS`.
         source: what wrote the report, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`.
         notes: sentences the loader wants the reader to see (unknown columns, missing tables).
     """
@@ -51,6 +52,7 @@ class Trace:
     gpu_samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_SAMPLES))
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
+    flops: pl.DataFrame = field(default_factory=lambda: _empty(schema.FLOPS))
     source: str = ""
     notes: tuple[str, ...] = ()
 

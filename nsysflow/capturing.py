@@ -16,8 +16,8 @@ from nsysflow.handshake import DOMAIN, OPENER, OPENING_RANGE, RUN_FOLDER, rank
 from nsysflow.recorders import Collector
 from nsysflow.regions import mark, say_that_nothing_is_recorded
 
-Announcement = dict[str, str | int | None]
-"""What the report is to say of its window: `capture` and `unprofiled_step_ns`."""
+Announcement = dict[str, Any]
+"""What the report is to say of its window: `capture`, `unprofiled_step_ns`, perhaps `flops`."""
 
 KEY = "nsysflow"
 """Under which a report holds the announcement: in a mark's text, or at the top of a trace."""

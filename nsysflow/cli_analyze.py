@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from nsysflow.options import TABLES, microseconds, split_domains, window_options
+from nsysflow.options import (
+    TABLES,
+    flops_options,
+    microseconds,
+    split_domains,
+    window_options,
+)
 from nsysflow.progress import progress
 from nsysflow.settings import configured
 
@@ -72,6 +78,7 @@ class Look:
     help="Classes of kernels of your own, tried before ours.",
 )
 @window_options
+@flops_options
 def analyze(
     reports: tuple[Path, ...],
     folder: Path | None,
@@ -98,6 +105,7 @@ def analyze(
         nsysflow analyze rank0.sqlite rank1.sqlite -o run1
         nsysflow analyze report.sqlite --table kernels --top 20
         nsysflow analyze report.sqlite --gaps-csv - --min-gap-us 100 | head
+        nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
     if form is not None and table is None:
         table = "gap_summary"

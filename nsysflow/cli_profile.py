@@ -12,7 +12,7 @@ from nsysflow.catalog import find
 from nsysflow.cli_analyze import Look, look_of_settings
 from nsysflow.errors import NsysflowError
 from nsysflow.handshake import Window
-from nsysflow.options import TABLES
+from nsysflow.options import TABLES, flops_options
 from nsysflow.settings import configured
 from nsysflow.workload_options import check_workload_options
 
@@ -100,6 +100,7 @@ def _window(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> 
     type=click.Choice(["nsys", "kineto"]),
     help="Who records (default: nsys; without one, torch.profiler).",
 )
+@flops_options
 @click.option("--dry-run", is_flag=True, help="Print the commands, run nothing.")
 @click.option("--no-analyze", is_flag=True, help="Stop after the export.")
 @click.pass_context

@@ -8,6 +8,7 @@
     + Incomplete     it lacks a table or column that every export has
   - OutputError      an output cannot be written, or should not be overwritten
   - SelectionError   an option names something that this report does not hold
+  - FlopsError       more FLOPs were declared than the GPU can do
   - CaptureError     what profile could not capture
     + NsysMissing    there is no nsys here, and none was asked for
     + ChildFailed    the program that was profiled failed; its exit code is the command's
@@ -52,6 +53,10 @@ class OutputError(NsysflowError):
 
 class SelectionError(NsysflowError):
     """An option names something that this report does not hold."""
+
+
+class FlopsError(NsysflowError):
+    """More FLOPs were declared than the GPU can do in the time."""
 
 
 class CaptureError(NsysflowError):

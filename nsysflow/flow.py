@@ -21,7 +21,17 @@ DEMO = "nan_check-sync.sqlite.xz"
 """The report that `nsysflow demo` analyses."""
 
 
-PAGE = ("gap_summary", "syncs", "phases", "starved", "steps", "accounting", "comm", "integrity")
+PAGE = (
+    "gap_summary",
+    "syncs",
+    "phases",
+    "starved",
+    "steps",
+    "accounting",
+    "comm",
+    "mfu",
+    "integrity",
+)
 """The tables that the page is made of, of each report."""
 
 
@@ -98,10 +108,22 @@ def analyze_reports(
         trace = nsysflow.load(source.path, shapes="kernels" in tables)
         if source.manifest is not None:
             trace = replace(trace, notes=notes_on_run(source.manifest, trace))
-        analyses.append(nsysflow.analyze(replace(trace, report=name), options))
+        chosen = with_flops_of(source.manifest, options)
+        analyses.append(nsysflow.analyze(replace(trace, report=name), chosen))
         del trace  # its rows, once the analysis has put them in order
         analyses[-1].compute(*(name for name in tables if name not in RUN_TABLES))
     return Results(analyses)
+
+
+def with_flops_of(manifest: Manifest | None, options: Options) -> Options:
+    """`options`, with what was said of a step's FLOPs when it was profiled and is not said now."""
+    if manifest is None:
+        return options
+    return replace(
+        options,
+        flops_per_step=options.flops_per_step or manifest.flops_per_step,
+        flops_dtype=options.flops_dtype or manifest.flops_dtype,
+    )
 
 
 def analyze_demo() -> Results:

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 from nsysflow.errors import Damaged
 from nsysflow.handshake import Told, told_from
+from nsysflow.peaks import Unit
 
 FILE: Final = "manifest.json"
 SCHEMA: Final = 1
@@ -30,6 +31,8 @@ class Manifest:
         trace: what nsys was asked to trace.
         backtrace: whether Python lines were asked for.
         gpu_metrics: whether the GPU's counters were.
+        flops_per_step: what one step of one rank computes, as it was typed; None where it was not.
+        flops_dtype: in which arithmetic, as it was typed.
         git: the commit, and whether files differed from it; None outside git.
         versions: by name: nsysflow, nsys, driver, python, torch, …
         gpus: the machine's.
@@ -61,6 +64,8 @@ class Manifest:
     interrupted: bool
     reports: tuple[str, ...]
     told: tuple[Told, ...]
+    flops_per_step: float | None = None
+    flops_dtype: Unit | None = None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -88,7 +93,11 @@ def read_manifest(folder: Path) -> Manifest | None:
         held = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(held, dict) or held.get("tool") != _TOOL:
             return None
-        known = {field.name: held[field.name] for field in fields(Manifest)}
+        known = {
+            field.name: held[field.name]
+            for field in fields(Manifest)
+            if field.name in held or field.default is MISSING  # a later version added it
+        }
         told = tuple(told_from(process) for process in held["told"])
     except (ValueError, KeyError, TypeError) as error:
         msg = (

@@ -6,6 +6,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from nsysflow.peaks import UNITS
+
 TABLES: Final = (
     "accounting",
     "gaps",
@@ -20,6 +22,7 @@ TABLES: Final = (
     "comm",
     "steps",
     "gpu_metrics",
+    "mfu",
     "integrity",
     "arrivals",
     "ranks",
@@ -109,6 +112,28 @@ _WINDOW: Final = (
         help="Take an NVTX domain's ranges as phases, or with - do not. Repeatable.",
     ),
 )
+
+
+_FLOPS: Final = (
+    click.option(
+        "--flops-per-step",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="F",
+        help="FLOPs of one step of one rank, for its MFU (workloads know theirs).",
+    ),
+    click.option(
+        "--flops-dtype",
+        type=click.Choice(UNITS),
+        help="What it computes in: which peak of the GPU is 100 % (default: bf16).",
+    ),
+)
+
+
+def flops_options(command: Command) -> Command:
+    """Add the options that say what a step computes."""
+    for option in reversed(_FLOPS):
+        command = option(command)
+    return command
 
 
 def window_options(command: Command) -> Command:

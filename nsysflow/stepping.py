@@ -137,6 +137,8 @@ class _Loop:
             "capture": str(self._window),
             "unprofiled_step_ns": RECORD.unprofiled_step_ns,
         }
+        if RECORD.flops is not None:
+            announcement["flops"] = RECORD.flops
         open_window(self._collector, announcement if self._asked else None)
 
     def _close_if_done(self) -> None:

@@ -16,9 +16,11 @@ from nsysflow.handshake import RUN_FOLDER, Told, rank, tell
 
 @dataclass(kw_only=True)
 class Record:
-    """What happened so far; the fields are those of `Told`, and two more.
+    """What happened so far; the fields are those of `Told`, and three more.
 
     Attributes:
+        flops: what a step computes, where a built-in workload says so: `unit`, and `phases` with a
+            number each.
         warmup_ns: time spent in warm-up steps, over all loops that had some.
         warmup_steps: how many those were.
     """
@@ -29,6 +31,7 @@ class Record:
     window: Literal["never", "open", "closed"] = "never"
     unprofiled_step_ns: int | None = None
     config: dict[str, Any] | None = None
+    flops: dict[str, Any] | None = None
     warmup_ns: int = 0
     warmup_steps: int = 0
 

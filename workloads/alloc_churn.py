@@ -41,4 +41,4 @@ def alloc_churn(config: Config[Options]) -> Work:
                 torch.cuda.empty_cache()
 
     note = "" if config.cuda else "no cache to empty here"
-    return Work(step=step, result=training.loss, note=note)
+    return Work(step=step, result=training.loss, flops=training.flops, note=note)

@@ -47,4 +47,4 @@ def dataload(config: Config[Options]) -> Work:
         return Loader(count=count, work_ms=options.data_ms)
 
     note = "as async: nothing to wait for here" if config.variant == "sync" and not waits else ""
-    return Work(step=step, result=training.loss, batches=batches, note=note)
+    return Work(step=step, result=training.loss, batches=batches, flops=training.flops, note=note)

@@ -62,7 +62,7 @@ def ddp(config: Config[Options]) -> Work:
         return Batches(count=count, meet_at=first)
 
     note = "one rank: there is nobody to send to" if ranks == 1 else ""
-    return Work(step=step, result=result, batches=batches, note=note)
+    return Work(step=step, result=result, batches=batches, flops=training.flops, note=note)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,4 +53,4 @@ def h2d(config: Config[Options]) -> Work:
         training.step(rows)
 
     note = "" if config.cuda else "all memory is alike here"
-    return Work(step=step, result=training.loss, note=note)
+    return Work(step=step, result=training.loss, flops=training.flops, note=note)

@@ -52,4 +52,4 @@ def metrics(config: Config[Options]) -> Work:
         return Loader(count=count, work_ms=options.data_ms)
 
     note = "" if config.cuda else "nothing to wait for here"
-    return Work(step=step, result=result, batches=batches, note=note)
+    return Work(step=step, result=result, batches=batches, flops=training.flops, note=note)

@@ -138,4 +138,4 @@ def nan_check(config: Config[Options]) -> Work:
         return Loader(count=count, work_ms=options.data_ms)
 
     note = "answers come at once here" if lets_tell and not config.cuda else ""
-    return Work(step=step, result=result, batches=batches, note=note)
+    return Work(step=step, result=result, batches=batches, flops=training.flops, note=note)

@@ -102,4 +102,4 @@ def overlap(config: Config[Options]) -> Work:
         feed.give_back(index)
 
     note = "" if config.cuda else "there are no streams here"
-    return Work(step=step, result=training.loss, note=note)
+    return Work(step=step, result=training.loss, flops=training.flops, note=note)

@@ -1,7 +1,7 @@
 """The variants of a training step of the policy, and what `trainforward` and `trainstep` share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,11 +10,11 @@ from nsysflow.errors import WorkloadError
 from nsysflow.kernels.muon import SHORT_MAX
 from nsysflow.kernels.narrow_linear import OUT_MAX
 from nsysflow.regions import Region
-from nsysflow.workloads.comparing import Compared
-from nsysflow.workloads.config import Config, Work
+from nsysflow.workloads.config import Config, Flops, Work
+from nsysflow.workloads.flops import policy_flops
 from nsysflow.workloads.fused_policy import FusedStep
 from nsysflow.workloads.phased import phased, variant_here
-from nsysflow.workloads.phases import AnyPhase, Own, Phase, Phases
+from nsysflow.workloads.phases import AnyPhase, Own, Phase, Phases, parts_of
 from nsysflow.workloads.plain_policy import PLAIN, Operations, PlainStep, compiled
 from nsysflow.workloads.policy import Batch, Sizes, batch_of, initial_weights
 from nsysflow.workloads.policy_comparing import PolicyStep, compared
@@ -118,24 +118,37 @@ def policy_work(
     step = variant_of(variant_here(config), start)
 
     def table() -> Table:
-        ways = {name: variant_of(name, start) for name in _ways(config.variant)}
-        rows: list[Compared] = []
-        for name in [*ways][1:]:
-            rows = compared(start.exact(), start.plain(), variant_of(name, start))
-        phases = {name: phases_of(step) for name, step in ways.items()}
-        return table_of(rows, phases, graph="fused" if "fused" in ways else None)
+        if config.variant == "torch":
+            return table_of([], {"torch": phases_of(start.plain())}, graph=None)
+        # a graph is one of the fused step
+        name = "fused" if config.variant == "graph" else config.variant
+        rows = compared(start.exact(), start.plain(), variant_of(name, start))
+        ways = {"torch": start.plain(), name: variant_of(name, start)}
+        phases = {way: phases_of(step) for way, step in ways.items()}
+        return table_of(rows, phases, graph="fused" if name == "fused" else None)
 
-    return phased(
+    phases = phases_of(step)
+    work = phased(
         config,
-        phases_of(step),
+        phases,
         restart=lambda: step.restart(start.weights),
         result=lambda: result_of(step),
         table=table,
     )
+    return replace(work, flops=_flops_of(config, phases))
 
 
-def _ways(variant: str) -> tuple[str, ...]:
-    """What a variant is compared with, and it; a graph is one of the fused step."""
-    if variant == "torch":
-        return ("torch",)
-    return ("torch", "fused" if variant == "graph" else variant)
+def _flops_of(config: Config[Sizes], phases: tuple[AnyPhase, ...]) -> Flops:
+    """What these phases compute; float32 products are float32 here."""
+    sizes, names = config.options, {phase.name for phase in parts_of(phases)}
+    counted = policy_flops(
+        rows=sizes.rows,
+        obs=sizes.obs,
+        hidden=sizes.hidden,
+        actions=sizes.actions,
+        layers=sizes.layers,
+    )
+    return Flops(
+        unit="bf16" if config.precision == "bf16" else "float32",
+        phases={name: flops for name, flops in counted.items() if name in names},
+    )

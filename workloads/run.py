@@ -77,6 +77,8 @@ def run(config: Config[Any]) -> Outcome:
     device = _use_gpu(config) if config.cuda else _use_cpu()
     torch.manual_seed(config.seed)
     work: Work = getattr(_module(config.workload), config.workload)(config)
+    if work.flops is not None:
+        RECORD.flops = {"unit": work.flops.unit, "phases": dict(work.flops.phases)}
     window = config.window
     count = window.wait + window.warmup + window.active
     batches = work.batches(count)

@@ -9,11 +9,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config
+from nsysflow.workloads.config import Config, Flops
+from nsysflow.workloads.flops import perceptron_flops
 
 
 class Training:
-    """Linear layers with ReLU between them, squared error, AdamW; no step waits for the GPU."""
+    """Linear layers with ReLU between them, squared error, AdamW; no step waits for the GPU.
+
+    Attributes:
+        flops: of a step.
+    """
 
     def __init__(
         self,
@@ -38,6 +43,7 @@ class Training:
         layers: list[nn.Module] = []
         for fan_in, fan_out in pairwise(widths):
             layers += [nn.Linear(fan_in, fan_out, bias=bias, **config.placed), nn.ReLU()]
+        self.flops = Flops(unit=config.unit, phases=perceptron_flops(batch, widths))
         model = nn.Sequential(*layers[:-1])
         self._model = parallel(model) if parallel else model
         self._reduce = reduce

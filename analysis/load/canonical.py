@@ -9,7 +9,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.labels import direction, memory_kind, nvtx_event_types
-from nsysflow.analysis.load.marks import KEY, captures
+from nsysflow.analysis.load.marks import KEY, captures, declared
 from nsysflow.analysis.load.messages import messages
 from nsysflow.analysis.load.notes import notes_on
 from nsysflow.analysis.load.raw import API_SUFFIX, Raw
@@ -45,6 +45,7 @@ def trace_of(raw: Raw, report: str) -> Trace:
     """The canonical frames of an export, named `report`."""
     process = _only_process(raw)
     backtraces, frames = stacks(raw)
+    marks = _marks_of_ours(raw, process)
     ops = _with_physical_gpu(_ops(raw, process), raw.cuda_devices)
     return Trace(
         report=report,
@@ -60,7 +61,8 @@ def trace_of(raw: Raw, report: str) -> Trace:
         backtraces=backtraces,
         frames=frames,
         gpu_samples=gpu_samples(raw),
-        captures=_captures(raw, process),
+        captures=captures(marks),
+        flops=declared(marks),
         messages=messages(raw),
         source=source_of(raw.export_info),
         notes=notes_on(raw),
@@ -221,14 +223,14 @@ def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:
     )
 
 
-def _captures(raw: Raw, process: int | None) -> pl.DataFrame:
-    """What the steps' own window says of itself: a mark per process."""
+def _marks_of_ours(raw: Raw, process: int | None) -> list[tuple[int | None, str]]:
+    """What the steps' own window says of itself: processes and texts of marks with our key."""
     mark = nvtx_event_types(raw.event_types)["NvtxMark"]
     marks = _on_threads(raw.nvtx.filter(pl.col("eventType") == mark), process)
     registered = _strings(raw, marks["textId"]).cast(pl.String)
     texts = marks.select("process", pl.coalesce(pl.col("text"), pl.lit(registered)).alias("text"))
     ours = pl.col("text").str.contains(KEY, literal=True)
-    return captures(texts.filter(ours).iter_rows())
+    return texts.filter(ours).rows()
 
 
 def _threads(raw: Raw) -> pl.DataFrame:

@@ -125,6 +125,7 @@ def _trace_of(document: Event, events: Mapping[str, list[Event]], report: str) -
         threads=_threads(events.get("thread_name", []), keys),
         devices=_devices(document.get("deviceProperties"), ops_frame),
         captures=_captures(document, process),
+        flops=_flops(document, process),
         source=f"torch.profiler (Kineto), schema {document.get('schemaVersion', 'unknown')}",
         notes=_notes(ops_frame, ranges),
     )
@@ -296,7 +297,15 @@ def _devices(properties: object, ops: pl.DataFrame) -> pl.DataFrame:
 def _captures(document: Event, process: int | None) -> pl.DataFrame:
     """What the steps' own window says of itself; a trace is one process's."""
     about = capture_in(document)
-    return _frame([] if about is None else [(process, *about.values())], schema.CAPTURES)
+    rows = [] if about is None else [(process, about["capture"], about["unprofiled_step_ns"])]
+    return _frame(rows, schema.CAPTURES)
+
+
+def _flops(document: Event, process: int | None) -> pl.DataFrame:
+    """What a step computes, by the window's own word."""
+    flops = (capture_in(document) or {}).get("flops", {"phases": {}})
+    rows = [(process, phase, count, flops["unit"]) for phase, count in flops["phases"].items()]
+    return _frame(rows, schema.FLOPS)
 
 
 def _notes(ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[str, ...]:

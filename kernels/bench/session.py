@@ -11,10 +11,10 @@ from rich.console import Console
 from nsysflow.errors import BenchError
 from nsysflow.kernels.bench.machine import bench_here
 from nsysflow.kernels.bench.page import notes_of, spread_of, table_of
-from nsysflow.kernels.bench.peaks import peak_flops
 from nsysflow.kernels.bench.problem import DTYPES
 from nsysflow.kernels.bench.rows import Row, add_to_csv, add_to_json, check_file, flat
 from nsysflow.kernels.bench.run import Case, blank_row, cases_of, exit_code, row_of
+from nsysflow.peaks import peak_flops
 
 WIDTH: Final = 200
 """Columns where there is no terminal to ask: a timed table takes about 180."""

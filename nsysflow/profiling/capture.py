@@ -176,6 +176,8 @@ def _manifest(
         trace=request.trace,
         backtrace=request.backtrace,
         gpu_metrics=request.gpu_metrics,
+        flops_per_step=request.flops_per_step,
+        flops_dtype=request.flops_dtype,
         git=_git_state(Path.cwd()),
         versions=_versions(plan, gpus, told),
         gpus=gpus.names,

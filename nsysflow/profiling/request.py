@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from nsysflow.handshake import Window
+from nsysflow.peaks import Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,8 @@ class Request:
         processes: how many ranks torchrun starts; None without torchrun.
         nsys: the nsys to use; found by itself when None.
         nsys_args: handed to `nsys profile` as they are.
+        flops_per_step: what one step of one rank computes; None where nobody said.
+        flops_dtype: in which arithmetic.
     """
 
     command: tuple[str, ...]
@@ -42,6 +45,8 @@ class Request:
     processes: int | None = None
     nsys: Path | None = None
     nsys_args: tuple[str, ...] = ()
+    flops_per_step: float | None = None
+    flops_dtype: Unit | None = None
 
     @property
     def wants_json(self) -> bool:

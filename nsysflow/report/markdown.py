@@ -8,6 +8,7 @@ from nsysflow.report.communication import communication, ranks
 from nsysflow.report.fullness import fullness
 from nsysflow.report.layout import Block, printable
 from nsysflow.report.results import Results
+from nsysflow.report.utilization import mfu_lines, rates
 from nsysflow.report.verdict import verdicts
 
 _INDENT = "\N{NO-BREAK SPACE}" * 4
@@ -30,6 +31,8 @@ def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -
         lines += [f"Only {_escaped(results.selection)}.", ""]
     for verdict in verdicts(results):
         lines += [f"**{_escaped(verdict.sentence)}**", "", f"Next: {_escaped(verdict.advice)}", ""]
+    for line in mfu_lines(results):
+        lines += [f"{_escaped(line)}.", ""]
     for block in (
         sections.devices(results, bar_width=0),
         sections.dearest(results, top or 15),
@@ -40,6 +43,7 @@ def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -
         details.kernels(results, top or 20),
         details.starved(results, top or 10),
         details.copies(results, top or 10),
+        rates(results, top or 30),
         communication(results, top or 20),
         ranks(results, top or 64),
         fullness(results, top or 20),

@@ -32,14 +32,15 @@ CSV_TABLES: Final = (
     "comm",
     "steps",
     "gpu_metrics",
+    "mfu",
     "arrivals",
     "ranks",
 )
 """The tables that become a CSV file of their own."""
 
-WHERE_THERE: Final = ("gpu_metrics", "arrivals", "ranks")
-"""Those of them that are written only where they have rows: most reports sample no counters, and
-most runs have one rank."""
+WHERE_THERE: Final = ("gpu_metrics", "mfu", "arrivals", "ranks")
+"""Those of them that are written only where they have rows: most reports sample no counters, say
+nothing of FLOPs, and are of one rank."""
 
 _DECIMALS: Final = 6
 """Enough for a share of a second in ns, and stable in a diff."""
@@ -102,6 +103,7 @@ def report_json(results: Results) -> str:
         "gap_histogram": rows(results.table("gap_histogram")),
         "steps": _steps(results),
         "gpu_metrics": rows(results.table("gpu_metrics")),
+        "mfu": rows(results.table("mfu")),
         "arrivals": rows(results.table("arrivals")),
         "ranks": rows(results.table("ranks")),
         "findings": "[]",

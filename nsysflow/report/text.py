@@ -12,6 +12,7 @@ from nsysflow.report.details import steps_line
 from nsysflow.report.fullness import fullness
 from nsysflow.report.layout import Block, printable, set_in_columns
 from nsysflow.report.results import Results
+from nsysflow.report.utilization import mfu_lines, rates
 from nsysflow.report.verdict import verdicts
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -32,6 +33,8 @@ def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0)
     for verdict in verdicts(results):
         yield from _sentence(verdict.sentence, width, style="bold")
         yield from _sentence(f"next: {verdict.advice}", width)
+    for line in mfu_lines(results):
+        yield from _sentence(line, width)
     # the names and the smaller parts of several GPUs take room
     bar_width = 30 if results.table("accounting").height == 1 else 15
     for block in (
@@ -40,6 +43,7 @@ def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0)
         sections.phases(results, top or 10),
         sections.stalls(results, top or 4),
         sections.longest_gaps(results, top or 3, at_least_ns=at_least_ns),
+        rates(results, top or 6),
         communication(results, top or 4),
         ranks(results, top or 8),
         fullness(results, top or 6),

@@ -3,6 +3,11 @@
 _NS_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
 _BYTE_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "B"))
 
+_FLOP_UNITS = (
+    *((10**15, "PFLOP"), (10**12, "TFLOP"), (10**9, "GFLOP"), (10**6, "MFLOP")),
+    *((10**3, "kFLOP"), (1, "FLOP")),
+)
+
 
 def duration(ns: int | None) -> str:
     """`23_752_139` as `23.8 ms`; empty for what was not measured."""
@@ -12,6 +17,11 @@ def duration(ns: int | None) -> str:
 def size(count: int | None) -> str:
     """Bytes with a decimal prefix: `257_000_000` as `257 MB`."""
     return "" if count is None else _scaled(count, _BYTE_UNITS)
+
+
+def flops(count: float | None) -> str:
+    """Operations with a decimal prefix: `4_123_168_604_160` as `4.12 TFLOP`."""
+    return "" if count is None else _scaled(round(count), _FLOP_UNITS)
 
 
 def instant(ns: int | None) -> str:

@@ -115,6 +115,24 @@ def sampled() -> Handmade:
     )
 
 
+def measured() -> Handmade:
+    """A step of 4 TFLOP in 10 ms on an H200, forward and backward apart."""
+    peak = {"unit": "bf16", "peak_flops_per_s": 989.4e12, "process": 1, "steps": 5}
+    parts = [("step", 4, 10), ("step/backward", 3, 6), ("step/forward", 1, 2)]
+    rows = [
+        {
+            "path": path,
+            "flops": tera * 10**12,
+            "time_ns": ms * MS,
+            "flops_per_s": tera * 1e15 / ms,
+            "mfu_pct": 100 * tera * 1e15 / ms / 989.4e12,
+            **peak,
+        }
+        for path, tera, ms in parts
+    ]
+    return handmade(accounting=[device(50 * MS)], mfu=rows)
+
+
 def two_ranks() -> list[Handmade]:
     """A collective that the second rank came 3 ms late to."""
     found = []

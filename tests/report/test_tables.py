@@ -24,6 +24,7 @@ from tests.report.handmade import (
     Handmade,
     captured,
     frame,
+    measured,
     results,
     sampled,
     training,
@@ -77,6 +78,9 @@ HEADERS = {
         "report,process,device,phase,name,operation,count,bytes,total_ns,median_ns,busy_ns,"
         "exposed_ns,hidden_pct"
     ),
+    "mfu": (
+        "report,process,device,path,unit,flops,steps,time_ns,flops_per_s,peak_flops_per_s,mfu_pct"
+    ),
     "arrivals": (
         "collective,name,operation,bytes,ranks,start_ns,spread_ns,last_report,last_device,"
         "ends_spread_ns"
@@ -95,8 +99,8 @@ host's time in a phase, is `host_wall_ns`."""
 
 KEYS = [
     "schema", "tool", "report", "devices", "phases", "syncs", "starved", "kernels", "launches",
-    "copies", "comm", "gap_summary", "gap_histogram", "steps", "gpu_metrics", "arrivals", "ranks",
-    "findings", "integrity",
+    "copies", "comm", "gap_summary", "gap_histogram", "steps", "gpu_metrics", "mfu", "arrivals",
+    "ranks", "findings", "integrity",
 ]  # fmt: skip
 
 
@@ -115,18 +119,18 @@ def document() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", CSV_TABLES)
 def test_a_csv_file_has_the_promised_columns(name: str, tmp_path: Path) -> None:
-    write_files(Results([training(), sampled(), *two_ranks()]), tmp_path)
+    write_files(Results([training(), sampled(), measured(), *two_ranks()]), tmp_path)
     assert (tmp_path / f"{name}.csv").read_text().split("\n")[0] == HEADERS[name]
 
 
 def test_the_promised_files_are_all_there(tmp_path: Path) -> None:
-    write_files(Results([training(), sampled(), *two_ranks()]), tmp_path)
+    write_files(Results([training(), sampled(), measured(), *two_ranks()]), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {f"{t}.csv" for t in HEADERS} | {
         "report.json"
     }
 
 
-@pytest.mark.parametrize("name", ["gpu_metrics", "arrivals", "ranks"])
+@pytest.mark.parametrize("name", ["gpu_metrics", "mfu", "arrivals", "ranks"])
 def test_what_a_report_cannot_have_makes_no_file_and_no_row(name: str, tmp_path: Path) -> None:
     write_files(Results([training()]), tmp_path)
     assert not (tmp_path / f"{name}.csv").exists()

@@ -161,6 +161,16 @@ class Capture:
 
 
 @dataclass(frozen=True)
+class Flops:
+    """What a process says that its step computes in a phase."""
+
+    process: int
+    phase: str
+    flops: int
+    unit: str
+
+
+@dataclass(frozen=True)
 class Message:
     """What NCCL says is sent in its range of that thread and start."""
 
@@ -186,6 +196,7 @@ class TwinTrace:
     gpu_samples: tuple[GpuSample, ...] = ()
     captures: tuple[Capture, ...] = ()
     messages: tuple[Message, ...] = ()
+    flops: tuple[Flops, ...] = ()
 
 
 def _frame(rows: list[Any], of: pl.Schema) -> pl.DataFrame:
@@ -225,6 +236,7 @@ def to_trace(trace: TwinTrace) -> Trace:
         gpu_samples=_frame(list(trace.gpu_samples), schema.GPU_SAMPLES),
         captures=_frame(list(trace.captures), schema.CAPTURES),
         messages=_frame(list(trace.messages), schema.MESSAGES),
+        flops=_frame(list(trace.flops), schema.FLOPS),
     )
 
 
@@ -278,4 +290,5 @@ def from_trace(trace: Trace) -> TwinTrace:
         gpu_samples=rows(GpuSample, trace.gpu_samples),
         captures=rows(Capture, trace.captures),
         messages=rows(Message, trace.messages),
+        flops=rows(Flops, trace.flops),
     )

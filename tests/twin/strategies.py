@@ -19,6 +19,7 @@ from tests.twin.model import (
     Copy,
     Device,
     Diagnostic,
+    Flops,
     Frame,
     GpuSample,
     Message,
@@ -512,4 +513,9 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         gpu_samples=tuple(gpu_samples),
         captures=tuple(Capture(_process(pid), "3:2:5", 4_500_000) for pid in captured),
         messages=draw(_messages(host.ranges)),
+        flops=tuple(
+            Flops(_process(pid), name, 1_000 + place, "bf16")
+            for pid in draw(st.sampled_from(((), pids[:1], pids)))
+            for place, name in enumerate(("a", "b", "step"))
+        ),
     )

@@ -9,6 +9,7 @@ from tests.twin.gap_tables import gap_histogram, gap_summary, gaps
 from tests.twin.gpu_metrics import gpu_metrics
 from tests.twin.kernels import kernels
 from tests.twin.launches import launches, starved
+from tests.twin.mfu import mfu
 from tests.twin.phase_table import phases
 from tests.twin.report import Report, Row
 from tests.twin.steps import steps
@@ -27,6 +28,7 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "comm": comm,
     "steps": steps,
     "gpu_metrics": gpu_metrics,
+    "mfu": mfu,
 }
 """Lists of plain dicts with the schema's columns; `integrity` is counts, its words are free."""
 

@@ -1,14 +1,20 @@
 """The formulas, held to counts by hand and to what PyTorch counts."""
 
+from importlib import import_module
+from itertools import pairwise
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from nsysflow.catalog import find
 from nsysflow.kernels.muon import muon_ref
-from nsysflow.workloads.flops import muon_flops, policy_flops, product
+from nsysflow.workloads.config import Work
+from nsysflow.workloads.flops import muon_flops, perceptron_flops, policy_flops, product
 from nsysflow.workloads.plain_policy import PlainStep
 from nsysflow.workloads.policy import Sizes, batch_of, initial_weights
 from nsysflow.workloads.rollouts import minibatch_of, recorded
+from tests.workloads.running import toy
 
 
 def test_a_product_is_a_multiplication_and_an_addition_for_each_term() -> None:
@@ -51,3 +57,38 @@ def test_muon_is_what_pytorch_counts(sides: tuple[int, int]) -> None:
     with FlopCounterMode(display=False) as counter:
         muon_ref([weight], [weight], [weight], 0.1)
     assert counter.get_total_flops() == muon_flops(*sides)
+
+
+@pytest.mark.parametrize("widths", [(4, 8), (4, 8, 6, 2)])
+def test_a_perceptron_is_counted_as_by_hand(widths: tuple[int, ...]) -> None:
+    layers = [2 * 5 * m * n for m, n in pairwise(widths)]
+    assert perceptron_flops(5, widths) == {
+        "forward": sum(layers),
+        "backward": sum(layers) + sum(layers[1:]),
+    }
+
+
+DECLARING = ("alloc_churn", "dataload", "ddp", "h2d", "metrics", "nan_check", "overlap")
+
+
+@pytest.mark.parametrize("name", DECLARING)
+def test_a_workload_declares_what_pytorch_counts_in_a_step(name: str) -> None:
+    config = toy(find(name))
+    work: Work = getattr(import_module(f"nsysflow.workloads.{name}"), name)(config)
+    work.step(0)
+    with FlopCounterMode(display=False) as counter:
+        work.step(1)
+    work.result()
+    assert work.flops is not None
+    assert work.flops.unit == "float32"
+    assert counter.get_total_flops() == sum(work.flops.phases.values())
+
+
+@pytest.mark.parametrize("name", ["trainforward", "trainstep"])
+def test_the_policy_declares_the_phases_that_it_runs(name: str) -> None:
+    config = toy(find(name), "torch", precision="bf16")
+    work: Work = getattr(import_module(f"nsysflow.workloads.{name}"), name)(config)
+    assert work.flops is not None
+    assert work.flops.unit == "bf16"
+    assert ("optimizer" in work.flops.phases) == (name == "trainstep")
+    assert {"encoder", "rnn", "decoder", "backward"} <= work.flops.phases.keys()

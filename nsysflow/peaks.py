@@ -1,15 +1,30 @@
-"""What a GPU can compute at most, by its maker."""
+"""What a GPU can compute at most, by its maker: what the benchmark and the reports divide by."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, get_args
 
-from nsysflow.kernels.bench.problem import Unit
+Unit = Literal["float32", "tf32", "bf16", "fp16", "fp8"]
+"""Arithmetic of matrix products; `tf32` is what float32 tensors are multiplied in where that is
+allowed, with seven times the rate of `float32` on an H200."""
 
-_GH100_SXM: Final[Mapping[Unit, float]] = {"float32": 66.9e12, "tf32": 494.7e12, "bf16": 989.4e12}
+UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
+
+_GH100_SXM: Final[Mapping[Unit, float]] = {
+    "float32": 66.9e12,
+    "tf32": 494.7e12,
+    "bf16": 989.4e12,
+    "fp16": 989.4e12,
+    "fp8": 1978.9e12,
+}
 """H100 SXM and H200, which has the same chip with other memory: NVIDIA H100 Tensor Core GPU
 Architecture (2022), table 1, dense; the H200 datasheet's 989 and 1979 with sparsity agree."""
 
-_A100: Final[Mapping[Unit, float]] = {"float32": 19.5e12, "tf32": 156e12, "bf16": 312e12}
+_A100: Final[Mapping[Unit, float]] = {
+    "float32": 19.5e12,
+    "tf32": 156e12,
+    "bf16": 312e12,
+    "fp16": 312e12,
+}
 """NVIDIA A100 Tensor Core GPU Architecture (2020), table 1, dense."""
 
 PEAKS: Final[Mapping[str, Mapping[Unit, float]]] = {

@@ -1,0 +1,163 @@
+"""How much of what a GPU can compute its steps and phases use: FLOPs as declared, time as measured.
+
+Model FLOPs utilization: the operations that a step needs, by formula, over the time it took and the
+peak of the GPU in that arithmetic.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.rounding import median_ns, percent, whole_ns
+from nsysflow.analysis.schema import FLOPS, MFU
+from nsysflow.errors import FlopsError
+from nsysflow.peaks import PEAKS, Unit
+
+DEFAULT_UNIT: Unit = "bf16"
+"""What training mostly multiplies in; the page says which peak it divides by."""
+
+WHOLE_STEP = ""
+"""The phase under which `--flops-per-step` is declared."""
+
+
+def declared_flops(told: pl.DataFrame, processes: pl.Series, options: Options) -> pl.DataFrame:
+    """`schema.FLOPS` to reckon with: what was typed, else what the programs' windows told.
+
+    Args:
+        told: `schema.FLOPS` of the report.
+        processes: that took steps.
+        options: `flops_per_step` counts for each process, `flops_dtype` for what was told too.
+    """
+    if options.flops_per_step is not None:
+        return pl.DataFrame(
+            {
+                "process": processes,
+                "phase": WHOLE_STEP,
+                "flops": round(options.flops_per_step),
+                "unit": options.flops_dtype or DEFAULT_UNIT,
+            },
+            schema=FLOPS,
+        )
+    unit = pl.col("unit") if options.flops_dtype is None else pl.lit(options.flops_dtype)
+    return told.with_columns(unit.alias("unit"))
+
+
+def mfu_table(
+    flops: pl.DataFrame,
+    step_paths: pl.DataFrame,
+    steps: pl.DataFrame,
+    phases: pl.DataFrame,
+    devices: pl.DataFrame,
+    report: str,
+) -> pl.DataFrame:
+    """The `MFU` table, without `report`: each step's range before its phases.
+
+    Args:
+        flops: of `declared_flops`, its `process` the OS pid.
+        step_paths: `process` (OS pid) and `joined`: which range is a step.
+        steps: `STEPS`.
+        phases: `PHASES`.
+        devices: `schema.DEVICES`.
+        report: for the message.
+
+    Raises:
+        FlopsError: more than the GPU can do.
+    """
+    paths = step_paths.select("process", pl.col("joined").alias("step_path")).unique(
+        "process", keep="none"
+    )
+    declared = flops.join(paths, on="process")
+    timed = pl.concat([_of_steps(declared, steps), _of_phases(declared, steps, phases)])
+    names = devices.select("device", "name").unique("device", keep="first")
+    peaks = pl.DataFrame(
+        [(gpu, unit, peak) for gpu, units in PEAKS.items() for unit, peak in units.items()],
+        schema={"name": pl.String(), "unit": pl.String(), "peak_flops_per_s": pl.Float64()},
+        orient="row",
+    )
+    rate = pl.when(pl.col("time_ns") > 0).then(pl.col("flops") * 1e9 / pl.col("time_ns"))
+    table = (
+        timed.join(names, on="device", how="left")
+        .join(peaks, on=["name", "unit"], how="left")
+        .with_columns(rate.alias("flops_per_s"))
+        .with_columns(
+            percent(pl.col("flops_per_s"), pl.col("peak_flops_per_s")).alias("mfu_pct"),
+        )
+        .sort("process", "device", pl.col("path") != pl.col("step_path"), "path")
+    )
+    for row in table.filter(pl.col("mfu_pct") > 100).iter_rows(named=True):
+        raise FlopsError(_too_much(row, report))
+    return table.select([name for name in MFU if name != "report"])
+
+
+def _of_steps(declared: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Per process and device a step's FLOPs and its median time: of the steady ones, if there are
+    any."""
+    key = ["process", "device"]
+    some_steady = pl.col("steady").any().over(key)
+    times = (
+        steps.filter(pl.col("steady") | ~some_steady)
+        .group_by(key)
+        .agg(
+            pl.len().cast(pl.Int64).alias("steps"),
+            median_ns(pl.col("duration_ns")).alias("time_ns"),
+        )
+    )
+    return (
+        declared.group_by("process", "step_path", "unit")
+        .agg(pl.col("flops").sum())
+        .join(times, on="process")
+        .select(*key, "step_path", "unit", pl.col("step_path").alias("path"), *_MEASURED)
+    )
+
+
+_MEASURED = ("flops", "steps", "time_ns")
+
+
+def _of_phases(declared: pl.DataFrame, steps: pl.DataFrame, phases: pl.DataFrame) -> pl.DataFrame:
+    """The same of each phase in which something was declared, with what is nested in it; of
+    processes with one GPU, since a phase's span is over all of them."""
+    alone = steps.select("process", "device").unique().unique("process", keep="none")
+    instances = pl.col("instances")
+    of_step = phases.select(
+        "process", pl.col("path").alias("step_path"), instances.alias("steps")
+    ).filter(pl.col("steps") > 0)
+    under = phases.join(declared.select("process", "step_path").unique(), on="process").filter(
+        pl.col("path").str.starts_with(pl.col("step_path") + "/")
+    )
+    # a name that stands in several places says nothing of any of them
+    named = (
+        under.select("process", "path")
+        .join(declared, on="process")
+        .filter(pl.col("path").str.ends_with("/" + pl.col("phase")), pl.col("phase") != WHOLE_STEP)
+        .unique(["process", "phase"], keep="none")
+        .select("process", "unit", "flops", pl.col("path").alias("declared_path"))
+    )
+    inside = (pl.col("declared_path") == pl.col("path")) | pl.col("declared_path").str.starts_with(
+        pl.col("path") + "/"
+    )
+    per_step_ns = pl.col("median_ns") * instances / pl.col("steps")
+    return (
+        under.join(named, on="process")
+        .filter(inside)
+        .group_by("process", "path", "unit", "step_path", "instances", "median_ns")
+        .agg(pl.col("flops").sum())
+        .join(of_step, on=["process", "step_path"])
+        .join(alone, on="process")
+        .with_columns(whole_ns(per_step_ns).alias("time_ns"))
+        .drop_nulls("time_ns")
+        .select("process", "device", "step_path", "unit", "path", *_MEASURED)
+    )
+
+
+def _too_much(row: Mapping[str, Any], report: str) -> str:
+    unit, gpu = row["unit"], row["name"]
+    return (
+        f"{report}: {row['path']} would run at {row['mfu_pct']:.0f} % of what an {gpu} can do in"
+        f" {unit}: {row['flops']:.4g} FLOPs in {row['time_ns'] / 1e6:.4g} ms are"
+        f" {row['flops_per_s'] / 1e12:.4g} TFLOP/s, and its dense peak is"
+        f" {row['peak_flops_per_s'] / 1e12:.4g}. So the FLOPs are too many (they are of one step of"
+        " one rank: --flops-per-step F), or another range is the step (--step NAME), or it computes"
+        " in something faster (--flops-dtype tf32)"
+    )

@@ -1,0 +1,101 @@
+"""MFU: against the twin, by a hand count on a real run, and refused where it cannot be."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+import nsysflow
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.schema import FLOPS, MFU
+from nsysflow.errors import FlopsError
+from nsysflow.report.results import Results
+from nsysflow.report.utilization import mfu_lines
+from tests.analyses import loaded, twin_of
+from tests.twin.mfu import mfu
+from tests.twin.model import Flops
+from tests.twin.report import Report
+
+DDP = "h200-ddp-messages"
+LAYERS, PRODUCT = 10, 2 * 4096**3
+"""`ddp` at its usual size: so many products of 4096 x 4096 forward."""
+
+
+def telling(name: str, phases: dict[str, int], unit: str = "bf16") -> nsysflow.Trace:
+    """A real report whose processes say what a step computes."""
+    trace = loaded(name)
+    processes = trace.ops["process"].drop_nulls().unique().sort()
+    rows = [(process, *each, unit) for process in processes for each in phases.items()]
+    return replace(trace, flops=pl.DataFrame(rows, schema=FLOPS, orient="row"))
+
+
+def compared(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
+    """Rates as they can be compared: both sides divide floats."""
+    return Counter(
+        tuple(f"{v:.9e}" if isinstance(v, float) else v for v in (row[name] for name in MFU))
+        for row in rows
+    )
+
+
+@pytest.mark.parametrize("name", [DDP, "h200-ddp-rank0", "synthetic-1", "synthetic-2"])
+def test_steps_and_phases_of_a_real_report_have_the_twins_rates(name: str) -> None:
+    trace = telling(name, {"forward": 10**6, "backward": 2 * 10**6, "aten::mm": 10**5})
+    told = tuple(Flops(*row) for row in trace.flops.rows())
+    report = Report(replace(twin_of(name).trace, flops=told))
+    found = nsysflow.analyze(trace).mfu
+    assert found.height > 0
+    assert compared(found.to_dicts()) == compared(mfu(report))
+
+
+def test_phases_add_up_to_the_step_and_their_time_is_less() -> None:
+    found = nsysflow.analyze(telling(DDP, {"forward": 3 * 10**9, "backward": 5 * 10**9})).mfu
+    step, *phases = found.to_dicts()
+    assert [row["path"] for row in phases] == ["step/backward", "step/forward"]
+    assert step["flops"] == sum(row["flops"] for row in phases) == 8 * 10**9
+    assert step["time_ns"] > sum(row["time_ns"] for row in phases)
+
+
+def test_a_real_step_runs_at_the_rate_reckoned_by_hand() -> None:
+    flops = (3 * LAYERS - 1) * PRODUCT
+    (row,) = nsysflow.analyze(loaded(DDP), Options(flops_per_step=flops)).mfu.to_dicts()
+    steps = nsysflow.analyze(loaded(DDP)).steps.filter("steady")
+    seconds = float(steps.select(pl.col("duration_ns").median()).item()) / 1e9
+    assert row["flops_per_s"] == pytest.approx(flops / seconds, rel=1e-6)
+    assert row["mfu_pct"] == pytest.approx(100 * flops / seconds / 989.4e12, rel=1e-6)
+    assert (row["unit"], row["path"], row["steps"]) == ("bf16", "step", steps.height)
+
+
+def test_more_than_the_gpu_can_do_is_refused_and_says_what_must_be_wrong() -> None:
+    options = Options(flops_per_step=3 * LAYERS * PRODUCT, flops_dtype="float32")
+    with pytest.raises(
+        FlopsError, match=r"% of what an NVIDIA H200 can do in\s+float32"
+    ) as refused:
+        _ = nsysflow.analyze(loaded(DDP), options).mfu
+    assert "--flops-per-step F" in str(refused.value)
+    assert "--flops-dtype tf32" in str(refused.value)
+
+
+def test_what_is_typed_wins_over_what_the_program_says() -> None:
+    trace = telling(DDP, {"forward": 10**9})
+    typed = nsysflow.analyze(trace, Options(flops_per_step=5e9)).mfu
+    assert typed.select("path", "flops", "unit").rows() == [("step", 5 * 10**9, "bf16")]
+    other = nsysflow.analyze(trace, Options(flops_dtype="fp8")).mfu
+    assert other["unit"].unique().to_list() == ["fp8"]
+    assert other["flops"].to_list() == [10**9, 10**9]
+
+
+def test_tf32_has_a_peak_of_its_own() -> None:
+    peaks = {
+        unit: nsysflow.analyze(telling(DDP, {"forward": 10**9}, unit)).mfu["peak_flops_per_s"][0]
+        for unit in ("float32", "tf32", "bf16")
+    }
+    assert peaks == {"float32": 66.9e12, "tf32": 494.7e12, "bf16": 989.4e12}
+
+
+def test_a_report_without_steps_has_no_rate_and_the_page_says_so() -> None:
+    bare = replace(loaded(DDP), ranges=loaded(DDP).ranges.clear())
+    analysis = nsysflow.analyze(bare, Options(flops_per_step=1e9))
+    assert analysis.mfu.is_empty()
+    assert "no step was found" in " ".join(mfu_lines(Results([analysis])))
