@@ -33,6 +33,7 @@ FRAMES = (
     "gpu_samples",
     "captures",
     "messages",
+    "flops",
 )
 
 

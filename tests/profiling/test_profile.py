@@ -273,6 +273,28 @@ def test_a_dry_run_prints_the_commands_and_does_nothing(monkeypatch: pytest.Monk
     assert not Path("out").exists()
 
 
+def test_flops_that_were_typed_are_kept_with_the_run_and_hold_when_it_is_analysed_again() -> None:
+    typed = ("--flops-per-step", "1e9", "--flops-dtype", "tf32")
+    ran = profiled("-o", "out", *typed, *command())
+    assert ran.exit_code == 0, ran.stderr
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert (manifest.flops_per_step, manifest.flops_dtype) == (1e9, "tf32")
+    (line,) = [line for line in ran.stdout.splitlines() if line.startswith("MFU")]
+    assert "(tf32 dense peak 495 TFLOP/s)" in line
+    again = CliRunner().invoke(main, ["analyze", "out", "--no-files", "--flops-per-step", "2e9"])
+    (other,) = [line for line in again.stdout.splitlines() if line.startswith("MFU")]
+    assert "tf32" in other
+    assert other != line
+
+
+def test_flops_beyond_the_gpu_s_end_with_an_error_and_the_run_is_kept() -> None:
+    ran = profiled("-o", "out", "--flops-per-step", "1e18", *command())
+    assert ran.exit_code == 1
+    assert "% of what an NVIDIA H200 can do in bf16" in ran.stderr
+    assert Path("out/report.sqlite").is_file()
+
+
 def test_without_analysis_the_export_is_the_last_thing() -> None:
     ran = profiled("-o", "out", "--no-analyze", *command())
     assert ran.stdout == ""

@@ -174,9 +174,26 @@ def test_each_rank_has_its_report() -> None:
         assert instances(nsysflow.load(Path("out") / rank))["step"] == 8
 
 
+def test_ddp_starts_two_ranks_by_itself_and_each_says_what_its_step_computes() -> None:
+    ran = profile("ddp", "--variant", "bucketed", "--capture", "1:1:2")
+    assert ran.returncode == 0, ran.stderr
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert manifest.reports == ("rank0.sqlite", "rank1.sqlite")
+    for rank in manifest.reports:
+        trace = nsysflow.load(Path("out") / rank)
+        assert {"step": 2, "backward": 2}.items() <= instances(trace).items()
+        product = 2 * 8 * 16 * 16
+        assert dict(trace.flops.select("phase", "flops").rows()) == {
+            "forward": 3 * product,
+            "backward": 5 * product,
+        }
+
+
 def test_torch_profiler_records_the_window_of_a_workload() -> None:
     ran = profile("nan_check", "--collector", "kineto", "--capture", "1:1:2")
     assert ran.returncode == 0, ran.stderr
     _, trace = the_run()
     assert instances(trace)["step"] == 2
+    assert trace.flops["phase"].to_list() == ["forward", "backward"]
     assert trace.captures["capture"].to_list() == ["1:1:2"]
