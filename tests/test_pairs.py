@@ -12,6 +12,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.analyze import Analysis
+from nsysflow.analysis.ranks import rank_tables
 from nsysflow.analysis.schema import CAUSES
 from tests.reports import ROOT, SAMPLES
 
@@ -245,6 +246,30 @@ def test_copies_are_exposed_in_turn_and_hidden_on_a_stream_of_their_own() -> Non
     assert before["copy_hidden_pct"] < 1
     assert after["copy_hidden_pct"] > 80
     assert share("overlap-side_stream", "copy_exposed") < 0.01
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_gradients_are_exposed_after_backward_and_hidden_during_it(rank: int) -> None:
+    before, after = f"ddp-no_overlap-rank{rank}", f"ddp-bucketed-rank{rank}"
+    assert accounted(before)["comm_hidden_pct"] < 1
+    assert accounted(after)["comm_hidden_pct"] > 80
+    assert share(before, "comm_exposed") > 0.05
+    assert share(after, "comm_exposed") < share(before, "comm_exposed") / 4
+    largest = max(accounted(before)[f"{cause}_ns"] for cause in CAUSES)
+    assert accounted(before)["comm_exposed_ns"] > largest
+    for name in (before, after):
+        (kind,) = steady(name).comm.to_dicts()
+        assert (kind["phase"], kind["operation"]) == ("step/backward", "ncclAllReduce")
+
+
+@pytest.mark.parametrize("variant", ["no_overlap", "bucketed"])
+def test_the_ranks_of_ddp_took_part_in_the_same_and_none_waited_for_a_profiler(
+    variant: str,
+) -> None:
+    ranks = [analysed(f"ddp-{variant}-rank{rank}").collectives for rank in (0, 1)]
+    arrivals, found = rank_tables(ranks)
+    assert found["matched"].to_list() == [len(rank) for rank in ranks]
+    assert (arrivals["spread_ns"] < 500_000).all()
 
 
 def test_the_waits_of_a_broken_graph_lie_between_triton_s_kernels() -> None:
