@@ -31,6 +31,8 @@ TABLES: Final = (
 
 _NS_PER_S: Final = 1_000_000_000
 _NS_PER_US: Final = 1_000
+_MOST_FLOPS: Final = 1e18
+"""As many an H200 does in a quarter of an hour."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -114,10 +116,19 @@ _WINDOW: Final = (
 )
 
 
+def _flops(_ctx: click.Context, _param: click.Parameter, typed: float | None) -> float | None:
+    """A number of operations: above 0, and fit for 64 bits."""
+    if typed is None or 0 < typed <= _MOST_FLOPS:
+        return typed
+    msg = f"{typed:g} is no number of FLOPs; a step of a large model takes some 1e15 on each GPU"
+    raise click.BadParameter(msg)
+
+
 _FLOPS: Final = (
     click.option(
         "--flops-per-step",
-        type=click.FloatRange(min=0, min_open=True),
+        type=float,
+        callback=_flops,
         metavar="F",
         help="FLOPs of one step of one rank, for its MFU (workloads know theirs).",
     ),

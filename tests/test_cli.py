@@ -302,3 +302,10 @@ def test_classes_of_kernels_come_from_a_file(here: Path, asked: list[Options]) -
     missing = analyze("run.sqlite", "--no-files", "--kernel-classes", "no.toml")
     assert missing.exit_code == 1
     assert "no.toml cannot be read" in missing.stderr
+
+
+@pytest.mark.parametrize("typed", ["0", "-1", "nan", "inf", "1e19", "many"])
+def test_flops_that_no_step_has_are_bad_usage(typed: str) -> None:
+    done = CliRunner().invoke(main, ["analyze", "run.sqlite", f"--flops-per-step={typed}"])
+    assert done.exit_code == 2
+    assert "--flops-per-step" in done.stderr
