@@ -288,6 +288,24 @@ def test_flops_that_were_typed_are_kept_with_the_run_and_hold_when_it_is_analyse
     assert other != line
 
 
+def test_a_manifest_from_before_flops_were_kept_is_read_all_the_same() -> None:
+    profiled("-o", "out", *command())
+    file = Path("out/manifest.json")
+    held = json.loads(file.read_text())
+    del held["flops_per_step"], held["flops_dtype"]
+    file.write_text(json.dumps(held))
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert (manifest.flops_per_step, manifest.reports) == (None, ("report.sqlite",))
+
+
+def test_a_workload_of_two_ranks_says_how_to_start_it_on_one_gpu() -> None:
+    ran = profiled("ddp")
+    assert ran.exit_code == 1
+    assert "--nproc 2 needs 2 GPUs" in ran.stderr
+    assert ran.stderr.rstrip().endswith("--nproc 1")
+
+
 def test_flops_beyond_the_gpu_s_end_with_an_error_and_the_run_is_kept() -> None:
     ran = profiled("-o", "out", "--flops-per-step", "1e18", *command())
     assert ran.exit_code == 1
