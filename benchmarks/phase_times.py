@@ -1,0 +1,109 @@
+"""Phases of `trainstep` timed twice in one run: by CUDA events, and from the report of that run.
+
+    nsysflow profile --capture 5:5:20 -o RUN -- python benchmarks/phase_times.py run fused 8192
+    python benchmarks/phase_times.py compare RUN
+
+The first line runs a variant with a minibatch of so many segments; the second prints both times and
+how far they are apart. Before each step the GPU is kept busy for longer than
+the host takes to launch it: with an empty queue an event is passed as soon as it is recorded, and
+the pair would time the host. A pair around nothing is timed too, and taken off the others.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import torch
+
+import nsysflow
+from nsysflow import catalog, region, steps
+from nsysflow.handshake import Window
+from nsysflow.kernels.timer import CUDATimerCollection
+from nsysflow.profiling.folder import LOG
+from nsysflow.workloads.config import Config
+from nsysflow.workloads.graphs import captured
+from nsysflow.workloads.phases import Own, Phase, parts_of
+from nsysflow.workloads.policy_steps import start_of, training_phases, variant_of
+from nsysflow.workloads.run import options_of
+
+WINDOW: Final = Window(wait=5, warmup=5, active=20)
+BUSY_CYCLES: Final = 10_000_000
+"""About 5 ms at 1.98 GHz; under nsys the host launches a step in 1 to 2 ms."""
+EMPTY: Final = "empty"
+SAID: Final = "events, mean ns: "
+
+
+@click.group()
+def main() -> None:
+    """Time the phases of trainstep by events and by the report, and say how far they are apart."""
+
+
+@main.command()
+@click.argument("variant", type=click.Choice(["fused", "graph"]))
+@click.argument("minibatch", type=int)
+def run(variant: str, minibatch: int) -> None:
+    """Run the steps; print what the events measured in those that are captured."""
+    workload = catalog.find("trainstep")
+    options = options_of(workload, "cuda", {"minibatch": minibatch, "segments": 2 * minibatch})
+    config: Config[Any] = Config(
+        workload="trainstep",
+        variant=variant,
+        on="cuda",
+        precision="bf16",
+        window=WINDOW,
+        options=options,
+    )
+    torch.manual_seed(config.seed)
+    step = variant_of(variant, start_of(config))
+    parts = [part for part in parts_of(training_phases(step)) if not part.empty]
+    pieces: dict[str, Callable[[], None]] = {part.name: part.work for part in parts}
+    if variant == "graph":
+        pieces = {Own.REPLAY: captured(lambda: _do(parts))}
+    for work in pieces.values():
+        work()
+    timers = CUDATimerCollection([*pieces, EMPTY])
+    first = WINDOW.wait + WINDOW.warmup
+    for index in steps(range(first + WINDOW.active)):
+        torch.cuda._sleep(BUSY_CYCLES)  # type: ignore[no-untyped-call]
+        timed = timers if index >= first else CUDATimerCollection([*pieces, EMPTY], enabled=False)
+        for name, work in pieces.items():
+            with region(name), timed.region(name):
+                work()
+        with timed.region(EMPTY):
+            pass
+    means = {timing.name: (timing.total_ns or 0) / WINDOW.active for timing in timers.read()}
+    click.echo(SAID + json.dumps(means))
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def compare(folder: Path) -> None:
+    """Print both times of each phase of a run."""
+    said = [line for line in (folder / LOG).read_text().splitlines() if line.startswith(SAID)]
+    events: dict[str, float] = json.loads(said[-1].removeprefix(SAID))
+    empty = events.pop(EMPTY)
+    analysis = nsysflow.analyze(nsysflow.load(folder / "report.sqlite"))
+    spans = {
+        path.rpartition("/")[2]: span_ns / instances
+        for path, span_ns, instances in analysis.phases.select(
+            "path", "span_ns", "instances"
+        ).iter_rows()
+    }
+    click.echo(
+        f"{'us':10} {'events':>9} {'analysis':>9} {'apart':>8}   (an empty pair: {empty / 1e3:.2f})"
+    )
+    for name, pair in events.items():
+        by_events, by_report = pair - empty, spans[name]
+        apart_pct = 100 * (by_events / by_report - 1)
+        click.echo(f"{name:10} {by_events / 1e3:9.2f} {by_report / 1e3:9.2f} {apart_pct:+7.2f} %")
+
+
+def _do(parts: Sequence[Phase]) -> None:
+    for part in parts:
+        part.work()
+
+
+if __name__ == "__main__":
+    main()
