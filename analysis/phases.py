@@ -37,6 +37,12 @@ NODE_SUMS: Final = (
 )
 """What adds up from a stack to the one around it."""
 
+COUNTED: Final = (
+    *NODE_SUMS,
+    *("exclusive_kernel_ns", "instances", "span_ns", "busy_ns", "graph_estimate_ns"),
+)
+"""What is 0 of a path without operations."""
+
 
 def phase_work(
     attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame, axis: Axis
@@ -67,14 +73,34 @@ def phase_work(
         *spread(pl.col("span_ns")),
     )
     sums = nodes.group_by(key).agg(pl.col(*NODE_SUMS, "exclusive_kernel_ns").sum())
+    shared = _union_of_paths(attribution, ops.filter(~pl.col("alone")), axis)
     work = (
         sums.join(per_instance, on=key)
-        .join(_shared_busy(attribution, ops, axis), on=key, how="left")
+        .join(shared, on=key, how="left")
         .join(attribution.paths.select("path", "depth", "joined", "key"), on="path")
     )
     return work.with_columns(
-        (pl.col("alone_ns") + pl.col("shared_ns").fill_null(0)).alias("busy_ns"),
+        (pl.col("alone_ns") + pl.col("union_ns").fill_null(0)).alias("busy_ns"),
         (pl.col("op_ns") + GRAPH_LAUNCH_NS * pl.col("ops")).alias("graph_estimate_ns"),
+    )
+
+
+def busy_inside(
+    attribution: Attribution, work: pl.DataFrame, parts: pl.DataFrame, axis: Axis
+) -> pl.DataFrame:
+    """`work` of the operations that start in some windows, its `busy_ns` that of all that runs
+    there.
+
+    Args:
+        attribution: nodes and paths.
+        work: of `phase_work`.
+        parts: of `windows.clipped_ops`, with `node`.
+        axis: the axis of the operations.
+    """
+    busy = _union_of_paths(attribution, parts.drop_nulls("node"), axis)
+    busy = busy.rename({"union_ns": "busy_ns"})
+    return _beside(attribution, work.drop("busy_ns"), busy).with_columns(
+        pl.col("busy_ns").fill_null(0)
     )
 
 
@@ -91,9 +117,10 @@ def phase_table(attribution: Attribution, work: pl.DataFrame, gaps: pl.DataFrame
     ended = ended.with_columns(attribution.path_of(ended["node"])).drop("node")
     key = ["process", "path"]
     idle = [level.group_by(key).agg(causes.sum()) for level in attribution.levels(ended)]
-    table = work.join(pl.concat([ended.select(*key, causes).clear(), *idle]), on=key, how="left")
+    idle_ns = pl.concat([ended.select(*key, causes).clear(), *idle])
     return (
-        table.sort("process", "key")
+        _beside(attribution, work, idle_ns)
+        .sort("process", "key")
         .with_columns(causes.fill_null(0))
         .with_columns(
             os_pid(pl.col("process")).alias("process"),
@@ -101,6 +128,18 @@ def phase_table(attribution: Attribution, work: pl.DataFrame, gaps: pl.DataFrame
             pl.sum_horizontal(f"{cause}_ns" for cause in CAUSES).alias("idle_ns"),
         )
         .select([name for name in PHASES if name != "report"])
+    )
+
+
+def _beside(attribution: Attribution, work: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
+    """`work` with the columns of `more` (by `process` and `path`); a path that only `more` has
+    counts nothing: of its operations the windows hold an end, or the idle before the first."""
+    sums = [name for name in COUNTED if name in work.columns]
+    return (
+        work.drop("depth", "joined", "key")
+        .join(more, on=["process", "path"], how="full", coalesce=True)
+        .with_columns(pl.col(sums).fill_null(0))
+        .join(attribution.paths.select("path", "depth", "joined", "key"), on="path")
     )
 
 
@@ -179,19 +218,18 @@ def _rolled_up(attribution: Attribution, nodes: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(levels).filter("seen") if levels else nodes
 
 
-def _shared_busy(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """Per process and path `shared_ns`: the union per device, summed over devices, of its
-    operations that overlap others."""
-    shared = ops.filter(~pl.col("alone"))
-    rows = shared.select("process", "device_no", "start_ns", "end_ns").with_columns(
-        attribution.path_of(shared["node"])
+def _union_of_paths(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Per process and path `union_ns`: the union per device of its operations, summed over
+    devices."""
+    rows = ops.select("process", "device_no", "start_ns", "end_ns").with_columns(
+        attribution.path_of(ops["node"])
     )
-    empty = pl.DataFrame(schema={"process": pl.Int64, "path": pl.UInt32, "shared_ns": pl.Int64})
+    empty = pl.DataFrame(schema={"process": pl.Int64, "path": pl.UInt32, "union_ns": pl.Int64})
     return pl.concat([empty, *(_union_ns(level, axis) for level in attribution.levels(rows))])
 
 
 def _union_ns(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """`shared_ns`, the union of `ops` per device, summed per process and path."""
+    """`union_ns`, the union of `ops` per device, summed per process and path."""
     key = ["process", "path", "device_no"]
     tracks = ops.select(key).unique().with_row_index("track")
     laid = ops.join(tracks, on=key).select(
@@ -199,5 +237,5 @@ def _union_ns(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
         axis.at(pl.col("track"), pl.col("end_ns")).alias("end"),
     )
     track = axis.track(pl.col("start")).cast(pl.UInt32).alias("track")
-    busy = merge(laid).select(track, (pl.col("end") - pl.col("start")).alias("shared_ns"))
-    return busy.join(tracks, on="track").group_by("process", "path").agg(pl.col("shared_ns").sum())
+    busy = merge(laid).select(track, (pl.col("end") - pl.col("start")).alias("union_ns"))
+    return busy.join(tracks, on="track").group_by("process", "path").agg(pl.col("union_ns").sum())

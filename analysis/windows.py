@@ -57,6 +57,16 @@ def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.D
     return rows.filter(begun > past)
 
 
+def clipped_ops(ops: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """`node`, `process`, `device_no`, `start_ns`, `end_ns` of the parts of `ops` in windows."""
+    rows = ops.select("node", "process", "device_no").with_columns(laid(ops, axis).get_columns())
+    return overlaps(rows, laid(windows, axis)).select(
+        *("node", "process", "device_no"),
+        axis.time_ns(pl.col("start")).alias("start_ns"),
+        (axis.time_ns(pl.col("start")) + pl.col("end") - pl.col("start")).alias("end_ns"),
+    )
+
+
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The parts of `gaps` inside `windows`, each with its share of the causes."""
     placed = gaps.with_columns(laid(gaps, axis).get_columns())

@@ -17,13 +17,14 @@ from nsysflow.analysis.integrity import count_damage
 from nsysflow.analysis.launches import launch_rows
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once
-from nsysflow.analysis.phases import phase_work
+from nsysflow.analysis.phases import busy_inside, phase_work
 from nsysflow.analysis.prepare import Prepared, prepare
 from nsysflow.analysis.selection import selected_windows
 from nsysflow.analysis.steps import find_steps, step_of_gaps, step_paths
 from nsysflow.analysis.syncs import stall_calls, stall_rows
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.windows import (
+    clipped_ops,
     clipped_time,
     narrow_charges,
     narrow_gaps,
@@ -119,8 +120,11 @@ class Working:
         """What the phases did in the windows."""
         if not self._narrowed:
             return self._whole_work
-        host = clipped_time(self._attribution.open_time, self._windows)
-        return phase_work(self._attribution, self._ops, host, self._prepared.axis)
+        axis, windows = self._prepared.axis, self._windows
+        host = clipped_time(self._attribution.open_time, windows)
+        begun = phase_work(self._attribution, self._ops, host, axis)
+        parts = clipped_ops(self._placed_ops, windows, axis)
+        return busy_inside(self._attribution, begun, parts, axis)
 
     @computed_once
     def _step_paths(self) -> pl.DataFrame:

@@ -29,6 +29,7 @@ from tests.twin.account_table import accounting, projections
 from tests.twin.accounting import Interval, common, union
 from tests.twin.comm import comm
 from tests.twin.model import Call, Op, Shape, TwinTrace, to_trace
+from tests.twin.phase_table import phases
 from tests.twin.report import Report
 from tests.twin.steps import steps_of
 from tests.twin.strategies import NAMES as RANGE_NAMES
@@ -107,6 +108,7 @@ def assert_is_the_twins(
     assert_gaps_are_cut(analysis, keep)
     assert_summaries_add_up(analysis)
     assert_comm_is_the_twins(analysis, report, keep)
+    assert_phases_are_the_twins(analysis, report, keep)
 
 
 def assert_comm_is_the_twins(analysis: nsysflow.Analysis, report: Report, keep: Keep) -> None:
@@ -114,6 +116,13 @@ def assert_comm_is_the_twins(analysis: nsysflow.Analysis, report: Report, keep: 
     columns = [name for name in TABLES["comm"] if name not in ("report", "hidden_pct")]
     expected = Counter(tuple(row[name] for name in columns) for row in comm(report, keep))
     assert Counter(analysis.comm.select(columns).rows()) == expected
+
+
+def assert_phases_are_the_twins(analysis: nsysflow.Analysis, report: Report, keep: Keep) -> None:
+    """Phases in what is kept: busy and idle to its edges."""
+    columns = [name for name in TABLES["phases"] if name not in ("report", "launches", "std_ns")]
+    expected = Counter(tuple(row[name] for name in columns) for row in phases(report, keep))
+    assert Counter(analysis.phases.select(columns).rows()) == expected
 
 
 def assert_counted(analysis: nsysflow.Analysis, report: Report, started: list[int]) -> None:

@@ -4,14 +4,19 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.twin.accounting import covered, length
-from tests.twin.gaps import Gap
+from tests.twin.account_table import inside_ns, share
+from tests.twin.accounting import Interval, common, covered, length, union
+from tests.twin.gaps import CAUSES, Gap
+from tests.twin.model import Op
 from tests.twin.phases import Open
 from tests.twin.report import Path, Report, Row, causes_of, joined, os_pid, prefixes
 from tests.twin.stats import spread
 
 GRAPH_NS_PER_OP = 1_000
 """§5: what a CUDA graph of it would take: 1 000 ns per operation on top of its duration."""
+
+Keep = dict[int, list[Interval]]
+"""Per device, what is looked at."""
 
 
 @dataclass
@@ -21,6 +26,8 @@ class Phase:
     instances: set[Open] = field(default_factory=set)
     host_ns: int = 0
     ops: list[int] = field(default_factory=list)
+    launched: list[int] = field(default_factory=list)
+    """Its operations, whenever they run; `ops` are those that are counted."""
     spans: list[int] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
@@ -29,13 +36,17 @@ class Phase:
         return sum(self.spans)
 
 
-def phases_of(report: Report) -> dict[tuple[int, Path], Phase]:
-    """Every path of every process, inclusive of what is nested in it."""
+def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path], Phase]:
+    """Every path of every process, inclusive of what is nested in it; of what is kept."""
     found: dict[tuple[int, Path], Phase] = defaultdict(Phase)
-    _add_host(report, found)
+    _add_host(report, found, keep)
     for process, by_instance in report.ops_by_instance.items():
-        for (path, range_), ops in by_instance.items():
+        for (path, range_), launched in by_instance.items():
             phase = found[process, path]
+            phase.launched += launched
+            ops = [index for index in launched if _begins(report.ops[index], keep)]
+            if not ops:
+                continue
             phase.instances.add(range_)
             phase.ops += ops
             # span: first to last operation, summed over instances
@@ -43,6 +54,8 @@ def phases_of(report: Report) -> dict[tuple[int, Path], Phase]:
             last = max(report.ops[index].end_ns for index in ops)
             phase.spans.append(last - first)
     for gap in report.gaps.gaps:
+        if keep is not None and not inside_ns(gap, keep.get(gap.device, [])):
+            continue
         process_of_launch = report.launch_process(gap)
         if process_of_launch is not None:
             for path, _ in prefixes(gap.place):
@@ -50,39 +63,60 @@ def phases_of(report: Report) -> dict[tuple[int, Path], Phase]:
     return found
 
 
-def _add_host(report: Report, found: dict[tuple[int, Path], Phase]) -> None:
+def _begins(op: Op, keep: Keep | None) -> bool:
+    """Whether an operation starts in what is kept."""
+    kept = () if keep is None else keep.get(op.device, ())
+    return keep is None or any(start <= op.start_ns < end for start, end in kept)
+
+
+def _add_host(
+    report: Report, found: dict[tuple[int, Path], Phase], keep: Keep | None = None
+) -> None:
     """Host time: the stretches between the boundaries of a thread's own ranges, under the path that
-    the thread has at their start; a start/end range for itself. Ranges without GPU work count."""
+    the thread has at their start; a start/end range for itself. Ranges without GPU work count. Of
+    what any device keeps."""
+    looked_at = None if keep is None else union(span for spans in keep.values() for span in spans)
+
+    def kept_ns(begin: int, end: int) -> int:
+        return end - begin if looked_at is None else length(common([(begin, end)], looked_at))
+
     for thread, ranges in report.phases.push_pop.items():
         process = ranges[0].process
         times = report.phases.boundaries(thread)
         for begin, end in pairwise(times):
-            if own := report.phases.stack(thread, begin):
+            host_ns = kept_ns(begin, end)
+            if host_ns and (own := report.phases.stack(thread, begin)):
                 for path, range_ in prefixes(report.phases.at(process, thread, begin)):
                     found[process, path].instances.add(range_)
                     if range_ in own:  # a lender's range is its own thread's time
-                        found[process, path].host_ns += end - begin
+                        found[process, path].host_ns += host_ns
     for process, ranges in report.phases.start_end.items():
         for range_ in ranges:
-            if range_.end_ns > range_.start_ns:  # "one of zero length is never open"
+            # "one of zero length is never open"
+            host_ns = max(0, range_.end_ns - range_.start_ns)
+            if host_ns and (host_ns := kept_ns(range_.start_ns, range_.end_ns)):
                 phase = found[process, (range_.name,)]
                 phase.instances.add(range_)
-                phase.host_ns += range_.end_ns - range_.start_ns
+                phase.host_ns += host_ns
 
 
-def phases(report: Report) -> list[Row]:
-    """§7: one row per process and path, inclusive; a range without GPU work keeps its row.
+def phases(report: Report, keep: Keep | None = None) -> list[Row]:
+    """§7: one row per process and path, inclusive; a range without GPU work keeps its row. Of a
+    narrowed window busy and idle time are what lies in it, the rest is of operations that start
+    in it; its `launches` are not worked out here.
 
     The command line's spec has two columns `host_ns` here: wall time of the ranges, and the idle
     whose cause is `host`. The first is `host_wall_ns`.
     """
     rows = []
-    for (process, path), phase in sorted(phases_of(report).items()):
+    for (process, path), phase in sorted(phases_of(report, keep).items()):
+        busy_ns = _busy_ns(report, phase, keep)
+        if not (phase.instances or phase.gaps or busy_ns):
+            continue
         ops = [report.ops[index] for index in phase.ops]
         kernels = [op for op in ops if op.kind == "kernel"]
-        devices = {op.device for op in ops}
         how = Counter(report.op_place(index).how for index in phase.ops)
-        causes = causes_of(phase.gaps)
+        causes = _causes(phase, keep)
         exclusive = [i for i in phase.ops if report.op_place(i).path == path]
         rows.append(
             {
@@ -94,12 +128,10 @@ def phases(report: Report) -> list[Row]:
                 "ops": len(ops),
                 "kernels": len(kernels),
                 "kernel_ns": sum(op.end_ns - op.start_ns for op in kernels),
-                "busy_ns": sum(
-                    length(covered(op for op in ops if op.device == device)) for device in devices
-                ),
+                "busy_ns": busy_ns,
                 "span_ns": phase.span_ns,
                 "launches": len({report.calls.launch[index] for index in phase.ops}),
-                "idle_ns": sum(gap.duration_ns for gap in phase.gaps),
+                "idle_ns": sum(causes.values()),
                 **causes,
                 "host_wall_ns": phase.host_ns,
                 **spread(phase.spans),
@@ -115,6 +147,24 @@ def phases(report: Report) -> list[Row]:
             }
         )
     return rows
+
+
+def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:
+    """The union of its operations per device, summed over devices."""
+    ops = [report.ops[index] for index in phase.launched]
+    found = 0
+    for device in {op.device for op in ops}:
+        busy = covered(op for op in ops if op.device == device)
+        found += length(busy if keep is None else common(busy, keep.get(device, [])))
+    return found
+
+
+def _causes(phase: Phase, keep: Keep | None) -> dict[str, int]:
+    """The idle charged to it, by cause."""
+    if keep is None:
+        return causes_of(phase.gaps)
+    shares = [share(gap, inside_ns(gap, keep.get(gap.device, []))) for gap in phase.gaps]
+    return {f"{cause}_ns": sum(part[cause] for part in shares) for cause in CAUSES}
 
 
 def graph_estimate_ns(report: Report, ops: list[int]) -> int:
