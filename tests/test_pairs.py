@@ -1,103 +1,25 @@
 """The captured workloads: the tool names what is wrong before, and is quiet after."""
 
-import re
-import subprocess
-import sys
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 import pytest
 
-import nsysflow
-from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.ranks import rank_tables
 from nsysflow.analysis.schema import CAUSES
-from tests.reports import ROOT, SAMPLES
-
-SCREENS: Final = ROOT / "docs" / "screens.md"
-SHOWN: Final = re.compile(r"^```console\n\$ nsysflow (.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-CAPTURED: Final = re.findall(
-    r"^\| `([^`]+)` \|", (SAMPLES / "README.md").read_text(encoding="utf-8"), re.MULTILINE
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    """A bottleneck that shows as idle time, and its remedy.
-
-    Attributes:
-        before, after: the samples.
-        causes: what the GPU waits for before and not after; a blocking copy may count as a sync.
-        phase: where the host is in those calls, or, for launches, while the GPU waits for them.
-        line: what their source must match; None where no lines were recorded.
-    """
-
-    before: str
-    after: str
-    causes: tuple[str, ...]
-    phase: str
-    line: str | None
-
-
-PAIRS: Final = (
-    Pair(
-        before="nan_check-sync",
-        after="nan_check-async",
-        causes=("sync",),
-        phase="step/metrics",
-        line=r"nan_check\.py:\d+ in check",
-    ),
-    Pair(
-        before="dataload-sync",
-        after="dataload-async",
-        causes=("sync",),
-        phase="step/metrics",
-        line=r"dataload\.py:\d+ in step",
-    ),
-    Pair(
-        before="h2d-pageable",
-        after="h2d-pinned",
-        causes=("blocking_copy",),
-        phase="step/h2d",
-        line=None,
-    ),
-    Pair(
-        before="metrics-each_step",
-        after="metrics-at_end",
-        causes=("blocking_copy", "sync"),
-        phase="step/metrics",
-        line=r"metrics\.py:\d+ in step",
-    ),
-    Pair(
-        before="launch_bound-eager",
-        after="launch_bound-graph",
-        causes=("launch",),
-        phase="step/forward",
-        line=r"launch_bound\.py:\d+ in \w+",
-    ),
-    Pair(
-        before="sum_many-loop",
-        after="sum_many-fused",
-        causes=("launch",),
-        phase="step/metrics",
-        line=r"sum_many\.py:\d+ in loop",
-    ),
-    Pair(
-        before="alloc_churn-empty_cache",
-        after="alloc_churn-cached",
-        causes=("alloc",),
-        phase="step/metrics",
-        line=r"alloc_churn\.py:\d+ in step",
-    ),
-    Pair(
-        before="graph_break-breaks",
-        after="graph_break-fullgraph",
-        causes=("sync",),
-        phase="step/forward",
-        line=r"graph_break\.py:\d+ in \w+",
-    ),
+from nsysflow.catalog import workloads
+from tests.pairs import (
+    NOT_IDLE,
+    PAIRS,
+    Pair,
+    accounted,
+    analysed,
+    charged,
+    per_step,
+    phase,
+    share,
+    steady,
+    step_ns,
 )
 
 LABELS: Final = {
@@ -108,56 +30,17 @@ LABELS: Final = {
 }
 
 each_pair = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.before)
+each_remedy = pytest.mark.parametrize(
+    ("pair", "after"),
+    [(pair, pair.after) for pair in PAIRS if pair.after],
+    ids=[pair.before for pair in PAIRS if pair.after],
+)
 
 
-@cache
-def trace(name: str) -> nsysflow.Trace:
-    if name not in CAPTURED:
-        pytest.skip(f"{name} is not among the samples")
-    return nsysflow.load(SAMPLES / f"{name}.sqlite.xz")
-
-
-@cache
-def analysed(name: str) -> Analysis:
-    return nsysflow.analyze(trace(name), nsysflow.Options(step="step"))
-
-
-@cache
-def steady(name: str) -> Analysis:
-    """Without the first step, which holds what starting the profiler costs (docs/facts.md), and,
-    if another is left, without the last one, which no step follows."""
-    last = max(2, len(analysed(name).steps) - 1)
-    return nsysflow.analyze(trace(name), nsysflow.Options(step="step", steps=(1, last)))
-
-
-def accounted(name: str) -> dict[str, Any]:
-    return steady(name).accounting.row(0, named=True)
-
-
-def share(name: str, *parts: str) -> float:
-    """How much of the steady steps these parts take."""
-    gpu = accounted(name)
-    return sum(int(gpu[f"{part}_ns"]) for part in parts) / int(gpu["window_ns"])
-
-
-def phase(name: str, path: str) -> dict[str, Any]:
-    """A phase in all steps; `median_ns` is of its span."""
-    return analysed(name).phases.row(by_predicate=pl.col("path") == path, named=True)
-
-
-def per_step(name: str, path: str, column: str) -> float:
-    """What a phase has in a step, on average."""
-    row = phase(name, path)
-    return int(row[column]) / int(row["instances"])
-
-
-def charged(name: str, causes: tuple[str, ...]) -> pl.DataFrame:
-    """What these causes cost the steady steps: `phase`, `source` and `ns` of each piece."""
-    if "launch" in causes:
-        rows = steady(name).gap_summary.filter(pl.col("cause").is_in(causes))
-        return rows.select(pl.col("host_range").alias("phase"), "source", ns="total_ns")
-    rows = steady(name).syncs.filter(pl.col("kind").is_in(causes))
-    return rows.select("phase", "source", ns="induced_idle_ns")
+def test_every_workload_is_a_pair_a_control_or_shows_otherwise() -> None:
+    paired = {pair.before.partition("-")[0] for pair in PAIRS}
+    controls = {workload.name for workload in workloads() if workload.control}
+    assert sorted([*paired, *NOT_IDLE, *controls]) == sorted(one.name for one in workloads())
 
 
 @each_pair
@@ -171,15 +54,17 @@ def test_before_the_cause_takes_a_part_of_the_step_and_most_of_its_idle(pair: Pa
 @each_pair
 def test_before_the_phase_and_the_line_are_named(pair: Pair) -> None:
     costs = charged(pair.before, pair.causes)
-    there = pl.col("phase") == pair.phase
-    if pair.line is not None:
+    there = pl.col("phase").str.contains(f"^{pair.phase}$")
+    if pair.line is None:
+        assert pair.unheld
+    else:
         there &= pl.col("source").str.contains(f"^{pair.line}$")
     assert 2 * costs.filter(there)["ns"].sum() > costs["ns"].sum()
 
 
-@each_pair
-def test_after_it_the_cause_is_gone(pair: Pair) -> None:
-    assert share(pair.after, *pair.causes) < 0.01
+@each_remedy
+def test_after_it_the_cause_is_gone(pair: Pair, after: str) -> None:
+    assert share(after, *pair.causes) < 0.01
 
 
 def test_each_way_to_copy_has_its_label() -> None:
@@ -287,13 +172,23 @@ def test_a_control_is_idle_for_next_to_nothing(control: str, at_most: float) -> 
     assert 0 < gpu["idle_ns"] < at_most * gpu["window_ns"]
 
 
-@pytest.mark.slow
-def test_the_screens_are_what_is_printed() -> None:
-    blocks = SHOWN.findall(SCREENS.read_text(encoding="utf-8"))
-    assert len(blocks) >= 6
-    for words, shown in blocks:
-        program = "from nsysflow.cli import main; main(prog_name='nsysflow')"
-        argv = [sys.executable, "-P", "-c", program, *words.split()]
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
-        lines = [line.rstrip() for line in done.stdout.rstrip().split("\n")]
-        assert shown.rstrip().split("\n") == lines, words
+def test_a_graphed_step_waits_for_no_launch_and_an_eager_one_waits_most_of_its_time() -> None:
+    assert share("trainstep-torch", "idle") > 0.75
+    assert share("trainstep-fused", "idle") > 0.75
+    assert share("trainstep-fused", "launch") > 0.25
+    assert share("trainstep-graph", "idle") < 0.08
+    assert share("trainstep-graph", "idle") == share("trainstep-graph", "dispatch")
+    assert step_ns("trainstep-torch") > 100 * step_ns("trainstep-graph")
+    assert step_ns("trainstep-fused") > 3 * step_ns("trainstep-graph")
+
+
+def test_advantages_take_hundreds_of_kernels_and_then_one() -> None:
+    kernels = [
+        per_step(f"rolloutcopy-{variant}", "step/compute_advantage", "kernels")
+        for variant in ("torch", "fused")
+    ]
+    assert kernels[0] > 500
+    assert kernels[1] == 1
+    assert per_step("rolloutcopy-graph", "step", "launches") == 1
+    assert step_ns("rolloutcopy-torch") > 30 * step_ns("rolloutcopy-fused")
+    assert step_ns("rolloutcopy-fused") > 5 * step_ns("rolloutcopy-graph")

@@ -13,18 +13,15 @@ import click
 import pytest
 
 from tests.reports import ROOT, SAMPLES
+from tests.shown import FENCED, commands, console_blocks, is_shown
 
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
 
-FENCED: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-"""Blocks by language: `console` and `python` are run, `text` is what the Python before it prints;
-`sh` and `py` need a GPU, nsys or a package manager."""
+BLOCKS: Final = FENCED.findall(README)
+"""By language: `console` and `python` are run, `text` is what the Python before it prints; `sh` and
+`py` need a GPU, nsys or a package manager."""
 
-BLOCKS: Final = [(language, body) for language, body in FENCED.findall(README)]
-CONSOLE: Final = [body for language, body in BLOCKS if language == "console"]
-
-PACKED_SIZES: Final = re.compile(r"[\d,]+ of [\d,]+ bytes")
-"""What `pack` wrote: a few bytes more or less with another SQLite or liblzma."""
+CONSOLE: Final = console_blocks(README)
 
 
 @pytest.fixture
@@ -48,25 +45,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("COLUMNS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return folder
-
-
-def commands(block: str) -> list[tuple[str, str]]:
-    """Each command of a console block, and what it prints."""
-    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
-    return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
-
-
-def plain(text: str) -> str:
-    """`text` without what differs from machine to machine."""
-    lines = PACKED_SIZES.sub("N of N bytes", text).rstrip("\n").split("\n")
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def is_shown(shown: str, printed: str) -> bool:
-    """`printed` is `shown`, where a line `…` stands for any lines."""
-    lines = plain(shown).split("\n")
-    pattern = "\n".join("(?:.*\n)*.*" if line == "…" else re.escape(line) for line in lines)
-    return re.fullmatch(pattern, plain(printed)) is not None
 
 
 @pytest.mark.slow
