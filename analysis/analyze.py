@@ -189,7 +189,7 @@ class Analysis(Working):
             told.with_columns(pid),
             self._step_paths.with_columns(pid),
             self.steps,
-            self.phases,
+            self._work_of_steps.with_columns(pid, pl.col("joined").alias("path")),
             self.trace.devices,
             self.trace.report,
         )

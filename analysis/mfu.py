@@ -58,7 +58,8 @@ def mfu_table(
         flops: of `declared_flops`, its `process` the OS pid.
         step_paths: `process` (OS pid) and `joined`: which range is a step.
         steps: `STEPS`.
-        phases: `PHASES`.
+        phases: `process` (OS pid), `path`, `instances` and `median_ns` of their spans, in whole
+            steps.
         devices: `schema.DEVICES`.
         report: for the message.
 

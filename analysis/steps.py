@@ -64,8 +64,8 @@ def _paths(attribution: Attribution) -> pl.DataFrame:
 
 
 def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
-    """Where each step ran: `process`, `device`, `device_no`, `step`, `start_ns`, `end_ns`, `cut`
-    (the capture ended before its range did).
+    """Where each step ran: `process`, `device`, `device_no`, `step`, `range`, `start_ns`, `end_ns`,
+    `cut` (the capture ended before its range did).
 
     Args:
         attribution: nodes and paths.
@@ -90,6 +90,7 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
     return spans.select(
         *key,
         pl.int_range(pl.len(), dtype=pl.Int64).over(key).alias("step"),
+        "range",
         "start_ns",
         pl.coalesce(following, "last_ns").alias("end_ns"),
         (~pl.col("ended") & following.is_null()).alias("cut"),

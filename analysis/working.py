@@ -143,6 +143,20 @@ class Working:
         return starts_inside(self._steps, self._windows, self._prepared.axis)
 
     @computed_once
+    def _work_of_steps(self) -> pl.DataFrame:
+        """What the phases did in the steps that start in the windows, to the ends of these: a phase
+        that a window cuts has done less than is declared."""
+        if not self._narrowed:
+            return self._whole_work
+        attribution = self._attribution
+        inside = attribution.within(self._step_paths).join(self._chosen_steps, on="range")
+        ops = self._placed_ops.join(
+            inside, on=["node", "device_no"], how="semi", maintain_order="left"
+        )
+        no_host = attribution.open_time.select("node", "host_wall_ns").clear()
+        return phase_work(attribution, ops, no_host, self._prepared.axis)
+
+    @computed_once
     def _launch_rows(self) -> pl.DataFrame:
         return launch_rows(self._prepared)
 

@@ -17,6 +17,7 @@ from tests.analyses import loaded, twin_of
 from tests.twin.mfu import mfu
 from tests.twin.model import Flops
 from tests.twin.report import Report
+from tests.twin.steps import steps_of
 
 DDP = "h200-ddp-messages"
 LAYERS, PRODUCT = 10, 2 * 4096**3
@@ -47,6 +48,20 @@ def test_steps_and_phases_of_a_real_report_have_the_twins_rates(name: str) -> No
     found = nsysflow.analyze(trace).mfu
     assert found.height > 0
     assert compared(found.to_dicts()) == compared(mfu(report))
+
+
+@pytest.mark.parametrize("name", [DDP, "h200-ddp-rank0", "synthetic-1"])
+def test_a_window_has_the_rates_of_the_whole_steps_that_start_in_it(name: str) -> None:
+    trace = telling(name, {"forward": 10**6, "backward": 2 * 10**6})
+    told = tuple(Flops(*row) for row in trace.flops.rows())
+    report = Report(replace(twin_of(name).trace, flops=told))
+    starts = sorted(step.start_ns for step in steps_of(report))
+    # from within the first step to just after the last one's start: both are cut
+    from_ns, to_ns = starts[0] + 1, starts[-1] + 1000
+    keep = {device: [(from_ns, to_ns)] for device in report.devices}
+    found = nsysflow.analyze(trace, Options(from_ns=from_ns, to_ns=to_ns)).mfu
+    assert found.height > 0
+    assert compared(found.to_dicts()) == compared(mfu(report, keep))
 
 
 def test_phases_add_up_to_the_step_and_their_time_is_less() -> None:
@@ -99,3 +114,18 @@ def test_a_report_without_steps_has_no_rate_and_the_page_says_so() -> None:
     analysis = nsysflow.analyze(bare, Options(flops_per_step=1e9))
     assert analysis.mfu.is_empty()
     assert "no step was found" in " ".join(mfu_lines(Results([analysis])))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("h200-ddp-rank0", Options(range="backward"), "no step starts in the part looked at"),
+        ("h200-train", Options(step="forward"), "name one by its whole path (--step warmup/forward)"),
+    ],
+)
+def test_where_steps_have_no_rate_the_page_says_why(
+    name: str, options: Options, reason: str
+) -> None:
+    analysis = nsysflow.analyze(loaded(name), replace(options, flops_per_step=1e9))
+    assert analysis.mfu.is_empty()
+    assert reason in " ".join(mfu_lines(Results([analysis])))

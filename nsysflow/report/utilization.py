@@ -15,10 +15,7 @@ def mfu_lines(results: Results) -> tuple[str, ...]:
     several = len(results.reports) > 1
     steps = _of_steps(results)
     if steps.is_empty() and any(each.options.flops_per_step for each in results.analyses):
-        return (
-            "no step was found, so there is no MFU: name the range that is one (--step NAME), or"
-            " put the loop into nsysflow.steps",
-        )
+        return (_why_none(results),)
     many = steps.height > 1
     lines = []
     for row in steps.iter_rows(named=True):
@@ -32,6 +29,21 @@ def mfu_lines(results: Results) -> tuple[str, ...]:
             peak = f"{row['unit']} dense peak {_rate(row['peak_flops_per_s'])}"
             lines.append(f"{who}MFU {percent(mfu)} ({peak}): {done}")
     return tuple(lines)
+
+
+def _why_none(results: Results) -> str:
+    """Why FLOPs were said of steps, and there is no step to divide them by."""
+    if results.step_name is None:
+        return (
+            "no step was found, so there is no MFU: name the range that is one (--step NAME), or"
+            " put the loop into nsysflow.steps"
+        )
+    if results.table("steps").is_empty():
+        return "no step starts in the part looked at, so there is no MFU"
+    return (
+        "several ranges are steps, so there is no MFU: name one by its whole path"
+        f" (--step {results.step_name.split(', ')[0]})"
+    )
 
 
 def rates(results: Results, limit: int) -> Block:
