@@ -14,7 +14,7 @@ from nsysflow.manifest import Manifest, read_manifest
 from nsysflow.report.folder import check_folder, staged, staged_file
 from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results
-from nsysflow.report.tables import write_files, write_gaps_csv
+from nsysflow.report.tables import WHERE_THERE, write_files, write_gaps_csv
 from nsysflow.run_notes import notes_on_run
 
 DEMO = "nan_check-sync.sqlite.xz"
@@ -160,7 +160,7 @@ def write_folder(results: Results, folder: Path, *, top: int | None, at_least_ns
     Raises:
         OutputError: the folder cannot be written; nothing of it is left.
     """
-    with staged(folder) as scratch:
+    with staged(folder, optional=[f"{name}.csv" for name in WHERE_THERE]) as scratch:
         write_files(results, scratch, at_least_ns=at_least_ns)
         page = summary(results, top=top, at_least_ns=at_least_ns)
         (scratch / "summary.md").write_text(page, encoding="utf-8")

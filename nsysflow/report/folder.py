@@ -2,7 +2,7 @@
 
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,12 +30,17 @@ def check_folder(folder: Path, *, force: bool) -> None:
 
 
 @contextmanager
-def staged(folder: Path) -> Iterator[Path]:
+def staged(folder: Path, *, optional: Sequence[str] = ()) -> Iterator[Path]:
     """A scratch folder whose files become `folder`'s when the block ends well.
 
     A new folder appears by one rename. Into one that exists each file is moved over its older
     self: what is not ours in it stays (a run's folder holds its report too), and a folder that is a
     link or a mount point can be written to.
+
+    Args:
+        folder: where the files go.
+        optional: files that we do not always write: of a folder of ours an older one goes too, or
+            it would stand beside what it does not belong to.
 
     Raises:
         OutputError: the files cannot be written; nothing of them is left.
@@ -47,6 +52,9 @@ def staged(folder: Path) -> Iterator[Path]:
         scratch.mkdir(parents=True)
         yield scratch
         if exists:
+            older = optional if (folder / MARK).is_file() else ()
+            for name in older:
+                (folder / name).unlink(missing_ok=True)
             for file in sorted(scratch.iterdir()):
                 file.replace(folder / file.name)
         else:

@@ -38,6 +38,25 @@ def test_what_is_not_ours_in_our_folder_stays(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.sqlite").read_text() == "a capture"
 
 
+def test_a_table_that_is_not_written_this_time_is_not_left_from_the_last(tmp_path: Path) -> None:
+    write(tmp_path / "out", "old")
+    (tmp_path / "out" / "mfu.csv").write_text("of other options")
+    with staged(tmp_path / "out", optional=["mfu.csv", "ranks.csv"]) as scratch:
+        (scratch / "report.json").write_text("new")
+        (scratch / "ranks.csv").write_text("new")
+    assert not (tmp_path / "out" / "mfu.csv").exists()
+    assert (tmp_path / "out" / "ranks.csv").read_text() == "new"
+
+
+def test_a_folder_that_is_not_ours_keeps_a_file_that_only_has_the_name_of_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mfu.csv").write_text("mine")
+    with staged(tmp_path, optional=["mfu.csv"]) as scratch:
+        (scratch / "report.json").write_text("new")
+    assert (tmp_path / "mfu.csv").read_text() == "mine"
+
+
 @pytest.mark.parametrize("held", [[], ["thesis.tex"]])
 def test_another_folder_is_refused_unless_forced(tmp_path: Path, held: list[str]) -> None:
     for name in held:
