@@ -20,6 +20,7 @@ from tests.twin.model import (
     Copy,
     Device,
     Diagnostic,
+    Flops,
     Frame,
     GpuSample,
     Message,
@@ -162,6 +163,7 @@ def read_export(path: Path) -> TwinTrace:
             backtraces=tuple(_backtraces(export)),
             gpu_samples=tuple(_gpu_samples(export)),
             captures=tuple(_captures(export)),
+            flops=tuple(_flops(export)),
             messages=tuple(_messages(export)),
         )
 
@@ -294,17 +296,28 @@ def _gpu_samples(export: _Export) -> Iterator[GpuSample]:
         yield GpuSample(time_ns, device, **values)
 
 
-def _captures(export: _Export) -> Iterator[Capture]:
+def _marks(export: _Export) -> dict[int, dict[str, Any]]:
     """The mark of a window of steps: JSON with our key, the first of each process."""
-    seen = set()
+    found: dict[int, dict[str, Any]] = {}
     for event in export.rows("NVTX_EVENTS"):
         text = event["text"] or export.strings.get(event["textId"]) or ""
         if event["eventType"] == 34 and text.startswith('{"nsysflow"'):
-            about = json.loads(text)["nsysflow"]
-            process = _process(event["globalTid"])
-            if process not in seen:
-                seen.add(process)
-                yield Capture(process, about["capture"], about.get("unprofiled_step_ns"))
+            found.setdefault(_process(event["globalTid"]), json.loads(text)["nsysflow"])
+    return found
+
+
+def _captures(export: _Export) -> Iterator[Capture]:
+    """Which steps the window holds, and what one takes without a profiler."""
+    for process, about in _marks(export).items():
+        yield Capture(process, about["capture"], about.get("unprofiled_step_ns"))
+
+
+def _flops(export: _Export) -> Iterator[Flops]:
+    """What a step computes in each phase, where the program says so."""
+    for process, about in _marks(export).items():
+        if "flops" in about:
+            for phase, flops in about["flops"]["phases"].items():
+                yield Flops(process, phase, flops, about["flops"]["unit"])
 
 
 def _messages(export: _Export) -> Iterator[Message]:
