@@ -60,6 +60,8 @@ def show_table(
         table = table.sort(DEAREST_FIRST[name], descending=True, maintain_order=True)
     if top is not None:
         table = table.head(top)
+    if table.is_empty():
+        click.echo(f"{name} has no rows: what is looked at holds nothing of the kind", err=True)
     if form == "csv":
         with _stdout() as out:
             write_csv(table, out)

@@ -281,6 +281,15 @@ def test_no_gpu_work_is_said_and_no_error(monkeypatch: pytest.MonkeyPatch) -> No
     assert "no GPU work" in done.stdout
 
 
+@pytest.mark.usefixtures("here", "asked")
+@pytest.mark.parametrize("form", ["table", "csv"])
+def test_a_table_without_rows_is_said_to_have_none(form: str) -> None:
+    done = analyze("run.sqlite", "--table", "ranks", "--format", form)
+    assert done.exit_code == 0
+    assert "ranks has no rows" in done.stderr
+    assert bool(done.stdout) == (form == "csv")
+
+
 def test_reports_of_one_name_are_told_apart_by_their_folders() -> None:
     paths = [Path("/data/a/rank0/report.sqlite"), Path("/data/a/rank1/report.sqlite")]
     assert flow.distinct_names(["report"] * 2, paths) == ["rank0/report", "rank1/report"]
