@@ -33,7 +33,7 @@ class Pair:
     unheld: str = ""
 
 
-NO_LINES: Final = "Triton launches by cuLaunchKernelEx, of which nsys records no Python line"
+NO_LINES: Final = "Triton and cuBLAS launch by cuLaunchKernelEx, of which nsys records no line"
 ALL_PHASES: Final = "Python runs before each launch of the step: no phase has half of it"
 
 PAIRS: Final = (

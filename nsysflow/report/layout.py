@@ -4,7 +4,7 @@ The terminal page and summary.md show the same `Block`s; only the setting differ
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
 
@@ -50,6 +50,16 @@ class Block:
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     more: tuple[str, ...] = ()
+
+
+def without_empty_columns(block: Block) -> Block:
+    """The block without the columns in which no row has anything to say."""
+    kept = [index for index, cells in enumerate(zip(*block.rows, strict=True)) if any(cells)]
+    return replace(
+        block,
+        columns=tuple(block.columns[index] for index in kept),
+        rows=tuple(tuple(row[index] for index in kept) for row in block.rows),
+    )
 
 
 def words(head: str, *, spare: bool = False) -> Column:

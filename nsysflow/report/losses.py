@@ -33,14 +33,19 @@ HOST: Final = Loss(
     advice="see what Python does {there}; do it less often, later, or in another thread",
 )
 
+LAUNCH: Final = Loss(
+    kind="launch-bound",
+    columns=("launch_ns", "dispatch_ns"),
+    because="launch overhead{place}",
+    advice="launch less {there}: torch.compile, a CUDA graph, fused or larger kernels",
+)
+
+GRAPHED_ADVICE: Final = "replay less {there}: more work in each CUDA graph, fused or larger kernels"
+"""Instead of LAUNCH's, where the launches are of graphs already."""
+
 LOSSES: Final = (
     HOST,
-    Loss(
-        kind="launch-bound",
-        columns=("launch_ns", "dispatch_ns"),
-        because="launch overhead{place}",
-        advice="launch less {there}: torch.compile, a CUDA graph, fused or larger kernels",
-    ),
+    LAUNCH,
     Loss(
         kind="sync-bound",
         columns=("sync_ns",),
@@ -51,7 +56,10 @@ LOSSES: Final = (
         kind="copy-bound",
         columns=("blocking_copy_ns", "copy_exposed_ns"),
         because="copies that nothing hides{place}",
-        advice="copy from pinned memory with non_blocking=True, ahead of use: --table copies",
+        advice=(
+            "hide the copies {there}: pinned memory, non_blocking=True, another stream, ahead of use"
+            " or read later: --table copies"
+        ),
     ),
     Loss(
         kind="allocation-bound",

@@ -13,7 +13,7 @@ from nsysflow.report.costs import (
     where_host_was_in_gap,
     without_function,
 )
-from nsysflow.report.layout import Block, Column, figure, words
+from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.phase_tree import Phase, phase_tree
 from nsysflow.report.results import OUTSIDE, Results
 from nsysflow.report.units import duration, instant, number, percent, share
@@ -59,9 +59,10 @@ def starving(results: Results) -> tuple[str, ...]:
     count, ns, graph_ns = windows.row(0)
     if not count:
         return ()
+    plural = "s" if count > 1 else ""
     return (
-        f"{number(count)} windows starved of launches: {duration(ns)},"
-        f" as CUDA graphs about {duration(graph_ns)}: --table starved",
+        f"{number(count)} window{plural} starved of launches: {duration(ns)},"
+        f" as CUDA graph{plural} about {duration(graph_ns)}: --table starved",
     )
 
 
@@ -83,39 +84,35 @@ def idle_by_cause(results: Results) -> tuple[str, ...]:
 def dearest(results: Results, limit: int) -> Block:
     """What costs most."""
     found = costs(results)
-    stepped = any(cost.per_step_ns is not None for cost in found)
-    lined = any(cost.line for cost in found[:limit])
     rows = tuple(
         (
             duration(cost.total_ns),
             percent(cost.window_pct),
-            *((duration(cost.per_step_ns),) if stepped else ()),
+            duration(cost.per_step_ns),
             number(cost.times),
             CAUSE_WORDS[cost.cause],
             cost.where,
             cost.culprit,
-            *((_line(cost),) if lined else ()),
+            _line(cost),
             _waited(cost),
         )
         for cost in found[:limit]
     )
-    return Block(
+    block = Block(
         title="What costs most",
         caption="Idle time by cause and by where the host was meanwhile",
         columns=(
-            figure("idle"),
-            figure("share"),
-            *((figure("per step"),) if stepped else ()),
-            figure("times"),
+            *map(figure, ("idle", "share", "per step", "times")),
             Column(head="cause"),
             words("where the host was"),
             words("culprit"),
-            *((Column(head="line"),) if lined else ()),
+            Column(head="line"),
             words("what waited", spare=True),
         ),
         rows=rows,
         more=(*more(len(found) - limit, "gap_summary"), *starving(results)),
     )
+    return without_empty_columns(block)
 
 
 def _line(cost: Cost) -> str:

@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.report.costs import idle_parts, line_at
 from nsysflow.report.layout import printable, shorten
-from nsysflow.report.losses import HOST, LOSSES, Loss
+from nsysflow.report.losses import GRAPHED_ADVICE, HOST, LAUNCH, LOSSES, Loss
 from nsysflow.report.results import OUTSIDE, Results
 from nsysflow.report.units import duration, whole_percent
 
@@ -155,13 +155,23 @@ def _evidence(results: Results, devices: pl.DataFrame, loss: Loss) -> _Evidence:
     there = place if where not in ("", OUTSIDE) else "there"
     if where and (line := _line(parts.filter(pl.col("where") == where), loss)):
         there = line if there == "there" else f"{there}, {line}"
+    advice = loss.advice
+    if where == OUTSIDE and loss is HOST:
+        advice = _OUTSIDE_ADVICE[outside]
+    elif loss is LAUNCH and _is_graphed(results, where):
+        advice = GRAPHED_ADVICE
     return _Evidence(
         lost_ns=there_ns if where else lost_ns,
         because=loss.because.format(call=call or "a CUDA call", place=f" {place}" if place else ""),
-        advice=_OUTSIDE_ADVICE[outside]
-        if where == OUTSIDE and loss is HOST
-        else loss.advice.format(there=there),
+        advice=advice.format(there=there),
     )
+
+
+def _is_graphed(results: Results, where: str) -> bool:
+    """Whether what is launched there brings several kernels each, as CUDA graphs do."""
+    inside = pl.col("path") == where if where not in ("", OUTSIDE) else pl.col("depth") == 1
+    phases = results.table("phases").filter(inside)
+    return int(phases["kernels"].sum()) > 2 * int(phases["launches"].sum())
 
 
 def _dearest(parts: pl.DataFrame, key: str) -> tuple[str, int]:

@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from nsysflow.report.layout import figure, set_in_columns, shorten, words
+from nsysflow.report.layout import (
+    Block,
+    figure,
+    set_in_columns,
+    shorten,
+    without_empty_columns,
+    words,
+)
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"
 
@@ -51,3 +58,11 @@ def test_a_shortened_text_never_takes_more_cells_than_it_may(text: str, width: i
 def test_a_name_cannot_break_the_line_or_drive_the_terminal() -> None:
     (_, line) = set_in_columns([words("phase")], [("step\n\x1b[31mred",)], 40)
     assert line == "step··[31mred"
+
+
+def test_a_column_without_a_word_in_any_row_goes_and_no_other_does() -> None:
+    columns = (figure("idle"), words("culprit"), words("line"))
+    block = Block(title="", columns=columns, rows=(("7 ms", "", ""), ("1 ms", "", "train.py:3")))
+    kept = without_empty_columns(block)
+    assert [column.head for column in kept.columns] == ["idle", "line"]
+    assert kept.rows == (("7 ms", ""), ("1 ms", "train.py:3"))

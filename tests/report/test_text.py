@@ -65,6 +65,18 @@ def test_the_longest_wait_is_shown_although_it_cost_nothing() -> None:
     assert any("cudaDeviceSynchronize" in line and "211 ms" in line for line in text)
 
 
+def test_one_starved_window_is_no_windows() -> None:
+    run = results(
+        accounting=[device(MS, host_ns=MS)],
+        gap_summary=[part("host", MS)],
+        starved=[{"end_ns": 2 * MS, "graph_estimate_ns": MS}],
+    )
+    (line,) = [line for line in lines(run) if "starved" in line]
+    assert line == (
+        "  1 window starved of launches: 2.00 ms, as CUDA graph about 1.00 ms: --table starved"
+    )
+
+
 def test_without_gpu_work_the_page_is_the_verdict_and_the_notes() -> None:
     empty = Results([handmade(notes=("no kernels were traced",))])
     assert lines(empty) == [

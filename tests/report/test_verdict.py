@@ -150,3 +150,21 @@ def test_lines_that_share_a_place_are_not_named_one_for_all() -> None:
     ]
     (verdict,) = verdicts(results(accounting=[device(100 * MS, host_ns=40 * MS)], gap_summary=rows))
     assert "train.py" not in verdict.advice
+
+
+@pytest.mark.parametrize(("launches", "graphed"), [(100, False), (5, True)])
+def test_who_replays_graphs_is_not_told_to_make_one(launches: int, graphed: bool) -> None:
+    phases = [
+        {"path": "step", "depth": 1, "kernels": 200, "launches": 200},
+        {"path": "step/replay", "depth": 2, "kernels": 100, "launches": launches},
+    ]
+    (verdict,) = verdicts(
+        results(
+            accounting=[device(100 * MS, launch_ns=40 * MS)],
+            gap_summary=[part("launch", 40 * MS, host_range="step/replay")],
+            phases=phases,
+        )
+    )
+    first, makes_one = verdict.advice.split(":")[0], "a CUDA graph" in verdict.advice
+    assert first == f"{'replay' if graphed else 'launch'} less in step/replay"
+    assert makes_one is not graphed
