@@ -57,8 +57,8 @@ LOSSES: Final = (
         columns=("blocking_copy_ns", "copy_exposed_ns"),
         because="copies that nothing hides{place}",
         advice=(
-            "hide the copies {there}: pinned memory, non_blocking=True, another stream, ahead of use"
-            " or read later: --table copies"
+            "hide the copies {there}: pinned memory, non_blocking=True, another stream, ahead of"
+            " use or read later: --table copies"
         ),
     ),
     Loss(
