@@ -3,44 +3,48 @@
 The interpreter takes more than the compiler does, and says nothing of registers.
 """
 
+import atexit
 import json
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 COMPILE: Final = """
 import importlib, json, sys
+from pathlib import Path
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-asked = json.loads(sys.argv[1])
-module = importlib.import_module("nsysflow.kernels." + asked["module"])
-kernel = getattr(module, asked["name"])
-types = {each: asked["types"].get(each, "constexpr") for each in kernel.arg_names}
-aligned = {
-    (at,): [["tt.divisibility", 16]]
-    for at, each in enumerate(kernel.arg_names)
-    if types[each].startswith("*") or types[each].endswith(":16")
-}
-types = {each: type_.removesuffix(":16") for each, type_ in types.items()}
-constants = {
-    each: getattr(tl, value) if isinstance(value, str) else value
-    for each, value in asked["constants"].items()
-}
-source = ASTSource(kernel, types, constants, aligned)
-options = {"num_warps": asked["warps"], **asked["options"]}
-compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-open(sys.argv[2], "wb").write(compiled.asm["cubin"])
-print(compiled.asm["ptx"])
+for line in sys.stdin:
+    asked, cubin = json.loads(line)
+    module = importlib.import_module("nsysflow.kernels." + asked["module"])
+    kernel = getattr(module, asked["name"])
+    types = {each: asked["types"].get(each, "constexpr") for each in kernel.arg_names}
+    aligned = {
+        (at,): [["tt.divisibility", 16]]
+        for at, each in enumerate(kernel.arg_names)
+        if types[each].startswith("*") or types[each].endswith(":16")
+    }
+    types = {each: type_.removesuffix(":16") for each, type_ in types.items()}
+    constants = {
+        each: getattr(tl, value) if isinstance(value, str) else value
+        for each, value in asked["constants"].items()
+    }
+    source = ASTSource(kernel, types, constants, aligned)
+    options = {"num_warps": asked["warps"], **asked["options"]}
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    Path(cubin).write_bytes(compiled.asm["cubin"])
+    print(json.dumps(compiled.asm["ptx"]), flush=True)
 """
 
 
@@ -87,23 +91,44 @@ class Compiled:
 
 
 def compile_for_hopper(kernel: Kernel) -> Compiled:
-    """Compile for sm_90, in a process of its own: this one may be bound to the interpreter.
+    """Compile for sm_90, in another process: this one may be bound to the interpreter.
 
     Raises:
         CalledProcessError: it does not compile; the reason is on stderr.
     """
-    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     with TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernel.cubin"
-        argv = [sys.executable, "-c", COMPILE, json.dumps(asdict(kernel)), str(cubin)]
-        ptx = _output(argv, env)
-        usage = _output([_tool("cuobjdump"), "-res-usage", str(cubin)], env)
+        ptx = _ptx(kernel, cubin)
+        argv = [_tool("cuobjdump"), "-res-usage", str(cubin)]
+        usage = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
     found = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
     return Compiled(ptx=ptx, registers=found["REG"], local_bytes=found["STACK"] + found["LOCAL"])
 
 
-def _output(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    return subprocess.run(argv, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+def _ptx(kernel: Kernel, cubin: Path) -> str:
+    """The compiler's assembly; the binary goes to `cubin`."""
+    compiler = _compiler()
+    assert compiler.stdin is not None
+    assert compiler.stdout is not None
+    print(json.dumps([asdict(kernel), str(cubin)]), file=compiler.stdin, flush=True)
+    answer = compiler.stdout.readline()
+    if not answer:
+        _compiler.cache_clear()
+        raise subprocess.CalledProcessError(compiler.wait(), compiler.args)
+    ptx: str = json.loads(answer)
+    return ptx
+
+
+@cache
+def _compiler() -> "subprocess.Popen[str]":
+    """The process that compiles; one for all kernels, as torch and Triton take 1.4 s to import."""
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    argv = [sys.executable, "-c", COMPILE]
+    compiler = subprocess.Popen(
+        argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    atexit.register(compiler.communicate)
+    return compiler
 
 
 def _tool(name: str) -> str:
