@@ -155,6 +155,11 @@ class Analysis(Working):
         return self._titled(collectives(begun), COLLECTIVES)
 
     @computed_once
+    def every_collective(self) -> pl.DataFrame:
+        """`COLLECTIVES` of the whole report, whatever is looked at."""
+        return self._titled(collectives(self._placed_comm), COLLECTIVES)
+
+    @computed_once
     def steps(self) -> pl.DataFrame:
         """`STEPS`."""
         gaps = self._whole_gaps

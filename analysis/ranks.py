@@ -19,25 +19,31 @@ _RANK: Final = ["report_no", "process", "device"]
 _KIND: Final = ["name", "communicator"]
 
 
-def rank_tables(reports: Sequence[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def rank_tables(
+    reports: Sequence[pl.DataFrame], begun: Sequence[pl.DataFrame] | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The `ARRIVALS` and `RANKS` of a run; both empty where it has fewer than two ranks.
 
     The k-th kernel of a name, in a communicator where NCCL tells of it, is the same collective on
-    every rank, if all ranks have as many of them; the others are left out, and counted.
+    every rank, if all ranks have as many of them; the others are left out, and counted. Which is
+    the k-th, and how far clocks are apart, is known of whole reports only.
 
     Args:
-        reports: the `COLLECTIVES` of each report, of one and the same run.
+        reports: the `COLLECTIVES` of each whole report, of one and the same run.
+        begun: those of them that are looked at; None for all.
     """
-    numbered = [frame.with_columns(report_no=pl.lit(i)) for i, frame in enumerate(reports)]
-    blank = COLLECTIVES.to_frame().with_columns(report_no=pl.lit(0))
-    shared = ~pl.col("name").str.contains(POINT_TO_POINT)
-    rows = pl.concat([blank, *numbered]).filter(shared)
-    ranks = rows.select("report", *_RANK).unique().sort(_RANK).with_row_index("rank")
+    rows = _collectives_of(reports)
+    counted = rows if begun is None else _collectives_of(begun)
+    ranks = counted.select("report", *_RANK).unique().sort(_RANK).with_row_index("rank")
     if len(ranks) < 2:
         return ARRIVALS.to_frame(), RANKS.to_frame()
-    rows = rows.join(ranks.drop("report"), on=_RANK, nulls_equal=True)
+    rows, counted = (
+        frame.join(ranks.drop("report"), on=_RANK, nulls_equal=True) for frame in (rows, counted)
+    )
     met = _matched(rows, len(ranks))
     clocks = _clocks(met)
+    unseen = met.join(counted, on=["rank", "start_ns"], how="anti")
+    met = met.join(unseen, on="collective", how="anti")
     aligned = met.join(clocks, on="report_no").with_columns(
         (pl.col("start_ns") - pl.col("clock_ns")).alias("start_ns"),
         (pl.col("end_ns") - pl.col("clock_ns")).alias("end_ns"),
@@ -49,8 +55,15 @@ def rank_tables(reports: Sequence[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataF
     )
     arrivals = _arrivals(aligned)
     return arrivals.drop("last_rank").match_to_schema(ARRIVALS), _ranks(
-        ranks, rows, aligned, arrivals, clocks
+        ranks, counted, aligned, arrivals, clocks
     )
+
+
+def _collectives_of(reports: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """What all ranks can take part in, with `report_no`."""
+    numbered = [frame.with_columns(report_no=pl.lit(i)) for i, frame in enumerate(reports)]
+    blank = COLLECTIVES.to_frame().with_columns(report_no=pl.lit(0))
+    return pl.concat([blank, *numbered]).filter(~pl.col("name").str.contains(POINT_TO_POINT))
 
 
 def _matched(rows: pl.DataFrame, ranks: int) -> pl.DataFrame:
@@ -74,8 +87,8 @@ def _matched(rows: pl.DataFrame, ranks: int) -> pl.DataFrame:
 
 
 def _clocks(met: pl.DataFrame) -> pl.DataFrame:
-    """`report_no` and `clock_ns`: how far its clock is ahead of the first report's; 0 where they
-    have nothing in common."""
+    """`report_no` and `clock_ns`: how far its clock is ahead of the first report's; no rows where
+    the ranks have nothing in common."""
     ends = met.group_by("report_no", "collective").agg(pl.col("end_ns").max())
     first = ends.filter(pl.col("report_no") == pl.col("report_no").min())
     ahead = pl.col("end_ns") - pl.col("end_ns_first")
@@ -108,7 +121,7 @@ def _arrivals(aligned: pl.DataFrame) -> pl.DataFrame:
 
 def _ranks(
     ranks: pl.DataFrame,
-    rows: pl.DataFrame,
+    counted: pl.DataFrame,
     aligned: pl.DataFrame,
     arrivals: pl.DataFrame,
     clocks: pl.DataFrame,
@@ -129,7 +142,7 @@ def _ranks(
             pl.col("late_ns", "waited_ns").sum(),
         )
     )
-    taken = rows.group_by("rank").agg(pl.len().cast(pl.Int64).alias("collectives"))
+    taken = counted.group_by("rank").agg(pl.len().cast(pl.Int64).alias("collectives"))
     last = arrivals.group_by(pl.col("last_rank").alias("rank")).agg(
         pl.len().cast(pl.Int64).alias("times_last")
     )

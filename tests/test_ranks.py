@@ -8,9 +8,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+import nsysflow
+from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks import rank_tables
 from nsysflow.analysis.schema import ARRIVALS, COLLECTIVES, RANKS
-from tests.analyses import EXAMPLES, analysed
+from nsysflow.report.results import Results
+from tests.analyses import EXAMPLES, analysed, loaded
 from tests.twin.ranks import Collective, ranks_and_arrivals
 
 NAMES = (
@@ -20,13 +23,17 @@ NAMES = (
 )
 
 
+OURS = ("report_no", "looked_at")
+"""Of the twin's rows what the table does not have."""
+
+
 def frames(kernels: list[Collective], reports: int) -> list[pl.DataFrame]:
     """The `COLLECTIVES` of each report."""
     blank = {"phase": "", "busy_ns": 0, "exposed_ns": 0}
     of_report: list[list[dict[str, object]]] = [[] for _ in range(reports)]
     for kernel in sorted(kernels, key=lambda k: (k.device, k.start_ns, k.end_ns, k.stream)):
         of_report[kernel.report_no].append(
-            {name: value for name, value in asdict(kernel).items() if name != "report_no"} | blank
+            {name: value for name, value in asdict(kernel).items() if name not in OURS} | blank
         )
     return [pl.DataFrame(rows, schema=COLLECTIVES) for rows in of_report]
 
@@ -42,9 +49,10 @@ def rank(number: int, late_ns: int = 0, ahead_ns: int = 0, report: int | None = 
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[list[Collective], int]:
-    """Two or three reports of one or two ranks each: mostly the same collectives, now and then one
-    more or of another kind, on clocks of their own."""
+    """Up to three reports of one or two ranks each: mostly the same collectives, now and then one
+    more or of another kind, on clocks of their own; all looked at, or some."""
     kernels = []
+    looked_at = draw(st.sampled_from((st.just(True), st.sampled_from((True, True, True, False)))))
     reports = draw(st.integers(1, 3))
     common = draw(st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from((None, 1, 2)))))
     for report in range(reports):
@@ -60,6 +68,7 @@ def runs(draw: st.DrawFn) -> tuple[list[Collective], int]:
                     Collective(
                         *(report, f"rank{report}", 100 + report, device, 7, at_ns, end_ns),
                         *(name, "ncclAllReduce", size, communicator),
+                        looked_at=draw(looked_at),
                     )
                 )
                 at_ns = end_ns
@@ -70,7 +79,8 @@ def runs(draw: st.DrawFn) -> tuple[list[Collective], int]:
 @given(runs())
 def test_ranks_and_arrivals_of_any_run_are_the_twins(run: tuple[list[Collective], int]) -> None:
     kernels, reports = run
-    arrivals, ranks = rank_tables(frames(kernels, reports))
+    begun = [kernel for kernel in kernels if kernel.looked_at]
+    arrivals, ranks = rank_tables(frames(kernels, reports), frames(begun, reports))
     twin_ranks, twin_arrivals = ranks_and_arrivals(kernels)
     assert ranks.rows() == [tuple(row[name] for name in RANKS) for row in twin_ranks]
     assert arrivals.rows() == [tuple(row[name] for name in ARRIVALS) for row in twin_arrivals]
@@ -118,6 +128,18 @@ def test_what_not_all_ranks_did_as_often_is_left_out_and_counted() -> None:
     arrivals, ranks = rank_tables(frames([rank(0), rank(1), once_more], 2))
     assert arrivals.is_empty()
     assert ranks.select("collectives", "matched").rows() == [(1, 0), (2, 0)]
+
+
+def test_a_window_moves_no_clock_and_takes_no_collective_for_the_next() -> None:
+    reports = [loaded(f"h200-ddp-rank{number}") for number in (0, 1)]
+    whole = Results([nsysflow.analyze(report) for report in reports])
+    # 37 ms apart, the two clocks: the same instants are different steps
+    starts = [analysed(report.report).steps["start_ns"].to_list() for report in reports]
+    options = Options(from_ns=starts[1][1], to_ns=starts[0][3])
+    part = Results([nsysflow.analyze(report, options) for report in reports])
+    assert 0 < len(part.table("arrivals")) < len(whole.table("arrivals"))
+    assert set(part.table("arrivals").rows()) < set(whole.table("arrivals").rows())
+    assert part.table("ranks")["clock_ns"].equals(whole.table("ranks")["clock_ns"])
 
 
 def test_one_rank_has_nobody_to_wait_for() -> None:

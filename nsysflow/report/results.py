@@ -29,6 +29,8 @@ class Analysed(Protocol):
     @property
     def collectives(self) -> pl.DataFrame: ...
     @property
+    def every_collective(self) -> pl.DataFrame: ...
+    @property
     def notes(self) -> tuple[str, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
     def count_gaps(self, at_least_ns: int) -> int: ...
@@ -46,7 +48,8 @@ class Results:
         """The table of that name in `schema.TABLES`, the reports' rows one after the other, or in
         `schema.RUN_TABLES`."""
         if name in RUN_TABLES and name not in self._tables:
-            arrivals, ranks = rank_tables([each.collectives for each in self.analyses])
+            whole = [each.every_collective for each in self.analyses]
+            arrivals, ranks = rank_tables(whole, [each.collectives for each in self.analyses])
             self._tables |= {"arrivals": arrivals, "ranks": ranks}
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])

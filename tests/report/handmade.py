@@ -26,6 +26,10 @@ class Handmade:
     notes: tuple[str, ...] = ()
     collectives: pl.DataFrame = field(default_factory=schema.COLLECTIVES.to_frame)
 
+    @property
+    def every_collective(self) -> pl.DataFrame:
+        return self.collectives
+
     def compute(self, *tables: str) -> None:
         """There is nothing to compute."""
 

@@ -22,6 +22,7 @@ class Collective:
     operation: str | None = None
     bytes: int | None = None
     communicator: int | None = None
+    looked_at: bool = True
 
 
 def ranks_and_arrivals(kernels: list[Collective]) -> tuple[list[Row], list[Row]]:
@@ -30,11 +31,13 @@ def ranks_and_arrivals(kernels: list[Collective]) -> tuple[list[Row], list[Row]]
     of_rank: dict[tuple[int, int | None, int], list[Collective]] = defaultdict(list)
     for kernel in kernels:
         of_rank[kernel.report_no, kernel.process, kernel.device].append(kernel)
+    of_rank = {rank: own for rank, own in of_rank.items() if any(k.looked_at for k in own)}
     ranks = sorted(of_rank, key=lambda key: (key[0], key[1] is not None, key[1] or 0, key[2]))
     if len(ranks) < 2:
         return [], []
-    met = matched([of_rank[rank] for rank in ranks])
-    clock = clocks(met)
+    everywhere = matched([of_rank[rank] for rank in ranks])
+    clock = clocks(everywhere)
+    met = {no: m for no, m in enumerate(everywhere) if all(each.looked_at for each in m)}
 
     def on_first_clock(kernel: Collective) -> tuple[int, int]:
         ahead = clock[kernel.report_no]
@@ -45,18 +48,18 @@ def ranks_and_arrivals(kernels: list[Collective]) -> tuple[list[Row], list[Row]]
             "report": of_rank[rank][0].report,
             "process": rank[1],
             "device": rank[2],
-            "collectives": len(of_rank[rank]),
+            "collectives": sum(kernel.looked_at for kernel in of_rank[rank]),
             "matched": len(met),
             "times_last": 0,
             "late_ns": 0 if met else None,
             "waited_ns": 0 if met else None,
-            "clock_ns": clock[rank[0]] if met else None,
+            "clock_ns": clock[rank[0]] if everywhere else None,
         }
         for rank in ranks
     ]
     off: list[list[int]] = [[] for _ in ranks]
     arrivals: list[Row] = []
-    for number, members in enumerate(met):
+    for number, members in met.items():
         times = [on_first_clock(member) for member in members]
         first, last = min(start for start, _ in times), max(start for start, _ in times)
         there = max(
