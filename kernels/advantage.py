@@ -32,6 +32,7 @@ from torch import Tensor
 
 from nsysflow.kernels import compiled
 from nsysflow.kernels.arguments import FLOATS, Backend, backend_for, require
+from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,8 +223,8 @@ def _factors(*, gamma: float, lam: float, rho_clip: float, c_clip: float) -> dic
 def _launch_triton(inputs: tuple[Tensor, ...], out: Tensor, factors: dict[str, float]) -> None:
     rows, steps = out.shape
     chunk, lanes = _cut(inputs)
-    at_once = min(triton.next_power_of_2(rows), 32 * _LAUNCH.warps // lanes)
-    _advantage[(triton.cdiv(rows, at_once),)](
+    at_once = min(next_power_of_2(rows), 32 * _LAUNCH.warps // lanes)
+    _advantage[(cdiv(rows, at_once),)](
         *inputs, out, rows, *factors.values(),
         STEPS=steps, ROWS=at_once, LANES=lanes, CHUNK=chunk, num_warps=_LAUNCH.warps,
     )  # fmt: skip
@@ -232,7 +233,7 @@ def _launch_triton(inputs: tuple[Tensor, ...], out: Tensor, factors: dict[str, f
 def _cut(inputs: tuple[Tensor, ...]) -> tuple[int, int]:
     """Steps of a lane, which are 16 bytes of the widest input; and lanes of a row."""
     chunk = 16 // max(tensor.element_size() for tensor in inputs)
-    lanes = triton.next_power_of_2(triton.cdiv(inputs[0].shape[1], chunk))
+    lanes = next_power_of_2(cdiv(inputs[0].shape[1], chunk))
     return chunk, min(lanes, _LAUNCH.lanes)
 
 
@@ -269,7 +270,7 @@ def _launch_cuda(inputs: tuple[Tensor, ...], out: Tensor, factors: dict[str, flo
     compiled.launch(
         "advantage",
         constants | factors,
-        blocks=triton.cdiv(rows, at_once),
+        blocks=cdiv(rows, at_once),
         threads=32 * _LAUNCH.warps,
         arguments=[*inputs, out, rows, steps],
     )

@@ -35,6 +35,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nsysflow.kernels.arguments import require
+from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 COLS_MAX = 16_384
 """The widest row: 16 warps hold 32 elements of x a thread, and as many of dy in backward."""
@@ -192,11 +193,11 @@ class _Launch:
 
 def _forward_launch(x: Tensor) -> _Launch:
     """A program for each tile of `x`, (rows, cols)."""
-    cols = triton.next_power_of_2(x.shape[1])
+    cols = next_power_of_2(x.shape[1])
     of_a_row = cols * x.element_size()
-    rows = max(1, min(_WARP_BYTES // of_a_row, triton.next_power_of_2(x.shape[0])))
+    rows = max(1, min(_WARP_BYTES // of_a_row, next_power_of_2(x.shape[0])))
     return _Launch(
-        programs=triton.cdiv(x.shape[0], rows),
+        programs=cdiv(x.shape[0], rows),
         rows=rows, cols=cols, warps=max(1, rows * of_a_row // _WARP_BYTES),
         registers=64,  # 32 warps an SM
     )  # fmt: skip
@@ -204,9 +205,9 @@ def _forward_launch(x: Tensor) -> _Launch:
 
 def _backward_launch(x: Tensor) -> _Launch:
     """For `x`, (rows, cols): as many programs as an H200 runs at once, or one for each wide row."""
-    cols = triton.next_power_of_2(x.shape[1])
-    rows = max(1, min(_TILE // cols, triton.next_power_of_2(x.shape[0])))
-    tiles = triton.cdiv(x.shape[0], rows)
+    cols = next_power_of_2(x.shape[1])
+    rows = max(1, min(_TILE // cols, next_power_of_2(x.shape[0])))
+    tiles = cdiv(x.shape[0], rows)
     if cols > _SUMMED_COLS:
         return _Launch(programs=tiles, rows=rows, cols=cols, warps=16, registers=128)
     # two 16-byte loads of x a thread, or four: 16 warps are as many as can keep 128 registers
@@ -263,20 +264,20 @@ class _LayernormReluAdd(torch.autograd.Function):
         launch = _backward_launch(x)
         stages = _stages(launch, x)
         wide = launch.cols > _SUMMED_COLS
-        programs = min(_ROW_PARTS, triton.cdiv(rows, _PART_ROWS)) if wide else launch.programs
+        programs = min(_ROW_PARTS, cdiv(rows, _PART_ROWS)) if wide else launch.programs
         partial = torch.empty(2, programs, cols, dtype=torch.float32, device=x.device)
         _backward[(launch.programs,)](
             *given, dx, None if wide else partial, rows, cols, STAGES=stages, **launch.options
         )
         if wide:
-            _column_sums[(triton.cdiv(cols, _PART_COLS), programs)](
+            _column_sums[(cdiv(cols, _PART_COLS), programs)](
                 *given, partial, rows, cols,
                 ROWS=_PART_ROWS, COLS=_PART_COLS, STAGES=3, num_warps=4,
             )  # fmt: skip
         sums = torch.empty(2, cols, dtype=g.dtype, device=x.device)
-        _add_programs[(triton.cdiv(cols, 32), 2)](  # 32 floats: a cache line
+        _add_programs[(cdiv(cols, 32), 2)](  # 32 floats: a cache line
             partial, sums, programs, cols,
-            PROGRAMS=min(_PROGRAMS_AT_ONCE, triton.next_power_of_2(programs)), COLS=32, num_warps=4,
+            PROGRAMS=min(_PROGRAMS_AT_ONCE, next_power_of_2(programs)), COLS=32, num_warps=4,
         )  # fmt: skip
         return dx, sums[0], sums[1], dy, None
 

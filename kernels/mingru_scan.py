@@ -42,6 +42,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nsysflow.kernels.arguments import require
+from nsysflow.kernels.integers import cdiv
 
 BLOCK: Final = 64
 """Channels a program: one warp with two a thread, so that one bf16 row is a line of 128 bytes."""
@@ -222,7 +223,7 @@ def _check(combined: Tensor, state: Tensor) -> None:
 
 
 def _grid(combined: Tensor) -> tuple[int]:
-    return (combined.shape[0] * triton.cdiv(combined.shape[2] // 3, BLOCK),)
+    return (combined.shape[0] * cdiv(combined.shape[2] // 3, BLOCK),)
 
 
 def _cut(combined: Tensor) -> dict[str, int | bool]:
@@ -249,6 +250,17 @@ def _run_forward(combined: Tensor, state: Tensor, saved: Tensor | None) -> tuple
     return out, final
 
 
+def _saved_shape(combined: Tensor) -> tuple[int, int, int]:
+    """Of what forward leaves for backward: h before each chunk."""
+    batch, steps, width = combined.shape
+    return batch, cdiv(steps, CHUNK_BYTES // combined.element_size()), width // 3
+
+
+def _run_saving(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    saved = combined.new_empty(_saved_shape(combined), dtype=torch.float32)
+    return *_run_forward(combined, state, saved), saved
+
+
 def mingru_scan_forward(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """`mingru_scan` for whoever goes without autograd: its out and final, and what
     `mingru_scan_backward` wants of it: h before each chunk, float32.
@@ -257,10 +269,7 @@ def mingru_scan_forward(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor
         ValueError: as `mingru_scan`.
     """
     _check(combined, state)
-    batch, steps, width = combined.shape
-    chunks = triton.cdiv(steps, CHUNK_BYTES // combined.element_size())
-    saved = combined.new_empty(batch, chunks, width // 3, dtype=torch.float32)
-    return *_run_forward(combined, state, saved), saved
+    return _run_saving(combined, state)
 
 
 def mingru_scan_backward(
@@ -286,9 +295,8 @@ def mingru_scan_backward(
     require("combined", combined, (None, None, None))
     batch, steps, width = combined.shape
     channels = width // 3
-    chunks = triton.cdiv(steps, CHUNK_BYTES // combined.element_size())
     device = combined.device
-    require("saved", saved, (batch, chunks, channels), dtypes=(torch.float32,), device=device)
+    require("saved", saved, _saved_shape(combined), dtypes=(torch.float32,), device=device)
     require("dout", dout, (batch, steps, channels), device=device)
     if dfinal is not None:
         require("dfinal", dfinal, (batch, 1, channels), device=device)
@@ -305,7 +313,7 @@ def mingru_scan_backward(
 class _MingruScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx, combined, state):
-        out, final, saved = mingru_scan_forward(combined, state)
+        out, final, saved = _run_saving(combined, state)
         ctx.save_for_backward(combined, saved)
         ctx.state_dtype = state.dtype
         ctx.set_materialize_grads(False)

@@ -29,12 +29,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from nsysflow.kernels import muon_kernels
 from nsysflow.kernels.arguments import FLOATS, require, require_current
+from nsysflow.kernels.integers import cdiv, next_power_of_2
 from nsysflow.kernels.muon_kernels import COLS, PARTS, TRIPLES
 
 SHORT_MAX: Final = 128
@@ -130,9 +130,9 @@ def _table(
         held = (weight, gradients[number], momenta[number], *working[number : number + 1])
         addresses = [tensor.data_ptr() for tensor in held] + [0] * (4 - len(held))
         entries.append([*addresses, *weight.shape, tiles])
-        tiles += triton.cdiv(max(weight.shape), COLS)
+        tiles += cdiv(max(weight.shape), COLS)
     short = max((min(weight.shape) for weight in weights), default=1)
-    rows = max(16, triton.next_power_of_2(short))  # 16: the least side of a product
+    rows = max(16, next_power_of_2(short))  # 16: the least side of a product
     return MuonTable(
         weights=weights,
         gradients=gradients,

@@ -9,17 +9,17 @@ bf16 is 10 bytes, so a library's product can neither load nor store rows of y in
 and dweight sums over all of N into 640 numbers. Here the O outputs are padded to 16 in registers,
 and backward reads x and the gradient once for both.
 
-Backward has two launches. A program goes through its share of the rows, 64 at a time, with its
-part of dweight in registers, and leaves that behind: 132 parts of 2.6 KB. The second launch adds
-them up in their order, so results repeat bitwise.
+Backward has two launches. A program goes through its share of the rows, 32 at a time in bf16, with
+its part of dweight in registers, and leaves that behind: 264 parts of 2.6 KB. The second launch
+adds them up in their order, so results repeat bitwise.
 
 Products are float32 sums. In bf16 and fp16 the gradient is rounded to that type first, as autograd
 would. Float32 goes through tensor cores in three products of TF32, which keep 21 bits or more: in
-float32 proper, forward took 41 us at this size on an H200, and PyTorch's rounds to TF32 or takes
-longer (2026-11-20).
+float32 proper, forward took 41 us at this size on an H200 (2026-11-20).
 """
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import torch
 import triton
@@ -28,17 +28,34 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nsysflow.kernels.arguments import require
+from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 OUT_MAX: Final = 64
 """A row's outputs; padded to 64 with 512 columns of weight they take 64 KiB of shared memory."""
 WIDTH_MAX: Final = 512
-ROWS_BYTES: Final = 16_384
-"""Of a tile of x: 64 rows of 128 bf16."""
-PARTS: Final = 132
-"""Programs of backward, of which each leaves a part of dweight: one for each SM of an H200. Twice
-as many took 9.9 us at N = 32 768 in place of 9.3 (2026-11-20)."""
-WARPS: Final = 4
-"""Of a program."""
+PARTS: Final = 264
+"""Programs of backward, of which each leaves a part of dweight: two for each SM of an H200."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """What a program holds of x at a time.
+
+    Attributes:
+        bytes: of x.
+        warps: for 128 columns or fewer and 16 outputs; more of either take more.
+    """
+
+    bytes: int
+    warps: int
+
+
+# By the bytes of an element. The fastest of 12 each, at N = 32 768, H = 128, O = 5 on an H200
+# (2026-11-20, L2 warm): forward 3.06 us in bf16 and 7.75 in float32, where 4 warps took 11.6;
+# backward 8.19 and 16.4, where 132 programs of 4 warps with tiles of 16 KiB took 9.24 and 19.3.
+FORWARD: Final = {2: Tile(bytes=16_384, warps=4), 4: Tile(bytes=16_384, warps=1)}
+BACKWARD: Final = {2: Tile(bytes=8192, warps=2), 4: Tile(bytes=8192, warps=4)}
+
 SUMMED: Final = 8
 """Elements of dweight that a program of the second launch adds up: 80 programs for 640, 0.5 us
 faster than 20."""
@@ -108,19 +125,22 @@ def _sum(parts_ptr, dweight_ptr, parts, numel, PARTS: tl.constexpr, SUMMED: tl.c
     tl.store(dweight_ptr + at, total.to(dweight_ptr.dtype.element_ty), mask=at < numel)
 
 
-def _cut(x: Tensor, outputs: int) -> dict[str, object]:
-    """Sizes of a program's tiles, and the type that products are of."""
-    width = max(triton.next_power_of_2(x.shape[1]), 16)  # 16: the least side of a product
+def _cut(x: Tensor, outputs: int, tile: Tile) -> dict[str, Any]:
+    """Sizes of a program's tiles, the type that products are of, and its warps."""
+    width = max(next_power_of_2(x.shape[1]), 16)  # 16: the least side of a product
+    out = max(next_power_of_2(outputs), 16)
     # the interpreter multiplies the bits of bf16 as integers
     wide = x.dtype == torch.float32 or x.device.type == "cpu"
     operand = tl.float32 if wide else tl.bfloat16 if x.dtype == torch.bfloat16 else tl.float16
     return {
         "H": x.shape[1],
         "OUTPUTS": outputs,
-        "ROWS": max(ROWS_BYTES // (width * x.element_size()), 16),
+        "ROWS": max(tile.bytes // (width * x.element_size()), 16),
         "WIDTH": width,
-        "OUT": max(triton.next_power_of_2(outputs), 16),
+        "OUT": out,
         "OPERAND": operand,
+        # the weight and its gradient are shared by all threads
+        "num_warps": min(tile.warps * max(width // 128, 1) * (out // 16), 8),
     }
 
 
@@ -152,9 +172,8 @@ class _NarrowLinear(torch.autograd.Function):
 
 def _run_forward(x: Tensor, weight: Tensor, out: Tensor) -> Tensor:
     if len(x) > 0:
-        cut = _cut(x, len(weight))
-        grid = (triton.cdiv(len(x), cut["ROWS"]),)
-        _forward[grid](x, weight, out, len(x), **cut, num_warps=WARPS)
+        cut = _cut(x, len(weight), FORWARD[x.element_size()])
+        _forward[(cdiv(len(x), cut["ROWS"]),)](x, weight, out, len(x), **cut)
     return out
 
 
@@ -206,13 +225,13 @@ def narrow_linear_backward(
     if rows == 0:
         dweight.zero_()
         return
-    cut = _cut(x, outputs)
-    tiles = triton.cdiv(rows, cut["ROWS"])
+    cut = _cut(x, outputs, BACKWARD[x.element_size()])
+    tiles = cdiv(rows, cut["ROWS"])
     parts = x.new_empty(min(tiles, PARTS), outputs, x.shape[1], dtype=torch.float32)
-    _backward[(len(parts),)](gradient, x, weight, dx, parts, rows, tiles, **cut, num_warps=WARPS)
-    _sum[(triton.cdiv(weight.numel(), SUMMED),)](
+    _backward[(len(parts),)](gradient, x, weight, dx, parts, rows, tiles, **cut)
+    _sum[(cdiv(weight.numel(), SUMMED),)](
         parts, dweight, len(parts), weight.numel(),
-        PARTS=triton.next_power_of_2(len(parts)), SUMMED=SUMMED, num_warps=4,
+        PARTS=next_power_of_2(len(parts)), SUMMED=SUMMED, num_warps=4,
     )  # fmt: skip
 
 

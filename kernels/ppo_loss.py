@@ -32,6 +32,7 @@ and wait for its end where they first need it, before they write anything. Sums 
 and the only atomic is an integer: results repeat bitwise.
 """
 
+from functools import cache
 from typing import Final
 
 import torch
@@ -42,6 +43,7 @@ from torch.autograd.function import once_differentiable
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from nsysflow.kernels.arguments import require
+from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 ACTIONS_MAX: Final = 64
 """A row's logits and their exponentials stay in the registers of one thread, 255 at most."""
@@ -183,9 +185,14 @@ def _scale(gradient_ptr, dloss_ptr, out_ptr, numel, SCALED: tl.constexpr, OVERLA
     tl.store(out_ptr + at, scaled.to(out_ptr.dtype.element_ty), mask=inside)
 
 
+@cache
+def _can_overlap(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
 def _overlap(device: torch.device) -> dict[str, bool]:
     """What lets a launch begin while the one before it runs, where the GPU can."""
-    able = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    able = _can_overlap(device)
     return {"OVERLAP": able, "launch_pdl": able}
 
 
@@ -223,7 +230,7 @@ def _run_forward(
     loss = predictions.new_empty((), dtype=torch.float32)
     if rows == 0:
         return loss.fill_(torch.nan)
-    chunks, programs = triton.cdiv(rows, CHUNK), triton.cdiv(rows, ROWS)
+    chunks, programs = cdiv(rows, CHUNK), cdiv(rows, ROWS)
     moments = predictions.new_empty(chunks, 2, dtype=torch.float32)
     sums = predictions.new_empty(programs, dtype=torch.float32)
     counter = predictions.new_empty((), dtype=torch.int32)
@@ -234,17 +241,22 @@ def _run_forward(
     )
     _loss[(programs,)](
         *inputs, moments, sums, counter, loss, gradient, rows, rows // inputs[4].numel(), *factors,
-        ACTIONS=width - 1, CHUNK=CHUNK, PARTS=triton.next_power_of_2(chunks), ROWS=ROWS,
+        ACTIONS=width - 1, CHUNK=CHUNK, PARTS=next_power_of_2(chunks), ROWS=ROWS,
         num_warps=ROWS // 32, **overlap,
     )  # fmt: skip
     return loss
 
 
+def _run_both(inputs: tuple[Tensor, ...], factors: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """The loss, and its float32 gradient for the predictions."""
+    gradient = torch.empty_like(inputs[0], dtype=torch.float32)
+    return _run_forward(inputs, factors, gradient), gradient
+
+
 class _PpoLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, factors, *inputs):
-        gradient = torch.empty_like(inputs[0], dtype=torch.float32)
-        loss = _run_forward(inputs, factors, gradient)
+        loss, gradient = _run_both(inputs, factors)
         ctx.save_for_backward(gradient)
         ctx.dtype = inputs[0].dtype
         return loss
@@ -255,7 +267,7 @@ class _PpoLoss(torch.autograd.Function):
         (gradient,) = ctx.saved_tensors
         out = torch.empty_like(gradient, dtype=ctx.dtype)
         if out.numel() > 0:
-            programs = triton.cdiv(out.numel(), SCALED)
+            programs = cdiv(out.numel(), SCALED)
             _scale[(programs,)](
                 gradient, dloss, out, out.numel(),
                 SCALED=SCALED, num_warps=4, **_overlap(out.device),
@@ -332,10 +344,7 @@ def ppo_loss_and_gradient(
         ValueError: as `ppo_loss`.
     """
     _check(*inputs)
-    gradient = torch.empty_like(inputs[0], dtype=torch.float32)
-    return _run_forward(
-        inputs, (clip, value_clip, value_weight, entropy_weight), gradient
-    ), gradient
+    return _run_both(inputs, (clip, value_clip, value_weight, entropy_weight))
 
 
 def ppo_loss_ref(

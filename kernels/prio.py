@@ -32,6 +32,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nsysflow.kernels.arguments import require
+from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 EPSILON: Final = 1e-6
 _EPSILON: Final = tl.constexpr(EPSILON)
@@ -201,11 +202,11 @@ def prio(
     if rows == 0:
         raise ValueError(f"{draws} draws from 0 rows: advantages is {tuple(advantages.shape)}")
 
-    group = max(_LAUNCH.group, triton.next_power_of_2(triton.cdiv(rows, _LAUNCH.groups)))
-    groups = triton.cdiv(rows, group)
+    group = max(_LAUNCH.group, next_power_of_2(cdiv(rows, _LAUNCH.groups)))
+    groups = cdiv(rows, group)
     weights = torch.empty(rows, dtype=torch.float32, device=device)
     sums = torch.empty(groups, dtype=torch.float32, device=device)
-    span = min(triton.next_power_of_2(max(steps, 1)), _LAUNCH.tile)
+    span = min(next_power_of_2(max(steps, 1)), _LAUNCH.tile)
     _weigh[(groups,)](
         advantages,
         weights,
@@ -221,7 +222,7 @@ def prio(
         num_warps=_LAUNCH.warps,
     )
     at_once = max(min(_LAUNCH.draws, _LAUNCH.drawn_from // group), 1)
-    _draw[(triton.cdiv(draws, at_once),)](
+    _draw[(cdiv(draws, at_once),)](
         weights,
         sums,
         offset,
@@ -232,7 +233,7 @@ def prio(
         seed,
         float(beta),
         GROUP=group,
-        GROUPS=triton.next_power_of_2(groups),
+        GROUPS=next_power_of_2(groups),
         DRAWS=at_once,
         num_warps=_LAUNCH.warps,
     )

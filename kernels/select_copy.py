@@ -25,6 +25,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nsysflow.kernels.arguments import FLOATS, require
+from nsysflow.kernels.integers import cdiv, next_power_of_2
 from nsysflow.kernels.prio import Draws
 
 ACTIONS: Final = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8)
@@ -207,12 +208,12 @@ def select_copy(rollout: Rollout, draws: Draws, *, out: Minibatch) -> Minibatch:
         "OBS": rollout.obs[0],
         "ACTIONS": rollout.actions[0],
         "STEPS": out.returns[0],
-        "STATE": out.state.view(-1)[: triton.cdiv(out.state.numel(), mb)],
+        "STATE": out.state.view(-1)[: cdiv(out.state.numel(), mb)],
     }
     largest = max(tensor.nbytes for tensor in per_draw.values())
-    pieces = max(triton.cdiv(largest, _LAUNCH.tile_bytes), 1)
+    pieces = max(cdiv(largest, _LAUNCH.tile_bytes), 1)
     tiles = {
-        f"{name}_TILE": triton.next_power_of_2(max(triton.cdiv(tensor.numel(), pieces), 1))
+        f"{name}_TILE": next_power_of_2(max(cdiv(tensor.numel(), pieces), 1))
         for name, tensor in per_draw.items()
     }
     _select_copy[(mb, pieces)](

@@ -57,8 +57,10 @@ class FusedStep:
         self._saved = [self._inputs[0]] * len(layers)
         """What each scan leaves for its backward; once it has run, float32."""
         self._combined = [batch.obs.new_empty(rows, len(layer)) for layer in layers]
+        self._combined_steps = [self._steps(combined) for combined in self._combined]
         self.predictions = batch.obs.new_empty(rows, len(decoder))
         self._slope = batch.obs.new_empty(rows, len(encoder))
+        self._slope_steps = self._steps(self._slope)
 
     def encode(self) -> None:
         """From observations to what the layers take in."""
@@ -67,10 +69,9 @@ class FusedStep:
     def recur(self) -> None:
         """Through the layers."""
         for number, layer in enumerate(self.working[1:-1]):
-            combined = self._combined[number]
-            torch.mm(self._inputs[number], layer.t(), out=combined)
+            torch.mm(self._inputs[number], layer.t(), out=self._combined[number])
             out, _, self._saved[number] = mingru_scan_forward(
-                self._steps(combined), self._batch.states[number]
+                self._combined_steps[number], self._batch.states[number]
             )
             self._inputs[number + 1] = out.flatten(0, 1)
 
@@ -93,7 +94,7 @@ class FusedStep:
         )
         for number in reversed(range(len(layers))):
             dcombined, _ = mingru_scan_backward(
-                self._steps(self._combined[number]), self._saved[number], self._steps(slope)
+                self._combined_steps[number], self._saved[number], self._slope_steps
             )
             flat = dcombined.flatten(0, 1)
             torch.mm(flat.t(), self._inputs[number], out=self.gradients[1 + number])

@@ -2,22 +2,26 @@
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch import Tensor
 
 from nsysflow.kernels.arguments import backend_for, require, require_current
+
+
+class OnAnotherGpu(Tensor):
+    """Says that it is on a second GPU, which need not be there."""
+
+    device = torch.device("cuda", 1)
 
 
 def test_a_tensor_on_a_gpu_that_is_not_the_current_one_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    with FakeTensorMode():
-        here, there = (torch.empty(3, device=f"cuda:{number}") for number in (0, 1))
-    require("here", here, (3,))
+    require_current("here", torch.device("cuda", 0))
     with pytest.raises(
         ValueError, match=r"^x must be on the current GPU, cuda:0, and is on cuda:1"
     ):
-        require("x", there, (3,))
+        require("x", torch.empty(3).as_subclass(OnAnotherGpu), (3,))
 
 
 def test_tensors_that_must_be_where_the_first_is_are_held_to_that() -> None:
