@@ -16,11 +16,13 @@ class Table:
     Attributes:
         compared: results of the variant, held to float64's.
         phases: their names, in order.
+        ends: the phases up to which a step's beginning was measured.
         columns: ways to run them; the last is the one whose shares are shown.
     """
 
     compared: tuple[Compared, ...]
     phases: tuple[str, ...]
+    ends: tuple[str, ...]
     columns: tuple[Column, ...]
 
     @property
@@ -32,6 +34,7 @@ class Table:
                 "name": column.name,
                 "phases_ns": dict(zip(self.phases, column.phases_ns, strict=True)),
                 "sum_ns": column.sum_ns,
+                "to_the_end_of_ns": dict(zip(self.ends, column.begun_ns, strict=True)),
                 "step_ns": column.step_ns,
             }
             for column in self.columns
@@ -61,12 +64,16 @@ class Table:
             for place, name in enumerate(self.phases)
         ]
         total = _row("sum of phases", [column.sum_ns for column in self.columns])
+        begun = [
+            _row(f"to the end of {name}", [column.begun_ns[place] for column in self.columns])
+            for place, name in enumerate(self.ends)
+        ]
         step = _row("step, measured", [column.step_ns for column in self.columns])
         gains = [
             f"{last.name} against {column.name}: {column.step_ns / last.step_ns:.1f} times"
             for column in self.columns[:-1]
         ]
-        return [f"{head}{'share':>8}", *rows, total, step, *gains]
+        return [f"{head}{'share':>8}", *rows, total, *begun, step, *gains]
 
 
 def table_of(
@@ -79,15 +86,29 @@ def table_of(
         ways: the phases of each way, by its name; the same phases for all.
         graph: which one can be captured; None for none.
     """
-    columns = [eager(name, phases) for name, phases in ways.items()]
+    ends = _ends(ways)
+    columns = [eager(name, phases, ends) for name, phases in ways.items()]
     if graph is not None:
-        columns.append(graphed("graph", ways[graph]))
+        columns.append(graphed("graph", ways[graph], ends))
     names = next(iter(ways.values()))
     return Table(
         compared=tuple(compared),
         phases=tuple(part.name for part in parts_of(names)),
+        ends=ends,
         columns=tuple(columns),
     )
+
+
+def _ends(ways: Mapping[str, Sequence[AnyPhase]]) -> tuple[str, ...]:
+    """The phases that launch something in every way, but for the first and the last of them."""
+    idle = {
+        phase.name
+        for phases in ways.values()
+        for phase in phases
+        if all(part.empty for part in parts_of([phase]))
+    }
+    names = [phase.name for phase in next(iter(ways.values())) if phase.name not in idle]
+    return tuple(names[1:-1])
 
 
 def _row(name: str, times_ns: Sequence[int | None]) -> str:

@@ -23,11 +23,13 @@ class Column:
     Attributes:
         name: of that way.
         phases_ns: of each phase, alone; None where it launches nothing.
-        step_ns: of the whole step, measured and not added up.
+        begun_ns: from the step's begin to the end of some phases, measured and not added up.
+        step_ns: likewise, of the whole step.
     """
 
     name: str
     phases_ns: tuple[int | None, ...]
+    begun_ns: tuple[int, ...]
     step_ns: int
 
     @property
@@ -36,8 +38,14 @@ class Column:
         return sum(phase_ns or 0 for phase_ns in self.phases_ns)
 
 
-def eager(name: str, phases: Sequence[AnyPhase]) -> Column:
-    """Launched one by one: from event to event, so that a GPU that waits for the host is in it."""
+def eager(name: str, phases: Sequence[AnyPhase], ends: Sequence[str]) -> Column:
+    """Launched one by one: from event to event, so that a GPU that waits for the host is in it.
+
+    Args:
+        name: of this way.
+        phases: of a step.
+        ends: phases up to which a step's beginning is measured too.
+    """
     parts = list(parts_of(phases))
     for _ in range(WARM_UPS):
         _run(parts)
@@ -47,22 +55,25 @@ def eager(name: str, phases: Sequence[AnyPhase]) -> Column:
             if not part.empty:
                 with timers.region(part.name):
                     part.work()
-    step = CUDATimer()
-    with step:
-        for _ in range(STEPS):
-            _run(parts)
     return Column(
         name=name,
         phases_ns=tuple(
             None if timing.total_ns is None else timing.total_ns // STEPS
             for timing in timers.read()
         ),
-        step_ns=(step.read().total_ns or 0) // STEPS,
+        begun_ns=tuple(_eager_ns(_until(phases, end)) for end in ends),
+        step_ns=_eager_ns(parts),
     )
 
 
-def graphed(name: str, phases: Sequence[AnyPhase]) -> Column:
-    """Replayed: a graph of each phase, many times on end, and one of the step, as it is run."""
+def graphed(name: str, phases: Sequence[AnyPhase], ends: Sequence[str]) -> Column:
+    """Replayed: a graph of each phase, many times on end, and one of the step, as it is run.
+
+    Args:
+        name: of this way.
+        phases: of a step.
+        ends: phases up to which a step's beginning is a graph too.
+    """
     parts = list(parts_of(phases))
     _run(parts)
     return Column(
@@ -70,8 +81,27 @@ def graphed(name: str, phases: Sequence[AnyPhase]) -> Column:
         phases_ns=tuple(
             None if part.empty else _replay_ns(_repeated(part), 1) // CALLS for part in parts
         ),
-        step_ns=_replay_ns(lambda: _run(parts), STEPS),
+        begun_ns=tuple(_whole_ns(_until(phases, end)) for end in ends),
+        step_ns=_whole_ns(parts),
     )
+
+
+def _until(phases: Sequence[AnyPhase], end: str) -> list[Phase]:
+    count = [phase.name for phase in phases].index(end) + 1
+    return list(parts_of(phases[:count]))
+
+
+def _eager_ns(parts: Sequence[Phase]) -> int:
+    timer = CUDATimer()
+    with timer:
+        for _ in range(STEPS):
+            _run(parts)
+    return (timer.read().total_ns or 0) // STEPS
+
+
+def _whole_ns(parts: Sequence[Phase]) -> int:
+    """As one graph."""
+    return _replay_ns(lambda: _run(parts), STEPS)
 
 
 def _run(parts: Sequence[Phase]) -> None:

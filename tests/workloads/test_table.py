@@ -1,6 +1,7 @@
 """The table says what was compared and timed, and a GPU's times add up."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,16 +13,22 @@ from nsysflow.workloads.table import Table
 from nsysflow.workloads.timing import Column
 from tests.workloads.running import toy, without_gpu
 
+
+def column(name: str, phases_ns: tuple[int | None, ...], begun_ns: int, step_ns: int) -> Column:
+    return Column(name=name, phases_ns=phases_ns, begun_ns=(begun_ns,), step_ns=step_ns)
+
+
 TABLE = Table(
     compared=(
         Compared(what="loss", torch_error=1e-4, error=1.9e-3),
         Compared(what="gradient of encoder", torch_error=2e-3, error=3.9e-3),
     ),
     phases=("forward", "backward"),
+    ends=("loss",),
     columns=(
-        Column(name="torch", phases_ns=(4_000_000, 6_000_000), step_ns=9_000_000),
-        Column(name="fused", phases_ns=(100_000, 200_000), step_ns=290_000),
-        Column(name="graph", phases_ns=(25_000, 75_000), step_ns=96_000),
+        column("torch", (4_000_000, 6_000_000), 4_500_000, 9_000_000),
+        column("fused", (100_000, 200_000), 120_000, 290_000),
+        column("graph", (25_000, 75_000), 31_000, 96_000),
     ),
 )
 
@@ -47,8 +54,8 @@ def test_times_are_in_us_and_shares_are_of_the_last_column() -> None:
 
 
 def test_a_phase_without_launches_has_no_time() -> None:
-    column = Column(name="fused", phases_ns=(70_000, None), step_ns=60_000)
-    table = Table(compared=(), phases=TABLE.phases, columns=(TABLE.columns[0], column))
+    fused = column("fused", (70_000, None), 50_000, 60_000)
+    table = replace(TABLE, compared=(), columns=(TABLE.columns[0], fused))
     assert lines(table)["backward"] == ["6000.0", "-", "0.0%"]
     assert lines(table)["sum of phases"] == ["10000.0", "70.0"]
 
@@ -56,6 +63,10 @@ def test_a_phase_without_launches_has_no_time() -> None:
 def test_the_sum_of_phases_stands_beside_the_measured_step() -> None:
     assert lines(TABLE)["sum of phases"] == ["10000.0", "300.0", "100.0"]
     assert lines(TABLE)["step, measured"] == ["9000.0", "290.0", "96.0"]
+
+
+def test_so_do_the_step_s_beginnings() -> None:
+    assert lines(TABLE)["to the end of loss"] == ["4500.0", "120.0", "31.0"]
 
 
 def test_the_last_column_is_set_against_each_other() -> None:
@@ -70,12 +81,13 @@ def test_the_record_has_the_same_numbers() -> None:
         "name": "graph",
         "phases_ns": {"forward": 25_000, "backward": 75_000},
         "sum_ns": 100_000,
+        "to_the_end_of_ns": {"loss": 31_000},
         "step_ns": 96_000,
     }
 
 
 def test_a_table_without_comparison_has_times_alone() -> None:
-    alone = Table(compared=(), phases=TABLE.phases, columns=TABLE.columns[:1])
+    alone = replace(TABLE, compared=(), columns=TABLE.columns[:1])
     assert "float64" not in str(alone)
     assert lines(alone)["forward"] == ["4000.0", "40.0%"]
 
@@ -88,9 +100,20 @@ def test_without_a_gpu_nothing_is_timed() -> None:
 
 @pytest.mark.gpu
 @without_gpu
-@pytest.mark.parametrize("name", ["rolloutcopy", "trainforward", "trainstep"])
-def test_on_a_gpu_all_is_right_and_every_phase_is_timed_as_a_graph_too(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        ("rolloutcopy", ("compute_prio",)),
+        ("trainforward", ("loss",)),
+        ("trainstep", ("loss", "backward")),
+    ],
+)
+def test_on_a_gpu_all_is_right_and_every_phase_is_timed_as_a_graph_too(
+    name: str, ends: tuple[str, ...]
+) -> None:
     table: Any = run(toy(find(name), "graph", on="cuda")).table
     assert [row.what for row in table.compared if not row.passed] == []
     assert [column.name for column in table.columns] == ["torch", "fused", "graph"]
-    assert all(column.step_ns > 0 for column in table.columns)
+    assert table.ends == ends
+    times_ns = [ns for column in table.columns for ns in (*column.begun_ns, column.step_ns)]
+    assert min(times_ns) > 0
