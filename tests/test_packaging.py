@@ -17,6 +17,7 @@ from nsysflow.analysis import schema
 ROOT = Path(__file__).parent.parent
 LINKED = ("analysis", "kernels", "workloads", "samples")
 SAMPLE = "nsysflow/samples/nan_check-sync.sqlite.xz"
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 CORE_MAX_BYTES = 300e6
 """What the core, with all it needs, may take on a disk; 240 MB in 2026-11, most of it polars."""
 
@@ -38,8 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy: setuptools leaves build/ and an egg-info beside its source."""
     source = tmp_path_factory.mktemp("source") / "nsysflow"
     shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(".*", "build"))
-    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    run(*pip, "wheel", "--no-deps", "--wheel-dir", source.parent, source, cwd=source.parent)
+    run(*PIP, "wheel", "--no-deps", "--wheel-dir", source.parent, source, cwd=source.parent)
     (built,) = source.parent.glob("*.whl")
     return built
 
@@ -75,14 +75,11 @@ def test_the_wheel_holds_nothing_outside_the_one_import_name(wheel: Path) -> Non
 @pytest.mark.slow
 def test_the_wheel_alone_in_an_empty_venv_analyses_the_sample(wheel: Path, tmp_path: Path) -> None:
     home = tmp_path / "venv"
-    venv.create(home, with_pip=True)
-    python = home / "bin" / "python"
-    pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    run(*pip, "install", wheel, cwd=tmp_path)
+    venv.create(home, with_pip=False)
+    run(*PIP, "--python", home / "bin" / "python", "install", wheel, cwd=tmp_path)
     assert "analyze" in run(home / "bin" / "nsysflow", "-h", cwd=tmp_path)
     assert "nan_check.py:125 in check" in run(home / "bin" / "nsysflow", "demo", cwd=tmp_path)
 
-    run(*pip, "uninstall", "--yes", "pip", "setuptools", cwd=tmp_path)
     size = sum(path.lstat().st_size for path in home.rglob("*") if path.is_file())
     assert size <= CORE_MAX_BYTES, f"the core takes {size / 1e6:.0f} MB"
 
