@@ -9,6 +9,7 @@ import nsysflow
 from nsysflow.analysis.load import report_name
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import RUN_TABLES
+from nsysflow.analysis.trace import Trace
 from nsysflow.errors import NotAReport, OutputError, SelectionError
 from nsysflow.manifest import Manifest, read_manifest
 from nsysflow.report.folder import check_folder, staged, staged_file
@@ -89,7 +90,8 @@ def analyze_reports(
 
     Args:
         reports: where they are: files, or the directories of runs.
-        options: what to narrow the analysis to.
+        options: what to narrow the analysis to; of several reports `device` leaves those out that
+            have no work on it.
         tables: what will be asked for: computed now, on all cores; others when they are read.
 
     Raises:
@@ -106,13 +108,23 @@ def analyze_reports(
     analyses = []
     for source, name in zip(sources, names, strict=True):
         trace = nsysflow.load(source.path, shapes="kernels" in tables)
+        if len(sources) > 1 and _ran_elsewhere(trace, options.device):
+            continue
         if source.manifest is not None:
             trace = replace(trace, notes=notes_on_run(source.manifest, trace))
         chosen = with_flops_of(source.manifest, options)
         analyses.append(nsysflow.analyze(replace(trace, report=name), chosen))
         del trace  # its rows, once the analysis has put them in order
         analyses[-1].compute(*(name for name in tables if name not in RUN_TABLES))
+    if not analyses:
+        msg = f"no device {options.device} in any of {', '.join(names)}; --table accounting lists them"
+        raise SelectionError(msg)
     return Results(analyses)
+
+
+def _ran_elsewhere(trace: Trace, device: int | None) -> bool:
+    """Whether none of this rank's work is on the one GPU to look at."""
+    return device is not None and device not in trace.ops["device"]
 
 
 def with_flops_of(manifest: Manifest | None, options: Options) -> Options:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import nsysflow
+from nsysflow import flow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import TABLES
 from nsysflow.errors import SelectionError
@@ -25,6 +26,7 @@ from tests.analyses import (
     tables_of,
     twin_of,
 )
+from tests.reports import PACKED
 from tests.twin.account_table import accounting, projections
 from tests.twin.accounting import Interval, common, union
 from tests.twin.comm import comm
@@ -267,6 +269,16 @@ def seen(tables: dict[str, pl.DataFrame], name: str) -> pl.DataFrame:
     if name == "syncs":
         return table.filter(pl.col("induced_idle_ns") > 0)
     return table.filter(pl.col("launches") > 0) if name == "launches" else table
+
+
+def test_one_gpu_of_a_run_is_that_of_the_rank_that_ran_on_it() -> None:
+    reports = [PACKED[f"h200-ddp-rank{number}"] for number in (0, 1)]
+    results = flow.analyze_reports(reports, Options(device=1), tables=["accounting"])
+    assert results.table("accounting").select("report", "device").rows() == [("h200-ddp-rank1", 1)]
+    with pytest.raises(
+        SelectionError, match="no device 5 in any of h200-ddp-rank0"
+    ):
+        flow.analyze_reports(reports, Options(device=5), tables=["accounting"])
 
 
 # --- random traces --------------------------------------------------------------------------------
