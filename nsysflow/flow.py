@@ -117,7 +117,10 @@ def analyze_reports(
         del trace  # its rows, once the analysis has put them in order
         analyses[-1].compute(*(name for name in tables if name not in RUN_TABLES))
     if not analyses:
-        msg = f"no device {options.device} in any of {', '.join(names)}; --table accounting lists them"
+        msg = (
+            f"no device {options.device} in any of {', '.join(names)}; --table accounting lists"
+            " those that are there"
+        )
         raise SelectionError(msg)
     return Results(analyses)
 
