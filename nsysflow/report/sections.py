@@ -208,14 +208,13 @@ def stalls(results: Results, limit: int) -> Block:
     longest = grouped.sort("blocked_ns", descending=True, maintain_order=True).head(1)
     if limit and not longest.is_empty() and longest.row(0) not in shown.rows():
         shown = pl.concat([shown.head(limit - 1), longest])
-    lined = bool((shown["source"] != "").any())
-    return Block(
+    block = Block(
         title="Waits",
         caption="A wait costs the idle it leaves behind, not the time it lasts",
         columns=(
             *map(figure, ("idle it cost", "blocked", "GPU busy", "calls")),
             words("call"),
-            *((Column(head="line"),) if lined else ()),
+            Column(head="line"),
             words("phase"),
         ),
         rows=tuple(
@@ -225,13 +224,14 @@ def stalls(results: Results, limit: int) -> Block:
                 duration(row["gpu_busy_ns"]),
                 number(row["calls"]),
                 row["api"],
-                *((row["source"],) if lined else ()),
+                row["source"],
                 row["phase"],
             )
             for row in shown.iter_rows(named=True)
         ),
         more=more(len(grouped) - len(shown), "syncs"),
     )
+    return without_empty_columns(block)
 
 
 def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block:
@@ -239,8 +239,7 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
     top = results.longest_gaps(limit, at_least_ns).with_columns(where_host_was_in_gap())
     several = results.table("accounting").height > 1
     many = len(results.reports) > 1
-    lined = top["source"].null_count() < len(top)
-    return Block(
+    block = Block(
         title="Longest gaps",
         columns=(
             figure("idle"),
@@ -249,7 +248,7 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
             Column(head="cause"),
             words("where the host was"),
             words("culprit"),
-            *((Column(head="line"),) if lined else ()),
+            Column(head="line"),
             words("before", spare=True),
             words("after", spare=True),
         ),
@@ -261,7 +260,7 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
                 row["cause"],
                 row["where"],
                 row["culprit"] or "",
-                *((_line_of_gap(row),) if lined else ()),
+                _line_of_gap(row),
                 row["prev_op"] or "",
                 row["next_op"] or "",
             )
@@ -269,6 +268,7 @@ def longest_gaps(results: Results, limit: int, *, at_least_ns: int = 0) -> Block
         ),
         more=more(results.count_gaps(at_least_ns) - len(top), "gaps"),
     )
+    return without_empty_columns(block)
 
 
 def _line_of_gap(row: dict[str, Any]) -> str:
@@ -278,7 +278,7 @@ def _line_of_gap(row: dict[str, Any]) -> str:
 def integrity(results: Results) -> Block:
     """What puts the numbers in doubt."""
     rows = results.table("integrity").iter_rows(named=True)
-    return Block(
+    block = Block(
         title="Doubts",
         columns=(words("check"), figure("count"), figure("share"), words("what it puts in doubt")),
         rows=tuple(
@@ -286,6 +286,7 @@ def integrity(results: Results) -> Block:
             for row in rows
         ),
     )
+    return without_empty_columns(block)
 
 
 def _bar(parts: list[int], width: int) -> str:
