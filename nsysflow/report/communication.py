@@ -1,6 +1,6 @@
 """Communication: what no compute hides, and which rank the others wait for."""
 
-from nsysflow.report.layout import Block, Column, figure, words
+from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import OUTSIDE, Results
 from nsysflow.report.sections import more
 from nsysflow.report.units import duration, number, percent, size
@@ -46,7 +46,8 @@ def communication(results: Results, limit: int) -> Block:
 
 
 def ranks(results: Results, limit: int) -> Block:
-    """Who came late to the collectives that all took part in, the latest first."""
+    """Who came late to the collectives that all took part in, the latest first; where there are
+    none, how many each rank did."""
     table = results.table("ranks").sort("late_ns", descending=True, nulls_last=True)
     several = len(results.reports) > 1
     rows = tuple(
@@ -57,22 +58,27 @@ def ranks(results: Results, limit: int) -> Block:
             duration(row["waited_ns"]),
             f"{number(row['matched'])} of {number(row['collectives'])}",
         )
-        for row in table.filter(table["matched"] > 0).head(limit).iter_rows(named=True)
+        for row in table.head(limit).iter_rows(named=True)
     )
-    return Block(
+    block = Block(
         title="Ranks",
         caption=_agreement(results),
         columns=(Column(head="rank"), *map(figure, ("late", "times last", "waited", "matched"))),
         rows=rows,
         more=(*_most(results), *more(table.height - limit, "ranks")),
     )
+    return without_empty_columns(block)
 
 
 def _agreement(results: Results) -> str:
     """How well the ranks' clocks agree: what comes late by less is not late."""
     apart = results.table("arrivals")["ends_spread_ns"].sort()
-    if apart.is_empty():
+    if results.table("ranks").is_empty():
         return ""
+    if apart.is_empty():
+        return (
+            "No collective was looked at that all did equally often, so nobody can be called late"
+        )
     median, worst = duration(apart[len(apart) // 2]), duration(apart[-1])
     several = len(results.reports) > 1
     aligned = "Clocks aligned by the ends of" if several else "The ends of"

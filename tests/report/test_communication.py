@@ -1,5 +1,9 @@
 """The blocks on communication: exposed first, ranks apart, the late one on top."""
 
+from dataclasses import replace
+
+import polars as pl
+
 import nsysflow
 from nsysflow.report.communication import communication, ranks
 from nsysflow.report.results import Results
@@ -66,6 +70,19 @@ def test_the_late_rank_and_how_well_the_clocks_agree_are_told() -> None:
         "furthest apart: ncclAllReduce 0, 36.7 ms from the first to h200-ddp-rank0 GPU 0:"
         " --table arrivals",
     )
+
+
+def test_ranks_that_did_nothing_equally_often_are_told_so_with_their_numbers() -> None:
+    all_reduces = [
+        each.collectives.with_columns(name=pl.lit("ncclDevKernel_AllReduce")) for each in ddp()
+    ]
+    few, many = (
+        replace(handmade(accounting=[device(9 * MS)]), collectives=rows)
+        for rows in (all_reduces[0][:-1], all_reduces[1])
+    )
+    block = ranks(Results([few, many]), limit=5)
+    assert "nobody can be called late" in block.caption
+    assert sorted(row[-1] for row in block.rows) == ["0 of 29", "0 of 30"]
 
 
 def test_one_rank_alone_has_no_block_of_ranks() -> None:
