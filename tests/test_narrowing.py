@@ -122,7 +122,7 @@ def assert_comm_is_the_twins(analysis: nsysflow.Analysis, report: Report, keep: 
 
 def assert_phases_are_the_twins(analysis: nsysflow.Analysis, report: Report, keep: Keep) -> None:
     """Phases in what is kept: busy and idle to its edges."""
-    columns = [name for name in TABLES["phases"] if name not in ("report", "launches", "std_ns")]
+    columns = [name for name in TABLES["phases"] if name not in ("report", "launches")]
     expected = Counter(tuple(row[name] for name in columns) for row in phases(report, keep))
     assert Counter(analysis.phases.select(columns).rows()) == expected
 
