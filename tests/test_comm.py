@@ -1,0 +1,29 @@
+"""Communication kernels: which of NCCL's ranges says what they do."""
+
+import nsysflow
+from tests.twin.comm import comm
+from tests.twin.model import Call, Message, Op, Range, Shape, TwinTrace, to_trace
+from tests.twin.report import Report
+
+PROCESS, THREAD = 1 << 24, 1 << 24 | 1
+
+
+def one_kernel(*asked: tuple[int, int, str, int]) -> TwinTrace:
+    """A collective launched at 6, inside NCCL's ranges (start, end, name, bytes)."""
+    return TwinTrace(
+        ops=(Op("kernel", 10, 20, 0, PROCESS, 7, 1, None, "ncclDev", "ncclDev", Shape()),),
+        calls=(Call(6, 8, PROCESS, THREAD, 1, "cudaLaunchKernelExC"),),
+        ranges=tuple(
+            Range(start_ns, end_ns, "push_pop", PROCESS, THREAD, "NCCL", name, row)
+            for row, (start_ns, end_ns, name, _) in enumerate(asked)
+        ),
+        messages=tuple(Message(start_ns, THREAD, size, None) for start_ns, _, _, size in asked),
+    )
+
+
+def test_of_ranges_inside_each_other_the_innermost_says_what_is_sent() -> None:
+    for outer, inner in (((2, 9), (4, 9)), ((4, 9), (4, 7)), ((4, 9), (4, 9))):
+        trace = one_kernel((*outer, "ncclGroup", 1), (*inner, "ncclAllReduce", 64))
+        (row,) = nsysflow.analyze(to_trace(trace)).comm.to_dicts()
+        assert row["operation"] == "ncclAllReduce"
+        assert row == comm(Report(trace))[0]
