@@ -33,6 +33,12 @@ HOST: Final = Loss(
     advice="see what Python does {there}; do it less often, later, or in another thread",
 )
 
+SCATTERED_ADVICE: Final = (
+    "see what Python does between the launches; do it less often or later, or launch a whole step"
+    " as one CUDA graph"
+)
+"""Instead of HOST's, where no one place has half of it."""
+
 LAUNCH: Final = Loss(
     kind="launch-bound",
     columns=("launch_ns", "dispatch_ns"),

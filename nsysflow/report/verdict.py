@@ -8,7 +8,14 @@ import polars as pl
 
 from nsysflow.report.costs import idle_parts, line_at
 from nsysflow.report.layout import printable, shorten
-from nsysflow.report.losses import GRAPHED_ADVICE, HOST, LAUNCH, LOSSES, Loss
+from nsysflow.report.losses import (
+    GRAPHED_ADVICE,
+    HOST,
+    LAUNCH,
+    LOSSES,
+    SCATTERED_ADVICE,
+    Loss,
+)
 from nsysflow.report.results import OUTSIDE, Results
 from nsysflow.report.units import duration, whole_percent
 
@@ -156,8 +163,10 @@ def _evidence(results: Results, devices: pl.DataFrame, loss: Loss) -> _Evidence:
     if where and (line := _line(parts.filter(pl.col("where") == where), loss)):
         there = line if there == "there" else f"{there}, {line}"
     advice = loss.advice
-    if where == OUTSIDE and loss is HOST:
+    if loss is HOST and where == OUTSIDE:
         advice = _OUTSIDE_ADVICE[outside]
+    elif loss is HOST and not where:
+        advice = SCATTERED_ADVICE
     elif loss is LAUNCH and _is_graphed(results, where):
         advice = GRAPHED_ADVICE
     return _Evidence(

@@ -45,6 +45,7 @@ def test_host_code_inside_a_range_is_named_after_it() -> None:
     )
     assert "host code in step/data (40 %)" in verdict.finding
     assert "in step/data" in verdict.advice
+    assert "CUDA graph" not in verdict.advice
 
 
 def test_a_loss_spread_over_many_places_names_none() -> None:
@@ -53,6 +54,8 @@ def test_a_loss_spread_over_many_places_names_none() -> None:
         results(accounting=[device(100 * MS, host_ns=40 * MS)], gap_summary=places)
     )
     assert "mostly host code (40 %)" in verdict.finding
+    assert "between the launches" in verdict.advice
+    assert "CUDA graph" in verdict.advice
 
 
 def test_a_sync_is_named_by_its_call() -> None:
