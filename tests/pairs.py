@@ -100,7 +100,7 @@ PAIRS: Final = (
         causes=("launch",),
         phase="step/compute_advantage",
         line=r"advantage\.py:\d+ in advantage_ref",
-        unheld="fused, a step is 11 us of work: less than one launch takes, so launches stay most",
+        unheld="a graphed step is 11 us of work, less than its one launch takes: launches stay",
     ),
     Pair(
         before="rolloutcopy-fused",
