@@ -7,7 +7,7 @@ import os
 
 import click
 
-from nsysflow.catalog import Workload
+from nsysflow.catalog import Option, Workload
 from nsysflow.handshake import CAPTURE, Window
 
 
@@ -68,11 +68,18 @@ def _own(workload: Workload) -> list[click.Option]:
     return [
         click.Option(
             [f"--{option.name.replace('_', '-')}"],
-            type=type(option.default),
+            type=_type(option),
             help=f"{option.help}  [default: {option.default}; on a CPU {option.toy}]",
         )
         for option in workload.options
     ]
+
+
+def _type(option: Option) -> click.ParamType:
+    """Sizes are 1 or more, times 0 or more; what is negative by default stands for none."""
+    if isinstance(option.default, float):
+        return click.FloatRange(min=0)
+    return click.IntRange(min=1) if option.default > 0 else click.INT
 
 
 def _window(_ctx: click.Context, _param: click.Parameter, typed: str) -> Window:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from nsysflow.errors import WorkloadError
 from nsysflow.regions import Region, region
 from nsysflow.workloads.config import Config, Work
 from nsysflow.workloads.graphs import captured
@@ -47,8 +48,18 @@ class GatedResidual(nn.Module):
 
 
 def launch_bound(config: Config[Options]) -> Work:
-    """`kernels` modules, each of which adds `part * gate` to `total`."""
+    """`kernels` modules, each of which adds `part * gate` to `total`.
+
+    Raises:
+        WorkloadError: the heads are not equally wide.
+    """
     options = config.options
+    if options.width % options.heads:
+        msg = (
+            f"launch_bound: a width of {options.width} is not split into {options.heads} equal"
+            " heads. Choose another --width or --heads"
+        )
+        raise WorkloadError(msg)
     part, gate = torch.rand(2, options.rows, options.width, **config.placed)
     total = torch.zeros_like(part)
     modules = [GatedResidual(options.heads) for _ in range(options.kernels)]

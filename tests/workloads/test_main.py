@@ -11,6 +11,7 @@ import torch
 from click.testing import CliRunner
 
 import nsysflow
+from nsysflow.errors import WorkloadError
 from nsysflow.handshake import CAPTURE
 from nsysflow.workloads.__main__ import main
 from tests.recording import nvtx_events, record
@@ -79,9 +80,20 @@ def test_an_unknown_workload_is_one_message() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("typed", [("--variant", "both"), ("--capture", "3:2"), ("--kernels", "1")])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        *(("--variant", "both"), ("--capture", "3:2"), ("--kernels", "1")),
+        *(("--width", "0"), ("--data-ms", "-1")),
+    ],
+)
 def test_what_it_does_not_take_is_bad_usage(typed: tuple[str, str]) -> None:
     assert run("nan_check", "--on", "cpu", *typed).returncode == 2
+
+
+def test_a_width_that_cannot_be_split_is_one_message() -> None:
+    with pytest.raises(WorkloadError, match="Choose another --width or --heads"):
+        printed("launch_bound", "--on", "cpu", "--heads", "3")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
