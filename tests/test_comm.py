@@ -1,6 +1,7 @@
 """Communication kernels: which of NCCL's ranges says what they do."""
 
 import nsysflow
+from nsysflow.analysis.options import Options
 from tests.twin.comm import comm
 from tests.twin.model import Call, Message, Op, Range, Shape, TwinTrace, to_trace
 from tests.twin.report import Report
@@ -27,3 +28,16 @@ def test_of_ranges_inside_each_other_the_innermost_says_what_is_sent() -> None:
         (row,) = nsysflow.analyze(to_trace(trace)).comm.to_dicts()
         assert row["operation"] == "ncclAllReduce"
         assert row == comm(Report(trace))[0]
+
+
+def test_a_range_that_ends_where_the_launch_begins_says_nothing_of_it() -> None:
+    trace = one_kernel((2, 6, "ncclBroadcast", 64))
+    (row,) = nsysflow.analyze(to_trace(trace)).comm.to_dicts()
+    assert (row["operation"], row["bytes"]) == (None, None)
+    assert row == comm(Report(trace))[0]
+
+
+def test_a_collective_that_runs_into_a_window_takes_time_there_and_is_not_counted() -> None:
+    trace = to_trace(one_kernel((2, 9, "ncclAllReduce", 64)))
+    (row,) = nsysflow.analyze(trace, Options(from_ns=13, to_ns=18)).comm.to_dicts()
+    assert (row["count"], row["bytes"], row["busy_ns"], row["exposed_ns"]) == (0, None, 5, 5)
