@@ -75,7 +75,7 @@ def _own(workload: Workload) -> list[click.Option]:
     ]
 
 
-def _type(option: Option) -> click.ParamType:
+def _type(option: Option) -> "click.ParamType[int] | click.ParamType[float]":
     """Sizes are 1 or more, times 0 or more; what is negative by default stands for none."""
     if isinstance(option.default, float):
         return click.FloatRange(min=0)
