@@ -120,7 +120,11 @@ def test_a_report_without_steps_has_no_rate_and_the_page_says_so() -> None:
     ("name", "options", "reason"),
     [
         ("h200-ddp-rank0", Options(range="backward"), "no step starts in the part looked at"),
-        ("h200-train", Options(step="forward"), "name one by its whole path (--step warmup/forward)"),
+        (
+            "h200-train",
+            Options(step="forward"),
+            "name one by its whole path (--step warmup/forward)",
+        ),
     ],
 )
 def test_where_steps_have_no_rate_the_page_says_why(
