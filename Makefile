@@ -26,8 +26,10 @@ help:
 demo: $(VENV)/.core
 	@$(BIN)/nsysflow demo
 
+# A process per core, but no more than 8: each imports torch. By file, as the tests of a file share
+# what they have analysed or built.
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 # Apart, so that `make --keep-going lint` shows what each of them finds.
 lint: lint-format lint-rules lint-types lint-arrows
