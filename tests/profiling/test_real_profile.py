@@ -168,7 +168,8 @@ def test_each_rank_has_its_report() -> None:
     assert ran.returncode == 0, ran.stderr
     manifest = read_manifest(Path("out"))
     assert manifest is not None
-    assert manifest.reports == ("rank0.sqlite", "rank1.sqlite")
+    said = Path("out/output.log").read_text()
+    assert manifest.reports == ("rank0.sqlite", "rank1.sqlite"), said
     assert [told.rank for told in manifest.told] == [0, 1]
     for rank in manifest.reports:
         assert instances(nsysflow.load(Path("out") / rank))["step"] == 8
