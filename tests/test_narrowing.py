@@ -275,9 +275,7 @@ def test_one_gpu_of_a_run_is_that_of_the_rank_that_ran_on_it() -> None:
     reports = [PACKED[f"h200-ddp-rank{number}"] for number in (0, 1)]
     results = flow.analyze_reports(reports, Options(device=1), tables=["accounting"])
     assert results.table("accounting").select("report", "device").rows() == [("h200-ddp-rank1", 1)]
-    with pytest.raises(
-        SelectionError, match="no device 5 in any of h200-ddp-rank0"
-    ):
+    with pytest.raises(SelectionError, match="no device 5 in any of h200-ddp-rank0"):
         flow.analyze_reports(reports, Options(device=5), tables=["accounting"])
 
 

@@ -162,10 +162,10 @@ def test_a_call_inside_one_that_was_sampled_has_its_line_whatever_came_between()
         return Backtrace(start_ns, (1 << 24) | 1, (Frame("/home/me/a.py", line, "f"),))
 
     trace = TwinTrace(
-        #  0--------------100     120--130
-        #     10-20  30-40
-        calls=(made(0, 100), made(10, 20), made(30, 40), made(120, 130)),
+        #  0-----------------100     120--130
+        #     10-20 30-40 50-100
+        calls=(made(0, 100), made(10, 20), made(30, 40), made(50, 100), made(120, 130)),
         backtraces=(sampled(0, 1), sampled(10, 2)),
     )
     rows = nsysflow.analyze(to_trace(trace)).syncs.sort("start_ns")
-    assert rows["source"].to_list() == ["a.py:1 in f", "a.py:2 in f", "a.py:1 in f", None]
+    assert rows["source"].to_list() == [*("a.py:1 in f", "a.py:2 in f"), *["a.py:1 in f"] * 2, None]
