@@ -64,6 +64,15 @@ def test_a_window_has_the_rates_of_the_whole_steps_that_start_in_it(name: str) -
     assert compared(found.to_dicts()) == compared(mfu(report, keep))
 
 
+def test_one_gpu_of_a_process_with_two_has_the_rates_of_its_own_work() -> None:
+    trace = telling("synthetic-1", {"forward": 10**6, "backward": 2 * 10**6, "aten::mm": 10**5})
+    told = tuple(Flops(*row) for row in trace.flops.rows())
+    report = Report(replace(twin_of("synthetic-1").trace, flops=told))
+    for device in report.devices:
+        found = nsysflow.analyze(trace, Options(device=device)).mfu
+        assert compared(found.to_dicts()) == compared(mfu(report, {device: report.windows[device]}))
+
+
 def test_phases_add_up_to_the_step_and_their_time_is_less() -> None:
     found = nsysflow.analyze(telling(DDP, {"forward": 3 * 10**9, "backward": 5 * 10**9})).mfu
     step, *phases = found.to_dicts()
