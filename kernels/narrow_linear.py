@@ -9,8 +9,8 @@ bf16 is 10 bytes, so a library's product can neither load nor store rows of y in
 and dweight sums over all of N into 640 numbers. Here the O outputs are padded to 16 in registers,
 and backward reads x and the gradient once for both.
 
-Backward has two launches. A program goes through its share of the rows, 32 at a time in bf16, with
-its part of dweight in registers, and leaves that behind: 264 parts of 2.6 KB. The second launch
+Backward has two launches. A program goes through its share of the rows, 64 at a time in bf16, with
+its part of dweight in registers, and leaves that behind: 132 parts of 2.6 KB. The second launch
 adds them up in their order, so results repeat bitwise.
 
 Products are float32 sums. In bf16 and fp16 the gradient is rounded to that type first, as autograd
@@ -33,8 +33,6 @@ from nsysflow.kernels.integers import cdiv, next_power_of_2
 OUT_MAX: Final = 64
 """A row's outputs; padded to 64 with 512 columns of weight they take 64 KiB of shared memory."""
 WIDTH_MAX: Final = 512
-PARTS: Final = 264
-"""Programs of backward, of which each leaves a part of dweight: two for each SM of an H200."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +49,14 @@ class Tile:
 
 
 # By the bytes of an element. The fastest of 12 each, at N = 32 768, H = 128, O = 5 on an H200
-# (2026-11-20, L2 warm): forward 3.06 us in bf16 and 7.75 in float32, where 4 warps took 11.6;
-# backward 8.19 and 16.4, where 132 programs of 4 warps with tiles of 16 KiB took 9.24 and 19.3.
+# (2026-11-20, L2 warm): forward 3.0 us in bf16 and 7.7 in float32, where 4 warps took 11.5;
+# backward 16.4 in float32, where bf16's took 19.3. In bf16 2 warps with tiles of 8 KiB, which the
+# tuner preferred, took 8.7 us in the benchmark and 1.3 more of a training step than these: 7.3.
 FORWARD: Final = {2: Tile(bytes=16_384, warps=4), 4: Tile(bytes=16_384, warps=1)}
-BACKWARD: Final = {2: Tile(bytes=8192, warps=2), 4: Tile(bytes=8192, warps=4)}
+BACKWARD: Final = {2: Tile(bytes=16_384, warps=4), 4: Tile(bytes=8192, warps=4)}
+PARTS: Final = {2: 132, 4: 264}
+"""Programs of backward, of which each leaves a part of dweight: one or two for each SM of an
+H200."""
 
 SUMMED: Final = 8
 """Elements of dweight that a program of the second launch adds up: 80 programs for 640, 0.5 us
@@ -227,7 +229,8 @@ def narrow_linear_backward(
         return
     cut = _cut(x, outputs, BACKWARD[x.element_size()])
     tiles = cdiv(rows, cut["ROWS"])
-    parts = x.new_empty(min(tiles, PARTS), outputs, x.shape[1], dtype=torch.float32)
+    programs = min(tiles, PARTS[x.element_size()])
+    parts = x.new_empty(programs, outputs, x.shape[1], dtype=torch.float32)
     _backward[(len(parts),)](gradient, x, weight, dx, parts, rows, tiles, **cut)
     _sum[(cdiv(weight.numel(), SUMMED),)](
         parts, dweight, len(parts), weight.numel(),

@@ -104,7 +104,7 @@ def test_the_weight_s_gradient_has_the_type_of_its_buffer(device: torch.device) 
 def test_more_tiles_than_programs_are_all_added_up_and_the_same_each_time(
     dtype: torch.dtype, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PARTS", 3)
+    monkeypatch.setattr(module, "PARTS", dict.fromkeys(module.PARTS, 3))
     rows_of_a_tile = module.BACKWARD[dtype.itemsize].bytes // (128 * dtype.itemsize)
     x, weight, gradient = layer((7 * rows_of_a_tile + 1, 128, 2), dtype, device)
     gradient = gradient.bfloat16().float()  # as above
