@@ -11,6 +11,7 @@ from nsysflow.analysis.copies import copy_table, each_copy
 from nsysflow.analysis.gap_tables import gap_histogram, gap_summary, gap_table
 from nsysflow.analysis.gpu_metrics import gpu_metrics_table
 from nsysflow.analysis.integrity import integrity_table
+from nsysflow.analysis.intervals import overlaps
 from nsysflow.analysis.kernels import kernel_table
 from nsysflow.analysis.launches import launch_table
 from nsysflow.analysis.mfu import declared_flops, mfu_table
@@ -19,11 +20,11 @@ from nsysflow.analysis.parallel import computed_once, side_by_side
 from nsysflow.analysis.phases import phase_table
 from nsysflow.analysis.prepare import os_pid
 from nsysflow.analysis.schema import COLLECTIVES, EACH_COPY, MFU, TABLES
-from nsysflow.analysis.starved import starved_table
+from nsysflow.analysis.starved import starved_table, unbroken_runs
 from nsysflow.analysis.steps import step_table
 from nsysflow.analysis.syncs import sync_table
 from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.windows import starts_inside
+from nsysflow.analysis.windows import laid
 from nsysflow.analysis.working import Working
 
 SLICE_ROWS = 262_144
@@ -116,11 +117,9 @@ class Analysis(Working):
     @computed_once
     def starved(self) -> pl.DataFrame:
         """`STARVED`."""
-        table = starved_table(self._attribution, self._placed_ops, self._whole_gaps)
-        if self._narrowed:
-            numbers = self._prepared.ops.select("device", "device_no").unique()
-            numbered = table.join(numbers, on="device", maintain_order="left")
-            table = starts_inside(numbered, self._windows, self._prepared.axis).drop("device_no")
+        axis, ops = self._prepared.axis, self._placed_ops
+        runs = overlaps(unbroken_runs(ops, self._whole_gaps), laid(self._windows, axis))
+        table = starved_table(self._attribution, axis, ops, runs, self._gaps)
         return self._table("starved", table)
 
     @computed_once

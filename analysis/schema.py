@@ -398,7 +398,8 @@ STARVED: Final = pl.Schema(
         "graph_estimate_ns": pl.Int64(),
     }
 )
-"""One row per starved window (spec §5), dearest first. `kernels` counts distinct kernels."""
+"""One row per starved window (spec §5), dearest first; of a narrowed window what lies in it.
+`kernels` counts distinct kernels."""
 
 KERNELS: Final = pl.Schema(
     {

@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.attribution import Attribution
-from nsysflow.analysis.intervals import last_at_or_before
+from nsysflow.analysis.intervals import Axis, last_at_or_before
 from nsysflow.analysis.phases import GRAPH_LAUNCH_NS
 from nsysflow.analysis.rounding import median_ns
 from nsysflow.analysis.schema import STARVED
@@ -22,50 +22,71 @@ MEMBER_COLUMNS: Final = (
 """What a window needs of its operations."""
 
 
-def starved_table(attribution: Attribution, ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+def unbroken_runs(ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The runs of operations that no gap breaks, `start` and `end` on the device axis, sorted.
+
+    Gaps up to 2 us, or half of which is `launch`, break none.
+
+    Args:
+        ops: operations, sorted on the device axis.
+        gaps: all gaps with their causes.
+    """
+    length = pl.col("end_ns") - pl.col("start_ns")
+    lasting = ops.lazy().filter(length > 0)
+    last = (pl.col("place") + length).max().alias("end")
+    whole = lasting.group_by("device_no").agg(pl.col("place").first().alias("start"), last)
+    device = whole.sort("start").collect()
+    breaks = (length > SHORT_GAP_NS) & (2 * pl.col("launch_ns") < length)
+    broken = gaps.select(
+        ops["place"].gather(gaps["next_op"]).alias("end"),
+        length.alias("gap_ns"),
+        breaks.alias("breaks"),
+    ).filter("breaks")
+    begin = pl.concat([device["start"], broken["end"]]).sort()
+    reach = pl.concat([device["end"], broken["end"] - broken["gap_ns"]]).sort()
+    return pl.DataFrame({"start": begin, "end": reach.rename("end")})
+
+
+def starved_table(
+    attribution: Attribution, axis: Axis, ops: pl.DataFrame, runs: pl.DataFrame, gaps: pl.DataFrame
+) -> pl.DataFrame:
     """The `STARVED` table, without `report`, dearest first.
 
     Args:
         attribution: nodes and paths.
+        axis: of the devices.
         ops: operations, sorted on the device axis, with `node`.
-        gaps: all gaps with their causes.
+        runs: `unbroken_runs`, cut to what is looked at.
+        gaps: the gaps, or their parts, in what is looked at, in order, with their causes.
     """
-    runs = _runs(ops, gaps).filter(
-        2 * pl.col("launch_idle_ns") >= pl.col("reach") - pl.col("place")
+    runs = runs.hstack(_idle(axis, runs, gaps))
+    runs = runs.filter(2 * pl.col("launch_idle_ns") >= pl.col("end") - pl.col("start"))
+    runs = runs.select(
+        pl.int_range(pl.len()).alias("run"),
+        pl.col("start").alias("place"),
+        pl.col("end").alias("reach"),
+        (pl.col("end") - pl.col("start")).alias("run_ns"),
+        axis.time_ns(pl.col("start")).alias("run_start_ns"),
+        *("launch_idle_ns", "idle_ns"),
     )
     members = ops.select(*MEMBER_COLUMNS)
-    held = members.join_asof(runs.with_row_index("run"), on="place", check_sortedness=False)
+    held = members.join_asof(runs, on="place", check_sortedness=False)
     return _windows(attribution, held.filter(pl.col("place") < pl.col("reach")))
 
 
-def _runs(ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
-    """The runs of operations that no gap breaks, on the device axis: `place`, `reach`,
-    `launch_idle_ns`, `idle_ns`. Gaps up to 2 us, or half of which is `launch`, break none."""
-    length = pl.col("end_ns") - pl.col("start_ns")
-    lasting = ops.lazy().filter(length > 0)
-    last = (pl.col("place") + length).max().alias("reach")
-    whole = lasting.group_by("device_no").agg(pl.col("place").first(), last)
-    device = whole.sort("place").collect()
-    breaks = (length > SHORT_GAP_NS) & (2 * pl.col("launch_ns") < length)
+def _idle(axis: Axis, runs: pl.DataFrame, gaps: pl.DataFrame) -> list[pl.Series]:
+    """`idle_ns`, `launch_idle_ns` of the gaps in each of `runs`."""
+    # Running sums after each gap; a run's idle is a difference of two of them.
     walked = gaps.select(
-        ops["place"].gather(gaps["next_op"]),
-        length.alias("gap_ns"),
-        "launch_ns",
-        breaks.alias("breaks"),
-    ).with_columns(
-        # Running sums before and after each gap; a run's idle is a difference of two of them.
-        pl.col("gap_ns").cum_sum().alias("idle_ns"),
+        axis.at(pl.col("device_no"), pl.col("end_ns")).alias("end"),
+        (pl.col("end_ns") - pl.col("start_ns")).cum_sum().alias("idle_ns"),
         pl.col("launch_ns").cum_sum().alias("launch_idle_ns"),
     )
-    broken = walked.filter("breaks")
-    begin = pl.concat([device["place"], broken["place"]]).sort()
-    reach = pl.concat([device["reach"], broken["place"] - broken["gap_ns"]]).sort()
-    first, past = (last_at_or_before(walked["place"], places) for places in (begin, reach))
-    sums = {
-        name: walked[name].gather(past).fill_null(0) - walked[name].gather(first).fill_null(0)
+    first, past = (last_at_or_before(walked["end"], runs[edge]) for edge in ("start", "end"))
+    return [
+        walked[name].gather(past).fill_null(0) - walked[name].gather(first).fill_null(0)
         for name in ("idle_ns", "launch_idle_ns")
-    }
-    return pl.DataFrame({"place": begin, "reach": reach, **sums})
+    ]
 
 
 def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
@@ -77,8 +98,8 @@ def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
     members = members.with_columns(attribution.path_of(members["node"]))
     windows = members.group_by("run").agg(
         pl.col("device").first(),
-        pl.col("start_ns").first(),
-        (pl.col("start_ns") + pl.col("reach") - pl.col("place")).first().alias("end_ns"),
+        pl.col("run_start_ns").first().alias("start_ns"),
+        (pl.col("run_start_ns") + pl.col("run_ns")).first().alias("end_ns"),
         pl.len().cast(pl.Int64).alias("ops"),
         median_ns(interval.filter(interval > 0)).alias("median_interval_ns"),
         pl.col("launch_idle_ns", "idle_ns").first(),

@@ -30,6 +30,7 @@ from tests.reports import PACKED
 from tests.twin.account_table import accounting, projections
 from tests.twin.accounting import Interval, common, union
 from tests.twin.comm import comm
+from tests.twin.launches import starved
 from tests.twin.model import Call, Op, Shape, TwinTrace, to_trace
 from tests.twin.phase_table import phases
 from tests.twin.report import Report
@@ -111,6 +112,7 @@ def assert_is_the_twins(
     assert_summaries_add_up(analysis)
     assert_comm_is_the_twins(analysis, report, keep)
     assert_phases_are_the_twins(analysis, report, keep)
+    assert analysis.starved.to_dicts() == starved(report, keep)
 
 
 def assert_comm_is_the_twins(analysis: nsysflow.Analysis, report: Report, keep: Keep) -> None:
@@ -243,6 +245,16 @@ def test_all_narrowings_together_leave_what_each_of_them_leaves(name: str) -> No
     )
     options = Options(device=device, from_ns=from_ns, to_ns=to_ns, range=range_, steps=(0, 3))
     assert_is_the_twins(loaded(name), report, options, keep)
+
+
+@pytest.mark.parametrize("steps", [(1, 4), (2, 3)])
+def test_a_starved_window_ends_where_the_steps_looked_at_end(steps: tuple[int, int]) -> None:
+    # Steps 1 to 4 of this report are one starved window.
+    analysis = nsysflow.analyze(loaded("launch_bound-eager-plain"), Options(steps=steps))
+    borders = ["start_ns", "end_ns", "launch_idle_ns"]
+    (starved,) = analysis.starved.select(borders).rows()
+    looked_at = analysis.accounting.select("start_ns", "end_ns", "launch_ns").row(0)
+    assert starved == looked_at
 
 
 @few_reports

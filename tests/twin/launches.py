@@ -5,6 +5,8 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 from itertools import groupby, pairwise
 
+from tests.twin.account_table import inside_ns, share
+from tests.twin.accounting import Interval, common
 from tests.twin.gaps import Gap
 from tests.twin.phase_table import graph_estimate_ns, phases_of
 from tests.twin.report import Path, Report, Row, joined, os_pid, prefixes
@@ -83,9 +85,10 @@ def splits(gap: Gap) -> bool:
     return gap.duration_ns > STARVED_GAP_NS and 2 * gap.causes["launch"] < gap.duration_ns
 
 
-def starved(report: Report) -> list[Row]:
+def starved(report: Report, keep: dict[int, list[Interval]] | None = None) -> list[Row]:
     """§5: maximal runs of consecutive operations on a device without a gap that splits; those of
-    ≥ 8 operations in which launch-caused idle is at least half of the time from first to last."""
+    ≥ 8 operations in which launch-caused idle is at least half of the time from first to last. Of a
+    narrowed window: what of each run lies in it."""
     rows = []
     for device in report.devices:
         if not report.windows[device]:
@@ -94,10 +97,12 @@ def starved(report: Report) -> list[Row]:
         breaks = [gap for gap in report.gaps_on(device) if splits(gap)]
         starts = [start, *(gap.end_ns for gap in breaks)]
         ends = [*(gap.start_ns for gap in breaks), end]
-        for run_start, run_end in zip(starts, ends, strict=True):
-            row = _run(report, device, run_start, run_end)
-            if row["ops"] >= STARVED_OPS and 2 * row["launch_idle_ns"] >= run_end - run_start:
-                rows.append(row)
+        kept = report.windows[device] if keep is None else keep.get(device, [])
+        for run in zip(starts, ends, strict=True):
+            for run_start, run_end in common([run], kept):
+                row = _run(report, device, run_start, run_end)
+                if row["ops"] >= STARVED_OPS and 2 * row["launch_idle_ns"] >= run_end - run_start:
+                    rows.append(row)
     rows.sort(key=lambda row: (-row["launch_idle_ns"], row["device"], row["start_ns"]))
     return rows
 
@@ -105,7 +110,10 @@ def starved(report: Report) -> list[Row]:
 def _run(report: Report, device: int, start_ns: int, end_ns: int) -> Row:
     ops = [i for i in report.on(device) if start_ns <= report.ops[i].start_ns < end_ns]
     ops.sort(key=lambda i: report.ops[i].start_ns)
-    gaps = [gap for gap in report.gaps_on(device) if start_ns <= gap.start_ns < end_ns]
+    gaps = [
+        gap for gap in report.gaps_on(device) if gap.start_ns < end_ns and start_ns < gap.end_ns
+    ]
+    inside = [(gap, inside_ns(gap, [(start_ns, end_ns)])) for gap in gaps]
     kernels = [report.ops[i] for i in ops if report.ops[i].kind == "kernel"]
     launched = {launch for i in ops if (launch := report.calls.launch[i]) is not None}
     at = sorted({report.calls.calls[launch].start_ns for launch in launched})
@@ -113,15 +121,15 @@ def _run(report: Report, device: int, start_ns: int, end_ns: int) -> Row:
     return {
         "report": report.trace.report,
         "device": device,
-        "phase": joined(_commonest_path(report, ops)),
+        "phase": joined(_commonest_path(report, ops)) if ops else "",
         "start_ns": start_ns,
         "end_ns": end_ns,
         "ops": len(ops),
         "kernels": len({kernel.name for kernel in kernels}),
         "median_kernel_ns": whole(percentile([k.end_ns - k.start_ns for k in kernels], 50)),
         "median_interval_ns": whole(percentile(intervals, 50)),
-        "launch_idle_ns": sum(gap.causes["launch"] for gap in gaps),
-        "idle_ns": sum(gap.duration_ns for gap in gaps),
+        "launch_idle_ns": sum(share(gap, ns)["launch"] for gap, ns in inside),
+        "idle_ns": sum(ns for _, ns in inside),
         "graph_estimate_ns": graph_estimate_ns(report, ops),
     }
 
