@@ -69,7 +69,7 @@ def run(*argv: str | Path) -> tuple[float, float, str]:
 def measure(trace: Path) -> Iterable[Result]:
     """Everything once."""
     for what in ("floor", "tables"):
-        seconds, peak_mb, out = run(sys.executable, HERE / "stages.py", what, trace)
+        *_, out = run(sys.executable, HERE / "stages.py", what, trace)
         yield from ((name, *pair) for name, pair in json.loads(out).items())
     with tempfile.TemporaryDirectory(dir=TRACES) as folder:
         seconds, peak_mb, _ = run(NSYSFLOW, "analyze", trace, "-o", Path(folder, "out"))
@@ -86,7 +86,7 @@ def medians(results: Iterable[Result]) -> list[Result]:
     for name, seconds, peak_mb in results:
         seen[name].append((seconds, peak_mb))
     return [
-        (name, median(seconds for seconds, _ in pairs), median(peak for _, peak in pairs))
+        (name, median(seconds for seconds, _ in pairs), median(peak_mb for _, peak_mb in pairs))
         for name, pairs in seen.items()
     ]
 

@@ -18,6 +18,7 @@ CASE = ("gpu", "kernel", "shape", "dtype", "direction", "variant")
 LIMIT_PCT = 2.0
 SHOWN = 5
 
+_SIDES = ("first_ns", "second_ns")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -33,9 +34,6 @@ def apart(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     of_smaller = 100 * (pl.max_horizontal(*_SIDES) / pl.min_horizontal(*_SIDES) - 1)
     both = _medians(first, "first_ns").join(_medians(second, "second_ns"), on=[*CASE, "timing"])
     return both.with_columns(of_smaller.alias("apart_pct")).sort("apart_pct", descending=True)
-
-
-_SIDES = ("first_ns", "second_ns")
 
 
 def _medians(rows: pl.DataFrame, name: str) -> pl.DataFrame:

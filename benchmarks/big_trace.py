@@ -69,15 +69,16 @@ def _count(db: sqlite3.Connection) -> int:
 
 def _repeat(db: sqlite3.Connection, tables: dict[str, list[str]], *, times: int) -> None:
     extents = [f'SELECT min(start) AS t, max("end") AS u {_rows(table)}' for table in tables]
-    first, last = db.execute(f"SELECT min(t), max(u) FROM ({' UNION '.join(extents)})").fetchone()
+    ends = f"SELECT min(t), max(u) FROM ({' UNION '.join(extents)})"
+    first_ns, last_ns = db.execute(ends).fetchone()
     ids = [
         f"SELECT max(correlationId) AS c FROM {table}"
         for table, names in tables.items()
         if "correlationId" in names
     ]
     (last_id,) = db.execute(f"SELECT max(c) FROM ({' UNION '.join(ids)})").fetchone()
-    length = last - first + _PAUSE_NS
-    step = {"start": length, "end": length, "correlationId": last_id + 1}
+    length_ns = last_ns - first_ns + _PAUSE_NS
+    step = {"start": length_ns, "end": length_ns, "correlationId": last_id + 1}
     for table, names in tables.items():
         shifted = ", ".join(f'"{name}" + i * {step[name]}' for name in step if name in names)
         kept = ", ".join(f'"{name}"' for name in names if name not in step)

@@ -4,9 +4,9 @@
     python benchmarks/phase_times.py compare RUN
 
 The first line runs a variant with a minibatch of so many segments; the second prints both times and
-how far they are apart. Before each step the GPU is kept busy for longer than
-the host takes to launch it: with an empty queue an event is passed as soon as it is recorded, and
-the pair would time the host. A pair around nothing is timed too, and taken off the others.
+how far they are apart. Before each step the GPU is kept busy for longer than the host takes to
+launch it: with an empty queue an event is passed as soon as it is recorded, and the pair would time
+the host. A pair around nothing is timed too, and taken off the others.
 """
 
 import json
@@ -73,8 +73,8 @@ def run(variant: str, minibatch: int) -> None:
                 work()
         with timed.region(EMPTY):
             pass
-    means = {timing.name: (timing.total_ns or 0) / WINDOW.active for timing in timers.read()}
-    click.echo(SAID + json.dumps(means))
+    means_ns = {timing.name: (timing.total_ns or 0) / WINDOW.active for timing in timers.read()}
+    click.echo(SAID + json.dumps(means_ns))
 
 
 @main.command()
@@ -82,22 +82,23 @@ def run(variant: str, minibatch: int) -> None:
 def compare(folder: Path) -> None:
     """Print both times of each phase of a run."""
     said = [line for line in (folder / LOG).read_text().splitlines() if line.startswith(SAID)]
-    events: dict[str, float] = json.loads(said[-1].removeprefix(SAID))
-    empty = events.pop(EMPTY)
+    pairs_ns: dict[str, float] = json.loads(said[-1].removeprefix(SAID))
+    empty_ns = pairs_ns.pop(EMPTY)
     analysis = nsysflow.analyze(nsysflow.load(folder / "report.sqlite"))
-    spans = {
+    spans_ns = {
         path.rpartition("/")[2]: span_ns / instances
         for path, span_ns, instances in analysis.phases.select(
             "path", "span_ns", "instances"
         ).iter_rows()
     }
     click.echo(
-        f"{'us':10} {'events':>9} {'analysis':>9} {'apart':>8}   (an empty pair: {empty / 1e3:.2f})"
+        f"{'us':10} {'events':>9} {'analysis':>9} {'apart':>8}"
+        f"   (an empty pair: {empty_ns / 1e3:.2f})"
     )
-    for name, pair in events.items():
-        by_events, by_report = pair - empty, spans[name]
-        apart_pct = 100 * (by_events / by_report - 1)
-        click.echo(f"{name:10} {by_events / 1e3:9.2f} {by_report / 1e3:9.2f} {apart_pct:+7.2f} %")
+    for name, pair_ns in pairs_ns.items():
+        events_ns, report_ns = pair_ns - empty_ns, spans_ns[name]
+        apart_pct = 100 * (events_ns / report_ns - 1)
+        click.echo(f"{name:10} {events_ns / 1e3:9.2f} {report_ns / 1e3:9.2f} {apart_pct:+7.2f} %")
 
 
 def _do(parts: Sequence[Phase]) -> None:

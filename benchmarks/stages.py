@@ -42,8 +42,8 @@ def _timed(times: Times, name: str) -> Iterator[None]:
     begin = time.perf_counter()
     yield
     unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    times[name] = (time.perf_counter() - begin, round(peak / 1e6))
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    times[name] = (time.perf_counter() - begin, round(peak_bytes / 1e6))
 
 
 def tables(path: Path) -> Times:

@@ -237,14 +237,6 @@ def _cut(inputs: tuple[Tensor, ...]) -> tuple[int, int]:
     return chunk, min(lanes, _LAUNCH.lanes)
 
 
-_C_TYPES: Final = {
-    torch.bfloat16: "bf16",
-    torch.float16: "f16",
-    torch.float32: "f32",
-    torch.uint8: "u8",
-}
-
-
 def cuda_constants(inputs: tuple[Tensor, ...], out: Tensor) -> dict[str, str | int | float]:
     """How `csrc/advantage.cu` is to cut rows like these: types, lanes, and the width of a load."""
     steps = out.shape[1]
@@ -255,7 +247,9 @@ def cuda_constants(inputs: tuple[Tensor, ...], out: Tensor) -> dict[str, str | i
         width //= 2
     names = ("VALUES", "REWARDS", "DONE", "RATIO")
     return {
-        **{name: _C_TYPES[tensor.dtype] for name, tensor in zip(names, inputs, strict=True)},
+        **{
+            name: compiled.C_TYPES[tensor.dtype] for name, tensor in zip(names, inputs, strict=True)
+        },
         "LANES": lanes,
         "CHUNK": chunk,
         "WIDTH": width,

@@ -4,9 +4,15 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 import torch
+import triton.language as tl
 from torch import Tensor
 
-FLOATS: Final = (torch.bfloat16, torch.float16, torch.float32)
+TRITON_TYPES: Final = {
+    torch.bfloat16: tl.bfloat16,
+    torch.float16: tl.float16,
+    torch.float32: tl.float32,
+}
+FLOATS: Final = tuple(TRITON_TYPES)
 
 Backend = Literal["auto", "triton", "cuda"]
 

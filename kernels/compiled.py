@@ -20,6 +20,14 @@ from torch import Tensor
 
 SOURCES: Final = Path(__file__).parent / "csrc"
 
+C_TYPES: Final = {
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.float32: "f32",
+    torch.uint8: "u8",
+}
+"""What the sources call the types of elements."""
+
 
 def flags(constants: Mapping[str, str | int | float]) -> tuple[str, ...]:
     """Constants as compiler options; floats as float32 literals.

@@ -19,7 +19,7 @@ finish its share alone, and g and b come from the L1 cache.
 
 Backward has dg and db to sum over all rows, so there a fixed set of programs does walk every P-th
 tile, with g, b, dg and db in registers while the next two tiles come into shared memory (cp.async,
-16 bytes a thread). No atomics: each program adds its rows in order and writes 2 N floats (256 x 2 x
+16 bytes a thread). No atomics: each program adds its rows in order and writes 2 N floats (264 x 2 x
 16 KiB = 8 MiB, which stays in L2), and a second launch adds the programs in order. So results
 repeat bitwise on one GPU model. Rows too wide for that get dx from a program each, and dg and db
 from programs that walk down a block of columns: x and dy are read twice, 5 MN.

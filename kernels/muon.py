@@ -20,7 +20,8 @@ while the next tile is on its way into shared memory, so that X crosses to L2 an
 96 KiB each way. (With X in registers, in three tiles, the compiler spills 2.5 KiB a thread; so it
 does none.) Before that, 16 programs a matrix add up the squares of the gradients.
 
-Bytes for matrices of 128 x 96, 384 x 128 and 5 x 128 with float32 gradients: 1.6 MB, all in L2.
+Bytes for matrices of 128 x 96, 384 x 128 and 5 x 128 with float32 gradients and no copies: 1.5 MB,
+all in L2.
 """
 
 import math
@@ -33,7 +34,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nsysflow.kernels import muon_kernels
-from nsysflow.kernels.arguments import FLOATS, require, require_current
+from nsysflow.kernels.arguments import FLOATS, TRITON_TYPES, require, require_current
 from nsysflow.kernels.integers import cdiv, next_power_of_2
 from nsysflow.kernels.muon_kernels import COLS, PARTS, TRIPLES
 
@@ -42,12 +43,6 @@ SHORT_MAX: Final = 128
 
 LONG_MAX: Final = 65_536
 """The longer side: one program takes 85 times as long as for 384, and offsets stay below 2**31."""
-
-_TRITON_TYPES: Final = {
-    torch.bfloat16: tl.bfloat16,
-    torch.float16: tl.float16,
-    torch.float32: tl.float32,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +174,7 @@ def muon(
     matrices = len(table.entries)
     if matrices == 0:
         return
-    kind = _TRITON_TYPES[table.gradients[0].dtype]
+    kind = TRITON_TYPES[table.gradients[0].dtype]
     muon_kernels.squares[(matrices, PARTS)](
         table.entries, table.squares, TYPE=kind, BLOCK=4096, ALIGNED=table.aligned, num_warps=4
     )
@@ -244,6 +239,12 @@ def _orthogonalised_ref(u: Tensor) -> Tensor:
         x = rounded(a * x + rounded(b * g + c * (g @ g)) @ x)
     factor = math.sqrt(max(1, rows / cols))
     return factor * (x.T if rows > cols else x)
+
+
+def muon_flops(rows: int, cols: int) -> int:
+    """Floating-point operations of the products on one matrix: X Xt, G G and G X in each step."""
+    short, long = min(rows, cols), max(rows, cols)
+    return len(TRIPLES) * (2 * 2 * short * short * long + 2 * short**3)
 
 
 def muon_bytes(table: MuonTable) -> int:

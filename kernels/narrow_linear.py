@@ -27,7 +27,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nsysflow.kernels.arguments import require
+from nsysflow.kernels.arguments import TRITON_TYPES, require
 from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 OUT_MAX: Final = 64
@@ -50,8 +50,9 @@ class Tile:
 
 # By the bytes of an element. The fastest of 12 each, at N = 32 768, H = 128, O = 5 on an H200
 # (2026-11-20, L2 warm): forward 3.0 us in bf16 and 7.7 in float32, where 4 warps took 11.5;
-# backward 16.4 in float32, where bf16's took 19.3. In bf16 2 warps with tiles of 8 KiB, which the
-# tuner preferred, took 8.7 us in the benchmark and 1.3 more of a training step than these: 7.3.
+# backward 16.4 in float32, where bf16's took 19.3. Of bf16's backward the benchmark decides: 264
+# programs of 2 warps with tiles of 8 KiB took 8.7 us there, these 7.3, though called again and
+# again with nothing in between the others were faster, 8.2 against 9.2.
 FORWARD: Final = {2: Tile(bytes=16_384, warps=4), 4: Tile(bytes=16_384, warps=1)}
 BACKWARD: Final = {2: Tile(bytes=16_384, warps=4), 4: Tile(bytes=8192, warps=4)}
 PARTS: Final = {2: 132, 4: 264}
@@ -133,14 +134,13 @@ def _cut(x: Tensor, outputs: int, tile: Tile) -> dict[str, Any]:
     out = max(next_power_of_2(outputs), 16)
     # the interpreter multiplies the bits of bf16 as integers
     wide = x.dtype == torch.float32 or x.device.type == "cpu"
-    operand = tl.float32 if wide else tl.bfloat16 if x.dtype == torch.bfloat16 else tl.float16
     return {
         "H": x.shape[1],
         "OUTPUTS": outputs,
         "ROWS": max(tile.bytes // (width * x.element_size()), 16),
         "WIDTH": width,
         "OUT": out,
-        "OPERAND": operand,
+        "OPERAND": tl.float32 if wide else TRITON_TYPES[x.dtype],
         # the weight and its gradient are shared by all threads
         "num_warps": min(tile.warps * max(width // 128, 1) * (out // 16), 8),
     }

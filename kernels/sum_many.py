@@ -28,7 +28,14 @@ import triton.language as tl
 from torch import Tensor
 
 from nsysflow.kernels import compiled
-from nsysflow.kernels.arguments import FLOATS, Backend, backend_for, require, require_current
+from nsysflow.kernels.arguments import (
+    FLOATS,
+    TRITON_TYPES,
+    Backend,
+    backend_for,
+    require,
+    require_current,
+)
 
 CHUNK_BYTES: Final = 16_384
 """What a program sums: eight 16-byte loads a thread of 4 warps."""
@@ -37,13 +44,6 @@ _WARPS: Final = 4
 
 _PARTIALS_AT_ONCE: Final = 512
 """Of a large tensor: 4 a thread."""
-
-_TRITON_TYPES: Final = {
-    torch.bfloat16: tl.bfloat16,
-    torch.float16: tl.float16,
-    torch.float32: tl.float32,
-}
-_C_TYPES: Final = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +180,7 @@ def _launch_triton(table: SumTable, sums: Tensor) -> None:
     dtype = table.tensors[0].dtype
     _sum_many[(len(table.entries),)](
         table.entries, table.partials, table.arrived, sums,
-        TYPE=_TRITON_TYPES[dtype],
+        TYPE=TRITON_TYPES[dtype],
         CHUNK=CHUNK_BYTES // dtype.itemsize,
         LANES=16 // dtype.itemsize,
         PARTIALS=_PARTIALS_AT_ONCE,
@@ -200,7 +200,7 @@ def _launch_cuda(table: SumTable, sums: Tensor) -> None:
 
 def cuda_constants(dtype: torch.dtype) -> dict[str, str | int | float]:
     """What `csrc/sum_many.cu` is compiled with for tensors of `dtype`."""
-    return {"ELEMENT": _C_TYPES[dtype], "CHUNK_BYTES": CHUNK_BYTES, "THREADS": 32 * _WARPS}
+    return {"ELEMENT": compiled.C_TYPES[dtype], "CHUNK_BYTES": CHUNK_BYTES, "THREADS": 32 * _WARPS}
 
 
 def sum_many_ref(tensors: Sequence[Tensor]) -> Tensor:

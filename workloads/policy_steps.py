@@ -11,13 +11,13 @@ from nsysflow.kernels.muon import SHORT_MAX
 from nsysflow.kernels.narrow_linear import OUT_MAX
 from nsysflow.regions import Region
 from nsysflow.workloads.config import Config, Flops, Work
-from nsysflow.workloads.flops import policy_flops
 from nsysflow.workloads.fused_policy import FusedStep
 from nsysflow.workloads.phased import phased, variant_here
 from nsysflow.workloads.phases import AnyPhase, Own, Phase, Phases, parts_of
 from nsysflow.workloads.plain_policy import PLAIN, Operations, PlainStep, compiled
 from nsysflow.workloads.policy import Batch, Sizes, batch_of, initial_weights
 from nsysflow.workloads.policy_comparing import PolicyStep, compared
+from nsysflow.workloads.policy_flops import policy_flops
 from nsysflow.workloads.rollouts import minibatch_of, recorded
 from nsysflow.workloads.table import Table, table_of
 
@@ -140,15 +140,10 @@ def policy_work(
 
 def _flops_of(config: Config[Sizes], phases: tuple[AnyPhase, ...]) -> Flops:
     """What these phases compute; float32 products are float32 here."""
-    sizes, names = config.options, {phase.name for phase in parts_of(phases)}
-    counted = policy_flops(
-        rows=sizes.rows,
-        obs=sizes.obs,
-        hidden=sizes.hidden,
-        actions=sizes.actions,
-        layers=sizes.layers,
-    )
+    names = {phase.name for phase in parts_of(phases)}
     return Flops(
         unit="bf16" if config.precision == "bf16" else "float32",
-        phases={name: flops for name, flops in counted.items() if name in names},
+        phases={
+            name: flops for name, flops in policy_flops(config.options).items() if name in names
+        },
     )

@@ -7,9 +7,10 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
+from nsysflow.peaks import Unit
+
 Direction = Literal["fwd", "bwd", "fwd+bwd"]
 Backend = Literal["triton", "cuda"]
-Unit = Literal["float32", "tf32", "bf16"]
 Shape = Mapping[str, int]
 Outputs = tuple[Tensor, ...]
 

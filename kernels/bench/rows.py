@@ -10,8 +10,9 @@ from typing import Any, Final, Literal
 
 from nsysflow.errors import OutputError
 from nsysflow.kernels.bench.calls import Variant
-from nsysflow.kernels.bench.problem import Cost, Direction, Shape, Unit
+from nsysflow.kernels.bench.problem import Cost, Direction, Shape
 from nsysflow.kernels.bench.samples import Stats
+from nsysflow.peaks import Unit
 
 MEASURES: Final = ("device", "span_cold", "span_warm", "graph_cold", "graph_warm")
 
@@ -85,15 +86,15 @@ def shown(shape: Shape) -> str:
     return " ".join(f"{name}={size}" for name, size in shape.items())
 
 
-def flat(row: Row, peak: float | None) -> dict[str, Any]:
+def flat(row: Row, peak_flops_per_s: float | None) -> dict[str, Any]:
     """A row as one level of columns, all of them in every row; ns, bytes and per cent.
 
     Args:
-        peak: operations a second that the GPU can do at most in the row's unit.
+        peak_flops_per_s: what the GPU can do at most in the row's unit.
     """
     device_ns = row.measured.device.median_ns if row.measured else None
-    bandwidth = _rate(row.cost.bytes if row.cost else None, device_ns)
-    flops = _rate(row.cost.flops if row.cost else None, device_ns)
+    bytes_per_s = _rate(row.cost.bytes if row.cost else None, device_ns)
+    flops_per_s = _rate(row.cost.flops if row.cost else None, device_ns)
     columns: dict[str, Any] = {
         "date": row.date,
         "gpu": row.machine.gpu,
@@ -115,11 +116,11 @@ def flat(row: Row, peak: float | None) -> dict[str, Any]:
             value = getattr(stats, column.name, None)
             columns[f"{name}_{column.name}"] = _rounded(value, 1)
     return columns | {
-        "bytes_per_s": _rounded(bandwidth, 0),
+        "bytes_per_s": _rounded(bytes_per_s, 0),
         "copy_bytes_per_s": _rounded(row.machine.copy_bytes_per_s, 0),
-        "copy_pct": _share(bandwidth, row.machine.copy_bytes_per_s),
-        "flops_per_s": _rounded(flops, 0),
-        "peak_pct": _share(flops, peak),
+        "copy_pct": _share(bytes_per_s, row.machine.copy_bytes_per_s),
+        "flops_per_s": _rounded(flops_per_s, 0),
+        "peak_pct": _share(flops_per_s, peak_flops_per_s),
         "peak_memory_bytes": row.measured.peak_memory_bytes if row.measured else None,
     }
 

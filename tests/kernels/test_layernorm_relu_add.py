@@ -40,17 +40,6 @@ def agree(given: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
     )
 
 
-@pytest.fixture
-def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kernel should write holds NaN until it does."""
-
-    def poison(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        return lambda *args, **kwargs: make(*args, **kwargs).fill_(torch.nan)
-
-    monkeypatch.setattr(torch, "empty", poison(torch.empty))
-    monkeypatch.setattr(torch, "empty_like", poison(torch.empty_like))
-
-
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

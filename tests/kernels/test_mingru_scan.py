@@ -18,25 +18,14 @@ BF16, FP32 = torch.bfloat16, torch.float32
 BF16_STEP = 2**-8 if torch.cuda.is_available() else 2**-7
 RTOL = {BF16: 1.01 * BF16_STEP, torch.float16: 2**-10, FP32: 5e-6}
 
+pytestmark = pytest.mark.usefixtures("poisoned")
+
 
 def assert_close(
     found: Tensor, expected: Tensor, dtype: torch.dtype = FP32, *, equal_nan: bool = False
 ) -> None:
     """As close as float32 arithmetic, rounded once to `dtype`, is to the exact value."""
     torch.testing.assert_close(found, expected, rtol=RTOL[dtype], atol=5e-6, equal_nan=equal_nan)
-
-
-@pytest.fixture(autouse=True)
-def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kernel forgets to write is NaN."""
-    empty, empty_like, new_empty = torch.empty, torch.empty_like, Tensor.new_empty
-    monkeypatch.setattr(torch, "empty", lambda *a, **k: poison(empty(*a, **k)))
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poison(empty_like(*a, **k)))
-    monkeypatch.setattr(Tensor, "new_empty", lambda *a, **k: poison(new_empty(*a, **k)))
-
-
-def poison(tensor: Tensor) -> Tensor:
-    return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
 
 
 def inputs(

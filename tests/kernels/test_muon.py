@@ -41,13 +41,6 @@ def lr(device: torch.device) -> Tensor:
     return torch.tensor([LR], device=device)
 
 
-@pytest.fixture
-def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scratch holds NaN until it is written."""
-    empty = torch.empty
-    monkeypatch.setattr(torch, "empty", lambda *a, **k: empty(*a, **k).fill_(torch.nan))
-
-
 def relative_error(given: Tensor, wanted: Tensor) -> float:
     """Root mean square of the difference over that of what was wanted."""
     difference = given.double() - wanted.double()

@@ -20,16 +20,7 @@ BF16, FP32 = torch.bfloat16, torch.float32
 RTOL = {BF16: 1.01 * (2**-8 if torch.cuda.is_available() else 2**-7), FP32: 5e-6}
 
 
-@pytest.fixture(autouse=True)
-def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kernel forgets to write is NaN, or a number that no counter comes from."""
-    empty_like, new_empty = torch.empty_like, Tensor.new_empty
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poison(empty_like(*a, **k)))
-    monkeypatch.setattr(Tensor, "new_empty", lambda *a, **k: poison(new_empty(*a, **k)))
-
-
-def poison(tensor: Tensor) -> Tensor:
-    return tensor.fill_(torch.nan if tensor.is_floating_point() else -7)
+pytestmark = pytest.mark.usefixtures("poisoned")
 
 
 def inputs(

@@ -8,12 +8,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from nsysflow.catalog import find
-from nsysflow.kernels.muon import muon_ref
+from nsysflow.kernels.muon import muon_flops, muon_ref
 from nsysflow.workloads.config import Work
-from nsysflow.workloads.flops import muon_flops, perceptron_flops, policy_flops, product
+from nsysflow.workloads.flops import perceptron_flops, product
 from nsysflow.workloads.plain_policy import PlainStep
 from nsysflow.workloads.policy import Sizes, batch_of, initial_weights
+from nsysflow.workloads.policy_flops import policy_flops
 from nsysflow.workloads.rollouts import minibatch_of, recorded
+from nsysflow.workloads.run import options_of
 from tests.workloads.running import toy
 
 
@@ -22,8 +24,7 @@ def test_a_product_is_a_multiplication_and_an_addition_for_each_term() -> None:
 
 
 def test_the_usual_policy_is_counted_as_by_hand() -> None:
-    counted = policy_flops(rows=32_768, obs=96, hidden=128, actions=4, layers=1)
-    assert counted == {
+    assert policy_flops(options_of(find("trainstep"), "cuda", {})) == {
         "encoder": 805_306_368,  # 2 · 32768 · 128 · 96
         "rnn": 3_221_225_472,  # 2 · 32768 · 384 · 128
         "decoder": 41_943_040,  # 2 · 32768 · 5 · 128
@@ -39,7 +40,7 @@ def test_forward_and_backward_are_what_pytorch_counts(layers: int) -> None:
     sizes = Sizes(segments=24, horizon=3, minibatch=6, obs=8, actions=3, hidden=16, layers=layers)
     batch = batch_of(minibatch_of(sizes, recorded(sizes, "cpu", torch.float32)))
     step = PlainStep(initial_weights(sizes, "cpu"), batch, torch.float32)
-    ours = policy_flops(rows=18, obs=8, hidden=16, actions=3, layers=layers)
+    ours = policy_flops(sizes)
     with FlopCounterMode(display=False) as forward:
         step.encode()
         step.recur()

@@ -70,7 +70,7 @@ def test_the_comparison_passes_what_is_right(device: torch.device) -> None:
 
 
 class Lazy(FusedCopy):
-    """Copies nothing the second time."""
+    """Copies nothing: its observations are zero."""
 
     def select_and_copy(self) -> None:
         self.minibatch.obs.zero_()

@@ -7,15 +7,9 @@ from torch import Tensor
 
 from nsysflow.kernels.bench.problem import Cost, Kernel, Outputs, Problem, Random, Shape, Tolerance
 from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
-from nsysflow.kernels.muon import muon, muon_bytes, muon_ref, muon_table
+from nsysflow.kernels.muon import muon, muon_bytes, muon_flops, muon_ref, muon_table
 
 LR: Final = 0.0025
-
-
-def products(rows: int, cols: int) -> int:
-    """Floating-point operations of the five steps: G, G squared, and G X."""
-    short, long = min(rows, cols), max(rows, cols)
-    return 5 * (4 * short * short * long + 2 * short**3)
 
 
 def make(shape: Shape, random: Random) -> Problem:
@@ -41,7 +35,8 @@ def make(shape: Shape, random: Random) -> Problem:
         return (*table.weights, *table.momenta, *table.working)
 
     elements = sum(weight.numel() for weight in weights)
-    flops = sum(products(*side) for side in sides) + 10 * elements
+    # and about 10 an element: its square, clip, momentum, u, norm and update
+    flops = sum(muon_flops(*side) for side in sides) + 10 * elements
     return Problem(
         inputs=tuple(gradients),
         reference=reference,

@@ -15,7 +15,7 @@ from tests.kernels.bench.rows import measured, row
 
 
 def test_rates_are_of_the_kernels_own_time() -> None:
-    columns = flat(row(), peak=3e12)
+    columns = flat(row(), peak_flops_per_s=3e12)
     assert columns["device_median_ns"] == 1000
     assert columns["graph_warm_median_ns"] == 2000
     assert columns["bytes_per_s"] == 4e9
@@ -35,7 +35,7 @@ def test_rates_are_of_the_kernels_own_time() -> None:
 )
 def test_every_row_has_the_same_columns_and_is_valid_json(other: object) -> None:
     columns = flat(other, None)  # type: ignore[arg-type]
-    assert list(columns) == list(flat(row(), peak=1e12))
+    assert list(columns) == list(flat(row(), peak_flops_per_s=1e12))
     assert json.loads(json.dumps(columns, allow_nan=False)) == columns
 
 
