@@ -206,7 +206,7 @@ def _torch(machine: Machine) -> Iterator[Check]:
     torch, triton = machine.packages.get("torch"), machine.packages.get("triton")
     if torch is None:
         seen = "none: the built-in workloads need it, other programs do not"
-        advice = "Install it:\n  pip install 'nsysflow[gpu]'"
+        advice = "Install it:\n  pip install torch"
         yield Check(check="torch", status="note", seen=seen, advice=advice)
         return
     if machine.torch_cuda is not None:
@@ -234,7 +234,7 @@ def _torchrun(machine: Machine) -> Check:
         check="torchrun",
         status="note",
         seen="none: --nproc needs it",
-        advice="It comes with torch:\n  pip install 'nsysflow[gpu]'",
+        advice="It comes with torch:\n  pip install torch",
     )
 
 
