@@ -36,11 +36,10 @@ Counted for B=512, T=64, H=128 in bf16, on 132 SMs at 4.3 TB/s and 1.755 GHz:
 from typing import Final
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nsysflow.kernels import mingru_scan_kernels
 from nsysflow.kernels.arguments import require
 from nsysflow.kernels.integers import cdiv
 
@@ -49,168 +48,6 @@ BLOCK: Final = 64
 CHUNK_BYTES: Final = 16
 """Bytes of one channel's chunk in one input: 8 steps of bf16 or 4 of float32, so that two chunks
 of backward's four inputs are 64 registers."""
-
-
-@triton.jit
-def _rows(at, step: tl.constexpr, left, STEPS: tl.constexpr, WHOLE: tl.constexpr):
-    """A chunk's rows, `step` apart, of the channels that have any left; 0 beyond the last step."""
-    rows: tl.tuple = ()
-    for i in tl.static_range(STEPS):
-        if WHOLE:
-            row = tl.load(at + i * step, mask=left > 0)
-        else:
-            row = tl.load(at + i * step, mask=left > i, other=0.0)
-        rows += (row,)
-    return rows
-
-
-@triton.jit
-def _grown(x):
-    """exp(-x), at most 2^125: it and what it is multiplied with stay finite. NaN of a NaN."""
-    return tl.exp2(tl.minimum(-1.4426950408889634 * x, 125.0, propagate_nan=tl.PropagateNan.ALL))
-
-
-@triton.jit
-def _sigmoid(x):
-    """S(x) and 1 - S(x); from 1 and S(x) the latter would have no digits left at x = 16."""
-    grown = _grown(x)
-    root = tl.rsqrt(1 + grown)
-    opened = root * root
-    return opened, opened * grown
-
-
-@triton.jit
-def _gates(hidden, gate):
-    """z, 1 - z and c. All are of the same h, so a NaN in one may spoil the others."""
-    grown = _grown(gate)
-    # 0 where there is no S(hidden), so that z is 1 for a gate wide open, whatever c is
-    raised = tl.where(hidden >= 0, 0.0, tl.exp2(1.4426950408889634 * hidden))
-    root = tl.rsqrt((1 + grown) * (1 + raised))
-    both = root * root
-    z = both * (1 + raised)
-    candidate = tl.where(hidden >= 0, hidden + 0.5, both * (1 + grown) * raised)
-    return z, z * grown, candidate
-
-
-@triton.jit(do_not_specialize=["T"])
-def _forward(
-    combined_ptr, state_ptr, out_ptr, final_ptr, saved_ptr, T,
-    H: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, SAVE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
-    across: tl.constexpr = (H + BLOCK - 1) // BLOCK
-    batch = (tl.program_id(0) // across).to(tl.int64)
-    channel = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
-    live = channel < H
-    combined_ptr += batch * T * (3 * H) + channel
-    out_ptr += batch * T * H + channel
-    state_at = batch * H + channel
-    h = tl.load(state_ptr + state_at, mask=live).to(tl.float32)
-    if SAVE:
-        saved_ptr += batch * tl.cdiv(T, STEPS) * H + channel
-    left = tl.where(live, T, 0)
-    hidden = _rows(combined_ptr, 3 * H, left, STEPS, WHOLE)
-    gate = _rows(combined_ptr + H, 3 * H, left, STEPS, WHOLE)
-    proj = _rows(combined_ptr + 2 * H, 3 * H, left, STEPS, WHOLE)
-    for start in range(0, T, STEPS):
-        left = tl.where(live, T - start, 0)
-        combined_ptr += STEPS * 3 * H
-        next_hidden = _rows(combined_ptr, 3 * H, left - STEPS, STEPS, WHOLE)
-        next_gate = _rows(combined_ptr + H, 3 * H, left - STEPS, STEPS, WHOLE)
-        next_proj = _rows(combined_ptr + 2 * H, 3 * H, left - STEPS, STEPS, WHOLE)
-        if SAVE:
-            tl.store(saved_ptr, h, mask=live)
-            saved_ptr += H
-        for i in tl.static_range(STEPS):
-            z, _, candidate = _gates(hidden[i].to(tl.float32), gate[i].to(tl.float32))
-            inside = live
-            if not WHOLE:
-                inside = left > i
-                z = tl.where(inside, z, 0.0)
-            h = (1 - z) * h + z * candidate
-            opened, _ = _sigmoid(proj[i].to(tl.float32))
-            tl.store(out_ptr + i * H, (opened * h).to(out_ptr.dtype.element_ty), mask=inside)
-        out_ptr += STEPS * H
-        hidden = next_hidden
-        gate = next_gate
-        proj = next_proj
-    tl.store(final_ptr + state_at, h.to(final_ptr.dtype.element_ty), mask=live)
-
-
-@triton.jit(do_not_specialize=["T"])
-def _backward(
-    combined_ptr, saved_ptr, dout_ptr, dfinal_ptr, dcombined_ptr, dstate_ptr, T,
-    H: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    across: tl.constexpr = (H + BLOCK - 1) // BLOCK
-    batch = (tl.program_id(0) // across).to(tl.int64)
-    channel = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
-    live = channel < H
-    chunks = tl.cdiv(T, STEPS)
-    start = (chunks - 1) * STEPS
-    at = (batch * T + start) * (3 * H) + channel
-    combined_ptr += at
-    dcombined_ptr += at
-    dout_ptr += (batch * T + start) * H + channel
-    saved_ptr += (batch * chunks + chunks - 1) * H + channel
-    state_at = batch * H + channel
-    dh = tl.zeros((BLOCK,), tl.float32)
-    if dfinal_ptr is not None:
-        dh = tl.load(dfinal_ptr + state_at, mask=live).to(tl.float32)
-    left = tl.where(live, T - start, 0)
-    hidden = _rows(combined_ptr, 3 * H, left, STEPS, WHOLE)
-    gate = _rows(combined_ptr + H, 3 * H, left, STEPS, WHOLE)
-    proj = _rows(combined_ptr + 2 * H, 3 * H, left, STEPS, WHOLE)
-    dout = _rows(dout_ptr, H, left, STEPS, WHOLE)
-    before = tl.load(saved_ptr, mask=live)
-    for _ in range(chunks):
-        left = tl.where(live, T - start, 0)
-        start -= STEPS
-        combined_ptr -= STEPS * 3 * H
-        dout_ptr -= STEPS * H
-        saved_ptr -= H
-        more = tl.where(live, start + STEPS, 0)  # a chunk or, before the first, nothing
-        next_hidden = _rows(combined_ptr, 3 * H, more, STEPS, True)
-        next_gate = _rows(combined_ptr + H, 3 * H, more, STEPS, True)
-        next_proj = _rows(combined_ptr + 2 * H, 3 * H, more, STEPS, True)
-        next_dout = _rows(dout_ptr, H, more, STEPS, True)
-        next_before = tl.load(saved_ptr, mask=more > 0)
-        zs: tl.tuple = ()
-        shuts: tl.tuple = ()
-        candidates: tl.tuple = ()
-        hs: tl.tuple = (before,)
-        for i in tl.static_range(STEPS):
-            z, shut, candidate = _gates(hidden[i].to(tl.float32), gate[i].to(tl.float32))
-            if not WHOLE:
-                z = tl.where(left > i, z, 0.0)
-            zs += (z,)
-            shuts += (shut,)
-            candidates += (candidate,)
-            hs += ((1 - z) * hs[i] + z * candidate,)
-        for i in tl.static_range(STEPS - 1, -1, -1):
-            opened, closed = _sigmoid(proj[i].to(tl.float32))
-            through = dout[i].to(tl.float32) * opened
-            d = dh + through
-            dz = d * zs[i]
-            below = candidates[i] * (1 - candidates[i])
-            slope = tl.where(hidden[i].to(tl.float32) >= 0, 1.0, below)
-            dgate = dz * (candidates[i] - hs[i]) * shuts[i]
-            inside = live
-            if not WHOLE:
-                inside = left > i
-            to = dcombined_ptr + i * 3 * H
-            dtype = dcombined_ptr.dtype.element_ty
-            tl.store(to, (dz * slope).to(dtype), mask=inside)
-            tl.store(to + H, dgate.to(dtype), mask=inside)
-            tl.store(to + 2 * H, (through * hs[i + 1] * closed).to(dtype), mask=inside)
-            dh = d - dz
-        dcombined_ptr -= STEPS * 3 * H
-        hidden = next_hidden
-        gate = next_gate
-        proj = next_proj
-        dout = next_dout
-        before = next_before
-    tl.store(dstate_ptr + state_at, dh.to(dstate_ptr.dtype.element_ty), mask=live)
 
 
 def _check(combined: Tensor, state: Tensor) -> None:
@@ -244,7 +81,7 @@ def _run_forward(combined: Tensor, state: Tensor, saved: Tensor | None) -> tuple
     if out.numel() == 0:
         return out, state.clone()
     final = torch.empty_like(state)
-    _forward[_grid(combined)](
+    mingru_scan_kernels.forward[_grid(combined)](
         combined, state, out, final, saved, steps, SAVE=saved is not None, **_cut(combined)
     )
     return out, final
@@ -304,7 +141,7 @@ def mingru_scan_backward(
     dstate = combined.new_empty(batch, 1, channels, dtype=state_dtype or combined.dtype)
     if combined.numel() == 0:
         return dcombined, dstate.zero_() if dfinal is None else dstate.copy_(dfinal)
-    _backward[_grid(combined)](
+    mingru_scan_kernels.backward[_grid(combined)](
         combined, saved, dout, dfinal, dcombined, dstate, steps, **_cut(combined)
     )
     return dcombined, dstate

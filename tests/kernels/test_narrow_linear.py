@@ -50,6 +50,7 @@ def gradients(x: Tensor, weight: Tensor, gradient: Tensor) -> tuple[Tensor, Tens
 
 
 def close(found: Tensor, exact: Tensor, rounding: float) -> None:
+    """To the rounding of each element, and to that of the terms where these cancel."""
     scale = exact.square().mean().sqrt().item()
     torch.testing.assert_close(found.double(), exact, rtol=rounding, atol=4 * rounding * scale)
 

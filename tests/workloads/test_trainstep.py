@@ -182,8 +182,9 @@ def test_a_graph_s_steps_are_the_fused_ones_to_the_bit() -> None:
 def test_fused_results_are_as_right_as_pytorch_s(precision: Precision, layers: int) -> None:
     of = start(precision, layers=layers)
     rows = compared(of.exact(), of.plain(), variant_of("fused", of))
-    if precision == "bf16":  # in the interpreter, which cuts where a GPU rounds
-        rows = [replace(row, band=0.03) for row in rows]
+    if precision == "bf16":
+        # the interpreter cuts where a GPU rounds: 1.3e-2 at most was seen, and PyTorch's 3.5e-3
+        rows = [replace(row, band=0.02) for row in rows]
     assert [row.what for row in rows if not row.passed] == []
     parts = ["encoder", *(f"layer {number}" for number in range(layers)), "decoder"]
     wanted = [*(f"gradient of {part}" for part in parts), *(f"step of {part}" for part in parts)]
