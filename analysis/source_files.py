@@ -14,7 +14,7 @@ _LIBRARY: Final = re.compile(
     r"|lib(?:64)?/(?:python|pypy)3[^/]*/.*"
     r"|(?:python|pypy)3\d*\.zip/.*"
     r"|torchinductor(?:_[^/]*)?/.*"
-    r"|nsysflow/(?:capturing|recorders|regions|stepping)\.py"
+    r"|nsysflow/(?:capturing|handshake|recorders|regions|stepping|telling|windowing|wrapping)\.py"
     r")$"
 )
 """Installed packages, the standard library (also zipped), what torch.compile generates, and what

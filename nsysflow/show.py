@@ -1,4 +1,4 @@
-"""Print results to stdout: the page, one table, or report.json."""
+"""Print to stdout: the page, one table, report.json, or what the doctor found."""
 
 import sys
 from collections.abc import Iterable, Iterator

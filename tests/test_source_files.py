@@ -1,5 +1,8 @@
 """Which files are the program's own, and how they are shown."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +54,15 @@ def test_a_library_keeps_what_tells_it_from_the_program(path: str, shown: str) -
     assert not is_own(path)
     assert shown_files([path]) == {path: shown}
     assert not is_own(shown)
+
+
+def test_what_region_and_steps_bring_into_a_program_is_none_of_its_own() -> None:
+    code = "import sys, nsysflow.regions, nsysflow.stepping; print(*sys.modules)"
+    listed = subprocess.run([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, check=True)
+    modules = [name for name in listed.stdout.decode().split() if name.startswith("nsysflow.")]
+    assert len(modules) > 5
+    for name in modules:
+        assert not is_own(f"/home/me/code/{name.replace('.', '/')}.py"), name
 
 
 def test_files_of_one_name_show_just_the_folders_that_tell_them_apart() -> None:

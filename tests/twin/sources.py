@@ -9,6 +9,13 @@ from tests.twin.calls import Calls
 from tests.twin.model import Backtrace, Frame, TwinTrace
 
 
+INSIDE = (
+    *("capturing.py", "handshake.py", "recorders.py", "regions.py"),
+    *("stepping.py", "telling.py", "windowing.py", "wrapping.py"),
+)
+"""What `region` and `steps` bring into a program."""
+
+
 def is_own(file: str) -> bool:
     """§11: outside site-packages and the standard library. Of code without a file, what a person
     typed counts, and what Python or a library made does not, nor what torch.compile writes. The
@@ -20,8 +27,7 @@ def is_own(file: str) -> bool:
     *folders, name = file.replace("\\", "/").split("/")
     if folders[-2:] == ["nsysflow", "workloads"] and name.endswith(".py"):
         return True
-    inside = ("capturing.py", "recorders.py", "regions.py", "stepping.py")
-    if folders[-1:] == ["nsysflow"] and name in inside:
+    if folders[-1:] == ["nsysflow"] and name in INSIDE:
         return False
     if "site-packages" in folders or "dist-packages" in folders:
         return False
