@@ -8,7 +8,6 @@ from itertools import chain, pairwise
 from tests.twin.calls import Calls
 from tests.twin.model import Backtrace, Frame, TwinTrace
 
-
 INSIDE = (
     *("capturing.py", "handshake.py", "recorders.py", "regions.py"),
     *("stepping.py", "telling.py", "windowing.py", "wrapping.py"),
