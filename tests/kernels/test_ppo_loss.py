@@ -19,8 +19,6 @@ from tests.kernels.hopper import Kernel, compile_for_hopper
 BF16, FP32 = torch.bfloat16, torch.float32
 # a bf16 has 8 bits, and Triton's interpreter cuts where a GPU rounds
 RTOL = {BF16: 1.01 * (2**-8 if torch.cuda.is_available() else 2**-7), FP32: 5e-6}
-LOSS = {"rtol": 2e-5, "atol": 2e-6}
-"""Rows of both signs add up to a loss nearer to zero than they are, which keeps fewer digits."""
 
 
 pytestmark = pytest.mark.usefixtures("poisoned")
@@ -60,6 +58,11 @@ def exact(arguments: list[Tensor]) -> tuple[Tensor, Tensor]:
     return loss.detach(), gradient
 
 
+def assert_losses_close(loss: Tensor, exact: Tensor) -> None:
+    """Rows of both signs add up to a loss nearer to zero than they are: it keeps fewer digits."""
+    torch.testing.assert_close(loss.double(), exact, rtol=2e-5, atol=2e-6)
+
+
 def regions(arguments: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Which rows' ratios and values are beyond their clips."""
     predictions, action, logprobs, _, _, values, _ = arguments
@@ -80,7 +83,7 @@ def test_loss_and_gradient_are_the_definition_in_float64(
     loss, gradient = loss_and_gradient(arguments)
     exact_loss, exact_gradient = exact(arguments)
     assert (loss.dtype, loss.shape, gradient.dtype) == (FP32, (), dtype)
-    torch.testing.assert_close(loss.double(), exact_loss, **LOSS)
+    assert_losses_close(loss, exact_loss)
     torch.testing.assert_close(
         rows * gradient.double(), rows * exact_gradient, rtol=RTOL[dtype], atol=1e-5
     )
@@ -134,7 +137,7 @@ def test_the_factors_are_those_of_the_definition(device: torch.device) -> None:
     def losses(**factors: float) -> tuple[Tensor, Tensor]:
         found: Tensor = partial(ppo_loss, *arguments)(**factors)
         exact: Tensor = partial(ppo_loss_ref, *wide)(**factors)
-        return found.double(), exact
+        return found, exact
 
     usual, _ = losses()
     for factors in (
@@ -145,7 +148,7 @@ def test_the_factors_are_those_of_the_definition(device: torch.device) -> None:
     ):
         found, expected = losses(**factors)
         assert found != usual
-        torch.testing.assert_close(found, expected, **LOSS)
+        assert_losses_close(found, expected)
 
 
 def test_the_variance_survives_a_mean_far_greater_than_it(device: torch.device) -> None:
@@ -164,7 +167,7 @@ def test_logits_far_apart_overflow_nothing(device: torch.device) -> None:
     arguments[2].fill_(-1.0)
     loss, gradient = loss_and_gradient(arguments)
     exact_loss, exact_gradient = exact(arguments)
-    torch.testing.assert_close(loss.double(), exact_loss, **LOSS)
+    assert_losses_close(loss, exact_loss)
     torch.testing.assert_close(50 * gradient.double(), 50 * exact_gradient, rtol=5e-6, atol=1e-5)
 
 
