@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 
 from nsysflow.kernels.bench.rows import MEASURES, Row, flat, shown
 from nsysflow.peaks import peak_flops
 
-HEADS = {
+HEADS: Final = {
     "device": "device",
     "span_cold": "span cold",
     "span_warm": "span warm",

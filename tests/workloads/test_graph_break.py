@@ -36,4 +36,5 @@ def test_no_magnitude_passes_the_limit_and_both_ways_agree(scale: float, seed: i
     rows = scale * torch.randn(4, 8, generator=torch.Generator().manual_seed(seed))
     asked, told = limited_if_large(rows), limited_by_factor(rows)
     assert torch.equal(asked, told)
-    assert asked.abs().amax() <= LIMIT * 1.00001
+    # the factor and the product are each rounded by at most 2**-24
+    assert asked.abs().amax() <= LIMIT * (1 + 2**-22)

@@ -1,6 +1,5 @@
 """advantage."""
 
-from functools import partial
 from typing import Final
 
 from nsysflow.kernels.advantage import advantage, advantage_bytes, advantage_ref
@@ -18,8 +17,8 @@ def make(shape: Shape, random: Random) -> Problem:
         inputs=inputs,
         reference=lambda *given: (advantage_ref(*given),),
         kernels={
-            "triton": lambda *given: (partial(advantage, backend="triton")(*given),),
-            "cuda": lambda *given: (partial(advantage, backend="cuda")(*given),),
+            "triton": lambda *given: (advantage(*given, backend="triton"),),
+            "cuda": lambda *given: (advantage(*given, backend="cuda"),),
         },
         tolerance=Tolerance(relative=1e-5, absolute=1e-5),
         cost={"fwd": Cost(bytes=advantage_bytes(*inputs), flops=FLOPS * inputs[0].numel())},

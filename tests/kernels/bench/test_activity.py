@@ -1,5 +1,7 @@
 """Device time is what was launched in a repetition's range, however the record is mixed."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,14 +79,14 @@ durations = st.integers(0, 10**8)
     st.randoms(use_true_random=False),
 )
 def test_a_repetition_is_its_own_kernels_and_no_flush_whatever_they_are_called(
-    calls: list[tuple[int, list[int]]], random: st.DataObject
+    calls: list[tuple[int, list[int]]], random: Random
 ) -> None:
     session = Session()
     session.launch("fill", 123)  # the call before the first range
     for flush_ns, kernels_ns in calls:
         session.repetition(kernels_ns, flush_ns=flush_ns)
     session.wait("cudaDeviceSynchronize")  # the profiler's own, at its end
-    random.shuffle(session.record)  # type: ignore[attr-defined]
+    random.shuffle(session.record)
     assert repetitions_of(session.record, len(calls)) == [
         Repetition(operations=len(kernels_ns), device_ns=sum(kernels_ns)) for _, kernels_ns in calls
     ]

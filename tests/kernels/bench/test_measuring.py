@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from nsysflow.kernels.bench.calls import call_of
-from nsysflow.kernels.bench.measuring import Stopwatch, measured, stopwatch
+from nsysflow.kernels.bench.measuring import RUNS, Stopwatch, measured, stopwatch
 from nsysflow.kernels.bench.problem import Direction, Random
 from nsysflow.kernels.bench.problems import KERNELS
 from nsysflow.kernels.bench.rows import Measured
+from nsysflow.kernels.bench.samples import REPETITIONS
 
 pytestmark = [
     pytest.mark.gpu,
@@ -35,7 +36,7 @@ def test_each_direction_of_each_kernel_can_be_timed_and_captured(
     for direction in KERNELS[name].directions:
         timed = measured_toy(watch, name, direction)
         assert timed.why_no_graph is None
-        assert timed.device.n == timed.span_cold.n == 100
+        assert timed.device.n == timed.span_cold.n == RUNS * REPETITIONS[1]
         assert timed.device.min_ns > 0
 
 
