@@ -198,46 +198,33 @@ def prio(
     require("out.weight", out.weight, (draws,), dtypes=(torch.float32,), device=device)
     if draws == 0:
         return out
-    rows, steps = advantages.shape
-    if rows == 0:
+    if len(advantages) == 0:
         raise ValueError(f"{draws} draws from 0 rows: advantages is {tuple(advantages.shape)}")
+    _weigh_and_draw(advantages, out, seed=seed, offset=offset, alpha=alpha, beta=beta)
+    return out
 
+
+def _weigh_and_draw(
+    advantages: Tensor, out: Draws, *, seed: int, offset: Tensor, alpha: float, beta: float
+) -> None:
+    """The two launches."""
+    rows, steps = advantages.shape
     group = max(_LAUNCH.group, next_power_of_2(cdiv(rows, _LAUNCH.groups)))
     groups = cdiv(rows, group)
-    weights = torch.empty(rows, dtype=torch.float32, device=device)
-    sums = torch.empty(groups, dtype=torch.float32, device=device)
+    weights = torch.empty(rows, dtype=torch.float32, device=advantages.device)
+    sums = torch.empty(groups, dtype=torch.float32, device=advantages.device)
     span = min(next_power_of_2(max(steps, 1)), _LAUNCH.tile)
     _weigh[(groups,)](
-        advantages,
-        weights,
-        sums,
-        offset,
-        rows,
-        float(alpha),
-        1.0 if alpha == 0 else 0.0,
-        STEPS=steps,
-        GROUP=group,
-        ROWS=min(group, _LAUNCH.tile // span),
-        SPAN=span,
+        advantages, weights, sums, offset, rows, float(alpha), 1.0 if alpha == 0 else 0.0,
+        STEPS=steps, GROUP=group, ROWS=min(group, _LAUNCH.tile // span), SPAN=span,
         num_warps=_LAUNCH.warps,
-    )
+    )  # fmt: skip
+    draws = len(out.rows)
     at_once = max(min(_LAUNCH.draws, _LAUNCH.drawn_from // group), 1)
     _draw[(cdiv(draws, at_once),)](
-        weights,
-        sums,
-        offset,
-        out.rows,
-        out.weight,
-        rows,
-        draws,
-        seed,
-        float(beta),
-        GROUP=group,
-        GROUPS=next_power_of_2(groups),
-        DRAWS=at_once,
-        num_warps=_LAUNCH.warps,
-    )
-    return out
+        weights, sums, offset, out.rows, out.weight, rows, draws, seed, float(beta),
+        GROUP=group, GROUPS=next_power_of_2(groups), DRAWS=at_once, num_warps=_LAUNCH.warps,
+    )  # fmt: skip
 
 
 def probabilities_ref(advantages: Tensor, *, alpha: float = 0.6) -> Tensor:

@@ -217,28 +217,15 @@ def select_copy(rollout: Rollout, draws: Draws, *, out: Minibatch) -> Minibatch:
         for name, tensor in per_draw.items()
     }
     _select_copy[(mb, pieces)](
-        draws.rows,
-        draws.weight,
-        rollout.obs,
-        rollout.actions,
-        rollout.logprobs,
-        rollout.values,
-        rollout.advantages,
-        out.obs,
-        out.actions,
-        out.logprobs,
-        out.values,
-        out.advantages,
-        out.returns,
-        out.weight,
-        out.state,
-        out.state.numel(),
+        draws.rows, draws.weight,
+        rollout.obs, rollout.actions, rollout.logprobs, rollout.values, rollout.advantages,
+        out.obs, out.actions, out.logprobs, out.values, out.advantages, out.returns, out.weight,
+        out.state, out.state.numel(),
         OBS=per_draw["OBS"].numel(),
         ACTIONS=per_draw["ACTIONS"].numel(),
         STEPS=per_draw["STEPS"].numel(),
-        **tiles,
-        num_warps=_LAUNCH.warps,
-    )
+        **tiles, num_warps=_LAUNCH.warps,
+    )  # fmt: skip
     return out
 
 

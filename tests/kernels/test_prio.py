@@ -74,6 +74,7 @@ def test_weights_are_those_of_p_at_any_size(
     got = drawn(advantages, 19)
     p = probabilities_ref(advantages.double())
     assert ((got.rows >= 0) & (got.rows < rows)).all()
+    # p and its power are float32, by way of logarithms, of sums of up to 1500 steps
     torch.testing.assert_close(
         got.weight.double(), (rows * p[got.rows]) ** -0.4, rtol=2e-5, atol=1e-6
     )
