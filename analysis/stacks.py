@@ -13,6 +13,7 @@ from nsysflow.analysis.intervals import last_at_or_before, sort_with_ties
 from nsysflow.analysis.numbers import greatest
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.prepare import Prepared
+from nsysflow.handshake import DOMAIN
 
 LIBRARY_DOMAINS: Final = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
 """Domains of libraries, in lower case; they come in any: their ranges are not phases (spec §7)."""
@@ -21,7 +22,7 @@ PROFILER_DOMAINS: Final = (
     "GIL Trace",
     "Python Periodic Sampling",
     "Python Backtrace on CUDA",
-    "nsysflow.window",
+    DOMAIN,
 )
 """Domains of the profiler itself, and ours, whose range opens a window: not phases either."""
 

@@ -12,15 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from nsysflow.handshake import DOMAIN, OPENER, OPENING_RANGE, RUN_FOLDER, rank
+from nsysflow.handshake import DOMAIN, KEY, OPENER, OPENING_RANGE, RUN_FOLDER, rank
 from nsysflow.recorders import Collector
 from nsysflow.regions import mark, say_that_nothing_is_recorded
 
 Announcement = dict[str, Any]
 """What the report is to say of its window: `capture`, `unprofiled_step_ns`, perhaps `flops`."""
-
-KEY = "nsysflow"
-"""Under which a report holds the announcement: in a mark's text, or at the top of a trace."""
 
 
 class Capture(Protocol):

@@ -1,8 +1,9 @@
 """What `nsysflow profile` and the program that it runs tell each other.
 
 Down: environment variables, which every process of the program inherits. Up: one small JSON file
-per process in the run's directory, read once the program has ended. Both sides import this module
-and nothing else of each other's.
+per process in the run's directory, read once the program has ended; and in the report itself, for
+who analyses it, what is known of the captured window. Both sides import this module and nothing
+else of each other's.
 """
 
 import json
@@ -24,6 +25,10 @@ OPENER: Final = "NSYSFLOW_OPENER"
 OPENING_RANGE: Final = "capture"
 DOMAIN: Final = "nsysflow.window"
 """The NVTX range that opens the window, and its domain, which holds no phases."""
+
+KEY: Final = "nsysflow"
+"""Under which a report says what is known of its window: in an NVTX mark's text, or at the top of a
+Kineto trace."""
 
 RUN_FOLDER: Final = "NSYSFLOW_RUN_FOLDER"
 """The run's directory, where a process leaves its file and a Kineto trace."""

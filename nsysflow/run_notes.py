@@ -4,16 +4,13 @@ A profiler that cannot record something mostly says nothing. What was asked for,
 happened, and is not in the report, is a note on the page.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from nsysflow.analysis.trace import Trace
 from nsysflow.handshake import Window
 from nsysflow.manifest import Manifest
-
-NVTX_BORDER: Final = "0.2.12"
-"""The first nvtx whose ranges nsys 2023.4 silently leaves out; nsys 2025.3 records them."""
+from nsysflow.nsys import LAST_NVTX, records_nvtx
 
 _EXPECTED: Final[Mapping[str, Callable[[Manifest], bool]]] = {
     "no GPU work": lambda manifest: manifest.on == "cuda",
@@ -54,22 +51,18 @@ def _lost_ranges(manifest: Manifest, trace: Trace) -> str:
         return ""
     nvtx = next((told.versions["nvtx"] for told in manifest.told if "nvtx" in told.versions), "")
     lost = f"the program opened {opened} NVTX ranges and none was recorded"
-    if _numbers(nvtx) < _numbers(NVTX_BORDER):
+    if records_nvtx(nvtx):
         return f"{lost}: nsys follows no process that is forked without an exec"
     nsys = manifest.versions.get("nsys", "")
     return (
         f"{lost}: nvtx {nvtx} may be newer than nsys {nsys} understands. Take a newer nsys, or:"
-        f" pip install 'nvtx<{NVTX_BORDER}'"
+        f" pip install 'nvtx<={'.'.join(map(str, LAST_NVTX))}'"
     )
 
 
 def _opened(manifest: Manifest) -> int:
     """How many ranges the program says that it opened."""
     return sum(told.ranges for told in manifest.told)
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _lost_ranks(manifest: Manifest) -> str:

@@ -9,12 +9,13 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.labels import direction, memory_kind, nvtx_event_types
-from nsysflow.analysis.load.marks import KEY, captures, declared
+from nsysflow.analysis.load.marks import captures, declared
 from nsysflow.analysis.load.messages import messages
 from nsysflow.analysis.load.notes import notes_on
 from nsysflow.analysis.load.raw import API_SUFFIX, Raw
 from nsysflow.analysis.load.sampled import gpu_samples, stacks
 from nsysflow.analysis.trace import Trace
+from nsysflow.handshake import KEY
 
 _TID_MASK: Final = 0xFFFFFF
 

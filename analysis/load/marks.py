@@ -12,9 +12,8 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.handshake import KEY
 from nsysflow.peaks import UNITS
-
-KEY: Final = "nsysflow"
 
 _WINDOW: Final = re.compile(r"\d{1,9}:\d{1,9}:\d{1,9}$")
 _TOO_LONG_NS: Final = 1 << 63

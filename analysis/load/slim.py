@@ -16,13 +16,14 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.load.labels import nvtx_event_types
-from nsysflow.analysis.load.marks import KEY, about_capture
+from nsysflow.analysis.load.marks import about_capture
 from nsysflow.analysis.load.messages import slim_payload
 from nsysflow.analysis.load.nsys_sqlite import as_report_errors, describe, quoted, read_sqlite
 from nsysflow.analysis.load.raw import SAMPLED, TABLES, Raw, Table
 from nsysflow.analysis.load.sampled import BACKTRACE, domains_called, wanted_metrics
 from nsysflow.analysis.load.sqlite_file import sqlite_uri
 from nsysflow.analysis.source_files import shown_files
+from nsysflow.handshake import KEY
 
 _EXPORT_INFO: Final = "name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE 'EXPORT_PRODUCT%'"
 _LOSS_SQL: Final = "loss(CAST(text AS BLOB))"

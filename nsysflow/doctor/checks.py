@@ -1,13 +1,12 @@
 """What to make of a machine: pure, from what was seen to what works and what to type."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from nsysflow.doctor.machine import CAP_PERFMON, CAP_SYS_ADMIN, Machine
 from nsysflow.errors import NsysMissing
-from nsysflow.nsys import Nsys, too_old_for
+from nsysflow.nsys import LAST_NVTX, Nsys, records_nvtx, too_old_for
 
 Status = Literal["ok", "note", "problem"]
 
@@ -17,12 +16,9 @@ ENOUGH_BYTES: Final = 3_000_000_000
 PARANOID_MAX: Final = 2
 """The highest `kernel.perf_event_paranoid` at which a user may sample processes of their own."""
 
-NVTX_RECORDS: Final = (0, 2, 11)
-"""The last nvtx that nsys 2023.4 records; 0.2.12 and later leave no range, without a word."""
-
 NSYS_MISSES: Final = (2023, 4)
-"""The newest nsys seen to miss them; 2025.3 records 0.2.16. In between is not known."""
-
+"""The newest nsys seen to miss ranges of an nvtx after `LAST_NVTX`; 2025.3 records 0.2.16. In
+between is not known."""
 
 PACKAGES: Final = {"libdw.so.1": "libdw1", "libelf.so.1": "libelf1"}
 """Debian's and Ubuntu's packages of what the importer inside Nsight Compute was seen to lack."""
@@ -177,7 +173,7 @@ def _nvtx(machine: Machine) -> Check:
     version = machine.packages.get("nvtx")
     nsys = machine.nsys if isinstance(machine.nsys, Nsys) else None
     old = nsys is not None and nsys.version[:2] <= NSYS_MISSES
-    last = _dotted(NVTX_RECORDS)
+    last = _dotted(LAST_NVTX)
     install = f"  pip install 'nvtx<={last}'" if old else "  pip install nvtx"
     if version is None and machine.torch_cuda is not None:
         seen = "none: ranges go through torch.cuda.nvtx, which leaves out their payloads"
@@ -186,7 +182,9 @@ def _nvtx(machine: Machine) -> Check:
         seen = "none: nsysflow.region and steps mark nothing, the workloads have no phases"
         return Check(check="nvtx", status="note", seen=seen, advice=f"Install it:\n{install}")
     tried = machine.trial is not None and machine.trial.problem is None
-    lost = not machine.trial.ranges if tried and machine.trial else old and _too_new(version)
+    lost = (
+        not machine.trial.ranges if tried and machine.trial else old and not records_nvtx(version)
+    )
     if not lost:
         seen = f"{version}, and its ranges reach the report" if tried else version
         return Check(check="nvtx", status="ok", seen=seen)
@@ -326,10 +324,6 @@ def _first(machine: Machine, works: tuple[str, ...]) -> str:
     return " ".join(
         ["nsysflow profile", *(["launch_bound"] if workload else []), *options, *command]
     )
-
-
-def _too_new(nvtx: str) -> bool:
-    return tuple(int(number) for number in re.findall(r"\d+", nvtx)[:3]) > NVTX_RECORDS
 
 
 def _dotted(version: tuple[int, ...] | None) -> str:

@@ -4,12 +4,13 @@ from nsysflow.nsys.argv import BY_CUDA, Capture, export_argv, profile_argv
 from nsysflow.nsys.find import find
 from nsysflow.nsys.importer import importer_problem
 from nsysflow.nsys.places import Places
-from nsysflow.nsys.program import Nsys, too_old_for
+from nsysflow.nsys.program import LAST_NVTX, Nsys, records_nvtx, too_old_for
 from nsysflow.nsys.run import DISK_FULL, export, exporter, last_words
 
 __all__ = [
     "BY_CUDA",
     "DISK_FULL",
+    "LAST_NVTX",
     "Capture",
     "Nsys",
     "Places",
@@ -20,5 +21,6 @@ __all__ = [
     "importer_problem",
     "last_words",
     "profile_argv",
+    "records_nvtx",
     "too_old_for",
 ]

@@ -13,6 +13,10 @@ from nsysflow.nsys.folders import newest_cupti, target_folder
 ANSWER_WITHIN_S: Final = 30
 """nsys answers `--version` in 10 ms; a cold network file system takes longer."""
 
+LAST_NVTX: Final = (0, 2, 11)
+"""The last nvtx that nsys 2023.4 records; of 0.2.12 and later it leaves no range, without a word.
+nsys 2025.3 records 0.2.16."""
+
 _VERSION: Final = re.compile(r"version (\d+(?:\.\d+)+\S*)")
 _OPTION: Final = re.compile(r"--[a-z][a-z-]+")
 
@@ -86,6 +90,11 @@ def described(path: Path, origin: str, *, library_path: Path | None = None) -> N
         library_path=library_path,
         options=frozenset(_options(path)),
     )
+
+
+def records_nvtx(version: str) -> bool:
+    """Whether an nvtx is known to be recorded by nsys 2023.4 too: see `LAST_NVTX`."""
+    return version_numbers(version) <= LAST_NVTX
 
 
 def version_numbers(text: str) -> tuple[int, ...]:
