@@ -10,6 +10,7 @@ from nsysflow.kernels import ppo_loss as module
 from nsysflow.kernels import ppo_loss_kernels
 from nsysflow.kernels.ppo_loss import (
     ppo_loss,
+    ppo_loss_and_gradient,
     ppo_loss_backward_bytes,
     ppo_loss_bytes,
     ppo_loss_ref,
@@ -120,6 +121,22 @@ def test_the_incoming_scale_scales_the_gradient(device: torch.device) -> None:
     arguments = inputs(device, 300, 4, 3)
     once, eight = loss_and_gradient(arguments)[1], loss_and_gradient(arguments, scale=-8.0)[1]
     assert torch.equal(eight, -8 * once)
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [{"clip": 0.3}, {"value_clip": 0.05}, {"value_weight": 2.0}, {"entropy_weight": 0.5}],
+    ids=str,
+)
+def test_without_autograd_come_the_same_loss_and_gradient(
+    device: torch.device, factors: dict[str, float]
+) -> None:
+    arguments = inputs(device, 300, 4, 3)
+    leaf = arguments[0].clone().requires_grad_()
+    loss: Tensor = partial(ppo_loss, leaf, *arguments[1:])(**factors)
+    wanted = loss.detach(), *torch.autograd.grad(loss, leaf)
+    found = ppo_loss_and_gradient(tuple(arguments), **factors)
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float64])
