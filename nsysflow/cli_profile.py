@@ -200,7 +200,6 @@ def _request(
         UnknownWorkload: there is no workload or variant of that name.
         click.UsageError: there is nothing to run, or options that only workloads have.
     """
-    from nsysflow.catalog import find
     from nsysflow.profiling import WINDOW_DEFAULT, Request, command_of
 
     if workload is not None and workload.endswith(".py"):
