@@ -94,7 +94,7 @@ HEADERS = {
         "dram_read_pct,dram_write_pct,bound"
     ),
 }
-"""As spec/cli.md lists them; there phases.csv has two columns `host_ns`, of which the first, the
+"""As the command line's spec lists them; there phases.csv has two columns `host_ns`, of which the first, the
 host's time in a phase, is `host_wall_ns`."""
 
 KEYS = [
