@@ -94,8 +94,8 @@ HEADERS = {
         "dram_read_pct,dram_write_pct,bound"
     ),
 }
-"""As the command line's spec lists them; there phases.csv has two columns `host_ns`, of which the first, the
-host's time in a phase, is `host_wall_ns`."""
+"""As the command line's spec lists them; there phases.csv has two columns `host_ns`, of which the
+first, the host's time in a phase, is `host_wall_ns`."""
 
 KEYS = [
     "schema", "tool", "report", "devices", "phases", "syncs", "starved", "kernels", "launches",
