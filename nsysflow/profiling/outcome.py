@@ -19,6 +19,9 @@ _FULL_BELOW_BYTES: Final = 16 << 20
 _REFUSED: Final = "usage: nsys profile"
 """What nsys prints after an option that it does not take, before it starts anything."""
 
+AGENT_LOST: Final = "Connection to Agent lost"
+"""What nsys 2023.4 says, now and then on a busy machine, before it ends with 1 and no report."""
+
 _NO_PERMISSION: Final = re.compile(r"ERR_NVGPUCTRPERM|[Ii]nsufficient privilege")
 
 
@@ -44,6 +47,12 @@ def why_no_report(plan: Plan, ended: Ended, told: Sequence[Told]) -> CaptureErro
         return CaptureError(
             "nsys refused its options and did not start the program. It said:\n"
             f"{_indented(ended)}\nSee what it was given:\n  nsysflow profile --dry-run …"
+        )
+    if AGENT_LOST in said:
+        return CaptureError(
+            "nsys broke, and not the program: it lost the connection to its own agent, which it"
+            f" calls a bug of its own. Run the same once more, over {plan.request.folder}:\n"
+            "  --force"
         )
     if ended.exit_code:
         return ChildFailed(f"{_failed(plan, ended)}No report was written.", ended.exit_code)

@@ -117,6 +117,7 @@ def test_the_programs_failure_is_the_commands_and_what_was_captured_is_kept() ->
         ("Path(out + '.qdstrm').touch(); sys.exit(1)", 1, "report.qdstrm in out is half a report"),
         ("print('ERR_NVGPUCTRPERM'); sys.exit(1)", 1, "NVreg_RestrictProfilingToAdminUsers=0"),
         ("print('usage: nsys profile'); sys.exit(1)", 1, "nsys refused its options"),
+        ("print('Connection to Agent lost.'); sys.exit(1)", 1, "nsys broke, and not the program"),
         ("sys.exit(3)", 3, "\n  epoch 1\nNo report was written"),
     ],
 )
