@@ -92,7 +92,8 @@ def _rows(calls: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
 
 
 def _first_slow_launches(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
-    """Rows of `calls` over 1 ms that are the first launch of their kernel in their process."""
+    """Rows of `calls` over 1 ms that are the first launch of their kernel in their process; of two
+    that begin together the longer, then the one of the smaller correlation id (spec §3, rule 2)."""
     slow = calls.filter(pl.col("end_ns") - pl.col("start_ns") > LAZY_LOAD_NS)
     if slow.is_empty():
         return pl.Series("call", [], dtype=pl.UInt32)
@@ -106,7 +107,11 @@ def _first_slow_launches(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
     if not graphs.is_empty():
         replays = calls.join(graphs, on="name", how="semi")
         launches = launches.join(replays, on="call", how="anti")
-    first = launches.group_by("process", "name").agg(
-        pl.col("call").sort_by("launch_start_ns", "call").first()
+    called = calls.select("end_ns", "correlation")[launches["call"]]
+    order = ["launch_start_ns", "end_ns", "correlation", "call"]
+    first = (
+        launches.hstack(called)
+        .sort(order, descending=[False, True, False, False])
+        .unique(["process", "name"], keep="first", maintain_order=True)
     )
     return first.join(slow, on="call", how="semi")["call"]

@@ -8,13 +8,19 @@ from nsysflow.analysis.intervals import Axis, last_at_or_before
 from nsysflow.analysis.prepare import Prepared, os_pid
 from nsysflow.analysis.schema import CAUSES, STEPS
 from nsysflow.errors import SelectionError
+from nsysflow.handshake import STEP
 
 MIN_REPEATS = 3
 SKIPPED_BY_DEFAULT = 2
 
 
 def step_paths(
-    attribution: Attribution, work: pl.DataFrame, name: str | None, report: str
+    attribution: Attribution,
+    work: pl.DataFrame,
+    name: str | None,
+    *,
+    captures: pl.DataFrame,
+    report: str,
 ) -> pl.DataFrame:
     """The paths (`process`, `path`, `joined`) whose instances are the steps; none where nothing
     repeats.
@@ -22,6 +28,8 @@ def step_paths(
     Args:
         attribution: nodes and paths.
         work: of `phases.phase_work`.
+        captures: the trace's; in a process that captured a window of its steps, a range `step` is
+            one however few they are.
         name: what `--step` names, a range's name or a joined path; None finds each process's
             outermost range that repeats and holds most GPU time.
         report: for the message.
@@ -31,8 +39,10 @@ def step_paths(
     """
     if name is not None:
         return paths_named(attribution, name, report)
+    ours = pl.col("process").is_in(captures["process"].implode()) & (pl.col("name") == STEP)
     best = (
-        work.filter(pl.col("instances") >= MIN_REPEATS, pl.col("ops") > 0)
+        work.join(attribution.paths.select("path", "name"), on="path")
+        .filter((pl.col("instances") >= MIN_REPEATS) | ours, pl.col("ops") > 0)
         .sort("process", "depth", "busy_ns", "joined", descending=[False, False, True, False])
         .unique("process", keep="first", maintain_order=True)
     )

@@ -128,8 +128,13 @@ class Working:
 
     @computed_once
     def _step_paths(self) -> pl.DataFrame:
-        name = self.options.step
-        return step_paths(self._attribution, self._whole_work, name, self.trace.report)
+        return step_paths(
+            self._attribution,
+            self._whole_work,
+            self.options.step,
+            captures=self.trace.captures,
+            report=self.trace.report,
+        )
 
     @computed_once
     def _steps(self) -> pl.DataFrame:

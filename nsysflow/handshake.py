@@ -30,6 +30,9 @@ KEY: Final = "nsysflow"
 """Under which a report says what is known of its window: in an NVTX mark's text, or at the top of a
 Kineto trace."""
 
+STEP: Final = "step"
+"""The range around each step of `nsysflow.steps`."""
+
 RUN_FOLDER: Final = "NSYSFLOW_RUN_FOLDER"
 """The run's directory, where a process leaves its file and a Kineto trace."""
 

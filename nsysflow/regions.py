@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Final, NoReturn, TypeVar, cast
 
-from nsysflow import recorders
+from nsysflow import handshake, recorders
 from nsysflow.recorders import Collector, Recorder
 from nsysflow.telling import RECORD, tell_at_exit
 from nsysflow.wrapping import refuse_no_function, wrapped
@@ -22,7 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Region(StrEnum):
     """The phases of a training step, in the order in which they begin."""
 
-    STEP = "step"
+    STEP = handshake.STEP
     DATA = "data"
     H2D = "h2d"
     FORWARD = "forward"

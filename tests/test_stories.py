@@ -334,3 +334,12 @@ def test_a_process_that_captured_a_window_of_its_steps_skips_none_of_them() -> N
     assert steady == {"its": [True] * 5, "another's": [False, False, True, True, True]}
     asked = nsysflow.analyze(replace(trace, captures=window), Options(skip=1)).steps["steady"]
     assert asked.to_list() == [False, True, True, True, True]
+
+
+def test_two_steps_are_steps_where_the_process_captured_a_window_of_them() -> None:
+    trace = loaded("sum_many-loop")
+    analysis = nsysflow.analyze(trace)
+    assert analysis.step_name == "step"
+    assert len(analysis.steps) == 2
+    unmarked = replace(trace, captures=trace.captures.clear())
+    assert nsysflow.analyze(unmarked).steps.is_empty()

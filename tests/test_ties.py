@@ -42,3 +42,24 @@ def test_of_equal_operations_the_first_process_s_ends_a_gap_in_any_order_of_rows
     for name in ("ops", "calls", "ranges"):
         turned = replace(trace, **{name: getattr(trace, name).reverse()})
         assert nsysflow.analyze(turned).gaps.to_dicts() == [row]
+
+
+def test_of_two_slow_launches_of_a_kernel_that_begin_together_the_longer_loaded_its_code() -> None:
+    process = PROCESSES[0]
+    threads = (process | 1, process | 2)
+    begun, slow = (5, 10), (5, 1_000_006)
+    model = TwinTrace(
+        ops=(
+            Op("kernel", 1, 4, 0, process, 7, 1, None, "other", "other", Shape()),
+            Op("kernel", 11, 16, 0, process, 7, 2, None, "k", "k", Shape()),
+            Op("kernel", 1_000_007, 1_000_012, 0, process, 7, 3, None, "k", "k", Shape()),
+        ),
+        calls=(
+            Call(0, 1, process, threads[0], 1, "cudaLaunchKernel"),
+            Call(*begun, process, threads[0], 2, "cudaLaunchKernel"),
+            Call(*slow, process, threads[1], 3, "cudaLaunchKernel"),
+        ),
+    )
+    rows = nsysflow.analyze(to_trace(model)).gaps.to_dicts()
+    assert rows == gaps(Report(model))
+    assert rows[-1]["cause"] == "module_load"

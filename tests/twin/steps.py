@@ -43,8 +43,12 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
         busy = sum(length(covered(op for op in ops if op.device == d)) for d in devices)
         return (len(path), -busy, path)
 
+    # "in a process that captured a window of its steps, a range `step` however few there are"
+    captured = process in {capture.process for capture in report.trace.captures}
     repeating = [
-        path for path, p in of_process.items() if len(p.instances) >= LEAST_REPEATS and p.ops
+        path
+        for path, p in of_process.items()
+        if p.ops and (len(p.instances) >= LEAST_REPEATS or (captured and path[-1] == "step"))
     ]
     return [min(repeating, key=order)] if repeating else []
 
