@@ -11,7 +11,8 @@ class Loss:
     Attributes:
         kind: the verdict's word for a program that loses most of its time so.
         columns: the columns of accounting that add up to it.
-        because: what happened; `{call}` is the dearest CUDA call, `{place}` where the host was.
+        because: what happened; `{call}` is the dearest CUDA call, `{place}` where the host was,
+            `{rank}` who is waited for.
         advice: what to do next; `{there}` is the place, or `there` where it is not one place.
     """
 
@@ -49,6 +50,21 @@ LAUNCH: Final = Loss(
 GRAPHED_ADVICE: Final = "replay less {there}: more work in each CUDA graph, fused or larger kernels"
 """Instead of LAUNCH's, where the launches are of graphs already."""
 
+COMMUNICATION: Final = Loss(
+    kind="communication-bound",
+    columns=("comm_exposed_ns",),
+    because="communication that no compute hides",
+    advice="overlap it with compute (buckets, another stream) or send less: --table comm",
+)
+
+WAITING: Final = Loss(
+    kind=COMMUNICATION.kind,
+    columns=COMMUNICATION.columns,
+    because="waiting in collectives for {rank}",
+    advice="see why {rank} comes late (its data, its host, its share of the work): --table ranks",
+)
+"""Instead of COMMUNICATION, where most of a rank's collectives is waiting for another rank."""
+
 LOSSES: Final = (
     HOST,
     LAUNCH,
@@ -85,12 +101,7 @@ LOSSES: Final = (
         because="CUDA calls that neither launch nor wait{place}, {call} before all",
         advice="make them once, outside the step",
     ),
-    Loss(
-        kind="communication-bound",
-        columns=("comm_exposed_ns",),
-        because="communication that no compute hides",
-        advice="overlap it with compute (buckets, another stream) or send less: --table comm",
-    ),
+    COMMUNICATION,
     Loss(
         kind="dependency-bound",
         columns=("dependency_ns",),

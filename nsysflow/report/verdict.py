@@ -9,11 +9,13 @@ import polars as pl
 from nsysflow.report.costs import idle_parts, line_at
 from nsysflow.report.layout import printable, shorten
 from nsysflow.report.losses import (
+    COMMUNICATION,
     GRAPHED_ADVICE,
     HOST,
     LAUNCH,
     LOSSES,
     SCATTERED_ADVICE,
+    WAITING,
     Loss,
 )
 from nsysflow.report.results import OUTSIDE, Results
@@ -149,6 +151,12 @@ class _Evidence:
 
 def _evidence(results: Results, devices: pl.DataFrame, loss: Loss) -> _Evidence:
     gpus = devices.select("report", "device")
+    if loss is COMMUNICATION and (late := _waited_for(results, devices)):
+        return _Evidence(
+            lost_ns=int(devices["comm_exposed_ns"].sum()),
+            because=WAITING.because.format(rank=late),
+            advice=WAITING.advice.format(rank=late),
+        )
     idle = idle_parts(results).filter(pl.col("cause").is_in(loss.causes))
     calls = idle.filter(pl.col("device").is_null()).join(gpus, on="report", how="semi")
     parts = pl.concat([idle.join(gpus, on=["report", "device"], how="semi"), calls])
@@ -174,6 +182,17 @@ def _evidence(results: Results, devices: pl.DataFrame, loss: Loss) -> _Evidence:
         because=loss.because.format(call=call or "a CUDA call", place=f" {place}" if place else ""),
         advice=advice.format(there=there),
     )
+
+
+def _waited_for(results: Results, devices: pl.DataFrame) -> str:
+    """The rank that comes latest, where most of what the collectives take on these GPUs is waiting
+    for others; empty otherwise."""
+    ranks = results.table("ranks").drop_nulls("late_ns")
+    here = ranks.join(devices.select("report", "device"), on=["report", "device"], how="semi")
+    if 2 * int(here["waited_ns"].sum()) <= int(devices["comm_ns"].sum()):
+        return ""
+    latest = ranks.sort("late_ns", descending=True).select("report", "device").row(0)
+    return gpu_name(*latest, several=True)
 
 
 def _is_graphed(results: Results, where: str) -> bool:

@@ -8,6 +8,7 @@ from nsysflow.analysis import schema
 from nsysflow.report.losses import LOSSES
 from nsysflow.report.results import Results
 from nsysflow.report.verdict import verdicts
+from tests.analyses import analysed
 from tests.report.handmade import MS, device, handmade, part, results, training
 
 
@@ -171,3 +172,15 @@ def test_who_replays_graphs_is_not_told_to_make_one(launches: int, graphed: bool
     first, makes_one = verdict.advice.split(":")[0], "a CUDA graph" in verdict.advice
     assert first == f"{'replay' if graphed else 'launch'} less in step/replay"
     assert makes_one is not graphed
+
+
+def test_a_rank_that_waits_for_another_is_told_for_whom_and_not_to_send_less() -> None:
+    reports = [analysed(f"h200-ddp-rank{rank}") for rank in (0, 1)]
+    waiting = verdicts(Results(reports))[0]
+    assert waiting.gpus == "h200-ddp-rank1 GPU 1"
+    assert "waiting in collectives for h200-ddp-rank0 GPU 0" in waiting.finding
+    assert "why h200-ddp-rank0 GPU 0 comes late" in waiting.advice
+    even = [analysed(f"ddp-no_overlap-rank{rank}") for rank in (0, 1)]
+    (verdict,) = verdicts(Results(even))
+    assert "communication that no compute hides" in verdict.finding
+    assert "overlap it with compute" in verdict.advice
