@@ -96,7 +96,6 @@ def _waiting(prepared: Prepared, gaps: pl.DataFrame) -> pl.DataFrame:
         another one of the same process.
     """
     late = pl.col("next_call").is_not_null() & (pl.col("launched_ns") > pl.col("start_ns"))
-    to_host = prepared.ops["name"].gather(gaps["next_op"]) == "memcpy DtoH"
     gaps = gaps.select(
         *(
             "gap",
@@ -108,7 +107,7 @@ def _waiting(prepared: Prepared, gaps: pl.DataFrame) -> pl.DataFrame:
             late.alias("late"),
         ),
         *("prev_start_ns", "prev_end_ns", "prev_no", "prev_call", "next_call"),
-        to_host.alias("to_host"),
+        _copied_to_host(prepared, gaps["next_op"]).alias("to_host"),
     ).filter("late")
     axis, device = prepared.axis, pl.col("device_no")
     process_of_thread = prepared.threads["process_no"]
@@ -125,6 +124,13 @@ def _waiting(prepared: Prepared, gaps: pl.DataFrame) -> pl.DataFrame:
         pl.min_horizontal("start_ns", "next_start_ns").alias("window_end_ns"),
         pl.when(linked & apart).then("prev_no").alias("other_no"),
     )
+
+
+def _copied_to_host(prepared: Prepared, rows: pl.Series) -> pl.Series:
+    """Whether each of these rows of the operations is a memcpy to the host."""
+    ops = prepared.ops.select("kind", "detail")[rows]
+    copy = ops.select(pl.when(pl.col("kind") == "memcpy").then("detail")).to_series()
+    return (prepared.trace.copy_details["direction"] == "DtoH").gather(copy)
 
 
 def _charged_before(axis: Axis, gaps: pl.DataFrame, blocking: pl.Series) -> list[pl.Series]:

@@ -20,21 +20,9 @@ from nsysflow.report.results import Results
 SCHEMA_VERSION: Final = 1
 """Of report.json: additions keep it, a change of meaning raises it."""
 
-CSV_TABLES: Final = (
-    "gaps",
-    "gap_summary",
-    "phases",
-    "syncs",
-    "launches",
-    "starved",
-    "kernels",
-    "copies",
-    "comm",
-    "steps",
-    "gpu_metrics",
-    "mfu",
-    "arrivals",
-    "ranks",
+_IN_JSON_ONLY: Final = ("accounting", "gap_histogram", "integrity")
+CSV_TABLES: Final = tuple(
+    name for name in (*schema.TABLES, *schema.RUN_TABLES) if name not in _IN_JSON_ONLY
 )
 """The tables that become a CSV file of their own."""
 

@@ -93,6 +93,8 @@ def test_a_run_is_as_many_steps_as_its_window_takes(workload: Workload, variant:
         ("sum_many", "fused"),
         ("overlap", "side_stream"),
         ("graph_break", "fullgraph"),
+        ("trainstep", "fused"),
+        ("trainstep", "graph"),
     ],
 )
 def test_the_remedy_never_makes_the_host_wait(name: str, variant: str) -> None:

@@ -243,21 +243,6 @@ def test_sizes_beyond_the_kernels_say_which_variant_takes_them() -> None:
     curve(variant_of("torch", of), 1)
 
 
-@pytest.mark.gpu
-@without_gpu
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
-@pytest.mark.parametrize("variant", ["fused", "graph"])
-def test_a_step_never_makes_the_host_wait(variant: str) -> None:
-    work = trainstep(toy(TRAINSTEP, variant, on="cuda"))
-    work.step(0)  # code is loaded, memory allocated
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for index in range(1, 5):
-            work.step(index)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 def test_trainforward_s_phases_are_the_first_of_trainstep_s() -> None:
     step = variant_of("torch", start())
     forward = [part.name for part in parts_of(forward_phases(step))]
