@@ -1,8 +1,6 @@
 """What a program marks: noted down in this process, or recorded by a real nsys."""
 
-import os
 import sqlite3
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,10 +9,7 @@ import pytest
 
 from nsysflow import recorders, regions, telling, windowing
 from nsysflow.nsys import export
-from tests.nsys.real import real_nsys
-
-ATTEMPTS = 3
-"""nsys 2023.4 ended with 1 once in some 20 runs, on a machine busy with other work (2026-11-20)."""
+from tests.nsys.real import real_nsys, record
 
 Event = tuple[str, str, int | None]
 """`open`, `close` or `mark`, of what, and the payload."""
@@ -50,24 +45,11 @@ def recorded(collector: recorders.Collector = "nsys") -> Iterator[Notes]:
         yield notes
 
 
-def record(argv: list[str], folder: Path, **variables: str) -> Path:
+def record_and_export(argv: list[str], folder: Path, **variables: str) -> Path:
     """What a real nsys records of a program without a GPU, as SQLite."""
-    nsys, said = real_nsys(), ""
-    for attempt in range(ATTEMPTS):
-        report = folder / f"{attempt}.nsys-rep"
-        profile = [str(nsys.path), "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none"]
-        done = subprocess.run(
-            [*profile, f"--output={report.with_suffix('')}", *argv],
-            env=os.environ | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode == 0:
-            export(nsys, report, report.with_suffix(".sqlite"))
-            return report.with_suffix(".sqlite")
-        said = done.stdout + done.stderr
-    pytest.fail(f"nsys recorded nothing in {ATTEMPTS} attempts; it said: {said}")
+    report = record(argv, folder, **variables)
+    export(real_nsys(), report, report.with_suffix(".sqlite"))
+    return report.with_suffix(".sqlite")
 
 
 def nvtx_events(report: Path) -> list[tuple[str | None, int | None]]:

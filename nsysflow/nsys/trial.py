@@ -18,8 +18,8 @@ RANGE: Final = "nsysflow doctor"
 WITHIN_S: Final = 60
 """nsys 2023.4 records and imports such a program in a second, on two busy cores in three."""
 
-ATTEMPTS: Final = 2
-"""nsys 2023.4 ended with 1 once in some 20 runs, on a busy machine (docs/facts.md)."""
+ATTEMPTS: Final = 3
+"""nsys 2023.4 broke once in some 70 runs, on a busy machine (docs/facts.md)."""
 
 _SAMPLING: Final = re.compile(r"Environment \(process-tree\): (\w+)")
 

@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 import nsysflow
-from tests.nsys.real import real_nsys
-
-ATTEMPTS = 3
-"""nsys 2023.4 ended with 1 once in some 20 runs, on a machine busy with other work (2026-11-20)."""
+from tests.nsys.real import real_nsys, record
 
 PROGRAM = """
 import nvtx
@@ -23,18 +20,7 @@ for _ in range(4):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An `.nsys-rep` of a program that marks four steps."""
-    nsys = str(real_nsys().path)
-    said = ""
-    for _ in range(ATTEMPTS):
-        folder = tmp_path_factory.mktemp("nsys")
-        output = f"--output={folder / 'steps'}"
-        capture = [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", output]
-        child = [sys.executable, "-c", PROGRAM]
-        done = subprocess.run([*capture, *child], check=False, capture_output=True, text=True)
-        if done.returncode == 0:
-            return folder / "steps.nsys-rep"
-        said = done.stdout + done.stderr
-    pytest.fail(f"nsys recorded nothing in {ATTEMPTS} attempts; it said: {said}")
+    return record([sys.executable, "-c", PROGRAM], tmp_path_factory.mktemp("nsys"))
 
 
 def test_an_nsys_rep_is_exported_and_its_ranges_are_phases(report: Path) -> None:

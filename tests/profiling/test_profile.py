@@ -14,6 +14,7 @@ from nsysflow.gpu import Gpus
 from nsysflow.manifest import read_manifest
 from nsysflow.nsys import Places
 from nsysflow.profiling.folder import make_run_folder
+from nsysflow.profiling.outcome import nsys_broke
 from tests.nsys.fakes import places
 from tests.profiling.fake import fake_nsys, profiled
 from tests.unprivileged import unprivileged
@@ -118,6 +119,8 @@ def test_the_programs_failure_is_the_commands_and_what_was_captured_is_kept() ->
         ("print('ERR_NVGPUCTRPERM'); sys.exit(1)", 1, "NVreg_RestrictProfilingToAdminUsers=0"),
         ("print('usage: nsys profile'); sys.exit(1)", 1, "nsys refused its options"),
         ("print('Connection to Agent lost.'); sys.exit(1)", 1, "nsys broke, and not the program"),
+        ("print('Connection to Agent lost.'); sys.exit(0)", 0, "nsys broke, and not the program"),
+        ("print('Throw in QuadDProtobufComm::Client'); sys.exit(1)", 1, "nsys broke, and not"),
         ("sys.exit(3)", 3, "\n  epoch 1\nNo report was written"),
     ],
 )
@@ -132,6 +135,19 @@ def test_a_run_without_a_report_says_why(
     manifest = read_manifest(Path("out"))
     assert manifest is not None
     assert manifest.reports == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "broke"),
+    [
+        ("End of file\n", True),
+        ("epoch 1\nEnd of file\n", False),  # a program's own word
+        ("Connection reset by peer", True),
+        ("[QuadDCommon::tag_message*] = Local Endpoint is not available.", True),
+    ],
+)
+def test_bare_words_are_nsyss_only_where_the_program_said_nothing(said: str, broke: bool) -> None:
+    assert nsys_broke(said) == broke
 
 
 def test_a_disk_that_is_full_is_named_when_no_report_is_left(

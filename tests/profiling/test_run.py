@@ -92,7 +92,7 @@ def test_a_signal_is_handed_down_and_the_program_may_still_finish(
     )
     with started:
         until = time.monotonic() + 30
-        while not (log.exists() and b"ready" in log.read_bytes()):
+        while not (log.exists() and b"ready\n" in log.read_bytes()):
             assert time.monotonic() < until
             time.sleep(0.01)
         os.kill(started.pid, number)
@@ -110,7 +110,7 @@ def started(text: str, log: Path) -> "subprocess.Popen[str]":
         text=True,
     )
     until = time.monotonic() + 30
-    while not (log.exists() and b"ready" in log.read_bytes()):
+    while not (log.exists() and b"ready\n" in log.read_bytes()):
         assert time.monotonic() < until
         time.sleep(0.01)
     return runner

@@ -14,7 +14,7 @@ import nsysflow
 from nsysflow.errors import WorkloadError
 from nsysflow.handshake import CAPTURE
 from nsysflow.workloads.__main__ import main
-from tests.recording import nvtx_events, record
+from tests.recording import nvtx_events, record_and_export
 
 CHILD = [sys.executable, "-P", "-m", "nsysflow.workloads"]
 
@@ -114,7 +114,7 @@ def test_it_imports_no_polars() -> None:
 
 
 def test_a_real_nsys_records_phases_and_what_the_warm_up_took(tmp_path: Path) -> None:
-    report = record([*CHILD, "nan_check", "--on", "cpu"], tmp_path, **{CAPTURE: "1:2:3"})
+    report = record_and_export([*CHILD, "nan_check", "--on", "cpu"], tmp_path, **{CAPTURE: "1:2:3"})
     phases = dict(nsysflow.analyze(nsysflow.load(report)).phases.select("path", "instances").rows())
     inside = ("data", "forward", "loss", "backward", "optimizer", "metrics")
     assert phases == {"step": 6} | {f"step/{phase}": 6 for phase in inside}
