@@ -7,6 +7,7 @@ from nsysflow.report import details, sections
 from nsysflow.report.communication import communication, ranks
 from nsysflow.report.fullness import fullness
 from nsysflow.report.layout import Block, printable
+from nsysflow.report.odd_steps import odd_step_lines
 from nsysflow.report.results import Results
 from nsysflow.report.utilization import mfu_lines, rates
 from nsysflow.report.verdict import verdicts
@@ -31,7 +32,7 @@ def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -
         lines += [f"Only {_escaped(results.selection)}.", ""]
     for verdict in verdicts(results):
         lines += [f"**{_escaped(verdict.sentence)}**", "", f"Next: {_escaped(verdict.advice)}", ""]
-    for line in mfu_lines(results):
+    for line in (*odd_step_lines(results), *mfu_lines(results)):
         lines += [f"{_escaped(line)}.", ""]
     for block in (
         sections.devices(results, bar_width=0),

@@ -11,6 +11,7 @@ from nsysflow.report.communication import communication, ranks
 from nsysflow.report.details import steps_line
 from nsysflow.report.fullness import fullness
 from nsysflow.report.layout import Block, printable, set_in_columns
+from nsysflow.report.odd_steps import odd_step_lines
 from nsysflow.report.results import Results
 from nsysflow.report.utilization import mfu_lines, rates
 from nsysflow.report.verdict import verdicts
@@ -33,7 +34,7 @@ def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0)
     for verdict in verdicts(results):
         yield from _sentence(verdict.sentence, width, style="bold")
         yield from _sentence(f"next: {verdict.advice}", width)
-    for line in mfu_lines(results):
+    for line in (*odd_step_lines(results), *mfu_lines(results)):
         yield from _sentence(line, width)
     # the names and the smaller parts of several GPUs take room
     bar_width = 30 if results.table("accounting").height == 1 else 15

@@ -1,0 +1,83 @@
+"""A step or a few that hold most of the idle time are named, and only they."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from nsysflow.analysis.options import Options
+from nsysflow.report.odd_steps import odd_step_lines
+from nsysflow.report.results import Results
+from tests.report.handmade import MS, Handmade, device, handmade
+
+Step = tuple[int, int]
+"""Its length and its idle, in ms."""
+
+
+def run(*steps: Step, more_idle_ms: int = 0) -> Handmade:
+    """Steps of one GPU, and idle time outside of them."""
+    rows = [
+        {"step": step, "process": 7, "duration_ns": length * MS, "idle_ns": idle * MS}
+        for step, (length, idle) in enumerate(steps)
+    ]
+    window_ns = (sum(length for length, _ in steps) + more_idle_ms) * MS
+    host_ns = (sum(idle for _, idle in steps) + more_idle_ms) * MS
+    return handmade(step_name="step", steps=rows, accounting=[device(window_ns, host_ns=host_ns)])
+
+
+def line(*runs: Handmade) -> str:
+    return " ".join(odd_step_lines(Results(runs)))
+
+
+def test_a_first_step_that_holds_most_of_the_idle_can_be_left_out() -> None:
+    assert line(run((60, 55), (5, 2), (5, 2), (5, 2))) == (
+        "step 0 took 60.0 ms, 12 times the median of the 4 steps, and holds 90 % of the idle time:"
+        " --steps 1: leaves it out"
+    )
+
+
+def test_what_was_asked_for_stays_the_end() -> None:
+    some = replace(run((60, 55), (5, 2), (5, 2)), options=Options(steps=(None, 3)))
+    assert line(some).endswith("--steps 1:3 leaves it out")
+
+
+def test_one_from_the_middle_can_be_looked_at_alone() -> None:
+    assert line(run((5, 1), (5, 1), (5, 1), (12, 8), (5, 1))) == (
+        "step 3 took 12.0 ms, 2.4 times the median of the 5 steps, and holds 67 % of the idle time:"
+        " --steps 3:4 shows it alone"
+    )
+
+
+def test_several_are_counted_and_the_first_are_named() -> None:
+    each = [(5, 1), (5, 1), (50, 40)]
+    assert line(run(*each * 5)) == (
+        "5 of the 15 steps (2, 5, 8, …) took at least 10 times the median, and hold 95 % of the"
+        " idle time: --steps 2:3 shows the first alone"
+    )
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([], id="no steps"),
+        pytest.param([(60, 55)], id="one step is like itself"),
+        pytest.param([(9, 8), (5, 2), (5, 2)], id="longer, but not twice as long"),
+        pytest.param([(60, 18), (20, 10), (20, 10)], id="not most of the idle"),
+        pytest.param([(60, 2), (20, 0), (20, 0)], id="hardly any idle"),
+        pytest.param([(60, 0), (20, 0), (20, 0)], id="no idle at all"),
+        pytest.param([(6, 5), (0, 0), (0, 0)], id="steps without a length"),
+    ],
+)
+def test_steps_that_speak_for_themselves_get_no_line(steps: list[Step]) -> None:
+    assert line(run(*steps)) == ""
+
+
+def test_idle_outside_the_steps_is_no_steps_fault() -> None:
+    assert line(run((60, 55), (5, 2), (5, 2), more_idle_ms=100)) == ""
+
+
+def test_a_step_is_held_against_its_own_gpus_median() -> None:
+    slow, fast = run((50, 1), (50, 1), (50, 1)), run((5, 1), (5, 1), (5, 1))
+    assert line(slow, fast) == ""
+    ranks = run((60, 55), (5, 2), (5, 2)), run((62, 57), (5, 2), (5, 2))
+    assert re.match(r"step 0 took 62\.0 ms, 12 times the median of the 3 steps", line(*ranks))
