@@ -5,10 +5,9 @@ from typing import Final
 import polars as pl
 
 from nsysflow.report.layout import Block, Column, figure, words
-from nsysflow.report.results import Results
+from nsysflow.report.results import Results, gpu_name
 from nsysflow.report.sections import more
 from nsysflow.report.units import duration, percent
-from nsysflow.report.verdict import gpu_name
 
 FULL_BAR: Final = "full bar, idle chip"
 """Busy all the while, and most of the chip has nothing to do: too few or too small blocks."""

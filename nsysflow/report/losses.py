@@ -11,9 +11,9 @@ class Loss:
     Attributes:
         kind: the verdict's word for a program that loses most of its time so.
         columns: the columns of accounting that add up to it.
-        because: what happened; `{call}` is the dearest CUDA call, `{place}` where the host was,
-            `{rank}` who is waited for.
-        advice: what to do next; `{there}` is the place, or `there` where it is not one place.
+        because: what happened; `{call}` is the dearest CUDA call, `{place}` follows on it and says
+            where, `{rank}` is who is waited for.
+        advice: what to do next; `{there}` follows on what is to be changed and says where.
     """
 
     kind: str
@@ -31,7 +31,7 @@ HOST: Final = Loss(
     kind="host-bound",
     columns=("host_ns",),
     because="host code{place}",
-    advice="see what Python does {there}; do it less often, later, or in another thread",
+    advice="see what Python does{there}; do it less often, later, or in another thread",
 )
 
 SCATTERED_ADVICE: Final = (
@@ -40,14 +40,33 @@ SCATTERED_ADVICE: Final = (
 )
 """Instead of HOST's, where no one place has half of it."""
 
+EAGER_ADVICE: Final = (
+    "launch less often from Python{there}: torch.compile or a CUDA graph; the host code there is"
+    " many short pauses between launches"
+)
+"""Instead of HOST's, where it is what an eager framework takes from one operator to the next."""
+
+OUTSIDE_ADVICE: Final = {
+    True: (
+        "put NVTX ranges around what runs between the steps (data loading, logging, …) to name it"
+    ),
+    False: "look at the steps alone (--steps 0:), or put NVTX ranges around the rest to name it",
+    None: "put NVTX ranges around the parts of the program (data, forward, logging, …) to name it",
+}
+"""Instead of HOST's, where no range was open: in the time of the steps, before or after them, or
+where there are none."""
+
+START_UP_ADVICE: Final = "look at the steps alone, which hold less than half of it: --steps 0:"
+"""Instead of any, where most is before or after the steps."""
+
 LAUNCH: Final = Loss(
     kind="launch-bound",
     columns=("launch_ns", "dispatch_ns"),
     because="launch overhead{place}",
-    advice="launch less {there}: torch.compile, a CUDA graph, fused or larger kernels",
+    advice="launch less{there}: torch.compile, a CUDA graph, fused or larger kernels",
 )
 
-GRAPHED_ADVICE: Final = "replay less {there}: more work in each CUDA graph, fused or larger kernels"
+GRAPHED_ADVICE: Final = "replay less{there}: more work in each CUDA graph, fused or larger kernels"
 """Instead of LAUNCH's, where the launches are of graphs already."""
 
 COMMUNICATION: Final = Loss(
@@ -65,6 +84,40 @@ WAITING: Final = Loss(
 )
 """Instead of COMMUNICATION, where most of a rank's collectives is waiting for another rank."""
 
+UNEVEN: Final = Loss(
+    kind=COMMUNICATION.kind,
+    columns=COMMUNICATION.columns,
+    because="waiting in collectives, for one rank and then for another",
+    advice="even out what the ranks do between two collectives: --table arrivals",
+)
+"""Instead of WAITING, where no rank comes twice as late as any other."""
+
+SENDING: Final = Loss(
+    kind=COMMUNICATION.kind,
+    columns=COMMUNICATION.columns,
+    because="sends and receives that no compute hides",
+    advice="shorten the pipeline's bubbles (more microbatches, interleaved stages): --table comm",
+)
+"""Instead of COMMUNICATION, where ranks send to each other, as the stages of a pipeline do."""
+
+COPIES: Final = Loss(
+    kind="copy-bound",
+    columns=("blocking_copy_ns", "copy_exposed_ns"),
+    because="copies that nothing hides{place}",
+    advice=(
+        "hide the copies{there}: pinned memory, non_blocking=True, another stream, ahead of use or"
+        " read later: --table copies"
+    ),
+)
+
+READ_BACK: Final = Loss(
+    kind=COPIES.kind,
+    columns=COPIES.columns,
+    because="the host reading a few bytes back by {call}{place}",
+    advice="drop the read{there}, or do it some steps later: .item(), .cpu(), `if tensor`",
+)
+"""Instead of COPIES, where what is waited for is a value: no pinned memory makes that shorter."""
+
 LOSSES: Final = (
     HOST,
     LAUNCH,
@@ -72,17 +125,9 @@ LOSSES: Final = (
         kind="sync-bound",
         columns=("sync_ns",),
         because="the host waiting in {call}{place}",
-        advice="drop or delay the wait {there}: .item(), .cpu(), `if tensor`, synchronize()",
+        advice="drop or delay the wait{there}: .item(), .cpu(), `if tensor`, synchronize()",
     ),
-    Loss(
-        kind="copy-bound",
-        columns=("blocking_copy_ns", "copy_exposed_ns"),
-        because="copies that nothing hides{place}",
-        advice=(
-            "hide the copies {there}: pinned memory, non_blocking=True, another stream, ahead of"
-            " use or read later: --table copies"
-        ),
-    ),
+    COPIES,
     Loss(
         kind="allocation-bound",
         columns=("alloc_ns",),

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from nsysflow.report import details, sections
 from nsysflow.report.communication import communication, ranks
 from nsysflow.report.fullness import fullness
-from nsysflow.report.layout import Block, printable
+from nsysflow.report.layout import Block, printable, shorten
 from nsysflow.report.odd_steps import odd_step_lines
 from nsysflow.report.results import Results
 from nsysflow.report.utilization import mfu_lines, rates
@@ -17,6 +18,9 @@ _INDENT = "\N{NO-BREAK SPACE}" * 4
 
 _MARKUP = re.compile(r"[\\|<>*`\[\]]|(?<!\w)_|_(?!\w)")
 """What Markdown reads; a `_` inside a word it leaves alone."""
+
+_LONGEST: Final = 2_000
+"""A name of 100 kB, many times in a page, is no page; C++ templates stay whole."""
 
 
 def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -> str:
@@ -82,5 +86,6 @@ def _row(cells: list[str] | tuple[str, ...]) -> str:
 
 def _escaped(text: str) -> str:
     """Names hold `<`, `|` and `*`, which must not turn into markup."""
-    clean = "".join(letter if letter == "\xa0" else printable(letter) for letter in text)
+    short = shorten(text, _LONGEST)
+    clean = "".join(letter if letter == "\xa0" else printable(letter) for letter in short)
     return _MARKUP.sub(r"\\\g<0>", clean)

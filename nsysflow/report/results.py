@@ -15,6 +15,11 @@ OUTSIDE = "(outside ranges)"
 """Where the host was when no range was open, as gap_summary spells it."""
 
 
+def gpu_name(report: str, device: int, *, several: bool) -> str:
+    """How the reports call a GPU: by its index, and by its report where there are several."""
+    return f"{report} GPU {device}" if several else f"GPU {device}"
+
+
 class Analysed(Protocol):
     """What is asked of an `Analysis`, beside a frame for each name in `schema.TABLES`."""
 

@@ -15,9 +15,8 @@ from nsysflow.report.costs import (
 )
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.phase_tree import Phase, phase_tree
-from nsysflow.report.results import OUTSIDE, Results
+from nsysflow.report.results import OUTSIDE, Results, gpu_name
 from nsysflow.report.units import duration, instant, number, percent, share
-from nsysflow.report.verdict import gpu_name
 
 BAR: Final = (
     ("compute_ns", "compute", "█"),
@@ -100,7 +99,7 @@ def dearest(results: Results, limit: int) -> Block:
     )
     block = Block(
         title="What costs most",
-        caption="Idle time by cause and by where the host was meanwhile",
+        caption=f"Idle time by cause and by where the host was meanwhile{_together(results)}",
         columns=(
             *map(figure, ("idle", "share", "per step", "times")),
             Column(head="cause"),
@@ -113,6 +112,12 @@ def dearest(results: Results, limit: int) -> Block:
         more=(*more(len(found) - limit, "gap_summary"), *starving(results)),
     )
     return without_empty_columns(block)
+
+
+def _together(results: Results) -> str:
+    """What a sum over several GPUs says of itself."""
+    count = results.table("accounting").height
+    return f"; the {number(count)} GPUs together" if count > 1 else ""
 
 
 def _line(cost: Cost) -> str:
@@ -210,7 +215,9 @@ def stalls(results: Results, limit: int) -> Block:
         shown = pl.concat([shown.head(limit - 1), longest])
     block = Block(
         title="Waits",
-        caption="A wait costs the idle it leaves behind, not the time it lasts",
+        caption=(
+            f"A wait costs the idle it leaves behind, not the time it lasts{_together(results)}"
+        ),
         columns=(
             *map(figure, ("idle it cost", "blocked", "GPU busy", "calls")),
             words("call"),

@@ -3,10 +3,9 @@
 import polars as pl
 
 from nsysflow.report.layout import Block, Column, figure, words
-from nsysflow.report.results import Results
+from nsysflow.report.results import Results, gpu_name
 from nsysflow.report.sections import more
 from nsysflow.report.units import duration, flops, percent
-from nsysflow.report.verdict import gpu_name
 
 
 def mfu_lines(results: Results) -> tuple[str, ...]:

@@ -269,6 +269,7 @@ def training() -> Handmade:
                 "duration_ns": 60 * MS,
                 "compute_ns": 20 * MS,
                 "idle_ns": 40 * MS,
+                "host_ns": 22 * MS,
                 "steady": False,
             },
             {
@@ -278,6 +279,7 @@ def training() -> Handmade:
                 "duration_ns": 40 * MS,
                 "compute_ns": 30 * MS,
                 "idle_ns": 10 * MS,
+                "host_ns": 8 * MS,
                 "steady": True,
             },
         ],

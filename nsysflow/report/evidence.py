@@ -1,0 +1,162 @@
+"""Where a loss lies, how much of it is there, and what to do about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from nsysflow.report.losses import (
+    COMMUNICATION,
+    COPIES,
+    EAGER_ADVICE,
+    GRAPHED_ADVICE,
+    HOST,
+    LAUNCH,
+    OUTSIDE_ADVICE,
+    READ_BACK,
+    SCATTERED_ADVICE,
+    SENDING,
+    START_UP_ADVICE,
+    UNEVEN,
+    WAITING,
+    Loss,
+)
+from nsysflow.report.places import dearest, parts_of, place_of, placed, there, within
+from nsysflow.report.results import OUTSIDE, Results, gpu_name
+
+_SHORT_NS: Final = 200_000
+_OFTEN: Final = 20
+"""Pauses of host code this short and this many a step are what an eager framework takes between its
+launches: 400 of 59 us in a model whose operators are Python modules. What takes longer, or comes
+once, is something that a program does beside."""
+
+_SMALL_BYTES: Final = 1 << 16
+"""A copy to the host of no more is a value that is read, and not data that is moved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What is known of a loss.
+
+    Attributes:
+        lost_ns: what is lost at the place that `because` names; all of it where none is named.
+        because: what happened, a clause.
+        advice: what to do next, a clause.
+    """
+
+    lost_ns: int
+    because: str
+    advice: str
+
+
+def evidence_of(
+    results: Results, devices: pl.DataFrame, loss: Loss, columns: Sequence[str]
+) -> Evidence:
+    """What is known of a loss on some GPUs.
+
+    Args:
+        results: the run.
+        devices: rows of accounting.
+        loss: the reason.
+        columns: those of its columns that count.
+    """
+    lost_ns = sum(int(devices[column].sum()) for column in columns)
+    if loss is COMMUNICATION:
+        return _of_communication(results, devices, lost_ns)
+    parts = parts_of(results, devices, columns)
+    where, there_ns = place_of(results, parts, lost_ns)
+    here = parts.filter(within(where)) if where else parts
+    apart = _is_apart_from_steps(results, devices, columns)
+    if loss is COPIES and _reads_back(results, devices, lost_ns):
+        loss = READ_BACK
+    call = dearest(parts.filter(pl.col("culprit") != ""), "culprit") or "a CUDA call"
+    advice = _advice(results, devices, loss, here, where=where, apart=apart)
+    return Evidence(
+        lost_ns=there_ns if where else lost_ns,
+        because=loss.because.format(call=call, place=placed(results, loss, where, apart=apart)),
+        advice=advice.format(there=there(here, loss, where)),
+    )
+
+
+def _advice(
+    results: Results,
+    devices: pl.DataFrame,
+    loss: Loss,
+    here: pl.DataFrame,
+    *,
+    where: str,
+    apart: bool,
+) -> str:
+    """What helps against a loss as it shows in this place."""
+    if loss is HOST and where == OUTSIDE:
+        return OUTSIDE_ADVICE[None if results.step_name is None else not apart]
+    if apart:
+        return START_UP_ADVICE
+    if loss is HOST and _is_of_eager_launching(results, devices, here):
+        return EAGER_ADVICE
+    if loss is HOST and not where:
+        return SCATTERED_ADVICE
+    if loss is LAUNCH and _is_graphed(results, where):
+        return GRAPHED_ADVICE
+    return loss.advice
+
+
+def _is_apart_from_steps(results: Results, devices: pl.DataFrame, columns: Sequence[str]) -> bool:
+    """Whether there are steps, and most of a loss is before the first or after the last."""
+    steps = results.table("steps").join(devices, on=["report", "device"], how="semi")
+    lost_ns = sum(int(devices[column].sum()) for column in columns)
+    inside_ns = sum(int(steps[column].sum()) for column in columns)
+    return not steps.is_empty() and 2 * inside_ns < lost_ns
+
+
+def _is_of_eager_launching(results: Results, devices: pl.DataFrame, here: pl.DataFrame) -> bool:
+    """Whether host code is many short pauses, as between the operators of an eager framework."""
+    steps = results.table("steps").join(devices, on=["report", "device"], how="semi").height
+    times = int(here["times"].sum())
+    return times >= _OFTEN * max(steps, 1) and int(here["total_ns"].sum()) <= _SHORT_NS * times
+
+
+def _is_graphed(results: Results, where: str) -> bool:
+    """Whether what is launched there brings several kernels each, as CUDA graphs do."""
+    inside = pl.col("path") == where if where not in ("", OUTSIDE) else pl.col("depth") == 1
+    phases = results.table("phases").filter(inside)
+    return int(phases["kernels"].sum()) > 2 * int(phases["launches"].sum())
+
+
+def _reads_back(results: Results, devices: pl.DataFrame, lost_ns: int) -> bool:
+    """Whether most was lost to values that the host reads: `.item()` is a copy of a few bytes."""
+    reads = results.table("syncs").filter(
+        pl.col("kind") == "blocking_copy",
+        pl.col("direction") == "DtoH",
+        pl.col("bytes") <= _SMALL_BYTES,
+    )
+    here = reads.join(devices, on="report", how="semi")
+    return 2 * int(here["induced_idle_ns"].sum()) > lost_ns
+
+
+def _of_communication(results: Results, devices: pl.DataFrame, lost_ns: int) -> Evidence:
+    """Of communication that no compute hides: waiting for a rank, for several, or sending."""
+    key = ["report", "device"]
+    ranks = results.table("ranks").drop_nulls("late_ns")
+    here = ranks.join(devices, on=key, how="semi")
+    loss, rank = COMMUNICATION, ""
+    if 2 * int(here["waited_ns"].sum()) > int(devices["comm_ns"].sum()):
+        latest = ranks.select(*key, "late_ns").sort("late_ns", descending=True)
+        late_ns = latest["late_ns"].to_list()
+        rank = gpu_name(*latest.drop("late_ns").row(0), several=len(results.reports) > 1)
+        loss = WAITING if late_ns[0] >= 2 * max(late_ns[1:], default=0) else UNEVEN
+    elif _sends(results, devices):
+        loss = SENDING
+    return Evidence(
+        lost_ns=lost_ns,
+        because=loss.because.format(rank=rank),
+        advice=loss.advice.format(rank=rank),
+    )
+
+
+def _sends(results: Results, devices: pl.DataFrame) -> bool:
+    """Whether most is sends and receives, as between the stages of a pipeline."""
+    comm = results.table("comm").join(devices, on=["report", "device"], how="semi")
+    sends = comm.filter(pl.col("name").str.contains("SendRecv", literal=True))
+    return 2 * int(sends["exposed_ns"].sum()) > int(comm["exposed_ns"].sum())

@@ -1,0 +1,97 @@
+"""Where a loss lies: in which range, and at which line."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from nsysflow.report.costs import idle_parts, line_at
+from nsysflow.report.layout import printable, shorten
+from nsysflow.report.losses import HOST, Loss
+from nsysflow.report.results import OUTSIDE, Results
+
+_ONE_PLACE: Final = 0.5
+"""A place that holds this share of a loss is named."""
+
+
+def parts_of(results: Results, devices: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """What was lost, by place: of `idle_parts`, and copies that nothing hid."""
+    gpus = devices.select("report", "device")
+    causes = [column.removesuffix("_ns") for column in columns]
+    idle = idle_parts(results).filter(pl.col("cause").is_in(causes))
+    calls = idle.filter(pl.col("device").is_null()).join(gpus, on="report", how="semi")
+    parts = [idle.join(gpus, on=["report", "device"], how="semi"), calls]
+    if "copy_exposed_ns" in columns:
+        where = pl.col("phase").fill_null("").replace("", OUTSIDE).alias("where")
+        copies = results.table("copies").join(gpus, on=["report", "device"], how="semi")
+        parts.append(
+            copies.select(
+                where,
+                pl.lit("").alias("culprit"),
+                pl.col("count").alias("times"),
+                pl.col("exposed_ns").alias("total_ns"),
+            )
+        )
+    return pl.concat(parts, how="diagonal")
+
+
+def place_of(results: Results, parts: pl.DataFrame, lost_ns: int) -> tuple[str, int]:
+    """The innermost place that holds half of a loss, and how much it holds; empty where there is
+    none but the outermost range, which says nothing that is not known."""
+    depths = dict(results.table("phases").select("path", "depth").iter_rows())
+    held_ns: dict[str, int] = defaultdict(int)
+    for where, ns in parts.group_by("where").agg(pl.col("total_ns").sum()).iter_rows():
+        held_ns[where] += ns
+        names = where.split("/")
+        for count in range(1, len(names)):
+            outer = "/".join(names[:count])
+            if depths.get(outer, 0) > 1:
+                held_ns[outer] += ns
+    most = [(where, ns) for where, ns in held_ns.items() if ns > 0 and ns >= _ONE_PLACE * lost_ns]
+    return min(most, key=lambda held: (-depths.get(held[0], 0), -held[1], held[0]), default=("", 0))
+
+
+def within(where: str) -> pl.Expr:
+    """Whether a part lies there, or in a range in there."""
+    return (pl.col("where") == where) | pl.col("where").str.starts_with(f"{where}/")
+
+
+def placed(results: Results, loss: Loss, where: str, *, apart: bool) -> str:
+    """` in step/data`, ` outside any range, between the steps`: what follows on what happened."""
+    place = f" in {shorten(printable(where), 60)}" if where else ""
+    if where == OUTSIDE:
+        place = " outside any range"
+    if apart:
+        return f"{place}{',' if place else ''} before or after the steps"
+    between = loss is HOST and where == OUTSIDE and results.step_name is not None
+    return f"{place}, between the steps" if between else place
+
+
+def there(here: pl.DataFrame, loss: Loss, where: str) -> str:
+    """` in step/data, at train.py:42 in step`: what follows on what to do."""
+    if not where:
+        return ""
+    line = _line(here, loss)
+    if where == OUTSIDE:
+        return f" {line}" if line else " there"
+    place = f" in {shorten(printable(where), 60)}"
+    return f"{place}, {line}" if line else place
+
+
+def _line(parts: pl.DataFrame, loss: Loss) -> str:
+    """`at train.py:42 in step` where most of it happened at one line, `before train.py:42` of host
+    code; empty otherwise."""
+    named = parts.drop_nulls("source") if "source" in parts.columns else parts.clear()
+    line = dearest(named, "source") if not named.is_empty() else ""
+    ns = int(named.filter(pl.col("source") == line)["total_ns"].sum()) if line else 0
+    if not line or ns < _ONE_PLACE * int(parts["total_ns"].sum()):
+        return ""
+    shown = printable(line)
+    return line_at("host", "", shown) if loss is HOST else f"at {shown}"
+
+
+def dearest(parts: pl.DataFrame, key: str) -> str:
+    """The key with the most time; empty where there is none."""
+    sums = parts.group_by(key).agg(pl.col("total_ns").sum())
+    return next(iter(sums.sort("total_ns", key, descending=[True, False])[key]), "")

@@ -1,0 +1,172 @@
+"""Where the verdict says that a loss lies, and what it advises there."""
+
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis import schema
+from nsysflow.report.results import Results
+from nsysflow.report.verdict import Verdict, verdicts
+from tests.report.handmade import MS, Handmade, device, handmade, part
+
+
+def verdict(**rows: Any) -> Verdict:  # noqa: ANN401
+    (only,) = verdicts(Results([handmade(**rows)]))
+    return only
+
+
+def read_back(size_bytes: int) -> Verdict:
+    wait = {"api": "cudaMemcpyAsync", "kind": "blocking_copy", "phase": "step/log"}
+    copy = {"direction": "DtoH", "bytes": size_bytes, "induced_idle_ns": 40 * MS}
+    return verdict(
+        accounting=[device(100 * MS, blocking_copy_ns=40 * MS)], syncs=[{**wait, **copy}]
+    )
+
+
+def test_copies_that_nothing_hides_are_named_after_their_phase() -> None:
+    found = verdict(
+        accounting=[device(100 * MS, copy_exposed_ns=50 * MS, host_ns=5 * MS)],
+        copies=[
+            {"phase": "step/data", "exposed_ns": 48 * MS, "count": 9},
+            {"phase": "step/log", "exposed_ns": 2 * MS, "count": 9},
+        ],
+    )
+    assert found.finding.endswith("copies that nothing hides in step/data (48 %)")
+    assert found.advice.startswith("hide the copies in step/data: pinned memory")
+
+
+def test_what_is_said_of_idle_time_leaves_out_copies_on_the_gpu() -> None:
+    wait = {"api": "cudaMemcpy", "kind": "blocking_copy", "phase": "step/scatter"}
+    found = verdict(
+        accounting=[device(100 * MS, blocking_copy_ns=30 * MS, copy_exposed_ns=20 * MS)],
+        syncs=[{**wait, "induced_idle_ns": 30 * MS}],
+        copies=[{"phase": "step/scatter", "exposed_ns": 20 * MS}],
+    )
+    assert found.sentence == (
+        "copy-bound: the GPU is idle 30 % of 100 ms,"
+        " mostly copies that nothing hides in step/scatter (30 %)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("paths", "place"),
+    [
+        ([f"step/forward/layer{layer}" for layer in range(4)], "in step/forward"),
+        (["step/forward/a", "step/backward/a", "step/loss", "step/b/c"], ""),
+        (["load/shard", "load/shard", "load/shard", "other"], "in load/shard"),
+    ],
+    ids=["inner ranges of one", "all over the step", "one that holds most"],
+)
+def test_a_loss_is_named_after_the_innermost_range_that_holds_half(
+    paths: list[str], place: str
+) -> None:
+    outer = [("step", 1), ("step/forward", 2), ("step/backward", 2), ("load", 1)]
+    found = verdict(
+        accounting=[device(100 * MS, launch_ns=40 * MS)],
+        gap_summary=[part("launch", 10 * MS, host_range=path) for path in paths],
+        phases=[
+            *({"path": path, "depth": depth} for path, depth in outer),
+            *({"path": path, "depth": path.count("/") + 1} for path in paths),
+        ],
+    )
+    assert f"launch overhead{' ' if place else ''}{place} (" in found.finding
+    assert f"launch less{' ' if place else ''}{place}: torch.compile" in found.advice
+
+
+@pytest.mark.parametrize(("outside_ms", "said"), [(70, True), (10, False)])
+def test_what_is_lost_before_the_steps_is_not_theirs(outside_ms: int, said: bool) -> None:
+    inside_ms = 80 - outside_ms
+    found = verdict(
+        step_name="step",
+        accounting=[device(100 * MS, alloc_ns=80 * MS)],
+        steps=[{"duration_ns": 30 * MS, "alloc_ns": inside_ms * MS}],
+        syncs=[{"api": "cudaMalloc", "kind": "alloc", "phase": "load", "induced_idle_ns": 80 * MS}],
+    )
+    assert ("in load, before or after the steps (80 %)" in found.finding) is said
+    assert ("--steps 0:" in found.advice) is said
+
+
+@pytest.mark.parametrize(
+    ("times", "eager"), [(400, True), (19, False)], ids=["many short pauses", "a few long ones"]
+)
+def test_slow_launching_is_not_told_as_code_to_move_away(times: int, eager: bool) -> None:
+    found = verdict(
+        accounting=[device(100 * MS, host_ns=60 * MS)],
+        steps=[{"duration_ns": 100 * MS, "host_ns": 60 * MS}],
+        gap_summary=[part("host", 60 * MS, host_range="step/forward", gaps=times)],
+    )
+    assert ("torch.compile" in found.advice) is eager
+    assert ("in another thread" in found.advice) is not eager
+    assert "in step/forward" in found.advice
+
+
+def test_a_value_that_is_read_needs_no_pinned_memory() -> None:
+    assert "reading a few bytes back by cudaMemcpyAsync in step/log" in read_back(4).finding
+    assert read_back(4).advice.startswith("drop the read in step/log")
+    assert read_back(1 << 20).advice.startswith("hide the copies in step/log: pinned memory")
+
+
+def test_a_gpu_that_hardly_works_is_a_remark_behind_the_others() -> None:
+    used = device(100 * MS, host_ns=1 * MS)
+    unused = device(90 * MS, launch_ns=90 * MS - 20_000, device=1, ops=2)
+    first, last = verdicts(Results([handmade(accounting=[used, unused])]))
+    assert first.sentence.startswith("GPU 0: GPU-bound")
+    assert last.sentence == "GPU 1: hardly used: 2 operations, 20.0 us of work"
+    assert "--device 0" in last.advice
+
+
+def test_a_gpu_that_works_less_is_one_of_them_all_the_same() -> None:
+    busy, less = device(100 * MS), device(100 * MS, host_ns=98 * MS, device=1)
+    assert verdicts(Results([handmade(accounting=[busy, less])]))[0].kind == "host-bound"
+
+
+def waiting(*late_ms: tuple[int, int]) -> list[Handmade]:
+    """Two ranks that begin a collective of 10 ms each time as late as is said of them."""
+    found = []
+    for rank in (0, 1):
+        of_rank = {"report": f"rank{rank}", "process": rank, "device": rank, "name": "nccl"}
+        rows = [
+            {
+                "start_ns": (20 * number + late[rank]) * MS,
+                "end_ns": (20 * number + 10) * MS,
+                **of_rank,
+            }
+            for number, late in enumerate(late_ms)
+        ]
+        comm_ns = sum(10 - late[rank] for late in late_ms) * MS
+        accounting = device(
+            100 * MS,
+            comm_exposed_ns=60 * MS,
+            comm_ns=comm_ns,
+            report=f"rank{rank}",
+            device=rank,
+        )
+        made = handmade(accounting=[accounting])
+        collectives = pl.DataFrame(rows, schema=schema.COLLECTIVES)
+        trace = replace(made.trace, report=f"rank{rank}")
+        found.append(replace(made, collectives=collectives, trace=trace))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "said"),
+    [
+        (((0, 9), (0, 9), (0, 9)), "waiting in collectives for rank1 GPU 1"),
+        (((0, 9), (9, 0), (0, 9), (9, 0)), "for one rank and then for another"),
+    ],
+    ids=["one is late each time", "each in turn"],
+)
+def test_only_a_rank_that_leads_is_named(late_ms: tuple[tuple[int, int], ...], said: str) -> None:
+    assert any(said in each.finding for each in verdicts(Results(waiting(*late_ms))))
+
+
+def test_stages_that_send_to_each_other_are_a_pipeline() -> None:
+    sends = {"name": "ncclDevKernel_SendRecv", "exposed_ns": 30 * MS}
+    others = {"name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "exposed_ns": 15 * MS}
+    found = verdict(
+        accounting=[device(100 * MS, comm_exposed_ns=45 * MS, comm_ns=45 * MS)],
+        comm=[sends, others],
+    )
+    assert "microbatches" in found.advice
