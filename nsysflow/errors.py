@@ -15,6 +15,7 @@
   - SettingsError    a settings file holds something that is no option
   - WorkloadError    a built-in workload cannot run here, or stopped itself
     + UnknownWorkload  there is no workload, or no variant, of that name
+    + WrongResult    its kernels are farther from float64 than they may be; exits 3, as bench does
   - BenchError       the kernels cannot be benchmarked as asked
 
 A message has three parts: what was seen, in which file, what to type next.
@@ -85,6 +86,12 @@ class WorkloadError(NsysflowError):
 
 class UnknownWorkload(WorkloadError):
     """There is no workload, or no variant, of that name."""
+
+
+class WrongResult(WorkloadError):
+    """A workload's kernels are farther from float64 than they may be, as its table says."""
+
+    exit_code = 3
 
 
 class BenchError(NsysflowError):

@@ -1,7 +1,7 @@
 """Run one workload: `python -P -m nsysflow.workloads nan_check --variant async`.
 
 `nsysflow profile` starts this in a child process. It prints what ran and the result, on one line,
-and the table of a workload that has one.
+and the table of a workload that has one; where that says FAIL it exits with 3.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nsysflow import catalog
-from nsysflow.errors import NsysflowError, WorkloadError
+from nsysflow.errors import NsysflowError, WorkloadError, WrongResult
 from nsysflow.handshake import Window
 from nsysflow.workload_options import workload_options
 
@@ -73,6 +73,12 @@ def _run(
     )
     outcome = run(config)
     click.echo(json.dumps(outcome.record) if as_json else str(outcome))
+    if outcome.table is not None and outcome.table.wrong:
+        msg = (
+            f"{workload.name} {variant} is farther from float64 than it may be, by the table:"
+            f" {', '.join(outcome.table.wrong)}. See which kernel is wrong:\n  nsysflow bench"
+        )
+        raise WrongResult(msg)
 
 
 if __name__ == "__main__":

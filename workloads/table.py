@@ -26,6 +26,11 @@ class Table:
     columns: tuple[Column, ...]
 
     @property
+    def wrong(self) -> tuple[str, ...]:
+        """What did not pass."""
+        return tuple(row.what for row in self.compared if not row.passed)
+
+    @property
     def record(self) -> dict[str, Any]:
         """As JSON; ns."""
         compared = [asdict(row) | {"passed": row.passed} for row in self.compared]

@@ -2,8 +2,10 @@
 
 import json
 import re
+import runpy
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,11 @@ from click.testing import CliRunner
 import nsysflow
 from nsysflow.errors import WorkloadError
 from nsysflow.handshake import CAPTURE
+from nsysflow.workloads import run as running
 from nsysflow.workloads.__main__ import main
+from nsysflow.workloads.comparing import Compared
+from nsysflow.workloads.table import Table
+from nsysflow.workloads.timing import Column
 from tests.recording import nvtx_events, record_and_export
 
 CHILD = [sys.executable, "-P", "-m", "nsysflow.workloads"]
@@ -55,6 +61,38 @@ def test_as_json_it_is_one_object_on_one_line() -> None:
     assert (record["workload"], record["variant"], record["steps"]) == ("trainstep", "fused", 1)
     assert record["options"]["layers"] == 2
     assert record["table"] is None
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "code"),
+    [(1.9e-3, "FAIL", 3), (float("nan"), "FAIL", 3), (1e-4, "PASS", 0)],
+)
+def test_a_wrong_result_makes_it_exit_with_3_once_the_table_is_printed(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: float,
+    verdict: str,
+    code: int,
+) -> None:
+    table = Table(
+        compared=(Compared(what="loss", torch_error=1e-4, error=error),),
+        phases=("forward",),
+        ends=(),
+        columns=tuple(
+            Column(name=name, phases_ns=(1_000,), begun_ns=(), step_ns=900)
+            for name in ("torch", "fused")
+        ),
+    )
+    right = running.run
+    monkeypatch.setattr(running, "run", lambda config: replace(right(config), table=table))
+    monkeypatch.setattr(sys, "argv", ["", "h2d", "--on", "cpu"])
+    monkeypatch.delitem(sys.modules, "nsysflow.workloads.__main__")  # or runpy warns of it
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("nsysflow.workloads", run_name="__main__")
+    said = capsys.readouterr()
+    assert (ended.value.code or 0) == code
+    assert f"{verdict}\n" in said.out
+    assert ("by the table: loss" in said.err) == (code == 3)
 
 
 def test_where_triton_is_missing_the_message_says_what_to_install() -> None:

@@ -48,6 +48,11 @@ def test_an_error_passes_up_to_twice_pytorch_s_or_a_thousandth() -> None:
     assert lines(TABLE)["gradient of encoder"] == ["2.0e-03", "3.9e-03", "PASS"]
 
 
+def test_what_fails_is_wrong_and_what_passes_is_not() -> None:
+    assert TABLE.wrong == ("loss",)
+    assert replace(TABLE, compared=TABLE.compared[1:]).wrong == ()
+
+
 def test_times_are_in_us_and_shares_are_of_the_last_column() -> None:
     assert lines(TABLE)["forward"] == ["4000.0", "100.0", "25.0", "25.0%"]
     assert lines(TABLE)["backward"] == ["6000.0", "200.0", "75.0", "75.0%"]
