@@ -81,7 +81,7 @@ _WINDOW: Final = (
         "from_ns",
         callback=seconds,
         metavar="S",
-        help="Start at this time of the report.",
+        help="Start at this time of the report; of several, by each one's own clock.",
     ),
     click.option("--to", "to_ns", callback=seconds, metavar="S", help="Stop here."),
     click.option("--step", metavar="NVTX", help="The range that is one step (default: found)."),
