@@ -380,7 +380,8 @@ LAUNCHES: Final = pl.Schema(
     }
 )
 """One row per process and phase path (inclusive). `starved_launches` are those whose operation
-ended a gap with a launch part; `starved_pct` is launch-caused idle over span."""
+ended a gap with a launch part; `starved_pct` is launch-caused idle over span, of a narrowed window
+over what of the span lies in it."""
 
 STARVED: Final = pl.Schema(
     {
@@ -543,8 +544,8 @@ GPU_METRICS: Final = pl.Schema(
     }
 )
 """One row per device and phase path (inclusive) or class of kernels; none where no counter was
-sampled. `busy_ns` is the time its operations were running, `samples` how many samples cover some of
-it, the `…_pct` are means over it."""
+sampled. `busy_ns` is the time its operations were running, of a narrowed window what of that lies
+in it; `samples` how many samples cover some of it, and the `…_pct` are means over it."""
 
 INTEGRITY: Final = pl.Schema(
     {

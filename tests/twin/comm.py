@@ -2,14 +2,11 @@
 
 from collections import defaultdict
 
-from tests.twin.accounting import Interval, common, is_comm, is_compute, length, union
+from tests.twin.accounting import Interval, Keep, common, is_comm, is_compute, length, union
 from tests.twin.model import Message, Range
 from tests.twin.phases import end_of_trace
 from tests.twin.report import Report, Row, joined, os_pid
 from tests.twin.stats import percentile, whole
-
-Keep = dict[int, list[Interval]]
-"""Per device, what is looked at."""
 
 
 def ran_first(report: Report) -> dict[int, list[Interval]]:
