@@ -93,7 +93,7 @@ class Analysis(Working):
     @computed_once
     def phases(self) -> pl.DataFrame:
         """`PHASES`."""
-        return self._table("phases", phase_table(self._attribution, self._work, self._gaps))
+        return self._table("phases", phase_table(self._attribution, self._work, self._idle))
 
     @computed_once
     def syncs(self) -> pl.DataFrame:
@@ -111,8 +111,8 @@ class Analysis(Working):
             rows = rows.join(self._ops, on="op", how="semi")
         ops = self._placed_ops
         rows = rows.with_columns(*(ops[name].gather(rows["op"]) for name in ("process", "node")))
-        phases = self.phases.drop("report")
-        return self._table("launches", launch_table(self._attribution, rows, self._gaps, phases))
+        table = launch_table(self._attribution, rows, self._gaps, self._idle, self._spans)
+        return self._table("launches", table)
 
     @computed_once
     def starved(self) -> pl.DataFrame:
@@ -172,7 +172,8 @@ class Analysis(Working):
         table = gpu_metrics_table(
             self._prepared,
             self._attribution,
-            self._ops,
+            self._placed_ops,
+            self._windows,
             self._busy,
             self.options.kernel_classes,
         )

@@ -12,12 +12,13 @@ import polars as pl
 
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.attribution import Attribution
+from nsysflow.analysis.instances import instance_spans
 from nsysflow.analysis.intervals import Axis, merge, overlaps
 from nsysflow.analysis.kernel_classes import Rules, class_of
-from nsysflow.analysis.numbers import greatest
 from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.rounding import median_ns
 from nsysflow.analysis.schema import BOUND, GPU_METRICS, GPU_METRICS_GROUP, METRICS
+from nsysflow.analysis.windows import clipped, laid
 
 BUSY_PCT: Final = 60
 """A counter at 60 % of its peak or more is what bounds (spec §10)."""
@@ -29,6 +30,8 @@ FULL: Final = 100_000
 """100 %, in the thousandths that rates are kept in."""
 
 _KEY: Final = ["number", "device_no"]
+
+_OP_COLUMNS: Final = ("node", "kind", "short_name", "device_no", "start_ns", "end_ns")
 
 _MEASURED: Final = pl.Schema(
     {
@@ -46,6 +49,7 @@ def gpu_metrics_table(
     prepared: Prepared,
     attribution: Attribution,
     ops: pl.DataFrame,
+    windows: pl.DataFrame,
     busy: Busy,
     more_classes: Rules = (),
 ) -> pl.DataFrame:
@@ -54,17 +58,22 @@ def gpu_metrics_table(
     Args:
         prepared: the trace, for its samples.
         attribution: nodes and paths.
-        ops: the operations that count, with `node`.
+        ops: all operations, with `node`.
+        windows: what of them, and of their phases' spans, is looked at.
         busy: the devices' busy time, whoever's work it is.
         more_classes: rules that go before ours.
     """
     columns = [name for name in GPU_METRICS if name != "report"]
     if prepared.trace.gpu_samples.is_empty():
         return GPU_METRICS.to_frame().select(columns)
-    samples = _rates(prepared, busy)
-    ops = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
-    tables = [_phases(attribution, ops, samples, busy, prepared.axis)]
-    tables.append(_classes(ops, samples, prepared.axis, more_classes))
+    samples, axis = _rates(prepared, busy), prepared.axis
+    lasting = ops.select(*_OP_COLUMNS).filter(pl.col("end_ns") > pl.col("start_ns"))
+    parts = clipped(lasting, windows, axis)
+    spans = clipped(instance_spans(attribution, lasting), windows, axis)
+    tables = [
+        _phases(attribution, parts, samples, axis).join(_idle(spans, busy, axis), on=_KEY),
+        _classes(parts, samples, axis, more_classes),
+    ]
     devices = prepared.ops.select("device_no", "device").unique()
     measured = pl.concat(tables, how="diagonal").join(devices, on="device_no")
     return (
@@ -107,9 +116,9 @@ def _rates(prepared: Prepared, busy: Busy) -> pl.DataFrame:
 
 
 def _phases(
-    attribution: Attribution, ops: pl.DataFrame, samples: pl.DataFrame, busy: Busy, axis: Axis
+    attribution: Attribution, ops: pl.DataFrame, samples: pl.DataFrame, axis: Axis
 ) -> pl.DataFrame:
-    """The rows of the phases, with `key` (their place in the tree) and `idle_pct`."""
+    """The rows of the phases, with `key` (their place in the tree)."""
     placed = ops.drop_nulls("node")
     path = attribution.path_of(placed["node"]).alias("path")
     rows = placed.select("device_no", "start_ns", "end_ns", path)
@@ -122,7 +131,6 @@ def _phases(
     )
     return (
         pl.concat([_MEASURED.to_frame(), *levels])
-        .join(_idle(attribution, placed, busy, axis), on=_KEY, how="left")
         .join(names, on="number")
         .with_columns(pl.lit("phase", GPU_METRICS_GROUP).alias("group"))
     )
@@ -188,31 +196,14 @@ def _mean_pct(rate: pl.Expr, ns: pl.Expr) -> pl.Expr:
     return pl.when(sampled_ns > 0).then((rate * ns).sum() / (FULL // 100 * sampled_ns))
 
 
-def _idle(attribution: Attribution, ops: pl.DataFrame, busy: Busy, axis: Axis) -> pl.DataFrame:
-    """`idle_pct` per path and device: how much of its instances' spans, from the first operation to
-    the last one's end, the GPU ran nothing at all."""
-    nodes = attribution.nodes.select("node", "parent", "range", "path", "depth")
-    spans = ops.group_by("node", "device_no").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-    spans = spans.join(nodes, on="node")
-    inner, levels = spans.clear(), []
-    for depth in range(greatest(nodes["depth"]), 0, -1):
-        here = pl.concat([spans.filter(pl.col("depth") == depth), inner])
-        levels.append(here)
-        outer = here.select("device_no", "start_ns", "end_ns", pl.col("parent").alias("node"))
-        inner = outer.drop_nulls("node").join(nodes, on="node").select(spans.columns)
-    whole = (
-        pl.concat([spans.clear(), *levels])
-        .group_by(pl.col("path").alias("number"), "device_no", "range")
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-    )
-    at = whole.select(
-        axis.at(pl.col("device_no"), pl.col(name)).alias(name) for name in ("start_ns", "end_ns")
-    )
-    length_ns = at["end_ns"] - at["start_ns"]
-    idle_ns = length_ns - busy.all.between(at["start_ns"], at["end_ns"])
+def _idle(spans: pl.DataFrame, busy: Busy, axis: Axis) -> pl.DataFrame:
+    """`idle_pct` per path and device: how much of its instances' spans the GPU ran nothing."""
+    at = laid(spans, axis)
+    length_ns = at["end"] - at["start"]
+    idle_ns = length_ns - busy.all.between(at["start"], at["end"])
     return (
-        whole.with_columns(length_ns.alias("span_ns"), idle_ns.alias("idle_ns"))
-        .group_by(_KEY)
+        spans.with_columns(length_ns.alias("span_ns"), idle_ns.alias("idle_ns"))
+        .group_by(pl.col("path").alias("number"), "device_no")
         .agg((100 * pl.col("idle_ns").sum() / pl.col("span_ns").sum()).alias("idle_pct"))
     )
 

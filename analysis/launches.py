@@ -1,11 +1,15 @@
 """What launching cost (spec §5): call, latency, queue and run-ahead per launch, by phase."""
 
+from typing import Final
+
 import polars as pl
 
 from nsysflow.analysis.attribution import Attribution
 from nsysflow.analysis.prepare import Prepared, os_pid
 from nsysflow.analysis.rounding import median_ns, p95_ns, percent, whole_ns
 from nsysflow.analysis.schema import LAUNCHES
+
+_KEY: Final = ["process", "path"]
 
 
 def launch_rows(prepared: Prepared) -> pl.DataFrame:
@@ -45,7 +49,11 @@ def _on_process_axis(ops: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
 
 
 def launch_table(
-    attribution: Attribution, launches: pl.DataFrame, gaps: pl.DataFrame, phases: pl.DataFrame
+    attribution: Attribution,
+    launches: pl.DataFrame,
+    gaps: pl.DataFrame,
+    idle: pl.DataFrame,
+    spans: pl.DataFrame,
 ) -> pl.DataFrame:
     """The `LAUNCHES` table, without `report`, in tree order.
 
@@ -53,28 +61,29 @@ def launch_table(
         attribution: nodes and paths.
         launches: of `launch_rows`, with `process` and `node`.
         gaps: gaps with their causes.
-        phases: the `PHASES` table.
+        idle: of `phases.phase_idle`.
+        spans: `process`, `path`, `span_ns`.
     """
     late = gaps.filter(pl.col("launch_ns") > 0)["next_call"].unique()
     placed = launches.filter(pl.col("node").is_not_null())
     rows = placed.select(
-        os_pid(pl.col("process")).alias("process"),
-        *("api_ns", "latency_ns", "queue_ns", "run_ahead"),
+        *("process", "api_ns", "latency_ns", "queue_ns", "run_ahead"),
         pl.col("call").is_in(late.implode()).alias("starved"),
         attribution.path_of(placed["node"]),
     )
     levels = [_by_path(level) for level in attribution.levels(rows)]
     if not levels:
         return LAUNCHES.to_frame().drop("report")
-    spans = phases.select("process", pl.col("path").alias("joined"), "span_ns", "launch_ns")
     return (
         pl.concat(levels)
         .join(attribution.paths.select("path", "joined", "key"), on="path")
-        .join(spans, on=["process", "joined"], how="left")
+        .join(idle.select(*_KEY, "launch_ns"), on=_KEY, how="left")
+        .join(spans, on=_KEY, how="left")
         .sort("process", "key")
         .with_columns(
+            os_pid(pl.col("process")).alias("process"),
             pl.col("joined").alias("path"),
-            percent(pl.col("launch_ns"), pl.col("span_ns")).alias("starved_pct"),
+            percent(pl.col("launch_ns").fill_null(0), pl.col("span_ns")).alias("starved_pct"),
         )
         .select([name for name in LAUNCHES if name != "report"])
     )
@@ -82,7 +91,7 @@ def launch_table(
 
 def _by_path(launches: pl.DataFrame) -> pl.DataFrame:
     api, latency, queue = (pl.col(c) for c in ("api_ns", "latency_ns", "queue_ns"))
-    return launches.group_by("process", "path").agg(
+    return launches.group_by(_KEY).agg(
         pl.len().cast(pl.Int64).alias("launches"),
         api.sum().alias("api_ns"),
         whole_ns(api.mean()).alias("api_mean_ns"),

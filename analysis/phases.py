@@ -94,7 +94,7 @@ def busy_inside(
     Args:
         attribution: nodes and paths.
         work: of `phase_work`.
-        parts: of `windows.clipped_ops`, with `node`.
+        parts: the parts of operations in the windows, with `node`.
         axis: the axis of the operations.
     """
     busy = _union_of_paths(attribution, parts.drop_nulls("node"), axis)
@@ -104,12 +104,11 @@ def busy_inside(
     )
 
 
-def phase_table(attribution: Attribution, work: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
-    """The `PHASES` table, without `report`, in tree order.
+def phase_idle(attribution: Attribution, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The idle charged to each phase: by `process` and `path` number, `…_ns` of each cause.
 
     Args:
         attribution: nodes and paths.
-        work: of `phase_work`.
         gaps: gaps with their causes, and `process` and `node` of the launch that ended them.
     """
     causes = pl.col([f"{cause}_ns" for cause in CAUSES])
@@ -117,9 +116,20 @@ def phase_table(attribution: Attribution, work: pl.DataFrame, gaps: pl.DataFrame
     ended = ended.with_columns(attribution.path_of(ended["node"])).drop("node")
     key = ["process", "path"]
     idle = [level.group_by(key).agg(causes.sum()) for level in attribution.levels(ended)]
-    idle_ns = pl.concat([ended.select(*key, causes).clear(), *idle])
+    return pl.concat([ended.select(*key, causes).clear(), *idle])
+
+
+def phase_table(attribution: Attribution, work: pl.DataFrame, idle: pl.DataFrame) -> pl.DataFrame:
+    """The `PHASES` table, without `report`, in tree order.
+
+    Args:
+        attribution: nodes and paths.
+        work: of `phase_work`.
+        idle: of `phase_idle`.
+    """
+    causes = pl.col([f"{cause}_ns" for cause in CAUSES])
     return (
-        _beside(attribution, work, idle_ns)
+        _beside(attribution, work, idle)
         .sort("process", "key")
         .with_columns(causes.fill_null(0))
         .with_columns(

@@ -54,6 +54,9 @@ def selected_windows(
             raise SelectionError(msg)
     if options.steps is not None:
         windows = intersect(windows, _of_steps(steps, options.steps, report), axis)
+        if windows.is_empty():
+            msg = f"those steps ran nothing in the part of {report} looked at."
+            raise SelectionError(msg)
     return windows
 
 

@@ -57,25 +57,23 @@ def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.D
     return rows.filter(begun > past)
 
 
-def clipped_ops(ops: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """`node`, `process`, `device_no`, `start_ns`, `end_ns` of the parts of `ops` in windows."""
-    rows = ops.select("node", "process", "device_no").with_columns(laid(ops, axis).get_columns())
-    return overlaps(rows, laid(windows, axis)).select(
-        *("node", "process", "device_no"),
-        axis.time_ns(pl.col("start")).alias("start_ns"),
-        (axis.time_ns(pl.col("start")) + pl.col("end") - pl.col("start")).alias("end_ns"),
+def clipped(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The parts of `rows` (`device_no`, `start_ns`, `end_ns`, …) that lie in a window."""
+    placed = rows.with_columns(laid(rows, axis).get_columns())
+    start, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
+    return (
+        overlaps(placed, laid(windows, axis))
+        .with_columns(start.alias("start_ns"), (start + length).alias("end_ns"))
+        .drop("start", "end", "other")
     )
 
 
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The parts of `gaps` inside `windows`, each with its share of the causes."""
-    placed = gaps.with_columns(laid(gaps, axis).get_columns())
-    pieces = overlaps(placed, laid(windows, axis)).drop("other")
-    cut = pieces["end"] - pieces["start"] != pieces["end_ns"] - pieces["start_ns"]
-    pieces = pieces.with_columns(
-        axis.time_ns(pl.col("start")).alias("start_ns"),
-        (axis.time_ns(pl.col("start")) + pl.col("end") - pl.col("start")).alias("end_ns"),
-    ).drop("start", "end")
+    whole_ns = (gaps["end_ns"] - gaps["start_ns"]).alias("whole_ns")
+    pieces = clipped(gaps.with_columns(whole_ns), windows, axis)
+    cut = pieces["end_ns"] - pieces["start_ns"] != pieces["whole_ns"]
+    pieces = pieces.drop("whole_ns")
     if not cut.any():
         return pieces
     pieces = pieces.with_row_index("piece")

@@ -13,18 +13,19 @@ from nsysflow.analysis.comm import comm_facts, with_time
 from nsysflow.analysis.copies import copy_facts
 from nsysflow.analysis.gap_tables import host_questions
 from nsysflow.analysis.gaps import find_gaps
+from nsysflow.analysis.instances import span_inside
 from nsysflow.analysis.integrity import count_damage
 from nsysflow.analysis.launches import launch_rows
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once
-from nsysflow.analysis.phases import busy_inside, phase_work
+from nsysflow.analysis.phases import busy_inside, phase_idle, phase_work
 from nsysflow.analysis.prepare import Prepared, prepare
 from nsysflow.analysis.selection import selected_windows
 from nsysflow.analysis.steps import find_steps, step_of_gaps, step_paths
 from nsysflow.analysis.syncs import stall_calls, stall_rows
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.windows import (
-    clipped_ops,
+    clipped,
     clipped_time,
     narrow_charges,
     narrow_gaps,
@@ -123,8 +124,20 @@ class Working:
         axis, windows = self._prepared.axis, self._windows
         host = clipped_time(self._attribution.open_time, windows)
         begun = phase_work(self._attribution, self._ops, host, axis)
-        parts = clipped_ops(self._placed_ops, windows, axis)
-        return busy_inside(self._attribution, begun, parts, axis)
+        ops = self._placed_ops.select("node", "process", "device_no", "start_ns", "end_ns")
+        return busy_inside(self._attribution, begun, clipped(ops, windows, axis), axis)
+
+    @computed_once
+    def _idle(self) -> pl.DataFrame:
+        """The idle in the windows, by phase and cause."""
+        return phase_idle(self._attribution, self._gaps)
+
+    @computed_once
+    def _spans(self) -> pl.DataFrame:
+        """`process`, `path`, `span_ns`: how long the phases' instances ran in the windows."""
+        if not self._narrowed:
+            return self._whole_work.select("process", "path", "span_ns")
+        return span_inside(self._attribution, self._placed_ops, self._windows)
 
     @computed_once
     def _step_paths(self) -> pl.DataFrame:

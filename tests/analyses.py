@@ -1,7 +1,8 @@
 """Real reports analysed once for all tests, and what tests do with a trace of any kind."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -87,6 +88,16 @@ def tables_of(
     """Tables by name."""
     analysis = nsysflow.analyze(trace, options)
     return {name: getattr(analysis, name) for name in only}
+
+
+def rows_of(rows: Iterable[Mapping[str, Any]], columns: list[str]) -> Counter[tuple[Any, ...]]:
+    """How often each row is there."""
+    return Counter(tuple(_plain(row[column]) for column in columns) for row in rows)
+
+
+def _plain(value: object) -> object:
+    """A value as both sides can be compared: shares differ in the last bits of a float."""
+    return round(value, 9) if isinstance(value, float) else value
 
 
 def sums(frame: pl.DataFrame, columns: Iterable[str]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """A narrowed window against the twin: parts and causes to the ns, on random and real reports."""
 
 from collections import Counter
-from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, Final
 
 import polars as pl
@@ -22,24 +22,23 @@ from tests.analyses import (
     STALL_COLUMNS,
     few_reports,
     loaded,
+    rows_of,
     sums,
     tables_of,
     twin_of,
 )
 from tests.reports import PACKED
 from tests.twin.account_table import accounting, projections
-from tests.twin.accounting import Interval, common, union
+from tests.twin.accounting import Keep, common, union
 from tests.twin.comm import comm
-from tests.twin.launches import starved
+from tests.twin.gpu_metrics import gpu_metrics
+from tests.twin.launches import launches, starved
 from tests.twin.model import Call, Op, Shape, TwinTrace, to_trace
 from tests.twin.phase_table import phases
 from tests.twin.report import Report
 from tests.twin.steps import steps_of
 from tests.twin.strategies import NAMES as RANGE_NAMES
 from tests.twin.strategies import traces
-
-Keep = dict[int, list[Interval]]
-"""Per device, what is looked at."""
 
 COMPARED: Final = ["start_ns", "end_ns", "window_ns", *PARTS, *CAUSE_COLUMNS, "gaps"]
 EMPTY_PARTS: Final = dict.fromkeys(COMPARED[2:], 0)
@@ -110,23 +109,18 @@ def assert_is_the_twins(
     assert_counted(analysis, report, started)
     assert_gaps_are_cut(analysis, keep)
     assert_summaries_add_up(analysis)
-    assert_comm_is_the_twins(analysis, report, keep)
-    assert_phases_are_the_twins(analysis, report, keep)
+    assert_rows_are_the_twins(analysis, report, keep)
     assert analysis.starved.to_dicts() == starved(report, keep)
 
 
-def assert_comm_is_the_twins(analysis: nsysflow.Analysis, report: Report, keep: Keep) -> None:
-    """Communication in what is kept."""
-    columns = [name for name in TABLES["comm"] if name not in ("report", "hidden_pct")]
-    expected = Counter(tuple(row[name] for name in columns) for row in comm(report, keep))
-    assert Counter(analysis.comm.select(columns).rows()) == expected
-
-
-def assert_phases_are_the_twins(analysis: nsysflow.Analysis, report: Report, keep: Keep) -> None:
-    """Phases in what is kept: busy and idle to its edges."""
-    columns = [name for name in TABLES["phases"] if name not in ("report", "launches")]
-    expected = Counter(tuple(row[name] for name in columns) for row in phases(report, keep))
-    assert Counter(analysis.phases.select(columns).rows()) == expected
+def assert_rows_are_the_twins(analysis: nsysflow.Analysis, report: Report, keep: Keep) -> None:
+    """Tables of what is kept, busy and idle time to its edges."""
+    twins = {"comm": comm, "phases": phases, "launches": launches, "gpu_metrics": gpu_metrics}
+    for name, made in twins.items():
+        # the twin does not work out the launches of a narrowed phase
+        columns = [column for column in TABLES[name] if (name, column) != ("phases", "launches")]
+        found = rows_of(getattr(analysis, name).to_dicts(), columns)
+        assert found == rows_of(made(report, keep), columns), name
 
 
 def assert_counted(analysis: nsysflow.Analysis, report: Report, started: list[int]) -> None:
@@ -176,6 +170,13 @@ def a_third(report: Report) -> tuple[int, int]:
     return starts[len(starts) // 3], starts[2 * len(starts) // 3]
 
 
+def inside_an_operation(report: Report, after_ns: int) -> int:
+    """The middle of the longest operation from there on."""
+    later = [op for op in report.ops if op.start_ns >= after_ns]
+    longest = max(later, key=lambda op: op.end_ns - op.start_ns)
+    return (longest.start_ns + longest.end_ns) // 2
+
+
 # --- real reports ---------------------------------------------------------------------------------
 
 
@@ -186,6 +187,14 @@ def test_a_stretch_of_time_is_split_as_the_twin_splits_it(name: str) -> None:
     assert_is_the_twins(
         loaded(name), twin_of(name), options, in_time(twin_of(name), from_ns, to_ns)
     )
+
+
+@pytest.mark.parametrize("name", ["h200-gpu-metrics", "h200-ddp-rank0"])
+def test_operations_across_the_edges_are_split_as_the_twin_splits_them(name: str) -> None:
+    report = twin_of(name)
+    from_ns, to_ns = (inside_an_operation(report, after_ns) for after_ns in a_third(report))
+    options = Options(from_ns=from_ns, to_ns=to_ns)
+    assert_is_the_twins(loaded(name), report, options, in_time(report, from_ns, to_ns))
 
 
 @pytest.mark.parametrize(
@@ -354,7 +363,32 @@ def test_the_halves_of_a_window_add_up_to_it(model: TwinTrace, place: float) -> 
             assert abs(sum(half[cause] for half in split) - row[cause]) <= 1
 
 
-def accounting_or_none(trace: nsysflow.Trace, options: Options) -> Iterable[dict[str, Any]]:
+@with_cuts
+@given(traces(), st.lists(places, min_size=1, max_size=3))
+def test_what_ran_in_the_parts_of_a_window_adds_up_to_what_ran_in_it(
+    model: TwinTrace, cuts: list[float]
+) -> None:
+    trace, report = to_trace(model), Report(model)
+    borders = [None, *sorted(at(report, place) for place in cuts), None]
+    parts = [Options(from_ns=start, to_ns=end) for start, end in pairwise(borders)]
+    for table in ("gpu_metrics", "phases", "_spans"):
+        # None of a span is looked at while no GPU has begun, or all have ended.
+        whole = time_by_row(trace, Options(from_ns=at(report, 0)), table)
+        assert sum((time_by_row(trace, part, table) for part in parts), Counter()) == whole
+
+
+def time_by_row(trace: nsysflow.Trace, options: Options, table: str) -> "Counter[tuple[Any, ...]]":
+    """`busy_ns` or `span_ns` of each row that has any; empty where nothing is looked at."""
+    try:
+        found = getattr(nsysflow.analyze(trace, options), table)
+    except SelectionError:
+        return Counter()
+    of = "span_ns" if table == "_spans" else "busy_ns"
+    key = [name for name in ("device", "process", "group", "name", "path") if name in found.columns]
+    return +Counter({tuple(row[name] for name in key): row[of] for row in found.to_dicts()})
+
+
+def accounting_or_none(trace: nsysflow.Trace, options: Options) -> list[dict[str, Any]]:
     """The accounting as rows; none where nothing is left to look at."""
     try:
         return nsysflow.analyze(trace, options).accounting.to_dicts()

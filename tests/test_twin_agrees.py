@@ -1,14 +1,12 @@
 """The analysis against its slow twin: every table, on random traces and on real reports."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from hypothesis import HealthCheck, given, settings
 
 import nsysflow
 from nsysflow.analysis.schema import TABLES as SCHEMAS
-from tests.analyses import analysed, every_report, twin_of, twin_tables_of
+from tests.analyses import analysed, every_report, rows_of, twin_of, twin_tables_of
 from tests.twin.integrity import integrity
 from tests.twin.model import TwinTrace, to_trace
 from tests.twin.report import Report, Row
@@ -24,16 +22,6 @@ INTEGRITY = {
     "clock jumps": "clock_jumps",
     "overlapping kernels on one stream": "stream_overlap",
 }
-
-
-def plain(value: object) -> object:
-    """A value as both sides can be compared: shares differ in the last bits of a float."""
-    return round(value, 9) if isinstance(value, float) else value
-
-
-def rows_of(rows: Iterable[Mapping[str, Any]], columns: list[str]) -> Counter[tuple[Any, ...]]:
-    """How often each row is there."""
-    return Counter(tuple(plain(row[c]) for c in columns) for row in rows)
 
 
 def assert_agrees(

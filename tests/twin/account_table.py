@@ -4,6 +4,7 @@ from collections import defaultdict
 
 from tests.twin.accounting import (
     Interval,
+    Keep,
     common,
     covered,
     is_comm,
@@ -18,7 +19,7 @@ from tests.twin.phases import Open
 from tests.twin.report import Report, Row, joined
 
 
-def accounting(report: Report, keep: dict[int, list[Interval]] | None = None) -> list[Row]:
+def accounting(report: Report, keep: Keep | None = None) -> list[Row]:
     """§2: one row per device; `keep` narrows the window of a device, once per device."""
     names = {device.device: device.name for device in report.trace.devices}
     rows = []
@@ -82,10 +83,17 @@ def share(gap: Gap, inside: int) -> dict[str, int]:
     return given
 
 
-def projections(report: Report, name: str) -> dict[int, list[Interval]]:
+def causes_in(gap: Gap, keep: Keep | None) -> dict[str, int]:
+    """The causes of what is kept of a gap."""
+    if keep is None:
+        return gap.causes
+    return share(gap, inside_ns(gap, keep.get(gap.device, [])))
+
+
+def projections(report: Report, name: str) -> Keep:
     """§2: an NVTX range: the union of its instances' projections; a projection runs from the first
     to the last operation launched in that instance."""
-    found: dict[int, list[Interval]] = {}
+    found: Keep = {}
     for by_instance in report.ops_by_instance.values():
         launched: dict[Open, list[int]] = defaultdict(list)
         for (path, range_), ops in by_instance.items():

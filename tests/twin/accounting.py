@@ -12,6 +12,9 @@ COMM = re.compile(
 
 Interval = tuple[int, int]
 
+Keep = dict[int, list[Interval]]
+"""Per device, what is looked at."""
+
 
 def is_comm(op: Op) -> bool:
     """§2: Communication kernels: short name matches, case-insensitively."""

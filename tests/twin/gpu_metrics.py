@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from nsysflow.analysis.kernel_classes import OTHER, kernel_classes
-from tests.twin.accounting import Interval, common, covered, length, window
+from tests.twin.accounting import Interval, Keep, common, covered, length, window
 from tests.twin.model import GpuSample, Op
-from tests.twin.phase_table import phases_of
 from tests.twin.phases import Open
-from tests.twin.report import Report, Row, joined
+from tests.twin.report import Path, Report, Row, joined
 from tests.twin.stats import percentile, whole
 
 METRICS = ("sm_active_pct", "sm_issue_pct", "tensor_active_pct", "dram_read_pct", "dram_write_pct")
@@ -67,24 +66,21 @@ def class_of(op: Op) -> str:
     return OTHER
 
 
-def gpu_metrics(report: Report) -> list[Row]:
-    """§10: mean counters per phase and kernel class over busy time."""
+def gpu_metrics(report: Report, keep: Keep | None = None) -> list[Row]:
+    """§10: mean counters per phase and kernel class over busy time; of a narrowed window, over what
+    of that time lies in it."""
     if not report.trace.gpu_samples:
         return []
     rows = []
     for device in report.devices:
+        kept = report.windows[device] if keep is None else keep.get(device, [])
         slots = slots_of(report, device)
-        lasting = [i for i in report.on(device) if report.ops[i].end_ns > report.ops[i].start_ns]
-        members: dict[tuple[str, tuple[str, ...]], set[int]] = defaultdict(set)
-        for (_, path), phase in phases_of(report).items():
-            if found := set(phase.ops) & set(lasting):
-                members["phase", path] |= found
-        for index in lasting:
-            if report.ops[index].kind == "kernel":
-                members["class", (class_of(report.ops[index]),)].add(index)
-        for (group, path), ops in members.items():
-            row = measured([report.ops[i] for i in ops], slots)
-            idle = idle_share(report, device, path) if group == "phase" else None
+        for (group, path), ops in members_of(report, device).items():
+            running = common(covered(report.ops[i] for i in ops), kept)
+            if not running:
+                continue
+            row = measured(running, slots)
+            idle = idle_share(report, device, path, kept) if group == "phase" else None
             rows.append(
                 {
                     "report": report.trace.report,
@@ -98,9 +94,21 @@ def gpu_metrics(report: Report) -> list[Row]:
     return rows
 
 
-def measured(ops: list[Op], slots: list[Slot]) -> Row:
-    """When the operations run, how many samples cover some of it, and the means over it."""
-    running = covered(ops)
+def members_of(report: Report, device: int) -> dict[tuple[str, Path], set[int]]:
+    """What runs on a device, by phase (inclusive) and by class of kernels."""
+    members: dict[tuple[str, Path], set[int]] = defaultdict(set)
+    on_device = set(report.on(device))
+    for by_instance in report.ops_by_instance.values():
+        for (path, _), ops in by_instance.items():
+            members["phase", path] |= on_device.intersection(ops)
+    for index in on_device:
+        if report.ops[index].kind == "kernel":
+            members["class", (class_of(report.ops[index]),)].add(index)
+    return members
+
+
+def measured(running: list[Interval], slots: list[Slot]) -> Row:
+    """How long the operations run, how many samples cover some of it, and the means over it."""
     shares = [(slot, length(common(running, [slot.interval]))) for slot in slots]
     shares = [(slot, ns) for slot, ns in shares if ns > 0]
     row: Row = {"busy_ns": length(running), "samples": len(shares)}
@@ -111,8 +119,8 @@ def measured(ops: list[Op], slots: list[Slot]) -> Row:
     return row
 
 
-def idle_share(report: Report, device: int, path: tuple[str, ...]) -> Fraction:
-    """How much of the spans of a phase's instances the GPU ran nothing."""
+def idle_share(report: Report, device: int, path: Path, kept: list[Interval]) -> Fraction:
+    """How much of what is kept of the spans of a phase's instances the GPU ran nothing."""
     spans: dict[Open, list[Op]] = defaultdict(list)
     for by_instance in report.ops_by_instance.values():
         for (found, range_), ops in by_instance.items():
@@ -120,7 +128,7 @@ def idle_share(report: Report, device: int, path: tuple[str, ...]) -> Fraction:
                 spans[range_] += [report.ops[i] for i in ops if report.ops[i].device == device]
     whole_ns = busy_ns = 0
     for of_instance in spans.values():
-        span = window(of_instance)
+        span = common(window(of_instance), kept)
         whole_ns += length(span)
         busy_ns += length(common(report.busy[device], span))
     return Fraction(whole_ns - busy_ns, whole_ns)

@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 from itertools import groupby, pairwise
 
-from tests.twin.account_table import inside_ns, share
-from tests.twin.accounting import Interval, common
+from tests.twin.account_table import causes_in, inside_ns, share
+from tests.twin.accounting import Keep, common, length, union
 from tests.twin.gaps import Gap
-from tests.twin.phase_table import graph_estimate_ns, phases_of
+from tests.twin.phase_table import Phase, begins, graph_estimate_ns, phases_of
 from tests.twin.report import Path, Report, Row, joined, os_pid, prefixes
 from tests.twin.stats import mean, percentile, whole
 
@@ -35,16 +35,21 @@ def run_ahead(report: Report) -> dict[int, int]:
     return found
 
 
-def launches(report: Report) -> list[Row]:
-    """§5: one row per process and path (inclusive) that launches anything."""
+def launches(report: Report, keep: Keep | None = None) -> list[Row]:
+    """§5: one row per process and path (inclusive) that launches anything; of a narrowed window,
+    anything whose first operation starts in it."""
     by_path: dict[tuple[int, Path], list[int]] = defaultdict(list)
-    for launch in report.calls.launched:
-        for path, _ in prefixes(report.place(launch)):
-            by_path[report.calls.calls[launch].process, path].append(launch)
+    for launch, ops in report.calls.launched.items():
+        first_op = min((report.ops[i] for i in ops), key=lambda op: (op.start_ns, op.device))
+        if begins(first_op, keep):
+            for path, _ in prefixes(report.place(launch)):
+                by_path[report.calls.calls[launch].process, path].append(launch)
     starved = {
-        report.calls.launch[gap.next_op] for gap in report.gaps.gaps if gap.causes["launch"] > 0
+        report.calls.launch[gap.next_op]
+        for gap in report.gaps.gaps
+        if causes_in(gap, keep)["launch"] > 0
     }
-    phases = phases_of(report)
+    phases = phases_of(report, keep)
     ahead = run_ahead(report)
     rows = []
     for (process, path), found in sorted(by_path.items()):
@@ -55,7 +60,8 @@ def launches(report: Report) -> list[Row]:
         latency = [start - call.start_ns for start, call in zip(first, calls, strict=True)]
         queue = [max(0, start - call.end_ns) for start, call in zip(first, calls, strict=True)]
         phase = phases[process, path]
-        launch_idle = sum(gap.causes["launch"] for gap in phase.gaps)
+        launch_idle = sum(causes_in(gap, keep)["launch"] for gap in phase.gaps)
+        span_ns = phase.span_ns if keep is None else span_inside(report, phase, keep)
         rows.append(
             {
                 "report": report.trace.report,
@@ -74,10 +80,22 @@ def launches(report: Report) -> list[Row]:
                     percentile([ahead[launch] for launch in found], 50) or Fraction(0)
                 ),
                 "starved_launches": len(starved & set(found)),
-                "starved_pct": 100 * launch_idle / phase.span_ns if phase.span_ns else None,
+                "starved_pct": 100 * launch_idle / span_ns if span_ns else None,
             }
         )
     return rows
+
+
+def span_inside(report: Report, phase: Phase, keep: Keep) -> int:
+    """From the first operation of each instance to the end of the last, on whichever devices: what
+    of that lies in the window of any device."""
+    looked_at = union(interval for kept in keep.values() for interval in kept)
+    found = 0
+    for launched in phase.launched.values():
+        ops = [report.ops[i] for i in launched]
+        span = (min(op.start_ns for op in ops), max(op.end_ns for op in ops))
+        found += length(common([span], looked_at))
+    return found
 
 
 def splits(gap: Gap) -> bool:
@@ -85,7 +103,7 @@ def splits(gap: Gap) -> bool:
     return gap.duration_ns > STARVED_GAP_NS and 2 * gap.causes["launch"] < gap.duration_ns
 
 
-def starved(report: Report, keep: dict[int, list[Interval]] | None = None) -> list[Row]:
+def starved(report: Report, keep: Keep | None = None) -> list[Row]:
     """§5: maximal runs of consecutive operations on a device without a gap that splits; those of
     ≥ 8 operations in which launch-caused idle is at least half of the time from first to last. Of a
     narrowed window: what of each run lies in it."""

@@ -3,14 +3,11 @@
 from collections import Counter, defaultdict
 
 from nsysflow.peaks import peak_flops
-from tests.twin.accounting import Interval
+from tests.twin.accounting import Keep
 from tests.twin.phase_table import phases_of
 from tests.twin.report import Path, Report, Row, joined, os_pid
 from tests.twin.stats import percentile, whole
 from tests.twin.steps import Step, step_paths, steps, steps_of
-
-Keep = dict[int, list[Interval]]
-"""Per device, what is looked at."""
 
 Spans = dict[Path, tuple[int, list[int]]]
 """Per path its instances, and the spans of those that launched anything."""

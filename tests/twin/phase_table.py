@@ -4,19 +4,16 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.twin.account_table import inside_ns, share
-from tests.twin.accounting import Interval, common, covered, length, union
+from tests.twin.account_table import causes_in, inside_ns
+from tests.twin.accounting import Keep, common, covered, length, union
 from tests.twin.gaps import CAUSES, Gap
 from tests.twin.model import Op
 from tests.twin.phases import Open
-from tests.twin.report import Path, Report, Row, causes_of, joined, os_pid, prefixes
+from tests.twin.report import Path, Report, Row, joined, os_pid, prefixes
 from tests.twin.stats import spread
 
 GRAPH_NS_PER_OP = 1_000
 """§5: what a CUDA graph of it would take: 1 000 ns per operation on top of its duration."""
-
-Keep = dict[int, list[Interval]]
-"""Per device, what is looked at."""
 
 
 @dataclass
@@ -26,8 +23,8 @@ class Phase:
     instances: set[Open] = field(default_factory=set)
     host_ns: int = 0
     ops: list[int] = field(default_factory=list)
-    launched: list[int] = field(default_factory=list)
-    """Its operations, whenever they run; `ops` are those that are counted."""
+    launched: dict[Open, list[int]] = field(default_factory=dict)
+    """Its operations by instance, whenever they run; `ops` are those that are counted."""
     spans: list[int] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
@@ -43,8 +40,8 @@ def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path]
     for process, by_instance in report.ops_by_instance.items():
         for (path, range_), launched in by_instance.items():
             phase = found[process, path]
-            phase.launched += launched
-            ops = [index for index in launched if _begins(report.ops[index], keep)]
+            phase.launched[range_] = launched
+            ops = [index for index in launched if begins(report.ops[index], keep)]
             if not ops:
                 continue
             phase.instances.add(range_)
@@ -63,7 +60,7 @@ def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path]
     return found
 
 
-def _begins(op: Op, keep: Keep | None) -> bool:
+def begins(op: Op, keep: Keep | None) -> bool:
     """Whether an operation starts in what is kept."""
     kept = () if keep is None else keep.get(op.device, ())
     return keep is None or any(start <= op.start_ns < end for start, end in kept)
@@ -151,7 +148,7 @@ def phases(report: Report, keep: Keep | None = None) -> list[Row]:
 
 def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:
     """The union of its operations per device, summed over devices."""
-    ops = [report.ops[index] for index in phase.launched]
+    ops = [report.ops[index] for launched in phase.launched.values() for index in launched]
     found = 0
     for device in {op.device for op in ops}:
         busy = covered(op for op in ops if op.device == device)
@@ -161,9 +158,7 @@ def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:
 
 def _causes(phase: Phase, keep: Keep | None) -> dict[str, int]:
     """The idle charged to it, by cause."""
-    if keep is None:
-        return causes_of(phase.gaps)
-    shares = [share(gap, inside_ns(gap, keep.get(gap.device, []))) for gap in phase.gaps]
+    shares = [causes_in(gap, keep) for gap in phase.gaps]
     return {f"{cause}_ns": sum(part[cause] for part in shares) for cause in CAUSES}
 
 
