@@ -1,7 +1,9 @@
 """The ranks of one run beside each other (spec §9): who came late to what they all took part in.
 
 Each report has a clock of its own. A collective ends on all ranks at about the same time, so the
-median difference of those ends says how far two clocks are apart.
+median difference of those ends says how far two clocks are apart. Groups of ranks that have
+collectives of their own (pairs of tensor parallelism) launch kernels of the same names, as many,
+which do not end together: those are of no use, and left out.
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,14 @@ from nsysflow.analysis.schema import ARRIVALS, COLLECTIVES, RANKS
 POINT_TO_POINT: Final = r"(?i)send|recv"
 """In the name of what two ranks do by themselves: it ends when those two are done."""
 
+TOGETHER: Final = 2
+"""The ends of a collective differ by less than its shortest kernel over this. That is how long it
+takes once all are there: 2 to 28 us of 135 to 265 on two H200s. Then all its kernels overlap."""
+
+STRAYING: Final = 10
+"""Of the collectives of a kind, by the same time, less than one part in this many may end apart:
+those of a few us do where clocks are 28 us off."""
+
 _RANK: Final = ["report_no", "process", "device"]
 _KIND: Final = ["name", "communicator"]
 
@@ -25,8 +35,8 @@ def rank_tables(
     """The `ARRIVALS` and `RANKS` of a run; both empty where it has fewer than two ranks.
 
     The k-th kernel of a name, in a communicator where NCCL tells of it, is the same collective on
-    every rank, if all ranks have as many of them; the others are left out, and counted. Which is
-    the k-th, and how far clocks are apart, is known of whole reports only.
+    every rank, if all ranks have as many of them and they end together; the others are left out,
+    and counted. Which is the k-th, and how far clocks are apart, is known of whole reports only.
 
     Args:
         reports: the `COLLECTIVES` of each whole report, of one and the same run.
@@ -40,16 +50,11 @@ def rank_tables(
     rows, counted = (
         frame.join(ranks.drop("report"), on=_RANK, nulls_equal=True) for frame in (rows, counted)
     )
-    met = _matched(rows, len(ranks))
-    clocks = _clocks(met)
+    met, clocks = _together(_matched(rows, len(ranks)))
     unseen = met.join(counted, on=["rank", "start_ns"], how="anti")
     met = met.join(unseen, on="collective", how="anti")
-    aligned = met.join(clocks, on="report_no").with_columns(
-        (pl.col("start_ns") - pl.col("clock_ns")).alias("start_ns"),
-        (pl.col("end_ns") - pl.col("clock_ns")).alias("end_ns"),
-    )
     collective = ["collective"]
-    aligned = aligned.with_columns(
+    aligned = _aligned(met, clocks).with_columns(
         (pl.col("start_ns") - pl.col("start_ns").min().over(collective)).alias("late_ns"),
         (pl.col("start_ns").max().over(collective) - pl.col("start_ns")).alias("waited_ns"),
     )
@@ -67,7 +72,8 @@ def _collectives_of(reports: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _matched(rows: pl.DataFrame, ranks: int) -> pl.DataFrame:
-    """The kernels of the collectives that every rank took part in, with the number of each."""
+    """The kernels of what may be collectives that every rank took part in: with the `collective`'s
+    number, and the first one's of its name and communicator, its `kind`."""
     counts = rows.group_by(*_KIND, "rank").agg(pl.len().alias("count"))
     everywhere = (
         counts.group_by(_KIND)
@@ -83,18 +89,57 @@ def _matched(rows: pl.DataFrame, ranks: int) -> pl.DataFrame:
     key = [*_KIND, "turn"]
     first = members.filter(pl.col("rank") == 0).sort("start_ns", "end_ns", "stream", *_KIND)
     numbers = first.select(*key, pl.int_range(pl.len(), dtype=pl.Int64).alias("collective"))
-    return members.join(numbers, on=key, nulls_equal=True)
+    return members.join(numbers, on=key, nulls_equal=True).with_columns(
+        pl.col("collective").min().over(_KIND).alias("kind")
+    )
 
 
-def _clocks(met: pl.DataFrame) -> pl.DataFrame:
-    """`report_no` and `clock_ns`: how far its clock is ahead of the first report's; no rows where
-    the ranks have nothing in common."""
-    ends = met.group_by("report_no", "collective").agg(pl.col("end_ns").max())
+def _together(met: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Those that end together, and the `_clocks` by which they do: of the kinds that do by clocks
+    of their own, those that also do by the clocks of all these. Both empty where there are none."""
+    alone = _kinds(_aligned(met, _clocks(met, "kind")))
+    met = met.join(alone, on="kind", how="semi")
+    clocks = _clocks(met)
+    each = _aligned(met, clocks)
+    agreed = _ends(each.join(_kinds(each), on="kind", how="semi")).filter("together")
+    met = met.join(agreed, on="collective", how="semi")
+    return met, clocks.join(met, on="report_no", how="semi")
+
+
+def _ends(aligned: pl.DataFrame) -> pl.DataFrame:
+    """Of each `collective` its `kind`, its `shortest_ns` kernel, and whether it ends `together`."""
+    apart = pl.col("end_ns").max() - pl.col("end_ns").min()
+    shortest = (pl.col("end_ns") - pl.col("start_ns")).min()
+    return aligned.group_by("kind", "collective").agg(
+        shortest.alias("shortest_ns"), (TOGETHER * apart < shortest).alias("together")
+    )
+
+
+def _kinds(aligned: pl.DataFrame) -> pl.DataFrame:
+    """The kinds whose collectives nearly all end together."""
+    shortest = pl.col("shortest_ns")
+    met = STRAYING * shortest.filter(~pl.col("together")).sum() < shortest.sum()
+    return _ends(aligned).group_by("kind").agg(met.alias("met")).filter("met").select("kind")
+
+
+def _aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
+    """The kernels on the first report's clock."""
+    on = [name for name in clocks.columns if name != "clock_ns"]
+    return met.join(clocks, on=on).with_columns(
+        (pl.col("start_ns") - pl.col("clock_ns")).alias("start_ns"),
+        (pl.col("end_ns") - pl.col("clock_ns")).alias("end_ns"),
+    )
+
+
+def _clocks(met: pl.DataFrame, *of: str) -> pl.DataFrame:
+    """`report_no` and `clock_ns`, for each `of` these: how far its clock is ahead of the first
+    report's; no rows where the ranks have nothing in common."""
+    ends = met.group_by("report_no", "collective", *of).agg(pl.col("end_ns").max())
     first = ends.filter(pl.col("report_no") == pl.col("report_no").min())
     ahead = pl.col("end_ns") - pl.col("end_ns_first")
     return (
         ends.join(first, on="collective", suffix="_first")
-        .group_by("report_no")
+        .group_by("report_no", *of)
         .agg(median_ns(ahead).alias("clock_ns"))
     )
 

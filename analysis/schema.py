@@ -593,9 +593,10 @@ ARRIVALS: Final = pl.Schema(
         "ends_spread_ns": pl.Int64(),
     }
 )
-"""One row per collective that every rank took part in, in the order of the first rank. Times are of
-the first report's clock: `start_ns` is the first rank's arrival, `spread_ns` what passed until the
-last one's, `ends_spread_ns` by how much the ends differ, which is how well the clocks agree."""
+"""One row per collective that every rank took part in, and that ended together (spec §9), in the
+order of the first rank. Times are of the first report's clock: `start_ns` is the first rank's
+arrival, `spread_ns` what passed until the last one's, `ends_spread_ns` by how much the ends differ,
+which is how well the clocks agree."""
 
 RANKS: Final = pl.Schema(
     {
@@ -612,9 +613,10 @@ RANKS: Final = pl.Schema(
     }
 )
 """One row per rank: a process on a GPU, with its `collectives`, and how many of them were `matched`
-with those of all other ranks. Of those: how often it came last, `late_ns` (after the first rank,
-summed), `waited_ns` (for the last one). `clock_ns` is how far its report's clock is ahead of the
-first report's, by the median of the ends; `residual_ns` the median of what is left between them."""
+with those of all other ranks, not what groups of ranks do by themselves. Of the matched: how often
+it came last, `late_ns` (after the first rank, summed), `waited_ns` (for the last one). `clock_ns`
+is how far its report's clock is ahead of the first report's, by the median of the ends;
+`residual_ns` the median of what is left between them."""
 
 RUN_TABLES: Final[dict[str, pl.Schema]] = {"arrivals": ARRIVALS, "ranks": RANKS}
 """The tables over all reports of a run, by name."""

@@ -14,14 +14,15 @@ from nsysflow.analysis.ranks import rank_tables
 from nsysflow.analysis.schema import ARRIVALS, COLLECTIVES, RANKS
 from nsysflow.report.results import Results
 from tests.analyses import EXAMPLES, analysed, loaded
-from tests.twin.ranks import Collective, ranks_and_arrivals
+from tests.twin.ranks import Collective, matched, ranks_and_arrivals
 
 NAMES = (
     "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
     "ncclDevKernel_AllGather",
     "ncclKernel_SendRecv",
 )
-
+STEPS = st.tuples(st.sampled_from(NAMES), st.sampled_from((None, None, None, 1, 2)), st.booleans())
+"""A collective: its name, communicator, and whether each group does it by itself."""
 
 OURS = ("report_no", "looked_at")
 """Of the twin's rows what the table does not have."""
@@ -48,30 +49,43 @@ def rank(number: int, late_ns: int = 0, ahead_ns: int = 0, report: int | None = 
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[list[Collective], int]:
-    """Up to three reports of one or two ranks each: mostly the same collectives, now and then one
-    more or of another kind, on clocks of their own; all looked at, or some."""
-    kernels = []
-    looked_at = draw(st.sampled_from((st.just(True), st.sampled_from((True, True, True, False)))))
+def runs(draw: st.DrawFn, groups: int = 2) -> tuple[list[Collective], int]:
+    """Up to three reports of one or two ranks each, on clocks of their own, all looked at or some.
+
+    Of one group, all do all together. Of two, each also does as many of the same names by itself,
+    at its own pace, and now and then a rank does one more. Ends of one collective are up to 5 ns
+    apart, and all are there for at least 40 ns if there is one group.
+    """
     reports = draw(st.integers(1, 3))
-    common = draw(st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from((None, 1, 2)))))
-    for report in range(reports):
-        ahead_ns = draw(st.integers(-500, 500))
-        for device in range(draw(st.integers(1, 2))):
-            own = common + draw(st.sampled_from(([], [], [(NAMES[0], None)])))
-            at_ns = 1_000 + ahead_ns
-            for name, communicator in own:
-                at_ns += draw(st.integers(1, 50))
-                end_ns = at_ns + draw(st.integers(0, 20))
-                size = draw(st.sampled_from((None, 64)))
-                kernels.append(
-                    Collective(
-                        *(report, f"rank{report}", 100 + report, device, 7, at_ns, end_ns),
-                        *(name, "ncclAllReduce", size, communicator),
-                        looked_at=draw(looked_at),
-                    )
+    ranks = [(report, gpu) for report in range(reports) for gpu in range(draw(st.integers(1, 2)))]
+    of = {rank: draw(st.integers(0, groups - 1)) for rank in ranks}
+    parties = [[rank for rank in ranks if of[rank] == each] for each in range(groups)]
+    ahead_ns = [draw(st.integers(-500, 500)) for _ in range(reports)]
+    pace_ns = [draw(st.integers(0, 40)) for _ in range(groups)]
+    lasts_ns = st.integers(40, 80) if groups == 1 else st.sampled_from((0, 3, 40, 80))
+    looked_at = draw(st.sampled_from((st.just(True), st.sampled_from((True, True, True, False)))))
+    at_ns = dict.fromkeys(ranks, 1_000)
+    kernels = []
+
+    def meet(members: list[tuple[int, int]], name: str, communicator: int | None) -> None:
+        starts = [at_ns[rank] + pace_ns[of[rank]] + draw(st.integers(0, 30)) for rank in members]
+        last_ns = max(starts, default=0) + draw(lasts_ns)
+        for rank, start_ns in zip(members, starts, strict=True):
+            at_ns[rank] = last_ns + draw(st.integers(0, 5))
+            times = (start_ns + ahead_ns[rank[0]], at_ns[rank] + ahead_ns[rank[0]])
+            kernels.append(
+                Collective(
+                    *(rank[0], f"rank{rank[0]}", 100 + rank[0], rank[1], 7, *times, name),
+                    *("ncclAllReduce", draw(st.sampled_from((None, 64))), communicator),
+                    looked_at=draw(looked_at),
                 )
-                at_ns = end_ns
+            )
+
+    for name, communicator, apart in draw(st.lists(STEPS, max_size=12)):
+        for members in parties if apart else [ranks]:
+            meet(members, name, communicator)
+    if groups > 1 and draw(st.integers(0, 3)) == 3:
+        meet(ranks[-1:], NAMES[0], None)
     return kernels, reports
 
 
@@ -104,6 +118,52 @@ def test_another_clock_of_a_later_report_moves_nothing_but_that_clock(
     assert ranks.drop("clock_ns").equals(ranks_moved.drop("clock_ns"))
 
 
+@settings(max_examples=5 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(runs())
+def test_whatever_the_groups_nobody_waits_longer_than_its_own_kernels_take(
+    run: tuple[list[Collective], int],
+) -> None:
+    kernels, reports = run
+    begun = [kernel for kernel in kernels if kernel.looked_at]
+    _, ranks = rank_tables(frames(kernels, reports), frames(begun, reports))
+    own_ns: Counter[tuple[str, int]] = Counter()
+    for kernel in begun:
+        own_ns[kernel.report, kernel.device] += kernel.end_ns - kernel.start_ns
+    for report, device, waited_ns in ranks.select("report", "device", "waited_ns").iter_rows():
+        assert (waited_ns or 0) <= own_ns[report, device]
+
+
+@settings(max_examples=5 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(runs())
+def test_the_kernels_of_a_matched_collective_all_overlap(
+    run: tuple[list[Collective], int],
+) -> None:
+    kernels, reports = run
+    arrivals, ranks = rank_tables(frames(kernels, reports))
+    ahead_ns = dict(ranks.select("report", "clock_ns").iter_rows())
+    of_rank: dict[tuple[int, int], list[Collective]] = {}
+    for kernel in kernels:
+        if kernel.name != NAMES[2]:
+            of_rank.setdefault((kernel.report_no, kernel.device), []).append(kernel)
+    candidates = matched([of_rank[rank] for rank in sorted(of_rank)]) if len(ranks) else []
+    for row in arrivals.iter_rows(named=True):
+        ends = [k.end_ns - ahead_ns[k.report] for k in candidates[row["collective"]]]
+        assert row["start_ns"] + row["spread_ns"] < min(ends)
+
+
+@settings(max_examples=5 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(runs(groups=1))
+def test_of_ranks_that_do_all_together_every_collective_is_matched(
+    run: tuple[list[Collective], int],
+) -> None:
+    kernels, reports = run
+    arrivals, ranks = rank_tables(frames(kernels, reports))
+    common = [k for k in kernels if k.name != NAMES[2]]
+    assert ranks["collectives"].to_list() == [len(arrivals)] * len(ranks)
+    if not ranks.is_empty():
+        assert len(arrivals) * len(ranks) == len(common)
+
+
 def test_a_rank_that_comes_late_is_named_and_the_others_wait_for_it() -> None:
     kernels = [rank(0), rank(1, late_ns=600, ahead_ns=5_000), rank(2, late_ns=100)]
     arrivals, ranks = rank_tables(frames(kernels, 3))
@@ -128,6 +188,73 @@ def test_what_not_all_ranks_did_as_often_is_left_out_and_counted() -> None:
     arrivals, ranks = rank_tables(frames([rank(0), rank(1), once_more], 2))
     assert arrivals.is_empty()
     assert ranks.select("collectives", "matched").rows() == [(1, 0), (2, 0)]
+
+
+def pairs(count: int, slower_ns: int, ahead_ns: int) -> list[Collective]:
+    """Two pairs of ranks in a report each: the collectives of each pair, 100 us every millisecond,
+    in the second one `slower_ns` more; none is ever late."""
+    return [
+        Collective(*(rank, f"rank{rank}", 10, rank, 7, start_ns, start_ns + 100_000), NAMES[0])
+        for rank in range(4)
+        for start_ns in (
+            rank * ahead_ns + number * (1_000_000 + (rank > 1) * slower_ns)
+            for number in range(count)
+        )
+    ]
+
+
+@pytest.mark.parametrize("ahead_ns", [0, 3_000_000_777])
+def test_of_two_groups_at_their_own_pace_nobody_is_called_late(ahead_ns: int) -> None:
+    arrivals, ranks = rank_tables(frames(pairs(40, 200_000, ahead_ns), 4))
+    assert arrivals.is_empty()
+    assert ranks["collectives"].to_list() == [40] * 4
+    for name in ("late_ns", "waited_ns", "clock_ns", "residual_ns"):
+        assert ranks[name].null_count() == 4
+
+
+def test_clocks_are_of_what_all_do_however_much_more_the_groups_do_alone() -> None:
+    # of another name, every 10 ms: rank 3 always comes 20 us late
+    ahead_ns = 3_000_000_777
+    together = [
+        Collective(*(rank, f"rank{rank}", 10, rank, 7, start_ns, at_ns + 50_000), NAMES[1])
+        for rank in range(4)
+        for at_ns in (rank * ahead_ns + number * 10_000_000 for number in range(5))
+        for start_ns in (at_ns + (rank == 3) * 20_000,)
+    ]
+    arrivals, ranks = rank_tables(frames(pairs(40, 200_000, ahead_ns) + together, 4))
+    assert arrivals["name"].to_list() == [NAMES[1]] * 5
+    assert ranks["matched"].to_list() == [5] * 4
+    assert ranks["clock_ns"].to_list() == [rank * ahead_ns for rank in range(4)]
+    assert ranks["late_ns"].to_list() == [0, 0, 0, 100_000]
+    assert ranks["waited_ns"].to_list() == [100_000] * 3 + [0]
+
+
+def test_kinds_whose_clocks_disagree_align_none() -> None:
+    # each kind alone would do: by one rank 1 is 5 ms ahead, by the other not at all
+    kernels = [
+        Collective(*(rank, f"rank{rank}", 10, rank, 7, at_ns, at_ns + 100_000), name)
+        for rank in range(2)
+        for which, name in enumerate(NAMES[:2])
+        for at_ns in (
+            number * 1_000_000 + which * 500_000 + rank * which * 5_000_000 for number in range(9)
+        )
+    ]
+    arrivals, ranks = rank_tables(frames(kernels, 2))
+    assert arrivals.is_empty()
+    assert ranks["clock_ns"].null_count() == 2
+
+
+def test_a_short_one_that_ends_apart_is_left_out_and_the_others_stay() -> None:
+    # the second report's clock is 28 us off at one of them, which takes 8 us
+    kernels = [
+        Collective(*(rank, f"rank{rank}", 10, rank, 7, at_ns, at_ns + lasts_ns), NAMES[0])
+        for rank in range(2)
+        for number, lasts_ns in enumerate((250_000, 250_000, 8_000, 250_000))
+        for at_ns in (number * 1_000_000 + (number == 2) * rank * 28_000,)
+    ]
+    arrivals, ranks = rank_tables(frames(kernels, 2))
+    assert arrivals["collective"].to_list() == [0, 1, 3]
+    assert ranks.select("collectives", "matched").rows() == [(4, 3), (4, 3)]
 
 
 def test_a_window_moves_no_clock_and_takes_no_collective_for_the_next() -> None:

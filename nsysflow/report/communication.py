@@ -1,10 +1,9 @@
 """Communication: what no compute hides, and which rank the others wait for."""
 
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
-from nsysflow.report.results import OUTSIDE, Results
+from nsysflow.report.results import OUTSIDE, Results, gpu_name
 from nsysflow.report.sections import more
 from nsysflow.report.units import duration, number, percent, size
-from nsysflow.report.verdict import gpu_name
 
 
 def communication(results: Results, limit: int) -> Block:
@@ -77,13 +76,17 @@ def _agreement(results: Results) -> str:
         return ""
     if apart.is_empty():
         return (
-            "No collective was looked at that all did equally often, so nobody can be called late"
+            "No collective was looked at that all ranks did equally often and ended together"
+            " (groups of ranks have their own), so nobody can be called late"
         )
     median, worst = duration(apart[len(apart) // 2]), duration(apart[-1])
     several = len(results.reports) > 1
     aligned = "Clocks aligned by the ends of" if several else "The ends of"
+    table = results.table("ranks")
+    others = (table["matched"] < table["collectives"]).any()
     return (
         f"{aligned} {number(len(apart))} collectives, which agree within {median}, {worst} at most"
+        + ("; the others are not of all ranks, or end apart" if others else "")
     )
 
 

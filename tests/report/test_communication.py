@@ -85,6 +85,27 @@ def test_ranks_that_did_nothing_equally_often_are_told_so_with_their_numbers() -
     assert sorted(row[-1] for row in block.rows) == ["0 of 29", "0 of 30"]
 
 
+def test_that_some_are_not_of_all_ranks_is_told_beside_those_that_are() -> None:
+    whole = [
+        each.collectives.with_columns(name=pl.lit("ncclDevKernel_AllReduce")) for each in ddp()
+    ]
+    alone = whole[1][:3].with_columns(name=pl.lit("ncclDevKernel_AllGather"))
+    captions = [
+        ranks(
+            Results(
+                [
+                    replace(handmade(accounting=[device(9 * MS)]), collectives=rows)
+                    for rows in (whole[0], pl.concat([whole[1], *more]))
+                ]
+            ),
+            limit=5,
+        ).caption
+        for more in ([], [alone])
+    ]
+    assert "not of all ranks" not in captions[0]
+    assert captions[1] == captions[0] + "; the others are not of all ranks, or end apart"
+
+
 def test_one_rank_alone_has_no_block_of_ranks() -> None:
     assert ranks(Results(ddp()[:1]), limit=5).rows == ()
 

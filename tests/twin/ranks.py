@@ -36,8 +36,8 @@ def ranks_and_arrivals(kernels: list[Collective]) -> tuple[list[Row], list[Row]]
     if len(ranks) < 2:
         return [], []
     everywhere = matched([of_rank[rank] for rank in ranks])
-    clock = clocks(everywhere)
-    met = {no: m for no, m in enumerate(everywhere) if all(each.looked_at for each in m)}
+    together, clock = ended_together(everywhere)
+    met = {no: m for no, m in together.items() if all(each.looked_at for each in m)}
 
     def on_first_clock(kernel: Collective) -> tuple[int, int]:
         ahead = clock[kernel.report_no]
@@ -53,7 +53,7 @@ def ranks_and_arrivals(kernels: list[Collective]) -> tuple[list[Row], list[Row]]
             "times_last": 0,
             "late_ns": 0 if met else None,
             "waited_ns": 0 if met else None,
-            "clock_ns": clock[rank[0]] if everywhere else None,
+            "clock_ns": clock[rank[0]] if together else None,
         }
         for rank in ranks
     ]
@@ -120,9 +120,44 @@ def matched(ranks: list[list[Collective]]) -> list[list[Collective]]:
     )
 
 
+def ended_together(
+    everywhere: list[list[Collective]],
+) -> tuple[dict[int, list[Collective]], dict[int, int]]:
+    """Those that end together by their number, and the clocks by which they do."""
+    kinds: dict[tuple[str, int | None], list[list[Collective]]] = defaultdict(list)
+    for members in everywhere:
+        kinds[members[0].name, members[0].communicator].append(members)
+    alone = [kind for kind in kinds.values() if passes(kind, clocks(kind))]
+    clock = clocks([members for kind in alone for members in kind])
+    left = [members for kind in alone if passes(kind, clock) for members in kind]
+    together = {
+        number: members
+        for number, members in enumerate(everywhere)
+        if members in left and ends_together(members, clock)
+    }
+    return together, clock
+
+
+def passes(kind: list[list[Collective]], clock: dict[int, int]) -> bool:
+    """Whether less than a tenth ends apart, by the lengths of the shortest kernels."""
+    apart_ns = sum(shortest_ns(members) for members in kind if not ends_together(members, clock))
+    return apart_ns * 10 < sum(shortest_ns(members) for members in kind)
+
+
+def ends_together(members: list[Collective], clock: dict[int, int]) -> bool:
+    """Whether the ends differ by less than half of the shortest kernel."""
+    ends = [member.end_ns - clock[member.report_no] for member in members]
+    return 2 * (max(ends) - min(ends)) < shortest_ns(members)
+
+
+def shortest_ns(members: list[Collective]) -> int:
+    """The length of the shortest kernel of a collective."""
+    return min(member.end_ns - member.start_ns for member in members)
+
+
 def clocks(met: list[list[Collective]]) -> dict[int, int]:
     """Per report, how far its clock is ahead of the first one's: the median difference of the ends
-    of the collectives they all took part in."""
+    of these collectives."""
     ahead: dict[int, list[int]] = defaultdict(list)
     for members in met:
         ends: dict[int, int] = {}
