@@ -53,7 +53,7 @@ def ranks(results: Results, limit: int) -> Block:
         (
             gpu_name(row["report"], row["device"], several=several),
             duration(row["late_ns"]),
-            number(row["times_last"]),
+            number(row["times_last"]) if row["matched"] else "",
             duration(row["waited_ns"]),
             f"{number(row['matched'])} of {number(row['collectives'])}",
         )
