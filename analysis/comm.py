@@ -11,9 +11,9 @@ import polars as pl
 from nsysflow.analysis.accounting import Busy, hidden_pct
 from nsysflow.analysis.intervals import flatten, last_at_or_before, overlaps
 from nsysflow.analysis.prepare import LAUNCH_ORDER, Prepared, os_pid
+from nsysflow.analysis.range_names import SERIAL_NUMBERS
 from nsysflow.analysis.rounding import median_ns
 from nsysflow.analysis.schema import COLLECTIVES, COMM
-from nsysflow.analysis.stacks import SERIAL_NUMBERS
 from nsysflow.analysis.windows import laid
 
 NCCL: Final = "nccl"

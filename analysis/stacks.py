@@ -13,6 +13,7 @@ from nsysflow.analysis.intervals import last_at_or_before, sort_with_ties
 from nsysflow.analysis.numbers import greatest
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.prepare import Prepared
+from nsysflow.analysis.range_names import OPERATOR, grouped
 from nsysflow.handshake import DOMAIN
 
 LIBRARY_DOMAINS: Final = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
@@ -26,9 +27,6 @@ PROFILER_DOMAINS: Final = (
 )
 """Domains of the profiler itself, and ours, whose range opens a window: not phases either."""
 
-SERIAL_NUMBERS: Final = r"(?s), (?:seq|op_id|sizes|input_op_ids) =.*$"
-"""What PyTorch's `emit_nvtx` adds to an operator's name, so that equal operators group."""
-
 NODES: Final = pl.Schema({"node": pl.UInt32(), "parent": pl.UInt32(), "range": pl.UInt32()})
 """Stacks of ranges; `parent` is null for a stack of one."""
 
@@ -37,7 +35,10 @@ HISTORY: Final = pl.Schema({"place": pl.Int64(), "node": pl.UInt32()})
 
 
 def phase_ranges(prepared: Prepared, options: Options) -> pl.DataFrame:
-    """Ranges that can be phases, in stack order (start, longest first, row), numbered `range`."""
+    """Ranges that can be phases, in stack order (start, longest first, row), numbered `range`.
+
+    `name` is that of its like; `operator` tells the ranges that PyTorch opened around an operator.
+    """
     domain = pl.col("domain").fill_null("")
     owned = domain.str.to_lowercase().is_in(LIBRARY_DOMAINS) | domain.is_in(PROFILER_DOMAINS)
     added, removed = options.domains_added, options.domains_removed
@@ -46,8 +47,9 @@ def phase_ranges(prepared: Prepared, options: Options) -> pl.DataFrame:
     start = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start")
     end = axis.at(pl.col("thread_no"), pl.col("end_ns")).alias("end")
     ranges = prepared.ranges.filter(is_phase, pl.col("end_ns") > pl.col("start_ns")).with_columns(
-        pl.col("name").str.replace(SERIAL_NUMBERS, ""), start, end
+        pl.col("name").str.contains(OPERATOR).alias("operator"), start, end
     )
+    ranges = ranges.with_columns(grouped(ranges["name"]))
     return sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")]).with_row_index("range")
 
 

@@ -6,6 +6,7 @@ from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.attribution import Attribution
 from nsysflow.analysis.intervals import Axis, last_at_or_before
 from nsysflow.analysis.prepare import Prepared, os_pid
+from nsysflow.analysis.range_names import uncounted
 from nsysflow.analysis.schema import CAUSES, STEPS
 from nsysflow.errors import SelectionError
 from nsysflow.handshake import STEP
@@ -31,7 +32,7 @@ def step_paths(
         captures: the trace's; in a process that captured a window of its steps, a range `step` is
             one however few they are.
         name: what `--step` names, a range's name or a joined path; None finds each process's
-            outermost range that repeats and holds most GPU time.
+            outermost range that repeats and holds most GPU time. PyTorch's operators are no steps.
         report: for the message.
 
     Raises:
@@ -40,13 +41,36 @@ def step_paths(
     if name is not None:
         return paths_named(attribution, name, report)
     ours = pl.col("process").is_in(captures["process"].implode()) & (pl.col("name") == STEP)
-    best = (
+    repeating = (
         work.join(attribution.paths.select("path", "name"), on="path")
         .filter((pl.col("instances") >= MIN_REPEATS) | ours, pl.col("ops") > 0)
-        .sort("process", "depth", "busy_ns", "joined", descending=[False, False, True, False])
+        .join(_named_by_hand(attribution), on=["process", "path"], how="semi")
+    )
+    best = (
+        repeating.join(_inside(attribution, repeating), on=["process", "path"], how="anti")
+        .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
         .unique("process", keep="first", maintain_order=True)
     )
     return _paths(attribution).join(best, on=["process", "path"], how="semi")
+
+
+def _named_by_hand(attribution: Attribution) -> pl.DataFrame:
+    """(`process`, `path`) of all ranges but those that PyTorch opened around an operator."""
+    operator = attribution.ranges["operator"].gather(attribution.nodes["range"])
+    return attribution.nodes.filter(~operator).select("process", "path").unique()
+
+
+def _inside(attribution: Attribution, paths: pl.DataFrame) -> pl.DataFrame:
+    """Those of `paths` (`process`, `path`) that lie inside another of the same process."""
+    parents = attribution.paths.select(pl.col("path").alias("outer"), "parent_path").drop_nulls()
+    paths = paths.select("process", "path")
+    above = paths.with_columns(pl.col("path").alias("outer"))
+    inside = [paths.clear()]
+    while not above.is_empty():
+        above = above.join(parents, on="outer").drop("outer").rename({"parent_path": "outer"})
+        found = above.join(paths.rename({"path": "outer"}), on=["process", "outer"], how="semi")
+        inside.append(found.drop("outer"))
+    return pl.concat(inside)
 
 
 def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
@@ -57,13 +81,25 @@ def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFram
         SelectionError: there is none.
     """
     paths = _paths(attribution)
-    found = paths.filter((pl.col("joined") == name) | (pl.col("name") == name))
-    if found.is_empty():
-        names = attribution.paths["name"].unique(maintain_order=True).head(8).to_list()
-        known = ", ".join(names) or "none, it holds no NVTX ranges"
-        msg = f"no range {name!r} in {report}. Ranges there: {known}."
+    found = paths.filter(_is_called(pl.lit(name)))
+    if not found.is_empty():
+        return found
+    kind = pl.select(uncounted(pl.lit(name))).item()
+    if not paths.filter(_is_called(pl.lit(kind, pl.String))).is_empty():
+        msg = (
+            f"no range {name!r} in {report}: all of its kind are {kind!r} there, without numbers."
+            f" Ask for {kind!r}; --steps picks steps by their place, counted from 0."
+        )
         raise SelectionError(msg)
-    return found
+    names = attribution.paths["name"].unique(maintain_order=True).head(8).to_list()
+    known = ", ".join(names) or "none, it holds no NVTX ranges"
+    msg = f"no range {name!r} in {report}. Ranges there: {known}."
+    raise SelectionError(msg)
+
+
+def _is_called(name: pl.Expr) -> pl.Expr:
+    """By its own name, or by its whole path."""
+    return (pl.col("joined") == name) | (pl.col("name") == name)
 
 
 def _paths(attribution: Attribution) -> pl.DataFrame:

@@ -30,7 +30,6 @@ _CALLS: Final = ("cuda_runtime", "cuda_driver")
 _GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")
 _HOST: Final = (*_CALLS, "cpu_op", "user_annotation")
 _COPY: Final = re.compile(r"Memcpy (\w+)(?: \((.+) -> (.+)\))?")
-_STEP: Final = re.compile(r"^ProfilerStep#\d+$")
 _THREAD: Final = re.compile(r"\((.*)\)\s*$")
 _TID_BITS: Final = 24
 _LARGEST_TID: Final = 2**_TID_BITS - 1
@@ -255,12 +254,11 @@ def _calls(events: list[Event], keys: _Keys) -> pl.DataFrame:
 
 
 def _ranges(events: list[Event], keys: _Keys) -> pl.DataFrame:
-    """Ranges; `ProfilerStep#7` is `ProfilerStep`, so that steps repeat."""
     rows = []
     for row, event in enumerate(events):
         thread = keys.get(_pair(event))
         process = None if thread is None else thread & ~_LARGEST_TID
-        name = _STEP.sub("ProfilerStep", str(event.get("name")))
+        name = str(event.get("name"))
         rows.append((*_span_ns(event), "push_pop", process, thread, None, name, row))
     return _frame(rows, schema.RANGES)
 

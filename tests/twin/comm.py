@@ -5,6 +5,7 @@ from collections import defaultdict
 from tests.twin.accounting import Interval, Keep, common, is_comm, is_compute, length, union
 from tests.twin.model import Message, Range
 from tests.twin.phases import end_of_trace
+from tests.twin.range_names import range_name
 from tests.twin.report import Report, Row, joined, os_pid
 from tests.twin.stats import percentile, whole
 
@@ -89,7 +90,7 @@ def comm(report: Report, keep: Keep | None = None) -> list[Row]:
     for index in alone:
         op, about = report.ops[index], said[index]
         phase = joined(report.op_place(index).path)
-        operation = about[0].name if about else None
+        operation = range_name(about[0].name) if about else None
         groups[os_pid(op.process), op.device, phase, op.short_name, operation].append(index)
     rows: list[Row] = []
     for (process, device, phase, name, operation), members in groups.items():

@@ -40,13 +40,6 @@ def api_name(name: str) -> str:
     return name
 
 
-def range_name(name: str) -> str:
-    """§7: from `, seq =`, `, op_id =`, `, sizes =` or `, input_op_ids =` on all is dropped."""
-    for tail in (", seq =", ", op_id =", ", sizes =", ", input_op_ids ="):
-        name = name.split(tail, 1)[0]
-    return name
-
-
 MEMORY_BY_LABEL = {
     "Pageable": "pageable",
     "Pinned": "pinned",
@@ -241,7 +234,7 @@ def _ranges(export: _Export) -> Iterator[Range]:
                 process,
                 event["globalTid"],
                 domains.get((process, event["domainId"])),
-                range_name(text(event) or ""),
+                text(event) or "",
                 row,
             )
 

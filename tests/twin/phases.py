@@ -2,9 +2,10 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.twin.model import LOW_24_BITS, Call, Op, Overhead, Range, TwinTrace
+from tests.twin.range_names import grouped, is_operator
 
 LIBRARY_DOMAINS_ANY_CASE = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
 LIBRARY_DOMAINS = (
@@ -41,6 +42,7 @@ class Open:
     name: str
     row: int
     cut_off: bool
+    operator: bool
 
     def covers(self, t: int) -> bool:
         """Half-open; one of zero length is never open."""
@@ -73,18 +75,19 @@ class Phases:
 
     def __init__(self, trace: TwinTrace) -> None:
         end = end_of_trace(trace)
+        ours = [range_ for range_ in trace.ranges if not is_library(range_.domain)]
+        opened = [(range_.kind, self._opened(range_, end)) for range_ in ours]
+        known = [(kind, one) for kind, one in opened if one is not None]
+        # "one of zero length is never open"
+        names = grouped(one.name for _, one in known if one.start_ns < one.end_ns)
         self.push_pop: dict[int, list[Open]] = defaultdict(list)
         self.start_end: dict[int, list[Open]] = defaultdict(list)
-        for range_ in trace.ranges:
-            if is_library(range_.domain):
-                continue
-            opened = self._opened(range_, end)
-            if opened is None:
-                continue
-            if range_.kind == "push_pop":
-                self.push_pop[range_.thread].append(opened)
+        for kind, one in known:
+            named = replace(one, name=names.get(one.name, one.name))
+            if kind == "push_pop":
+                self.push_pop[one.thread].append(named)
             else:
-                self.start_end[range_.process].append(opened)
+                self.start_end[one.process].append(named)
         for ranges in (*self.push_pop.values(), *self.start_end.values()):
             ranges.sort(key=stack_order)
         self.threads: dict[int, list[int]] = defaultdict(list)
@@ -108,6 +111,7 @@ class Phases:
             range_.name,
             range_.row,
             cut_off,
+            is_operator(range_.name),
         )
 
     def boundaries(self, thread: int) -> list[int]:

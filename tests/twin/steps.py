@@ -37,20 +37,24 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
         # a step within a step is none
         return sorted(p for p in named if not any(p[:k] in named for k in range(1, len(p))))
 
+    # "in a process that captured a window of its steps, a range `step` however few there are"
+    captured = process in {capture.process for capture in report.trace.captures}
+    repeating = {
+        path
+        for path, p in of_process.items()
+        if p.ops and (len(p.instances) >= LEAST_REPEATS or (captured and path[-1] == "step"))
+        # "an operator is no step"
+        if not all(range_.operator for range_ in p.instances)
+    }
+    outermost = {p for p in repeating if not any(p[:k] in repeating for k in range(1, len(p)))}
+
     def order(path: Path) -> tuple[int, int, Path]:
         ops = [report.ops[index] for index in of_process[path].ops]
         devices = {op.device for op in ops}
         busy = sum(length(covered(op for op in ops if op.device == d)) for d in devices)
-        return (len(path), -busy, path)
+        return (-busy, len(path), path)
 
-    # "in a process that captured a window of its steps, a range `step` however few there are"
-    captured = process in {capture.process for capture in report.trace.captures}
-    repeating = [
-        path
-        for path, p in of_process.items()
-        if p.ops and (len(p.instances) >= LEAST_REPEATS or (captured and path[-1] == "step"))
-    ]
-    return [min(repeating, key=order)] if repeating else []
+    return [min(outermost, key=order)] if outermost else []
 
 
 def steps_of(report: Report, name: str | None = None) -> list[Step]:
