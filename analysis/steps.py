@@ -41,13 +41,11 @@ def step_paths(
     if name is not None:
         return paths_named(attribution, name, report)
     ours = pl.col("process").is_in(captures["process"].implode()) & (pl.col("name") == STEP)
-    repeating = (
+    # What repeats inside another that does holds no more GPU time than that, and is deeper.
+    best = (
         work.join(attribution.paths.select("path", "name"), on="path")
         .filter((pl.col("instances") >= MIN_REPEATS) | ours, pl.col("ops") > 0)
         .join(_named_by_hand(attribution), on=["process", "path"], how="semi")
-    )
-    best = (
-        repeating.join(_inside(attribution, repeating), on=["process", "path"], how="anti")
         .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
         .unique("process", keep="first", maintain_order=True)
     )
@@ -58,19 +56,6 @@ def _named_by_hand(attribution: Attribution) -> pl.DataFrame:
     """(`process`, `path`) of all ranges but those that PyTorch opened around an operator."""
     operator = attribution.ranges["operator"].gather(attribution.nodes["range"])
     return attribution.nodes.filter(~operator).select("process", "path").unique()
-
-
-def _inside(attribution: Attribution, paths: pl.DataFrame) -> pl.DataFrame:
-    """Those of `paths` (`process`, `path`) that lie inside another of the same process."""
-    parents = attribution.paths.select(pl.col("path").alias("outer"), "parent_path").drop_nulls()
-    paths = paths.select("process", "path")
-    above = paths.with_columns(pl.col("path").alias("outer"))
-    inside = [paths.clear()]
-    while not above.is_empty():
-        above = above.join(parents, on="outer").drop("outer").rename({"parent_path": "outer"})
-        found = above.join(paths.rename({"path": "outer"}), on=["process", "outer"], how="semi")
-        inside.append(found.drop("outer"))
-    return pl.concat(inside)
 
 
 def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
