@@ -64,7 +64,7 @@ def explain(prepared: Prepared, gaps: pl.DataFrame, *, dispatch_ns: int) -> Expl
         pl.max_horizontal("launched_ns", "next_start_ns").alias("launched_ns"),
     )
     hosts = host_time(prepared, lanes, asked, dispatch_ns=dispatch_ns)
-    parts, charges = _split(hosts, waiting)
+    parts, charges = _split(prepared, hosts, waiting)
     stalls = _stall_parts(prepared.calls, charges)
     return Explained(gaps=_assembled(gaps, [parts, stalls]), charges=charges)
 
@@ -172,7 +172,9 @@ def _with_lanes(prepared: Prepared, waiting: pl.DataFrame) -> tuple[pl.DataFrame
     return waiting.with_columns(codes.search_sorted(code).alias("lane")), lanes
 
 
-def _split(hosts: HostTime, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _split(
+    prepared: Prepared, hosts: HostTime, waiting: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Steps 2 and 3 for the gaps that the host kept waiting.
 
     Returns:
@@ -191,9 +193,11 @@ def _split(hosts: HostTime, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
     launch = launching.ns - profiler.ns - stalled.ns - module_load.ns
     host = launched - start - launching.ns - api.ns
     charged = _charged(hosts.stalled, places, host + api.ns + launch)
+    begun_ns = prepared.calls["start_ns"]
     leaders: list[Callable[[], pl.Series]]
-    leaders = [span.leader for span in (profiler, module_load, api)]
-    leaders.append(partial(calls.leader, launch - calls.ns))
+    leaders = [partial(profiler.leader, prepared.overhead["start_ns"])]
+    leaders += [partial(span.leader, begun_ns) for span in (module_load, api)]
+    leaders.append(partial(calls.leader, begun_ns, launch - calls.ns))
     by = side_by_side(leaders)
     left = _without([host, api.ns, launch], charged["stop"] - charged["begin"])
     parts = {

@@ -25,12 +25,14 @@ class Span:
     def ns(self) -> pl.Series:
         return self.stop - self.begin
 
-    def leader(self, between_ns: pl.Series | None = None) -> pl.Series:
-        """Row of the call that holds most of the span, the earliest on a tie; null where there is
-        none, or where the time between calls, `between_ns`, has more.
+    def leader(self, begun_ns: pl.Series, between_ns: pl.Series | None = None) -> pl.Series:
+        """Row of the call that holds most of the span, on a tie the one that began first; null
+        where there is none, or where the time between calls, `between_ns`, has more.
 
-        Where the last piece has more than half, it needs no look at the others: true of most
-        launches (the rest of a gap's calls are short look-ups), and cheap to see.
+        `begun_ns` tells when the calls began, by row: what of a call lies in the span may lie
+        behind another that began later. Where the last piece has more than half, it needs no look
+        at the others: true of most launches (the rest of a gap's calls are short look-ups), and
+        cheap to see.
         """
         intervals = self.cover.intervals
         none = pl.repeat(None, len(self.begin), dtype=pl.UInt32, eager=True)
@@ -58,18 +60,17 @@ class Span:
         led = spans.select(pl.when(clear & ~nobody).then("owner")).to_series()
         if open_.is_empty():
             return led
-        best = self._contest(open_)
+        best = self._contest(open_, begun_ns)
         return led.scatter(best["row"], best["owner"])
 
-    def _contest(self, spans: pl.DataFrame) -> pl.DataFrame:
+    def _contest(self, spans: pl.DataFrame, begun_ns: pl.Series) -> pl.DataFrame:
         """`row` and `owner` of the spans in which one call has at least `between`."""
         pieces = self.cover.slices(spans.select("row", "between", "begin", "stop"))
-        calls = pieces.group_by("row", "owner").agg(
-            pl.col("ns").sum(), pl.col("between").first(), pl.col("start").first()
-        )
+        calls = pieces.group_by("row", "owner").agg(pl.col("ns").sum(), pl.col("between").first())
+        calls = calls.filter(pl.col("ns") >= pl.col("between"))
         return (
-            calls.filter(pl.col("ns") >= pl.col("between"))
-            .sort("row", -pl.col("ns"), "start")
+            calls.with_columns(begun_ns.gather(calls["owner"]).alias("begun"))
+            .sort("row", -pl.col("ns"), "begun", "owner")
             .unique("row", keep="first", maintain_order=True)
             .select("row", "owner")
         )

@@ -63,3 +63,23 @@ def test_of_two_slow_launches_of_a_kernel_that_begin_together_the_longer_loaded_
     rows = nsysflow.analyze(to_trace(model)).gaps.to_dicts()
     assert rows == gaps(Report(model))
     assert rows[-1]["cause"] == "module_load"
+
+
+def test_of_calls_that_took_as_much_of_a_gap_the_one_that_began_first_is_the_culprit() -> None:
+    process, thread = PROCESSES[0], PROCESSES[0] | 1
+    model = TwinTrace(
+        ops=(
+            Op("kernel", 2, 60, 0, process, 7, 1, None, "k", "k", Shape()),
+            Op("kernel", 90, 95, 0, process, 7, 3, None, "k", "k", Shape()),
+            Op("graph", 100, 105, 0, process, 7, 2, None, "graph", "graph", None),
+        ),
+        calls=(
+            Call(0, 1, process, thread, 1, "cudaLaunchKernel"),
+            Call(5, 500, process, thread, 9, "cudaEventQuery"),  # 12 of the gap: behind the next
+            Call(60, 72, process, thread, 2, "cudaGraphLaunch"),
+            Call(84, 88, process, thread, 3, "cudaLaunchKernel"),
+        ),
+    )
+    rows = nsysflow.analyze(to_trace(model)).gaps.to_dicts()
+    assert rows == gaps(Report(model))
+    assert (rows[0]["cause"], rows[0]["culprit"]) == ("launch", "cudaEventQuery")
