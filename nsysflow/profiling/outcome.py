@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from nsysflow.errors import CaptureError, ChildFailed, NsysflowError
-from nsysflow.handshake import Told, Window
+from nsysflow.handshake import Told
 from nsysflow.profiling.folder import LOG
 from nsysflow.profiling.plan import Plan
 from nsysflow.profiling.run import Ended
+from nsysflow.profiling.unopened import ended_inside, why_unopened
 
 _FULL_BELOW_BYTES: Final = 16 << 20
 """A disk with less free than this is taken for full: nsys ends in many ways then."""
@@ -63,9 +64,10 @@ def why_no_report(plan: Plan, ended: Ended, told: Sequence[Told]) -> CaptureErro
             f"Run the same once more, over {plan.request.folder}:\n  --force"
         )
     if ended.exit_code:
-        return ChildFailed(f"{_failed(plan, ended)}No report was written.", ended.exit_code)
+        why = " ".join(filter(None, ("No report was written.", ended_inside(plan, told))))
+        return ChildFailed(f"{_failed(plan, ended)}{why}", ended.exit_code)
     if plan.window is not None:
-        return CaptureError(_never_opened(plan, plan.window, told))
+        return CaptureError(why_unopened(plan, plan.window, told))
     return CaptureError(
         f"nsys ended well and wrote no report. What it said is in {plan.request.folder / LOG};"
         " see whether it works here at all:\n  nsysflow doctor"
@@ -97,39 +99,6 @@ def _failed(plan: Plan, ended: Ended) -> str:
 
 def _indented(ended: Ended) -> str:
     return "\n".join(f"  {line}" for line in ended.tail) or "  (nothing)"
-
-
-def _never_opened(plan: Plan, window: Window, told: Sequence[Told]) -> str:
-    counted = max((process.steps for process in told), default=0)
-    if not counted:
-        otherwise = (
-            "record with nsys, which needs no change to the program (nsysflow doctor)"
-            if plan.collector == "kineto"
-            else "leave --capture out and record the whole run"
-        )
-        return (
-            "the capture range never opened, so nothing was recorded: the program did not use"
-            f" nsysflow.steps. Put its loop into `for batch in nsysflow.steps(loader):`, or"
-            f" {otherwise}"
-        )
-    if any(process.window != "never" for process in told):
-        why = (
-            "CUDA had not been started in that process when the window came: is the model on the"
-            " GPU?"
-            if plan.request.on == "cuda"
-            else "nsys did not see them: it follows no process that is forked without an exec"
-        )
-        return (
-            f"the capture range never opened, so nothing was recorded: the steps ran, but {why}"
-            " Record the whole run to see:\n  nsysflow profile -- COMMAND    (without --capture)"
-        )
-    first = window.wait + window.warmup + 1
-    warmup = min(counted - 1, 1)
-    return (
-        f"the capture range never opened, so nothing was recorded: {counted} steps ran, and"
-        f" --capture {window} begins with step {first}. Run more steps, or capture earlier ones:\n"
-        f"  --capture 0:{warmup}:{counted - warmup}"
-    )
 
 
 def _no_permission() -> str:
