@@ -14,6 +14,7 @@ from nsysflow.bench_options import KERNELS
 from nsysflow.cli_analyze import analyze
 from nsysflow.cli_bench import bench
 from nsysflow.cli_profile import profile
+from nsysflow.encoding import take_any_text
 from nsysflow.errors import NsysflowError
 from nsysflow.progress import progress
 
@@ -48,6 +49,7 @@ def main() -> None:
         nsysflow analyze report.sqlite
     """
     os.environ.setdefault("_RJEM_MALLOC_CONF", ALLOCATOR)
+    take_any_text(sys.stdout)
 
 
 main.add_command(profile)

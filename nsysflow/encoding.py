@@ -1,0 +1,23 @@
+"""Standard output in an encoding that lacks the page's characters, as under `LC_ALL=C`."""
+
+import codecs
+from io import TextIOWrapper
+from typing import Final, TextIO
+
+_HANDLER: Final = "nsysflow.plain"
+
+_PLAIN: Final = {"█": "#", "▓": "=", "▒": "+", "░": ".", "·": "-", "…": "~"}
+"""Letters for those the page draws with: as wide, and told apart."""
+
+
+def take_any_text(stream: TextIO | None) -> None:
+    """Have a stream write another letter for one that its encoding lacks, instead of raising."""
+    if isinstance(stream, TextIOWrapper):
+        codecs.register_error(_HANDLER, _plain)
+        stream.reconfigure(errors=_HANDLER)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return _PLAIN.get(error.object[error.start], "?"), error.start + 1
