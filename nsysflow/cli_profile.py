@@ -2,8 +2,10 @@
 
 import re
 import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
@@ -139,11 +141,15 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
         click.echo(profiling.shown(plan))
         return
     look = None if no_analyze else look_of_settings(ctx)  # before a long run
+    if typed["folder"] is None:
+        own = profiling.make_unused_folder(request.folder)
+        plan, _ = profiling.plan_of(replace(request, folder=own), machine)
+    folder = plan.request.folder
     manifest, failure = profiling.capture(plan, machine, force=force)
-    if look is not None:
-        _analyze(request.folder, look, failure)
     made = ", ".join(("manifest.json", *manifest.reports))
-    click.echo(f"wrote {request.folder}: {made}", err=True)
+    click.echo(f"wrote {folder}: {made}", err=True)
+    if look is not None:
+        _analyze(folder, look, failure)
     _end(failure)
 
 
@@ -154,17 +160,15 @@ def _end(failure: "ChildFailed | None") -> None:
 
 
 def _analyze(folder: Path, look: Look, failure: "ChildFailed | None") -> None:
-    """The tables into the run's directory, the page to stdout.
-
-    Raises:
-        NsysflowError: the report cannot be analysed; not where the program failed, which says more.
-    """
+    """The tables into the run's directory, the page to stdout. Where that fails the program's own
+    failure comes after it, and says more."""
     try:
         _show(folder, look)
     except NsysflowError as error:
+        again = f"The run is kept. To look at it again:\n  nsysflow analyze {quote(str(folder))}"
+        click.echo(f"nsysflow: {error}\n{again}", err=True)
         if failure is None:
-            raise
-        click.echo(f"nsysflow: {error}", err=True)
+            sys.exit(error.exit_code)
 
 
 def _show(folder: Path, look: Look) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,25 @@ _CAPTURED: Final = re.compile(
     r"(?:report|rank\d+)\.(?:nsys-rep|qdstrm|sqlite|pt\.trace\.json\.gz)|told-\d+\.json"
 )
 _ANALYSED: Final = ("summary.md", "report.json", *(f"{table}.csv" for table in TABLES))
+
+
+def make_unused_folder(folder: Path) -> Path:
+    """Make the directory under a name that nothing has yet: `run`, or `run-2`, `run-3`, … Of runs
+    that start at once each gets its own.
+
+    Raises:
+        OutputError: it cannot be made.
+    """
+    numbered = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    for own in chain([folder], numbered):
+        try:
+            own.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unwritable(own, error) from error
+        break
+    return own
 
 
 def make_run_folder(folder: Path, *, force: bool) -> None:
@@ -48,11 +68,14 @@ def make_run_folder(folder: Path, *, force: bool) -> None:
         msg = f"{folder} is a file, not a directory; nothing was run. Name another with -o DIR"
         raise OutputError(msg) from None
     except OSError as error:
-        msg = (
-            f"{folder} cannot be written: {error.strerror}; nothing was run. Name another"
-            " directory with -o DIR"
-        )
-        raise OutputError(msg) from error
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"{folder} cannot be written: {error.strerror}; nothing was run. Name another directory"
+        " with -o DIR"
+    )
 
 
 def _files_of_a_run(folder: Path) -> Iterator[Path]:

@@ -2,8 +2,11 @@
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Final
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +16,7 @@ from nsysflow.errors import OutputError
 from nsysflow.gpu import Gpus
 from nsysflow.manifest import read_manifest
 from nsysflow.nsys import Places
-from nsysflow.profiling.folder import make_run_folder
+from nsysflow.profiling.folder import make_run_folder, make_unused_folder
 from nsysflow.profiling.outcome import nsys_broke
 from tests.nsys.fakes import places
 from tests.profiling.fake import fake_nsys, profiled
@@ -95,6 +98,39 @@ def test_without_a_name_a_run_gets_one_of_its_script_and_the_time() -> None:
     assert profiled("--", sys.executable, "train.py").exit_code == 0
     (made,) = Path().glob("train-*")
     assert (made / "report.sqlite").is_file()
+
+
+def test_runs_that_start_at_once_get_a_directory_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Mock(now=Mock(return_value=datetime(2026, 11, 20, 10, 0, 0)))
+    monkeypatch.setattr("nsysflow.cli_profile.datetime", clock)
+    Path("train.py").write_text("print('ran')")
+    for _ in range(3):
+        ran = profiled("--no-analyze", "--", sys.executable, "train.py")
+        assert ran.exit_code == 0, ran.stderr
+    made = [f"train-20261120-100000{suffix}" for suffix in ("", "-2", "-3")]
+    assert sorted(path.name for path in Path().glob("train-*")) == made
+    assert all((Path(name) / "report.sqlite").is_file() for name in made)
+    assert f"wrote {made[2]}: manifest.json" in ran.stderr
+
+
+def test_a_directory_is_given_to_one_of_those_who_want_it_at_the_same_time() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(make_unused_folder, [Path("run")] * 40))
+    assert len(set(made)) == 40
+    assert all(folder.is_dir() for folder in made)
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_an_analysis_that_fails_says_that_the_run_is_kept(code: int) -> None:
+    Path("nsysflow.toml").write_text("[analyze]\nrange = 'no such range'\n")
+    ran = profiled("-o", "my run", *command(code))
+    assert ran.exit_code == (code or 1)
+    wrote, _, after = ran.stderr.partition("no range 'no such range'")
+    assert "wrote my run: manifest.json, report.sqlite" in wrote
+    assert "The run is kept. To look at it again:\n  nsysflow analyze 'my run'\n" in after
+    assert "Traceback" not in ran.stderr
 
 
 def test_the_programs_failure_is_the_commands_and_what_was_captured_is_kept() -> None:
@@ -250,6 +286,8 @@ def test_a_directory_that_cannot_be_written_is_refused() -> None:
             make_run_folder(folder / "out", force=False)
         with pytest.raises(OutputError, match="cannot be written: Permission denied; nothing was"):
             make_run_folder(folder, force=True)
+        with pytest.raises(OutputError, match="cannot be written: Permission denied; nothing was"):
+            make_unused_folder(folder / "out")
 
 
 def test_a_directory_that_cannot_be_used_is_refused_before_anything_runs() -> None:
