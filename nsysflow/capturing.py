@@ -4,13 +4,14 @@ Waiting for the GPU on both sides keeps work launched before the window out of i
 launched in it inside.
 """
 
+import gc
 import json
 import os
 import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from nsysflow.handshake import DOMAIN, KEY, OPENER, OPENING_RANGE, RUN_FOLDER, rank
 from nsysflow.recorders import Collector
@@ -18,6 +19,8 @@ from nsysflow.regions import mark, say_that_nothing_is_recorded
 
 Announcement = dict[str, Any]
 """What the report is to say of its window: `capture`, `unprofiled_step_ns`, perhaps `flops`."""
+
+_INSTEAD: Final = "Take that out for this run, or let nsys record:\n  --collector nsys\n"
 
 
 class Capture(Protocol):
@@ -96,15 +99,27 @@ class NvtxRange:
 
 
 class KinetoTrace:
-    """A trace of torch.profiler, left in the run's directory or else where the program runs."""
+    """A trace of torch.profiler, left in the run's directory or else where the program runs.
+
+    One torch.profiler at a time records in a process. A second one takes the first one's place, and
+    to export the first one's trace is then a segmentation fault (torch 2.13.0, 2026-11): the
+    program's own goes before ours.
+    """
 
     def __init__(self, profiler: ModuleType) -> None:
         self._profiler = profiler
         self._profile: Any = None
 
     def start(self, announcement: Announcement | None) -> None:
+        torch = import_module("torch")
+        if torch.autograd._profiler_enabled() or _prepared(torch):
+            sys.stderr.write(
+                "nsysflow: the program's own torch.profiler runs where the window begins, and only"
+                f" one can: this process is not recorded. {_INSTEAD}"
+            )
+            return
         activities = [self._profiler.ProfilerActivity.CPU]
-        if import_module("torch").cuda.is_available():
+        if torch.cuda.is_available():
             activities.append(self._profiler.ProfilerActivity.CUDA)
         synchronize()
         self._profile = self._profiler.profile(activities=activities)
@@ -113,11 +128,25 @@ class KinetoTrace:
             self._profile.add_metadata_json(KEY, json.dumps(announcement))
 
     def stop(self) -> None:
+        if self._profile is None:
+            return
         try:
             synchronize()
         finally:
-            self._profile.stop()
-            self._export()
+            if self._goes_on():
+                self._profile.stop()
+                self._export()
+            else:
+                sys.stderr.write(
+                    "nsysflow: torch.profiler no longer recorded where the window ended, so this"
+                    " process has no trace: the program started a torch.profiler of its own, or"
+                    f" the thread that opened the window had ended. {_INSTEAD}"
+                )
+
+    def _goes_on(self) -> bool:
+        torch = import_module("torch")
+        enabled: bool = torch.autograd._profiler_enabled()
+        return enabled and _prepared(torch) == [self._profile.profiler]
 
     def _export(self) -> None:
         name = "report" if rank() is None else f"rank{rank()}"
@@ -128,6 +157,19 @@ class KinetoTrace:
             scratch.replace(folder / f"{name}.pt.trace.json.gz")
         except OSError as error:  # the program's work is worth more than its trace
             sys.stderr.write(f"nsysflow: the trace could not be written: {error}\n")
+
+
+def _prepared(torch: ModuleType) -> list[object]:
+    """The profilers of torch that record, or warm up to: those are in each other's way too.
+
+    torch keeps no list of them, and its flag leaves out those that warm up.
+    """
+    kind = torch.autograd.profiler.profile
+    return [
+        profile
+        for profile in gc.get_referrers(kind)
+        if type(profile) is kind and profile.entered and profile.kineto_results is None
+    ]
 
 
 class Unrecorded:

@@ -1,0 +1,66 @@
+"""A program with a torch.profiler of its own keeps it, whatever `nsysflow profile` records."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from nsysflow.handshake import CAPTURE, COLLECTOR, take_told
+from tests.test_telling import run
+
+pytestmark = pytest.mark.slow
+
+OWN = """
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from nsysflow import region, steps
+
+def done(profiler):
+    profiler.export_chrome_trace("own.json")
+
+at = schedule(wait={wait}, warmup={warmup}, active={active}, repeat=1)
+cpu = [ProfilerActivity.CPU]
+with profile(activities=cpu, schedule=at, on_trace_ready=done) as profiler:
+    for number in steps(range(12)):
+        with region("forward"), record_function(f"body {{number}}"):
+            torch.ones(8).sum()
+        profiler.step()
+print("trained")
+"""
+
+
+def names_in(trace: bytes) -> set[str]:
+    return {event["name"] for event in json.loads(trace)["traceEvents"]}
+
+
+@pytest.mark.parametrize(
+    ("wait", "warmup", "active", "recorded", "said"),
+    [
+        (0, 1, 8, False, "runs where the window begins"),
+        (0, 6, 2, False, "runs where the window begins"),
+        (3, 1, 1, False, "no longer recorded where the window ended"),
+        (3, 4, 2, False, "no longer recorded where the window ended"),
+        (6, 1, 2, True, ""),
+    ],
+    ids=["records before", "warms up before", "inside", "warms up inside", "after"],
+)
+def test_a_profiler_of_the_programs_own_gets_its_steps_and_no_trace_is_of_both(
+    tmp_path: Path, wait: int, warmup: int, active: int, recorded: bool, said: str
+) -> None:
+    code = OWN.format(wait=wait, warmup=warmup, active=active)
+    ran = run(code, tmp_path, **{COLLECTOR: "kineto", CAPTURE: "1:1:3"})
+    assert (ran.returncode, ran.stdout) == (0, "trained\n"), ran.stderr
+    bodies = {f"body {number}" for number in range(wait + warmup, wait + warmup + active)}
+    assert bodies <= names_in((tmp_path / "own.json").read_bytes())
+    ours = tmp_path / "report.pt.trace.json.gz"
+    assert ours.exists() == recorded
+    if recorded:
+        in_window = {f"body {number}" for number in (2, 3, 4)}
+        found = names_in(gzip.decompress(ours.read_bytes()))
+        assert {name for name in found if name.startswith("body")} == in_window
+    lines = [line for line in ran.stderr.splitlines() if line.startswith("nsysflow:")]
+    assert len(lines) == (not recorded)
+    assert all(said in line for line in lines)
+    (told,) = take_told(tmp_path)
+    assert (told.window, told.captured) == ("closed", 3)
