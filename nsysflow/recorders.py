@@ -84,14 +84,29 @@ class RecordFunction:
         pass
 
 
+_missing: set[str] = set()
+"""Modules whose import failed here."""
+
+
 def find_recorder(collector: Collector) -> Recorder | None:
     """What takes this process's ranges under `collector`; None while there is nothing for it."""
+    if collector == "kineto":
+        profiler = _imported("torch.profiler")
+        return None if profiler is None else RecordFunction(profiler)
+    nvtx = _imported("nvtx")
+    return _torch_nvtx() if nvtx is None else Nvtx(nvtx)
+
+
+def _imported(name: str) -> ModuleType | None:
+    """The module; where it failed before, only if somebody else has imported it since."""
+    # each range asks while nothing takes it, and a failed search of all folders took 30 us
+    if name in _missing and name not in sys.modules:
+        return None
     try:
-        if collector == "kineto":
-            return RecordFunction(import_module("torch.profiler"))
-        return Nvtx(import_module("nvtx"))
+        return import_module(name)
     except ImportError:
-        return None if collector == "kineto" else _torch_nvtx()
+        _missing.add(name)
+        return None
 
 
 def _torch_nvtx() -> Recorder | None:

@@ -39,6 +39,7 @@ def recorded(collector: recorders.Collector = "nsys") -> Iterator[Notes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorders, "COLLECTOR_HERE", collector)
         patch.setattr(regions, "_recorder", notes)
+        patch.setattr(regions, "_out_of_turn_said", False)
         patch.setattr(windowing, "_started", None)
         for name, value in vars(telling.Record()).items():
             patch.setattr(telling.RECORD, name, value)

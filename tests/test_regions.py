@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from types import SimpleNamespace
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
 from typing import NoReturn, cast
 
 import pytest
@@ -111,7 +112,89 @@ def test_a_thread_closes_its_own_ranges() -> None:
     opened = sorted(name for what, name, _ in notes.events if what == "open")
     closed = sorted(name for what, name, _ in notes.events if what == "close")
     assert opened == closed == ["a", "b", "forward", "forward"]
-    assert not regions._OPEN.closers
+    assert not regions._OPEN.ranges
+
+
+def on_another_thread(does: Callable[[], object]) -> None:
+    """Do it there, and raise what it raises."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(does).result()
+
+
+def test_a_range_that_another_thread_leaves_is_closed_by_its_own_at_the_next() -> None:
+    with recorded() as notes:
+        left, after = region("left"), region("after")
+        left.__enter__()
+        on_another_thread(left.__exit__)
+        assert notes.events == [("open", "left", None)]
+        with after:
+            pass
+    assert read_back(notes) == [("left", []), ("after", [])]
+    assert not regions._OPEN.ranges
+
+
+def test_a_range_left_elsewhere_outlives_what_is_open_in_it_and_no_more() -> None:
+    with recorded() as notes:
+        left = region("left")
+        left.__enter__()
+        with region("inner"):
+            on_another_thread(left.__exit__)
+        assert read_back(notes) == [("left", [("inner", [])])]
+
+
+def test_leaving_a_range_of_another_thread_closes_none_of_this_threads() -> None:
+    with recorded() as notes:
+        left = region("left")
+        left.__enter__()
+
+        def leave() -> None:
+            with region("own"):
+                left.__exit__()
+                with region("inner"):
+                    pass
+            left.__exit__()
+
+        on_another_thread(leave)
+        with region("after"):
+            pass
+    assert [event[:2] for event in notes.events] == [
+        *(("open", "left"), ("open", "own"), ("open", "inner")),
+        *(("close", "inner"), ("close", "own")),
+        *(("close", "left"), ("open", "after"), ("close", "after")),
+    ]
+
+
+def test_a_range_that_ends_before_one_inside_it_closes_itself_and_is_said_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with recorded() as notes:
+        for _ in range(2):
+            outer, inner = region("outer"), region("inner")
+            outer.__enter__()
+            inner.__enter__()
+            outer.__exit__()
+            inner.__exit__()
+    ends = [name for what, name, _ in notes.events if what == "close"]
+    assert ends == ["outer", "inner"] * 2
+    said = capsys.readouterr().err
+    assert said.count("nsysflow: the range 'outer' ended before 'inner'") == 1
+    assert len(said.splitlines()) == 1
+    assert not regions._OPEN.ranges
+
+
+@given(tree=trees)
+def test_nested_ranges_are_never_called_out_of_turn(tree: Tree) -> None:
+    with recorded():
+        run_tree(tree)
+        assert not regions._out_of_turn_said
+
+
+def test_a_closed_range_is_freed_without_a_garbage_collection() -> None:
+    with recorded():
+        closed = region("loss")
+        with closed:
+            pass
+        assert closed._latest is None
 
 
 def test_a_decorated_function_is_a_range_each_time_it_is_called() -> None:
@@ -147,7 +230,7 @@ def test_without_a_profiler_nobody_looks_for_a_recorder(monkeypatch: pytest.Monk
     monkeypatch.setattr(recorders, "find_recorder", looked)
     with region("forward"):
         regions.mark("nobody hears this")
-    assert not regions._OPEN.closers
+    assert not regions._OPEN.ranges
 
 
 @pytest.mark.parametrize(
@@ -167,6 +250,7 @@ def test_the_environment_says_who_profiles(environ: dict[str, str], collector: s
 
 
 def without_nvtx(monkeypatch: pytest.MonkeyPatch, torch: object) -> None:
+    monkeypatch.setattr(recorders, "_missing", set())
     monkeypatch.setitem(sys.modules, "nvtx", None)
     monkeypatch.setitem(sys.modules, "torch", torch)
 
@@ -223,6 +307,31 @@ def test_a_profiler_whose_package_is_missing_stops_no_loop(
     assert said.count("nsysflow:") == 1
 
 
+@pytest.mark.parametrize(
+    ("collector", "package", "has"),
+    [("nsys", "nvtx", "push_range"), ("kineto", "torch.profiler", "record_function")],
+)
+def test_a_missing_package_is_searched_for_once_and_taken_once_somebody_has_it(
+    monkeypatch: pytest.MonkeyPatch, collector: recorders.Collector, package: str, has: str
+) -> None:
+    searched: list[str] = []
+
+    def search(name: str) -> object:
+        searched.append(name)
+        if name not in sys.modules:
+            raise ImportError
+        return sys.modules[name]
+
+    monkeypatch.setattr(recorders, "_missing", set())
+    monkeypatch.setattr(recorders, "import_module", search)
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert [find_recorder(collector) for _ in range(3)] == [None] * 3
+    assert searched == [package]
+    monkeypatch.setitem(sys.modules, package, cast("ModuleType", SimpleNamespace(**{has: None})))
+    assert find_recorder(collector) is not None
+
+
 def test_a_decorated_coroutine_is_a_range_over_all_of_its_body() -> None:
     with recorded() as notes:
 
@@ -263,7 +372,7 @@ def test_a_decorated_generator_is_a_range_between_its_yields_and_not_around_its_
     closed = [name for what, name, _ in notes.events if what == "close"]
     assert opened == ["consumer", "generator", "first", "generator", "generator"]
     assert sorted(closed) == sorted(opened)
-    assert not regions._OPEN.closers
+    assert not regions._OPEN.ranges
 
 
 def test_a_decorated_generator_that_is_closed_cleans_up_inside_its_range() -> None:

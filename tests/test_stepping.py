@@ -3,7 +3,8 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -264,6 +265,83 @@ def test_an_iterable_that_fails_closes_what_is_open() -> None:
     whats = [what for what, *_ in noted.notes.events]
     assert whats.count("open") == whats.count("close")
     assert whats[-1] == "close"
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_a_loop_may_go_on_in_other_threads(sized: bool) -> None:
+    with captured(Window(wait=1, warmup=1, active=3)) as noted, ThreadPoolExecutor(1) as other:
+        batches = steps(range(9) if sized else iter(range(9)))
+        threads: list[Callable[[], int | None]] = [
+            lambda: next(batches, None),
+            lambda: other.submit(next, batches, None).result(),
+        ]
+        taken = [threads[turn % 2]() for turn in range(10)]
+    assert taken == [*range(9), None]
+    assert captured_steps(noted.notes) == [2, 3, 4]
+
+
+def test_a_loop_that_was_left_may_be_forgotten_by_another_thread() -> None:
+    def loop_and_break() -> Iterator[int]:
+        batches = steps(range(9))
+        next(batches)
+        return batches
+
+    with captured() as noted:
+        kept = [loop_and_break()]
+
+        def forget() -> None:
+            with region("other"):
+                kept.clear()
+                with region("eval"):
+                    pass
+
+        with ThreadPoolExecutor(1) as other:
+            other.submit(forget).result()
+        with region("after"):
+            pass
+    events = [event[:2] for event in noted.notes.events if event[1] != "data"]
+    assert events == [
+        *(("open", "step"), ("open", "other"), ("open", "eval")),
+        *(("close", "eval"), ("close", "other")),
+        *(("close", "step"), ("open", "after"), ("close", "after")),
+    ]
+
+
+def test_a_range_around_next_is_said_to_be_out_of_turn_and_every_batch_comes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with captured():
+        batches, taken = steps(range(4)), []
+        for _ in range(4):
+            with region("fetch"):
+                taken.append(next(batches))
+        del batches
+    assert taken == [0, 1, 2, 3]
+    assert capsys.readouterr().err.count("Call no next() on steps inside a region") == 1
+
+
+@pytest.mark.parametrize(
+    "error", [AttributeError, RuntimeError, TypeError, NotImplementedError, ZeroDivisionError]
+)
+def test_a_length_that_raises_is_no_length(error: type[Exception]) -> None:
+    class Unsized(list[int]):
+        def __len__(self) -> int:
+            raise error
+
+    with captured() as noted:
+        assert [*steps(Unsized([1, 2, 3]))] == [1, 2, 3]
+    assert len(marked_steps(noted.notes)) == 3
+
+
+@pytest.mark.parametrize("length", [10**30, -1, "many"])
+def test_a_length_that_python_refuses_is_no_length(length: int) -> None:
+    class Odd(list[int]):
+        def __len__(self) -> int:
+            return length
+
+    with captured() as noted:
+        assert [*steps(Odd([1, 2, 3]))] == [1, 2, 3]
+    assert len(marked_steps(noted.notes)) == 3
 
 
 def test_a_loop_that_ends_before_the_window_leaves_it_to_the_next() -> None:
