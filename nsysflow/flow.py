@@ -122,7 +122,11 @@ def analyze_reports(
             " those that are there"
         )
         raise SelectionError(msg)
-    return Results(analyses)
+    return Results(analyses, on_cpu=all(_on_cpu(source.manifest) for source in sources))
+
+
+def _on_cpu(manifest: Manifest | None) -> bool:
+    return manifest is not None and manifest.on == "cpu"
 
 
 def _ran_elsewhere(trace: Trace, device: int | None) -> bool:

@@ -26,12 +26,9 @@ def notes_on_run(manifest: Manifest, trace: Trace) -> tuple[str, ...]:
     kept = [note for note in trace.notes if not note.startswith(tuple(unasked))]
     found = [*kept, _lost_ranges(manifest, trace), _lost_ranks(manifest), _ended_early(manifest)]
     if "nvtx" in manifest.trace and trace.ranges.is_empty() and not _opened(manifest):
-        found.append(
-            "no NVTX ranges in this report: the program opened none, so idle time has no phases."
-            " nsysflow.region and nsysflow.steps mark them"
-        )
+        found.append(_no_ranges(manifest))
     if manifest.on == "cpu":
-        found.append("this run was made with --on cpu: NVTX ranges were recorded, no GPU work")
+        found.append("this run was made with --on cpu: only NVTX ranges could be recorded")
     if manifest.backtrace and trace.backtraces.is_empty():
         found.append(
             "--backtrace was asked for, but the report holds no Python lines: nsys needs CPU"
@@ -43,6 +40,19 @@ def notes_on_run(manifest: Manifest, trace: Trace) -> tuple[str, ...]:
             " GPU's counters, or another tool holds them (nsysflow doctor)"
         )
     return tuple(note for note in found if note)
+
+
+def _no_ranges(manifest: Manifest) -> str:
+    none = "no NVTX ranges in this report"
+    if any(told.steps and "nvtx" not in told.versions for told in manifest.told):
+        return (
+            f"{none}: the program's Python has no nvtx, which marks what nsysflow.steps and"
+            " nsysflow.region name. Install it there: pip install nvtx"
+        )
+    return (
+        f"{none}: the program opened none, so idle time has no phases. nsysflow.region and"
+        " nsysflow.steps mark them, with nvtx in the program's Python"
+    )
 
 
 def _lost_ranges(manifest: Manifest, trace: Trace) -> str:

@@ -1,5 +1,6 @@
 """What a run's manifest and its report say together."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -8,8 +9,10 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.options import Options
 from nsysflow.analysis.trace import Trace
 from nsysflow.errors import Damaged
+from nsysflow.flow import analyze_reports
 from nsysflow.handshake import Told
 from nsysflow.manifest import Manifest, read_manifest, write_manifest
 from nsysflow.run_notes import notes_on_run
@@ -105,7 +108,7 @@ def test_what_a_run_was_not_to_record_is_not_missed() -> None:
     assert notes_on_run(RUN, trace)[0] == "no GPU work in this report; was it …?"
     on_cpu = notes_on_run(replace(RUN, on="cpu"), trace)
     assert on_cpu[0] == "something else"
-    assert "--on cpu" in on_cpu[1]
+    assert on_cpu[1] == "this run was made with --on cpu: only NVTX ranges could be recorded"
 
 
 def test_a_program_that_opened_no_range_is_told_how_to() -> None:
@@ -114,8 +117,27 @@ def test_a_program_that_opened_no_range_is_told_how_to() -> None:
     assert "nsysflow.region" in note
 
 
+def test_a_program_whose_steps_went_unmarked_is_told_that_nvtx_is_missing() -> None:
+    told = replace(TOLD, ranges=0, versions={"python": "3.12.1"})
+    (note,) = notes_on_run(replace(RUN, told=(told,)), Trace(report="report"))
+    assert "has no nvtx" in note
+    assert "pip install nvtx" in note
+    assert "opened none" not in note
+
+
 def test_ranges_that_nsys_was_not_to_trace_are_not_missed() -> None:
     assert notes_on_run(replace(RUN, trace=("cuda",)), Trace(report="report")) == ()
+
+
+@pytest.mark.parametrize(("on", "on_cpu"), [("cpu", True), ("cuda", False)])
+def test_results_know_of_a_run_without_a_gpu(tmp_path: Path, on: str, on_cpu: bool) -> None:
+    event = {"ph": "X", "cat": "user_annotation", "name": "step", "pid": 7, "tid": 7}
+    document = {"schemaVersion": 1, "traceEvents": [{**event, "ts": 1, "dur": 2}]}
+    report = tmp_path / "report.pt.trace.json"
+    report.write_text(json.dumps(document))
+    write_manifest(tmp_path, replace(RUN, on=on, reports=(report.name,)))
+    assert analyze_reports([tmp_path], Options()).on_cpu == on_cpu
+    assert not analyze_reports([report], Options()).on_cpu
 
 
 def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:

@@ -43,10 +43,16 @@ class Analysed(Protocol):
 
 
 class Results:
-    """The tables of one or more analysed reports, each computed when it is first asked for."""
+    """The tables of one or more analysed reports, each computed when it is first asked for.
 
-    def __init__(self, analyses: Sequence[Analysed]) -> None:
+    Attributes:
+        analyses: of each report.
+        on_cpu: the run was made without a GPU, as its manifest says; False where there is none.
+    """
+
+    def __init__(self, analyses: Sequence[Analysed], *, on_cpu: bool = False) -> None:
         self.analyses = tuple(analyses)
+        self.on_cpu = on_cpu
         self._tables: dict[str, pl.DataFrame] = {}
 
     def table(self, name: str) -> pl.DataFrame:

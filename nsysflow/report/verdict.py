@@ -21,6 +21,10 @@ _HARDLY_USED: Final = 0.01
 a context, or the few operations of a library that looks at all of them."""
 
 
+_KINETO: Final = "torch.profiler"
+"""How the source of a report begins that nsys did not write."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What holds one or more GPUs back.
@@ -44,19 +48,12 @@ class Verdict:
         return f"{gpus}{self.kind}: {self.finding}"
 
 
-NO_WORK: Final = Verdict(
-    kind="no GPU work",
-    finding="no kernel, copy or memset in this report",
-    advice="was it captured with --trace cuda, and was the GPU used while the capture was on?",
-)
-
-
 def verdicts(results: Results) -> list[Verdict]:
     """One verdict for all GPUs that share one, dearest first, and those hardly used last; never
     empty."""
     accounting = results.table("accounting").filter(pl.col("window_ns") > 0)
     if accounting.is_empty():
-        return [NO_WORK]
+        return [_no_work(results)]
     busy_ns = pl.col("window_ns") - pl.col("idle_ns")
     used = accounting.filter(busy_ns >= _HARDLY_USED * busy_ns.max())
     unused = accounting.join(used, on=["report", "device"], how="anti", maintain_order="left")
@@ -68,6 +65,24 @@ def verdicts(results: Results) -> list[Verdict]:
     alone = len(groups) == 1 and unused.is_empty()
     found = [_verdict(results, group, alone=alone) for group in groups]
     return found if unused.is_empty() else [*found, _hardly_used(results, used, unused)]
+
+
+def _no_work(results: Results) -> Verdict:
+    by_kineto = all(each.trace.source.startswith(_KINETO) for each in results.analyses)
+    if results.on_cpu:
+        advice = "profile where a GPU is, without --on cpu"
+    elif by_kineto:
+        advice = (
+            "was ProfilerActivity.CUDA among the profiler's activities, and was the GPU used while"
+            " it ran?"
+        )
+    else:
+        advice = "was it captured with --trace cuda, and was the GPU used while the capture was on?"
+    return Verdict(
+        kind="no GPU work",
+        finding="no kernel, copy or memset in this report",
+        advice=advice,
+    )
 
 
 def _hardly_used(results: Results, used: pl.DataFrame, unused: pl.DataFrame) -> Verdict:

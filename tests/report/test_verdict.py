@@ -1,10 +1,12 @@
 """The verdict: its word, its evidence, what to do next."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.trace import Trace
 from nsysflow.report.losses import LOSSES
 from nsysflow.report.results import Results
 from nsysflow.report.verdict import verdicts
@@ -99,6 +101,17 @@ def test_no_gpu_work_is_one_clear_sentence() -> None:
     (verdict,) = verdicts(results())
     assert verdict.sentence == "no GPU work: no kernel, copy or memset in this report"
     assert "--trace cuda" in verdict.advice
+
+
+def test_no_gpu_work_is_asked_about_in_words_of_who_recorded_and_on_what() -> None:
+    trace = Trace(report="r", source="torch.profiler (Kineto), schema 1")
+    kineto = replace(handmade(), trace=trace)
+    (verdict,) = verdicts(Results([kineto]))
+    assert "ProfilerActivity.CUDA" in verdict.advice
+    assert "--trace" not in verdict.advice
+    for analysis in (handmade(), kineto):
+        (verdict,) = verdicts(Results([analysis], on_cpu=True))
+        assert verdict.advice == "profile where a GPU is, without --on cpu"
 
 
 def test_gpus_of_one_kind_share_a_verdict() -> None:
