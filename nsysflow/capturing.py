@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -151,12 +152,22 @@ class KinetoTrace:
     def _export(self) -> None:
         name = "report" if rank() is None else f"rank{rank()}"
         folder = Path(os.environ.get(RUN_FOLDER, "."))
-        scratch = folder / f".{name}.pt.trace.json.gz"
+        scratch = folder / f".{name}-{os.getpid()}.pt.trace.json.gz"
         try:
             self._profile.export_chrome_trace(str(scratch))
-            scratch.replace(folder / f"{name}.pt.trace.json.gz")
+            scratch.replace(_claimed(folder, name))
         except OSError as error:  # the program's work is worth more than its trace
             sys.stderr.write(f"nsysflow: the trace could not be written: {error}\n")
+
+
+def _claimed(folder: Path, name: str) -> Path:
+    """A file of this process's own: another one of the run may have left a trace under `name`."""
+    for own in (name, f"{name}-{os.getpid()}"):
+        path = folder / f"{own}.pt.trace.json.gz"
+        with suppress(FileExistsError):
+            path.touch(exist_ok=False)
+            break
+    return path
 
 
 def _prepared(torch: ModuleType) -> list[object]:

@@ -15,7 +15,7 @@ from nsysflow.gpu import Gpus
 from nsysflow.handshake import Told, take_told
 from nsysflow.manifest import Manifest, write_manifest
 from nsysflow.nsys import Nsys, export, find, importer_problem, too_old_for
-from nsysflow.profiling.folder import LOG, make_run_folder
+from nsysflow.profiling.folder import LOG, make_run_folder, traces_in
 from nsysflow.profiling.outcome import child_failed, export_failed, why_no_report
 from nsysflow.profiling.plan import Plan, plan_kineto, plan_nsys
 from nsysflow.profiling.request import Request
@@ -141,7 +141,8 @@ def capture(plan: Plan, gpus: Gpus, *, force: bool) -> tuple[Manifest, ChildFail
         raise broken if not ended.exit_code else export_failed(plan, ended, broken)
     if not manifest.reports:
         raise why_no_report(plan, ended, told)
-    return manifest, child_failed(plan, ended) if ended.exit_code else None
+    failed = child_failed(plan, ended, manifest.reports) if ended.exit_code else None
+    return manifest, failed
 
 
 def _export(plan: Plan) -> NsysflowError | None:
@@ -185,9 +186,17 @@ def _manifest(
         wall_ns=ended.wall_ns,
         exit_code=ended.exit_code,
         interrupted=ended.interrupted,
-        reports=tuple(report.name for report in plan.reports if report.exists()),
+        reports=tuple(report.name for report in _reports(plan)),
         told=tuple(told),
     )
+
+
+def _reports(plan: Plan) -> list[Path]:
+    """What the run left to analyse, by rank: under torch.profiler whatever its processes wrote,
+    whoever started them."""
+    if plan.collector == "kineto":
+        return traces_in(plan.request.folder)
+    return [report for report in plan.reports if report.exists()]
 
 
 def _versions(plan: Plan, gpus: Gpus, told: Sequence[Told]) -> dict[str, str]:

@@ -13,8 +13,9 @@ from nsysflow.options import TABLES
 
 LOG: Final = "output.log"
 
+_TRACE: Final = re.compile(r"(?:report|rank(?P<rank>\d+))(?:-(?P<pid>\d+))?\.pt\.trace\.json\.gz")
 _CAPTURED: Final = re.compile(
-    r"(?:report|rank\d+)\.(?:nsys-rep|qdstrm|sqlite|pt\.trace\.json\.gz)|told-\d+\.json"
+    rf"(?:report|rank\d+)\.(?:nsys-rep|qdstrm|sqlite)|{_TRACE.pattern}|told-\d+\.json"
 )
 _ANALYSED: Final = ("summary.md", "report.json", *(f"{table}.csv" for table in TABLES))
 
@@ -69,6 +70,13 @@ def make_run_folder(folder: Path, *, force: bool) -> None:
         raise OutputError(msg) from None
     except OSError as error:
         raise _unwritable(folder, error) from error
+
+
+def traces_in(folder: Path) -> list[Path]:
+    """The traces that a run's processes left, by rank and pid; the first of a name has no pid."""
+    found = [(named, file) for file in folder.iterdir() if (named := _TRACE.fullmatch(file.name))]
+    found.sort(key=lambda pair: (int(pair[0]["rank"] or -1), int(pair[0]["pid"] or 0)))
+    return [file for _, file in found]
 
 
 def _unwritable(folder: Path, error: OSError) -> OutputError:

@@ -74,9 +74,9 @@ def why_no_report(plan: Plan, ended: Ended, told: Sequence[Told]) -> CaptureErro
     )
 
 
-def child_failed(plan: Plan, ended: Ended) -> ChildFailed:
+def child_failed(plan: Plan, ended: Ended, reports: Sequence[str]) -> ChildFailed:
     """The program's failure, for a run that left reports."""
-    kept = ", ".join(report.name for report in plan.reports if report.exists())
+    kept = ", ".join(reports)
     return ChildFailed(
         f"{_failed(plan, ended)}What was captured until then is kept: {kept}", ended.exit_code
     )

@@ -39,7 +39,6 @@ class Plan:
         argv: the program to start, with nsys and torchrun around it where they are used.
         environment: variables it is given besides the ones there are.
         exports: the reports that nsys writes, one per rank.
-        traces: the traces that torch.profiler writes, one per rank.
         window: the steps that are captured; None for the whole run.
     """
 
@@ -49,13 +48,13 @@ class Plan:
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     exports: tuple[Export, ...] = ()
-    traces: tuple[Path, ...] = ()
     window: handshake.Window | None = None
 
     @property
     def reports(self) -> tuple[Path, ...]:
-        """What will be analysed, one per rank."""
-        return self.traces or tuple(export.sqlite for export in self.exports)
+        """What will be analysed of nsys, one per rank; torch.profiler's traces are as many as there
+        are processes that write one."""
+        return tuple(export.sqlite for export in self.exports)
 
 
 def plan_nsys(request: Request, nsys: Nsys) -> Plan:
@@ -125,7 +124,6 @@ def plan_kineto(request: Request) -> Plan:
         nsys=None,
         argv=tuple(_under_torchrun(request, [*request.command])),
         environment=_environment(request, folder, "kineto") | {handshake.CAPTURE: str(window)},
-        traces=tuple(folder / f"{name}.pt.trace.json.gz" for name in _report_names(request)),
         window=window,
     )
 
