@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Final
 
 from nsysflow.analysis.load.compressed import pack_into
-from nsysflow.analysis.load.dispatch import opened
+from nsysflow.analysis.load.dispatch import is_json, opened
 from nsysflow.analysis.load.nsys_rep import Export
 from nsysflow.analysis.load.slim import write_slim
 from nsysflow.analysis.load.sqlite_file import MAGIC
@@ -43,7 +43,15 @@ def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
         opened(report, export) as (source, shown),
         TemporaryDirectory(prefix="nsysflow-") as folder,
     ):
-        if source.is_dir() or not _is_sqlite(source):
+        begins = b"" if source.is_dir() else _beginning(source)
+        if is_json(begins):
+            msg = (
+                f"{shown} is a trace of torch.profiler, which cannot be packed: only an export"
+                " of nsys can. Record the program with nsys for one:\n"
+                "  nsysflow profile --collector nsys -- COMMAND"
+            )
+            raise NotAReport(msg)
+        if begins != MAGIC:
             msg = (
                 f"{shown} is no SQLite export, and only those can be packed. Export it:\n"
                 "  nsys export --type sqlite REPORT.nsys-rep"
@@ -62,9 +70,10 @@ def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
                 pack_into(plain, packed, suffix.removeprefix(".sqlite"))
 
 
-def _is_sqlite(path: Path) -> bool:
+def _beginning(path: Path) -> bytes:
+    """As much of a file as tells its kind."""
     with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+        return file.read(len(MAGIC))
 
 
 @contextmanager

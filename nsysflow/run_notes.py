@@ -28,7 +28,7 @@ def notes_on_run(manifest: Manifest, trace: Trace) -> tuple[str, ...]:
     if "nvtx" in manifest.trace and trace.ranges.is_empty() and not _opened(manifest):
         found.append(_no_ranges(manifest))
     if manifest.on == "cpu":
-        found.append("this run was made with --on cpu: only NVTX ranges could be recorded")
+        found.append("this run was made with --on cpu: only ranges could be recorded, no GPU work")
     if manifest.backtrace and trace.backtraces.is_empty():
         found.append(
             "--backtrace was asked for, but the report holds no Python lines: nsys needs CPU"

@@ -179,8 +179,16 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_torch_profiler_cannot_be_packed(tmp_path: Path) -> None:
-    with pytest.raises(NotAReport, match="only those can be packed"):
+    with pytest.raises(NotAReport, match=r"trace of torch\.profiler, which cannot") as refused:
         pack(DATA / "h200-kineto.pt.trace.json.gz", tmp_path / "out.sqlite")
+    assert "nsys export" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_no_report_cannot_be_packed(tmp_path: Path) -> None:
+    (tmp_path / "notes.sqlite").write_text("not a report")
+    with pytest.raises(NotAReport, match="only those can be packed"):
+        pack(tmp_path / "notes.sqlite", tmp_path / "out.sqlite")
 
 
 def test_a_damaged_report_is_not_packed(tmp_path: Path) -> None:

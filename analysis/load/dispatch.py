@@ -16,6 +16,7 @@ _PACKED: Final = tuple(MAGICS.values())
 _SUFFIXES: Final = re.compile(
     r"(\.sqlite3?|(\.pt)?(\.trace)?\.json|\.nsys-rep|\.qdrep)?(\.xz|\.gz|\.zst)?$"
 )
+_JSON: Final = re.compile(r"\.json(\.xz|\.gz|\.zst)?$")
 _IN_A_RUN: Final = (
     "report.sqlite",
     *(f"report.sqlite{suffix}" for suffix in _PACKED),
@@ -49,6 +50,11 @@ def load(path: str | Path, *, export: nsys_rep.Export | None = None, shapes: boo
     path = Path(path)
     with opened(path, export) as (plain, shown):
         return _load(plain, shown, report_name(path), shapes=shapes)
+
+
+def is_json(head: bytes) -> bool:
+    """Whether a file that begins so can be a trace of torch.profiler."""
+    return head.lstrip()[:1] in (b"{", b"[")
 
 
 @contextmanager
@@ -111,7 +117,7 @@ def _load(path: Path, shown: str, report: str, *, shapes: bool) -> Trace:
     head = _head(path, shown)
     if head.startswith(MAGIC) or MAGIC.startswith(head):
         return canonical.trace_of(nsys_sqlite.read_sqlite(path, shown, shapes=shapes), report)
-    if head.lstrip()[:1] in (b"{", b"["):
+    if is_json(head):
         return kineto.read_kineto(path, shown, report)
     if head[_TAR_MAGIC] == b"ustar":
         msg = (
@@ -141,8 +147,22 @@ def _head(path: Path, shown: str) -> bytes:
     if not head:
         msg = (
             f"{shown} is empty (0 bytes): what should have written it did not finish."
-            " Export the report again:\n"
-            "  nsys export --type sqlite --force-overwrite=true REPORT.nsys-rep"
+            f" {_again(shown)}"
         )
         raise Damaged(msg)
     return head
+
+
+def _again(shown: str) -> str:
+    """How a report of that name is made once more."""
+    if shown.endswith(nsys_rep.SUFFIXES):
+        return "Record the program again:\n  nsysflow profile -- COMMAND"
+    if _JSON.search(shown):
+        return (
+            "torch.profiler writes it when it stops. Record the program again, and let it end by"
+            " itself:\n  nsysflow profile --collector kineto -- COMMAND"
+        )
+    return (
+        "Export the report again:\n"
+        "  nsys export --type sqlite --force-overwrite=true REPORT.nsys-rep"
+    )

@@ -84,10 +84,23 @@ def test_no_overwritten_bytes_end_in_anything_but_a_report_error(
         load(path)
 
 
-def test_an_empty_file_is_named_so(tmp_path: Path) -> None:
-    path = tmp_path / "r.sqlite"
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("r.sqlite", "nsys export --type sqlite --force-overwrite=true REPORT.nsys-rep"),
+        ("r.nsys-rep", "nsysflow profile -- COMMAND"),
+        ("r.pt.trace.json", "nsysflow profile --collector kineto -- COMMAND"),
+        ("r.json.gz", "nsysflow profile --collector kineto -- COMMAND"),
+    ],
+)
+def test_an_empty_file_is_named_so_with_what_makes_it_again(
+    tmp_path: Path, name: str, command: str
+) -> None:
+    path = tmp_path / name
     path.touch()
-    assert "is empty (0 bytes)" in message(path, Damaged)
+    said = message(path, Damaged)
+    assert "is empty (0 bytes)" in said
+    assert said.endswith(f"\n  {command}")
 
 
 @pytest.mark.parametrize("content", [b"hello, world\n" * 99, bytes(range(256)) * 9, b"\0" * 4096])
