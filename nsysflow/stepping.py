@@ -12,7 +12,7 @@ from nsysflow.capturing import Announcement, synchronize
 from nsysflow.handshake import CAPTURE, Window
 from nsysflow.recorders import Collector
 from nsysflow.regions import Region, region
-from nsysflow.telling import RECORD, tell_at_exit
+from nsysflow.telling import RECORD, tell_at_exit, tell_at_first_loop
 from nsysflow.windowing import close_window, count_step, open_window
 
 Batch = TypeVar("Batch")
@@ -46,6 +46,7 @@ def steps(
     if recorders.COLLECTOR_HERE is None:
         return iter(iterable)
     tell_at_exit()
+    tell_at_first_loop()
     loop = _Loop(
         Window.parse(asked) if asked else window, recorders.COLLECTOR_HERE, asked=bool(asked)
     )

@@ -45,10 +45,16 @@ def tell_at_exit() -> None:
     atexit.register(_tell_as, os.getpid())
 
 
+@cache
+def tell_at_first_loop() -> None:
+    """Leave the file once: a program that is killed before its window still used `steps`."""
+    tell_now()
+
+
 def tell_now() -> None:
     """Leave the file in the run's directory, if `nsysflow profile` named one.
 
-    A directory that is gone or full does not stop the program; stderr says so.
+    A directory that is gone or full does not stop the program; stderr says so, once.
     """
     folder = os.environ.get(RUN_FOLDER)
     if not folder:
@@ -56,7 +62,12 @@ def tell_now() -> None:
     try:
         tell(Path(folder), _told())
     except OSError as error:
-        sys.stderr.write(f"nsysflow: what this process did could not be noted down: {error}\n")
+        _say_untold(str(error))
+
+
+@cache
+def _say_untold(why: str) -> None:
+    sys.stderr.write(f"nsysflow: what this process did could not be noted down: {why}\n")
 
 
 def _tell_as(pid: int) -> None:

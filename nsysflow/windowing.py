@@ -23,6 +23,7 @@ def open_window(collector: Collector, announcement: Announcement | None) -> None
         if RECORD.window != "never":
             return
         RECORD.window = "open"
+    tell_now()  # a program that is killed inside says no more; before, since it takes a millisecond
     capture = capture_with(collector)
     capture.start(announcement)
     _started = capture, os.getpid()

@@ -135,11 +135,13 @@ def test_a_range_that_another_thread_leaves_is_closed_by_its_own_at_the_next() -
 
 def test_a_range_left_elsewhere_outlives_what_is_open_in_it_and_no_more() -> None:
     with recorded() as notes:
-        left = region("left")
+        outer, left = region("outer"), region("left")
+        outer.__enter__()
         left.__enter__()
         with region("inner"):
+            on_another_thread(outer.__exit__)
             on_another_thread(left.__exit__)
-        assert read_back(notes) == [("left", [("inner", [])])]
+        assert read_back(notes) == [("outer", [("left", [("inner", [])])])]
 
 
 def test_leaving_a_range_of_another_thread_closes_none_of_this_threads() -> None:
@@ -191,10 +193,15 @@ def test_nested_ranges_are_never_called_out_of_turn(tree: Tree) -> None:
 
 def test_a_closed_range_is_freed_without_a_garbage_collection() -> None:
     with recorded():
-        closed = region("loss")
+        closed, inner = region("loss"), region("inner")
         with closed:
             pass
         assert closed._latest is None
+        closed.__enter__()
+        inner.__enter__()
+        closed.__exit__()
+        assert closed._latest is None
+        inner.__exit__()
 
 
 def test_a_decorated_function_is_a_range_each_time_it_is_called() -> None:

@@ -73,15 +73,44 @@ def test_a_directory_that_cannot_be_written_stops_nothing(tmp_path: Path, folder
     unusable = {RUN_FOLDER: str(tmp_path / folder)} | PROFILED
     done = run(f"{LOOP}print('trained')", tmp_path, **unusable, **{CAPTURE: "1:2:3"})
     assert (done.returncode, done.stdout) == (0, "trained\n")
-    lines = done.stderr.splitlines()
-    assert len(lines) == 2  # when the window closes, and at exit
-    assert all(line.startswith("nsysflow: what this process did could not be") for line in lines)
+    (line,) = done.stderr.splitlines()  # of four times that it was tried
+    assert line.startswith("nsysflow: what this process did could not be noted down")
 
 
 def test_the_window_is_told_before_the_program_ends(tmp_path: Path) -> None:
     code = LOOP + "import os; os._exit(0)"
     (told,) = told_by(code, tmp_path, **PROFILED, **{CAPTURE: "0:0:2"})
     assert told.window == "closed"
+
+
+ENDS = ["import os; os._exit(0)", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"]
+"""Ends of a program at which Python runs nothing more."""
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_program_that_ends_hard_before_its_window_has_told_that_it_used_steps(
+    tmp_path: Path, end: str
+) -> None:
+    run(LOOP.replace("pass", end), tmp_path, **PROFILED, **{CAPTURE: "1:2:3"})
+    (told,) = take_told(tmp_path)
+    assert (told.window, told.steps, told.captured) == ("never", 0, 0)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_program_that_ends_hard_inside_its_window_has_told_that_it_opened(
+    tmp_path: Path, end: str
+) -> None:
+    code = LOOP.replace("for _", "for i").replace("pass", f"if i == 4:\n            {end}")
+    run(code, tmp_path, **PROFILED, **{CAPTURE: "1:2:3"})
+    (told,) = take_told(tmp_path)
+    # as it was when the window opened: the two that followed are not in it
+    assert (told.window, told.steps, told.captured) == ("open", 3, 0)
+    assert told.unprofiled_step_ns is not None
+
+
+def test_a_second_loop_tells_nothing_more_at_its_beginning(tmp_path: Path) -> None:
+    code = f"{LOOP}import os\nfor file in os.listdir(): os.unlink(file)\nsteps([])\nos._exit(0)"
+    assert told_by(code, tmp_path, **PROFILED, **{CAPTURE: "9:2:3"}) == []
 
 
 def test_a_forked_worker_does_not_tell_for_its_parent(tmp_path: Path) -> None:
