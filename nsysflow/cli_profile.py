@@ -44,7 +44,7 @@ class _ProfileCommand(click.Command):
         except click.UsageError as error:
             if "unexpected extra argument" not in error.message:
                 raise
-            raise click.UsageError(f"{error.message} {_HINT}", ctx) from error
+            raise click.UsageError(f"{error.message}. {_HINT}", ctx) from error
 
 
 def _window(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> Window | None:

@@ -43,8 +43,12 @@ def seconds(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> 
 
 
 def microseconds(_ctx: click.Context, _param: click.Parameter, typed: str) -> int:
-    """`1.5` microseconds as ns."""
-    return _scaled(typed, _NS_PER_US, "microseconds")
+    """`1.5` microseconds as ns: a length, so not below 0."""
+    length_ns = _scaled(typed, _NS_PER_US, "microseconds")
+    if length_ns < 0:
+        msg = f"{typed!r} is below 0, and no length of time is"
+        raise click.BadParameter(msg)
+    return length_ns
 
 
 def steps_slice(

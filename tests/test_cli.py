@@ -220,6 +220,8 @@ def test_several_reports_need_a_folder(here: Path) -> None:
         ["--steps", "a:b"],
         ["--from", "soon"],
         ["--dispatch-us", "nan"],
+        ["--dispatch-us", "-1"],
+        ["--min-gap-us", "-0.5"],
         ["--table", "nothing"],
         ["--top", "0"],
         ["--json", "--table", "gaps"],

@@ -6,7 +6,14 @@ from typing import Final
 TAIL_LINES: Final = 20
 TAIL_COLUMNS: Final = 500
 
-_OF_NSYS: Final = ("Collecting data", "Generating '", "Generated:", "Processing events")
+_OF_NSYS: Final = (
+    "Collecting data",
+    "Capture range started in the application",
+    "Capture range ended in the application",
+    "Generating '",
+    "Generated:",
+    "Processing events",
+)
 """How the lines begin that nsys writes between the program's."""
 
 _OF_TORCHRUN: Final = re.compile(

@@ -454,7 +454,7 @@ def test_an_nsys_too_old_for_the_driver_is_named_before_the_run(
         (["--variant", "sync", "--", "true"], "--variant and --precision are for workloads"),
         (["--capture", "3:2", "--", "true"], "WAIT:WARMUP:ACTIVE"),
         (["--capture", "3:2:0", "--", "true"], "WAIT:WARMUP:ACTIVE"),
-        (["python", "train.py"], "A command of your own goes after --"),
+        (["python", "train.py"], "argument (train.py). A command of your own goes after --"),
         (["train.py"], "A command of your own goes after --"),
     ],
 )

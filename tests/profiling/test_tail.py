@@ -61,7 +61,8 @@ def test_the_tail_is_the_last_lines_as_a_terminal_shows_them() -> None:
 
 def test_what_nsys_says_of_its_own_work_is_not_the_programs_tail() -> None:
     output = (
-        "Collecting data...\nCUDA out of memory\nGenerating '/x/nsys-report-1.qdstrm'\n"
+        "Capture range started in the application.\nCollecting data...\nCUDA out of memory\n"
+        "Capture range ended in the application.\nGenerating '/x/nsys-report-1.qdstrm'\n"
         "[1/1] [0%     ] a.nsys-rep\r[1/1] [===100%] a.nsys-rep\nGenerated:\n    /x/a.nsys-rep\n"
     )
     assert tail_of(output.encode()) == ("CUDA out of memory",)
