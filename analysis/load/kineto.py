@@ -21,6 +21,14 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.kernel_names import short_kernel_name
+from nsysflow.analysis.load.kineto_event import (
+    Event,
+    OddEvent,
+    args_of,
+    int_of,
+    span_ns,
+    thread_of,
+)
 from nsysflow.analysis.load.marks import capture_in
 from nsysflow.analysis.load.raw import API_SUFFIX
 from nsysflow.analysis.trace import Trace
@@ -29,6 +37,14 @@ from nsysflow.errors import Damaged, NotAReport
 _CALLS: Final = ("cuda_runtime", "cuda_driver")
 _GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")
 _HOST: Final = (*_CALLS, "cpu_op", "user_annotation")
+_RENAMED: Final = {
+    "operator": "cpu_op",
+    "runtime": "cuda_runtime",
+    "memcpy": "gpu_memcpy",
+    "memset": "gpu_memset",
+}
+"""Names of the first versions of Kineto, which wrote all of them with a capital."""
+
 _COPY: Final = re.compile(r"Memcpy (\w+)(?: \((.+) -> (.+)\))?")
 _THREAD: Final = re.compile(r"\((.*)\)\s*$")
 _TID_BITS: Final = 24
@@ -38,15 +54,8 @@ _WRITE_AGAIN: Final = (
     "Write one from the program:\n  profiler.export_chrome_trace('run.pt.trace.json')"
 )
 
-Event = dict[str, Any]
-"""One element of `traceEvents`, as JSON has it."""
-
 _Keys = Mapping[tuple[object, object], int]
 """Thread keys by (pid, tid) as the trace has them."""
-
-
-class _OddEvent(Exception):
-    """An event is not as torch.profiler writes it."""
 
 
 def read_kineto(path: Path, shown: str, report: str) -> Trace:
@@ -69,7 +78,7 @@ def read_kineto(path: Path, shown: str, report: str) -> Trace:
         raise NotAReport(msg)
     try:
         return _trace_of(document, by_category, report)
-    except _OddEvent as error:
+    except OddEvent as error:
         msg = f"{shown} is corrupt: an event has {error}. {_WRITE_AGAIN}"
         raise Damaged(msg) from None
 
@@ -93,7 +102,8 @@ def _by_category(events: list[Any]) -> dict[str, list[Event]]:
         if not isinstance(event, dict):
             continue
         if event.get("ph") == "X":
-            found[str(event.get("cat"))].append(event)
+            category = str(event.get("cat")).lower()
+            found[_RENAMED.get(category, category)].append(event)
         elif event.get("name") == "thread_name":
             found["thread_name"].append(event)
     return found
@@ -117,7 +127,7 @@ def _trace_of(document: Event, events: Mapping[str, list[Event]], report: str) -
     return Trace(
         report=report,
         ops=ops_frame,
-        shapes=_frame((_shape(_args(event)) for event in kernels), schema.SHAPES),
+        shapes=_frame((_shape(args_of(event)) for event in kernels), schema.SHAPES),
         copy_details=_frame((_copy_detail(event) for event in copies), schema.COPY_DETAILS),
         calls=calls,
         ranges=ranges,
@@ -137,37 +147,7 @@ def _frame(rows: Iterable[tuple[Any, ...]], of: pl.Schema) -> pl.DataFrame:
     try:
         return pl.DataFrame(list(rows), schema=plain, orient="row").cast(of)
     except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
-        raise _OddEvent(f"a value that does not fit ({error})") from error
-
-
-def _ns(event: Event, key: str) -> int:
-    """A time in microseconds, exactly as nanoseconds."""
-    value = event.get(key)
-    if not isinstance(value, (int, Decimal)) or not -(2**53) < value < 2**53:
-        raise _OddEvent(f"{key!r}: {value!r}, not a time in microseconds")
-    return int(value * 1000)
-
-
-def _span_ns(event: Event) -> tuple[int, int]:
-    start = _ns(event, "ts")
-    return start, start + _ns(event, "dur")
-
-
-def _args(event: Event) -> Event:
-    args = event.get("args")
-    return args if isinstance(args, dict) else {}
-
-
-def _int(value: object) -> int | None:
-    return value if isinstance(value, int) else None
-
-
-def _pair(event: Event) -> tuple[object, object]:
-    """The event's pid and tid."""
-    pair = event.get("pid"), event.get("tid")
-    if not all(isinstance(part, (int, str)) for part in pair):
-        raise _OddEvent(f"no pid or no tid ({event.get('name')!r})")
-    return pair
+        raise OddEvent("a number that is too large, or a word where a number goes") from error
 
 
 def _thread_keys(events: Iterable[Event]) -> _Keys:
@@ -175,7 +155,7 @@ def _thread_keys(events: Iterable[Event]) -> _Keys:
 
     The main thread's tid is the pid and stays so: the lender of phases is told by it.
     """
-    pairs = {_pair(event) for event in events}
+    pairs = {thread_of(event) for event in events}
     tids: dict[int, list[object]] = defaultdict(list)
     for pid, tid in sorted(pairs, key=repr):
         if isinstance(pid, int):
@@ -192,22 +172,22 @@ def _thread_keys(events: Iterable[Event]) -> _Keys:
 
 def _op(kind: str, row: int | None, event: Event) -> tuple[Any, ...]:
     """An operation as in `schema.OPS`, without its process."""
-    args = _args(event)
+    args = args_of(event)
     name = str(event.get("name"))
     if kind == "memcpy":
         name = f"memcpy {_copy_detail(event)[1]}"
     elif kind == "memset":
         name = "memset"
-    device = _int(args.get("device", event.get("pid")))
+    device = int_of(args.get("device", event.get("pid")))
     if device is None:
-        raise _OddEvent(f"no device ({name!r})")
+        raise OddEvent(f"no device ({name!r})")
     return (
         kind,
-        *_span_ns(event),
+        *span_ns(event),
         device,
-        _int(args.get("stream")),
-        _int(args.get("correlation")) or None,
-        _int(args.get("graph node id")) or None,
+        int_of(args.get("stream")),
+        int_of(args.get("correlation")) or None,
+        int_of(args.get("graph node id")) or None,
         name,
         short_kernel_name(name) if kind == "kernel" else name,
         row,
@@ -219,17 +199,17 @@ def _shape(args: Event) -> tuple[int | None, ...]:
         sizes = args.get(key)
         if not isinstance(sizes, list) or len(sizes) != 3:
             return [None] * 3
-        return [_int(size) for size in sizes]
+        return [int_of(size) for size in sizes]
 
     registers, shared = args.get("registers per thread"), args.get("shared memory")
-    return (*three("grid"), *three("block"), _int(registers), _int(shared))
+    return (*three("grid"), *three("block"), int_of(registers), int_of(shared))
 
 
 def _copy_detail(event: Event) -> tuple[Any, ...]:
     """Bytes, direction and memory kinds, as in `Memcpy HtoD (Pageable -> Device)`."""
     found = _COPY.match(str(event.get("name")))
     direction, *sides = found.groups() if found else ("unknown", None, None)
-    return (_int(_args(event).get("bytes")), direction, *(_memory(side) for side in sides))
+    return (int_of(args_of(event).get("bytes")), direction, *(_memory(side) for side in sides))
 
 
 def _memory(side: str | None) -> str | None:
@@ -246,20 +226,20 @@ def _api_name(event: Event) -> str:
 def _calls(events: list[Event], keys: _Keys) -> pl.DataFrame:
     rows = []
     for event in events:
-        thread = keys.get(_pair(event))
+        thread = keys.get(thread_of(event))
         process = None if thread is None else thread & ~_LARGEST_TID
-        correlation = _int(_args(event).get("correlation")) or None
-        rows.append((*_span_ns(event), process, thread, correlation, _api_name(event)))
+        correlation = int_of(args_of(event).get("correlation")) or None
+        rows.append((*span_ns(event), process, thread, correlation, _api_name(event)))
     return _frame(rows, schema.CALLS)
 
 
 def _ranges(events: list[Event], keys: _Keys) -> pl.DataFrame:
     rows = []
     for row, event in enumerate(events):
-        thread = keys.get(_pair(event))
+        thread = keys.get(thread_of(event))
         process = None if thread is None else thread & ~_LARGEST_TID
         name = str(event.get("name"))
-        rows.append((*_span_ns(event), "push_pop", process, thread, None, name, row))
+        rows.append((*span_ns(event), "push_pop", process, thread, None, name, row))
     return _frame(rows, schema.RANGES)
 
 
@@ -267,8 +247,8 @@ def _threads(events: list[Event], keys: _Keys) -> pl.DataFrame:
     """One name a thread: of `thread 834 (pt_autograd_0)` and `thread 834 (python3)` PyTorch's."""
     names: dict[int, str] = {}
     for event in events:
-        thread = keys.get(_pair(event))
-        text = str(_args(event).get("name", ""))
+        thread = keys.get(thread_of(event))
+        text = str(args_of(event).get("name", ""))
         found = _THREAD.search(text)
         name = found[1] if found else text.strip()
         if thread is not None and (thread not in names or name.startswith("pt_")):
@@ -283,7 +263,8 @@ def _devices(properties: object, ops: pl.DataFrame) -> pl.DataFrame:
         [gpu for gpu in properties if isinstance(gpu, dict)] if isinstance(properties, list) else []
     )
     rows = (
-        (gpu.get("id"), gpu.get("name"), None, _int(gpu.get("numSms")), None) for gpu in described
+        (int_of(gpu.get("id")), gpu.get("name"), None, int_of(gpu.get("numSms")), None)
+        for gpu in described
     )
     found = _frame(rows, schema.DEVICES).unique("device", keep="first")
     used = ops.select(pl.col("device").unique())

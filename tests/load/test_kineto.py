@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.load import load
+from nsysflow.analysis.trace import Trace
 from nsysflow.errors import Damaged, NotAReport
 from tests.load.test_nsys_sqlite import assert_schemas
 from tests.reports import DATA
@@ -113,6 +116,58 @@ def test_what_a_trace_lacks_is_null(tmp_path: Path) -> None:
     assert trace.ops["correlation"].to_list() == [None, None]
     assert trace.ops["process"].to_list() == [None, None]
     assert trace.ops["device"].to_list() == [0, 1]
+
+
+def rewritten(folder: Path, change: Callable[[dict[str, Any]], object]) -> Trace:
+    """The real trace, after a change to each of its events."""
+    document = json.loads(gzip.decompress(REAL.read_bytes()))
+    for one in document["traceEvents"]:
+        change(one)
+    path = folder / "h200-kineto.json"
+    path.write_text(json.dumps(document))
+    return load(path)
+
+
+def assert_as_the_real_one(trace: Trace) -> None:
+    real = load(REAL)
+    for frame in ("ops", "calls", "ranges", "threads", "devices", "copy_details", "shapes"):
+        assert_frame_equal(getattr(trace, frame), getattr(real, frame))
+
+
+def test_numbers_between_quotes_are_numbers(tmp_path: Path) -> None:
+    def quote(one: dict[str, Any]) -> None:
+        for held in (one, one.get("args", {})):
+            numbers = {key: held[key] for key in held if isinstance(held[key], int)}
+            held.update({key: str(held[key]) for key in numbers if key not in ("ts", "dur")})
+
+    assert_as_the_real_one(rewritten(tmp_path, quote))
+
+
+def test_categories_of_the_first_kineto_are_those_of_today(tmp_path: Path) -> None:
+    once = {
+        "kernel": "Kernel",
+        "cuda_runtime": "Runtime",
+        "cpu_op": "Operator",
+        "gpu_memcpy": "Memcpy",
+        "gpu_memset": "Memset",
+    }
+
+    def age(one: dict[str, Any]) -> None:
+        one["cat"] = once.get(one.get("cat", ""), one.get("cat"))
+
+    assert_as_the_real_one(rewritten(tmp_path, age))
+
+
+@pytest.mark.parametrize("where", [{"correlation": 2**63}, {"stream": "9" * 20}, {"bytes": 2**70}])
+def test_a_number_too_large_is_named_in_one_sentence(
+    tmp_path: Path, where: dict[str, object]
+) -> None:
+    copy = event("gpu_memcpy", "Memcpy HtoD", pid=0, tid=7, args={"device": 0, **where})
+    with pytest.raises(Damaged) as caught:
+        load(write(tmp_path, copy))
+    sentence, _, hint = str(caught.value).partition("\n")
+    assert "a number that takes more than 63 bits. Write one" in sentence
+    assert hint == "  profiler.export_chrome_trace('run.pt.trace.json')"
 
 
 def test_operators_are_no_ranges_and_no_gpu_work_is_noted(tmp_path: Path) -> None:
