@@ -74,10 +74,13 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What a process of the program says of itself when it ends.
+    """What a process of the program says of itself: as it was when its first loop began, when the
+    window opened or closed, or when it ended; the last of these that it came to.
 
     Attributes:
         pid: which process.
+        at_end: whether Python ended by itself after this, and not by a signal or `os._exit`; else
+            more may have happened than is counted here.
         rank: its rank under torchrun.
         versions: of python, and of torch, cuda, triton and nvtx where it has loaded them.
         gpu: the name of the GPU that it used.
@@ -91,6 +94,7 @@ class Told:
     """
 
     pid: int
+    at_end: bool = True
     rank: int | None = None
     versions: dict[str, str]
     gpu: str | None = None

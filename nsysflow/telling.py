@@ -51,7 +51,7 @@ def tell_at_first_loop() -> None:
     tell_now()
 
 
-def tell_now() -> None:
+def tell_now(*, at_end: bool = False) -> None:
     """Leave the file in the run's directory, if `nsysflow profile` named one.
 
     A directory that is gone or full does not stop the program; stderr says so, once.
@@ -60,7 +60,7 @@ def tell_now() -> None:
     if not folder:
         return
     try:
-        tell(Path(folder), _told())
+        tell(Path(folder), _told(at_end=at_end))
     except OSError as error:
         _say_untold(str(error))
 
@@ -73,12 +73,13 @@ def _say_untold(why: str) -> None:
 def _tell_as(pid: int) -> None:
     # a forked DataLoader worker inherits the handler, and must not tell for its parent
     if os.getpid() == pid:
-        tell_now()
+        tell_now(at_end=True)
 
 
-def _told() -> Told:
+def _told(*, at_end: bool) -> Told:
     return Told(
         pid=os.getpid(),
+        at_end=at_end,
         rank=rank(),
         versions=_versions(),
         gpu=_gpu(),

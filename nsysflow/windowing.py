@@ -23,8 +23,8 @@ def open_window(collector: Collector, announcement: Announcement | None) -> None
         if RECORD.window != "never":
             return
         RECORD.window = "open"
-    tell_now()  # a program that is killed inside says no more; before, since it takes a millisecond
     capture = capture_with(collector)
+    tell_now()  # a program that is killed inside says no more; takes 1 ms, so before the capture
     capture.start(announcement)
     _started = capture, os.getpid()
     _stop_at_exit()

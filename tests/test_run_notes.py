@@ -92,6 +92,12 @@ def test_what_was_asked_for_and_is_missing_is_said(run: Manifest, trace: Trace, 
     assert said in note
 
 
+def test_a_program_that_ended_hard_inside_its_window_is_not_said_to_have_left_the_loop() -> None:
+    told = replace(TOLD, window="open", captured=0, at_end=False)
+    (note,) = notes_on_run(replace(RUN, told=(told,)), Trace(report="report"))
+    assert note.startswith("the program ended inside the window of --capture by os._exit")
+
+
 def test_of_ranks_the_one_that_captured_least_is_counted() -> None:
     ranks = tuple(replace(TOLD, rank=n, window="open", captured=3 - n) for n in range(2))
     run = replace(RUN, processes=2, reports=("rank0.sqlite", "rank1.sqlite"), told=ranks)

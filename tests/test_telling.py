@@ -64,7 +64,7 @@ def test_a_program_that_fails_inside_the_window_tells_all_the_same(tmp_path: Pat
     code = LOOP.replace("pass", "raise SystemExit(5)").replace("(9)", "(9), wait=0, warmup=0")
     assert run(code, tmp_path, **PROFILED).returncode == 5
     (told,) = take_told(tmp_path)
-    assert (told.steps, told.captured, told.window) == (1, 1, "open")
+    assert (told.steps, told.captured, told.window, told.at_end) == (1, 1, "open", True)
 
 
 @pytest.mark.parametrize("folder", ["gone", "a file"])
@@ -94,6 +94,7 @@ def test_a_program_that_ends_hard_before_its_window_has_told_that_it_used_steps(
     run(LOOP.replace("pass", end), tmp_path, **PROFILED, **{CAPTURE: "1:2:3"})
     (told,) = take_told(tmp_path)
     assert (told.window, told.steps, told.captured) == ("never", 0, 0)
+    assert not told.at_end
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -105,6 +106,7 @@ def test_a_program_that_ends_hard_inside_its_window_has_told_that_it_opened(
     (told,) = take_told(tmp_path)
     # as it was when the window opened: the two that followed are not in it
     assert (told.window, told.steps, told.captured) == ("open", 3, 0)
+    assert not told.at_end
     assert told.unprofiled_step_ns is not None
 
 
