@@ -1,10 +1,12 @@
 """Why a run that was to capture a window of steps left no report, and what to do."""
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Final
 
 from nsysflow.handshake import Told, Window
 from nsysflow.nsys import LAST_NVTX, records_nvtx
+from nsysflow.profiling.folder import LOG
 from nsysflow.profiling.plan import Plan
 
 _NEVER: Final = "the capture range never opened, so nothing was recorded"
@@ -18,7 +20,8 @@ def why_unopened(plan: Plan, window: Window, told: Sequence[Told]) -> str:
     """What the processes said of their steps, as the reason that there is no report."""
     opened = [process for process in told if process.window != "never"]
     if opened:
-        return _unrecorded_kineto(opened) if plan.collector == "kineto" else _unseen(plan, opened)
+        why = _unrecorded_kineto if plan.collector == "kineto" else _unseen
+        return why(plan, opened)
     counted = max((process.steps for process in told), default=0)
     if counted:
         return _too_few(counted, window)
@@ -27,13 +30,13 @@ def why_unopened(plan: Plan, window: Window, told: Sequence[Told]) -> str:
         if plan.collector == "kineto"
         else "leave --capture out and record the whole run"
     )
-    who = (
-        "no step of nsysflow.steps was counted, before the program ended or at all"
-        if told
-        else "the program did not use nsysflow.steps"
-    )
+    loop = f"its loop into `for batch in nsysflow.steps(loader):`, or {otherwise}"
+    if not told:
+        return f"{_NEVER}: the program did not use nsysflow.steps. Put {loop}"
     return (
-        f"{_NEVER}: {who}. Put its loop into `for batch in nsysflow.steps(loader):`, or {otherwise}"
+        f"{_NEVER}: the program told of no step, and --capture {window} begins with step"
+        f" {_first(window)}. If it uses nsysflow.steps, the loop was empty, or os._exit ended the"
+        f" program first; if not, put {loop}"
     )
 
 
@@ -52,12 +55,17 @@ def _too_few(counted: int, window: Window) -> str:
     warmup = min(counted - 1, 1)
     return (
         f"{_NEVER}: {counted} steps ran, and --capture {window} begins with step"
-        f" {window.wait + window.warmup + 1}. Run more steps, or capture earlier ones:\n"
+        f" {_first(window)}. Run more steps, or capture earlier ones:\n"
         f"  --capture 0:{warmup}:{counted - warmup}"
     )
 
 
-def _unrecorded_kineto(opened: Sequence[Told]) -> str:
+def _first(window: Window) -> int:
+    """The step that a window begins with, counted from 1."""
+    return window.wait + window.warmup + 1
+
+
+def _unrecorded_kineto(plan: Plan, opened: Sequence[Told]) -> str:
     if not _loaded("torch", opened):
         return (
             "nothing was recorded: the steps ran, but torch.profiler records this run, and the"
@@ -72,8 +80,9 @@ def _unrecorded_kineto(opened: Sequence[Told]) -> str:
             "  --capture WAIT:WARMUP:ACTIVE"
         )
     return (
-        "the steps of the window ran, but torch.profiler left no trace of them. What the program"
-        " said of it is in output.log; its file is written by the process that runs the steps"
+        "nothing was recorded: the steps of the window ran, but torch.profiler left no trace of"
+        " them. A profiler of the program's own keeps ours out; what was said of it:\n"
+        f"  cat {quote(str(plan.request.folder / LOG))}"
     )
 
 
