@@ -60,8 +60,8 @@ def _lost_ranges(manifest: Manifest, trace: Trace) -> str:
     if not opened or "nvtx" not in manifest.trace or not trace.ranges.is_empty():
         return ""
     nvtx = next((told.versions["nvtx"] for told in manifest.told if "nvtx" in told.versions), "")
-    if not all(told.at_end for told in manifest.told):
-        return ""  # nsys loses what it had not taken when a process is killed
+    if _killed_in_window(manifest):
+        return ""  # nsys loses what it had not taken by then, whatever it understands
     lost = f"the program opened {opened} NVTX ranges and none was recorded"
     if records_nvtx(nvtx):
         return f"{lost}: nsys follows no process that is forked without an exec"
@@ -95,13 +95,17 @@ def _ended_early(manifest: Manifest) -> str:
         return (
             f"the program failed (exit code {manifest.exit_code}{after}): its end is no normal one"
         )
-    if any(told.window == "open" and not told.at_end for told in manifest.told):
+    if _killed_in_window(manifest):
         return (
             "the program ended inside the window of --capture by os._exit or a signal: what the"
             " profiler had not written by then is lost"
         )
     why = "the loop ended early" if held < asked else "the program ended in the last one"
     return f"captured {of}: {why}" if asked else ""
+
+
+def _killed_in_window(manifest: Manifest) -> bool:
+    return any(told.window == "open" and not told.at_end for told in manifest.told)
 
 
 def _steps_begun(manifest: Manifest) -> tuple[int, int]:
