@@ -8,6 +8,8 @@ else of each other's.
 
 import json
 import os
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -38,6 +40,29 @@ RUN_FOLDER: Final = "NSYSFLOW_RUN_FOLDER"
 
 RANK: Final = "LOCAL_RANK"
 """torchrun's: which of the run's processes this is."""
+
+
+_UNSPEAKABLE: Final = re.compile(r"""[^ !#-\[\]-~]|<(?=U\+)""")
+_SPELLED: Final = re.compile(r"<U\+([0-9A-F]{2,6})>")
+
+
+def spelled(name: str) -> str:
+    """A range's name in the characters that a Kineto trace keeps: `<U+FC>` stands for `ü`.
+
+    torch 2.13 (2026-11) calls a range `unknown` whose name is not all printable ASCII, writes `/`
+    for a backslash, and does not escape a quote: nobody can read the whole trace then.
+    """
+    return _UNSPEAKABLE.sub(lambda found: f"<U+{ord(found[0]):02X}>", name)
+
+
+def unspelled(text: str) -> str:
+    """The name that was `spelled`; half of a surrogate pair, which is no character, stays so."""
+    return _SPELLED.sub(_character, text)
+
+
+def _character(found: re.Match[str]) -> str:
+    code = int(found[1], 16)
+    return found[0] if code in range(0xD800, 0xE000) or code > sys.maxunicode else chr(code)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Literal, Protocol, get_args
 
-from nsysflow.handshake import COLLECTOR
+from nsysflow.handshake import COLLECTOR, spelled
 
 Collector = Literal["nsys", "kineto"]
 
@@ -76,7 +76,7 @@ class RecordFunction:
         self._record_function = profiler.record_function
 
     def open(self, name: str, payload: int | None) -> Callable[[], object]:
-        opened = self._record_function(name)
+        opened = self._record_function(spelled(name))
         opened.__enter__()
         return partial(opened.__exit__, None, None, None)
 

@@ -33,6 +33,7 @@ from nsysflow.analysis.load.marks import capture_in
 from nsysflow.analysis.load.raw import API_SUFFIX
 from nsysflow.analysis.trace import Trace
 from nsysflow.errors import Damaged, NotAReport
+from nsysflow.handshake import KEY, unspelled
 
 _CALLS: Final = ("cuda_runtime", "cuda_driver")
 _GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -112,7 +113,7 @@ def _by_category(events: list[Any]) -> dict[str, list[Event]]:
 def _trace_of(document: Event, events: Mapping[str, list[Event]], report: str) -> Trace:
     keys = _thread_keys(event for category in _HOST for event in events.get(category, ()))
     calls = _calls([e for category in _CALLS for e in events.get(category, ())], keys)
-    ranges = _ranges(events.get("user_annotation", []), keys)
+    ranges = _ranges(events.get("user_annotation", []), keys, ours=KEY in document)
     launched = dict(calls.select("correlation", "process").drop_nulls().iter_rows())
     busiest = Counter(key & ~_LARGEST_TID for key in keys.values()).most_common(1)
     process = busiest[0][0] if busiest else None
@@ -233,12 +234,13 @@ def _calls(events: list[Event], keys: _Keys) -> pl.DataFrame:
     return _frame(rows, schema.CALLS)
 
 
-def _ranges(events: list[Event], keys: _Keys) -> pl.DataFrame:
+def _ranges(events: list[Event], keys: _Keys, *, ours: bool) -> pl.DataFrame:
     rows = []
     for row, event in enumerate(events):
         thread = keys.get(thread_of(event))
         process = None if thread is None else thread & ~_LARGEST_TID
         name = str(event.get("name"))
+        name = unspelled(name) if ours else name
         rows.append((*span_ns(event), "push_pop", process, thread, None, name, row))
     return _frame(rows, schema.RANGES)
 
@@ -292,6 +294,11 @@ def _notes(ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[str, ...]:
     if ops.is_empty():
         notes.append(
             "no GPU work in this trace; was it recorded with activities=[…, ProfilerActivity.CUDA]?"
+        )
+    if ranges.filter(name="unknown").height:
+        notes.append(
+            'torch.profiler calls a range "unknown" whose name is not ASCII; name it in ASCII, or'
+            " by nsysflow.region"
         )
     if ranges.is_empty():
         notes.append("no ranges in this trace; name phases with torch.profiler.record_function")
