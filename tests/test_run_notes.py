@@ -96,6 +96,15 @@ def test_a_program_that_ended_hard_inside_its_window_is_not_said_to_have_left_th
     told = replace(TOLD, window="open", captured=0, at_end=False)
     (note,) = notes_on_run(replace(RUN, told=(told,)), Trace(report="report"))
     assert note.startswith("the program ended inside the window of --capture by os._exit")
+    (failed,) = notes_on_run(replace(RUN, told=(told,), exit_code=137), HEALTHY)
+    assert "(exit code 137)" in failed  # and no count of steps, which nobody knows
+
+
+def test_a_program_killed_behind_its_window_may_still_have_too_new_an_nvtx() -> None:
+    (note,) = notes_on_run(
+        replace(RUN, told=(replace(TOLD, at_end=False),)), Trace(report="report")
+    )
+    assert "nvtx 0.2.16 may be newer" in note
 
 
 def test_of_ranks_the_one_that_captured_least_is_counted() -> None:

@@ -154,6 +154,14 @@ def test_torch_profiler_leaves_a_trace_of_the_active_steps(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+def test_torch_is_told_of_when_only_its_profiler_imports_it(tmp_path: Path) -> None:
+    code = f"{LOOP}import os; os._exit(0)"
+    (told,) = told_by(code, tmp_path, **{COLLECTOR: "kineto", CAPTURE: "0:0:20"})
+    assert (told.window, told.at_end) == ("open", False)
+    assert "torch" in told.versions
+
+
+@pytest.mark.slow
 def test_torch_profiler_leaves_a_ranks_trace_when_the_program_ends_inside_the_window(
     tmp_path: Path,
 ) -> None:
