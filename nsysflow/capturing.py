@@ -171,7 +171,7 @@ def _claimed(folder: Path, name: str) -> Path:
 
 
 def _prepared(torch: ModuleType) -> list[object]:
-    """The profilers of torch that record, or warm up to: those are in each other's way too.
+    """The profilers of torch that record or warm up for it: those are in each other's way too.
 
     torch keeps no list of them, and its flag leaves out those that warm up.
     """
@@ -179,7 +179,8 @@ def _prepared(torch: ModuleType) -> list[object]:
     return [
         profile
         for profile in gc.get_referrers(kind)
-        if type(profile) is kind and profile.entered and profile.kineto_results is None
+        if type(profile) is kind and profile.enabled  # else it has no more attributes
+        if profile.entered and profile.kineto_results is None
     ]
 
 

@@ -19,6 +19,7 @@ from nsysflow import region, steps
 def done(profiler):
     profiler.export_chrome_trace("own.json")
 
+off = torch.autograd.profiler.profile(enabled=False)
 at = schedule(wait={wait}, warmup={warmup}, active={active}, repeat=1)
 cpu = [ProfilerActivity.CPU]
 with profile(activities=cpu, schedule=at, on_trace_ready=done) as profiler:
@@ -41,9 +42,10 @@ def names_in(trace: bytes) -> set[str]:
         (0, 6, 2, False, "runs where the window begins"),
         (3, 1, 1, False, "no longer recorded where the window ended"),
         (3, 4, 2, False, "no longer recorded where the window ended"),
+        (0, 1, 1, True, ""),
         (6, 1, 2, True, ""),
     ],
-    ids=["records before", "warms up before", "inside", "warms up inside", "after"],
+    ids=["records before", "warms up before", "inside", "warms up inside", "ended before", "after"],
 )
 def test_a_profiler_of_the_programs_own_gets_its_steps_and_no_trace_is_of_both(
     tmp_path: Path, wait: int, warmup: int, active: int, recorded: bool, said: str
