@@ -13,7 +13,8 @@ from nsysflow.handshake import CAPTURE, COLLECTOR, spelled, unspelled
 from tests.test_telling import run
 
 SAFE = set(string.ascii_letters + string.digits + string.punctuation + " ") - set('"\\')
-names = st.text(st.characters() | st.sampled_from('<U+>09AF"\\'), max_size=8)
+CHARACTERS = st.characters(exclude_categories=["Cs"])  # half of a surrogate pair is none
+names = st.text(CHARACTERS | st.sampled_from('<U+>09AF"\\'), max_size=8)
 
 ODD = ["für", "日本", "\U0001f600", 'a "quote"', "C:\\new\\u", "tab\there", "<U+FC>", "plain/x y"]
 NAMES_RANGES = f"""
