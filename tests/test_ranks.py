@@ -24,6 +24,9 @@ NAMES = (
 STEPS = st.tuples(st.sampled_from(NAMES), st.sampled_from((None, None, None, 1, 2)), st.booleans())
 """A collective: its name, communicator, and whether each group does it by itself."""
 
+MANY = settings(max_examples=5 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+"""Of layouts drawn at random most match nothing, or everything."""
+
 OURS = ("report_no", "looked_at")
 """Of the twin's rows what the table does not have."""
 
@@ -89,7 +92,7 @@ def runs(draw: st.DrawFn, groups: int = 2) -> tuple[list[Collective], int]:
     return kernels, reports
 
 
-@settings(max_examples=5 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@MANY
 @given(runs())
 def test_ranks_and_arrivals_of_any_run_are_the_twins(run: tuple[list[Collective], int]) -> None:
     kernels, reports = run
@@ -118,7 +121,7 @@ def test_another_clock_of_a_later_report_moves_nothing_but_that_clock(
     assert ranks.drop("clock_ns").equals(ranks_moved.drop("clock_ns"))
 
 
-@settings(max_examples=5 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@MANY
 @given(runs())
 def test_whatever_the_groups_nobody_waits_longer_than_its_own_kernels_take(
     run: tuple[list[Collective], int],
@@ -133,7 +136,7 @@ def test_whatever_the_groups_nobody_waits_longer_than_its_own_kernels_take(
         assert (waited_ns or 0) <= own_ns[report, device]
 
 
-@settings(max_examples=5 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@MANY
 @given(runs())
 def test_the_kernels_of_a_matched_collective_all_overlap(
     run: tuple[list[Collective], int],
@@ -151,7 +154,7 @@ def test_the_kernels_of_a_matched_collective_all_overlap(
         assert row["start_ns"] + row["spread_ns"] < min(ends)
 
 
-@settings(max_examples=5 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@MANY
 @given(runs(groups=1))
 def test_of_ranks_that_do_all_together_every_collective_is_matched(
     run: tuple[list[Collective], int],

@@ -320,27 +320,39 @@ def test_a_range_around_next_is_said_to_be_out_of_turn_and_every_batch_comes(
     assert capsys.readouterr().err.count("Call no next() on steps inside a region") == 1
 
 
+def raising(error: type[Exception]) -> Callable[[], int]:
+    def length() -> int:
+        raise error
+
+    return length
+
+
 @pytest.mark.parametrize(
-    "error", [AttributeError, RuntimeError, TypeError, NotImplementedError, ZeroDivisionError]
+    "length",
+    [
+        raising(AttributeError),  # a sampler that is not there
+        raising(RuntimeError),
+        raising(TypeError),  # what PyTorch's loaders of an iterable dataset raise
+        raising(NotImplementedError),
+        raising(ZeroDivisionError),
+        lambda: 10**30,
+        lambda: -1,
+        lambda: "many",
+    ],
+    ids=[
+        *("attribute", "runtime", "type", "not implemented", "division"),
+        *("beyond an index", "negative", "no number"),
+    ],
 )
-def test_a_length_that_raises_is_no_length(error: type[Exception]) -> None:
-    class Unsized(list[int]):
+def test_a_loader_that_cannot_tell_its_length_is_looped_over_all_the_same(
+    length: Callable[[], int],
+) -> None:
+    class Loader(list[int]):
         def __len__(self) -> int:
-            raise error
+            return length()
 
     with captured() as noted:
-        assert [*steps(Unsized([1, 2, 3]))] == [1, 2, 3]
-    assert len(marked_steps(noted.notes)) == 3
-
-
-@pytest.mark.parametrize("length", [10**30, -1, "many"])
-def test_a_length_that_python_refuses_is_no_length(length: int) -> None:
-    class Odd(list[int]):
-        def __len__(self) -> int:
-            return length
-
-    with captured() as noted:
-        assert [*steps(Odd([1, 2, 3]))] == [1, 2, 3]
+        assert [*steps(Loader([1, 2, 3]))] == [1, 2, 3]
     assert len(marked_steps(noted.notes)) == 3
 
 

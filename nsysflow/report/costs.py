@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.report.results import OUTSIDE, Results
+from nsysflow.report.results import OUTSIDE, Results, or_outside
 
 CAUSE_WORDS: Final = {
     "profiler": "profiler",
@@ -69,7 +69,7 @@ def where_host_was() -> pl.Expr:
     It is empty where the launch came before the gap; the host was in the launch's phase then.
     """
     place = pl.col("host_range").fill_null("")
-    return pl.when(place == "").then(_named("phase")).otherwise(place).alias("where")
+    return pl.when(place == "").then(or_outside("phase")).otherwise(place).alias("where")
 
 
 def where_host_was_in_gap() -> pl.Expr:
@@ -107,7 +107,7 @@ def idle_parts(results: Results) -> pl.DataFrame:
         "report",
         pl.lit(None, pl.Int32).alias("device"),
         pl.col("kind").alias("cause"),
-        _named("phase").alias("where"),
+        or_outside("phase").alias("where"),
         pl.lit("").alias("phase"),
         pl.col("api").alias("culprit"),
         pl.lit(1, pl.Int64).alias("times"),
@@ -178,7 +178,3 @@ def _with_per_step(calls: pl.DataFrame, results: Results) -> pl.DataFrame:
             .alias("per_step_ns")
         )
     )
-
-
-def _named(path: str) -> pl.Expr:
-    return pl.col(path).fill_null("").replace("", OUTSIDE)

@@ -67,11 +67,13 @@ def evidence_of(
     parts = parts_of(results, devices, columns)
     where, there_ns = place_of(results, parts, lost_ns)
     here = parts.filter(within(where)) if where else parts
-    apart = _is_apart_from_steps(results, devices, columns)
+    steps = results.table("steps").join(devices, on=["report", "device"], how="semi")
+    in_steps_ns = sum(int(steps[column].sum()) for column in columns)
+    apart = not steps.is_empty() and 2 * in_steps_ns < lost_ns
     if loss is COPIES and _reads_back(results, devices, lost_ns):
         loss = READ_BACK
     call = dearest(parts.filter(pl.col("culprit") != ""), "culprit") or "a CUDA call"
-    advice = _advice(results, devices, loss, here, where=where, apart=apart)
+    advice = _advice(results, loss, here, where, apart=apart, steps=steps.height)
     return Evidence(
         lost_ns=there_ns if where else lost_ns,
         because=loss.because.format(call=call, place=placed(results, loss, where, apart=apart)),
@@ -80,20 +82,14 @@ def evidence_of(
 
 
 def _advice(
-    results: Results,
-    devices: pl.DataFrame,
-    loss: Loss,
-    here: pl.DataFrame,
-    *,
-    where: str,
-    apart: bool,
+    results: Results, loss: Loss, here: pl.DataFrame, where: str, *, apart: bool, steps: int
 ) -> str:
     """What helps against a loss as it shows in this place."""
     if loss is HOST and where == OUTSIDE:
         return OUTSIDE_ADVICE[None if results.step_name is None else not apart]
     if apart:
         return START_UP_ADVICE
-    if loss is HOST and _is_of_eager_launching(results, devices, here):
+    if loss is HOST and _is_of_eager_launching(here, steps):
         return EAGER_ADVICE
     if loss is HOST and not where:
         return SCATTERED_ADVICE
@@ -102,17 +98,8 @@ def _advice(
     return loss.advice
 
 
-def _is_apart_from_steps(results: Results, devices: pl.DataFrame, columns: Sequence[str]) -> bool:
-    """Whether there are steps, and most of a loss is before the first or after the last."""
-    steps = results.table("steps").join(devices, on=["report", "device"], how="semi")
-    lost_ns = sum(int(devices[column].sum()) for column in columns)
-    inside_ns = sum(int(steps[column].sum()) for column in columns)
-    return not steps.is_empty() and 2 * inside_ns < lost_ns
-
-
-def _is_of_eager_launching(results: Results, devices: pl.DataFrame, here: pl.DataFrame) -> bool:
+def _is_of_eager_launching(here: pl.DataFrame, steps: int) -> bool:
     """Whether host code is many short pauses, as between the operators of an eager framework."""
-    steps = results.table("steps").join(devices, on=["report", "device"], how="semi").height
     times = int(here["times"].sum())
     return times >= _OFTEN * max(steps, 1) and int(here["total_ns"].sum()) <= _SHORT_NS * times
 

@@ -1,6 +1,6 @@
 """Why GPUs lose time, as the verdict words it: one row a reason, with what to do about it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -41,8 +41,8 @@ SCATTERED_ADVICE: Final = (
 """Instead of HOST's, where no one place has half of it."""
 
 EAGER_ADVICE: Final = (
-    "launch less often from Python{there}: torch.compile or a CUDA graph; the host code there is"
-    " many short pauses between launches"
+    "launch less often from Python{there}: torch.compile or a CUDA graph; this host code is many"
+    " short pauses between launches"
 )
 """Instead of HOST's, where it is what an eager framework takes from one operator to the next."""
 
@@ -76,25 +76,22 @@ COMMUNICATION: Final = Loss(
     advice="overlap it with compute (buckets, another stream) or send less: --table comm",
 )
 
-WAITING: Final = Loss(
-    kind=COMMUNICATION.kind,
-    columns=COMMUNICATION.columns,
+WAITING: Final = replace(
+    COMMUNICATION,
     because="waiting in collectives for {rank}",
     advice="see why {rank} comes late (its data, its host, its share of the work): --table ranks",
 )
 """Instead of COMMUNICATION, where most of a rank's collectives is waiting for another rank."""
 
-UNEVEN: Final = Loss(
-    kind=COMMUNICATION.kind,
-    columns=COMMUNICATION.columns,
+UNEVEN: Final = replace(
+    COMMUNICATION,
     because="waiting in collectives, for one rank and then for another",
     advice="even out what the ranks do between two collectives: --table arrivals",
 )
 """Instead of WAITING, where no rank comes twice as late as any other."""
 
-SENDING: Final = Loss(
-    kind=COMMUNICATION.kind,
-    columns=COMMUNICATION.columns,
+SENDING: Final = replace(
+    COMMUNICATION,
     because="sends and receives that no compute hides",
     advice="shorten the pipeline's bubbles (more microbatches, interleaved stages): --table comm",
 )
@@ -110,9 +107,8 @@ COPIES: Final = Loss(
     ),
 )
 
-READ_BACK: Final = Loss(
-    kind=COPIES.kind,
-    columns=COPIES.columns,
+READ_BACK: Final = replace(
+    COPIES,
     because="the host reading a few bytes back by {call}{place}",
     advice="drop the read{there}, or do it some steps later: .item(), .cpu(), `if tensor`",
 )

@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.report.costs import idle_parts, line_at
 from nsysflow.report.layout import printable, shorten
 from nsysflow.report.losses import HOST, Loss
-from nsysflow.report.results import OUTSIDE, Results
+from nsysflow.report.results import OUTSIDE, Results, or_outside
 
 _ONE_PLACE: Final = 0.5
 """A place that holds this share of a loss is named."""
@@ -23,11 +23,10 @@ def parts_of(results: Results, devices: pl.DataFrame, columns: Sequence[str]) ->
     calls = idle.filter(pl.col("device").is_null()).join(gpus, on="report", how="semi")
     parts = [idle.join(gpus, on=["report", "device"], how="semi"), calls]
     if "copy_exposed_ns" in columns:
-        where = pl.col("phase").fill_null("").replace("", OUTSIDE).alias("where")
         copies = results.table("copies").join(gpus, on=["report", "device"], how="semi")
         parts.append(
             copies.select(
-                where,
+                or_outside("phase").alias("where"),
                 pl.lit("").alias("culprit"),
                 pl.col("count").alias("times"),
                 pl.col("exposed_ns").alias("total_ns"),

@@ -15,6 +15,11 @@ OUTSIDE = "(outside ranges)"
 """Where the host was when no range was open, as gap_summary spells it."""
 
 
+def or_outside(path: str) -> pl.Expr:
+    """A column of paths, spelled out where no range was open."""
+    return pl.col(path).fill_null("").replace("", OUTSIDE)
+
+
 def gpu_name(report: str, device: int, *, several: bool) -> str:
     """How the reports call a GPU: by its index, and by its report where there are several."""
     return f"{report} GPU {device}" if several else f"GPU {device}"

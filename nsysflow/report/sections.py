@@ -15,7 +15,7 @@ from nsysflow.report.costs import (
 )
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.phase_tree import Phase, phase_tree
-from nsysflow.report.results import OUTSIDE, Results, gpu_name
+from nsysflow.report.results import OUTSIDE, Results, gpu_name, or_outside
 from nsysflow.report.units import duration, instant, number, percent, share
 
 BAR: Final = (
@@ -199,7 +199,7 @@ def _phase_row(phase: Phase, indent: str) -> tuple[str, ...]:
 
 def stalls(results: Results, limit: int) -> Block:
     """Waits of the host by call and phase: what they cost, and the longest that cost nothing."""
-    place = pl.col("phase").fill_null("").replace("", OUTSIDE)
+    place = or_outside("phase")
     grouped = (
         results.table("syncs")
         .group_by(pl.col("api").cast(pl.String), place, pl.col("source").fill_null(""))
