@@ -31,8 +31,11 @@ from nsysflow.kernels.arguments import TRITON_TYPES, require
 from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 OUT_MAX: Final = 64
-"""A row's outputs; padded to 64 with 512 columns of weight they take 64 KiB of shared memory."""
 WIDTH_MAX: Final = 512
+WEIGHT_BYTES_MAX: Final = 65_536
+"""Of the weight with both sides padded to powers of two: all of bf16's sizes. Backward holds it in
+shared memory, in float32 twice, for the three products: 369 KB for 64 by 512 of the 227 KB there
+are, 199 for 32 by 512."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,21 +132,28 @@ def _sum(parts_ptr, dweight_ptr, parts, numel, PARTS: tl.constexpr, SUMMED: tl.c
 
 
 def _cut(x: Tensor, outputs: int, tile: Tile) -> dict[str, Any]:
-    """Sizes of a program's tiles, the type that products are of, and its warps."""
-    width = max(next_power_of_2(x.shape[1]), 16)  # 16: the least side of a product
-    out = max(next_power_of_2(outputs), 16)
+    """Sizes of a program's tiles, the type that products are of, and how it runs."""
+    width, out = _padded(x.shape[1]), _padded(outputs)
     # the interpreter multiplies the bits of bf16 as integers
     wide = x.dtype == torch.float32 or x.device.type == "cpu"
     return {
         "H": x.shape[1],
         "OUTPUTS": outputs,
-        "ROWS": max(tile.bytes // (width * x.element_size()), 16),
+        # the gradient's tile is as high: 512 rows of 64 outputs took 281 KB of shared memory
+        "ROWS": max(tile.bytes // (max(width, out) * x.element_size()), 16),
         "WIDTH": width,
         "OUT": out,
         "OPERAND": tl.float32 if wide else TRITON_TYPES[x.dtype],
         # the weight and its gradient are shared by all threads
         "num_warps": min(tile.warps * max(width // 128, 1) * (out // 16), 8),
+        # tiles under way; a third beside the largest weight is 1 KB too much
+        "num_stages": 2 if width * out * x.element_size() == WEIGHT_BYTES_MAX else 3,
     }
+
+
+def _padded(side: int) -> int:
+    """The side of a product of tiles: a power of two, and 16 at least."""
+    return max(next_power_of_2(side), 16)
 
 
 def _check(x: Tensor, weight: Tensor) -> None:
@@ -154,6 +164,12 @@ def _check(x: Tensor, weight: Tensor) -> None:
     if not (1 <= outputs <= OUT_MAX and 1 <= width <= WIDTH_MAX):
         raise ValueError(
             f"weight must be 1 to {OUT_MAX} by 1 to {WIDTH_MAX}, and is {tuple(weight.shape)}"
+        )
+    padded_bytes = _padded(outputs) * _padded(width) * weight.element_size()
+    if padded_bytes > WEIGHT_BYTES_MAX:
+        raise ValueError(
+            f"weight, padded to powers of two, must take {WEIGHT_BYTES_MAX:,} bytes at most: it is"
+            f" {tuple(weight.shape)}, {padded_bytes:,} bytes"
         )
 
 
@@ -184,7 +200,7 @@ def narrow_linear(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Te
 
     Args:
         x: (N, H), contiguous, bf16, fp16 or fp32, H at most `WIDTH_MAX`.
-        weight: (O, H), likewise, O at most `OUT_MAX`.
+        weight: (O, H), likewise, O at most `OUT_MAX`; see `WEIGHT_BYTES_MAX` too.
         out: (N, O), of their type, for which no gradient is recorded; a new tensor when None.
 
     Returns:

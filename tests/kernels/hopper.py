@@ -17,6 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+SHARED_BYTES_MAX: Final = 227 * 1024
+"""Of an sm_90; https://docs.nvidia.com/cuda/hopper-tuning-guide."""
+
 COMPILE: Final = """
 import importlib, json, sys
 from pathlib import Path
@@ -44,7 +47,7 @@ for line in sys.stdin:
     options = {"num_warps": asked["warps"], **asked["options"]}
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     Path(cubin).write_bytes(compiled.asm["cubin"])
-    print(json.dumps(compiled.asm["ptx"]), flush=True)
+    print(json.dumps([compiled.asm["ptx"], compiled.metadata.shared]), flush=True)
 """
 
 
@@ -76,11 +79,13 @@ class Compiled:
 
     Attributes:
         ptx: its assembly, before ptxas.
+        shared_bytes: of a program; an SM has `SHARED_BYTES_MAX` for one.
         registers: of a thread.
         local_bytes: of a thread's stack and local memory, which are no registers.
     """
 
     ptx: str
+    shared_bytes: int
     registers: int
     local_bytes: int
 
@@ -98,15 +103,20 @@ def compile_for_hopper(kernel: Kernel) -> Compiled:
     """
     with TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernel.cubin"
-        ptx = _ptx(kernel, cubin)
+        ptx, shared_bytes = _compile(kernel, cubin)
         argv = [_tool("cuobjdump"), "-res-usage", str(cubin)]
         usage = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
     found = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
-    return Compiled(ptx=ptx, registers=found["REG"], local_bytes=found["STACK"] + found["LOCAL"])
+    return Compiled(
+        ptx=ptx,
+        shared_bytes=shared_bytes,
+        registers=found["REG"],
+        local_bytes=found["STACK"] + found["LOCAL"],
+    )
 
 
-def _ptx(kernel: Kernel, cubin: Path) -> str:
-    """The compiler's assembly; the binary goes to `cubin`."""
+def _compile(kernel: Kernel, cubin: Path) -> tuple[str, int]:
+    """The compiler's assembly, and bytes of shared memory; the binary goes to `cubin`."""
     compiler = _compiler()
     assert compiler.stdin is not None
     assert compiler.stdout is not None
@@ -115,8 +125,8 @@ def _ptx(kernel: Kernel, cubin: Path) -> str:
     if not answer:
         _compiler.cache_clear()
         raise subprocess.CalledProcessError(compiler.wait(), compiler.args)
-    ptx: str = json.loads(answer)
-    return ptx
+    ptx, shared_bytes = json.loads(answer)
+    return ptx, shared_bytes
 
 
 @cache

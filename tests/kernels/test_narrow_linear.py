@@ -17,7 +17,7 @@ from nsysflow.kernels.narrow_linear import (
     narrow_linear_bytes,
     narrow_linear_ref,
 )
-from tests.kernels.hopper import Compiled, Kernel, compile_for_hopper
+from tests.kernels.hopper import SHARED_BYTES_MAX, Compiled, Kernel, compile_for_hopper
 
 SHAPES = [(70, 12, 4), (1, 128, 5), (129, 16, 1), (65, 100, 17), (200, 1, 64)]
 """Rows, width, outputs."""
@@ -138,6 +138,7 @@ def test_a_nan_stays_in_its_row_going_forward_and_back(device: torch.device) -> 
         ({"weight": torch.zeros(2, 4)}, "weight must be"),
         ({"weight": torch.zeros(2, 3).bfloat16()}, "weight must hold float32"),
         ({"weight": torch.zeros(OUT_MAX + 1, 3)}, f"1 to {OUT_MAX} by 1 to {WIDTH_MAX}"),
+        ({"x": torch.zeros(4, 257), "weight": torch.zeros(33, 257)}, "131,072 bytes"),
         ({"gradient": torch.zeros(4, 3)}, "gradient must be"),
         ({"dx": torch.zeros(4, 2)}, "dx must be"),
         ({"dweight": torch.zeros(3, 2)}, "dweight must be"),
@@ -174,6 +175,27 @@ def test_on_hopper_it_loads_16_bytes_multiplies_on_tensor_cores_and_hardly_spill
     assert re.search(r"wgmma\.mma_async|mma\.sync", compiled.ptx)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("outputs", "width", "dtype"),
+    [
+        (64, 1, torch.bfloat16),  # a tile of few columns is high
+        (64, 512, torch.bfloat16),
+        (32, 512, torch.float32),
+        (64, 256, torch.float32),
+    ],
+    ids=str,
+)
+def test_the_largest_that_it_takes_fit_in_an_sm(
+    outputs: int, width: int, dtype: torch.dtype
+) -> None:
+    x = torch.empty(32_768, width, dtype=dtype)
+    module._check(x, torch.empty(outputs, width, dtype=dtype))
+    for name, tiles in (("_forward", module.FORWARD), ("_backward", module.BACKWARD)):
+        compiled = on_hopper(name, dtype, module._cut(x, outputs, tiles[dtype.itemsize]))
+        assert compiled.shared_bytes <= SHARED_BYTES_MAX
+
+
 def on_hopper(name: str, dtype: torch.dtype, constants: dict[str, Any]) -> Compiled:
     """A kernel as `_cut` would launch it on tensors of that type on a GPU."""
     short, operand = {
@@ -182,13 +204,14 @@ def on_hopper(name: str, dtype: torch.dtype, constants: dict[str, Any]) -> Compi
     }[dtype]
     tensors = ("x_ptr", "weight_ptr", "y_ptr", "dx_ptr")
     wide = dict.fromkeys(("gradient_ptr", "parts_ptr"), "*fp32")
-    warps = constants.pop("num_warps")
+    warps, stages = constants.pop("num_warps"), constants.pop("num_stages")
     kernel = Kernel(
         module="narrow_linear",
         name=name,
         types=dict.fromkeys(tensors, short) | wide | {"rows": "i32:16", "tiles": "i32:16"},
         constants={**constants, "OPERAND": operand},
         warps=warps,
+        options={"num_stages": stages},
     )
     return compile_for_hopper(kernel)
 
