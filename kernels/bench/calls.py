@@ -26,15 +26,19 @@ def variants_of(kernel: Kernel, *, on_gpu: bool) -> tuple[Variant, ...]:
     )
 
 
+def forget_compiled(variant: Variant) -> None:
+    """Before another case of it: a kernel compiled for the shapes of one before would count as one
+    more, up to a limit beyond which torch falls back to eager."""
+    if variant in MODES:
+        torch.compiler.reset()
+
+
 def function_of(problem: Problem, variant: Variant) -> Callable[..., Outputs]:
     """What computes the outputs from the inputs."""
     if variant == "ref":
         return problem.reference
     if variant == "triton" or variant == "cuda":
         return problem.kernels[variant]
-    # else a kernel compiled for the shapes before would count as one more, up to a limit beyond
-    # which torch falls back to eager
-    torch.compiler.reset()
     # donated buffers may be written to by backward, which is called more than once here
     torch._functorch.config.donated_buffer = False
     compiled: Callable[..., Outputs] = torch.compile(

@@ -6,9 +6,9 @@ import pynvml
 import torch
 
 import nsysflow
-from nsysflow.kernels.bench.measuring import copy_bytes_per_s, stopwatch
 from nsysflow.kernels.bench.rows import Machine
 from nsysflow.kernels.bench.run import Bench
+from nsysflow.kernels.bench.stopwatch import copy_bytes_per_s, stopwatch
 
 
 def bench_here(*, on_gpu: bool) -> Bench:

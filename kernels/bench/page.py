@@ -34,7 +34,7 @@ def table_of(rows: Sequence[Row]) -> Table:
 
 
 def _heads(*, timed: bool) -> tuple[str, ...]:
-    rates = ("spread %", "GB/s", "% of copy", "TFLOP/s", "% of peak", "peak MB")
+    rates = ("host, least", "spread %", "GB/s", "% of copy", "TFLOP/s", "% of peak", "peak MB")
     return (*HEADS.values(), *rates) if timed else ()
 
 
@@ -52,6 +52,7 @@ def _times(row: Row) -> list[str]:
     medians = [_number(columns[f"{name}_median_ns"], 1e-3) for name in MEASURES]
     return [
         *medians,
+        _number(columns["host_min_ns"], 1e-3),
         f"{row.measured.device.spread_pct:.1f}",
         _number(columns["bytes_per_s"], 1e-9),
         _number(columns["copy_pct"], 1),

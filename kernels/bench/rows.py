@@ -23,13 +23,15 @@ class Measured:
 
     Attributes:
         device: the sum of its kernels' own durations, L2 flushed before.
-        span_cold: from an event before it to one after it, L2 flushed: a GPU that waits for the
-            host is in it.
-        span_warm: the same, repeated without a flush.
-        graph_cold: an event pair around the replay of a CUDA graph of one call, L2 flushed; None
-            where it cannot be captured.
-        graph_warm: a replay of a graph of many calls, divided by their number; None likewise.
+        span_cold: launched one after the other, each on memory of its own, L2 flushed before; from
+            event to event, by the number of calls. The host is ahead, so it is the GPU's time: its
+            kernels, and the pauses between them.
+        span_warm: the same on one memory, again and again.
+        graph_cold: as `span_cold`, by the replay of a CUDA graph; None where it cannot be captured.
+        graph_warm: as `span_warm`, likewise.
         why_no_graph: why it cannot be captured, in CUDA's words.
+        host_ns: the least that the host takes to issue it. A program that calls nothing larger
+            in between takes that long a call, if it is longer than `span_warm`.
         peak_memory_bytes: what a call allocates beyond what is there, at its highest.
     """
 
@@ -39,6 +41,7 @@ class Measured:
     graph_cold: Stats | None
     graph_warm: Stats | None
     why_no_graph: str | None
+    host_ns: int
     peak_memory_bytes: int
 
 
@@ -116,6 +119,7 @@ def flat(row: Row, peak_flops_per_s: float | None) -> dict[str, Any]:
             value = getattr(stats, column.name, None)
             columns[f"{name}_{column.name}"] = _rounded(value, 1)
     return columns | {
+        "host_min_ns": row.measured.host_ns if row.measured else None,
         "bytes_per_s": _rounded(bytes_per_s, 0),
         "copy_bytes_per_s": _rounded(row.machine.copy_bytes_per_s, 0),
         "copy_pct": _share(bytes_per_s, row.machine.copy_bytes_per_s),

@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
@@ -11,13 +11,20 @@ from typing import Final
 
 import torch
 
-from nsysflow.kernels.bench.calls import Variant, call_of, function_of, variants_of
+from nsysflow.kernels.bench.calls import (
+    Variant,
+    call_of,
+    forget_compiled,
+    function_of,
+    variants_of,
+)
 from nsysflow.kernels.bench.judging import judge
-from nsysflow.kernels.bench.measuring import Stopwatch, measured
+from nsysflow.kernels.bench.measuring import measured
 from nsysflow.kernels.bench.problem import (
     DTYPES,
     Direction,
     Kernel,
+    Outputs,
     Problem,
     Random,
     Shape,
@@ -25,6 +32,7 @@ from nsysflow.kernels.bench.problem import (
 )
 from nsysflow.kernels.bench.problems import KERNELS
 from nsysflow.kernels.bench.rows import Machine, Row, flat
+from nsysflow.kernels.bench.stopwatch import Stopwatch
 
 COPY_PCT: Final = (85, 100)
 """Between which a copy kernel must be, of the copy bandwidth of the same run: above 100 work is
@@ -106,8 +114,8 @@ def row_of(bench: Bench, case: Case, *, corrupt: bool = False) -> Row:
 
 
 def _judged_and_timed(bench: Bench, case: Case, row: Row, *, corrupt: bool) -> Row:
-    problem = _problem(bench, case)
-    call = call_of(problem, function_of(problem, case.variant), case.direction)
+    forget_compiled(case.variant)
+    problem, call = _problem_and_call(bench, case)
     judged = judge(
         problem,
         case.direction,
@@ -126,7 +134,7 @@ def _judged_and_timed(bench: Bench, case: Case, row: Row, *, corrupt: bool) -> R
     )
     if judged.problem or bench.watch is None:
         return row
-    timed = measured(bench.watch, call)
+    timed = measured(bench.watch, call, lambda: _problem_and_call(bench, case)[1])
     return checked_copy(replace(row, measured=timed, note=timed.why_no_graph))
 
 
@@ -142,8 +150,11 @@ def checked_copy(row: Row) -> Row:
     return replace(row, outcome="wrong", note=note)
 
 
-def _problem(bench: Bench, case: Case) -> Problem:
-    return case.kernel.make(case.shape, Random(device=bench.device, dtype=DTYPES[case.dtype]))
+def _problem_and_call(bench: Bench, case: Case) -> tuple[Problem, Callable[[], Outputs]]:
+    """On new memory each time, with the same numbers in it."""
+    random = Random(device=bench.device, dtype=DTYPES[case.dtype])
+    problem = case.kernel.make(case.shape, random)
+    return problem, call_of(problem, function_of(problem, case.variant), case.direction)
 
 
 def exit_code(rows: list[Row]) -> int:

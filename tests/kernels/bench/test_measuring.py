@@ -1,19 +1,61 @@
-"""What needs a GPU to be measured, on one."""
+"""How a call is timed; on a GPU, if there is one, that it is."""
+
+from functools import partial
+from weakref import WeakSet
 
 import pytest
 import torch
 
 from nsysflow.kernels.bench.calls import call_of
-from nsysflow.kernels.bench.measuring import RUNS, Stopwatch, measured, stopwatch
-from nsysflow.kernels.bench.problem import Direction, Random
+from nsysflow.kernels.bench.measuring import RUNS, _again, _once_each, _placements, measured
+from nsysflow.kernels.bench.problem import Direction, Outputs, Random
 from nsysflow.kernels.bench.problems import KERNELS
 from nsysflow.kernels.bench.rows import Measured
-from nsysflow.kernels.bench.samples import REPETITIONS
+from nsysflow.kernels.bench.samples import PASSES, REPETITIONS
+from nsysflow.kernels.bench.stopwatch import Call, Stopwatch, stopwatch
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+class Output:
+    """What a call returns: its memory is given back with it."""
+
+
+def counting(living: "WeakSet[Output]", seen: list[int]) -> Call:
+    """A call that notes how many outputs there are."""
+
+    def call() -> Output:
+        output = Output()
+        living.add(output)
+        seen.append(len(living))
+        return output
+
+    return call
+
+
+def test_a_cold_pass_writes_to_memory_of_its_own_each_time_and_a_warm_one_to_the_same() -> None:
+    seen: list[int] = []
+    _once_each(4 * [counting(WeakSet(), seen)])
+    assert seen == [1, 2, 3, 4]
+    seen.clear()
+    _again(counting(WeakSet(), seen), 4)
+    assert seen == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("each", "placements"), [(0, 20), (10, 6), (1000, RUNS)])
+def test_placements_take_at_most_half_of_the_free_memory(
+    each: int, placements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def call() -> None:
+        nonlocal calls
+        calls += 1
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 - calls * each, 100))
+    assert len(_placements(call, lambda: call, 20)) == placements
+    assert calls == placements - 1
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +64,20 @@ def watch() -> Stopwatch:
     return stopwatch(torch.device("cuda", 0))
 
 
-def measured_toy(watch: Stopwatch, name: str, direction: Direction) -> Measured:
+def toy(watch: Stopwatch, name: str, direction: Direction) -> "partial[Outputs]":
     kernel = KERNELS[name]
+    problem = kernel.make(kernel.toy, Random(device=watch.device, dtype=torch.float32))
+    return partial(call_of(problem, problem.kernels["triton"], direction))
+
+
+def measured_toy(watch: Stopwatch, name: str, direction: Direction) -> Measured:
     with watch.using():
-        problem = kernel.make(kernel.toy, Random(device=watch.device, dtype=torch.float32))
-        return measured(watch, call_of(problem, problem.kernels["triton"], direction))
+        another = partial(toy, watch, name, direction)
+        return measured(watch, another(), another)
 
 
+@pytest.mark.gpu
+@needs_gpu
 @pytest.mark.parametrize("name", KERNELS)
 def test_each_direction_of_each_kernel_can_be_timed_and_captured(
     watch: Stopwatch, name: str
@@ -36,9 +85,25 @@ def test_each_direction_of_each_kernel_can_be_timed_and_captured(
     for direction in KERNELS[name].directions:
         timed = measured_toy(watch, name, direction)
         assert timed.why_no_graph is None
-        assert timed.device.n == timed.span_cold.n == RUNS * REPETITIONS[1]
+        assert timed.graph_cold is not None
+        assert timed.device.n == timed.span_warm.n == RUNS * REPETITIONS[1]
+        assert timed.span_cold.n == timed.graph_cold.n == RUNS * PASSES
         assert timed.device.min_ns > 0
+        assert timed.host_ns > 0
 
 
+@pytest.mark.gpu
+@needs_gpu
 def test_a_call_allocates_what_it_returns(watch: Stopwatch) -> None:
     assert measured_toy(watch, "copy", "fwd").peak_memory_bytes == 3 * 1024
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_what_waits_for_the_gpu_is_timed_and_cannot_be_captured(watch: Stopwatch) -> None:
+    with watch.using():
+        x = torch.ones(1000, device=watch.device)
+        timed = measured(watch, lambda: x.sum().item(), lambda: lambda: x.sum().item())
+    assert timed.graph_cold is timed.graph_warm is None
+    assert timed.why_no_graph
+    assert timed.span_cold.min_ns > 0

@@ -131,7 +131,7 @@ def test_an_error_is_a_failed_row_and_not_the_end(
         raise ValueError("no such shape\nfor me")
 
     (case, *_) = cases_of("copy", **ALL, on_gpu=False)  # type: ignore[arg-type]
-    monkeypatch.setattr("nsysflow.kernels.bench.run._problem", broken)
+    monkeypatch.setattr("nsysflow.kernels.bench.run._problem_and_call", broken)
     row = row_of(bench_here(on_gpu=False), case)
     assert (row.outcome, row.note) == ("failed", "ValueError: no such shape")
     assert "Traceback" in capsys.readouterr().err

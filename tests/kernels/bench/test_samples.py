@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.kernels.bench.samples import calls_a_graph, repetitions, stats_of, warm_ups
+from nsysflow.kernels.bench.samples import calls_a_sample, repetitions, stats_of, warm_ups
 
 samples = st.lists(st.integers(1, 10**9).map(float), min_size=2, max_size=60)
 
@@ -41,6 +41,6 @@ def test_warming_up_takes_25_ms_or_one_call() -> None:
 
 
 @given(st.floats(1, 1e12))
-def test_a_replay_takes_about_a_millisecond_or_is_one_call_or_a_hundred(call_ns: float) -> None:
-    calls = calls_a_graph(call_ns)
+def test_a_sample_takes_about_a_millisecond_or_is_one_call_or_a_hundred(call_ns: float) -> None:
+    calls = calls_a_sample(call_ns)
     assert calls in (1, 100) or abs(calls * call_ns - 1e6) <= call_ns / 2
