@@ -8,7 +8,6 @@ not hoped.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import cycle, islice
 from math import ceil
 from typing import Final
 
@@ -18,6 +17,7 @@ from nsysflow.kernels.bench.rows import Measured
 from nsysflow.kernels.bench.samples import (
     PASSES,
     PLACEMENTS,
+    REPETITIONS,
     calls_a_sample,
     repetitions,
     stats_of,
@@ -58,12 +58,12 @@ def measured(watch: Stopwatch, call: Call, another: Callable[[], Call]) -> Measu
     calls = calls_a_sample(device.median_ns)
     issue_ns = host_ns(call)
     span_cold = stats_of([_span_cold_ns(watch, run, issue_ns) for run in runs])
-    span_warm = stats_of([_span_warm_ns(run, calls, times, issue_ns) for run in runs])
+    span_warm = stats_of([_span_warm_ns(run, calls, issue_ns) for run in runs])
     why_no_graph = None
     try:
         graph_cold, graph_warm = (
             stats_of([_graph_cold_ns(watch, run) for run in runs]),
-            stats_of([_graph_warm_ns(watch, run, calls, times) for run in runs]),
+            stats_of([_graph_warm_ns(watch, run, calls) for run in runs]),
         )
     except RuntimeError as error:  # it waits, or reads something back: a fact about the call
         torch.cuda.synchronize()
@@ -109,12 +109,13 @@ def _span_cold_ns(watch: Stopwatch, placed: Placements, issue_ns: int) -> list[f
     return [pass_ns() / len(placed) for _ in range(PASSES)]
 
 
-def _span_warm_ns(placed: Placements, calls: int, times: int, issue_ns: int) -> list[float]:
+def _span_warm_ns(placed: Placements, calls: int, issue_ns: int) -> list[float]:
     """Means of many calls on the same placement, one after the other."""
     samples = []
-    for call in islice(cycle(placed), times):
+    for call in placed:
         again = partial(_again, call, calls)
-        samples.append(span_ns(again, before=call, host_ns=calls * issue_ns) / calls)
+        sample_ns = partial(span_ns, again, before=call, host_ns=calls * issue_ns)
+        samples += [sample_ns() / calls for _ in range(_times_each(placed))]
     return samples
 
 
@@ -125,14 +126,19 @@ def _graph_cold_ns(watch: Stopwatch, placed: Placements) -> list[float]:
     return [span_ns(graph.replay, before=watch.flush) / len(placed) for _ in range(PASSES)]
 
 
-def _graph_warm_ns(watch: Stopwatch, placed: Placements, calls: int, times: int) -> list[float]:
+def _graph_warm_ns(watch: Stopwatch, placed: Placements, calls: int) -> list[float]:
     """As `_span_warm_ns`, by replays of a graph for each placement."""
     samples = []
     for call in placed:
         graph = watch.captured(partial(_again, call, calls))
-        replays = ceil(times / len(placed))
-        samples += [span_ns(graph.replay, before=graph.replay) / calls for _ in range(replays)]
+        sample_ns = partial(span_ns, graph.replay, before=graph.replay)
+        samples += [sample_ns() / calls for _ in range(_times_each(placed))]
     return samples
+
+
+def _times_each(placed: Placements) -> int:
+    """So that there are no fewer samples than repetitions."""
+    return ceil(REPETITIONS[0] / len(placed))
 
 
 def _once_each(placed: Placements) -> list[object]:

@@ -11,7 +11,7 @@ from nsysflow.kernels.bench.measuring import RUNS, _again, _once_each, _placemen
 from nsysflow.kernels.bench.problem import Direction, Outputs, Random
 from nsysflow.kernels.bench.problems import KERNELS
 from nsysflow.kernels.bench.rows import Measured
-from nsysflow.kernels.bench.samples import PASSES, REPETITIONS
+from nsysflow.kernels.bench.samples import PASSES, PLACEMENTS, REPETITIONS
 from nsysflow.kernels.bench.stopwatch import Call, Stopwatch, stopwatch
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -86,7 +86,8 @@ def test_each_direction_of_each_kernel_can_be_timed_and_captured(
         timed = measured_toy(watch, name, direction)
         assert timed.why_no_graph is None
         assert timed.graph_cold is not None
-        assert timed.device.n == timed.span_warm.n == RUNS * REPETITIONS[1]
+        assert timed.device.n == RUNS * REPETITIONS[1]
+        assert timed.span_warm.n == RUNS * PLACEMENTS
         assert timed.span_cold.n == timed.graph_cold.n == RUNS * PASSES
         assert timed.device.min_ns > 0
         assert timed.host_ns > 0
