@@ -8,7 +8,7 @@ not hoped.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import ceil
+from itertools import cycle, islice
 from typing import Final
 
 import torch
@@ -17,7 +17,7 @@ from nsysflow.kernels.bench.rows import Measured
 from nsysflow.kernels.bench.samples import (
     PASSES,
     PLACEMENTS,
-    REPETITIONS,
+    REPLAYS,
     calls_a_sample,
     repetitions,
     stats_of,
@@ -33,6 +33,8 @@ from nsysflow.kernels.bench.stopwatch import (
 )
 
 RUNS: Final = 2
+PLACED_BYTES_MAX: Final = 16 * 2**30
+"""Of all placements. Of what is so large that fewer fit, little stays in L2 wherever it lies."""
 
 Placements = Sequence[Call]
 
@@ -89,12 +91,14 @@ def _guess_ns(call: Call) -> float:
 
 
 def _placements(call: Call, another: Callable[[], Call], wanted: int) -> list[Call]:
-    """As many as wanted, or as fit in half of the free memory; each has been called once.
+    """As many as wanted, or as fit in `PLACED_BYTES_MAX` and half of the free memory.
 
-    All of them stay: memory that one gave back is what the next would get.
+    Each has been called once. All of them stay: memory that one gave back is what the next would
+    get.
     """
     torch.cuda.empty_cache()
-    spared = torch.cuda.mem_get_info()[0] / 2
+    free = torch.cuda.mem_get_info()[0]
+    spared = max(free / 2, free - PLACED_BYTES_MAX)
     placed = [call]
     while len(placed) < RUNS or (len(placed) < wanted and torch.cuda.mem_get_info()[0] > spared):
         placed.append(another())
@@ -112,10 +116,9 @@ def _span_cold_ns(watch: Stopwatch, placed: Placements, issue_ns: int) -> list[f
 def _span_warm_ns(placed: Placements, calls: int, issue_ns: int) -> list[float]:
     """Means of many calls on the same placement, one after the other."""
     samples = []
-    for call in placed:
+    for call in islice(cycle(placed), PASSES):
         again = partial(_again, call, calls)
-        sample_ns = partial(span_ns, again, before=call, host_ns=calls * issue_ns)
-        samples += [sample_ns() / calls for _ in range(_times_each(placed))]
+        samples.append(span_ns(again, before=call, host_ns=calls * issue_ns) / calls)
     return samples
 
 
@@ -131,14 +134,9 @@ def _graph_warm_ns(watch: Stopwatch, placed: Placements, calls: int) -> list[flo
     samples = []
     for call in placed:
         graph = watch.captured(partial(_again, call, calls))
-        sample_ns = partial(span_ns, graph.replay, before=graph.replay)
-        samples += [sample_ns() / calls for _ in range(_times_each(placed))]
+        replay_ns = partial(span_ns, graph.replay, before=graph.replay)
+        samples += [replay_ns() / calls for _ in range(REPLAYS)]
     return samples
-
-
-def _times_each(placed: Placements) -> int:
-    """So that there are no fewer samples than repetitions."""
-    return ceil(REPETITIONS[0] / len(placed))
 
 
 def _once_each(placed: Placements) -> list[object]:

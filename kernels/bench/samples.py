@@ -11,7 +11,11 @@ REPETITIONS: Final = (5, 50)
 PLACEMENTS: Final = 25
 """Of each of the two runs. Over placements the worst kernel varies by 3.3 % (standard deviation, on
 an H200), the median of 50 of them by 0.6."""
+REPLAYS: Final = 2
+"""Of the graph of a placement."""
 PASSES: Final = 10
+"""Of a run, where a sample is the mean over its placements, or is launched call by call: that takes
+the host longer than the GPU."""
 SAMPLE_NS: Final = 1_000_000
 CALLS_MAX: Final = 100
 

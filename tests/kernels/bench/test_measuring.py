@@ -11,7 +11,7 @@ from nsysflow.kernels.bench.measuring import RUNS, _again, _once_each, _placemen
 from nsysflow.kernels.bench.problem import Direction, Outputs, Random
 from nsysflow.kernels.bench.problems import KERNELS
 from nsysflow.kernels.bench.rows import Measured
-from nsysflow.kernels.bench.samples import PASSES, PLACEMENTS, REPETITIONS
+from nsysflow.kernels.bench.samples import PASSES, REPETITIONS, REPLAYS
 from nsysflow.kernels.bench.stopwatch import Call, Stopwatch, stopwatch
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -58,9 +58,10 @@ def test_placements_take_at_most_half_of_the_free_memory(
     assert calls == placements - 1
 
 
-@pytest.fixture(scope="module")
-def watch() -> Stopwatch:
-    """A stopwatch for the first GPU."""
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Stopwatch:
+    """A stopwatch for the first GPU, and few placements, as these tests are of what comes out."""
+    monkeypatch.setattr("nsysflow.kernels.bench.measuring.PLACEMENTS", 2)
     return stopwatch(torch.device("cuda", 0))
 
 
@@ -86,9 +87,10 @@ def test_each_direction_of_each_kernel_can_be_timed_and_captured(
         timed = measured_toy(watch, name, direction)
         assert timed.why_no_graph is None
         assert timed.graph_cold is not None
+        assert timed.graph_warm is not None
         assert timed.device.n == RUNS * REPETITIONS[1]
-        assert timed.span_warm.n == RUNS * PLACEMENTS
-        assert timed.span_cold.n == timed.graph_cold.n == RUNS * PASSES
+        assert timed.graph_warm.n == RUNS * 2 * REPLAYS
+        assert timed.span_cold.n == timed.span_warm.n == timed.graph_cold.n == RUNS * PASSES
         assert timed.device.min_ns > 0
         assert timed.host_ns > 0
 
