@@ -6,6 +6,7 @@ them is one run of the measurement, the other half the second: how far two runs 
 not hoped.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle, islice
@@ -35,6 +36,8 @@ from nsysflow.kernels.bench.stopwatch import (
 RUNS: Final = 2
 PLACED_BYTES_MAX: Final = 16 * 2**30
 """Of all placements. Of what is so large that fewer fit, little stays in L2 wherever it lies."""
+PLACING_S_MAX: Final = 3.0
+"""For making them: thousands of tensors take 0.1 s."""
 
 Placements = Sequence[Call]
 
@@ -91,7 +94,7 @@ def _guess_ns(call: Call) -> float:
 
 
 def _placements(call: Call, another: Callable[[], Call], wanted: int) -> list[Call]:
-    """As many as wanted, or as fit in `PLACED_BYTES_MAX` and half of the free memory.
+    """As many as wanted, if they fit in the bounds above and in half of the free memory.
 
     Each has been called once. All of them stay: memory that one gave back is what the next would
     get.
@@ -99,8 +102,13 @@ def _placements(call: Call, another: Callable[[], Call], wanted: int) -> list[Ca
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0]
     spared = max(free / 2, free - PLACED_BYTES_MAX)
+    until = time.monotonic() + PLACING_S_MAX
     placed = [call]
-    while len(placed) < RUNS or (len(placed) < wanted and torch.cuda.mem_get_info()[0] > spared):
+    while len(placed) < wanted:
+        if len(placed) >= RUNS and (
+            torch.cuda.mem_get_info()[0] <= spared or time.monotonic() > until
+        ):
+            break
         placed.append(another())
         placed[-1]()
     return placed

@@ -165,17 +165,16 @@ def check_file(file: Path, columns: Iterable[str] | None) -> None:
         raise OutputError(msg)
 
 
-def add_to_csv(file: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Add rows to a file, with a header if it is new."""
+def add_to_csv(file: Path, row: dict[str, Any]) -> None:
+    """Add a row to a file, with a header if it is new."""
     with file.open("a", encoding="utf-8", newline="") as lines:
-        for row in rows:
-            writer = csv.DictWriter(lines, row, lineterminator="\n")
-            if lines.tell() == 0:
-                writer.writeheader()
-            writer.writerow(row)
+        writer = csv.DictWriter(lines, row, lineterminator="\n")
+        if lines.tell() == 0:
+            writer.writeheader()
+        writer.writerow(row)
 
 
-def add_to_json(file: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Add rows to a file, one JSON object a line."""
+def add_to_json(file: Path, row: dict[str, Any]) -> None:
+    """Add a row to a file, as a JSON object in a line."""
     with file.open("a", encoding="utf-8") as lines:
-        lines.writelines(json.dumps(row) + "\n" for row in rows)
+        lines.write(json.dumps(row) + "\n")

@@ -54,9 +54,11 @@ def run(request: Request, *, on_gpu: bool) -> int:
     spoiled = _spoiled(by_kernel) if request.inject_error else None
     rows: list[Row] = []
     for cases in by_kernel:
-        made = [row_of(bench, case, corrupt=case is spoiled) for case in cases]
+        made = []
+        for case in cases:
+            made.append(row_of(bench, case, corrupt=case is spoiled))
+            _keep(made[-1], request)  # at once: a kernel can take minutes, and be interrupted
         _print(made)
-        _keep(made, request)
         rows += made
     _close(rows, on_gpu=on_gpu)
     return exit_code(rows)
@@ -106,8 +108,8 @@ def _print(rows: Sequence[Row]) -> None:
         click.echo(f"note: {note}", err=True)
 
 
-def _keep(rows: Sequence[Row], request: Request) -> None:
-    kept = [flat(row, peak_flops(row.machine.gpu, row.unit)) for row in rows]
+def _keep(row: Row, request: Request) -> None:
+    kept = flat(row, peak_flops(row.machine.gpu, row.unit))
     if request.csv_file:
         add_to_csv(request.csv_file, kept)
     if request.json_file:

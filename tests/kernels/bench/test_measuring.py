@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from nsysflow.kernels.bench.calls import call_of
-from nsysflow.kernels.bench.measuring import RUNS, _again, _once_each, _placements, measured
+from nsysflow.kernels.bench.measuring import (
+    PLACING_S_MAX,
+    RUNS,
+    _again,
+    _once_each,
+    _placements,
+    measured,
+)
 from nsysflow.kernels.bench.problem import Direction, Outputs, Random
 from nsysflow.kernels.bench.problems import KERNELS
 from nsysflow.kernels.bench.rows import Measured
@@ -56,6 +63,14 @@ def test_placements_take_at_most_half_of_the_free_memory(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 - calls * each, 100))
     assert len(_placements(call, lambda: call, 20)) == placements
     assert calls == placements - 1
+
+
+def test_placements_that_take_long_to_make_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(100))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 1))
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    assert len(_placements(lambda: None, lambda: lambda: None, 20)) == RUNS + PLACING_S_MAX
 
 
 @pytest.fixture

@@ -1,10 +1,20 @@
 """Every kernel of the benchmark is right in the interpreter, and would be caught if it were not."""
 
+from functools import partial
+
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from nsysflow import bench_options
-from nsysflow.kernels.bench.calls import VARIANTS, call_of, exact, function_of, variants_of
+from nsysflow.kernels.bench.calls import (
+    VARIANTS,
+    call_of,
+    exact,
+    forget_compiled,
+    function_of,
+    variants_of,
+)
 from nsysflow.kernels.bench.judging import ROUNDING, compared
 from nsysflow.kernels.bench.machine import bench_here
 from nsysflow.kernels.bench.problem import DTYPES, Problem, Random, shapes_of
@@ -122,6 +132,20 @@ def test_ppo_clips_and_stays_away_from_where_its_gradient_jumps() -> None:
         assert 0.1 < (distance > CLIP).double().mean() < 0.9
         assert (distance - CLIP).abs().min() > MARGIN / 2
     assert returns.isfinite().all()
+
+
+@pytest.mark.parametrize("name", [name for name, kernel in KERNELS.items() if kernel.compiles])
+def test_a_reference_is_compiled_once_for_all_placements(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    for direction in KERNELS[name].directions:
+        forget_compiled("compile")
+        counters.clear()
+        problems = [problem_of(name) for _ in range(3)]
+        for problem in problems:
+            call_of(problem, function_of(problem, "compile"), direction)()
+        assert counters["stats"]["unique_graphs"] == 1
 
 
 def test_an_error_is_a_failed_row_and_not_the_end(

@@ -42,10 +42,10 @@ def test_every_row_has_the_same_columns_and_is_valid_json(other: object) -> None
 def test_rows_are_added_and_never_replaced(tmp_path: Path) -> None:
     table, lines = tmp_path / "rows.csv", tmp_path / "rows.json"
     for name in ("advantage", "prio", "muon"):
-        rows = [flat(row(kernel=name), None)]
-        check_file(table, rows[0])
-        add_to_csv(table, rows)
-        add_to_json(lines, rows)
+        columns = flat(row(kernel=name), None)
+        check_file(table, columns)
+        add_to_csv(table, columns)
+        add_to_json(lines, columns)
     with table.open(newline="") as file:
         names = [each["kernel"] for each in csv.DictReader(file)]
     assert names == ["advantage", "prio", "muon"]
