@@ -24,8 +24,9 @@ class Measured:
     Attributes:
         device: the sum of its kernels' own durations, L2 flushed before.
         span_cold: launched one after the other, each on memory of its own, L2 flushed before; from
-            event to event, by the number of calls. The host is ahead, so it is the GPU's time: its
-            kernels, and the pauses between them.
+            event to event, by the number of calls. The host is ahead, so it is the GPU's time, its
+            kernels and the pauses between them; but not of more than the 1000 launches that the
+            GPU's queue takes, with which the host's time is in it.
         span_warm: the same on one memory, again and again.
         graph_cold: as `span_cold`, by the replay of a CUDA graph; None where it cannot be captured.
         graph_warm: as `span_warm`, likewise.
