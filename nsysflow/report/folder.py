@@ -67,15 +67,25 @@ def staged(folder: Path, *, optional: Sequence[str] = ()) -> Iterator[Path]:
 
 @contextmanager
 def staged_file(file: Path) -> Iterator[Path]:
-    """A scratch file that becomes `file` when the block ends well.
+    """A scratch file that becomes `file` when the block ends well, or what `file` links to.
+
+    What is no regular file (a pipe, /dev/stdout, /dev/null) is yielded itself: a rename would put a
+    file in its place.
 
     Raises:
         OutputError: the file cannot be written; nothing of it is left.
     """
-    scratch = file.with_name(f".{file.name}.tmp-{secrets.token_hex(4)}")
+    if file.exists() and not file.is_file():
+        try:
+            yield file
+        except OSError as error:
+            raise cannot_write(file, error) from error
+        return
+    real = file.resolve()
+    scratch = real.with_name(f".{real.name}.tmp-{secrets.token_hex(4)}")
     try:
         yield scratch
-        scratch.replace(file)
+        scratch.replace(real)
     except OSError as error:
         raise cannot_write(file, error) from error
     finally:

@@ -123,3 +123,28 @@ def test_a_single_file_is_whole_or_not_there(tmp_path: Path) -> None:
     with staged_file(tmp_path / "gaps.csv") as scratch:
         scratch.write_text("whole")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["whole"]
+
+
+def test_a_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
+    link, target = tmp_path / "gaps.csv", tmp_path / "elsewhere" / "real.csv"
+    target.parent.mkdir()
+    target.write_text("old")
+    link.symlink_to(target)
+    with staged_file(link) as scratch:
+        scratch.write_text("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert [path.name for path in target.parent.iterdir()] == ["real.csv"]
+
+
+def test_a_pipe_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with staged_file(pipe) as target:
+            target.write_text("rows")
+        assert os.read(reader, 9) == b"rows"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
