@@ -8,8 +8,8 @@ from nsysflow.analysis.calls import LAUNCH
 from nsysflow.analysis.intervals import reached_before
 from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.schema import INTEGRITY
+from nsysflow.analysis.strays import CLOCK_JUMP_NS
 
-CLOCK_JUMP_NS: Final = 7 * 86_400 * 10**9
 LOST_EVENTS: Final = (
     r"(?i)\b(?:lost|dropped|discarded)\b.*\bevents?\b|\bevents?\b.*\b(?:lost|dropped|discarded)\b"
 )
@@ -142,15 +142,17 @@ def _events_lost(prepared: Prepared, launchless: int) -> int:
 
 
 def _clock_jumps(prepared: Prepared) -> int:
-    """Leaps of over 7 days from one start to the next, or from a row's start to its end."""
+    """Leaps of over 7 days from one start to the next, or from a row's start to its end, and rows
+    left out for being still further off."""
     if prepared.axis.stride_ns <= CLOCK_JUMP_NS:
-        return 0
+        return prepared.strays
     rows = pl.concat(
         [frame.select("start_ns", "end_ns") for frame in (prepared.ops, prepared.calls)]
     )
     steps = rows["start_ns"].sort().diff()
     lengths = rows["end_ns"] - rows["start_ns"]
-    return int((steps > CLOCK_JUMP_NS).sum()) + int((lengths > CLOCK_JUMP_NS).sum())
+    leaps = int((steps > CLOCK_JUMP_NS).sum()) + int((lengths > CLOCK_JUMP_NS).sum())
+    return leaps + prepared.strays
 
 
 def _overlapping(ops: pl.DataFrame) -> int:

@@ -13,6 +13,7 @@ from nsysflow.analysis.intervals import Axis, sort_with_ties
 from nsysflow.analysis.numbers import by_number, greatest, named
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.sources import with_sources
+from nsysflow.analysis.strays import without_strays
 from nsysflow.analysis.trace import Trace
 
 COMM_NAME = (
@@ -77,6 +78,7 @@ class Prepared:
         threads: `thread_no`, `thread`, `process`, `process_no`, `name`, `autograd`, `main`.
         last_ns: the end of the trace.
         dropped: operations, calls and ranges of negative length.
+        strays: rows left out because their times lie too far from all others.
     """
 
     trace: Trace
@@ -88,6 +90,7 @@ class Prepared:
     threads: pl.DataFrame
     last_ns: int
     dropped: int
+    strays: int
 
 
 def prepare(trace: Trace, options: Options) -> Prepared:
@@ -98,7 +101,8 @@ def prepare(trace: Trace, options: Options) -> Prepared:
         "ranges": trace.ranges,
         "overhead": trace.overhead,
     }
-    kept = {name: _not_negative(frame) for name, frame in frames.items()}
+    lasting = {name: _not_negative(frame) for name, frame in frames.items()}
+    kept, strays = without_strays(lasting)
     first_ns, last_ns = _extent([f.select("start_ns", "end_ns") for f in kept.values()])
     latest_end_ns = _extent([f.select("end_ns") for f in kept.values()])[1]
     axis = Axis.over(first_ns, last_ns, margin_ns=max(options.dispatch_ns, LONGEST_STRETCH_NS) + 1)
@@ -121,7 +125,8 @@ def prepare(trace: Trace, options: Options) -> Prepared:
         ),
         threads=threads,
         last_ns=latest_end_ns,
-        dropped=sum(len(frames[name]) - len(kept[name]) for name in COUNTED_WHEN_DROPPED),
+        dropped=sum(len(frames[name]) - len(lasting[name]) for name in COUNTED_WHEN_DROPPED),
+        strays=strays,
     )
 
 

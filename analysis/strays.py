@@ -1,0 +1,54 @@
+"""Rows whose times cannot be of the recording: a clock's epoch, a -1, an overflow.
+
+One of them makes the report look decades long, and decades leave an `Axis` no room for ten tracks.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import polars as pl
+
+CLOCK_JUMP_NS: Final = 7 * 86_400 * 10**9
+"""Times further apart are a clock's leap (spec §12)."""
+
+_PLACES: Final = 1 << 63
+_PATHS_A_NAME: Final = 16
+"""Of how many paths a range's name is the last, at most: a guess that real reports do not reach."""
+
+
+def without_strays(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], int]:
+    """Rows of a trace that an `Axis` has room for, and how many were left out.
+
+    Whatever lies within 7 days of the middle row stays, and so does any time where there is room.
+
+    Args:
+        frames: `operations`, `calls`, `ranges` and `overhead`, without negative lengths.
+    """
+    times = [frame[name] for frame in frames.values() for name in ("start_ns", "end_ns")]
+    known = [t for column in times for t in (column.min(), column.max()) if isinstance(t, int)]
+    reach_ns = max(CLOCK_JUMP_NS, _PLACES // _tracks(frames) // 2)
+    if not known or max(known) - min(known) <= reach_ns:
+        return dict(frames), 0
+    starts = pl.concat([frame["start_ns"] for frame in frames.values()]).sort()
+    middle_ns = int(starts[len(starts) // 2])
+    near = _between(middle_ns - reach_ns, middle_ns + reach_ns)
+    kept = {name: frame.filter(near) for name, frame in frames.items()}
+    return kept, sum(len(frames[name]) - len(kept[name]) for name in frames)
+
+
+def _tracks(frames: Mapping[str, pl.DataFrame]) -> int:
+    """How many tracks the analysis lays on one axis at most: pairs of threads, or the paths of each
+    device."""
+    threads = pl.concat([frames[name]["thread"] for name in ("calls", "ranges", "overhead")])
+    paths = _PATHS_A_NAME * frames["ranges"]["name"].n_unique() + 1
+    devices = frames["operations"].select("process", "device").n_unique()
+    return max(threads.n_unique() ** 2, paths * devices, 1)
+
+
+def _between(low_ns: int, high_ns: int) -> pl.Expr:
+    # bounds, since a distance may not fit 64 bits
+    low, high = max(low_ns, -_PLACES), min(high_ns, _PLACES - 1)
+    return pl.all_horizontal(
+        pl.col(name).is_between(pl.lit(low, pl.Int64), pl.lit(high, pl.Int64)).fill_null(value=True)
+        for name in ("start_ns", "end_ns")
+    )
