@@ -96,8 +96,8 @@ def rows_of(rows: Iterable[Mapping[str, Any]], columns: list[str]) -> Counter[tu
 
 
 def _plain(value: object) -> object:
-    """A value as both sides can be compared: shares differ in the last bits of a float."""
-    return round(value, 9) if isinstance(value, float) else value
+    """A value as both sides can be compared: shares and rates differ in a float's last bits."""
+    return round(float(f"{value:.12g}"), 9) if isinstance(value, float) else value
 
 
 def sums(frame: pl.DataFrame, columns: Iterable[str]) -> dict[str, int]:
