@@ -125,6 +125,18 @@ def test_unknown_columns_and_a_newer_schema_are_noted_and_change_nothing(tmp_pat
     assert not any("unknown" in note for note in known.notes)
 
 
+def test_columns_of_the_published_schema_are_no_news(tmp_path: Path) -> None:
+    path = write_export(
+        tmp_path / "later.sqlite",
+        kernels=[{}],
+        calls=[{}],
+        nvtx=[{}],
+        cuda_devices=[{"uuid": "u", "numMultiprocessors": 132}],
+        gpus=[{"numaNodeId": 0}],
+    )
+    assert load(path).notes == ()
+
+
 @every_report
 def test_a_report_of_a_known_version_has_no_news(name: str) -> None:
     assert not any("unknown columns" in note or "newer" in note for note in loaded(name).notes)
