@@ -217,11 +217,13 @@ _UNREAD: Final = """
     migrationCause nodeMask pwGpuId rangeId rawTimestamp returnValue revision sharedMemoryExecuted
     sharedMemoryLimitConfig smMajor smMinor source sourceId srcContextId srcDeviceId threadsPerWarp
     timestamp timestampType totalMemory typeName uint32Value uint64Value value virtualAddress vmId
-    numMultiprocessors numaNodeId uuid
+    clusterSchedulingPolicy clusterX clusterY clusterZ maxActiveClusters maxPotentialClusterSize
+    numMultiprocessors numaNodeId qmdBulkReleaseDone qmdLastCtaDone qmdPreexitDone
+    sharedMemoryRequestedPercentage tensorSizeMinusOneElements uuid
 """
 UNREAD_COLUMNS: Final = frozenset(_UNREAD.split())
 """Columns of those tables that schema 3.20 has, or NVIDIA's exporter guide of a later version (the
-last line), and we have no use for; others are news."""
+last three lines), and we have no use for; others are news."""
 
 
 @dataclass(frozen=True, kw_only=True)

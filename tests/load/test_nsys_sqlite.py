@@ -128,7 +128,7 @@ def test_unknown_columns_and_a_newer_schema_are_noted_and_change_nothing(tmp_pat
 def test_columns_of_the_published_schema_are_no_news(tmp_path: Path) -> None:
     path = write_export(
         tmp_path / "later.sqlite",
-        kernels=[{}],
+        kernels=[{"clusterX": 2, "graphId": 1, "qmdLastCtaDone": None}],
         calls=[{}],
         nvtx=[{}],
         cuda_devices=[{"uuid": "u", "numMultiprocessors": 132}],
