@@ -25,6 +25,12 @@ _IN_A_RUN: Final = (
 )
 """What a run's directory calls its report; the first that exists is taken."""
 
+_ENDINGS: Final = (
+    *(f"{ending}{packed}" for ending in (".sqlite", ".trace.json") for packed in ("", *_PACKED)),
+    *nsys_rep.SUFFIXES,
+)
+"""Of reports in a folder, the likeliest first."""
+
 _HEAD_BYTES: Final = 512
 _TAR_MAGIC: Final = slice(257, 262)
 
@@ -91,11 +97,16 @@ def _report_in(folder: Path) -> Path:
     for name in _IN_A_RUN:
         if (folder / name).is_file():
             return folder / name
-    msg = (
-        f"{folder} is a folder without a report: neither a parquetdir export nor a run's directory"
-        f" (which holds report.sqlite). Name a report in it:\n  ls {folder}"
-    )
-    raise NotAReport(msg)
+    names = [each.name for each in folder.iterdir()]
+    held = [ending for ending in _ENDINGS if any(name.endswith(ending) for name in names)]
+    what = f"{folder} is neither a parquetdir export nor a run's directory (with report.sqlite)"
+    if held:
+        msg = (
+            f"{what}. Name one of the reports in it, or all if they are the ranks of one run:\n"
+            f"  nsysflow analyze {folder}/*{held[0]}"
+        )
+        raise NotAReport(msg)
+    raise NotAReport(f"{what}, and holds no report. See what is there:\n  ls {folder}")
 
 
 def _plain(path: Path, shown: str, export: nsys_rep.Export | None, temporary: ExitStack) -> Path:

@@ -1,5 +1,7 @@
 """An output folder that is there whole or not at all."""
 
+import errno
+import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -13,11 +15,15 @@ MARK = "report.json"
 
 
 def check_folder(folder: Path, *, force: bool) -> None:
-    """Refuse a folder that is not ours, before any work is done for it.
+    """Refuse a folder that is not ours or cannot be written, before any work is done for it.
 
     Raises:
-        OutputError: something else is there.
+        OutputError: something else is there, or the folder in which it would be is not writable.
     """
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if _seen(each))
+    effective = os.access in os.supports_effective_ids
+    if not os.access(there, os.W_OK | os.X_OK, effective_ids=effective) and not there.is_file():
+        raise cannot_write(folder, OSError(errno.EACCES, f"{there} is not writable"))
     if folder.exists() and not folder.is_dir():
         msg = f"{folder} is a file; name another folder with -o DIR"
         raise OutputError(msg)
@@ -27,6 +33,13 @@ def check_folder(folder: Path, *, force: bool) -> None:
             " written. Name another folder with -o DIR, or write into this one with --force"
         )
         raise OutputError(msg)
+
+
+def _seen(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:  # what lies in a folder that one may not enter
+        return False
 
 
 @contextmanager

@@ -198,7 +198,17 @@ def test_a_path_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_something_else_is_no_report(tmp_path: Path) -> None:
-    assert "folder without a report" in message(tmp_path, NotAReport)
+    (tmp_path / "notes.txt").touch()
+    assert f"holds no report. See what is there:\n  ls {tmp_path}" in message(tmp_path, NotAReport)
+
+
+@pytest.mark.parametrize("ending", [".sqlite", ".sqlite.xz", ".pt.trace.json.gz", ".nsys-rep"])
+def test_a_folder_of_reports_names_them(tmp_path: Path, ending: str) -> None:
+    for rank in range(2):
+        (tmp_path / f"rank{rank}{ending}").touch()
+    typed = message(tmp_path, NotAReport).splitlines()[-1].split()
+    assert typed[:2] == ["nsysflow", "analyze"]
+    assert sorted(Path("/").glob(typed[2][1:])) == sorted(tmp_path.iterdir())
 
 
 def test_a_pipe_is_no_report(tmp_path: Path) -> None:

@@ -148,3 +148,16 @@ def test_a_pipe_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_any_work() -> None:
+    with unprivileged() as folder:
+        check_folder(folder / "new" / "out", force=False)
+        folder.chmod(0o500)
+        with pytest.raises(OutputError, match=f"{folder} is not writable"):
+            check_folder(folder / "new" / "out", force=False)
+        with pytest.raises(OutputError, match="--no-files"):
+            check_folder(folder, force=True)
+        folder.chmod(0)
+        with pytest.raises(OutputError, match=f"{folder} is not writable"):
+            check_folder(folder / "new" / "out", force=False)
