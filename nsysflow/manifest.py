@@ -6,7 +6,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from nsysflow.errors import Damaged
+from nsysflow.errors import Damaged, ReportError
 from nsysflow.handshake import Told, told_from
 from nsysflow.peaks import Unit
 
@@ -85,9 +85,13 @@ def read_manifest(folder: Path) -> Manifest | None:
 
     Raises:
         Damaged: the file cannot be understood.
+        ReportError: it may not be read.
     """
     file = folder / FILE
-    if not file.is_file():
+    try:
+        if not file.is_file():
+            return None
+    except PermissionError:  # of a folder that one may not enter: whoever needs it will say so
         return None
     try:
         held = json.loads(file.read_text(encoding="utf-8"))
@@ -99,6 +103,9 @@ def read_manifest(folder: Path) -> Manifest | None:
             if field.name in held or field.default is MISSING  # a later version added it
         }
         told = tuple(told_from(process) for process in held["told"])
+    except PermissionError:
+        msg = f"{file} cannot be read: permission denied. Allow it:\n  chmod u+r {file}"
+        raise ReportError(msg) from None
     except (ValueError, KeyError, TypeError) as error:
         msg = (
             f"{file} cannot be understood ({type(error).__name__}: {error}). Name the report"
