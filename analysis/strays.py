@@ -27,9 +27,9 @@ def without_strays(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.Dat
     times = [frame[name] for frame in frames.values() for name in ("start_ns", "end_ns")]
     known = [t for column in times for t in (column.min(), column.max()) if isinstance(t, int)]
     apart_ns = max(known) - min(known) if known else 0
-    reach_ns = CLOCK_JUMP_NS
-    if apart_ns > reach_ns:
-        reach_ns = max(reach_ns, _PLACES // _tracks(frames) // 2)
+    if apart_ns <= CLOCK_JUMP_NS:
+        return dict(frames), 0
+    reach_ns = max(CLOCK_JUMP_NS, _PLACES // _tracks(frames) // 2)
     if apart_ns <= reach_ns:
         return dict(frames), 0
     starts = pl.concat([frame["start_ns"] for frame in frames.values()]).sort()

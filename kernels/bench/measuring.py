@@ -81,7 +81,7 @@ def measured(watch: Stopwatch, call: Call, another: Callable[[], Call]) -> Measu
         graph_cold=graph_cold,
         graph_warm=graph_warm,
         why_no_graph=why_no_graph,
-        host_ns=issue_ns,
+        host_min_ns=issue_ns,
         peak_memory_bytes=peak_memory_bytes(call),
     )
 

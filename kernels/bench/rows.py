@@ -31,7 +31,7 @@ class Measured:
         graph_cold: as `span_cold`, by the replay of a CUDA graph; None where it cannot be captured.
         graph_warm: as `span_warm`, likewise.
         why_no_graph: why it cannot be captured, in CUDA's words.
-        host_ns: the least that the host takes to issue it. A program that calls nothing larger
+        host_min_ns: the least that the host takes to issue it. A program that calls nothing larger
             in between takes that long a call, if it is longer than `span_warm`.
         peak_memory_bytes: what a call allocates beyond what is there, at its highest.
     """
@@ -42,7 +42,7 @@ class Measured:
     graph_cold: Stats | None
     graph_warm: Stats | None
     why_no_graph: str | None
-    host_ns: int
+    host_min_ns: int
     peak_memory_bytes: int
 
 
@@ -120,7 +120,7 @@ def flat(row: Row, peak_flops_per_s: float | None) -> dict[str, Any]:
             value = getattr(stats, column.name, None)
             columns[f"{name}_{column.name}"] = _rounded(value, 1)
     return columns | {
-        "host_min_ns": row.measured.host_ns if row.measured else None,
+        "host_min_ns": row.measured.host_min_ns if row.measured else None,
         "bytes_per_s": _rounded(bytes_per_s, 0),
         "copy_bytes_per_s": _rounded(row.machine.copy_bytes_per_s, 0),
         "copy_pct": _share(bytes_per_s, row.machine.copy_bytes_per_s),

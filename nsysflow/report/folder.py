@@ -1,6 +1,5 @@
 """An output folder that is there whole or not at all."""
 
-import errno
 import os
 import secrets
 import shutil
@@ -21,13 +20,14 @@ def check_folder(folder: Path, *, force: bool) -> None:
         OutputError: something else is there, or the folder in which it would be is not writable.
     """
     there = next(each for each in (folder.absolute(), *folder.absolute().parents) if _seen(each))
-    effective = os.access in os.supports_effective_ids
-    if not os.access(there, os.W_OK | os.X_OK, effective_ids=effective) and not there.is_file():
-        raise cannot_write(folder, OSError(errno.EACCES, f"{there} is not writable"))
-    if folder.exists() and not folder.is_dir():
+    exists = there == folder.absolute()
+    if exists and not folder.is_dir():
         msg = f"{folder} is a file; name another folder with -o DIR"
         raise OutputError(msg)
-    if folder.exists() and not (folder / MARK).is_file() and not force:
+    effective = os.access in os.supports_effective_ids
+    if not os.access(there, os.W_OK | os.X_OK, effective_ids=effective):
+        raise _unwritten(folder, f"{there} is no folder that one may write into")
+    if exists and not (folder / MARK).is_file() and not force:
         msg = (
             f"{folder} exists and holds no {MARK}, so nsysflow did not write it; nothing was"
             " written. Name another folder with -o DIR, or write into this one with --force"
@@ -88,26 +88,26 @@ def staged_file(file: Path) -> Iterator[Path]:
     Raises:
         OutputError: the file cannot be written; nothing of it is left.
     """
-    if file.exists() and not file.is_file():
-        try:
-            yield file
-        except OSError as error:
-            raise cannot_write(file, error) from error
-        return
-    real = file.resolve()
-    scratch = real.with_name(f".{real.name}.tmp-{secrets.token_hex(4)}")
+    in_place = file.exists() and not file.is_file()
+    real = file if in_place else file.resolve()
+    scratch = file if in_place else real.with_name(f".{real.name}.tmp-{secrets.token_hex(4)}")
     try:
         yield scratch
-        scratch.replace(real)
+        if not in_place:
+            scratch.replace(real)
     except OSError as error:
         raise cannot_write(file, error) from error
     finally:
-        scratch.unlink(missing_ok=True)
+        if not in_place:
+            scratch.unlink(missing_ok=True)
 
 
 def cannot_write(target: Path, error: OSError) -> OutputError:
     """The system's reason with what to do; polars words it without an errno."""
-    reason = error.strerror or str(error)
+    return _unwritten(target, error.strerror or str(error))
+
+
+def _unwritten(target: Path, reason: str) -> OutputError:
     return OutputError(
         f"cannot write {target}: {reason}; nothing was written. Make room, or choose another place"
         " with -o DIR, or look without writing with --no-files"

@@ -150,14 +150,17 @@ def test_a_pipe_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_folder_that_cannot_be_made_is_refused_before_any_work() -> None:
+def test_a_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="file is no folder"):
+        check_folder(tmp_path / "file" / "out", force=False)
     with unprivileged() as folder:
         check_folder(folder / "new" / "out", force=False)
         folder.chmod(0o500)
-        with pytest.raises(OutputError, match=f"{folder} is not writable"):
+        with pytest.raises(OutputError, match=f"{folder} is no folder"):
             check_folder(folder / "new" / "out", force=False)
         with pytest.raises(OutputError, match="--no-files"):
             check_folder(folder, force=True)
         folder.chmod(0)
-        with pytest.raises(OutputError, match=f"{folder} is not writable"):
+        with pytest.raises(OutputError, match=f"{folder} is no folder"):
             check_folder(folder / "new" / "out", force=False)

@@ -19,7 +19,7 @@ def measured(device_ns: float = 1000.0, **others: Any) -> Measured:  # noqa: ANN
         "graph_cold": twice,
         "graph_warm": twice,
         "why_no_graph": None,
-        "host_ns": 40_000,
+        "host_min_ns": 40_000,
         "peak_memory_bytes": 0,
     }
     return Measured(**given | others)
