@@ -21,8 +21,10 @@ Backward has dg and db to sum over all rows, so there a fixed set of programs do
 tile, with g, b, dg and db in registers while the next two tiles come into shared memory (cp.async,
 16 bytes a thread). No atomics: each program adds its rows in order and writes 2 N floats (264 x 2 x
 16 KiB = 8 MiB, which stays in L2), and a second launch adds the programs in order. So results
-repeat bitwise on one GPU model. Rows too wide for that get dx from a program each, and dg and db
-from programs that walk down a block of columns: x and dy are read twice, 5 MN.
+repeat bitwise on one GPU model. Rows too wide for that are read twice, 5 MN: along each row in
+blocks for the two means, then down blocks of columns for dx, dg and db. Both passes stream, with
+little in registers: about 340 us for 8192 x 16384 in bf16, where it was 467 while a program held a
+whole row for dx and others summed the columns.
 """
 
 from dataclasses import dataclass
@@ -38,7 +40,7 @@ from nsysflow.kernels.arguments import require
 from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 COLS_MAX = 16_384
-"""The widest row: 16 warps hold 32 elements of x a thread, and as many of dy in backward."""
+"""The widest row: 16 warps of forward hold 32 elements of x a thread."""
 
 _WARP_BYTES = 2048
 """Of x that a warp of forward holds: four 16-byte loads a thread."""
@@ -48,10 +50,15 @@ _TILE = 4096
 
 _SUMMED_COLS = 8192
 """The widest row beside which dg and db stay in registers: at 16 384 columns they spilled, and 8192
-rows in bf16 took 2 032 us where reading x and dy twice took 377."""
+rows in bf16 took 2 032 us."""
 
-_ROW_PARTS, _PART_ROWS, _PART_COLS = 16, 32, 128
-"""How they cut a wide matrix for dg and db: 16 programs for each 128 columns, 32 rows a step."""
+_ALONG = {"ROWS": 1, "COLS": 2048, "STAGES": 3, "num_warps": 4}
+_DOWN = {"ROWS": 8, "COLS": 512, "STAGES": 3, "num_warps": 8}
+"""The tiles of wider rows: of 11 and 22 ways tried at 8192 x 16384 the fastest in bf16, 129 us
+along the rows and 198 down the columns, and in float32, 246 and 395, near to it (240 and 384)."""
+
+_ROW_PARTS = 16
+"""Down how many parts of the rows programs walk: 512 programs for 16 384 columns."""
 
 _PROGRAMS_AT_ONCE = 256
 """Whose dg and db are loaded together: sixteen 16-byte loads a thread of 4 warps."""
@@ -111,36 +118,53 @@ def _backward(
     ROWS: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     col = tl.arange(0, COLS)[None, :]
-    if partial_ptr is not None:
-        g = tl.load(g_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
-        b = tl.load(b_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
-        dg = tl.zeros([ROWS, COLS], tl.float32)
-        db = tl.zeros([ROWS, COLS], tl.float32)
+    g = tl.load(g_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
+    b = tl.load(b_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
+    dg = tl.zeros([ROWS, COLS], tl.float32)
+    db = tl.zeros([ROWS, COLS], tl.float32)
     step = tl.num_programs(0) * ROWS
     for first in tl.range(tl.program_id(0) * ROWS, rows, step, num_stages=STAGES):
         row = first + tl.arange(0, ROWS)
         at = row.to(tl.int64)[:, None] * cols + col
         mask = (row < rows)[:, None] & (col < cols)
         xh, dy, rstd = _tile(x_ptr, dy_ptr, mean_ptr, rstd_ptr, row, at, rows, mask)
-        if partial_ptr is None:  # one row a program: no reason to hold them from before x came
-            g = tl.load(g_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
-            b = tl.load(b_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
         dz = _past_relu(xh, dy, g, b)
-        if partial_ptr is not None:
-            dg += dz * xh
-            db += dz
+        dg += dz * xh
+        db += dz
         w = dz * g  # 0 beyond the last column, where dy and g are
         mean_w = (tl.sum(w, 1) / cols)[:, None]
         mean_wxh = (tl.sum(w * xh, 1) / cols)[:, None]
         tl.store(dx_ptr + at, (w - mean_w - xh * mean_wxh) * rstd, mask=mask)
-    if partial_ptr is not None:
-        col = tl.arange(0, COLS)
-        _keep_sums(dg, db, partial_ptr, tl.program_id(0), tl.num_programs(0), col, cols)
+    col = tl.arange(0, COLS)
+    _keep_sums(dg, db, partial_ptr, tl.program_id(0), tl.num_programs(0), col, cols)
 
 
 @triton.jit
-def _column_sums(
-    x_ptr, dy_ptr, g_ptr, b_ptr, mean_ptr, rstd_ptr, partial_ptr, rows, cols,
+def _along_rows(
+    x_ptr, dy_ptr, g_ptr, b_ptr, mean_ptr, rstd_ptr, means_ptr, rows, cols,
+    ROWS: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    sum_w = tl.zeros([ROWS, COLS], tl.float32)
+    sum_wxh = tl.zeros([ROWS, COLS], tl.float32)
+    for first in tl.range(0, cols, COLS, num_stages=STAGES):
+        col = first + tl.arange(0, COLS)[None, :]
+        at = row.to(tl.int64)[:, None] * cols + col
+        mask = (row < rows)[:, None] & (col < cols)
+        xh, dy, _rstd = _tile(x_ptr, dy_ptr, mean_ptr, rstd_ptr, row, at, rows, mask)
+        g = tl.load(g_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+        b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+        g = g.to(tl.float32)
+        w = _past_relu(xh, dy, g, b.to(tl.float32)) * g
+        sum_w += w
+        sum_wxh += w * xh
+    tl.store(means_ptr + row, tl.sum(sum_w, 1) / cols, mask=row < rows)
+    tl.store(means_ptr + rows + row, tl.sum(sum_wxh, 1) / cols, mask=row < rows)
+
+
+@triton.jit
+def _down_columns(
+    x_ptr, dy_ptr, g_ptr, b_ptr, mean_ptr, rstd_ptr, means_ptr, dx_ptr, partial_ptr, rows, cols,
     ROWS: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     col = tl.program_id(0) * COLS + tl.arange(0, COLS)
@@ -154,10 +178,13 @@ def _column_sums(
         row = first + tl.arange(0, ROWS)
         at = row.to(tl.int64)[:, None] * cols + col[None, :]
         mask = (row < rows)[:, None] & inside
-        xh, dy, _rstd = _tile(x_ptr, dy_ptr, mean_ptr, rstd_ptr, row, at, rows, mask)
+        xh, dy, rstd = _tile(x_ptr, dy_ptr, mean_ptr, rstd_ptr, row, at, rows, mask)
+        mean_w = tl.load(means_ptr + row, mask=row < rows, other=0.0)[:, None]
+        mean_wxh = tl.load(means_ptr + rows + row, mask=row < rows, other=0.0)[:, None]
         dz = _past_relu(xh, dy, g, b)
         dg += dz * xh
         db += dz
+        tl.store(dx_ptr + at, (dz * g - mean_w - xh * mean_wxh) * rstd, mask=mask)
     _keep_sums(dg, db, partial_ptr, tl.program_id(1), tl.num_programs(1), col, cols)
 
 
@@ -204,17 +231,14 @@ def _forward_launch(x: Tensor) -> _Launch:
 
 
 def _backward_launch(x: Tensor) -> _Launch:
-    """For `x`, (rows, cols): as many programs as an H200 runs at once, or one for each wide row."""
+    """For `x`, (rows, cols), of at most `_SUMMED_COLS`: as many programs as run at once."""
     cols = next_power_of_2(x.shape[1])
     rows = max(1, min(_TILE // cols, next_power_of_2(x.shape[0])))
-    tiles = cdiv(x.shape[0], rows)
-    if cols > _SUMMED_COLS:
-        return _Launch(programs=tiles, rows=rows, cols=cols, warps=16, registers=128)
     # two 16-byte loads of x a thread, or four: 16 warps are as many as can keep 128 registers
     warps = min(16, max(8, rows * cols * x.element_size() // 1024))
     programs_an_sm = 16 // warps
     return _Launch(
-        programs=min(tiles, _sms(x.device) * programs_an_sm),
+        programs=min(cdiv(x.shape[0], rows), _sms(x.device) * programs_an_sm),
         rows=rows, cols=cols, warps=warps,
         # left alone, the compiler takes 164 at 4096 columns in bf16, and one program fits an SM
         registers=128,
@@ -223,8 +247,6 @@ def _backward_launch(x: Tensor) -> _Launch:
 
 def _stages(launch: _Launch, x: Tensor) -> int:
     """Of the pipeline: x and dy in stages - 1 buffers, 128 KiB of an SM's 227 at most."""
-    if launch.cols > _SUMMED_COLS:
-        return 1
     return 3 if 2 * launch.rows * launch.cols * x.element_size() <= 2**16 else 2
 
 
@@ -233,6 +255,30 @@ def _sms(device: torch.device) -> int:
     if device.type != "cuda":
         return 2
     return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _backward_of_short_rows(given: tuple[Tensor, ...], dx: Tensor) -> Tensor:
+    """Write dx, and return dg and db of each program, (2, programs, cols)."""
+    rows, cols = dx.shape
+    launch = _backward_launch(dx)
+    partial = dx.new_empty(2, launch.programs, cols, dtype=torch.float32)
+    _backward[(launch.programs,)](
+        *given, dx, partial, rows, cols, STAGES=_stages(launch, dx), **launch.options
+    )
+    return partial
+
+
+def _backward_of_wide_rows(given: tuple[Tensor, ...], dx: Tensor) -> Tensor:
+    """As above, for rows beside which dg and db do not stay in registers."""
+    rows, cols = dx.shape
+    programs = min(_ROW_PARTS, cdiv(rows, _DOWN["ROWS"]))
+    means = dx.new_empty(2, rows, dtype=torch.float32)
+    partial = dx.new_empty(2, programs, cols, dtype=torch.float32)
+    _along_rows[(cdiv(rows, _ALONG["ROWS"]),)](*given, means, rows, cols, **_ALONG)
+    _down_columns[(cdiv(cols, _DOWN["COLS"]), programs)](
+        *given, means, dx, partial, rows, cols, **_DOWN
+    )
+    return partial
 
 
 class _LayernormReluAdd(torch.autograd.Function):
@@ -258,22 +304,11 @@ class _LayernormReluAdd(torch.autograd.Function):
             return None, None, None, dy, None
         if x.numel() == 0:
             return torch.empty_like(x), torch.zeros_like(g), torch.zeros_like(b), dy, None
-        rows, cols = x.shape
         dx = torch.empty_like(x)
-        given = (x, dy.contiguous(), g, b, mean, rstd)
-        launch = _backward_launch(x)
-        stages = _stages(launch, x)
-        wide = launch.cols > _SUMMED_COLS
-        programs = min(_ROW_PARTS, cdiv(rows, _PART_ROWS)) if wide else launch.programs
-        partial = torch.empty(2, programs, cols, dtype=torch.float32, device=x.device)
-        _backward[(launch.programs,)](
-            *given, dx, None if wide else partial, rows, cols, STAGES=stages, **launch.options
-        )
-        if wide:
-            _column_sums[(cdiv(cols, _PART_COLS), programs)](
-                *given, partial, rows, cols,
-                ROWS=_PART_ROWS, COLS=_PART_COLS, STAGES=3, num_warps=4,
-            )  # fmt: skip
+        wide = x.shape[1] > _SUMMED_COLS
+        backward = _backward_of_wide_rows if wide else _backward_of_short_rows
+        partial = backward((x, dy.contiguous(), g, b, mean, rstd), dx)
+        _, programs, cols = partial.shape
         sums = torch.empty(2, cols, dtype=g.dtype, device=x.device)
         _add_programs[(cdiv(cols, 32), 2)](  # 32 floats: a cache line
             partial, sums, programs, cols,

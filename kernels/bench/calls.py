@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import torch
 from torch import Tensor
+from torch._functorch import config as functorch_config
 
 from nsysflow.kernels.bench.problem import Direction, Kernel, Outputs, Problem
 
@@ -40,7 +41,7 @@ def function_of(problem: Problem, variant: Variant) -> Callable[..., Outputs]:
     if variant == "triton" or variant == "cuda":
         return problem.kernels[variant]
     # donated buffers may be written to by backward, which is called more than once here
-    torch._functorch.config.donated_buffer = False
+    functorch_config.donated_buffer = False
     compiled: Callable[..., Outputs] = torch.compile(
         problem.reference, fullgraph=True, dynamic=False, mode=MODES[variant]
     )

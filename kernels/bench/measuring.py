@@ -71,7 +71,6 @@ def measured(watch: Stopwatch, call: Call, another: Callable[[], Call]) -> Measu
             stats_of([_graph_warm_ns(watch, run, calls) for run in runs]),
         )
     except RuntimeError as error:  # it waits, or reads something back: a fact about the call
-        torch.cuda.synchronize()
         graph_cold, graph_warm = None, None
         why_no_graph = str(error).splitlines()[0]
     return Measured(

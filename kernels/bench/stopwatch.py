@@ -54,6 +54,16 @@ class Stopwatch:
         Raises:
             RuntimeError: it cannot be captured.
         """
+        try:
+            return self._captured(calls)
+        except RuntimeError:
+            # torch's random numbers take themselves to be captured still, and raise when next
+            # drawn, until a capture succeeds
+            torch.cuda.synchronize()
+            self._captured(self.flush)
+            raise
+
+    def _captured(self, calls: Call) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self.stream):
             calls()

@@ -174,10 +174,10 @@ ROWS_OF_4096 = torch.empty(8192, 4096, dtype=torch.bfloat16, device="meta")
 
 
 def compiled(
-    name: str, launch: module._Launch, tensors: str, types: dict[str, str], **constants: int
+    name: str, options: dict[str, int], tensors: str, types: dict[str, str], **constants: int
 ) -> Compiled:
-    """A kernel as it is launched on `ROWS_OF_4096`, given which of its tensors are bf16."""
-    options = launch.options
+    """A kernel as it is launched, given its options and which of its tensors are bf16."""
+    constants |= {key: options[key] for key in ("ROWS", "COLS", "STAGES") if key in options}
     types |= {f"{tensor}_ptr": "*bf16" for tensor in tensors.split()}
     types |= {"mean_ptr": "*fp32", "rstd_ptr": "*fp32", "rows": "i32:16", "cols": "i32:16"}
     return compile_for_hopper(
@@ -185,9 +185,9 @@ def compiled(
             module="layernorm_relu_add",
             name=name,
             types=types,
-            constants={"ROWS": options.pop("ROWS"), "COLS": options.pop("COLS"), **constants},
-            warps=options.pop("num_warps"),
-            options=options,
+            constants=constants,
+            warps=options["num_warps"],
+            options={"maxnreg": options["maxnreg"]} if "maxnreg" in options else {},
         )
     )
 
@@ -195,7 +195,7 @@ def compiled(
 @pytest.mark.slow
 def test_an_h200_runs_32_warps_of_forward_an_sm_and_loads_16_bytes_at_a_time() -> None:
     launch = module._forward_launch(ROWS_OF_4096)
-    forward = compiled("_forward", launch, "x skip g b y", {"eps": "fp32"})
+    forward = compiled("_forward", launch.options, "x skip g b y", {"eps": "fp32"})
     assert forward.local_bytes == 0
     assert forward.registers <= 64
     per_thread = 4096 // 128 // 8  # 16-byte loads of one row
@@ -207,7 +207,9 @@ def test_an_h200_runs_32_warps_of_forward_an_sm_and_loads_16_bytes_at_a_time() -
 def test_an_h200_holds_a_row_of_backward_in_registers_and_copies_16_bytes_at_a_time() -> None:
     launch = module._backward_launch(ROWS_OF_4096)
     stages = module._stages(launch, ROWS_OF_4096)
-    backward = compiled("_backward", launch, "x dy g b dx", {"partial_ptr": "*fp32"}, STAGES=stages)
+    backward = compiled(
+        "_backward", launch.options, "x dy g b dx", {"partial_ptr": "*fp32"}, STAGES=stages
+    )
     assert backward.local_bytes == 0
     assert backward.registers <= 128  # two programs of 256 threads an SM
     per_thread = 4096 // 256 // 8
@@ -216,6 +218,24 @@ def test_an_h200_holds_a_row_of_backward_in_registers_and_copies_16_bytes_at_a_t
     # g and b, once
     assert backward.loads["v4.b32"] == 2 * per_thread
     assert backward.loads["b16"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options", "tensors", "sums", "ahead"),
+    [
+        ("_along_rows", module._ALONG, "x dy g b", "means_ptr", 4),
+        ("_down_columns", module._DOWN, "x dy g b dx", "means_ptr partial_ptr", 2),  # g, b stay
+    ],
+)
+def test_an_h200_streams_rows_too_wide_for_registers(
+    name: str, options: dict[str, int], tensors: str, sums: str, ahead: int
+) -> None:
+    kernel = compiled(name, options, tensors, dict.fromkeys(sums.split(), "*fp32"))
+    assert kernel.local_bytes == 0
+    per_thread = options["ROWS"] * options["COLS"] // (32 * options["num_warps"]) // 8
+    copies = ahead * per_thread * options["STAGES"]  # before the loop and in it
+    assert len(re.findall(r"cp\.async\.cg.*0x10", kernel.ptx)) == copies
 
 
 @pytest.mark.gpu
