@@ -65,7 +65,7 @@ _PROGRAMS_AT_ONCE = 256
 
 
 @triton.jit
-def _forward(
+def _layernorm_relu_add_forward(
     x_ptr, skip_ptr, g_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, rows, cols, eps,
     ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
@@ -106,14 +106,14 @@ def _past_relu(xh, dy, g, b):
 
 @triton.jit
 def _keep_sums(dg, db, partial_ptr, program, programs, col, cols):
-    """Leave a program's sums over its rows for `_add_programs`."""
+    """Leave a program's sums over its rows for `_layernorm_relu_add_programs`."""
     at = program.to(tl.int64) * cols + col
     tl.store(partial_ptr + at, tl.sum(dg, 0), mask=col < cols)
     tl.store(partial_ptr + programs.to(tl.int64) * cols + at, tl.sum(db, 0), mask=col < cols)
 
 
 @triton.jit
-def _backward(
+def _layernorm_relu_add_backward(
     x_ptr, dy_ptr, g_ptr, b_ptr, mean_ptr, rstd_ptr, dx_ptr, partial_ptr, rows, cols,
     ROWS: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -140,7 +140,7 @@ def _backward(
 
 
 @triton.jit
-def _along_rows(
+def _layernorm_relu_add_along_rows(
     x_ptr, dy_ptr, g_ptr, b_ptr, mean_ptr, rstd_ptr, means_ptr, rows, cols,
     ROWS: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -163,7 +163,7 @@ def _along_rows(
 
 
 @triton.jit
-def _down_columns(
+def _layernorm_relu_add_down_columns(
     x_ptr, dy_ptr, g_ptr, b_ptr, mean_ptr, rstd_ptr, means_ptr, dx_ptr, partial_ptr, rows, cols,
     ROWS: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -189,7 +189,9 @@ def _down_columns(
 
 
 @triton.jit
-def _add_programs(partial_ptr, sum_ptr, programs, cols, PROGRAMS: tl.constexpr, COLS: tl.constexpr):
+def _layernorm_relu_add_programs(
+    partial_ptr, sum_ptr, programs, cols, PROGRAMS: tl.constexpr, COLS: tl.constexpr
+):
     col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
     which = tl.program_id(1).to(tl.int64)  # 0 is dg, 1 is db
     total = tl.zeros([PROGRAMS, COLS], tl.float32)
@@ -262,7 +264,7 @@ def _backward_of_short_rows(given: tuple[Tensor, ...], dx: Tensor) -> Tensor:
     rows, cols = dx.shape
     launch = _backward_launch(dx)
     partial = dx.new_empty(2, launch.programs, cols, dtype=torch.float32)
-    _backward[(launch.programs,)](
+    _layernorm_relu_add_backward[(launch.programs,)](
         *given, dx, partial, rows, cols, STAGES=_stages(launch, dx), **launch.options
     )
     return partial
@@ -274,8 +276,10 @@ def _backward_of_wide_rows(given: tuple[Tensor, ...], dx: Tensor) -> Tensor:
     programs = min(_ROW_PARTS, cdiv(rows, _DOWN["ROWS"]))
     means = dx.new_empty(2, rows, dtype=torch.float32)
     partial = dx.new_empty(2, programs, cols, dtype=torch.float32)
-    _along_rows[(cdiv(rows, _ALONG["ROWS"]),)](*given, means, rows, cols, **_ALONG)
-    _down_columns[(cdiv(cols, _DOWN["COLS"]), programs)](
+    _layernorm_relu_add_along_rows[(cdiv(rows, _ALONG["ROWS"]),)](
+        *given, means, rows, cols, **_ALONG
+    )
+    _layernorm_relu_add_down_columns[(cdiv(cols, _DOWN["COLS"]), programs)](
         *given, means, dx, partial, rows, cols, **_DOWN
     )
     return partial
@@ -291,7 +295,7 @@ class _LayernormReluAdd(torch.autograd.Function):
         ctx.save_for_backward(x, g, b, mean, rstd)
         if y.numel() > 0:
             launch = _forward_launch(x)
-            _forward[(launch.programs,)](
+            _layernorm_relu_add_forward[(launch.programs,)](
                 x, skip, g, b, y, mean, rstd, rows, cols, eps, **launch.options
             )
         return y
@@ -310,7 +314,7 @@ class _LayernormReluAdd(torch.autograd.Function):
         partial = backward((x, dy.contiguous(), g, b, mean, rstd), dx)
         _, programs, cols = partial.shape
         sums = torch.empty(2, cols, dtype=g.dtype, device=x.device)
-        _add_programs[(cdiv(cols, 32), 2)](  # 32 floats: a cache line
+        _layernorm_relu_add_programs[(cdiv(cols, 32), 2)](  # 32 floats: a cache line
             partial, sums, programs, cols,
             PROGRAMS=min(_PROGRAMS_AT_ONCE, next_power_of_2(programs)), COLS=32, num_warps=4,
         )  # fmt: skip

@@ -81,7 +81,7 @@ def _run_forward(combined: Tensor, state: Tensor, saved: Tensor | None) -> tuple
     if out.numel() == 0:
         return out, state.clone()
     final = torch.empty_like(state)
-    mingru_scan_kernels.forward[_grid(combined)](
+    mingru_scan_kernels.mingru_scan_forward[_grid(combined)](
         combined, state, out, final, saved, steps, SAVE=saved is not None, **_cut(combined)
     )
     return out, final
@@ -141,7 +141,7 @@ def mingru_scan_backward(
     dstate = combined.new_empty(batch, 1, channels, dtype=state_dtype or combined.dtype)
     if combined.numel() == 0:
         return dcombined, dstate.zero_() if dfinal is None else dstate.copy_(dfinal)
-    mingru_scan_kernels.backward[_grid(combined)](
+    mingru_scan_kernels.mingru_scan_backward[_grid(combined)](
         combined, saved, dout, dfinal, dcombined, dstate, steps, **_cut(combined)
     )
     return dcombined, dstate

@@ -46,7 +46,7 @@ def _gates(hidden, gate):
 
 
 @triton.jit(do_not_specialize=["T"])
-def forward(
+def mingru_scan_forward(
     combined_ptr, state_ptr, out_ptr, final_ptr, saved_ptr, T,
     H: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, SAVE: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -92,7 +92,7 @@ def forward(
 
 
 @triton.jit(do_not_specialize=["T"])
-def backward(
+def mingru_scan_backward(
     combined_ptr, saved_ptr, dout_ptr, dfinal_ptr, dcombined_ptr, dstate_ptr, T,
     H: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip

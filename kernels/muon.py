@@ -175,10 +175,10 @@ def muon(
     if matrices == 0:
         return
     kind = TRITON_TYPES[table.gradients[0].dtype]
-    muon_kernels.squares[(matrices, PARTS)](
+    muon_kernels.muon_squares[(matrices, PARTS)](
         table.entries, table.squares, TYPE=kind, BLOCK=4096, ALIGNED=table.aligned, num_warps=4
     )
-    muon_kernels.step[(matrices,)](
+    muon_kernels.muon_step[(matrices,)](
         table.entries, table.squares, table.tiles, lr, momentum, weight_decay, max_norm,
         ROWS=table.tiles.shape[1],
         TYPE=kind,

@@ -27,7 +27,7 @@ _PARTS = tl.constexpr(PARTS)
 
 
 @triton.jit
-def squares(
+def muon_squares(
     entries_ptr, squares_ptr, TYPE: tl.constexpr, BLOCK: tl.constexpr, ALIGNED: tl.constexpr
 ):
     """Sums of squares of PARTS parts of each gradient."""
@@ -44,7 +44,7 @@ def squares(
 
 
 @triton.jit
-def step(
+def muon_step(
     entries_ptr, squares_ptr, tiles_ptr, lr_ptr, mu, decay, max_norm,
     ROWS: tl.constexpr, TYPE: tl.constexpr, OPERAND: tl.constexpr,
     WORKING: tl.constexpr, ALIGNED: tl.constexpr,

@@ -80,7 +80,7 @@ def _weight(
 
 
 @triton.jit
-def _forward(
+def _narrow_linear_forward(
     x_ptr, weight_ptr, y_ptr, rows, H: tl.constexpr, OUTPUTS: tl.constexpr,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, OPERAND: tl.constexpr,
 ):  # fmt: skip
@@ -96,7 +96,7 @@ def _forward(
 
 
 @triton.jit
-def _backward(
+def _narrow_linear_backward(
     gradient_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, rows, tiles, H: tl.constexpr,
     OUTPUTS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr,
     OPERAND: tl.constexpr,
@@ -122,7 +122,9 @@ def _backward(
 
 
 @triton.jit
-def _sum(parts_ptr, dweight_ptr, parts, numel, PARTS: tl.constexpr, SUMMED: tl.constexpr):
+def _narrow_linear_sum(
+    parts_ptr, dweight_ptr, parts, numel, PARTS: tl.constexpr, SUMMED: tl.constexpr
+):
     part = tl.arange(0, PARTS)[:, None]
     at = (tl.program_id(0) * SUMMED + tl.arange(0, SUMMED))[None, :]
     mask = (part < parts) & (at < numel)
@@ -191,7 +193,7 @@ class _NarrowLinear(torch.autograd.Function):
 def _run_forward(x: Tensor, weight: Tensor, out: Tensor) -> Tensor:
     if len(x) > 0:
         cut = _cut(x, len(weight), FORWARD[x.element_size()])
-        _forward[(cdiv(len(x), cut["ROWS"]),)](x, weight, out, len(x), **cut)
+        _narrow_linear_forward[(cdiv(len(x), cut["ROWS"]),)](x, weight, out, len(x), **cut)
     return out
 
 
@@ -247,8 +249,8 @@ def narrow_linear_backward(
     tiles = cdiv(rows, cut["ROWS"])
     programs = min(tiles, PARTS[x.element_size()])
     parts = x.new_empty(programs, outputs, x.shape[1], dtype=torch.float32)
-    _backward[(len(parts),)](gradient, x, weight, dx, parts, rows, tiles, **cut)
-    _sum[(cdiv(weight.numel(), SUMMED),)](
+    _narrow_linear_backward[(len(parts),)](gradient, x, weight, dx, parts, rows, tiles, **cut)
+    _narrow_linear_sum[(cdiv(weight.numel(), SUMMED),)](
         parts, dweight, len(parts), weight.numel(),
         PARTS=next_power_of_2(len(parts)), SUMMED=SUMMED, num_warps=4,
     )  # fmt: skip

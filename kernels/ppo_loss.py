@@ -103,11 +103,12 @@ def _run_forward(
     sums = predictions.new_empty(programs, dtype=torch.float32)
     counter = predictions.new_empty((), dtype=torch.int32)
     overlap = _overlap(predictions.device)
-    # itself launched in full order: what `loss` reads before it waits was there before this began
-    ppo_loss_kernels.moments[(chunks,)](
+    # itself launched in full order: what `ppo_loss_forward` reads before it waits was there before
+    # this began
+    ppo_loss_kernels.ppo_loss_moments[(chunks,)](
         advantages, moments, counter, rows, CHUNK=CHUNK, OVERLAP=overlap["OVERLAP"], num_warps=8
     )
-    ppo_loss_kernels.loss[(programs,)](
+    ppo_loss_kernels.ppo_loss_forward[(programs,)](
         *inputs, moments, sums, counter, loss, gradient, rows, rows // inputs[4].numel(), *factors,
         ACTIONS=width - 1, CHUNK=CHUNK, PARTS=next_power_of_2(chunks), ROWS=ROWS,
         num_warps=ROWS // 32, **overlap,
@@ -136,7 +137,7 @@ class _PpoLoss(torch.autograd.Function):
         out = torch.empty_like(gradient, dtype=ctx.dtype)
         if out.numel() > 0:
             programs = cdiv(out.numel(), SCALED)
-            ppo_loss_kernels.scale[(programs,)](
+            ppo_loss_kernels.ppo_loss_backward[(programs,)](
                 gradient, dloss, out, out.numel(),
                 SCALED=SCALED, num_warps=4, **_overlap(out.device),
             )  # fmt: skip

@@ -6,10 +6,11 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def moments(
+def ppo_loss_moments(
     advantages_ptr, moments_ptr, counter_ptr, rows, CHUNK: tl.constexpr, OVERLAP: tl.constexpr
 ):
-    """Mean and sum of squares around it of each chunk of advantages; resets `loss`'s counter."""
+    """Mean and sum of squares around it of each chunk of advantages; resets the counter
+    of `ppo_loss_forward`."""
     if OVERLAP:
         gdc_launch_dependents()
     first = tl.program_id(0) * CHUNK
@@ -43,7 +44,7 @@ def _clip(x, low, high):
 
 
 @triton.jit(do_not_specialize=["rows", "steps"])
-def loss(
+def ppo_loss_forward(
     predictions_ptr, actions_ptr, logprobs_ptr, advantages_ptr, weights_ptr, values_ptr,
     returns_ptr, moments_ptr, sums_ptr, counter_ptr, loss_ptr, gradient_ptr, rows, steps,
     clip, value_clip, value_weight, entropy_weight,
@@ -128,7 +129,9 @@ def loss(
 
 
 @triton.jit
-def scale(gradient_ptr, dloss_ptr, out_ptr, numel, SCALED: tl.constexpr, OVERLAP: tl.constexpr):
+def ppo_loss_backward(
+    gradient_ptr, dloss_ptr, out_ptr, numel, SCALED: tl.constexpr, OVERLAP: tl.constexpr
+):
     """The kept gradient times that of the loss."""
     at = tl.program_id(0).to(tl.int64) * SCALED + tl.arange(0, SCALED)
     inside = at < numel

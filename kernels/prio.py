@@ -69,7 +69,7 @@ _LAUNCH: Final = _Launch()
 
 
 @triton.jit
-def _weigh(
+def _prio_weigh(
     advantages_ptr,
     weights_ptr,
     sums_ptr,
@@ -105,7 +105,7 @@ def _weigh(
 
 
 @triton.jit(do_not_specialize=["seed"])
-def _draw(
+def _prio_draw(
     weights_ptr,
     sums_ptr,
     offset_ptr,
@@ -214,14 +214,14 @@ def _weigh_and_draw(
     weights = torch.empty(rows, dtype=torch.float32, device=advantages.device)
     sums = torch.empty(groups, dtype=torch.float32, device=advantages.device)
     span = min(next_power_of_2(max(steps, 1)), _LAUNCH.tile)
-    _weigh[(groups,)](
+    _prio_weigh[(groups,)](
         advantages, weights, sums, offset, rows, float(alpha), 1.0 if alpha == 0 else 0.0,
         STEPS=steps, GROUP=group, ROWS=min(group, _LAUNCH.tile // span), SPAN=span,
         num_warps=_LAUNCH.warps,
     )  # fmt: skip
     draws = len(out.rows)
     at_once = max(min(_LAUNCH.draws, _LAUNCH.drawn_from // group), 1)
-    _draw[(cdiv(draws, at_once),)](
+    _prio_draw[(cdiv(draws, at_once),)](
         weights, sums, offset, out.rows, out.weight, rows, draws, seed, float(beta),
         GROUP=group, GROUPS=next_power_of_2(groups), DRAWS=at_once, num_warps=_LAUNCH.warps,
     )  # fmt: skip

@@ -195,7 +195,9 @@ def compiled(
 @pytest.mark.slow
 def test_an_h200_runs_32_warps_of_forward_an_sm_and_loads_16_bytes_at_a_time() -> None:
     launch = module._forward_launch(ROWS_OF_4096)
-    forward = compiled("_forward", launch.options, "x skip g b y", {"eps": "fp32"})
+    forward = compiled(
+        "_layernorm_relu_add_forward", launch.options, "x skip g b y", {"eps": "fp32"}
+    )
     assert forward.local_bytes == 0
     assert forward.registers <= 64
     per_thread = 4096 // 128 // 8  # 16-byte loads of one row
@@ -208,7 +210,11 @@ def test_an_h200_holds_a_row_of_backward_in_registers_and_copies_16_bytes_at_a_t
     launch = module._backward_launch(ROWS_OF_4096)
     stages = module._stages(launch, ROWS_OF_4096)
     backward = compiled(
-        "_backward", launch.options, "x dy g b dx", {"partial_ptr": "*fp32"}, STAGES=stages
+        "_layernorm_relu_add_backward",
+        launch.options,
+        "x dy g b dx",
+        {"partial_ptr": "*fp32"},
+        STAGES=stages,
     )
     assert backward.local_bytes == 0
     assert backward.registers <= 128  # two programs of 256 threads an SM
@@ -224,8 +230,14 @@ def test_an_h200_holds_a_row_of_backward_in_registers_and_copies_16_bytes_at_a_t
 @pytest.mark.parametrize(
     ("name", "options", "tensors", "sums", "ahead"),
     [
-        ("_along_rows", module._ALONG, "x dy g b", "means_ptr", 4),
-        ("_down_columns", module._DOWN, "x dy g b dx", "means_ptr partial_ptr", 2),  # g, b stay
+        ("_layernorm_relu_add_along_rows", module._ALONG, "x dy g b", "means_ptr", 4),
+        (
+            "_layernorm_relu_add_down_columns",
+            module._DOWN,
+            "x dy g b dx",
+            "means_ptr partial_ptr",
+            2,
+        ),  # g, b stay
     ],
 )
 def test_an_h200_streams_rows_too_wide_for_registers(

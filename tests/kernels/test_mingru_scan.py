@@ -152,8 +152,8 @@ def test_what_is_not_finite_spoils_what_the_definition_says(
 def test_nothing_is_launched_for_nothing(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]
 ) -> None:
-    monkeypatch.setattr(mingru_scan_kernels, "forward", None)
-    monkeypatch.setattr(mingru_scan_kernels, "backward", None)
+    monkeypatch.setattr(mingru_scan_kernels, "mingru_scan_forward", None)
+    monkeypatch.setattr(mingru_scan_kernels, "mingru_scan_backward", None)
     combined = torch.zeros(shape, device=device, requires_grad=True)
     state = torch.randn(shape[0], 1, shape[2] // 3, device=device, requires_grad=True)
     out, final = mingru_scan(combined, state)
@@ -199,7 +199,7 @@ def test_bytes_are_those_of_the_tensors_that_cross(device: torch.device) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("floats", ["bf16", "fp32"])
-@pytest.mark.parametrize("kernel", ["forward", "backward"])
+@pytest.mark.parametrize("kernel", ["mingru_scan_forward", "mingru_scan_backward"])
 def test_both_ways_an_h200_keeps_a_chunk_in_registers(kernel: str, floats: str) -> None:
     types = dict.fromkeys(
         ("combined_ptr", "state_ptr", "out_ptr", "final_ptr", "dout_ptr", "dfinal_ptr"),
@@ -225,7 +225,7 @@ def test_both_ways_an_h200_keeps_a_chunk_in_registers(kernel: str, floats: str) 
     assert compiled.local_bytes == 0
     assert compiled.registers <= 255 - 64  # 8 warps an SM could have 255 each
     # two channels a thread: 3 or 4 inputs, this chunk's prologue and the next one's prefetch
-    inputs = 3 if kernel == "forward" else 4
+    inputs = 3 if kernel == "mingru_scan_forward" else 4
     width = "b32" if floats == "bf16" else "v2.b32"
     assert compiled.loads[width] >= 2 * inputs * steps
 

@@ -269,7 +269,7 @@ def test_an_h200_multiplies_on_its_tensor_cores_and_hardly_spills() -> None:
     compiled = compile_for_hopper(
         Kernel(
             module="muon_kernels",
-            name="step",
+            name="muon_step",
             types=types,
             constants=constants | {"TYPE": "float32", "OPERAND": "bfloat16"},
             warps=8,

@@ -163,17 +163,19 @@ def test_bytes_are_each_tensor_once(device: torch.device) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("name", ["_forward", "_backward"])
+@pytest.mark.parametrize("name", ["_narrow_linear_forward", "_narrow_linear_backward"])
 def test_on_hopper_it_loads_16_bytes_multiplies_on_tensor_cores_and_hardly_spills(
     name: str, dtype: torch.dtype
 ) -> None:
-    tile = (module.FORWARD if name == "_forward" else module.BACKWARD)[dtype.itemsize]
+    tile = (module.FORWARD if name == "_narrow_linear_forward" else module.BACKWARD)[dtype.itemsize]
     constants = module._cut(torch.empty(32_768, 128, dtype=dtype), 5, tile)
     compiled = on_hopper(name, dtype, constants)
     # of float32's forward: one warp with spills was faster than two without, 7.8 us against 8.2
-    assert compiled.local_bytes <= (256 if (name, dtype) == ("_forward", torch.float32) else 0)
+    assert compiled.local_bytes <= (
+        256 if (name, dtype) == ("_narrow_linear_forward", torch.float32) else 0
+    )
     assert "v4.b32" in compiled.loads
-    assert name == "_backward" or set(compiled.loads) == {"v4.b32"}
+    assert name == "_narrow_linear_backward" or set(compiled.loads) == {"v4.b32"}
     assert re.search(r"wgmma\.mma_async|mma\.sync", compiled.ptx)
 
 
@@ -193,7 +195,10 @@ def test_the_largest_that_it_takes_fit_in_an_sm(
 ) -> None:
     x = torch.empty(32_768, width, dtype=dtype)
     module._check(x, torch.empty(outputs, width, dtype=dtype))
-    for name, tiles in (("_forward", module.FORWARD), ("_backward", module.BACKWARD)):
+    for name, tiles in (
+        ("_narrow_linear_forward", module.FORWARD),
+        ("_narrow_linear_backward", module.BACKWARD),
+    ):
         compiled = on_hopper(name, dtype, module._cut(x, outputs, tiles[dtype.itemsize]))
         assert compiled.shared_bytes <= SHARED_BYTES_MAX
 

@@ -207,7 +207,7 @@ def test_one_row_has_no_variance(device: torch.device) -> None:
 def test_nothing_is_launched_for_no_rows(
     device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("moments", "loss", "scale"):
+    for name in ("ppo_loss_moments", "ppo_loss_forward", "ppo_loss_backward"):
         monkeypatch.setattr(ppo_loss_kernels, name, None)
     loss, gradient = loss_and_gradient(inputs(device, 0, 4))
     assert loss.isnan()
@@ -262,7 +262,7 @@ def test_an_h200_keeps_a_row_in_registers_and_waits_before_it_writes(actions: in
     constants = {"ACTIONS": actions, "CHUNK": 4096, "PARTS": 8, "ROWS": 256, "OVERLAP": True}
     kernel = Kernel(
         module="ppo_loss_kernels",
-        name="loss",
+        name="ppo_loss_forward",
         types=types,
         constants=constants,
         warps=8,
@@ -277,20 +277,27 @@ def test_an_h200_keeps_a_row_in_registers_and_waits_before_it_writes(actions: in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", ["moments", "scale"])
+@pytest.mark.parametrize("kernel", ["ppo_loss_moments", "ppo_loss_backward"])
 def test_what_comes_before_and_after_the_rows_compiles_for_an_h200(kernel: str) -> None:
     types = {
-        "moments": {"advantages_ptr": "*fp32", "moments_ptr": "*fp32", "counter_ptr": "*i32"},
-        "scale": {"gradient_ptr": "*fp32", "dloss_ptr": "*fp32", "out_ptr": "*bf16"},
+        "ppo_loss_moments": {
+            "advantages_ptr": "*fp32",
+            "moments_ptr": "*fp32",
+            "counter_ptr": "*i32",
+        },
+        "ppo_loss_backward": {"gradient_ptr": "*fp32", "dloss_ptr": "*fp32", "out_ptr": "*bf16"},
     }[kernel]
-    number, constant = {"moments": ("rows", "CHUNK"), "scale": ("numel", "SCALED")}[kernel]
+    number, constant = {
+        "ppo_loss_moments": ("rows", "CHUNK"),
+        "ppo_loss_backward": ("numel", "SCALED"),
+    }[kernel]
     compiled = compile_for_hopper(
         Kernel(
             module="ppo_loss_kernels",
             name=kernel,
             types=types | {number: "i32"},
             constants={constant: getattr(module, constant), "OVERLAP": True},
-            warps=8 if kernel == "moments" else 4,
+            warps=8 if kernel == "ppo_loss_moments" else 4,
         )
     )
     assert compiled.local_bytes == 0

@@ -196,7 +196,7 @@ def test_bytes_are_the_advantages_and_the_draws() -> None:
     [
         Kernel(
             module="prio",
-            name="_weigh",
+            name="_prio_weigh",
             types=dict.fromkeys(("advantages_ptr", "weights_ptr", "sums_ptr"), "*fp32")
             | {"offset_ptr": "*i64", "rows": "i32", "alpha": "fp32", "weight_of_zero": "fp32"},
             constants={"STEPS": 64, "GROUP": 16, "ROWS": 16, "SPAN": 64},
@@ -204,7 +204,7 @@ def test_bytes_are_the_advantages_and_the_draws() -> None:
         ),
         Kernel(
             module="prio",
-            name="_draw",
+            name="_prio_draw",
             types=dict.fromkeys(("weights_ptr", "sums_ptr", "out_weight_ptr"), "*fp32")
             | dict.fromkeys(("offset_ptr", "out_rows_ptr"), "*i64")
             | {"rows": "i32", "draws": "i32", "seed": "i64", "beta": "fp32"},
