@@ -77,6 +77,7 @@ def read_sqlite(path: Path, shown: str, *, shapes: bool = True) -> Raw:
             sampled = read_sampled(
                 frames, lambda table, where: _joined(table, pieces_of(table, where))
             )
+        _check_none_is_lost(uri, frames, extents)
     return assemble(shown, present, frames | sampled)
 
 
@@ -185,6 +186,32 @@ class _NotANumber(Exception):
     """A column of numbers holds something else."""
 
 
+class _RowsLost(Exception):
+    """SQLite ended a table before its end, without a word."""
+
+
+def _check_none_is_lost(
+    uri: str, frames: Mapping[str, pl.DataFrame], extents: Mapping[str, tuple[int, int]]
+) -> None:
+    """Count the rows of tables that were read with gaps in their rowids, which nsys leaves none of.
+
+    Where a page was overwritten SQLite may take a wild rowid for the end of what was asked for.
+    Counting looks at no rowid, so it comes to another number, or finds the damage.
+
+    Raises:
+        _RowsLost: fewer rows were read than there are.
+    """
+    for field, table in TABLES.items():
+        first, last = extents.get(table.name, (0, -1))
+        read = frames[field].height
+        if read == last - first + 1:
+            continue
+        with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_WAIT_S)) as db:
+            (count,) = db.execute(f"SELECT count(*) FROM {quoted(table.name)}").fetchone()
+        if count != read:
+            raise _RowsLost(f"{table.name} holds {count} rows, and {read} can be read")
+
+
 def _typed(rows: pl.DataFrame, table: Table) -> Iterator[pl.Expr | pl.Series]:
     for name, dtype in table.columns.items():
         if name not in rows.columns:
@@ -220,6 +247,8 @@ def as_report_errors(shown: str) -> Iterator[None]:
     except _NotANumber as error:
         msg = f"{shown} holds text where numbers belong, in {error}: it is corrupt. {EXPORT_AGAIN}"
         raise Damaged(msg) from None
+    except _RowsLost as error:
+        raise Damaged(f"{shown} is corrupt: {error}. {EXPORT_AGAIN}") from None
     except (sqlite3.Error, dbapi.Error, pl.exceptions.ComputeError) as error:
         raise _report_error(shown, str(error)) from error
     except UnicodeDecodeError as error:
