@@ -90,13 +90,13 @@ def analyze_reports(
 
     Args:
         reports: where they are: files, or the directories of runs.
-        options: what to narrow the analysis to; of several reports `device` leaves those out that
-            have no work on it.
+        options: what to narrow the analysis to; of several reports those are left out, with a
+            note, that do not hold it, and without one those that have no work on `device`.
         tables: what will be asked for: computed now, on all cores; others when they are read.
 
     Raises:
         ReportError: one of them cannot be read.
-        SelectionError: one was given twice, or an option names what they do not hold.
+        SelectionError: one was given twice, or an option names what none of them holds.
     """
     sources = list(sources_of(reports))
     resolved = [source.path.resolve() for source in sources]
@@ -106,6 +106,7 @@ def analyze_reports(
             raise SelectionError(msg)
     names = distinct_names([source.name for source in sources], resolved)
     analyses = []
+    left_out: dict[str, SelectionError] = {}
     for source, name in zip(sources, names, strict=True):
         trace = nsysflow.load(source.path, shapes="kernels" in tables)
         if len(sources) > 1 and _ran_elsewhere(trace, options.device):
@@ -113,16 +114,25 @@ def analyze_reports(
         if source.manifest is not None:
             trace = replace(trace, notes=notes_on_run(source.manifest, trace))
         chosen = with_flops_of(source.manifest, options)
-        analyses.append(nsysflow.analyze(replace(trace, report=name), chosen))
+        analysis = nsysflow.analyze(replace(trace, report=name), chosen)
         del trace  # its rows, once the analysis has put them in order
-        analyses[-1].compute(*(name for name in tables if name not in RUN_TABLES))
+        try:
+            analysis.compute(*(table for table in tables if table not in RUN_TABLES))
+        except SelectionError as error:  # evaluation, say, is often one rank's alone
+            left_out[name] = error
+        else:
+            analyses.append(analysis)
+    if not analyses and left_out:
+        raise next(iter(left_out.values()))
     if not analyses:
         msg = (
             f"no device {options.device} in any of {', '.join(names)}; --table accounting lists"
             " those that are there"
         )
         raise SelectionError(msg)
-    return Results(analyses, on_cpu=all(_on_cpu(source.manifest) for source in sources))
+    notes = [f"{name} is left out: {error}" for name, error in left_out.items()]
+    on_cpu = all(_on_cpu(source.manifest) for source in sources)
+    return Results(analyses, on_cpu=on_cpu, notes=notes)
 
 
 def _on_cpu(manifest: Manifest | None) -> bool:

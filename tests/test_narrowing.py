@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
@@ -27,6 +28,7 @@ from tests.analyses import (
     tables_of,
     twin_of,
 )
+from tests.exports import write_export
 from tests.reports import PACKED
 from tests.twin.account_table import accounting, projections
 from tests.twin.accounting import Keep, common, union
@@ -298,6 +300,24 @@ def test_one_gpu_of_a_run_is_that_of_the_rank_that_ran_on_it() -> None:
     assert results.table("accounting").select("report", "device").rows() == [("h200-ddp-rank1", 1)]
     with pytest.raises(SelectionError, match="no device 5 in any of h200-ddp-rank0"):
         flow.analyze_reports(reports, Options(device=5), tables=["accounting"])
+
+
+def test_a_rank_without_the_range_asked_for_is_left_out_with_a_note(tmp_path: Path) -> None:
+    """Evaluation and logging are often one rank's alone."""
+    with_it = write_export(
+        tmp_path / "r0.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": "eval"}]
+    )
+    without = write_export(
+        tmp_path / "r1.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": "train"}]
+    )
+    options = Options(range="eval")
+    results = flow.analyze_reports([with_it, without], options, tables=["accounting"])
+    assert results.reports == ("r0",)
+    assert "r1 is left out: no range 'eval' in r1. Ranges there: train." in results.notes
+    with pytest.raises(SelectionError, match="no range 'eval' in r1"):
+        flow.analyze_reports([without], options, tables=["accounting"])
+    with pytest.raises(SelectionError, match="no range 'test' in r0"):
+        flow.analyze_reports([with_it, without], Options(range="test"), tables=["accounting"])
 
 
 # --- random traces --------------------------------------------------------------------------------

@@ -53,11 +53,16 @@ class Results:
     Attributes:
         analyses: of each report.
         on_cpu: the run was made without a GPU, as its manifest says; False where there is none.
+        notes: what the reader should know, each sentence once: of the run, then of its reports.
     """
 
-    def __init__(self, analyses: Sequence[Analysed], *, on_cpu: bool = False) -> None:
+    def __init__(
+        self, analyses: Sequence[Analysed], *, on_cpu: bool = False, notes: Sequence[str] = ()
+    ) -> None:
         self.analyses = tuple(analyses)
         self.on_cpu = on_cpu
+        of_reports = (note for each in self.analyses for note in each.notes)
+        self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
         self._tables: dict[str, pl.DataFrame] = {}
 
     def table(self, name: str) -> pl.DataFrame:
@@ -137,8 +142,3 @@ class Results:
             "--steps": options.steps and f"{'' if first is None else first}:{end or ''}",
         }
         return " ".join(f"{name} {value}" for name, value in typed.items() if value is not None)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the reader should know, each sentence once."""
-        return tuple(dict.fromkeys(note for each in self.analyses for note in each.notes))
