@@ -206,6 +206,10 @@ def _request(
     """
     from nsysflow.profiling import WINDOW_DEFAULT, Request, command_of
 
+    asked = {"--backtrace": backtrace, "--gpu-metrics": gpu_metrics}
+    if on == "cpu" and any(asked.values()):
+        left_out = ", ".join(option for option, wanted in asked.items() if wanted)
+        click.echo(f"note: with --on cpu only ranges are recorded: not {left_out}", err=True)
     if workload is not None and workload.endswith(".py"):
         msg = f"{workload} is no built-in workload. {_HINT}"
         raise click.UsageError(msg)

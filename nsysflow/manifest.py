@@ -106,7 +106,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     except PermissionError:
         msg = f"{file} cannot be read: permission denied. Allow it:\n  chmod u+r {file}"
         raise ReportError(msg) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         msg = (
             f"{file} cannot be understood ({type(error).__name__}: {error}). Name the report"
             f" itself instead:\n  ls {folder}"

@@ -63,9 +63,9 @@ def _lost_ranges(manifest: Manifest, trace: Trace) -> str:
     if _killed_in_window(manifest):
         return ""  # nsys loses what it had not taken by then, whatever it understands
     lost = f"the program opened {opened} NVTX ranges and none was recorded"
-    if records_nvtx(nvtx):
-        return f"{lost}: nsys follows no process that is forked without an exec"
     nsys = manifest.versions.get("nsys", "")
+    if records_nvtx(nvtx, nsys=nsys):
+        return f"{lost}: nsys follows no process that is forked without an exec"
     return (
         f"{lost}: nvtx {nvtx} may be newer than nsys {nsys} understands. Take a newer nsys, or:"
         f" pip install 'nvtx<={'.'.join(map(str, LAST_NVTX))}'"

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from nsysflow.doctor.machine import CAP_PERFMON, CAP_SYS_ADMIN, Machine
 from nsysflow.errors import NsysMissing
-from nsysflow.nsys import LAST_NVTX, Nsys, records_nvtx, too_old_for
+from nsysflow.nsys import LAST_NVTX, Nsys, misses_new_nvtx, records_nvtx, too_old_for
 
 Status = Literal["ok", "note", "problem"]
 
@@ -15,10 +15,6 @@ ENOUGH_BYTES: Final = 3_000_000_000
 
 PARANOID_MAX: Final = 2
 """The highest `kernel.perf_event_paranoid` at which a user may sample processes of their own."""
-
-NSYS_MISSES: Final = (2023, 4)
-"""The newest nsys seen to miss ranges of an nvtx after `LAST_NVTX`; 2025.3 records 0.2.16. In
-between is not known."""
 
 PACKAGES: Final = {"libdw.so.1": "libdw1", "libelf.so.1": "libelf1"}
 """Debian's and Ubuntu's packages of what the importer inside Nsight Compute was seen to lack."""
@@ -172,7 +168,7 @@ def _nvtx(machine: Machine) -> Check:
     """Whether ranges of the nvtx package reach the report."""
     version = machine.packages.get("nvtx")
     nsys = machine.nsys if isinstance(machine.nsys, Nsys) else None
-    old = nsys is not None and nsys.version[:2] <= NSYS_MISSES
+    old = nsys is not None and misses_new_nvtx(nsys.version_text)
     last = _dotted(LAST_NVTX)
     install = f"  pip install 'nvtx<={last}'" if old else "  pip install nvtx"
     if version is None and machine.torch_cuda is not None:
@@ -183,7 +179,9 @@ def _nvtx(machine: Machine) -> Check:
         return Check(check="nvtx", status="note", seen=seen, advice=f"Install it:\n{install}")
     tried = machine.trial is not None and machine.trial.problem is None
     lost = (
-        not machine.trial.ranges if tried and machine.trial else old and not records_nvtx(version)
+        not machine.trial.ranges
+        if tried and machine.trial
+        else nsys is not None and not records_nvtx(version, nsys=nsys.version_text)
     )
     if not lost:
         seen = f"{version}, and its ranges reach the report" if tried else version

@@ -3,7 +3,6 @@
 import platform
 import re
 import shutil
-import sys
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Final
 import nsysflow
 from nsysflow.errors import CaptureError
 from nsysflow.gpu import Gpus, gpus
-from nsysflow.nsys import Nsys, Places, find, importer_problem
+from nsysflow.nsys import Nsys, Places, find, home, importer_problem
 from nsysflow.nsys.trial import Trial, may_sample, tried
+from nsysflow.torchrun import find_torchrun
 
 CAP_SYS_ADMIN: Final = 21
 CAP_PERFMON: Final = 38
@@ -99,9 +99,9 @@ def look() -> Machine:
         admin_only=_admin_only(_DRIVER_OPTIONS),
         temp=temp,
         temp_free_bytes=shutil.disk_usage(temp).free,
-        torchrun=_torchrun(),
+        torchrun=find_torchrun(),
         libraries=Places.here().cache / "lib",
-        home=Path.home(),
+        home=home(),
     )
 
 
@@ -142,10 +142,3 @@ def _capabilities(status: Path) -> frozenset[int]:
 def _admin_only(options: Path) -> bool | None:
     found = _ADMIN_ONLY.search(options.read_text(encoding="utf-8")) if options.is_file() else None
     return found[1] != "0" if found else None
-
-
-def _torchrun() -> Path | None:
-    """The one beside this Python, or on PATH."""
-    beside = Path(sys.executable).parent / "torchrun"
-    found = str(beside) if beside.is_file() else shutil.which("torchrun")
-    return Path(found) if found else None

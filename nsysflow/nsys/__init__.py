@@ -3,8 +3,14 @@
 from nsysflow.nsys.argv import BY_CUDA, Capture, export_argv, profile_argv
 from nsysflow.nsys.find import find
 from nsysflow.nsys.importer import importer_problem
-from nsysflow.nsys.places import Places
-from nsysflow.nsys.program import LAST_NVTX, Nsys, records_nvtx, too_old_for
+from nsysflow.nsys.places import Places, home
+from nsysflow.nsys.program import (
+    LAST_NVTX,
+    Nsys,
+    misses_new_nvtx,
+    records_nvtx,
+    too_old_for,
+)
 from nsysflow.nsys.run import DISK_FULL, export, exporter, last_words
 
 __all__ = [
@@ -18,8 +24,10 @@ __all__ = [
     "export_argv",
     "exporter",
     "find",
+    "home",
     "importer_problem",
     "last_words",
+    "misses_new_nvtx",
     "profile_argv",
     "records_nvtx",
     "too_old_for",

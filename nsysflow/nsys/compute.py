@@ -6,6 +6,7 @@ to it will not do: a folder in the user's cache holds a copy of it, and a link t
 folder under the name that it looks for (docs/facts.md).
 """
 
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ class _Names:
     host_there: str
 
 
+_VERSION: Final = re.compile(r"nsight-compute[-/](\d+(?:\.\d+)*)")
+
 _NAMES: Final = {
     "x86_64": _Names(
         target="target-linux-x64", host="host-linux-x64", host_there="linux-desktop-glibc_*-x64"
@@ -47,7 +50,7 @@ def in_nsight_compute(places: Places) -> Nsys | None:
     names = _NAMES.get(places.machine)
     if names is None:
         return None
-    for folder in sorted(places.nsight_compute(), key=by_version, reverse=True):
+    for folder in sorted(places.nsight_compute(), key=_version, reverse=True):
         target = folder / names.target
         host = max(folder.glob(names.host_there), key=by_version, default=None)
         if host is None:
@@ -60,6 +63,13 @@ def in_nsight_compute(places: Places) -> Nsys | None:
         except DidNotStart:
             continue
     return None
+
+
+def _version(folder: Path) -> list[int]:
+    """A key that sorts the newest Nsight Compute last, whatever the version of the CUDA toolkit
+    that it lies in."""
+    found = _VERSION.search(str(folder))
+    return [int(number) for number in found[1].split(".")] if found else []
 
 
 def _laid_out(target: Path, host: Path, host_name: str, cache: Path, version: str) -> Path:

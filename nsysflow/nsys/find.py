@@ -1,12 +1,13 @@
 """Which nsys to use."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from nsysflow.errors import CaptureError, NsysMissing
 from nsysflow.nsys.compute import in_nsight_compute
 from nsysflow.nsys.places import Places
-from nsysflow.nsys.program import DidNotStart, Nsys, described, version_numbers, version_of
+from nsysflow.nsys.program import DidNotStart, Nsys, described
 
 
 def find(asked: Path | None = None, *, places: Places | None = None) -> Nsys:
@@ -64,16 +65,11 @@ def _on_path(places: Places) -> Nsys | None:
 def _newest_installed(places: Places) -> Nsys | None:
     """The newest of those that start. A CUDA toolkit's nsys can be a script that says only that
     Nsight Systems was not installed with it."""
-    versions: dict[Path, tuple[int, ...]] = {}
+    found = []
     for program in places.installed():
-        try:
-            versions[program] = version_numbers(version_of(program))
-        except DidNotStart:
-            continue
-    if not versions:
-        return None
-    newest = max(versions, key=lambda program: versions[program])
-    return described(newest, "the newest installed", library_path=places.libraries)
+        with suppress(DidNotStart):
+            found.append(described(program, "the newest installed", library_path=places.libraries))
+    return max(found, key=lambda nsys: nsys.version, default=None)
 
 
 def _missing(places: Places) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,14 @@ IN_NSIGHT_COMPUTE: Final = (
     "usr/local/cuda*/nsight-compute-*/host",
 )
 """Nsight Compute's host folders, which hold an nsys."""
+
+
+def home() -> Path:
+    """The user's home, or where temporary files go: a container's user may have none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(tempfile.gettempdir())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +63,7 @@ class Places:
             path=os.environ.get("PATH", os.defpath),
             cuda_home=Path(cuda_home) if cuda_home else None,
             root=Path("/"),
-            cache=(Path(caches) if caches else Path.home() / ".cache") / "nsysflow",
+            cache=(Path(caches) if caches else home() / ".cache") / "nsysflow",
             machine=platform.machine(),
         )
 

@@ -17,6 +17,10 @@ LAST_NVTX: Final = (0, 2, 11)
 """The last nvtx that nsys 2023.4 records; of 0.2.12 and later it leaves no range, without a word.
 nsys 2025.3 records 0.2.16."""
 
+_MISSES_NVTX: Final = (2023, 4)
+"""The newest nsys seen to miss ranges of an nvtx after `LAST_NVTX`; between it and 2025.3, which
+records 0.2.16, nothing is known."""
+
 _VERSION: Final = re.compile(r"version (\d+(?:\.\d+)+\S*)")
 _OPTION: Final = re.compile(r"--[a-z][a-z-]+")
 
@@ -92,9 +96,14 @@ def described(path: Path, origin: str, *, library_path: Path | None = None) -> N
     )
 
 
-def records_nvtx(version: str) -> bool:
-    """Whether an nvtx is known to be recorded by nsys 2023.4 too: see `LAST_NVTX`."""
-    return version_numbers(version) <= LAST_NVTX
+def misses_new_nvtx(nsys: str) -> bool:
+    """Whether an nsys of this version, if it is known, may miss the ranges of a new nvtx."""
+    return version_numbers(nsys)[:2] <= _MISSES_NVTX
+
+
+def records_nvtx(nvtx: str, *, nsys: str) -> bool:
+    """Whether the ranges of an nvtx reach a report of that nsys: see `LAST_NVTX`."""
+    return version_numbers(nvtx) <= LAST_NVTX or not misses_new_nvtx(nsys)
 
 
 def version_numbers(text: str) -> tuple[int, ...]:

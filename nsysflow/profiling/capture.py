@@ -62,7 +62,9 @@ def plan_of(request: Request, gpus: Gpus) -> tuple[Plan, tuple[str, ...]]:
     try:
         nsys = find(request.nsys)
     except NsysMissing:
-        if request.collector == "nsys" or request.on == "cpu" or gpus.problem:
+        marks = request.workload or request.window  # a step that torch.profiler can begin at
+        possible = marks if request.on == "cpu" else not gpus.problem
+        if request.collector == "nsys" or not possible:
             raise
         return plan_kineto(request), (_LOST,)
     problem = importer_problem(nsys)

@@ -1,8 +1,6 @@
 """From what was asked to what will be run. Pure: `--dry-run` prints it, tests read it."""
 
 import shlex
-import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from nsysflow import handshake
 from nsysflow.errors import CaptureError
 from nsysflow.nsys import BY_CUDA, Capture, Nsys, export_argv, profile_argv
 from nsysflow.profiling.request import Request
+from nsysflow.torchrun import find_torchrun
 
 WINDOW_DEFAULT: Final = handshake.Window(wait=3, warmup=2, active=5)
 """The steps that a built-in workload captures unless `--capture` says otherwise."""
@@ -175,23 +174,13 @@ def _under_torchrun(request: Request, argv: list[str]) -> list[str]:
     if first.startswith("python"):
         torchrun = [request.command[0], "-m", "torch.distributed.run"]
     else:
-        torchrun = [_torchrun()]
+        found = find_torchrun()
+        if found is None:
+            msg = (
+                "--nproc needs torchrun, which is not on PATH. Give the command as python and a"
+                " script, or put torch's on PATH:\n  pip install torch"
+            )
+            raise CaptureError(msg)
+        torchrun = [str(found)]
     ranks = f"--nproc-per-node={request.processes}"
     return [*torchrun, "--standalone", ranks, "--no-python", *argv]
-
-
-def _torchrun() -> str:
-    """For a program that is no Python: the one on PATH, or the one beside our Python.
-
-    Raises:
-        CaptureError: there is neither.
-    """
-    beside = str(Path(sys.executable).parent)
-    found = shutil.which("torchrun") or shutil.which("torchrun", path=beside)
-    if found is None:
-        msg = (
-            "--nproc needs torchrun, which is not on PATH. Give the command as python and a script,"
-            " or put torch's on PATH:\n  pip install torch"
-        )
-        raise CaptureError(msg)
-    return found

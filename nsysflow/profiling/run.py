@@ -1,6 +1,7 @@
 """Running a program: its output passed on and kept, signals handed down to it."""
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -26,7 +27,7 @@ still holds it: a server that the program started, say."""
 _KILLED: Final = 128
 """What shells add to a signal's number when it ended a program; nsys does the same."""
 
-_SAVES: Final = b"Generating '"
+_SAVES: Final = re.compile(rb"^Generating '[^'\n]*\.qdstrm'", re.MULTILINE)
 """What nsys says when it begins to write the report. A signal from then on would lose it."""
 
 
@@ -125,7 +126,7 @@ class _Output:
 
     def _take(self, chunk: bytes) -> None:
         self.last = (self.last + chunk)[-_KEPT_BYTES:]
-        self.saving = self.saving or _SAVES in chunk
+        self.saving = self.saving or bool(_SAVES.search(self.last))
         for sink in [*self._sinks]:
             try:
                 sink.write(chunk)

@@ -34,6 +34,8 @@ _FIRST: Final = re.compile(
     re.DOTALL,
 )
 
+_BAR: Final = re.compile(r"\[\d+/\d+\] \[[=\d% ]*\]")
+
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
 
@@ -78,4 +80,4 @@ def _is_own(line: str) -> bool:
 
 def _is_progress(line: str) -> bool:
     """Whether it is one of nsys's bars, `[1/1] [====100%] report.nsys-rep`, or a file it made."""
-    return (line.lstrip().startswith("[") and "%" in line) or line.strip().endswith(".nsys-rep")
+    return bool(_BAR.match(line.lstrip())) or line.strip().endswith(".nsys-rep")

@@ -103,9 +103,10 @@ def _unseen(plan: Plan, opened: Sequence[Told]) -> str:
             f"{_NEVER}: the steps ran, but the program's Python has no nvtx, which marks them for"
             " nsys. Install it there:\n  pip install nvtx"
         )
-    if not records_nvtx(nvtx):
+    nsys = plan.nsys.version_text if plan.nsys is not None else ""
+    if not records_nvtx(nvtx, nsys=nsys):
         last = ".".join(map(str, LAST_NVTX))
-        version = f" {plan.nsys.version_text}" if plan.nsys is not None else ""
+        version = f" {nsys}" if nsys else ""
         return (
             f"{_NEVER}: the steps ran, but nvtx {nvtx} may be newer than nsys{version} understands."
             f" Take a newer nsys, or:\n  pip install 'nvtx<={last}'"

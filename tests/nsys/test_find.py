@@ -1,6 +1,7 @@
 """Which nsys is taken, on machines made of folders and shell scripts."""
 
 import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -158,6 +159,14 @@ def test_the_newest_nsight_compute_with_an_nsys_that_starts_is_taken(tmp_path: P
     assert find(places=places(tmp_path)).version == (2025, 5, 2)
 
 
+def test_a_toolkit_s_own_version_does_not_make_its_nsight_compute_newer(tmp_path: Path) -> None:
+    nsight_compute(tmp_path, "2024.1.0", nsys="2023.4.1")
+    inside = tmp_path / "usr/local/cuda-13.0/nsight-compute-2025.3.0/host"
+    inside.parent.mkdir(parents=True)
+    nsight_compute(tmp_path / "made", "2025.3.0", nsys="2025.3.1").rename(inside)
+    assert find(places=places(tmp_path)).version == (2025, 3, 1)
+
+
 def test_an_arm_server_s_nsight_compute_has_folders_of_other_names(tmp_path: Path) -> None:
     nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1", machine="aarch64")
     found = find(places=places(tmp_path, machine="aarch64"))
@@ -180,6 +189,17 @@ def test_a_read_only_cache_is_named() -> None:
         (folder / "cache").mkdir(mode=0o500)
         with pytest.raises(CaptureError, match=r"cannot be written: .*Permission denied"):
             find(places=places(folder))
+
+
+def test_a_user_without_a_home_has_a_cache_among_the_temporary_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nobody)
+    assert Places.here().cache == Path(tempfile.gettempdir()) / ".cache/nsysflow"
 
 
 def test_this_machine_s_places_are_those_its_environment_names(

@@ -434,6 +434,9 @@ def test_a_run_on_the_cpu_asks_nsys_for_nothing_that_takes_a_gpu() -> None:
     words = ("--dry-run", "--on", "cpu", "--backtrace", "--gpu-metrics")
     ran = profiled("-o", "out", *words, *command())
     assert "--trace=nvtx " in ran.stdout
+    assert "note: with --on cpu only ranges are recorded: not --backtrace, --gpu-metrics" in (
+        ran.stderr
+    )
     assert "backtrace" not in ran.stdout
     assert "metrics" not in ran.stdout
 

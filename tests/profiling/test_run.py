@@ -162,6 +162,19 @@ def test_a_signal_while_nsys_saves_the_report_is_kept_back(tmp_path: Path) -> No
     assert log.read_text().endswith("saved\n")
 
 
+def test_a_program_that_generates_something_is_not_nsys_saving(tmp_path: Path) -> None:
+    text = (
+        "import time\n"
+        "try: print(\"Generating 'a cat' ...\\nready\", flush=True); time.sleep(9)\n"
+        "except KeyboardInterrupt: print('interrupted')"
+    )
+    log = tmp_path / "log"
+    with started(text, log) as runner:
+        runner.send_signal(signal.SIGINT)
+        runner.communicate(timeout=30)
+    assert log.read_text().endswith("interrupted\n")
+
+
 def test_a_screen_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
     text = "import time\nfor _ in range(9): print('x' * 9, flush=True); time.sleep(0.05)"
     log = tmp_path / "log"

@@ -89,6 +89,12 @@ def test_a_rank_that_a_signal_ended_is_named_with_it_and_no_older_error() -> Non
     assert len(tail) == TAIL_LINES
 
 
+def test_a_line_of_the_program_s_that_looks_a_little_like_a_bar_stays() -> None:
+    said = ("[rank0] FATAL: 98 % of the batch is NaN", "[INFO] 50% done", "last words")
+    bars = "[1/2] [=====50%      ] report.nsys-rep\n[2/2] [========100%] report.sqlite\n"
+    assert tail_of(("\n".join(said) + "\n" + bars).encode()) == said
+
+
 def test_an_error_of_torchruns_own_is_kept() -> None:
     said = ("Traceback (most recent call last):", '  File "run.py"', "ValueError: no such option")
     assert tail_of("\n".join(said).encode()) == said

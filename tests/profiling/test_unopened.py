@@ -19,12 +19,19 @@ RAN: Final = Told(pid=7, versions=PYTHON, steps=8, captured=3, window="closed")
 WELL: Final = Ended(exit_code=0, interrupted=False, wall_ns=1, tail=("done",))
 
 
-def plan(folder: Path, collector: str, on: str = "cpu") -> Plan:
+def plan(folder: Path, collector: str, on: str = "cpu", version: str = "2023.4.4") -> Plan:
     asked = Request(command=("python", "x.py"), name="x", folder=folder, window=WINDOW)
     if collector == "kineto":
         return plan_kineto(replace(asked, on="cuda" if on == "cuda" else "cpu"))
-    nsys = an_nsys(Path("/opt/nsys"))
+    nsys = replace(an_nsys(Path("/opt/nsys")), version_text=version)
     return plan_nsys(asked if on == "cuda" else replace(asked, on="cpu", trace=("nvtx",)), nsys)
+
+
+def test_a_new_nsys_is_not_told_that_its_nvtx_is_too_new(tmp_path: Path) -> None:
+    newer = plan(tmp_path, "nsys", version="2025.3.1.90-253135822126v0")
+    why = str(why_no_report(newer, WELL, (had(nvtx="0.2.16"),)))
+    assert "it follows no process that is forked" in why
+    assert "pip install" not in why
 
 
 def had(**versions: str) -> Told:
