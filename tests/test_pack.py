@@ -207,3 +207,12 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(OutputError, match="no space is left"):
         pack(DATA / "synthetic-1.sqlite.xz", tmp_path / "out.sqlite")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_backtraces_that_cannot_be_read_are_packed_as_they_are_analysed(tmp_path: Path) -> None:
+    deep, wide = "[" * 100_000, f'{{"Function":1,"File":{2**70},"Line":3}}'
+    said = '{"Python Backtrace on CUDA":{"Frames":[' + wide + "]}}"
+    rows = [{"eventType": 34, "text": "trace", "jsonText": text} for text in (deep, said)]
+    report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=rows)
+    pack(report, tmp_path / "packed.sqlite")
+    assert load(tmp_path / "packed.sqlite").backtraces.equals(load(report).backtraces)

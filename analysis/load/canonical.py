@@ -20,7 +20,8 @@ from nsysflow.handshake import KEY
 _TID_MASK: Final = 0xFFFFFF
 
 _VALUE: Final = pl.col("value")
-_NAMELESS: Final = pl.lit("(nameless)", pl.Categorical)
+NAMELESS: Final = "(nameless)"
+_NAMELESS: Final = pl.lit(NAMELESS, pl.Categorical)
 
 _LONGEST_TABLE: Final = 1 << 22
 """nsys numbers its strings from 0; a table by number is for exports that do, not for all of u32."""
@@ -48,12 +49,13 @@ def trace_of(raw: Raw, report: str) -> Trace:
     backtraces, frames = stacks(raw)
     marks = _marks_of_ours(raw, process)
     ops = _with_physical_gpu(_ops(raw, process), raw.cuda_devices)
+    calls = _calls(raw, process)
     return Trace(
         report=report,
         ops=ops,
         shapes=_shapes(raw.kernels),
         copy_details=_copy_details(raw),
-        calls=_calls(raw, process),
+        calls=calls,
         ranges=_ranges(raw, process),
         overhead=_overhead(raw, process),
         threads=_threads(raw),
@@ -66,7 +68,7 @@ def trace_of(raw: Raw, report: str) -> Trace:
         flops=declared(marks),
         messages=messages(raw),
         source=source_of(raw.export_info),
-        notes=notes_on(raw),
+        notes=(*notes_on(raw), *_nameless(calls)),
     )
 
 
@@ -189,12 +191,22 @@ def _on_threads(frame: pl.DataFrame, process: int | None) -> pl.DataFrame:
 
 def _calls(raw: Raw, process: int | None) -> pl.DataFrame:
     name = _strings(raw, raw.calls["nameId"], plain_api_name())
-    named = raw.calls.with_columns(correlation(), name.fill_null("(nameless)").alias("name"))
+    named = raw.calls.with_columns(correlation(), name.fill_null(NAMELESS).alias("name"))
     return _on_threads(named, process).select(schema.CALLS.names())
 
 
+def _nameless(calls: pl.DataFrame) -> list[str]:
+    count = int((calls["name"] == NAMELESS).sum())
+    if not count:
+        return []
+    return [
+        f"{count} of {len(calls)} CUDA calls have no name in StringIds: what they did is unknown,"
+        " and they count as other CUDA calls"
+    ]
+
+
 def _overhead(raw: Raw, process: int | None) -> pl.DataFrame:
-    name = _strings(raw, raw.overhead["nameId"]).fill_null("(nameless)").alias("name")
+    name = _strings(raw, raw.overhead["nameId"]).fill_null(NAMELESS).alias("name")
     return _on_threads(raw.overhead.with_columns(name), process).select(schema.OVERHEAD.names())
 
 

@@ -20,7 +20,12 @@ from nsysflow.analysis.load.marks import about_capture
 from nsysflow.analysis.load.messages import slim_payload
 from nsysflow.analysis.load.nsys_sqlite import as_report_errors, describe, quoted, read_sqlite
 from nsysflow.analysis.load.raw import SAMPLED, TABLES, Raw, Table
-from nsysflow.analysis.load.sampled import BACKTRACE, domains_called, wanted_metrics
+from nsysflow.analysis.load.sampled import (
+    BACKTRACE,
+    domains_called,
+    stack_frames,
+    wanted_metrics,
+)
 from nsysflow.analysis.load.sqlite_file import sqlite_uri
 from nsysflow.analysis.source_files import shown_files
 from nsysflow.handshake import KEY
@@ -140,9 +145,13 @@ def _copy_strings(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]]
     if "NVTX_EVENTS" in present:
         traces = "SELECT DISTINCT jsonText FROM main.NVTX_EVENTS WHERE jsonText NOT NULL"
         for (text,) in db.execute(traces).fetchall():
-            frames = json.loads(text).get(BACKTRACE, {}).get("Frames", ())  # or it is a payload
-            db.executemany("INSERT OR IGNORE INTO files (id) VALUES (:File)", frames)
-            db.executemany("INSERT OR IGNORE INTO named VALUES (:Function)", frames)
+            frames = stack_frames(text)  # none of a payload
+            db.executemany(
+                "INSERT OR IGNORE INTO files (id) VALUES (?)", [(file,) for file, _, _ in frames]
+            )
+            db.executemany(
+                "INSERT OR IGNORE INTO named VALUES (?)", [(function,) for _, _, function in frames]
+            )
         _shorten_files(db)
     db.execute("CREATE TABLE main.StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
     db.execute(
@@ -180,12 +189,11 @@ def _loss(text: str) -> str | None:
 
 def _frames(text: str) -> str | None:
     """A backtrace's frames and nothing else of its JSON; None of other JSON."""
-    try:
-        frames = json.loads(text)[BACKTRACE]["Frames"]
-        kept = [{key: int(frame[key]) for key in ("Function", "File", "Line")} for frame in frames]
-    except (KeyError, TypeError, ValueError):
-        return None
-    return json.dumps({BACKTRACE: {"Frames": kept}}, separators=(",", ":"))
+    kept = [
+        {"Function": function, "File": file, "Line": line}
+        for file, line, function in stack_frames(text)
+    ]
+    return json.dumps({BACKTRACE: {"Frames": kept}}, separators=(",", ":")) if kept else None
 
 
 def _captured(text: str) -> str | None:

@@ -185,6 +185,13 @@ def test_a_kernel_whose_strings_are_missing_keeps_its_row(tmp_path: Path) -> Non
     assert load(path).ops["name"].to_list() == ["(nameless)"]
 
 
+def test_calls_whose_strings_are_missing_are_counted_in_a_note(tmp_path: Path) -> None:
+    calls = [{"nameId": name} for name in (999, "cudaLaunchKernel_v7000", 998)]
+    path = write_export(tmp_path / "r.sqlite", calls=calls)
+    (note,) = [note for note in load(path).notes if "StringIds" in note]
+    assert note.startswith("2 of 3 CUDA calls have no name")
+
+
 def test_text_that_is_no_utf8_keeps_what_can_be_read(tmp_path: Path) -> None:
     path = write_export(tmp_path / "r.sqlite", nvtx=[{"text": b"caf\xe9"}, {"text": "café"}])
     assert load(path).ranges["name"].to_list() == ["caf\ufffd", "café"]
