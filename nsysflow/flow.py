@@ -63,7 +63,7 @@ def sources_of(reports: Sequence[Path]) -> Iterator[Source]:
             raise NotAReport(msg)
         ranks = [report / file for file in manifest.reports] if manifest else [report]
         alone = len(ranks) < 2  # it is called what the run is called
-        for path in ranks or [report]:
+        for path in ranks:
             yield Source(path=path, name=report_name(report if alone else path), manifest=manifest)
 
 
@@ -201,7 +201,7 @@ def write_gaps(results: Results, file: Path, reports: Sequence[Path], *, at_leas
     Raises:
         OutputError: the file cannot be written, or is one of the reports.
     """
-    if file.exists() and any(file.samefile(report) for report in reports):
+    if file.exists() and any(file.samefile(source.path) for source in sources_of(reports)):
         msg = f"{file} is the report itself; nothing was written. Name another file"
         raise OutputError(msg)
     with staged_file(file) as scratch, scratch.open("wb") as out:

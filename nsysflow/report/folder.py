@@ -66,9 +66,13 @@ def staged(folder: Path, *, optional: Sequence[str] = ()) -> Iterator[Path]:
         yield scratch
         if exists:
             older = optional if (folder / MARK).is_file() else ()
+            made = sorted(scratch.iterdir(), key=lambda file: (file.name == MARK, file.name))
+            for file in made:
+                if (folder / file.name).is_dir():
+                    raise IsADirectoryError(None, f"{file.name} there is a folder")
             for name in older:
                 (folder / name).unlink(missing_ok=True)
-            for file in sorted(scratch.iterdir()):
+            for file in made:
                 file.replace(folder / file.name)
         else:
             scratch.rename(folder)

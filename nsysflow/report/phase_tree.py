@@ -63,7 +63,7 @@ def phase_names(keys: Iterable[_Key]) -> list[tuple[str, ...]]:
     """The list of names behind each `(path, depth)`."""
     listed = list(keys)
     paths = _Paths(listed)
-    return [paths.names(key) for key in listed]
+    return [paths.names[key] for key in listed]
 
 
 def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
@@ -88,7 +88,7 @@ def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
         for key in sorted(paths.children.get(around, ()), key=lambda key: (dear(key), key)):
             if key in kept:
                 yield Phase(
-                    names=paths.names(key),
+                    names=paths.names[key],
                     idle_ns=idle_ns.get(key, 0),
                     siblings_ns=nested_ns[around],
                     children_ns=nested_ns.get(key),
@@ -110,8 +110,12 @@ class _Paths:
         self._known = set(listed)
         self.depths = dict(reversed(listed))
         self.children: dict[_Key | None, list[_Key]] = {}
-        for key in listed:
-            self.children.setdefault(self.parent(key), []).append(key)
+        self.names: dict[_Key, tuple[str, ...]] = {}
+        for key in sorted(listed, key=lambda key: key[1]):  # a parent before its children
+            parent = self.parent(key)
+            self.children.setdefault(parent, []).append(key)
+            before = self.names[parent] if parent else ()
+            self.names[key] = (*before, key[0][len(parent[0]) + 1 :] if parent else key[0])
 
     def parent(self, key: _Key) -> _Key | None:
         path, depth = key
@@ -120,12 +124,6 @@ class _Paths:
             if (path, depth - 1) in self._known:
                 return path, depth - 1
         return None
-
-    def names(self, key: _Key) -> tuple[str, ...]:
-        parent = self.parent(key)
-        if parent is None:
-            return (key[0],)
-        return (*self.names(parent), key[0][len(parent[0]) + 1 :])
 
 
 def _merged(results: Results) -> Iterator[dict[str, Any]]:

@@ -66,7 +66,9 @@ def write_files(results: Results, folder: Path, *, at_least_ns: int = 0) -> None
     # half of the writing is gaps.csv; the other tables are computed meanwhile
     with (folder / "gaps.csv").open("wb") as file, ThreadPoolExecutor(max_workers=1) as writer:
         written = writer.submit(write_gaps_csv, results, file, at_least_ns=at_least_ns)
-        for name in CSV_TABLES[1:]:
+        for name in CSV_TABLES:
+            if name == "gaps":
+                continue
             table = results.table(name)
             if name not in WHERE_THERE or not table.is_empty():
                 write_csv(table, folder / f"{name}.csv")

@@ -96,6 +96,16 @@ def test_an_interrupt_leaves_nothing_either(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_in_the_place_of_one_of_the_files_leaves_all_as_it_was(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write(out, "old")
+    (out / "report.json").unlink()
+    (out / "report.json").mkdir()
+    with pytest.raises(OutputError, match=r"report\.json there is a folder; nothing was written"):
+        write(out, "new")
+    assert (out / "gaps.csv").read_text() == "old"
+
+
 def test_a_folder_under_a_file_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write"):

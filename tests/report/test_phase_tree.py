@@ -56,3 +56,9 @@ def test_without_ranges_all_is_outside() -> None:
     )
     (rest,) = found
     assert (rest.names, rest.time_ns, rest.kernels) == (("(outside ranges)",), 100 * MS, 7)
+
+
+def test_a_range_that_is_never_popped_nests_as_deep_as_it_likes() -> None:
+    depth = 1500
+    keys = [("/".join(["step"] * level), level) for level in range(1, depth + 1)]
+    assert phase_names(keys)[-1] == ("step",) * depth
