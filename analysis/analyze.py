@@ -19,10 +19,10 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once, side_by_side
 from nsysflow.analysis.phases import phase_table
 from nsysflow.analysis.prepare import os_pid
-from nsysflow.analysis.schema import COLLECTIVES, EACH_COPY, MFU, TABLES
+from nsysflow.analysis.schema import COLLECTIVES, EACH_COPY, INDUCED, MFU, TABLES
 from nsysflow.analysis.starved import starved_table, unbroken_runs
 from nsysflow.analysis.steps import step_table
-from nsysflow.analysis.syncs import sync_table
+from nsysflow.analysis.syncs import induced_table, sync_table
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.windows import laid
 from nsysflow.analysis.working import Working
@@ -102,6 +102,14 @@ class Analysis(Working):
         if self._narrowed:
             table = table.filter(self._in_sight(table) | (pl.col("induced_idle_ns") > 0))
         return self._table("syncs", table)
+
+    @computed_once
+    def induced(self) -> pl.DataFrame:
+        """`INDUCED`: what the calls of `syncs` cost each device."""
+        ops, gaps = self._prepared.ops, self._bare_gaps
+        device = ops["device"].gather(gaps["next_op"].gather(self._charges["gap"]))
+        charges = self._charges.with_columns(device.alias("device"))
+        return self._titled(induced_table(self._stall_rows, charges, self._copies), INDUCED)
 
     @computed_once
     def launches(self) -> pl.DataFrame:
@@ -214,9 +222,32 @@ class Analysis(Working):
         return ", ".join(names) or None
 
     @computed_once
+    def step_names(self) -> pl.DataFrame:
+        """`report`, `process`, `name`: what `step_name` says, process by process."""
+        return (
+            self._step_paths.group_by("process", maintain_order=True)
+            .agg(pl.col("joined").str.join(", ").alias("name"))
+            .select(
+                pl.lit(self.trace.report).alias("report"),
+                os_pid(pl.col("process")).alias("process"),
+                "name",
+            )
+        )
+
+    @computed_once
     def notes(self) -> tuple[str, ...]:
-        """What the reader should know: the loader's notes, and what is missing to say more."""
-        return self.trace.notes
+        """What the reader should know: the loader's notes, and domains asked for that are not
+        there."""
+        asked = {*self.options.domains_added, *self.options.domains_removed}
+        if not asked:
+            return self.trace.notes
+        found = {*self._prepared.ranges["domain"].drop_nulls().unique().cast(pl.String)}
+        known = f"there are: {', '.join(sorted(found))}" if found else "there is none with a name"
+        missing = [
+            f"no NVTX domain {name!r} in {self.trace.report}; {known}"
+            for name in sorted(asked - found)
+        ]
+        return (*self.trace.notes, *missing)
 
     def longest_gaps(self, limit: int, at_least_ns: int = 0) -> pl.DataFrame:
         """The longest `limit` rows of `gaps`, longest first, without making the others."""

@@ -1,16 +1,11 @@
 """What memcpys moved, whether they blocked, and what they cost (spec §4): the four labels."""
 
-from typing import Final
-
 import polars as pl
 
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.intervals import Axis, merge
-from nsysflow.analysis.prepare import Prepared, os_pid
+from nsysflow.analysis.prepare import SYNC_AFTER_NS, Prepared, os_pid
 from nsysflow.analysis.schema import COPY_LABEL, EACH_COPY
-
-SYNC_AFTER_NS: Final = 50_000
-"""A sync that starts within 50 us of an asynchronous copy makes it a blocking one (spec §4)."""
 
 
 def copy_facts(prepared: Prepared) -> pl.DataFrame:

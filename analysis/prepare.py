@@ -25,8 +25,9 @@ COMM_NAME = (
 PART = pl.Enum(["compute", "comm", "copy"])
 """What an operation counts as in a device's accounting."""
 
-LONGEST_STRETCH_NS = 50_000
-"""The longest stretch that any rule but `--dispatch-us` looks across (spec §4)."""
+SYNC_AFTER_NS = 50_000
+"""A sync that starts within 50 us of an asynchronous copy makes it a blocking one (spec §4): the
+longest stretch that any rule but `--dispatch-us` looks across, so tracks are further apart."""
 
 COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
 """Frames whose rows of negative length are counted as well as dropped (spec §1)."""
@@ -105,7 +106,7 @@ def prepare(trace: Trace, options: Options) -> Prepared:
     kept, strays = without_strays(lasting)
     first_ns, last_ns = _extent([f.select("start_ns", "end_ns") for f in kept.values()])
     latest_end_ns = _extent([f.select("end_ns") for f in kept.values()])[1]
-    axis = Axis.over(first_ns, last_ns, margin_ns=max(options.dispatch_ns, LONGEST_STRETCH_NS) + 1)
+    axis = Axis.over(first_ns, last_ns, margin_ns=max(options.dispatch_ns, SYNC_AFTER_NS) + 1)
     threads = _threads(trace, kept)
     calls = _calls(kept["calls"], threads, axis)
     ops = _with_launches(kept["operations"], calls, threads)

@@ -13,7 +13,7 @@ name in C++'s namespaces. A person's `record_function` gets an `op_id` from `emi
 
 _TIMES: Final = (
     *("step", "timestep", "iter", "iteration", "epoch", "batch", "minibatch", "microbatch"),
-    *("episode", "request", "frame", "token"),
+    *("episode", "rollout", "update", "round", "cycle", "request", "frame", "token"),
 )
 """Words whose number says when and not where; `layer`, `stage`, `rank` or `worker` say where."""
 

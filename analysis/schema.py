@@ -360,6 +360,10 @@ SYNCS: Final = pl.Schema(
 """One row per sync, blocking copy and alloc call, ranked by the idle it induced. `kind` is the
 call's class, `thread` the OS tid."""
 
+INDUCED: Final = pl.Schema({**SYNCS, "device": pl.Int32(), "call": pl.UInt32()})
+"""One row per call and device that it left idle: what `syncs` sums up over the devices. `call` is
+the call's row, `induced_idle_ns` the idle of that device."""
+
 LAUNCHES: Final = pl.Schema(
     {
         "report": pl.String(),

@@ -69,7 +69,11 @@ def _of_device(windows: pl.DataFrame, prepared: Prepared, device: int) -> pl.Dat
             f"no device {device} in {prepared.trace.report}. Devices with GPU work there: {known}."
         )
         raise SelectionError(msg)
-    return windows.join(chosen.select("device_no"), on="device_no", how="semi")
+    windows = windows.join(chosen.select("device_no"), on="device_no", how="semi")
+    if windows.is_empty():
+        msg = f"no operation on device {device} in {prepared.trace.report} takes any time."
+        raise SelectionError(msg)
+    return windows
 
 
 def _hulls(ops: pl.DataFrame, key: list[str]) -> pl.DataFrame:
@@ -78,18 +82,23 @@ def _hulls(ops: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     return lasting.group_by("device_no", *key).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
 
 
+def of_numbers(steps: pl.DataFrame, wanted: tuple[int | None, int | None]) -> pl.DataFrame:
+    """The steps from the first wanted up to, but not with, the second; None leaves a side open."""
+    first, past = wanted
+    chosen = steps.filter(pl.col("step") >= (first or 0))
+    return chosen if past is None else chosen.filter(pl.col("step") < past)
+
+
 def _of_steps(
     steps: pl.DataFrame, wanted: tuple[int | None, int | None], report: str
 ) -> pl.DataFrame:
-    first, past = wanted
-    chosen = steps.filter(
-        pl.col("step") >= (first or 0),
-        pl.col("step") < (past if past is not None else steps["step"].len()),
-    )
+    chosen = of_numbers(steps, wanted)
     if chosen.is_empty():
+        first, past = wanted
         count = steps["step"].n_unique()
-        has = f"{count} steps, 0 to {count - 1}" if count else "no steps; name one with --step"
         asked = f"{first or 0}:{'' if past is None else past}"
-        msg = f"{report} has {has}: none of them is in --steps {asked}."
+        msg = f"{report} has {count} steps, 0 to {count - 1}: none of them is in --steps {asked}."
+        if not count:
+            msg = f"{report} has no steps to choose from. Name the range that is one with --step."
         raise SelectionError(msg)
     return chosen

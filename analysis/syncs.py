@@ -5,7 +5,7 @@ import polars as pl
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.intervals import Axis, Cover, merge
 from nsysflow.analysis.prepare import Prepared, os_pid, os_tid
-from nsysflow.analysis.schema import STALL_CAUSES
+from nsysflow.analysis.schema import INDUCED, STALL_CAUSES, SYNCS
 
 
 def stall_calls(calls: pl.DataFrame) -> pl.DataFrame:
@@ -42,30 +42,35 @@ def sync_table(stalls: pl.DataFrame, charges: pl.DataFrame, facts: pl.DataFrame)
         facts: `copies.copy_facts`.
     """
     induced = charges.group_by("call").agg(pl.col("ns").sum().alias("induced_idle_ns"))
+    rows = (
+        _without_inner(stalls, charges["call"])
+        .join(induced, on="call", how="left")
+        .with_columns(pl.col("induced_idle_ns").fill_null(0))
+        .sort("induced_idle_ns", "start_ns", "call", descending=[True, False, False])
+    )
+    return _told(rows, facts).select([name for name in SYNCS if name != "report"])
+
+
+def induced_table(stalls: pl.DataFrame, charges: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """The `INDUCED` table, without `report`; arguments as for `sync_table`, `charges` with the
+    `device` of their gaps."""
+    induced = charges.group_by("call", "device").agg(pl.col("ns").sum().alias("induced_idle_ns"))
+    rows = stalls.join(induced, on="call").sort("call", "device")
+    return _told(rows, facts).select([name for name in INDUCED if name != "report"])
+
+
+def _told(rows: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """Rows of stall calls as people know them, with what their copies moved."""
     moved = facts.group_by("call").agg(
         pl.col("bytes").sum(), pl.col("direction", "copy_label").first()
     )
-    return (
-        _without_inner(stalls, charges["call"])
-        .join(induced, on="call", how="left")
-        .join(moved, on="call", how="left")
-        .with_columns(pl.col("induced_idle_ns").fill_null(0))
-        .sort("induced_idle_ns", "start_ns", "call", descending=[True, False, False])
-        .select(
-            os_pid(pl.col("process")).alias("process"),
-            pl.col("name").cast(pl.String).alias("api"),
-            pl.col("class").cast(pl.String).alias("kind"),
-            os_tid(pl.col("thread")).alias("thread"),
-            "start_ns",
-            (pl.col("end_ns") - pl.col("start_ns")).alias("blocked_ns"),
-            "gpu_busy_ns",
-            "induced_idle_ns",
-            "phase",
-            pl.col("source").cast(pl.String),
-            "bytes",
-            "direction",
-            "copy_label",
-        )
+    return rows.join(moved, on="call", how="left", maintain_order="left").with_columns(
+        os_pid(pl.col("process")).alias("process"),
+        pl.col("name").cast(pl.String).alias("api"),
+        pl.col("class").cast(pl.String).alias("kind"),
+        os_tid(pl.col("thread")).alias("thread"),
+        (pl.col("end_ns") - pl.col("start_ns")).alias("blocked_ns"),
+        pl.col("source").cast(pl.String),
     )
 
 

@@ -20,7 +20,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once
 from nsysflow.analysis.phases import busy_inside, phase_idle, phase_work
 from nsysflow.analysis.prepare import Prepared, prepare
-from nsysflow.analysis.selection import selected_windows
+from nsysflow.analysis.selection import of_numbers, selected_windows
 from nsysflow.analysis.steps import find_steps, step_of_gaps, step_paths
 from nsysflow.analysis.syncs import stall_calls, stall_rows
 from nsysflow.analysis.trace import Trace
@@ -158,7 +158,9 @@ class Working:
         """The steps that start in the windows."""
         if not self._narrowed:
             return self._steps
-        return starts_inside(self._steps, self._windows, self._prepared.axis)
+        inside = starts_inside(self._steps, self._windows, self._prepared.axis)
+        # of processes that share a GPU one's window may hold another step of the other
+        return inside if self.options.steps is None else of_numbers(inside, self.options.steps)
 
     @computed_once
     def _work_of_steps(self) -> pl.DataFrame:

@@ -43,7 +43,7 @@ def page() -> str:
     text = sentences(source)
     frames = {name: value for name, value in vars(schema).items() if isinstance(value, pl.Schema)}
     tables = {name: name.upper() for name in schema.TABLES}
-    tables |= {"each_copy": "EACH_COPY", "collectives": "COLLECTIVES"}
+    tables |= {"each_copy": "EACH_COPY", "collectives": "COLLECTIVES", "induced": "INDUCED"}
     tables |= {name: name.upper() for name in schema.RUN_TABLES}
     canonical = [name for name in frames if name not in tables.values()]
     parts = [

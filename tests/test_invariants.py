@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.schema import CAUSES, TABLES
+from nsysflow.analysis.schema import CAUSES, STALL_CAUSES, TABLES
 from tests.analyses import (
     CAUSE_COLUMNS,
     PARTS,
@@ -224,6 +224,21 @@ def the_longest_gaps_are_the_longest_of_the_gaps(analysis: Analysis) -> None:
     assert analysis.count_gaps(at_least_ns) == len(found)
 
 
+def what_calls_cost_each_device_is_its_stalls_and_sums_to_the_syncs(analysis: Analysis) -> None:
+    stalls = [f"{cause}_ns" for cause in STALL_CAUSES]
+    induced = analysis.induced.group_by("device").agg(pl.col("induced_idle_ns").sum())
+    lost = analysis.accounting.select("device", pl.sum_horizontal(stalls).alias("lost_ns"))
+    both = lost.join(induced, on="device", how="left").fill_null(0)
+    assert both["lost_ns"].to_list() == both["induced_idle_ns"].to_list()
+    key = ["process", "api", "thread", "start_ns", "phase"]
+    costly = analysis.syncs.filter(pl.col("induced_idle_ns") > 0)
+    assert_frame_equal(
+        costly.group_by(key).agg(pl.col("induced_idle_ns").sum()),
+        analysis.induced.group_by(key).agg(pl.col("induced_idle_ns").sum()),
+        check_row_order=False,
+    )
+
+
 ALWAYS: Final[tuple[Callable[[Analysis], None], ...]] = (
     the_window_is_the_sum_of_its_parts,
     causes_sum_to_the_gap,
@@ -252,6 +267,7 @@ ALWAYS: Final[tuple[Callable[[Analysis], None], ...]] = (
     steps_follow_one_another,
     a_starved_window_is_half_launching,
     the_longest_gaps_are_the_longest_of_the_gaps,
+    what_calls_cost_each_device_is_its_stalls_and_sums_to_the_syncs,
 )
 
 

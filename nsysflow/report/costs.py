@@ -81,7 +81,8 @@ def where_host_was_in_gap() -> pl.Expr:
 
 
 def idle_parts(results: Results) -> pl.DataFrame:
-    """All idle, each ns once: `report`, `device` (null where a call is to blame), and `Cost`'s."""
+    """All idle, each ns once: `report`, `device`, `Cost`'s columns, and where a call is to blame
+    its row in `call`: it may have stopped several GPUs."""
     cause = pl.col("cause").cast(pl.String)
     # which launch call it was says little: what costs is that there are so many
     culprit = pl.when(cause != "launch").then("culprit").fill_null("")
@@ -91,6 +92,7 @@ def idle_parts(results: Results) -> pl.DataFrame:
         .select(
             "report",
             "device",
+            pl.lit(None, pl.UInt32).alias("call"),
             cause,
             where_host_was(),
             pl.col("phase").fill_null(""),
@@ -101,11 +103,10 @@ def idle_parts(results: Results) -> pl.DataFrame:
             "source",
         )
     )
-    calls = _with_per_step(
-        results.table("syncs").filter(pl.col("induced_idle_ns") > 0), results
-    ).select(
+    calls = _with_per_step(results.induced(), results).select(
         "report",
-        pl.lit(None, pl.Int32).alias("device"),
+        "device",
+        "call",
         pl.col("kind").alias("cause"),
         or_outside("phase").alias("where"),
         pl.lit("").alias("phase"),
@@ -135,11 +136,14 @@ def costs(results: Results) -> list[Cost]:
     window_ns = int(results.table("accounting")["window_ns"].sum())
     key = ["cause", "where", "phase", "culprit"]
     per_step = pl.col("per_step_ns")
+    gap = pl.col("call").is_null()
+    n_calls = pl.struct("report", "call").filter(~gap).n_unique()
     parts = idle_parts(results)
     grouped = (
         parts.group_by(key)
         .agg(
-            pl.col("times", "total_ns").sum(),
+            (pl.col("times").filter(gap).sum() + n_calls.cast(pl.Int64)).alias("times"),
+            pl.col("total_ns").sum(),
             pl.when(per_step.null_count() < pl.len()).then(per_step.sum()).alias("per_step_ns"),
         )
         .with_columns((100 * pl.col("total_ns") / max(window_ns, 1)).alias("window_pct"))
@@ -161,15 +165,16 @@ def _lines(parts: pl.DataFrame, key: list[str]) -> pl.DataFrame:
 
 
 def _with_per_step(calls: pl.DataFrame, results: Results) -> pl.DataFrame:
-    """`per_step_ns`: a call's share of a step, 0 where it began outside them all."""
-    steps = results.table("steps").select("report", "step", "start_ns", "end_ns")
-    counts = steps.group_by("report").agg(pl.col("step").n_unique().alias("steps"))
+    """`per_step_ns`: a call's share of a step of its process, 0 where it began outside them all."""
+    of = ["report", "process"]
+    steps = results.table("steps").select(*of, "step", "start_ns", "end_ns")
+    counts = steps.group_by(of).agg(pl.col("step").n_unique().alias("steps"))
     began_inside = (pl.col("start_ns") < pl.col("end_ns")).fill_null(value=False)
     per_step = (pl.col("induced_idle_ns") / pl.col("steps")).round().cast(pl.Int64)
     return (
         calls.sort("start_ns")
-        .join_asof(steps.sort("start_ns"), on="start_ns", by="report", check_sortedness=False)
-        .join(counts, on="report", how="left")
+        .join_asof(steps.sort("start_ns"), on="start_ns", by=of, check_sortedness=False)
+        .join(counts, on=of, how="left")
         .with_columns(
             pl.when(began_inside)
             .then(per_step)

@@ -6,13 +6,18 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.report.costs import where_host_was
 from nsysflow.report.losses import (
+    CLEARING,
     COMMUNICATION,
     COPIES,
     EAGER_ADVICE,
     GRAPHED_ADVICE,
     HOST,
     LAUNCH,
+    LOADING,
+    NO_STEPS_ADVICE,
+    ON_GPU,
     OUTSIDE_ADVICE,
     READ_BACK,
     SCATTERED_ADVICE,
@@ -22,6 +27,7 @@ from nsysflow.report.losses import (
     WAITING,
     Loss,
 )
+from nsysflow.report.odd_steps import once_per_gpu
 from nsysflow.report.places import dearest, parts_of, place_of, placed, there, within
 from nsysflow.report.results import OUTSIDE, Results, gpu_name
 
@@ -68,10 +74,9 @@ def evidence_of(
     where, there_ns = place_of(results, parts, lost_ns)
     here = parts.filter(within(where)) if where else parts
     steps = results.table("steps").join(devices, on=["report", "device"], how="semi")
-    in_steps_ns = sum(int(steps[column].sum()) for column in columns)
-    apart = not steps.is_empty() and 2 * in_steps_ns < lost_ns
-    if loss is COPIES and _reads_back(results, devices, lost_ns):
-        loss = READ_BACK
+    apart = not steps.is_empty() and 2 * once_per_gpu(steps, columns) < lost_ns
+    if loss is COPIES:
+        loss = _of_copies(results, devices, parts, lost_ns)
     call = dearest(parts.filter(pl.col("culprit") != ""), "culprit") or "a CUDA call"
     advice = _advice(results, loss, here, where, apart=apart, steps=steps.height)
     return Evidence(
@@ -95,6 +100,8 @@ def _advice(
         return SCATTERED_ADVICE
     if loss is LAUNCH and _is_graphed(results, where):
         return GRAPHED_ADVICE
+    if loss is LOADING and results.step_name is None:
+        return NO_STEPS_ADVICE
     return loss.advice
 
 
@@ -105,20 +112,38 @@ def _is_of_eager_launching(here: pl.DataFrame, steps: int) -> bool:
 
 
 def _is_graphed(results: Results, where: str) -> bool:
-    """Whether what is launched there brings several kernels each, as CUDA graphs do."""
+    """Whether what is launched there are CUDA graphs: it brings several kernels each, or, where
+    these were not recorded, it is the graphs' launch that costs."""
     inside = pl.col("path") == where if where not in ("", OUTSIDE) else pl.col("depth") == 1
     phases = results.table("phases").filter(inside)
-    return int(phases["kernels"].sum()) > 2 * int(phases["launches"].sum())
+    if int(phases["kernels"].sum()) > 2 * int(phases["launches"].sum()):
+        return True
+    launches = results.table("gap_summary").filter(pl.col("cause") == "launch")
+    if where:
+        launches = launches.select(where_host_was(), "culprit", "total_ns").filter(within(where))
+    graphs = launches.filter(pl.col("culprit").str.contains("GraphLaunch", literal=True))
+    return 2 * int(graphs["total_ns"].sum()) > int(launches["total_ns"].sum())
+
+
+def _of_copies(results: Results, devices: pl.DataFrame, parts: pl.DataFrame, lost_ns: int) -> Loss:
+    """COPIES, or what most of it is: values read back, copies within the GPU, or memory cleared."""
+    if _reads_back(results, devices, lost_ns):
+        return READ_BACK
+    if 2 * int(parts["total_ns"].filter(parts["on_gpu"].fill_null(value=False)).sum()) > lost_ns:
+        return ON_GPU
+    # a memcpy that a window's edge cuts is in no table either
+    elsewhere = not results.selection and 2 * int(parts["total_ns"].sum()) < lost_ns
+    return CLEARING if elsewhere else COPIES
 
 
 def _reads_back(results: Results, devices: pl.DataFrame, lost_ns: int) -> bool:
     """Whether most was lost to values that the host reads: `.item()` is a copy of a few bytes."""
-    reads = results.table("syncs").filter(
+    reads = results.induced().filter(
         pl.col("kind") == "blocking_copy",
         pl.col("direction") == "DtoH",
         pl.col("bytes") <= _SMALL_BYTES,
     )
-    here = reads.join(devices, on="report", how="semi")
+    here = reads.join(devices, on=["report", "device"], how="semi")
     return 2 * int(here["induced_idle_ns"].sum()) > lost_ns
 
 

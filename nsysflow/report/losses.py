@@ -114,6 +114,32 @@ READ_BACK: Final = replace(
 )
 """Instead of COPIES, where what is waited for is a value: no pinned memory makes that shorter."""
 
+ON_GPU: Final = replace(
+    COPIES,
+    because="copies within the GPU that nothing hides{place}",
+    advice="move less{there}: write in place, without cat, clone or contiguous: --table copies",
+)
+"""Instead of COPIES, where the host has no part in them: there is nothing to pin."""
+
+CLEARING: Final = replace(
+    COPIES,
+    because="memory being set, which nothing hides{place}",
+    advice="clear less{there}: zero_grad(set_to_none=True), torch.empty for what is written anyway",
+)
+"""Instead of COPIES, where most is memsets, which the table of copies does not hold."""
+
+LOADING: Final = Loss(
+    kind="load-bound",
+    columns=("module_load_ns",),
+    because="GPU code loaded for the first time{place}",
+    advice="this is warm-up: capture later steps, or leave these out with --steps 2:",
+)
+
+NO_STEPS_ADVICE: Final = (
+    "this is warm-up: begin the capture later, or look at what comes after it: --from SECONDS"
+)
+"""Instead of LOADING's, where there are no steps to leave out."""
+
 LOSSES: Final = (
     HOST,
     LAUNCH,
@@ -130,12 +156,7 @@ LOSSES: Final = (
         because="memory allocated or freed by {call}{place}",
         advice="allocate once and reuse: static buffers, the caching allocator, no empty_cache()",
     ),
-    Loss(
-        kind="load-bound",
-        columns=("module_load_ns",),
-        because="GPU code loaded for the first time{place}",
-        advice="this is warm-up: capture later steps, or leave these out with --steps 2:",
-    ),
+    LOADING,
     Loss(
         kind="bound by other CUDA calls",
         columns=("api_ns",),

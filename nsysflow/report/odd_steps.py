@@ -1,5 +1,6 @@
 """The line that says where the sum over all steps is not what a step is like."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
@@ -30,7 +31,7 @@ def odd_step_lines(results: Results) -> tuple[str, ...]:
     window_ns, idle_ns = (
         results.table("accounting").select(pl.col("window_ns", "idle_ns").sum()).row(0)
     )
-    odd_ns = int(odd["idle_ns"].sum())
+    odd_ns = once_per_gpu(odd, ["idle_ns"])
     if 100 * odd_ns < max(_MOST_PCT * idle_ns, _MATTERS_PCT * window_ns, 1):
         return ()
     count = number(results.table("steps")["step"].n_unique())
@@ -50,6 +51,15 @@ def odd_step_lines(results: Results) -> tuple[str, ...]:
             f" {_times(least)} the median, and hold {held}"
         )
     return (f"{said}: {_how_to_part_them(results, which)}",)
+
+
+def once_per_gpu(steps: pl.DataFrame, columns: Sequence[str]) -> int:
+    """What steps hold of these columns, all GPUs together. Processes that share a GPU each count
+    all of it: the one that counts most speaks for it."""
+    by_process = steps.group_by("report", "device", "process").agg(
+        pl.sum_horizontal(columns).sum().alias("ns")
+    )
+    return int(by_process.group_by("report", "device").agg(pl.col("ns").max())["ns"].sum())
 
 
 def _odd(results: Results) -> pl.DataFrame:

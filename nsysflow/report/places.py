@@ -16,23 +16,32 @@ _ONE_PLACE: Final = 0.5
 
 
 def parts_of(results: Results, devices: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """What was lost, by place: of `idle_parts`, and copies that nothing hid."""
-    gpus = devices.select("report", "device")
+    """What was lost, by place: of `idle_parts`, and copies that nothing hid, with `on_gpu`."""
+    key = ["report", "device"]
     causes = [column.removesuffix("_ns") for column in columns]
     idle = idle_parts(results).filter(pl.col("cause").is_in(causes))
-    calls = idle.filter(pl.col("device").is_null()).join(gpus, on="report", how="semi")
-    parts = [idle.join(gpus, on=["report", "device"], how="semi"), calls]
+    on_gpu = pl.lit(None, pl.Boolean).alias("on_gpu")
+    parts = [idle.join(devices, on=key, how="semi").with_columns(on_gpu)]
     if "copy_exposed_ns" in columns:
-        copies = results.table("copies").join(gpus, on=["report", "device"], how="semi")
-        parts.append(
-            copies.select(
-                or_outside("phase").alias("where"),
-                pl.lit("").alias("culprit"),
-                pl.col("count").alias("times"),
-                pl.col("exposed_ns").alias("total_ns"),
-            )
-        )
+        parts.append(_exposed_copies(results, devices))
     return pl.concat(parts, how="diagonal")
+
+
+def _exposed_copies(results: Results, devices: pl.DataFrame) -> pl.DataFrame:
+    """Copies that nothing hid, by place. Those that ran side by side share what was exposed: each
+    row of the copies has all of it."""
+    key = ["report", "device"]
+    whole = devices.select(*key, "copy_exposed_ns")
+    copies = results.table("copies").join(whole, on=key)
+    together_ns = pl.max_horizontal(pl.col("exposed_ns").sum().over(key), "copy_exposed_ns", 1)
+    share = pl.col("exposed_ns") * (pl.col("copy_exposed_ns") / together_ns)
+    return copies.select(
+        or_outside("phase").alias("where"),
+        pl.lit("").alias("culprit"),
+        pl.col("direction").is_in(["DtoD", "PtoP"]).alias("on_gpu"),
+        pl.col("count").alias("times"),
+        share.round().cast(pl.Int64).alias("total_ns"),
+    )
 
 
 def place_of(results: Results, parts: pl.DataFrame, lost_ns: int) -> tuple[str, int]:

@@ -35,6 +35,10 @@ class Analysed(Protocol):
     @property
     def step_name(self) -> str | None: ...
     @property
+    def step_names(self) -> pl.DataFrame: ...
+    @property
+    def induced(self) -> pl.DataFrame: ...
+    @property
     def each_copy(self) -> pl.DataFrame: ...
     @property
     def collectives(self) -> pl.DataFrame: ...
@@ -76,6 +80,10 @@ class Results:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
 
+    def induced(self) -> pl.DataFrame:
+        """What the calls of `syncs` cost each GPU, a row each."""
+        return pl.concat([each.induced for each in self.analyses])
+
     def each_copy(self) -> pl.DataFrame:
         """The memcpys that `copies` sums up, a row each."""
         return pl.concat([each.each_copy for each in self.analyses])
@@ -108,6 +116,11 @@ class Results:
     def step_name(self) -> str | None:
         """The range that is one step, where there is one."""
         return next((each.step_name for each in self.analyses if each.step_name), None)
+
+    @property
+    def step_names(self) -> pl.DataFrame:
+        """`report`, `process`, `name`: the range that is one step, of each process that has one."""
+        return pl.concat([each.step_names for each in self.analyses])
 
     @property
     def captures(self) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 """The terminal page: one screen that says what costs most and why."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from textwrap import wrap
 
@@ -78,9 +79,8 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
 
 def _titles(results: Results) -> list[str]:
     names = ", ".join(results.reports)
-    gpus = results.table("accounting")["name"].drop_nulls().unique(maintain_order=True).to_list()
-    count = results.table("accounting").height
-    hardware = f"{count} x {', '.join(gpus)}" if count > 1 else ", ".join(gpus)
+    gpus = Counter(results.table("accounting")["name"].drop_nulls())
+    hardware = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in gpus.items())
     only = f"only {results.selection}" if results.selection else ""
     return [printable(names), hardware, only, printable(steps_line(results))]
 

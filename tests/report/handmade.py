@@ -38,6 +38,20 @@ class Handmade:
         return gaps.top_k(limit, by="duration_ns")
 
     @property
+    def step_names(self) -> pl.DataFrame:
+        """The one name, of all processes."""
+        processes = self.steps.select("report", "process").unique(maintain_order=True)
+        return processes.with_columns(pl.lit(self.step_name, pl.String).alias("name"))
+
+    @property
+    def induced(self) -> pl.DataFrame:
+        """Of the first GPU."""
+        device = pl.lit(0, pl.Int32).alias("device")
+        return self.syncs.filter(pl.col("induced_idle_ns") > 0).with_columns(
+            device, pl.int_range(pl.len(), dtype=pl.UInt32).alias("call")
+        )
+
+    @property
     def each_copy(self) -> pl.DataFrame:
         return schema.EACH_COPY.to_frame()
 

@@ -36,7 +36,7 @@ def test_the_profiler_is_held_against_the_steady_steps() -> None:
     run = captured(replace(slow, tables=slow.tables | {"steps": steps}), (7, 32 * MS))
     assert line(run) == (
         "2 steps of step, median 50.0 ms"
-        " (1 steady: 40.0 ms; unprofiled 32.0 ms: the profiler adds 25 %)"
+        " (step 1 steady: 40.0 ms, 25 % idle; unprofiled 32.0 ms: the profiler adds 25 %)"
     )
 
 
@@ -61,3 +61,22 @@ def test_ranks_that_measured_different_steps_give_their_median() -> None:
         for pid, unprofiled_ns in ((7, 4 * MS), (9, 5 * MS))
     ]
     assert "unprofiled 4.50 ms: the profiler adds 22 %" in line(*runs)
+
+
+def test_each_range_that_is_a_step_has_its_own_count_and_median() -> None:
+    """A trainer and a server in one report: no number is of both."""
+    trainer, server = steady(14.0, steps=10, process=7), steady(0.5, steps=200, process=8)
+    server = replace(server, step_name="generate")
+    assert line(trainer, server) == (
+        "10 steps of step, median 14.0 ms; 200 steps of generate, median 500 us"
+    )
+
+
+def test_steady_steps_with_others_between_them_are_counted() -> None:
+    rows = [
+        {"step": step, "duration_ns": MS, "idle_ns": MS // 4, "steady": step in (2, 4)}
+        for step in range(5)
+    ]
+    assert line(handmade(step_name="step", steps=rows)).endswith(
+        "(2 of 5 steady: 1.00 ms, 25 % idle)"
+    )

@@ -11,6 +11,9 @@ from nsysflow.report.results import Results
 from nsysflow.report.verdict import Verdict, verdicts
 from tests.report.handmade import MS, Handmade, device, handmade, part
 
+WAYS = ("HtoD", "DtoH")
+"""Of copies that run side by side."""
+
 
 def verdict(**rows: Any) -> Verdict:  # noqa: ANN401
     (only,) = verdicts(Results([handmade(**rows)]))
@@ -35,6 +38,64 @@ def test_copies_that_nothing_hides_are_named_after_their_phase() -> None:
     )
     assert found.finding.endswith("copies that nothing hides in step/data (48 %)")
     assert found.advice.startswith("hide the copies in step/data: pinned memory")
+
+
+def test_copies_side_by_side_share_the_time_that_nothing_hid() -> None:
+    """Each row of the copies has all of it: both ways at once would be 160 % of the window."""
+    both_ways = [{"phase": "step/swap", "direction": way, "exposed_ns": 80 * MS} for way in WAYS]
+    found = verdict(accounting=[device(100 * MS, copy_exposed_ns=80 * MS)], copies=both_ways)
+    assert found.finding.endswith("copies that nothing hides in step/swap (80 %)")
+
+
+def test_copies_within_the_gpu_are_not_to_be_pinned() -> None:
+    copies = [
+        {"phase": "step/cat", "direction": "DtoD", "exposed_ns": 60 * MS},
+        {"phase": "step/data", "direction": "HtoD", "exposed_ns": 10 * MS},
+    ]
+    found = verdict(accounting=[device(100 * MS, copy_exposed_ns=70 * MS)], copies=copies)
+    assert found.finding.endswith("copies within the GPU that nothing hides in step/cat (60 %)")
+    assert found.advice.startswith("move less in step/cat: write in place")
+
+
+def test_what_no_copy_accounts_for_is_memory_being_set() -> None:
+    copies = [{"phase": "step/data", "direction": "HtoD", "exposed_ns": 10 * MS}]
+    found = verdict(accounting=[device(100 * MS, copy_exposed_ns=70 * MS)], copies=copies)
+    assert found.finding.endswith("memory being set, which nothing hides (70 %)")
+    assert found.advice.startswith("clear less: zero_grad(set_to_none=True)")
+
+
+def test_a_gpu_is_not_blamed_for_waits_that_stopped_another() -> None:
+    wait = {"api": "cudaStreamSynchronize", "kind": "sync", "phase": "generate"}
+    run = handmade(
+        accounting=[
+            device(100 * MS, device=0, sync_ns=60 * MS),
+            device(100 * MS, device=1, host_ns=50 * MS),
+        ],
+        syncs=[{**wait, "induced_idle_ns": 60 * MS}],
+        gap_summary=[part("host", 50 * MS, device=1, host_range="train", phase="train")],
+    )
+    first, second = verdicts(Results([run]))
+    assert first.sentence.startswith("GPU 0: sync-bound: the GPU is idle 60 % of 100 ms, mostly")
+    assert first.sentence.endswith("cudaStreamSynchronize in generate (60 %)")
+    assert second.sentence.startswith("GPU 1: host-bound")
+    assert "generate" not in second.sentence
+
+
+def test_graphs_whose_kernels_were_not_recorded_are_not_told_to_become_graphs() -> None:
+    launches = part("launch", 60 * MS, host_range="decode", culprit="cudaGraphLaunch")
+    found = verdict(accounting=[device(100 * MS, launch_ns=60 * MS)], gap_summary=[launches])
+    assert found.advice.startswith("replay less")
+    one_by_one = {**launches, "culprit": "cudaLaunchKernel"}
+    found = verdict(accounting=[device(100 * MS, launch_ns=60 * MS)], gap_summary=[one_by_one])
+    assert found.advice.startswith("launch less")
+
+
+def test_warm_up_is_left_out_by_steps_only_where_there_are_steps() -> None:
+    loading = handmade(accounting=[device(100 * MS, module_load_ns=60 * MS)])
+    (found,) = verdicts(Results([loading]))
+    assert "--from SECONDS" in found.advice
+    (found,) = verdicts(Results([replace(loading, step_name="step")]))
+    assert "--steps 2:" in found.advice
 
 
 def test_what_is_said_of_idle_time_leaves_out_copies_on_the_gpu() -> None:

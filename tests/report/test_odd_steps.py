@@ -81,3 +81,13 @@ def test_a_step_is_held_against_its_own_gpus_median() -> None:
     assert line(slow, fast) == ""
     ranks = run((60, 55), (5, 2), (5, 2)), run((62, 57), (5, 2), (5, 2))
     assert re.match(r"step 0 took 62\.0 ms, 12 times the median of the 3 steps", line(*ranks))
+
+
+def test_processes_that_share_a_gpu_hold_its_idle_time_once() -> None:
+    steps = [
+        {"step": step, "process": process, "duration_ns": length * MS, "idle_ns": idle * MS}
+        for process in (7, 8)
+        for step, (length, idle) in enumerate([(5, 1), (60, 55), (5, 1)])
+    ]
+    shared = handmade(step_name="step", steps=steps, accounting=[device(75 * MS, host_ns=58 * MS)])
+    assert "holds 95 % of the idle time" in line(shared)

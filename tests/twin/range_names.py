@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 COUNTS_TIME = {
     *("step", "timestep", "iter", "iteration", "epoch", "batch", "minibatch", "microbatch"),
-    *("episode", "request", "frame", "token"),
+    *("episode", "rollout", "update", "round", "cycle", "request", "frame", "token"),
 }
 NUMBER_WORDS = {"id", "idx", "index", "no", "nr", "number"}
 TAILS = (", seq =", ", op_id =", ", sizes =", ", input_op_ids =")
