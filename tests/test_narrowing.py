@@ -28,7 +28,7 @@ from tests.analyses import (
     tables_of,
     twin_of,
 )
-from tests.exports import write_export
+from tests.exports import Row, process, thread, write_export
 from tests.reports import PACKED
 from tests.twin.account_table import accounting, projections
 from tests.twin.accounting import Keep, common, union
@@ -318,6 +318,30 @@ def test_a_rank_without_the_range_asked_for_is_left_out_with_a_note(tmp_path: Pa
         flow.analyze_reports([without], options, tables=["accounting"])
     with pytest.raises(SelectionError, match="no range 'test' in r0"):
         flow.analyze_reports([with_it, without], Options(range="test"), tables=["accounting"])
+
+
+def test_steps_asked_for_are_those_of_each_process_that_shares_a_gpu(tmp_path: Path) -> None:
+    """One process's window holds the start of the other's next step."""
+    kernels: list[Row] = []
+    calls: list[Row] = []
+    ranges: list[Row] = []
+    for number, pid in enumerate((10, 11)):
+        for step in range(4):
+            at, correlation = 1000 * step + 600 * number, 10 * number + step + 1
+            on = {"globalTid": thread(pid, pid), "start": at}
+            ranges.append({**on, "end": at + 500, "text": "step"})
+            calls.append({**on, "end": at + 10, "correlationId": correlation})
+            kernels.append(
+                {
+                    "start": at + 50,
+                    "end": at + 200,
+                    "correlationId": correlation,
+                    "globalPid": process(pid),
+                }
+            )
+    path = write_export(tmp_path / "r.sqlite", kernels=kernels, calls=calls, nvtx=ranges)
+    steps = nsysflow.analyze(nsysflow.load(path), Options(steps=(1, 2))).steps
+    assert steps.select("process", "step").rows() == [(10, 1), (11, 1)]
 
 
 # --- random traces --------------------------------------------------------------------------------

@@ -424,6 +424,28 @@ def test_without_nsys_torch_profiler_records_and_a_line_says_what_is_lost(
     assert "or record with nsys, which needs no change to the program" in ran.stderr
 
 
+def test_the_gaps_never_overwrite_a_run_s_report() -> None:
+    profiled("-o", "out", *command())
+    before = Path("out/report.sqlite").read_bytes()
+    ran = CliRunner().invoke(main, ["analyze", "out", "--gaps-csv", "out/report.sqlite"])
+    assert ran.exit_code == 1
+    assert "is the report itself" in ran.stderr
+    assert Path("out/report.sqlite").read_bytes() == before
+
+
+def test_without_nsys_and_gpu_torch_profiler_records_what_has_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Places, "here", lambda: places(tmp_path / "empty"))
+    monkeypatch.setattr("nsysflow.gpu.gpus", lambda: NO_GPU)
+    ran = profiled("-o", "out", "--on", "cpu", "--dry-run", "nan_check")
+    assert ran.exit_code == 0
+    assert "note: no nsys was found, so torch.profiler records this run" in ran.stderr
+    ran = profiled("-o", "out", "--on", "cpu", "--dry-run", *command())
+    assert ran.exit_code == 1
+    assert "no nsys was found that starts" in ran.stderr
+
+
 def test_a_workload_gets_no_more_ranks_than_there_are_gpus() -> None:
     ran = profiled("nan_check", "--nproc", "2")
     assert ran.exit_code == 1
