@@ -13,12 +13,12 @@ from nsysflow.analysis.gpu_metrics import gpu_metrics_table
 from nsysflow.analysis.integrity import integrity_table
 from nsysflow.analysis.intervals import overlaps
 from nsysflow.analysis.kernels import kernel_table
+from nsysflow.analysis.keys import os_pid
 from nsysflow.analysis.launches import launch_table
 from nsysflow.analysis.mfu import declared_flops, mfu_table
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.parallel import computed_once, side_by_side
 from nsysflow.analysis.phases import phase_table
-from nsysflow.analysis.prepare import os_pid
 from nsysflow.analysis.schema import COLLECTIVES, EACH_COPY, INDUCED, MFU, TABLES
 from nsysflow.analysis.starved import starved_table, unbroken_runs
 from nsysflow.analysis.steps import step_table

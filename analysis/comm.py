@@ -10,7 +10,8 @@ import polars as pl
 
 from nsysflow.analysis.accounting import Busy, hidden_pct
 from nsysflow.analysis.intervals import flatten, last_at_or_before, overlaps
-from nsysflow.analysis.prepare import LAUNCH_ORDER, Prepared, os_pid
+from nsysflow.analysis.keys import os_pid
+from nsysflow.analysis.prepare import LAUNCH_ORDER, Prepared
 from nsysflow.analysis.range_names import SERIAL_NUMBERS
 from nsysflow.analysis.rounding import median_ns
 from nsysflow.analysis.schema import COLLECTIVES, COMM

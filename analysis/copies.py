@@ -4,7 +4,8 @@ import polars as pl
 
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.intervals import Axis, merge
-from nsysflow.analysis.prepare import SYNC_AFTER_NS, Prepared, os_pid
+from nsysflow.analysis.keys import os_pid
+from nsysflow.analysis.prepare import SYNC_AFTER_NS, Prepared
 from nsysflow.analysis.schema import COPY_LABEL, EACH_COPY
 
 

@@ -11,6 +11,7 @@ from nsysflow.analysis.rounding import percent, whole_ns
 from nsysflow.analysis.schema import CAUSE, CAUSES, GAP_HISTOGRAM, GAP_SUMMARY, GAPS
 
 OUTSIDE: Final = "(outside ranges)"
+"""Where the host was when no range was open."""
 
 LENGTHS: Final = (
     (2_000, "< 2 us"),

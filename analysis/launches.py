@@ -5,7 +5,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.attribution import Attribution
-from nsysflow.analysis.prepare import Prepared, os_pid
+from nsysflow.analysis.keys import os_pid
+from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.rounding import median_ns, p95_ns, percent, whole_ns
 from nsysflow.analysis.schema import LAUNCHES
 

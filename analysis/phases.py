@@ -10,8 +10,8 @@ import polars as pl
 
 from nsysflow.analysis.attribution import Attribution
 from nsysflow.analysis.intervals import Axis, merge, reached_before
+from nsysflow.analysis.keys import os_pid
 from nsysflow.analysis.numbers import greatest
-from nsysflow.analysis.prepare import os_pid
 from nsysflow.analysis.rounding import spread
 from nsysflow.analysis.schema import CAUSES, PHASES
 

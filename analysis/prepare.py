@@ -10,6 +10,7 @@ import polars as pl
 
 from nsysflow.analysis.calls import refine_classes, with_class_by_name
 from nsysflow.analysis.intervals import Axis, sort_with_ties
+from nsysflow.analysis.keys import os_pid, os_tid, process_of
 from nsysflow.analysis.numbers import by_number, greatest, named
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.sources import with_sources
@@ -39,24 +40,6 @@ then their processes."""
 SPARSEST = 8
 """Correlation ids count up: a table of all of them is looked up in half the time of a join, unless
 it would be mostly empty."""
-
-PROCESS_BITS = 24
-PID_MASK = (1 << PROCESS_BITS) - 1
-
-
-def process_of(thread: pl.Expr) -> pl.Expr:
-    """Process key of a thread key."""
-    return thread - os_tid(thread)
-
-
-def os_pid(process: pl.Expr) -> pl.Expr:
-    """OS pid of a process key."""
-    return (process // (1 << PROCESS_BITS)) & PID_MASK
-
-
-def os_tid(thread: pl.Expr) -> pl.Expr:
-    """OS tid of a thread key."""
-    return thread & PID_MASK
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ import polars as pl
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.attribution import Attribution
 from nsysflow.analysis.intervals import Axis, last_at_or_before
-from nsysflow.analysis.prepare import Prepared, os_pid
+from nsysflow.analysis.keys import os_pid
+from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.range_names import uncounted
 from nsysflow.analysis.schema import CAUSES, STEPS
 from nsysflow.errors import SelectionError

@@ -4,7 +4,8 @@ import polars as pl
 
 from nsysflow.analysis.accounting import Busy
 from nsysflow.analysis.intervals import Axis, Cover, merge
-from nsysflow.analysis.prepare import Prepared, os_pid, os_tid
+from nsysflow.analysis.keys import os_pid, os_tid
+from nsysflow.analysis.prepare import Prepared
 from nsysflow.analysis.schema import INDUCED, STALL_CAUSES, SYNCS
 
 

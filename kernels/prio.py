@@ -204,12 +204,18 @@ def prio(
     return out
 
 
+def group_of(rows: int) -> int:
+    """How many rows a first random number chooses among together: which rows are drawn depends on
+    it."""
+    return max(_LAUNCH.group, next_power_of_2(cdiv(rows, _LAUNCH.groups)))
+
+
 def _weigh_and_draw(
     advantages: Tensor, out: Draws, *, seed: int, offset: Tensor, alpha: float, beta: float
 ) -> None:
     """The two launches."""
     rows, steps = advantages.shape
-    group = max(_LAUNCH.group, next_power_of_2(cdiv(rows, _LAUNCH.groups)))
+    group = group_of(rows)
     groups = cdiv(rows, group)
     weights = torch.empty(rows, dtype=torch.float32, device=advantages.device)
     sums = torch.empty(groups, dtype=torch.float32, device=advantages.device)

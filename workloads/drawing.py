@@ -4,24 +4,19 @@ torch.multinomial draws others, and a minibatch of other rows is no comparison. 
 are made beforehand: what is left takes the steps that torch.multinomial takes.
 """
 
-from math import ceil
 from typing import Final
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from nsysflow.kernels.prio import Draws, probabilities_ref
+from nsysflow.kernels.prio import Draws, group_of, probabilities_ref
 
 ROUNDS: Final = 10
 MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS: Final = (0x9E3779B9, 0xBB67AE85)
 LOW: Final = 0xFFFFFFFF
 """The lower half of 64 bits."""
-GROUP_MIN: Final = 16
-"""Rows that `prio` takes together, at least."""
-GROUPS_MAX: Final = 1024
-"""Groups that it makes, at most: larger ones, in powers of 2, of more rows."""
 
 
 def philox(seed: int, numbers: Tensor, offset: int) -> Tensor:
@@ -65,7 +60,7 @@ def drawn(advantages: Tensor, numbers: Tensor, *, alpha: float, beta: float) -> 
     """
     p = probabilities_ref(advantages, alpha=alpha)
     rows = len(p)
-    group = max(GROUP_MIN, 1 << (ceil(rows / GROUPS_MAX) - 1).bit_length())
+    group = group_of(rows)
     groups = functional.pad(p, (0, -rows % group)).view(-1, group)
     chosen = _place(groups.sum(1).cumsum(0)[None, :], numbers[0])
     row = chosen * group + _place(groups.cumsum(1)[chosen], numbers[1])

@@ -8,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.keys import os_pid, process_of
 from nsysflow.analysis.load.labels import direction, memory_kind, nvtx_event_types
 from nsysflow.analysis.load.marks import captures, declared
 from nsysflow.analysis.load.messages import messages
@@ -17,19 +18,12 @@ from nsysflow.analysis.load.sampled import gpu_samples, stacks
 from nsysflow.analysis.trace import Trace
 from nsysflow.handshake import KEY
 
-_TID_MASK: Final = 0xFFFFFF
-
 _VALUE: Final = pl.col("value")
 NAMELESS: Final = "(nameless)"
 _NAMELESS: Final = pl.lit(NAMELESS, pl.Categorical)
 
 _LONGEST_TABLE: Final = 1 << 22
 """nsys numbers its strings from 0; a table by number is for exports that do, not for all of u32."""
-
-
-def process_of(thread: str) -> pl.Expr:
-    """The process of a thread key (nsys's globalTid)."""
-    return pl.col(thread) & pl.lit(~_TID_MASK, pl.Int64)
 
 
 def correlation() -> pl.Expr:
@@ -79,7 +73,8 @@ def _only_process(raw: Raw) -> int | None:
     processes = [frame["globalPid"] for frame in ops]
     if not any(column.null_count() for column in (*threads, *processes)):
         return None
-    masked = [column.to_frame().select(process_of("globalTid")).to_series() for column in threads]
+    of = process_of(pl.col("globalTid"))
+    masked = [column.to_frame().select(of).to_series() for column in threads]
     found = pl.concat([c.unique().drop_nulls() for c in (*masked, *processes)]).unique()
     return int(found[0]) if len(found) == 1 else None
 
@@ -143,7 +138,7 @@ def _ops(raw: Raw, process: int | None) -> pl.DataFrame:
 def _with_physical_gpu(ops: pl.DataFrame, cuda_devices: pl.DataFrame) -> pl.DataFrame:
     """`device` as the physical GPU: two processes may each call another one "device 0"."""
     found = cuda_devices.drop_nulls().unique(["pid", "cudaId"], keep="first", maintain_order=True)
-    pid = (pl.col("process") // 2**24) & _TID_MASK
+    pid = os_pid(pl.col("process"))
     gpus = (
         ops.select("process", "device")
         .unique()
@@ -185,7 +180,7 @@ def _copy_details(raw: Raw) -> pl.DataFrame:
 def _on_threads(frame: pl.DataFrame, process: int | None) -> pl.DataFrame:
     """`frame` with `thread` and `process` keys and our names for the times."""
     return frame.with_columns(
-        process_of("globalTid").fill_null(pl.lit(process, pl.Int64)).alias("process"),
+        process_of(pl.col("globalTid")).fill_null(pl.lit(process, pl.Int64)).alias("process"),
     ).rename({"start": "start_ns", "end": "end_ns", "globalTid": "thread"})
 
 
@@ -249,7 +244,7 @@ def _marks_of_ours(raw: Raw, process: int | None) -> list[tuple[int | None, str]
 def _threads(raw: Raw) -> pl.DataFrame:
     """One name a thread: PyTorch's own before what it inherited, else that of highest priority."""
     named = raw.threads.select(
-        process_of("globalTid").alias("process"),
+        process_of(pl.col("globalTid")).alias("process"),
         pl.col("globalTid").alias("thread"),
         _strings(raw, raw.threads["nameId"]).cast(pl.String).alias("name"),
         "priority",

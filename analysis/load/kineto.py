@@ -20,6 +20,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.keys import ID_BITS, ID_MASK
 from nsysflow.analysis.load.kernel_names import short_kernel_name
 from nsysflow.analysis.load.kineto_event import (
     Event,
@@ -48,8 +49,6 @@ _RENAMED: Final = {
 
 _COPY: Final = re.compile(r"Memcpy (\w+)(?: \((.+) -> (.+)\))?")
 _THREAD: Final = re.compile(r"\((.*)\)\s*$")
-_TID_BITS: Final = 24
-_LARGEST_TID: Final = 2**_TID_BITS - 1
 _MEMORY: Final = {"device static": "device", "managed static": "managed"}
 _WRITE_AGAIN: Final = (
     "Write one from the program:\n  profiler.export_chrome_trace('run.pt.trace.json')"
@@ -115,7 +114,7 @@ def _trace_of(document: Event, events: Mapping[str, list[Event]], report: str) -
     calls = _calls([e for category in _CALLS for e in events.get(category, ())], keys)
     ranges = _ranges(events.get("user_annotation", []), keys, ours=KEY in document)
     launched = dict(calls.select("correlation", "process").drop_nulls().iter_rows())
-    busiest = Counter(key & ~_LARGEST_TID for key in keys.values()).most_common(1)
+    busiest = Counter(key & ~ID_MASK for key in keys.values()).most_common(1)
     process = busiest[0][0] if busiest else None
     kernels = events.get("kernel", [])
     copies = events.get("gpu_memcpy", [])
@@ -163,11 +162,11 @@ def _thread_keys(events: Iterable[Event]) -> _Keys:
             tids[pid].append(tid)
     keys: dict[tuple[object, object], int] = {}
     for pid, of_process in tids.items():
-        real = {t for t in of_process if isinstance(t, int) and 0 < t <= _LARGEST_TID}
-        spare = iter(range(_LARGEST_TID, 0, -1))
+        real = {t for t in of_process if isinstance(t, int) and 0 < t <= ID_MASK}
+        spare = iter(range(ID_MASK, 0, -1))
         for tid in of_process:
             own = tid if tid in real else next(t for t in spare if t not in real and t != pid)
-            keys[pid, tid] = pid << _TID_BITS | int(str(own))
+            keys[pid, tid] = pid << ID_BITS | int(str(own))
     return keys
 
 
@@ -228,7 +227,7 @@ def _calls(events: list[Event], keys: _Keys) -> pl.DataFrame:
     rows = []
     for event in events:
         thread = keys.get(thread_of(event))
-        process = None if thread is None else thread & ~_LARGEST_TID
+        process = None if thread is None else thread & ~ID_MASK
         correlation = int_of(args_of(event).get("correlation")) or None
         rows.append((*span_ns(event), process, thread, correlation, _api_name(event)))
     return _frame(rows, schema.CALLS)
@@ -238,7 +237,7 @@ def _ranges(events: list[Event], keys: _Keys, *, ours: bool) -> pl.DataFrame:
     rows = []
     for row, event in enumerate(events):
         thread = keys.get(thread_of(event))
-        process = None if thread is None else thread & ~_LARGEST_TID
+        process = None if thread is None else thread & ~ID_MASK
         name = str(event.get("name"))
         name = unspelled(name) if ours else name
         rows.append((*span_ns(event), "push_pop", process, thread, None, name, row))
@@ -255,7 +254,7 @@ def _threads(events: list[Event], keys: _Keys) -> pl.DataFrame:
         name = found[1] if found else text.strip()
         if thread is not None and (thread not in names or name.startswith("pt_")):
             names[thread] = name
-    rows = ((thread & ~_LARGEST_TID, thread, name) for thread, name in sorted(names.items()))
+    rows = ((thread & ~ID_MASK, thread, name) for thread, name in sorted(names.items()))
     return _frame(rows, schema.THREADS)
 
 

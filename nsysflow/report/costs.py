@@ -11,7 +11,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.report.results import OUTSIDE, Results, or_outside
+from nsysflow.analysis.gap_tables import OUTSIDE
+from nsysflow.report.results import Results, or_outside
 
 CAUSE_WORDS: Final = {
     "profiler": "profiler",

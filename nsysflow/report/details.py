@@ -2,10 +2,11 @@
 
 import polars as pl
 
+from nsysflow.analysis.gap_tables import OUTSIDE
 from nsysflow.analysis.kernel_classes import OTHER
 from nsysflow.analysis.numbers import greatest
 from nsysflow.report.layout import Block, figure, words
-from nsysflow.report.results import OUTSIDE, Results
+from nsysflow.report.results import Results
 from nsysflow.report.sections import more, part
 from nsysflow.report.units import duration, instant, number, percent, size, whole_percent
 

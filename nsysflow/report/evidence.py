@@ -6,6 +6,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.gap_tables import OUTSIDE
 from nsysflow.report.costs import where_host_was
 from nsysflow.report.losses import (
     CLEARING,
@@ -29,7 +30,7 @@ from nsysflow.report.losses import (
 )
 from nsysflow.report.odd_steps import once_per_gpu
 from nsysflow.report.places import dearest, parts_of, place_of, placed, there, within
-from nsysflow.report.results import OUTSIDE, Results, gpu_name
+from nsysflow.report.results import Results, gpu_name
 
 _SHORT_NS: Final = 200_000
 _OFTEN: Final = 20

@@ -6,8 +6,9 @@ from typing import Any
 
 import polars as pl
 
+from nsysflow.analysis.gap_tables import OUTSIDE
 from nsysflow.report.costs import idle_parts
-from nsysflow.report.results import OUTSIDE, Results
+from nsysflow.report.results import Results
 
 _Key = tuple[str, int]
 """Path and depth. Names may hold a `/`, so that a path alone can mean two things."""

@@ -6,10 +6,11 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.gap_tables import OUTSIDE
 from nsysflow.report.costs import idle_parts, line_at
 from nsysflow.report.layout import printable, shorten
 from nsysflow.report.losses import HOST, Loss
-from nsysflow.report.results import OUTSIDE, Results, or_outside
+from nsysflow.report.results import Results, or_outside
 
 _ONE_PLACE: Final = 0.5
 """A place that holds this share of a loss is named."""

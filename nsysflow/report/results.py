@@ -5,14 +5,12 @@ from typing import Protocol
 
 import polars as pl
 
+from nsysflow.analysis.gap_tables import OUTSIDE
+from nsysflow.analysis.keys import os_pid
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.prepare import os_pid
 from nsysflow.analysis.ranks import rank_tables
 from nsysflow.analysis.schema import RUN_TABLES
 from nsysflow.analysis.trace import Trace
-
-OUTSIDE = "(outside ranges)"
-"""Where the host was when no range was open, as gap_summary spells it."""
 
 
 def or_outside(path: str) -> pl.Expr:

@@ -5,6 +5,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.gap_tables import OUTSIDE
 from nsysflow.report.costs import (
     CAUSE_WORDS,
     Cost,
@@ -15,7 +16,7 @@ from nsysflow.report.costs import (
 )
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.phase_tree import Phase, phase_tree
-from nsysflow.report.results import OUTSIDE, Results, gpu_name, or_outside
+from nsysflow.report.results import Results, gpu_name, or_outside
 from nsysflow.report.units import duration, instant, number, percent, share
 
 BAR: Final = (

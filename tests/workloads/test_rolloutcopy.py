@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from nsysflow.catalog import find
-from nsysflow.kernels.prio import prio
+from nsysflow.kernels.prio import group_of, prio
 from nsysflow.workloads.config import Config
 from nsysflow.workloads.copying import Copy, FusedCopy, PlainCopy, compared
-from nsysflow.workloads.drawing import GROUP_MIN, GROUPS_MAX, drawn, philox, uniforms
+from nsysflow.workloads.drawing import drawn, philox, uniforms
 from nsysflow.workloads.policy import Sizes
 from nsysflow.workloads.rolloutcopy import phases_of, rolloutcopy
 from nsysflow.workloads.rollouts import Recorded, recorded
@@ -110,7 +110,8 @@ def test_draws_are_the_kernel_s(segments: int, seed: int, device: torch.device) 
 
 
 def test_many_segments_are_drawn_from_in_larger_groups(device: torch.device) -> None:
-    segments = GROUP_MIN * GROUPS_MAX + 1
+    segments = 16 * 1024 + 1
+    assert group_of(segments) > group_of(segments - 1)
     advantages = torch.randn(segments, 1, device=device)
     rows = prio(advantages, 8, seed=0, offset=torch.zeros(1, dtype=torch.int64, device=device)).rows
     numbers = uniforms(0, 8, 1).to(device)
