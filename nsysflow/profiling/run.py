@@ -19,6 +19,7 @@ from nsysflow.profiling.tail import tail_of
 _CHUNK_BYTES: Final = 1 << 16
 _KEPT_BYTES: Final = 1 << 18
 """Of the end of the output, for the tail: nsys's progress bars come after the program's lines."""
+_PATH_BYTES: Final = 1 << 13
 _LOOK_S: Final = 0.2
 _LINGER_S: Final = 1.0
 """How long output may be silent, once the program has ended, before it is left to whatever process
@@ -126,7 +127,9 @@ class _Output:
 
     def _take(self, chunk: bytes) -> None:
         self.last = (self.last + chunk)[-_KEPT_BYTES:]
-        self.saving = self.saving or bool(_SAVES.search(self.last))
+        if not self.saving:
+            # what nsys says may come in two pieces, but is no longer than a path may be
+            self.saving = bool(_SAVES.search(self.last[-len(chunk) - _PATH_BYTES :]))
         for sink in [*self._sinks]:
             try:
                 sink.write(chunk)
