@@ -19,8 +19,7 @@ from nsysflow.analysis.trace import Trace
 from nsysflow.handshake import KEY
 
 _VALUE: Final = pl.col("value")
-NAMELESS: Final = "(nameless)"
-_NAMELESS: Final = pl.lit(NAMELESS, pl.Categorical)
+_NAMELESS: Final = "(nameless)"
 
 _LONGEST_TABLE: Final = 1 << 22
 """nsys numbers its strings from 0; a table by number is for exports that do, not for all of u32."""
@@ -121,8 +120,9 @@ def _as_ops(
 def _ops(raw: Raw, process: int | None) -> pl.DataFrame:
     full = _strings(raw, raw.kernels["demangledName"])
     short = _strings(raw, raw.kernels["shortName"])
-    kernel = pl.coalesce(pl.lit(full), pl.lit(short), _NAMELESS)
-    short_kernel = pl.coalesce(pl.lit(short), pl.lit(full), _NAMELESS)
+    nameless = pl.lit(_NAMELESS, pl.Categorical)
+    kernel = pl.coalesce(pl.lit(full), pl.lit(short), nameless)
+    short_kernel = pl.coalesce(pl.lit(short), pl.lit(full), nameless)
     copy = pl.format("memcpy {}", direction("copyKind", raw.copy_kinds))
     memset, graph = pl.lit("memset"), pl.lit("graph")
     return pl.concat(
@@ -186,12 +186,12 @@ def _on_threads(frame: pl.DataFrame, process: int | None) -> pl.DataFrame:
 
 def _calls(raw: Raw, process: int | None) -> pl.DataFrame:
     name = _strings(raw, raw.calls["nameId"], plain_api_name())
-    named = raw.calls.with_columns(correlation(), name.fill_null(NAMELESS).alias("name"))
+    named = raw.calls.with_columns(correlation(), name.fill_null(_NAMELESS).alias("name"))
     return _on_threads(named, process).select(schema.CALLS.names())
 
 
 def _nameless(calls: pl.DataFrame) -> list[str]:
-    count = int((calls["name"] == NAMELESS).sum())
+    count = int((calls["name"] == _NAMELESS).sum())
     if not count:
         return []
     return [
@@ -201,7 +201,7 @@ def _nameless(calls: pl.DataFrame) -> list[str]:
 
 
 def _overhead(raw: Raw, process: int | None) -> pl.DataFrame:
-    name = _strings(raw, raw.overhead["nameId"]).fill_null(NAMELESS).alias("name")
+    name = _strings(raw, raw.overhead["nameId"]).fill_null(_NAMELESS).alias("name")
     return _on_threads(raw.overhead.with_columns(name), process).select(schema.OVERHEAD.names())
 
 

@@ -28,9 +28,8 @@ from nsysflow.report.losses import (
     WAITING,
     Loss,
 )
-from nsysflow.report.odd_steps import once_per_gpu
 from nsysflow.report.places import dearest, parts_of, place_of, placed, there, within
-from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.results import Results, gpu_name, once_per_gpu
 
 _SHORT_NS: Final = 200_000
 _OFTEN: Final = 20

@@ -1,11 +1,10 @@
 """The line that says where the sum over all steps is not what a step is like."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
 
-from nsysflow.report.results import Results
+from nsysflow.report.results import Results, once_per_gpu
 from nsysflow.report.units import duration, number, whole_percent
 
 _TIMES_MEDIAN: Final = 2
@@ -51,15 +50,6 @@ def odd_step_lines(results: Results) -> tuple[str, ...]:
             f" {_times(least)} the median, and hold {held}"
         )
     return (f"{said}: {_how_to_part_them(results, which)}",)
-
-
-def once_per_gpu(steps: pl.DataFrame, columns: Sequence[str]) -> int:
-    """What steps hold of these columns, all GPUs together. Processes that share a GPU each count
-    all of it: the one that counts most speaks for it."""
-    by_process = steps.group_by("report", "device", "process").agg(
-        pl.sum_horizontal(columns).sum().alias("ns")
-    )
-    return int(by_process.group_by("report", "device").agg(pl.col("ns").max())["ns"].sum())
 
 
 def _odd(results: Results) -> pl.DataFrame:

@@ -23,6 +23,15 @@ def gpu_name(report: str, device: int, *, several: bool) -> str:
     return f"{report} GPU {device}" if several else f"GPU {device}"
 
 
+def once_per_gpu(steps: pl.DataFrame, columns: Sequence[str]) -> int:
+    """What steps hold of these columns, all GPUs together. Processes that share a GPU each count
+    all of it: the one that counts most speaks for it."""
+    by_process = steps.group_by("report", "device", "process").agg(
+        pl.sum_horizontal(columns).sum().alias("ns")
+    )
+    return int(by_process.group_by("report", "device").agg(pl.col("ns").max())["ns"].sum())
+
+
 class Analysed(Protocol):
     """What is asked of an `Analysis`, beside a frame for each name in `schema.TABLES`."""
 
