@@ -6,7 +6,7 @@
 
 For each way of timing: the cases that both files hold (the last row of each), how many of them are
 less than 2 % apart, and the farthest. Spans from event to event have in them what a launch takes
-the GPU, which differs by 0.15 us from process to process; in graphs it does not.
+the GPU, which is 0.13 us more on some streams than on others; in graphs it is not.
 """
 
 from pathlib import Path
