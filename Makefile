@@ -11,7 +11,7 @@ LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint lint-format lint-rules lint-types lint-arrows check links bench docs \
-    clean
+    hunt clean
 
 help:
 	@echo 'make demo   set up .venv and analyse the bundled report of an H200'
@@ -19,7 +19,8 @@ help:
 	@echo 'make lint   format, lint, types, import contracts'
 	@echo 'make check  lint and test: what a change must pass'
 	@echo 'make bench  time the analysis of a million kernels; adds rows to benchmarks/analyze.csv'
-	@echo 'make docs   write docs/tables.md again from the schemas'
+	@echo 'make hunt   search for random traces that break a test, for an hour (MINUTES=60)'
+	@echo 'make docs   write docs/tables.md again from the declarations'
 	@echo 'make links  restore the links in nsysflow/, should a copy have lost them'
 	@echo 'make clean  remove .venv, caches and build outputs'
 
@@ -52,8 +53,12 @@ check: lint test
 bench: $(VENV)/.core
 	$(BIN)/python benchmarks/analyze.py
 
+# The tests draw the same random traces in every run; this draws new ones.
+hunt: $(VENV)/.test
+	$(BIN)/python -m tests.hunt --minutes $(or $(MINUTES),60)
+
 docs: $(VENV)/.core
-	$(BIN)/python docs/make_tables.py
+	$(BIN)/python docs/make_docs.py
 
 # A copy without links has nothing there, or a text file that holds the link's target (git without
 # symlinks), or a second copy of the folder (tools that follow links): that one goes only if equal.

@@ -1,38 +1,25 @@
-"""`analyze`: a trace in, every table of the spec out, each computed when first asked for."""
+"""`analyze`: a trace in, every declared table out, each computed when it is first asked for."""
 
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.accounting import accounting_table
-from nsysflow.analysis.comm import collectives, comm_table
-from nsysflow.analysis.copies import copy_table, each_copy
-from nsysflow.analysis.gap_tables import gap_histogram, gap_summary, gap_table
-from nsysflow.analysis.gpu_metrics import gpu_metrics_table
-from nsysflow.analysis.integrity import integrity_table
-from nsysflow.analysis.intervals import overlaps
-from nsysflow.analysis.kernels import kernel_table
-from nsysflow.analysis.keys import os_pid
-from nsysflow.analysis.launches import launch_table
-from nsysflow.analysis.mfu import declared_flops, mfu_table
+from nsysflow.analysis.declared import tables
+from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.parallel import computed_once, side_by_side
-from nsysflow.analysis.phases import phase_table
-from nsysflow.analysis.schema import COLLECTIVES, EACH_COPY, INDUCED, MFU, TABLES
-from nsysflow.analysis.starved import starved_table, unbroken_runs
-from nsysflow.analysis.steps import step_table
-from nsysflow.analysis.syncs import induced_table, sync_table
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
+from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.windows import laid
-from nsysflow.analysis.working import Working
+from nsysflow.analysis.view.view import View, view_of
 
-SLICE_ROWS = 262_144
-"""Gaps made into text at a time."""
-
-_EARLY = {"integrity": "_damage", "launches": "_launch_rows"}
-"""What tables need that waits for nothing but the prepared trace: work for the cores that the
-explanation of the gaps leaves idle."""
+_FIRST: Final = ("explained", "attribution", "launches", "copies", "stalls")
+"""Pieces of a timeline that do not need each other: computed side by side before any table."""
 
 
 def analyze(trace: Trace, options: Options | None = None) -> "Analysis":
@@ -43,7 +30,7 @@ def analyze(trace: Trace, options: Options | None = None) -> "Analysis":
         options: what to narrow the analysis to; None takes it whole.
 
     Returns:
-        The tables, each computed when first read.
+        The tables, each computed when it is first read.
 
     Raises:
         SelectionError: (when a table is read) an option names a range or device that is not there.
@@ -51,181 +38,52 @@ def analyze(trace: Trace, options: Options | None = None) -> "Analysis":
     return Analysis(trace, options or Options())
 
 
-class Analysis(Working):
-    """The tables of one report; `schema.TABLES` says what each holds."""
+class Analysis:
+    """The tables of one report: each is a property, e.g. `analysis.gap_summary`.
+
+    Attributes:
+        timeline: the whole trace, taken apart.
+    """
+
+    def __init__(self, trace: Trace, options: Options) -> None:
+        self.timeline = Timeline(trace, options)
+
+    @property
+    def trace(self) -> Trace:
+        """What the report says of itself; its rows are let go once they are in order."""
+        return self.timeline.trace
+
+    @property
+    def options(self) -> Options:
+        """What the analysis was narrowed to."""
+        return self.timeline.options
 
     @computed_once
-    def accounting(self) -> pl.DataFrame:
-        """`ACCOUNTING`."""
-        return self._table(
-            "accounting",
-            accounting_table(self._prepared, self._windows, self._busy, self._ops, self._gaps),
-        )
+    def view(self) -> View:
+        """What is looked at."""
+        return view_of(self.timeline)
 
-    @computed_once
-    def gaps(self) -> pl.DataFrame:
-        """`GAPS`."""
-        return pl.concat(self.gap_slices())
+    if TYPE_CHECKING:
 
-    def gap_slices(self, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
-        """`GAPS` in slices, those that last `at_least_ns` or longer: as text a gap takes ten times
-        the memory."""
-        gaps = self._gaps
-        if at_least_ns > 0:
-            gaps = gaps.filter(pl.col("end_ns") - pl.col("start_ns") >= at_least_ns)
-        for first in range(0, max(len(gaps), 1), SLICE_ROWS):
-            rows = gaps[first : first + SLICE_ROWS]
-            yield self._table("gaps", gap_table(self._prepared, self._attribution, rows))
-
-    @computed_once
-    def gap_summary(self) -> pl.DataFrame:
-        """`GAP_SUMMARY`."""
-        table = gap_summary(
-            self._prepared, self._attribution, self._gaps, self._chosen_steps, self._windows
-        )
-        return self._table("gap_summary", table)
-
-    @computed_once
-    def gap_histogram(self) -> pl.DataFrame:
-        """`GAP_HISTOGRAM`."""
-        return self._table("gap_histogram", gap_histogram(self._prepared, self._gaps))
-
-    @computed_once
-    def phases(self) -> pl.DataFrame:
-        """`PHASES`."""
-        return self._table("phases", phase_table(self._attribution, self._work, self._idle))
-
-    @computed_once
-    def syncs(self) -> pl.DataFrame:
-        """`SYNCS`."""
-        table = sync_table(self._stall_rows, self._charges, self._copies)
-        if self._narrowed:
-            table = table.filter(self._in_sight(table) | (pl.col("induced_idle_ns") > 0))
-        return self._table("syncs", table)
-
-    @computed_once
-    def induced(self) -> pl.DataFrame:
-        """`INDUCED`: what the calls of `syncs` cost each device."""
-        ops, gaps = self._prepared.ops, self._bare_gaps
-        device = ops["device"].gather(gaps["next_op"].gather(self._charges["gap"]))
-        charges = self._charges.with_columns(device.alias("device"))
-        return self._titled(induced_table(self._stall_rows, charges, self._copies), INDUCED)
-
-    @computed_once
-    def launches(self) -> pl.DataFrame:
-        """`LAUNCHES`."""
-        rows = self._launch_rows
-        if self._narrowed:
-            rows = rows.join(self._ops, on="op", how="semi")
-        ops = self._placed_ops
-        rows = rows.with_columns(*(ops[name].gather(rows["op"]) for name in ("process", "node")))
-        table = launch_table(self._attribution, rows, self._gaps, self._idle, self._spans)
-        return self._table("launches", table)
-
-    @computed_once
-    def starved(self) -> pl.DataFrame:
-        """`STARVED`."""
-        axis, ops = self._prepared.axis, self._placed_ops
-        runs = overlaps(unbroken_runs(ops, self._whole_gaps), laid(self._windows, axis))
-        table = starved_table(self._attribution, axis, ops, runs, self._gaps)
-        return self._table("starved", table)
-
-    @computed_once
-    def kernels(self) -> pl.DataFrame:
-        """`KERNELS`."""
-        table = kernel_table(
-            self._ops, self.trace.shapes, self.trace.devices, self.options.kernel_classes
-        )
-        return self._table("kernels", table)
-
-    @computed_once
-    def copies(self) -> pl.DataFrame:
-        """`COPIES`."""
-        table = copy_table(self._prepared, self._placed_copies, self._charges, self._busy)
-        return self._table("copies", table)
-
-    @computed_once
-    def each_copy(self) -> pl.DataFrame:
-        """`EACH_COPY`: the memcpys that `copies` sums up."""
-        rows = each_copy(self._prepared, self._placed_copies, self._charges)
-        return self._titled(rows, EACH_COPY)
-
-    @computed_once
-    def comm(self) -> pl.DataFrame:
-        """`COMM`."""
-        return self._table("comm", comm_table(self._placed_comm, self._ops))
-
-    @computed_once
-    def collectives(self) -> pl.DataFrame:
-        """`COLLECTIVES`: the kernels that `comm` counts."""
-        begun = self._placed_comm.join(self._ops, on="op", how="semi", maintain_order="left")
-        return self._titled(collectives(begun), COLLECTIVES)
+        def __getattr__(self, table: str) -> pl.DataFrame: ...
 
     @computed_once
     def every_collective(self) -> pl.DataFrame:
-        """`COLLECTIVES` of the whole report, whatever is looked at."""
-        return self._titled(collectives(self._placed_comm), COLLECTIVES)
-
-    @computed_once
-    def steps(self) -> pl.DataFrame:
-        """`STEPS`."""
-        gaps = self._whole_gaps
-        skip = self.options.skip
-        table = step_table(self._prepared, self._chosen_steps, gaps, self._busy, skip=skip)
-        return self._table("steps", table)
-
-    @computed_once
-    def gpu_metrics(self) -> pl.DataFrame:
-        """`GPU_METRICS`."""
-        table = gpu_metrics_table(
-            self._prepared,
-            self._attribution,
-            self._placed_ops,
-            self._windows,
-            self._busy,
-            self.options.kernel_classes,
-        )
-        return self._table("gpu_metrics", table)
-
-    @computed_once
-    def mfu(self) -> pl.DataFrame:
-        """`MFU`.
-
-        Raises:
-            FlopsError: what is declared is more than the GPU can do.
-        """
-        pid = os_pid(pl.col("process")).alias("process")
-        told = declared_flops(self.trace.flops, self._steps["process"].unique(), self.options)
-        if told.is_empty():
-            return self._table("mfu", MFU.to_frame().drop("report"))
-        table = mfu_table(
-            told.with_columns(pid),
-            self._step_paths.with_columns(pid),
-            self.steps,
-            self._work_of_steps.with_columns(pid, pl.col("joined").alias("path")),
-            self.trace.devices,
-            self.trace.report,
-        )
-        return self._table("mfu", table)
-
-    @computed_once
-    def integrity(self) -> pl.DataFrame:
-        """`INTEGRITY`, of the whole trace."""
-        node = self._placed_ops["node"]
-        return self._table("integrity", integrity_table(self._prepared, self._damage, node))
+        """COLLECTIVES of the whole report, whatever is looked at."""
+        return self._titled("collectives", _made_by("collectives")(View(self.timeline)))
 
     @computed_once
     def step_name(self) -> str | None:
         """The path of the range that is one step (several if processes differ); None where nothing
         repeats."""
-        names = self._step_paths["joined"].unique(maintain_order=True)
+        names = self.timeline.step_paths["joined"].unique(maintain_order=True)
         return ", ".join(names) or None
 
     @computed_once
     def step_names(self) -> pl.DataFrame:
         """`report`, `process`, `name`: what `step_name` says, process by process."""
         return (
-            self._step_paths.group_by("process", maintain_order=True)
+            self.timeline.step_paths.group_by("process", maintain_order=True)
             .agg(pl.col("joined").str.join(", ").alias("name"))
             .select(
                 pl.lit(self.trace.report).alias("report"),
@@ -235,56 +93,66 @@ class Analysis(Working):
         )
 
     @computed_once
-    def notes(self) -> tuple[str, ...]:
-        """What the reader should know: the loader's notes, and domains asked for that are not
-        there."""
+    def notes(self) -> tuple[Note, ...]:
+        """The loader's notes, and one on each NVTX domain asked for that is not there."""
         asked = {*self.options.domains_added, *self.options.domains_removed}
         if not asked:
             return self.trace.notes
-        found = {*self._prepared.ranges["domain"].drop_nulls().unique().cast(pl.String)}
+        found = {*self.timeline.events.ranges["domain"].drop_nulls().unique().cast(pl.String)}
         known = f"there are: {', '.join(sorted(found))}" if found else "there is none with a name"
         missing = [
-            f"no NVTX domain {name!r} in {self.trace.report}; {known}"
+            Note(
+                NoteKind.UNKNOWN_DOMAIN, f"no NVTX domain {name!r} in {self.trace.report}; {known}"
+            )
             for name in sorted(asked - found)
         ]
         return (*self.trace.notes, *missing)
 
+    def gap_slices(self, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
+        """`gaps` in slices, only those that last `at_least_ns` or longer; never no slice."""
+        for rows in gap_slices(self.view, at_least_ns):
+            yield self._titled("gaps", rows)
+
     def longest_gaps(self, limit: int, at_least_ns: int = 0) -> pl.DataFrame:
         """The longest `limit` rows of `gaps`, longest first, without making the others."""
-        ns = pl.col("end_ns") - pl.col("start_ns")
-        length = self._gaps.select(ns.alias("ns")).with_row_index("row")
-        top = length.filter(pl.col("ns") >= at_least_ns).top_k(limit, by="ns")
-        longest = self._gaps[top["row"]].sort(
-            ns, "device_no", "start_ns", descending=[True, False, False]
-        )
-        return self._table("gaps", gap_table(self._prepared, self._attribution, longest))
+        return self._titled("gaps", longest_gaps(self.view, limit, at_least_ns))
 
     def count_gaps(self, at_least_ns: int = 0) -> int:
         """How many gaps, or parts of them in the windows, last `at_least_ns` or longer."""
-        gaps = self._gaps
-        return int((gaps["end_ns"] - gaps["start_ns"] >= at_least_ns).sum())
+        return count_gaps(self.view, at_least_ns)
 
-    def compute(self, *tables: str) -> None:
+    def compute(self, *names: str) -> None:
         """Compute these tables now, on all cores; reading them one by one uses about one."""
-        # The explanation first, and what need not wait for it on the other cores meanwhile.
-        early = (
-            "_explained",
-            "_gap_places",
-            "_stall_rows",
-            "_copies",
-            *(_EARLY[t] for t in tables if t in _EARLY),
-        )
-        side_by_side([partial(getattr, self, name) for name in (*early, *tables)])
+        first = [partial(getattr, self.timeline, piece) for piece in _FIRST]
+        side_by_side([*first, *(partial(getattr, self, name) for name in names)])
 
-    def _in_sight(self, table: pl.DataFrame) -> pl.Series:
-        """Rows of `table` that start between the first window's start and the last one's end."""
-        windows = self._windows
-        return table["start_ns"].is_between(windows["start_ns"].min(), windows["end_ns"].max())
-
-    def _table(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
-        """`rows` as the table called `name`, the report's name in front."""
-        return self._titled(rows, TABLES[name])
-
-    def _titled(self, rows: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    def _titled(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
+        """`rows` with the columns of the table called `name`, the report's name in front."""
         report = pl.lit(self.trace.report).alias("report")
-        return rows.select(report, pl.all()).match_to_schema(schema)
+        schema = SCHEMAS[name]
+        return rows.with_columns(report).select(schema.names()).match_to_schema(schema)
+
+
+def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a frame
+    """The function that makes a table, as its declaration names it."""
+    (declared,) = (table for table in tables.DECLARED if table.name == name)
+    module, function = declared.made_by.split(":")
+    return getattr(import_module(f"nsysflow.analysis.tables.{module}"), function)
+
+
+def _property_of(name: str) -> "computed_once[pl.DataFrame]":
+    """The property of `Analysis` that gives a table."""
+
+    def table(self: Analysis) -> pl.DataFrame:
+        return self._titled(name, _made_by(name)(self.view))
+
+    columns = ", ".join(SCHEMAS[name])
+    table.__doc__ = f"{name.upper()}. {SCHEMAS[name].about}\n\nColumns: {columns}."
+    return computed_once(table)
+
+
+for _table in tables.DECLARED:
+    if _table.of == "report":
+        _property = _property_of(_table.name)
+        _property.__set_name__(Analysis, _table.name)
+        setattr(Analysis, _table.name, _property)

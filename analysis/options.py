@@ -1,4 +1,4 @@
-"""What a caller may choose about an analysis; the command line's options, in ns."""
+"""The choices of a caller: the command line's options, in ns."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from nsysflow.peaks import Unit
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Choices that change what is analysed; the default analyses all of a report.
+    """What to analyse; by default all of a report.
 
     Attributes:
-        dispatch_ns: the longest stretch between two calls that counts as framework dispatch
-            (spec §3); longer ones are the application's own code.
+        framework_gap_ns: the longest time between two calls that counts as the framework's own
+            (spec §3); longer ones are the application's code.
         domains_added: NVTX domains to count as phases although libraries own them (spec §7).
         domains_removed: further NVTX domains whose ranges are not phases.
         device: the one physical GPU to look at; None looks at all.
@@ -27,7 +27,7 @@ class Options:
         kernel_classes: further (class, pattern) rules on short names, tried before ours (spec §6).
     """
 
-    dispatch_ns: int = 50_000
+    framework_gap_ns: int = 50_000
     domains_added: tuple[str, ...] = ()
     domains_removed: tuple[str, ...] = ()
     device: int | None = None

@@ -1,4 +1,4 @@
-"""The frozen value that loaders produce and the analysis consumes."""
+"""A report as canonical frames: loaders make it, the analysis reads it."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -6,6 +6,7 @@ from typing import Self
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.declared.notes import Note
 
 
 def _empty(of: pl.Schema) -> pl.DataFrame:
@@ -34,7 +35,7 @@ class Trace:
         captures: `schema.CAPTURES`.
         flops: `schema.FLOPS`.
         source: what wrote the report, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`.
-        notes: sentences the loader wants the reader to see (unknown columns, missing tables).
+        notes: what the reader should know (unknown columns, missing tables).
     """
 
     report: str
@@ -54,10 +55,10 @@ class Trace:
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
     flops: pl.DataFrame = field(default_factory=lambda: _empty(schema.FLOPS))
     source: str = ""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def without_rows(self) -> Self:
-        """What the report says of itself, without its operations, calls and ranges."""
+        """The trace without its operations, calls and ranges, the frames that take memory."""
         return replace(
             self,
             ops=_empty(schema.OPS),

@@ -1,12 +1,12 @@
-"""How far the medians of two runs of `nsysflow bench` are apart.
+"""How far the medians of two runs of `nsysflow bench` differ.
 
     nsysflow bench --csv first.csv
     nsysflow bench --csv second.csv
     python benchmarks/apart.py first.csv second.csv
 
-For each way of timing: the cases that both files hold (the last row of each), how many of them are
-less than 2 % apart, and the farthest. Spans from event to event have in them what a launch takes
-the GPU, which is 0.13 us more on some streams than on others; in graphs it is not.
+For each way of timing it prints how many cases of both files differ by less than 2 %, and those
+that differ most. Of several rows of a case, the last one counts. Spans from event to event include
+the GPU's time for a launch, which is 0.13 us longer on some streams than on others; graphs do not.
 """
 
 from pathlib import Path
@@ -23,13 +23,13 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 def apart(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
-    """A row for each case and way of timing in both, the farthest apart first.
+    """One row per case and way of timing in both runs, the largest difference first.
 
-    Its columns are those of the case, `timing`, `first_ns`, `second_ns` and `apart_pct`.
+    The columns are those of the case, `timing`, `first_ns`, `second_ns` and `apart_pct`.
 
     Args:
-        first: rows of a benchmark, the columns as strings.
-        second: of another run.
+        first: the rows of one run, all columns as strings.
+        second: the rows of another run.
     """
     of_smaller = 100 * (pl.max_horizontal(*_SIDES) / pl.min_horizontal(*_SIDES) - 1)
     both = _medians(first, "first_ns").join(_medians(second, "second_ns"), on=[*CASE, "timing"])
@@ -37,7 +37,7 @@ def apart(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
 
 
 def _medians(rows: pl.DataFrame, name: str) -> pl.DataFrame:
-    """The medians of each case's last row, one a row; those that were not taken are left out."""
+    """The medians of each case's last row, one median per row, without missing ones."""
     columns = [each for each in rows.columns if each.endswith("_median_ns")]
     return (
         rows.unique(CASE, keep="last", maintain_order=True)
@@ -58,7 +58,7 @@ def main(first: Path, second: Path) -> None:
     found = apart(*(pl.read_csv(path, infer_schema=False) for path in (first, second)))
     for (timing,), cases in found.group_by("timing", maintain_order=True):
         near = (cases["apart_pct"] < LIMIT_PCT).sum()
-        click.echo(f"{timing}: {near} of {cases.height} less than {LIMIT_PCT:g} % apart")
+        click.echo(f"{timing}: {near} of {cases.height} differ by less than {LIMIT_PCT:g} %")
         for row in cases.head(SHOWN).iter_rows(named=True):
             case = " ".join(row[name] for name in CASE[1:])
             us = f"{row['first_ns'] / 1e3:.2f} and {row['second_ns'] / 1e3:.2f} us"

@@ -3,10 +3,11 @@
     nsysflow profile --capture 5:5:20 -o RUN -- python benchmarks/phase_times.py run fused 8192
     python benchmarks/phase_times.py compare RUN
 
-The first line runs a variant with a minibatch of so many segments; the second prints both times and
-how far they are apart. Before each step the GPU is kept busy for longer than the host takes to
-launch it: with an empty queue an event is passed as soon as it is recorded, and the pair would time
-the host. A pair around nothing is timed too, and taken off the others.
+The first command runs a variant with a minibatch of that many segments. The second prints both
+times of each phase and their difference. Before each step the GPU is kept busy for longer than the
+host takes to launch the step: with an empty queue an event is reached as soon as it is recorded,
+and a pair of events would time the host. The time of a pair around nothing is subtracted from the
+others.
 """
 
 import json
@@ -19,32 +20,33 @@ import torch
 
 import nsysflow
 from nsysflow import catalog, region, steps
-from nsysflow.handshake import Window
 from nsysflow.kernels.timer import CUDATimerCollection
-from nsysflow.profiling.folder import LOG
-from nsysflow.workloads.config import Config
-from nsysflow.workloads.graphs import captured
-from nsysflow.workloads.phases import Own, Phase, parts_of
-from nsysflow.workloads.policy_steps import start_of, training_phases, variant_of
-from nsysflow.workloads.run import options_of
+from nsysflow.runs.manifest import LOG
+from nsysflow.runtime.protocol import Window
+from nsysflow.workloads.common.config import Config
+from nsysflow.workloads.common.cuda_graphs import captured
+from nsysflow.workloads.common.phases import Phase, WorkloadRegion, parts_of
+from nsysflow.workloads.common.run import options_of
+from nsysflow.workloads.policy.variants import start_of, training_phases, variant_of
 
 WINDOW: Final = Window(wait=5, warmup=5, active=20)
 BUSY_CYCLES: Final = 10_000_000
 """About 5 ms at 1.98 GHz; under nsys the host launches a step in 1 to 2 ms."""
 EMPTY: Final = "empty"
-SAID: Final = "events, mean ns: "
+PREFIX: Final = "events, mean ns: "
+"""How the line with the times of the events begins."""
 
 
 @click.group()
 def main() -> None:
-    """Time the phases of trainstep by events and by the report, and say how far they are apart."""
+    """Time the phases of trainstep by events and by the report, and compare them."""
 
 
 @main.command()
 @click.argument("variant", type=click.Choice(["fused", "graph"]))
 @click.argument("minibatch", type=int)
 def run(variant: str, minibatch: int) -> None:
-    """Run the steps; print what the events measured in those that are captured."""
+    """Run the steps and print the times by events of the captured ones."""
     workload = catalog.find("trainstep")
     options = options_of(workload, "cuda", {"minibatch": minibatch, "segments": 2 * minibatch})
     config: Config[Any] = Config(
@@ -60,7 +62,7 @@ def run(variant: str, minibatch: int) -> None:
     parts = [part for part in parts_of(training_phases(step)) if not part.empty]
     pieces: dict[str, Callable[[], None]] = {part.name: part.work for part in parts}
     if variant == "graph":
-        pieces = {Own.REPLAY: captured(lambda: _do(parts))}
+        pieces = {WorkloadRegion.REPLAY: captured(lambda: _do(parts))}
     for work in pieces.values():
         work()
     timers = CUDATimerCollection([*pieces, EMPTY])
@@ -74,15 +76,15 @@ def run(variant: str, minibatch: int) -> None:
         with timed.region(EMPTY):
             pass
     means_ns = {timing.name: (timing.total_ns or 0) / WINDOW.active for timing in timers.read()}
-    click.echo(SAID + json.dumps(means_ns))
+    click.echo(PREFIX + json.dumps(means_ns))
 
 
 @main.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 def compare(folder: Path) -> None:
     """Print both times of each phase of a run."""
-    said = [line for line in (folder / LOG).read_text().splitlines() if line.startswith(SAID)]
-    pairs_ns: dict[str, float] = json.loads(said[-1].removeprefix(SAID))
+    lines = [line for line in (folder / LOG).read_text().splitlines() if line.startswith(PREFIX)]
+    pairs_ns: dict[str, float] = json.loads(lines[-1].removeprefix(PREFIX))
     empty_ns = pairs_ns.pop(EMPTY)
     analysis = nsysflow.analyze(nsysflow.load(folder / "report.sqlite"))
     spans_ns = {
@@ -93,7 +95,7 @@ def compare(folder: Path) -> None:
     }
     click.echo(
         f"{'us':10} {'events':>9} {'analysis':>9} {'apart':>8}"
-        f"   (an empty pair: {empty_ns / 1e3:.2f})"
+        f"   (empty pair of events: {empty_ns / 1e3:.2f})"
     )
     for name, pair_ns in pairs_ns.items():
         events_ns, report_ns = pair_ns - empty_ns, spans_ns[name]

@@ -1,10 +1,10 @@
-"""What marking costs: a range, a decorated call and a step, in ns, as medians.
+"""The cost of marking a range, a decorated call and a step: medians in ns.
 
     python benchmarks/region.py
     nsys profile --trace=nvtx --sample=none python benchmarks/region.py
 
-The first says what a program pays that nobody profiles, the second what it pays under nsys. Of
-each, the cost of the same loop with nothing in it is taken off.
+The first command measures the cost without a profiler, the second under nsys. The cost of the empty
+loop is subtracted.
 """
 
 import time
@@ -14,8 +14,8 @@ from statistics import median
 import click
 
 from nsysflow import region, steps
-from nsysflow.recorders import COLLECTOR_HERE
-from nsysflow.regions import Region
+from nsysflow.runtime.collectors import COLLECTOR_HERE
+from nsysflow.runtime.regions import Region
 
 TIMES = 20_000
 ROUNDS = 15
@@ -23,11 +23,11 @@ ROUNDS = 15
 
 @region(Region.LOSS)
 def decorated() -> None:
-    """Stands for a function with a range around it."""
+    """Do nothing, in a range."""
 
 
 def plain() -> None:
-    """The same without."""
+    """Do nothing, without a range."""
 
 
 def ranges() -> None:
@@ -63,7 +63,7 @@ def marked_steps() -> None:
 
 
 def each_ns(loop: Callable[[], None]) -> float:
-    """Median time of one pass through the loop."""
+    """The median time of one iteration of the loop."""
     taken_ns = []
     for _ in range(ROUNDS):
         begin_ns = time.perf_counter_ns()
@@ -73,12 +73,12 @@ def each_ns(loop: Callable[[], None]) -> float:
 
 
 def main() -> None:
-    click.echo(f"recorded by: {COLLECTOR_HERE or 'nobody'}; ns each, medians of {ROUNDS}")
+    click.echo(f"recorded by: {COLLECTOR_HERE or 'nothing'}; ns each, medians of {ROUNDS}")
     for name, loop, without in (
         ("with region(name)", ranges, nothing),
         ("with region(name, payload)", ranges_with_payload, nothing),
         ("@region(name)", decorated_calls, plain_calls),
-        ("a step of steps(…)", marked_steps, nothing),
+        ("one step of steps(…)", marked_steps, nothing),
     ):
         click.echo(f"  {name:<28}{each_ns(loop) - each_ns(without):8.0f}")
 

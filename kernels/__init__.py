@@ -1,1 +1,1 @@
-"""Fused kernels, one module each; import the module: `from nsysflow.kernels.prio import prio`."""
+"""Fused kernels, one module each: `from nsysflow.kernels.prio import prio`."""

@@ -9,15 +9,16 @@
 
 (Schulman et al. 2016, arXiv:1506.02438; Espeholt et al. 2018, arXiv:1802.01561.)
 
-Four reads and one write: at 8192 x 64 and bf16 4 x 1 MiB + 2 MiB, 1.5 us at 4.3 TB/s; float32
-10 MiB, 2.4 us. A thread per row has 64 steps in a chain, rows 128 bytes apart and 256 warps for 132
-SMs. But A[t] is an affine map of A[t+1], and such maps compose, so a row is a scan: 8 lanes of 8
-steps (bf16), 16 of 4 (float32). That is 2048 or 4096 warps, 16 or 31 an SM, each lane with all it
-reads in flight as four 16-byte loads, and three or four rounds of shuffles in place of the chain.
+Four reads and one write. At 8192 x 64 in bf16 that is 4 x 1 MiB + 2 MiB, 1.5 us at 4.3 TB/s; in
+float32 10 MiB, 2.4 us. One thread per row would be a chain of 64 steps, with rows 128 bytes apart
+and only 256 warps for 132 SMs. But A[t] is an affine map of A[t+1], and affine maps compose, so a
+row is a scan: 8 lanes of 8 steps in bf16, 16 lanes of 4 steps in float32. That gives 2048 or 4096
+warps, 16 or 31 per SM. Each lane has all its reads in flight as four 16-byte loads, and three or
+four rounds of shuffles replace the chain.
 
-Reads at t+1 would break those loads up: what lies right of a lane's steps comes from its neighbour
-by shuffle. In Triton that is tl.gather along the lanes, one shuffle each when a row does not leave
-its warp, and tl.split, which costs nothing while the two halves lie in one thread.
+Reads at t+1 would split those loads, so a lane gets the values right of its steps from its
+neighbour by shuffle. In Triton that is tl.gather along the lanes, one shuffle each while a row
+stays in its warp, and tl.split, which is free while both halves are in one thread.
 
 A NaN spreads to earlier steps of its row, as in the equation, and to no other row.
 """
@@ -30,19 +31,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nsysflow.kernels import compiled
+from nsysflow.kernels import nvrtc
 from nsysflow.kernels.arguments import FLOATS, Backend, backend_for, require
 from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Launch:
-    """How the work is cut, for both backends."""
+    """How the work is divided, for both backends."""
 
     warps: int = 4
-    """Small blocks: 512 of them at 8192 x 64 leave 3 % of 132 SMs idle in the last round."""
+    """Small blocks: 512 of them at 8192 x 64 leave 3 % of 132 SMs idle in the last wave."""
     lanes: int = 32
-    """Of a row at most, so that it stays in a warp; a longer row takes several rounds."""
+    """The most lanes per row, so that it stays in one warp; longer rows take several rounds."""
 
 
 _LAUNCH: Final = _Launch()
@@ -50,7 +51,7 @@ _LAUNCH: Final = _Launch()
 
 @triton.jit
 def _from_right(x, hop: tl.constexpr, beyond, ROWS: tl.constexpr, LANES: tl.constexpr):
-    """x of the lane `hop` to the right; `beyond` (ROWS, 1) right of the last."""
+    """x of the lane `hop` places to the right; `beyond` (ROWS, 1) past the last lane."""
     lane = tl.arange(0, LANES)[None, :] + tl.zeros([ROWS, 1], tl.int32)
     right = tl.gather(x, tl.minimum(lane + hop, LANES - 1), 1)
     return tl.where(lane + hop < LANES, right, beyond)
@@ -58,14 +59,14 @@ def _from_right(x, hop: tl.constexpr, beyond, ROWS: tl.constexpr, LANES: tl.cons
 
 @triton.jit
 def _first(x, SPAN: tl.constexpr):
-    """The first column, (ROWS, 1)."""
+    """The first column of x, (ROWS, 1)."""
     first = (tl.arange(0, SPAN) == 0)[None, :]
     return tl.sum(tl.where(first, x, 0.0), axis=1, keep_dims=True)
 
 
 @triton.jit
 def _next(x, beyond, ROWS: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexpr):
-    """x of the next step, for x (ROWS, LANES * CHUNK)."""
+    """x of the next step, (ROWS, LANES * CHUNK) like x."""
     if CHUNK == 1:
         return _from_right(x, 1, beyond, ROWS, LANES)
     else:
@@ -76,14 +77,14 @@ def _next(x, beyond, ROWS: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexp
 
 @triton.jit
 def _solve(delta, keep, beyond, ROWS: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexpr):
-    """A of A[t] = delta[t] + keep[t] A[t+1], each (ROWS, LANES * CHUNK); A is `beyond` at the end.
+    """A from A[t] = delta[t] + keep[t] A[t+1], (ROWS, LANES * CHUNK), and its first column.
 
-    Two steps make one with half as many to solve, down to a step a lane.
+    A is `beyond` after the last step. Pairs of steps are merged until each lane has one step.
     """
     if CHUNK == 1:
         for power in tl.static_range(5):  # 32 lanes
             if 1 << power < LANES:
-                # past the last lane stands the map that changes nothing
+                # past the last lane: the identity map
                 delta += keep * _from_right(delta, 1 << power, 0.0, ROWS, LANES)
                 keep *= _from_right(keep, 1 << power, 1.0, ROWS, LANES)
         a = delta + keep * beyond
@@ -171,27 +172,28 @@ def advantage(
 ) -> Tensor:
     """Advantages of S segments of T steps. One launch on torch's current stream; capturable.
 
-    Compiled once for each T and set of dtypes; `cuda` also for each set of factors.
+    Compiled once per T and set of dtypes; `cuda` also once per set of factors.
 
     Args:
-        values: (S, T), contiguous, bf16, fp16 or fp32, as are `rewards` and `ratio`; the dtypes may
-            differ.
-        rewards: (S, T): that of step t came with the observation of step t.
-        done: (S, T), of those dtypes, bool or uint8: 1 where an episode began at step t.
-        ratio: (S, T), probability of the action under the policy of now over that of then.
+        values: (S, T), contiguous, bf16, fp16 or fp32. So are `rewards` and `ratio`; the dtypes
+            may differ.
+        rewards: (S, T); the reward of step t was received with the observation of step t.
+        done: (S, T), one of those dtypes, bool or uint8: 1 where an episode began at step t.
+        ratio: (S, T), probability of the action under the current policy divided by that under the
+            policy that recorded it.
         gamma: discount.
         lam: lambda of the estimator.
         rho_clip: upper clip of the ratio in delta.
         c_clip: upper clip of the ratio in the trace.
-        out: (S, T), float32, contiguous; a new tensor when None. May not overlap an input.
+        out: (S, T), float32, contiguous; a new tensor if None. Must not overlap an input.
         backend: see `backend_for`.
 
     Returns:
-        `out`, float32; NaN in a row where that row holds one.
+        `out`, float32. A row that contains a NaN has NaNs.
 
     Raises:
-        ValueError: shapes, dtypes, devices or strides are not as above, or the backend is unknown
-            or cannot run there.
+        ValueError: a shape, dtype, device or stride differs from the above, or the backend is
+            unknown or cannot run there.
     """
     require("values", values, (None, None))
     for name, tensor, dtypes in (
@@ -215,7 +217,7 @@ def advantage(
 
 
 def _factors(*, gamma: float, lam: float, rho_clip: float, c_clip: float) -> dict[str, float]:
-    """The factors as both backends take them, in the order of the Triton kernel's arguments."""
+    """The factors by name, in the order of the Triton kernel's arguments."""
     names = ("GAMMA", "GAMMA_LAMBDA", "RHO_CLIP", "C_CLIP")
     return dict(zip(names, map(float, (gamma, gamma * lam, rho_clip, c_clip)), strict=True))
 
@@ -231,14 +233,14 @@ def _launch_triton(inputs: tuple[Tensor, ...], out: Tensor, factors: dict[str, f
 
 
 def _cut(inputs: tuple[Tensor, ...]) -> tuple[int, int]:
-    """Steps of a lane, which are 16 bytes of the widest input; and lanes of a row."""
+    """Steps per lane, 16 bytes of the widest input, and lanes per row."""
     chunk = 16 // max(tensor.element_size() for tensor in inputs)
     lanes = next_power_of_2(cdiv(inputs[0].shape[1], chunk))
     return chunk, min(lanes, _LAUNCH.lanes)
 
 
 def cuda_constants(inputs: tuple[Tensor, ...], out: Tensor) -> dict[str, str | int | float]:
-    """How `csrc/advantage.cu` is to cut rows like these: types, lanes, and the width of a load."""
+    """The constants of `csrc/advantage.cu` for such rows: types, lanes, width of a load."""
     steps = out.shape[1]
     chunk, lanes = _cut(inputs)
     aligned = all(tensor.data_ptr() % 16 == 0 for tensor in (*inputs, out))
@@ -247,9 +249,7 @@ def cuda_constants(inputs: tuple[Tensor, ...], out: Tensor) -> dict[str, str | i
         width //= 2
     names = ("VALUES", "REWARDS", "DONE", "RATIO")
     return {
-        **{
-            name: compiled.C_TYPES[tensor.dtype] for name, tensor in zip(names, inputs, strict=True)
-        },
+        **{name: nvrtc.C_TYPES[tensor.dtype] for name, tensor in zip(names, inputs, strict=True)},
         "LANES": lanes,
         "CHUNK": chunk,
         "WIDTH": width,
@@ -261,7 +261,7 @@ def _launch_cuda(inputs: tuple[Tensor, ...], out: Tensor, factors: dict[str, flo
     rows, steps = out.shape
     constants = cuda_constants(inputs, out)
     at_once = 32 * _LAUNCH.warps // int(constants["LANES"])
-    compiled.launch(
+    nvrtc.launch(
         "advantage",
         constants | factors,
         blocks=cdiv(rows, at_once),
@@ -281,7 +281,7 @@ def advantage_ref(
     rho_clip: float = 1.0,
     c_clip: float = 1.0,
 ) -> Tensor:
-    """The equation, step by step: the definition; in float64 if `values` is, else in float32."""
+    """The definition: the equation step by step, in float64 if `values` is, else in float32."""
     dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
     values, rewards, ratio = values.to(dtype), rewards.to(dtype), ratio.to(dtype)
     going_on = 1 - done.to(dtype)
@@ -291,11 +291,11 @@ def advantage_ref(
         n = going_on[:, t + 1]
         delta = rho[:, t] * (rewards[:, t + 1] + gamma * values[:, t + 1] * n - values[:, t])
         steps.append(delta + gamma * lam * c[:, t] * n * steps[-1])
-    # put together at the end: torch.compile cannot fuse writes into a tensor's columns
+    # stacked at the end: torch.compile cannot fuse writes into the columns of a tensor
     return torch.stack(steps[::-1], dim=1) if steps else torch.zeros_like(values)
 
 
 def advantage_bytes(values: Tensor, rewards: Tensor, done: Tensor, ratio: Tensor) -> int:
-    """Bytes one call must move: read the four inputs, write A in float32."""
+    """Bytes that one call must move: read the four inputs, write A in float32."""
     inputs = (values, rewards, done, ratio)
     return sum(tensor.nbytes for tensor in inputs) + 4 * values.numel()

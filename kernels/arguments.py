@@ -1,4 +1,4 @@
-"""What a kernel's launcher asks of its arguments before it lets the GPU read memory."""
+"""Checks of a launcher's arguments, before the GPU reads any memory."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -29,45 +29,46 @@ def require(
     """Refuse a tensor that the kernel would misread.
 
     Args:
-        name: what the launcher calls it.
-        tensor: what was given.
-        shape: what it must be; None for a side of any length.
-        dtypes: what it may hold.
-        device: where it must be. When None anywhere a launch can go: see `require_current`.
-        contiguous: whether it must be.
+        name: the name of the argument.
+        tensor: the argument.
+        shape: the required shape; None for a side of any length.
+        dtypes: the allowed dtypes.
+        device: the required device. None allows every device that a launch can go to: see
+            `require_current`.
+        contiguous: whether it must be contiguous.
 
     Raises:
-        ValueError: it differs; the message has what it is and what it must be.
+        ValueError: it differs. The message says what it is and what it must be.
     """
     if not _agree(tensor.shape, shape):
         wanted = ", ".join("any" if side is None else str(side) for side in shape)
-        raise ValueError(f"{name} must be ({wanted}), and is {tuple(tensor.shape)}")
+        raise ValueError(f"{name} must be ({wanted}), but is {tuple(tensor.shape)}")
     if tensor.dtype not in dtypes:
         named = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-        raise ValueError(f"{name} must hold {named}, and holds {tensor.dtype}")
+        raise ValueError(f"{name} must be {named}, but is {tensor.dtype}")
     if device is None:
         require_current(name, tensor.device)
     elif tensor.device != device:
-        raise ValueError(f"{name} must be on {device}, and is on {tensor.device}")
+        raise ValueError(f"{name} must be on {device}, but is on {tensor.device}")
     if contiguous and not tensor.is_contiguous():
-        raise ValueError(f"{name} must be contiguous, and has strides {tensor.stride()}")
+        raise ValueError(f"{name} must be contiguous, but has strides {tensor.stride()}")
 
 
 def _agree(given: Sequence[int], wanted: Sequence[int | None]) -> bool:
     if len(given) != len(wanted):
         return False
-    for length, side in zip(given, wanted, strict=True):  # `all` would take twice as long
+    for length, side in zip(given, wanted, strict=True):  # `all` takes twice as long
         if side is not None and side != length:
             return False
     return True
 
 
 def require_current(name: str, device: torch.device) -> None:
-    """Refuse a GPU that is not the current one: launches go there, whatever they are given.
+    """Refuse a GPU other than the current one: a launch always goes to the current one.
 
     Args:
-        name: what is on the device.
-        device: a GPU, or anything else, which is let pass.
+        name: the argument that is on the device.
+        device: the device; anything but a GPU passes.
 
     Raises:
         ValueError: it is another GPU.
@@ -75,22 +76,23 @@ def require_current(name: str, device: torch.device) -> None:
     if device.type == "cuda" and device.index != torch.cuda.current_device():
         current = torch.cuda.current_device()
         raise ValueError(
-            f"{name} must be on the current GPU, cuda:{current}, and is on {device}: call"
+            f"{name} must be on the current GPU, cuda:{current}, but is on {device}: call"
             f" torch.cuda.set_device({device.index}), or use `with torch.cuda.device(...)`"
         )
 
 
 def backend_for(backend: Backend, device: torch.device) -> Literal["triton", "cuda"]:
-    """What is to run on a device of the two backends that a kernel with a `.cu` has.
+    """The backend to run on a device, for a kernel that also has a `.cu` file.
 
-    "auto" is Triton for each of them: on an H200 CUDA C++ was at no size more than 3 % faster both
-    with L2 cold and warm (docs/facts.md), and it asks for a CUDA toolkit where it runs.
+    "auto" always takes Triton. On an H200, CUDA C++ was more than 3 % faster, with L2 cold and with
+    L2 warm, at only one of twenty sizes, by 0.1 us (kernels/RESULTS.md). It also needs a CUDA
+    toolkit at run time.
 
     Raises:
         ValueError: there is no such backend, or it cannot run there.
     """
     if backend not in ("auto", "triton", "cuda"):
-        raise ValueError(f"backend must be auto, triton or cuda, and is {backend!r}")
+        raise ValueError(f"backend must be auto, triton or cuda, but is {backend!r}")
     if backend == "cuda" and device.type != "cuda":
-        raise ValueError(f"backend cuda needs a CUDA device, and the tensors are on {device}")
+        raise ValueError(f"backend cuda needs a CUDA device, but the tensors are on {device}")
     return "cuda" if backend == "cuda" else "triton"

@@ -1,30 +1,32 @@
-"""Layer norm, ReLU and a skip connection: y = relu(norm(x) * g + b) + skip, fwd and bwd.
+"""Layer norm, ReLU and a skip connection: y = relu(norm(x) * g + b) + skip, forward and backward.
 
     x_MN, skip_MN, g_N, b_N -> y_MN      M rows, N columns; norm(x) = (x - mean) / sqrt(var + eps)
 
-Forward reads x and skip and writes y: 3 MN elements, 192 MiB at 8192 x 4096 bf16, 47 us at
-4.3 TB/s; PyTorch's three kernels move 7 MN. Backward reads x and dy and writes dx, again 3 MN:
-dskip is dy itself, and relu's mask is computed again from x, for which mean and 1/std of each row
-are kept (8 bytes a row).
+Forward reads x and skip and writes y: 3 MN elements, 192 MiB at 8192 x 4096 in bf16, 47 us at 4.3
+TB/s. PyTorch's three kernels move 7 MN. Backward reads x and dy and writes dx, again 3 MN. dskip is
+dy itself, and relu's mask is recomputed from x, using the mean and 1/std that forward saves for
+each row (8 bytes).
 
     xh = (x - mean) / std;  dz = dy where xh * g + b > 0, else 0;  w = dz * g
     dx = (w - mean(w) - xh * mean(w * xh)) / std;  dg = sum_M dz * xh;  db = sum_M dz
 
-Forward is a program a row, or a few short rows: x is in registers, 64 bytes a thread, until the
-sums are known, and what they do not need is loaded after them. So 64 registers do, and 32 warps of
-several rows are on an SM: while some wait for x, others sum and others write. It was faster (50.6
-against 53 us) than a fixed set of programs that walk the rows with g and b in registers and the
-next rows on their way: the GPU hands an SM a new row when it has done one, so none is left to
-finish its share alone, and g and b come from the L1 cache.
+In forward, one program takes a row, or several short rows. It keeps x in registers, 64 bytes per
+thread, until the sums are known, and loads everything else after the sums. So 64 registers are
+enough, and 32 warps of several rows fit on an SM: while some wait for x, others sum or write. This
+was faster (50.6 against 53 us) than a fixed set of programs that walk over the rows with g and b in
+registers and prefetch the next rows. The GPU gives an SM a new row whenever it has finished one, so
+no SM is left finishing its share alone, and g and b come from the L1 cache.
 
-Backward has dg and db to sum over all rows, so there a fixed set of programs does walk every P-th
-tile, with g, b, dg and db in registers while the next two tiles come into shared memory (cp.async,
-16 bytes a thread). No atomics: each program adds its rows in order and writes 2 N floats (264 x 2 x
-16 KiB = 8 MiB, which stays in L2), and a second launch adds the programs in order. So results
-repeat bitwise on one GPU model. Rows too wide for that are read twice, 5 MN: along each row in
-blocks for the two means, then down blocks of columns for dx, dg and db. Both passes stream, with
-little in registers: 325 us for 8192 x 16384 in bf16, where it was 468 while a program held a
-whole row for dx and others summed the columns.
+Backward has to sum dg and db over all rows. There a fixed set of P programs does walk over the
+rows. Each takes every P-th tile, with g, b, dg and db in registers, while the next two tiles are
+copied to shared memory (cp.async, 16 bytes per thread). There are no atomics: each program adds its
+rows in order and writes 2 N floats (264 x 2 x 16 KiB = 8 MiB, which stays in L2), and a second
+launch adds the programs in order. So results repeat bitwise on one GPU model.
+
+Wider rows do not fit into registers and are read twice, 5 MN: first along each row in blocks for
+the two means, then down blocks of columns for dx, dg and db. Both passes stream with few registers:
+325 us for 8192 x 16384 in bf16, against 468 when one program held a whole row for dx and others
+summed the columns.
 """
 
 from dataclasses import dataclass
@@ -40,28 +42,32 @@ from nsysflow.kernels.arguments import require
 from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 COLS_MAX = 16_384
-"""The widest row: 16 warps of forward hold 32 elements of x a thread."""
+"""The widest row: 16 warps of forward hold 32 elements of x per thread."""
 
 _WARP_BYTES = 2048
-"""Of x that a warp of forward holds: four 16-byte loads a thread."""
+"""Bytes of x that a warp of forward holds: four 16-byte loads per thread."""
 
 _TILE = 4096
-"""Elements of a tile of short rows in backward: 16 a thread of 8 warps."""
+"""Elements of a tile of short rows in backward: 16 per thread of 8 warps."""
 
 _SUMMED_COLS = 8192
-"""The widest row beside which dg and db stay in registers: at 16 384 columns they spilled, and 8192
+"""The widest row for which dg and db fit into registers. At 16 384 columns they spilled, and 8192
 rows in bf16 took 2 032 us."""
 
 _ALONG = {"ROWS": 1, "COLS": 2048, "STAGES": 3, "num_warps": 4}
 _DOWN = {"ROWS": 8, "COLS": 512, "STAGES": 3, "num_warps": 8}
-"""The tiles of wider rows: of 11 and 22 ways tried at 8192 x 16384 the fastest in bf16, 129 us
-along the rows and 198 down the columns, and in float32, 246 and 395, near to it (240 and 384)."""
+"""Tiles for wider rows. Of 11 and 22 settings tried at 8192 x 16384 these were the fastest in bf16,
+129 us along the rows and 198 us down the columns. In float32 they take 246 and 395 us; the fastest
+took 240 and 384 us."""
 
 _ROW_PARTS = 16
-"""Down how many parts of the rows programs walk: 512 programs for 16 384 columns."""
+"""Parts that the rows are divided into for the column pass: 512 programs at 16 384 columns."""
 
 _PROGRAMS_AT_ONCE = 256
-"""Whose dg and db are loaded together: sixteen 16-byte loads a thread of 4 warps."""
+"""Programs whose dg and db are loaded together: sixteen 16-byte loads per thread of 4 warps."""
+
+_SUM_COLS = 32
+"""Columns per program of the last launch: 32 floats are one cache line."""
 
 
 @triton.jit
@@ -79,7 +85,7 @@ def _layernorm_relu_add_forward(
     centred = tl.where(mask, x - mean[:, None], 0.0)
     rstd = tl.rsqrt(tl.sum(centred * centred, 1) / cols + eps)
     tl.store(rstd_ptr + row, rstd, mask=row < rows)
-    # not before the sums: it would take their registers, and with them programs off the SM
+    # after the sums: before, it would take registers, and fewer programs would fit on the SM
     skip = tl.load(skip_ptr + at, mask=mask, other=0.0).to(tl.float32)
     g = tl.load(g_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
     b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
@@ -90,7 +96,7 @@ def _layernorm_relu_add_forward(
 
 @triton.jit
 def _tile(x_ptr, dy_ptr, mean_ptr, rstd_ptr, row, at, rows, mask):
-    """Normed x, dy, and 1/std of each row, (ROWS, 1)."""
+    """Normalised x, dy, and 1/std of each row (ROWS, 1)."""
     x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
     dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)
     mean = tl.load(mean_ptr + row, mask=row < rows, other=0.0)[:, None]
@@ -100,13 +106,13 @@ def _tile(x_ptr, dy_ptr, mean_ptr, rstd_ptr, row, at, rows, mask):
 
 @triton.jit
 def _past_relu(xh, dy, g, b):
-    """dz. A NaN lets dy through, as PyTorch's relu does."""
+    """dz. Like PyTorch's relu, a NaN passes dy through."""
     return tl.where(xh * g + b <= 0, 0.0, dy)
 
 
 @triton.jit
 def _keep_sums(dg, db, partial_ptr, program, programs, col, cols):
-    """Leave a program's sums over its rows for `_layernorm_relu_add_programs`."""
+    """Write a program's sums over its rows, for `_layernorm_relu_add_programs`."""
     at = program.to(tl.int64) * cols + col
     tl.store(partial_ptr + at, tl.sum(dg, 0), mask=col < cols)
     tl.store(partial_ptr + programs.to(tl.int64) * cols + at, tl.sum(db, 0), mask=col < cols)
@@ -131,7 +137,7 @@ def _layernorm_relu_add_backward(
         dz = _past_relu(xh, dy, g, b)
         dg += dz * xh
         db += dz
-        w = dz * g  # 0 beyond the last column, where dy and g are
+        w = dz * g  # 0 beyond the last column, like dy and g
         mean_w = (tl.sum(w, 1) / cols)[:, None]
         mean_wxh = (tl.sum(w * xh, 1) / cols)[:, None]
         tl.store(dx_ptr + at, (w - mean_w - xh * mean_wxh) * rstd, mask=mask)
@@ -205,7 +211,7 @@ def _layernorm_relu_add_programs(
 
 @dataclass(frozen=True, kw_only=True)
 class _Launch:
-    """How many programs go over the rows, in which tiles, with what of an SM."""
+    """Launch settings of a kernel that goes over rows in tiles."""
 
     programs: int
     rows: int
@@ -215,13 +221,13 @@ class _Launch:
 
     @property
     def options(self) -> dict[str, int]:
-        """What both kernels are launched with."""
+        """The keyword arguments of the launch."""
         tile = {"ROWS": self.rows, "COLS": self.cols}
         return {**tile, "num_warps": self.warps, "maxnreg": self.registers}
 
 
 def _forward_launch(x: Tensor) -> _Launch:
-    """A program for each tile of `x`, (rows, cols)."""
+    """One program per tile of `x`, (rows, cols)."""
     cols = next_power_of_2(x.shape[1])
     of_a_row = cols * x.element_size()
     rows = max(1, min(_WARP_BYTES // of_a_row, next_power_of_2(x.shape[0])))
@@ -233,34 +239,34 @@ def _forward_launch(x: Tensor) -> _Launch:
 
 
 def _backward_launch(x: Tensor) -> _Launch:
-    """For `x`, (rows, cols), of at most `_SUMMED_COLS`: as many programs as run at once."""
+    """As many programs as run at once, for `x` (rows, cols) with at most `_SUMMED_COLS` columns."""
     cols = next_power_of_2(x.shape[1])
     rows = max(1, min(_TILE // cols, next_power_of_2(x.shape[0])))
-    # two 16-byte loads of x a thread, or four: 16 warps are as many as can keep 128 registers
+    # two or four 16-byte loads of x per thread; more than 16 warps could not have 128 registers
     warps = min(16, max(8, rows * cols * x.element_size() // 1024))
     programs_an_sm = 16 // warps
     return _Launch(
         programs=min(cdiv(x.shape[0], rows), _sms(x.device) * programs_an_sm),
         rows=rows, cols=cols, warps=warps,
-        # left alone, the compiler takes 164 at 4096 columns in bf16, and one program fits an SM
+        # without a limit the compiler takes 164 at 4096 columns in bf16: one program per SM
         registers=128,
     )  # fmt: skip
 
 
 def _stages(launch: _Launch, x: Tensor) -> int:
-    """Of the pipeline: x and dy in stages - 1 buffers, 128 KiB of an SM's 227 at most."""
+    """Pipeline stages: x and dy have stages - 1 buffers, at most 128 of an SM's 227 KiB."""
     return 3 if 2 * launch.rows * launch.cols * x.element_size() <= 2**16 else 2
 
 
 def _sms(device: torch.device) -> int:
-    """The multiprocessors of a GPU; 2 in the interpreter, so that programs loop there too."""
+    """The number of SMs of a GPU. 2 in the interpreter, so that programs loop there too."""
     if device.type != "cuda":
         return 2
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _backward_of_short_rows(given: tuple[Tensor, ...], dx: Tensor) -> Tensor:
-    """Write dx, and return dg and db of each program, (2, programs, cols)."""
+    """Write dx and return dg and db of each program, (2, programs, cols)."""
     rows, cols = dx.shape
     launch = _backward_launch(dx)
     partial = dx.new_empty(2, launch.programs, cols, dtype=torch.float32)
@@ -271,7 +277,7 @@ def _backward_of_short_rows(given: tuple[Tensor, ...], dx: Tensor) -> Tensor:
 
 
 def _backward_of_wide_rows(given: tuple[Tensor, ...], dx: Tensor) -> Tensor:
-    """As above, for rows beside which dg and db do not stay in registers."""
+    """The same for rows so wide that dg and db do not fit into registers."""
     rows, cols = dx.shape
     programs = min(_ROW_PARTS, cdiv(rows, _DOWN["ROWS"]))
     means = dx.new_empty(2, rows, dtype=torch.float32)
@@ -314,9 +320,9 @@ class _LayernormReluAdd(torch.autograd.Function):
         partial = backward((x, dy.contiguous(), g, b, mean, rstd), dx)
         _, programs, cols = partial.shape
         sums = torch.empty(2, cols, dtype=g.dtype, device=x.device)
-        _layernorm_relu_add_programs[(cdiv(cols, 32), 2)](  # 32 floats: a cache line
+        _layernorm_relu_add_programs[(cdiv(cols, _SUM_COLS), 2)](
             partial, sums, programs, cols,
-            PROGRAMS=min(_PROGRAMS_AT_ONCE, next_power_of_2(programs)), COLS=32, num_warps=4,
+            PROGRAMS=min(_PROGRAMS_AT_ONCE, next_power_of_2(programs)), COLS=_SUM_COLS, num_warps=4,
         )  # fmt: skip
         return dx, sums[0], sums[1], dy, None
 
@@ -330,22 +336,22 @@ def layernorm_relu_add(
 
     Args:
         x: (rows, cols), contiguous, bf16, fp16 or fp32; at most `COLS_MAX` columns.
-        g, b: (cols,), contiguous, both of one of these types.
+        g, b: (cols,), contiguous, both of the same one of these dtypes.
         skip: like x.
-        eps: added to the variance, which is over cols, not cols - 1.
+        eps: added to the variance, which is divided by cols rather than cols - 1.
 
     Returns:
         A new tensor like x, computed in float32 and rounded once.
 
     Raises:
-        ValueError: a shape, type, device or stride is another, or the rows are too long.
+        ValueError: a shape, dtype, device or stride differs from the above, or rows are too wide.
     """
     require("x", x, (None, None))
     require("g", g, (x.shape[1],), device=x.device)
     require("b", b, (x.shape[1],), dtypes=(g.dtype,), device=x.device)
     require("skip", skip, x.shape, dtypes=(x.dtype,), device=x.device)
     if x.shape[1] > COLS_MAX:
-        raise ValueError(f"x must have at most {COLS_MAX} columns, and has {x.shape[1]}")
+        raise ValueError(f"x must have at most {COLS_MAX} columns, but has {x.shape[1]}")
     y: Tensor = _LayernormReluAdd.apply(x, g, b, skip, eps)
     return y
 
@@ -353,7 +359,7 @@ def layernorm_relu_add(
 def layernorm_relu_add_ref(
     x: Tensor, g: Tensor, b: Tensor, skip: Tensor, *, eps: float = 1e-5
 ) -> Tensor:
-    """The definition, in plain PyTorch and float32; float64 in gives float64 through."""
+    """The definition in plain PyTorch, in float32, or in float64 if the inputs are."""
     wide = torch.promote_types(x.dtype, torch.float32)
     normed = F.layer_norm(x.to(wide), x.shape[1:], g.to(wide), b.to(wide), eps)
     return (F.relu(normed) + skip.to(wide)).to(x.dtype)
@@ -362,6 +368,6 @@ def layernorm_relu_add_ref(
 def layernorm_relu_add_bytes(x: Tensor, g: Tensor) -> int:
     """Bytes that one direction must move: three tensors like x and two like g.
 
-    Forward reads x, skip, g and b and writes y; backward reads x and dy and writes dx, dg and db.
+    Forward reads x, skip, g and b and writes y. Backward reads x and dy and writes dx, dg and db.
     """
     return 3 * x.numel() * x.element_size() + 2 * g.numel() * g.element_size()

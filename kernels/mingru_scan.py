@@ -11,26 +11,28 @@ Backward, from t = T-1 down, with d the gradient of h_t and dh_{T-1} = dfinal:
     dhidden = d·z·c'                      c' = 1 if hidden ≥ 0 else c·(1 - c)
     dgate = d·(c - h_{t-1})·z·(1 - z)     dh_{t-1} = d·(1 - z)
 
-The linear form: no logarithm, so a state of zero is a state like any other.
+This is the linear form, without logarithms, so a state of zero needs no special case.
 
-Counted for B=512, T=64, H=128 in bf16, on 132 SMs at 4.3 TB/s and 1.755 GHz:
+Figures for B=512, T=64, H=128 in bf16, on 132 SMs at 4.3 TB/s and 1.755 GHz:
 
-- Bytes. Forward reads 25.2 MB and writes 8.4 MB: 7.8 us. Backward reads those 25.2 MB and dout,
-  8.4 MB, and writes 25.2 MB: 13.7 us.
-- Backward wants every h_{t-1}. Saved in float32 they are 16.8 MB written and read again, 3.9 us
-  each way; saved in bf16 half of that, and h is rounded; found again by a sweep of their own, the
-  gates are read and reckoned twice, 16.8 MB and 2/3 of the exponentials. So forward leaves only h
-  before each chunk of 8 steps, 2.1 MB, 0.5 us each way, and backward goes through a chunk
-  forwards and back with its inputs in registers: every byte once, every gate once. Without
-  gradients nothing is left.
-- Parallelism. There are B·H = 65 536 recurrences; a program is one warp, two neighbouring channels
-  a thread (4-byte loads, one 128-byte line a row): 1024 programs, 7.8 on an SM, all at once. To
-  keep 14 B a clock coming to an SM over 800 clocks takes 11 kB in flight; each loads the next
-  chunk into registers before it works on this one, 24 kB on an SM in forward, 32 kB in backward.
-- Instructions, of the loops as compiled for sm_90: forward 36 a channel and step, of them 5 on the
-  unit that has 1/8 of the rate, so 40 issue slots: 5.7 us; backward 57, 8.1 us. Both hide behind
-  the bytes. For that S(gate) and S(hidden) share a reciprocal, and a reciprocal is rsqrt squared:
-  two instructions, where the division that Triton makes of 1/x is five. 96 and 177 registers.
+- Bytes. Forward reads 25.2 MB and writes 8.4 MB: 7.8 us. Backward reads the same 25.2 MB and 8.4 MB
+  of dout, and writes 25.2 MB: 13.7 us.
+- Backward needs every h_{t-1}. Saving them in float32 would write and read 16.8 MB, 3.9 us each
+  way. Saving them in bf16 would halve that but round h. Recomputing them in a separate pass would
+  read and compute the gates twice: 16.8 MB and 2/3 of the exponentials. So forward saves only h
+  before each chunk of 8 steps, 2.1 MB or 0.5 us each way, and backward processes a chunk forwards
+  and then backwards with its inputs in registers: each byte is read once and each gate computed
+  once. Without gradients nothing is saved.
+- Parallelism. There are B·H = 65 536 recurrences. A program is one warp with two neighbouring
+  channels per thread (4-byte loads, one 128-byte line per row): 1024 programs, 7.8 per SM, all
+  running at once. Supplying an SM with 14 B per clock at a latency of 800 clocks takes 11 kB in
+  flight. Each program loads the next chunk into registers before it processes the current one:
+  24 kB per SM in forward, 32 kB in backward.
+- Instructions, from the loops compiled for sm_90. Forward takes 36 per channel and step, 5 of them
+  on the unit with 1/8 of the rate, so 40 issue slots: 5.7 us. Backward takes 57: 8.1 us. Both are
+  hidden by the memory traffic. To get there, S(gate) and S(hidden) share a reciprocal, and a
+  reciprocal is rsqrt squared: two instructions, against five for Triton's division 1/x. The kernels
+  use 96 and 177 registers.
 """
 
 from typing import Final
@@ -44,18 +46,22 @@ from nsysflow.kernels.arguments import require
 from nsysflow.kernels.integers import cdiv
 
 BLOCK: Final = 64
-"""Channels a program: one warp with two a thread, so that one bf16 row is a line of 128 bytes."""
+"""Channels per program: one warp, two channels per thread, so a bf16 row is a 128-byte line."""
 CHUNK_BYTES: Final = 16
-"""Bytes of one channel's chunk in one input: 8 steps of bf16 or 4 of float32, so that two chunks
-of backward's four inputs are 64 registers."""
+"""Bytes of one channel's chunk in one input: 8 steps of bf16 or 4 of float32. Two chunks of
+backward's four inputs then take 64 registers."""
 
 
 def _check(combined: Tensor, state: Tensor) -> None:
-    """Raises: ValueError, if the kernels would misread one of these."""
+    """Refuse arguments that the kernels would misread.
+
+    Raises:
+        ValueError: a shape, dtype, device or stride is wrong.
+    """
     require("combined", combined, (None, None, None))
     batch, _, width = combined.shape
     if width % 3 != 0:
-        raise ValueError(f"combined must be (B, T, 3H), and is {tuple(combined.shape)}")
+        raise ValueError(f"combined must be (B, T, 3H), but is {tuple(combined.shape)}")
     require("state", state, (batch, 1, width // 3), device=combined.device)
 
 
@@ -64,7 +70,7 @@ def _grid(combined: Tensor) -> tuple[int]:
 
 
 def _cut(combined: Tensor) -> dict[str, int | bool]:
-    """How programs cut `combined`, and the checkpoints between forward and backward."""
+    """The constants by which programs divide `combined` and what forward saves."""
     steps = CHUNK_BYTES // combined.element_size()
     return {
         "H": combined.shape[2] // 3,
@@ -88,7 +94,7 @@ def _run_forward(combined: Tensor, state: Tensor, saved: Tensor | None) -> tuple
 
 
 def _saved_shape(combined: Tensor) -> tuple[int, int, int]:
-    """Of what forward leaves for backward: h before each chunk."""
+    """The shape of what forward saves for backward: h before each chunk."""
     batch, steps, width = combined.shape
     return batch, cdiv(steps, CHUNK_BYTES // combined.element_size()), width // 3
 
@@ -99,11 +105,12 @@ def _run_saving(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 def mingru_scan_forward(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """`mingru_scan` for whoever goes without autograd: its out and final, and what
-    `mingru_scan_backward` wants of it: h before each chunk, float32.
+    """out and final of `mingru_scan` without autograd, and h before each chunk, float32.
+
+    `mingru_scan_backward` takes the last of the three.
 
     Raises:
-        ValueError: as `mingru_scan`.
+        ValueError: as for `mingru_scan`.
     """
     _check(combined, state)
     return _run_saving(combined, state)
@@ -117,17 +124,17 @@ def mingru_scan_backward(
     *,
     state_dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients for combined and state. One launch on torch's current stream; capturable.
+    """Gradients of combined and state. One launch on torch's current stream; capturable.
 
     Args:
-        combined: as it was given to `mingru_scan_forward`.
-        saved: what that gave.
+        combined: the argument of `mingru_scan_forward`.
+        saved: the third result of `mingru_scan_forward`.
         dout: (B, T, H), contiguous, bf16, fp16 or fp32: the gradient of out.
-        dfinal: (B, 1, H), contiguous, likewise: the gradient of final; zero when None.
-        state_dtype: of the state's gradient; combined's when None.
+        dfinal: (B, 1, H), contiguous, one of these dtypes: the gradient of final; None means zero.
+        state_dtype: the dtype of the state's gradient; that of combined if None.
 
     Raises:
-        ValueError: a shape, type, device or stride is another.
+        ValueError: a shape, dtype, device or stride differs from the above.
     """
     require("combined", combined, (None, None, None))
     batch, steps, width = combined.shape
@@ -171,21 +178,21 @@ class _MingruScan(torch.autograd.Function):
 
 
 def mingru_scan(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """MinGRU over T steps, with gradients for both arguments; one launch each way.
+    """MinGRU over T steps, with gradients for both arguments. One launch in each direction.
 
-    A NaN or an infinity in hidden or gate stays in its channel, from its step on; one in proj, in
-    its element. Compiled once for each H and dtype, and whether T is a whole number of chunks.
+    A NaN or an infinity in hidden or gate affects its channel from its step on; one in proj affects
+    only its element. Compiled once per H, dtype, and whether T is a multiple of the chunk.
 
     Args:
         combined: (B, T, 3H), contiguous, bf16, fp16 or fp32: hidden, gate and proj side by side.
-        state: (B, 1, H), contiguous, of one of these types: h before the first step.
+        state: (B, 1, H), contiguous, one of these dtypes: h before the first step.
 
     Returns:
-        out (B, T, H), of combined's type, and final (B, 1, H), of state's: computed in float32 and
-        rounded once. S is right to a few units in the 24th bit.
+        out (B, T, H) in combined's dtype and final (B, 1, H) in state's, computed in float32 and
+        rounded once. S is accurate to a few units in the 24th bit.
 
     Raises:
-        ValueError: a shape, type, device or stride is another.
+        ValueError: a shape, dtype, device or stride differs from the above.
     """
     _check(combined, state)
     if torch.is_grad_enabled() and (combined.requires_grad or state.requires_grad):
@@ -195,7 +202,7 @@ def mingru_scan(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mingru_scan_ref(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The definition, step by step in plain PyTorch and float32; float64 gives float64 through."""
+    """The definition in plain PyTorch, step by step: float32, or float64 if the inputs are."""
     wide = torch.promote_types(combined.dtype, torch.float32)
     hidden, gate, proj = combined.to(wide).chunk(3, dim=-1)
     z = torch.sigmoid(gate)
@@ -205,7 +212,7 @@ def mingru_scan_ref(combined: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     for t in range(combined.shape[1]):
         h = (1 - z[:, t]) * h + z[:, t] * candidate[:, t]
         steps.append(h)
-    # put together at the end: torch.compile cannot fuse writes into a tensor's columns
+    # stacked at the end: torch.compile cannot fuse writes into the columns of a tensor
     out = torch.sigmoid(proj) * (torch.stack(steps, dim=1) if steps else hidden)
     return out.to(combined.dtype), h[:, None].to(state.dtype)
 

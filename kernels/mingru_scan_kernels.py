@@ -1,4 +1,4 @@
-"""The two Triton kernels of `mingru_scan`, whose docstring has the equations and the plan."""
+"""The two Triton kernels of `mingru_scan`; the equations and the plan are in its docstring."""
 
 import triton
 import triton.language as tl
@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def _rows(at, step: tl.constexpr, left, STEPS: tl.constexpr, WHOLE: tl.constexpr):
-    """A chunk's rows, `step` apart, of the channels that have any left; 0 beyond the last step."""
+    """The rows of a chunk, `step` apart, for channels with rows left; 0 beyond the last step."""
     rows: tl.tuple = ()
     for i in tl.static_range(STEPS):
         if WHOLE:
@@ -19,13 +19,13 @@ def _rows(at, step: tl.constexpr, left, STEPS: tl.constexpr, WHOLE: tl.constexpr
 
 @triton.jit
 def _grown(x):
-    """exp(-x), at most 2^125: it and what it is multiplied with stay finite. NaN of a NaN."""
+    """exp(-x), limited to 2^125 so that its products stay finite. A NaN stays NaN."""
     return tl.exp2(tl.minimum(-1.4426950408889634 * x, 125.0, propagate_nan=tl.PropagateNan.ALL))
 
 
 @triton.jit
 def _sigmoid(x):
-    """S(x) and 1 - S(x); from 1 and S(x) the latter would have no digits left at x = 16."""
+    """S(x) and 1 - S(x). Subtracting S(x) from 1 would leave no digits at x = 16."""
     grown = _grown(x)
     root = tl.rsqrt(1 + grown)
     opened = root * root
@@ -34,9 +34,9 @@ def _sigmoid(x):
 
 @triton.jit
 def _gates(hidden, gate):
-    """z, 1 - z and c. All are of the same h, so a NaN in one may spoil the others."""
+    """z, 1 - z and c. They all enter the same h, so a NaN in one may make the others NaN."""
     grown = _grown(gate)
-    # 0 where there is no S(hidden), so that z is 1 for a gate wide open, whatever c is
+    # 0 where S(hidden) is not used, so that z is 1 for a fully open gate, whatever c is
     raised = tl.where(hidden >= 0, 0.0, tl.exp2(1.4426950408889634 * hidden))
     root = tl.rsqrt((1 + grown) * (1 + raised))
     both = root * root
@@ -51,7 +51,7 @@ def mingru_scan_forward(
     H: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, SAVE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK recurrences, from the first step; with SAVE also h before each chunk."""
+    """BLOCK recurrences, from the first step; SAVE also stores h before each chunk."""
     across: tl.constexpr = (H + BLOCK - 1) // BLOCK
     batch = (tl.program_id(0) // across).to(tl.int64)
     channel = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
@@ -96,7 +96,7 @@ def mingru_scan_backward(
     combined_ptr, saved_ptr, dout_ptr, dfinal_ptr, dcombined_ptr, dstate_ptr, T,
     H: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Their gradients, from the last step; h is found again, a chunk at a time, from SAVE's."""
+    """Gradients of BLOCK recurrences, from the last step; h is recomputed chunk by chunk."""
     across: tl.constexpr = (H + BLOCK - 1) // BLOCK
     batch = (tl.program_id(0) // across).to(tl.int64)
     channel = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
@@ -124,7 +124,7 @@ def mingru_scan_backward(
         combined_ptr -= STEPS * 3 * H
         dout_ptr -= STEPS * H
         saved_ptr -= H
-        more = tl.where(live, start + STEPS, 0)  # a chunk or, before the first, nothing
+        more = tl.where(live, start + STEPS, 0)  # a chunk, or nothing before the first one
         next_hidden = _rows(combined_ptr, 3 * H, more, STEPS, True)
         next_gate = _rows(combined_ptr + H, 3 * H, more, STEPS, True)
         next_proj = _rows(combined_ptr + 2 * H, 3 * H, more, STEPS, True)

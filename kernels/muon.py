@@ -1,4 +1,4 @@
-"""Muon's step for small matrices: clip, momentum, orthogonalise, update; two launches.
+"""A step of Muon for small matrices: clip, momentum, orthogonalise, update. Two launches.
 
     scale = min(1, max_norm / (norm + 1e-6)), norm over all gradients g;  g <- scale g
     m <- mu m + g;  u = g + mu m
@@ -6,22 +6,22 @@
     five times:  G = X Xt,  G <- b G + c G G,  X <- a X + G X     (a, b, c: `TRIPLES`)
     u = X sqrt(max(1, rows / cols)), transposed back;  W <- W (1 - lr wd) - lr u
 
-    W, m (rows, cols) float32; g (rows, cols) float32, bf16 or fp16; working copy of W bf16, if any
+    W, m (rows, cols) float32; g (rows, cols) float32, bf16 or fp16; optional bf16 copy of W
 
-(Jordan et al. 2024, kellerjordan.github.io/posts/muon; with five triples for its one.)
+(Jordan et al. 2024, kellerjordan.github.io/posts/muon, with five triples instead of one.)
 
-X, G and b G + c G G are bf16, each rounded once from a float32 sum; all else is float32.
+X, G and b G + c G G are bf16, each rounded once from a float32 sum. Everything else is float32.
 
 A matrix of 384 x 128 takes 5 x (2 x 2 x 128 x 128 x 384 + 2 x 128^3) = 147 MFLOP, 25 us at the 6
-TFLOP/s that large products reach on an SM, and to share it between SMs they would have to exchange
-G, 64 KiB, in each step. So a program takes a matrix and keeps it, all of them at once. Registers
-hold G and one tile of X, 128 x 128, at a time: a tile is replaced and its part of the next G added
-while the next tile is on its way into shared memory, so that X crosses to L2 and back once a step,
-96 KiB each way. (With X in registers, in three tiles, the compiler spills 2.5 KiB a thread; so it
-does none.) Before that, 16 programs a matrix add up the squares of the gradients.
+TFLOP/s that large products reach on one SM. To share it, SMs would have to exchange G, 64 KiB, in
+each step. So each matrix has one program, and all programs run at once. Registers hold G and one
+tile of X, 128 x 128. The program replaces a tile and adds its part of the next G while the next
+tile is copied to shared memory, so X goes to L2 and back once per step, 96 KiB each way. (With X in
+registers, in three tiles, the compiler spilled 2.5 KiB per thread.) Before that, 16 programs per
+matrix sum the squares of the gradients.
 
-Bytes for matrices of 128 x 96, 384 x 128 and 5 x 128 with float32 gradients and no copies: 1.5 MB,
-all in L2.
+Matrices of 128 x 96, 384 x 128 and 5 x 128 with float32 gradients and no copies are 1.5 MB, all in
+L2.
 """
 
 import math
@@ -39,64 +39,66 @@ from nsysflow.kernels.integers import cdiv, next_power_of_2
 from nsysflow.kernels.muon_kernels import COLS, PARTS, TRIPLES
 
 SHORT_MAX: Final = 128
-"""The shorter side of a matrix: G of 128 x 128 in float32 is a quarter of an SM's registers."""
+"""Limit of the shorter side: G of 128 x 128 in float32 is a quarter of an SM's registers."""
 
 LONG_MAX: Final = 65_536
-"""The longer side: one program takes 85 times as long as for 384, and offsets stay below 2**31."""
+"""Limit of the longer side: offsets stay below 2**31. It takes 85 times as long as 384."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MuonTable:
-    """Where Muon's matrices lie on the device; made by `muon_table`.
+    """The addresses of Muon's matrices on the device; made by `muon_table`.
 
-    It keeps their memory alive: a parameter that is given other `data` leaves the table with what
-    it held. Two streams must not step the same table at the same time.
+    The table keeps their memory alive: if a parameter's `data` is replaced, the table keeps the old
+    memory. Two streams must not step the same table at the same time.
     """
 
     weights: tuple[Tensor, ...]
     gradients: tuple[Tensor, ...]
     momenta: tuple[Tensor, ...]
-    """Float32, zero at first; to resume, copy into them."""
+    """Float32, initially zero. To resume a training, copy into them."""
     working: tuple[Tensor, ...]
-    """bf16 copies of the weights that a step also writes; none or one each."""
+    """bf16 copies of the weights, which a step also writes; none, or one per weight."""
     entries: Tensor
     """(matrices, 7) int64: addresses of weight, gradient, momentum and working copy (or 0), rows,
-    columns, number of the first tile. Matrices without elements are left out."""
+    columns, number of the first tile. Empty matrices are left out."""
     tiles: Tensor
-    """(tiles, rows, 128) bf16, scratch: X, its short side padded to `rows`, cut along the other."""
+    """(tiles, rows, 128) bf16, scratch: tiles of X, its short side padded to `rows`."""
     squares: Tensor
     """(16 matrices,) float32, scratch: sums of squares of parts of the gradients."""
     aligned: bool
-    """Whether addresses and rows are multiples of 16 bytes, so that loads may be."""
+    """Whether addresses and rows are multiples of 16 bytes, so that loads can be 16 bytes."""
 
 
 def muon_table(
     weights: Sequence[Tensor], gradients: Sequence[Tensor], *, working: Sequence[Tensor] = ()
 ) -> MuonTable:
-    """The table from which `muon` steps these matrices, with momenta of zero.
+    """The table with which `muon` steps these matrices. Momenta are zero.
 
-    Building it copies from the host and waits, so it cannot be done while a CUDA graph is captured.
+    Building it copies from the host and waits, so a CUDA graph cannot capture it.
 
     Args:
         weights: (rows, cols) each, contiguous float32, on one device: the masters. The shorter
             side is at most `SHORT_MAX`, the longer one at most `LONG_MAX`.
-        gradients: buffers like the weights that hold the gradients whenever `muon` is called, all
-            float32, all bf16 or all fp16: zero them between steps, never replace them.
+        gradients: buffers like the weights, which contain the gradients whenever `muon` is called:
+            all float32, all bf16 or all fp16. Zero them between steps, never replace them.
         working: bf16 copies of the weights, kept up to date by `muon`; none by default.
 
     Raises:
-        ValueError: a matrix has another shape, type, device or stride, or one of the lists has
-            another length.
+        ValueError: a shape, dtype, device or stride differs from the above, or the lists differ in
+            length.
     """
     for name, given in (("gradients", gradients), ("working", working or weights)):
         if len(given) != len(weights):
-            raise ValueError(f"{name} must be {len(weights)}, as weights, and are {len(given)}")
+            raise ValueError(
+                f"{name} must be {len(weights)}, as many as weights, but are {len(given)}"
+            )
     for number, (weight, gradient) in enumerate(zip(weights, gradients, strict=True)):
         like = weights[0].device
         require(f"weight {number}", weight, (None, None), dtypes=(torch.float32,), device=like)
         if min(weight.shape) > SHORT_MAX or max(weight.shape) > LONG_MAX:
             raise ValueError(
-                f"weight {number} must be at most {SHORT_MAX} by {LONG_MAX} or the reverse, and is"
+                f"weight {number} must be at most {SHORT_MAX} by {LONG_MAX} or the reverse, but is"
                 f" {tuple(weight.shape)}"
             )
         dtypes = FLOATS if number == 0 else (gradients[0].dtype,)
@@ -114,7 +116,7 @@ def muon_table(
 def _table(
     weights: tuple[Tensor, ...], gradients: tuple[Tensor, ...], working: tuple[Tensor, ...]
 ) -> MuonTable:
-    """The table of matrices that are known to be right."""
+    """The table of matrices that have been checked."""
     device = weights[0].device if weights else torch.device("cpu")
     momenta = tuple(torch.zeros_like(weight) for weight in weights)
     entries = []
@@ -127,7 +129,7 @@ def _table(
         entries.append([*addresses, *weight.shape, tiles])
         tiles += cdiv(max(weight.shape), COLS)
     short = max((min(weight.shape) for weight in weights), default=1)
-    rows = max(16, next_power_of_2(short))  # 16: the least side of a product
+    rows = max(16, next_power_of_2(short))  # 16: the smallest side of a product
     return MuonTable(
         weights=weights,
         gradients=gradients,
@@ -152,21 +154,21 @@ def muon(
     weight_decay: float = 0.0,
     max_norm: float = 0.5,
 ) -> None:
-    """One step of Muon, in place: momenta, weights and working copies. Two launches.
+    """Step momenta, weights and working copies in place. Two launches.
 
-    A NaN in a gradient makes the norm, and with it every weight, NaN; an infinity makes the scale 0
-    and its own matrix NaN. The gradients are left as they are.
+    A NaN in a gradient makes the norm and therefore all weights NaN. An infinity makes the scale 0
+    and its own matrix NaN. The gradients do not change.
 
     Args:
         table: from `muon_table`.
-        lr: learning rate, one float32 element on the table's device, so that a captured graph
-            follows a schedule.
+        lr: learning rate, one float32 element on the table's device, so that a captured graph can
+            follow a schedule.
         momentum: mu.
         weight_decay: wd.
-        max_norm: what the norm of all gradients together is clipped to.
+        max_norm: the norm of all gradients together is clipped to this.
 
     Raises:
-        ValueError: `lr` is not such a tensor, or the table is on another GPU than the current one.
+        ValueError: `lr` is not such a tensor, or the table is not on the current GPU.
     """
     device = table.entries.device
     require_current("table", device)
@@ -201,10 +203,10 @@ def muon_ref(
     weight_decay: float = 0.0,
     max_norm: float | None = 0.5,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The definition: new weights and new momenta, nothing changed in place. None does not clip.
+    """The definition: new weights and new momenta; nothing changes in place.
 
-    Float32 weights are stepped in float32, rounded to bf16 where the definition says so; float64
-    weights in float64 without any rounding, the mathematics that bf16 stands in for.
+    Float32 weights are stepped in float32 with the definition's roundings to bf16, float64 weights
+    in float64 without any rounding. A `max_norm` of None does not clip.
     """
     wide = [gradient.to(weight.dtype) for gradient, weight in zip(gradients, weights, strict=True)]
     if max_norm is not None:
@@ -219,14 +221,14 @@ def muon_ref(
 
 
 def clipped_ref(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
-    """Gradients whose norm, of all together, is at most about `max_norm`."""
+    """The gradients, scaled so that their common norm is at most about `max_norm`."""
     norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
     scale = (max_norm / (norm + 1e-6)).clamp(max=1)
     return [scale * gradient for gradient in gradients]
 
 
 def _orthogonalised_ref(u: Tensor) -> Tensor:
-    """The five steps on one matrix, and the factor of its shape."""
+    """One matrix after the five steps, times the factor for its shape."""
 
     def rounded(x: Tensor) -> Tensor:
         return x if x.dtype == torch.float64 else x.bfloat16().float()
@@ -242,12 +244,12 @@ def _orthogonalised_ref(u: Tensor) -> Tensor:
 
 
 def muon_flops(rows: int, cols: int) -> int:
-    """Floating-point operations of the products on one matrix: X Xt, G G and G X in each step."""
+    """Floating-point operations of one matrix's products: X Xt, G G and G X in each step."""
     short, long = min(rows, cols), max(rows, cols)
     return len(TRIPLES) * (2 * 2 * short * short * long + 2 * short**3)
 
 
 def muon_bytes(table: MuonTable) -> int:
-    """Bytes a step must move: gradients twice, momenta and weights in and out, copies out."""
+    """Bytes that a step must move: gradients twice, momenta and weights in and out, copies out."""
     twice = (*table.gradients, *table.momenta, *table.weights)
     return sum(2 * tensor.nbytes for tensor in twice) + sum(copy.nbytes for copy in table.working)

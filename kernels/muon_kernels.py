@@ -1,4 +1,4 @@
-"""The two Triton kernels of `muon`, whose docstring has the equations and the plan."""
+"""The two Triton kernels of `muon`; the equations and the plan are in its docstring."""
 
 from typing import Final
 
@@ -15,10 +15,10 @@ TRIPLES: Final = (
 """a, b and c of each of the five steps."""
 
 COLS: Final = 128
-"""Width of a tile of X: its product with G is what 8 warps hold without spilling."""
+"""Width of a tile of X: 8 warps can hold its product with G without spilling."""
 
 PARTS: Final = 16
-"""Programs that square a gradient: 4096 elements each of 65 536."""
+"""Programs that square one gradient: of 65 536 elements, 4096 each."""
 
 _TRIPLES = tl.constexpr(TRIPLES)
 _STEPS = tl.constexpr(len(TRIPLES))
@@ -30,7 +30,7 @@ _PARTS = tl.constexpr(PARTS)
 def muon_squares(
     entries_ptr, squares_ptr, TYPE: tl.constexpr, BLOCK: tl.constexpr, ALIGNED: tl.constexpr
 ):
-    """Sums of squares of PARTS parts of each gradient."""
+    """Sum the squares of each gradient in PARTS parts."""
     entry = entries_ptr + 7 * tl.program_id(0)
     gradient_ptr = _pointer(tl.load(entry + 1), TYPE, ALIGNED)
     size = tl.load(entry + 4).to(tl.int32) * _columns(entry, ALIGNED)
@@ -49,7 +49,7 @@ def muon_step(
     ROWS: tl.constexpr, TYPE: tl.constexpr, OPERAND: tl.constexpr,
     WORKING: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
-    """The rest of the step, a program for each matrix."""
+    """Do the rest of the step, one program per matrix."""
     entry = entries_ptr + 7 * tl.program_id(0)
     rows = tl.load(entry + 4).to(tl.int32)
     cols = _columns(entry, ALIGNED)
@@ -69,12 +69,12 @@ def muon_step(
         x = _rounded(x, OPERAND)
         tl.store(x_ptr + tile * ROWS * _COLS + in_x, x)
         square += tl.sum(x.to(tl.float32) * x.to(tl.float32))
-    tl.debug_barrier()  # here and below: tiles are loaded by other threads than stored them
+    tl.debug_barrier()  # here and below: other threads load the tiles than stored them
 
     norm = tl.maximum(tl.sqrt(square), 1e-7, propagate_nan=tl.PropagateNan.ALL)
     _orthogonalise(x_ptr, tiles, norm, ROWS, OPERAND)
 
-    # loaded only now, or again: held through the products they would spill
+    # loaded here, some for the second time: kept during the products they would spill
     rows = tl.load(entry + 4).to(tl.int32)
     cols = _columns(entry, ALIGNED)
     weight_ptr = _pointer(tl.load(entry), tl.float32, ALIGNED)
@@ -90,7 +90,7 @@ def muon_step(
 
 @triton.jit
 def _orthogonalise(x_ptr, tiles, norm, ROWS: tl.constexpr, OPERAND: tl.constexpr):
-    """Divides the matrix at x_ptr by its norm and takes the five steps, in place."""
+    """Divide the matrix at x_ptr by its norm and do the five steps, in place."""
     in_x = tl.arange(0, ROWS)[:, None] * _COLS + tl.arange(0, _COLS)[None, :]
     gram = tl.zeros([ROWS, ROWS], tl.float32)
     for tile in tl.range(0, tiles, num_stages=2):
@@ -126,7 +126,7 @@ def _clip_scale(squares_ptr, count, max_norm):
 def _with_momentum(
     gradient_ptr, momentum_ptr, tile, rows, cols, scale, mu, ROWS: tl.constexpr, TALL: tl.constexpr
 ):
-    """Steps a tile of the momentum; the tile of X it gives, (ROWS, COLS)."""
+    """Step a tile of the momentum and return the resulting tile of X, (ROWS, COLS)."""
     at, mask = _in_matrix(tile, rows, cols, ROWS, TALL)
     gradient = scale * tl.load(gradient_ptr + at, mask=mask, other=0.0).to(tl.float32)
     momentum = mu * tl.load(momentum_ptr + at, mask=mask, other=0.0) + gradient
@@ -140,7 +140,7 @@ def _write(
     weight_ptr, copy_ptr, tile, rows, cols, x, lr, decay,
     ROWS: tl.constexpr, WORKING: tl.constexpr, TALL: tl.constexpr,
 ):  # fmt: skip
-    """Steps a tile of the weights by a tile of X, and copies it."""
+    """Step a tile of the weights by a tile of X and write its working copy."""
     at, mask = _in_matrix(tile, rows, cols, ROWS, TALL)
     u = x.to(tl.float32)
     weight = tl.load(weight_ptr + at, mask=mask, other=0.0) * (1 - lr * decay)
@@ -155,7 +155,7 @@ def _write(
 
 @triton.jit
 def _in_matrix(tile, rows, cols, ROWS: tl.constexpr, TALL: tl.constexpr):
-    """Offsets of a tile, and which of them are in the matrix: (COLS, ROWS) if TALL, or across."""
+    """Offsets of a tile and whether each is inside: (COLS, ROWS) if TALL, else (ROWS, COLS)."""
     if TALL:
         row = tile * _COLS + tl.arange(0, _COLS)[:, None]
         col = tl.arange(0, ROWS)[None, :]
@@ -167,8 +167,8 @@ def _in_matrix(tile, rows, cols, ROWS: tl.constexpr, TALL: tl.constexpr):
 
 @triton.jit
 def _rounded(x, OPERAND: tl.constexpr):
-    """The nearest bf16, held as OPERAND."""
-    if OPERAND.is_fp32():  # the interpreter cuts off where it should round
+    """x rounded to bf16, as OPERAND."""
+    if OPERAND.is_fp32():  # the interpreter truncates instead of rounding
         bits = x.to(tl.uint32, bitcast=True)
         bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
         return bits.to(tl.float32, bitcast=True)

@@ -1,21 +1,21 @@
-"""A linear layer with few outputs: the product, and both of its gradients in one pass.
+"""A linear layer with few outputs: the product, and both gradients in one pass.
 
     x (N, H), weight (O, H) -> y = x weightᵀ (N, O)          O at most 64, H at most 512
     gradient (N, O) -> dx = gradient weight (N, H), dweight = gradientᵀ x (O, H)
 
-At N = 32 768, H = 128, O = 5 in bf16 forward reads 8.4 MB and writes 0.33 MB, 2.0 us at 4.3 TB/s;
-backward reads 8.4 MB and a gradient of 0.33 MB (float32 0.66) and writes 8.4 MB, 4.0 us. A row of 5
-bf16 is 10 bytes, so a library's product can neither load nor store rows of y in units of 16 bytes,
-and dweight sums over all of N into 640 numbers. Here the O outputs are padded to 16 in registers,
-and backward reads x and the gradient once for both.
+At N = 32 768, H = 128, O = 5 in bf16, forward reads 8.4 MB and writes 0.33 MB: 2.0 us at 4.3 TB/s.
+Backward reads 8.4 MB and a gradient of 0.33 MB (0.66 in float32) and writes 8.4 MB: 4.0 us. A row
+of 5 bf16 numbers is 10 bytes, so a library's product cannot load or store rows of y in units of 16
+bytes, and dweight sums over all of N into only 640 numbers. Here the O outputs are padded to 16 in
+registers, and backward reads x and the gradient once for both results.
 
-Backward has two launches. A program goes through its share of the rows, 64 at a time in bf16, with
-its part of dweight in registers, and leaves that behind: 132 parts of 2.6 KB. The second launch
-adds them up in their order, so results repeat bitwise.
+Backward has two launches. In the first, a program goes over its share of the rows, 64 at a time in
+bf16, keeps its part of dweight in registers and writes it at the end: 132 parts of 2.6 KB. The
+second launch adds the parts in order, so results repeat bitwise.
 
-Products are float32 sums. In bf16 and fp16 the gradient is rounded to that type first, as autograd
-would. Float32 goes through tensor cores in three products of TF32, which keep 21 bits or more: in
-float32 proper, forward took 41 us at this size on an H200 (2026-11-20).
+Products are summed in float32. In bf16 and fp16 the gradient is first rounded to that dtype, as
+autograd would do. Float32 runs on tensor cores as three TF32 products, which keep at least 21 bits.
+With float32 arithmetic, forward took 41 us at this size on an H200 (2026-11-20).
 """
 
 from dataclasses import dataclass
@@ -33,37 +33,36 @@ from nsysflow.kernels.integers import cdiv, next_power_of_2
 OUT_MAX: Final = 64
 WIDTH_MAX: Final = 512
 WEIGHT_BYTES_MAX: Final = 65_536
-"""Of the weight with both sides padded to powers of two: all of bf16's sizes. Backward holds it in
-shared memory, in float32 twice, for the three products: 369 KB for 64 by 512 of the 227 KB there
-are, 199 for 32 by 512."""
+"""Limit of the weight with both sides padded to powers of two; every bf16 size is within it.
+Backward keeps the weight in shared memory, in float32 twice for the three products: 64 by 512 would
+take 369 of 227 KB, 32 by 512 takes 199."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """What a program holds of x at a time.
+    """The part of x that a program holds at a time.
 
     Attributes:
-        bytes: of x.
-        warps: for 128 columns or fewer and 16 outputs; more of either take more.
+        bytes: its size.
+        warps: warps for up to 128 columns and 16 outputs; larger sizes take more.
     """
 
     bytes: int
     warps: int
 
 
-# By the bytes of an element. The fastest of 12 each, at N = 32 768, H = 128, O = 5 on an H200
+# By element size in bytes. The fastest of 12 settings each at N = 32 768, H = 128, O = 5 on an H200
 # (2026-11-20, L2 warm): forward 3.0 us in bf16 and 7.7 in float32, where 4 warps took 11.5;
-# backward 16.4 in float32, where bf16's took 19.3. Of bf16's backward the benchmark decides: 264
-# programs of 2 warps with tiles of 8 KiB took 8.7 us there, these 7.3, though called again and
-# again with nothing in between the others were faster, 8.2 against 9.2.
+# backward 16.4 in float32, where the setting of bf16 took 19.3. For backward in bf16 the benchmark
+# decided: 264 programs of 2 warps with tiles of 8 KiB took 8.7 us there, these take 7.3. When
+# called repeatedly with nothing in between, the others were faster, 8.2 against 9.2 us.
 FORWARD: Final = {2: Tile(bytes=16_384, warps=4), 4: Tile(bytes=16_384, warps=1)}
 BACKWARD: Final = {2: Tile(bytes=16_384, warps=4), 4: Tile(bytes=8192, warps=4)}
 PARTS: Final = {2: 132, 4: 264}
-"""Programs of backward, of which each leaves a part of dweight: one or two for each SM of an
-H200."""
+"""Programs of backward, which each write a part of dweight: one or two per SM of an H200."""
 
 SUMMED: Final = 8
-"""Elements of dweight that a program of the second launch adds up: 80 programs for 640, 0.5 us
+"""Elements of dweight per program of the second launch. 80 programs for 640 elements were 0.5 us
 faster than 20."""
 
 
@@ -71,7 +70,7 @@ faster than 20."""
 def _weight(
     weight_ptr, H: tl.constexpr, OUTPUTS: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr
 ):
-    """The weight, (OUT, WIDTH), 0 beyond its edges."""
+    """The weight (OUT, WIDTH), padded with zeros."""
     output = tl.arange(0, OUT)[:, None]
     column = tl.arange(0, WIDTH)[None, :]
     return tl.load(
@@ -134,44 +133,48 @@ def _narrow_linear_sum(
 
 
 def _cut(x: Tensor, outputs: int, tile: Tile) -> dict[str, Any]:
-    """Sizes of a program's tiles, the type that products are of, and how it runs."""
+    """The constants and options of a launch: tile sizes, dtype of the products, warps, stages."""
     width, out = _padded(x.shape[1]), _padded(outputs)
     # the interpreter multiplies the bits of bf16 as integers
     wide = x.dtype == torch.float32 or x.device.type == "cpu"
     return {
         "H": x.shape[1],
         "OUTPUTS": outputs,
-        # the gradient's tile is as high: 512 rows of 64 outputs took 281 KB of shared memory
+        # the gradient's tile has as many rows: 512 rows of 64 outputs took 281 KB of shared memory
         "ROWS": max(tile.bytes // (max(width, out) * x.element_size()), 16),
         "WIDTH": width,
         "OUT": out,
         "OPERAND": tl.float32 if wide else TRITON_TYPES[x.dtype],
-        # the weight and its gradient are shared by all threads
+        # the weight and its gradient are spread over all threads
         "num_warps": min(tile.warps * max(width // 128, 1) * (out // 16), 8),
-        # tiles under way; a third beside the largest weight is 1 KB too much
+        # with the largest weight, a third tile in flight is 1 KB too much
         "num_stages": 2 if width * out * x.element_size() == WEIGHT_BYTES_MAX else 3,
     }
 
 
 def _padded(side: int) -> int:
-    """The side of a product of tiles: a power of two, and 16 at least."""
+    """The side of a product of tiles: a power of two, at least 16."""
     return max(next_power_of_2(side), 16)
 
 
 def _check(x: Tensor, weight: Tensor) -> None:
-    """Raises: ValueError, if the kernels would misread one of these."""
+    """Refuse arguments that the kernels would misread.
+
+    Raises:
+        ValueError: a shape, dtype, device or stride is wrong, or the weight is too large.
+    """
     require("x", x, (None, None))
     require("weight", weight, (None, x.shape[1]), dtypes=(x.dtype,), device=x.device)
     outputs, width = weight.shape
     if not (1 <= outputs <= OUT_MAX and 1 <= width <= WIDTH_MAX):
         raise ValueError(
-            f"weight must be 1 to {OUT_MAX} by 1 to {WIDTH_MAX}, and is {tuple(weight.shape)}"
+            f"weight must be 1 to {OUT_MAX} by 1 to {WIDTH_MAX}, but is {tuple(weight.shape)}"
         )
     padded_bytes = _padded(outputs) * _padded(width) * weight.element_size()
     if padded_bytes > WEIGHT_BYTES_MAX:
         raise ValueError(
-            f"weight, padded to powers of two, must take {WEIGHT_BYTES_MAX:,} bytes at most: it is"
-            f" {tuple(weight.shape)}, {padded_bytes:,} bytes"
+            f"weight must be at most {WEIGHT_BYTES_MAX:,} bytes when padded to powers of two, but"
+            f" {tuple(weight.shape)} is {padded_bytes:,} bytes"
         )
 
 
@@ -201,15 +204,16 @@ def narrow_linear(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Te
     """x weightᵀ, with gradients for both. One launch on torch's current stream; capturable.
 
     Args:
-        x: (N, H), contiguous, bf16, fp16 or fp32, H at most `WIDTH_MAX`.
-        weight: (O, H), likewise, O at most `OUT_MAX`; see `WEIGHT_BYTES_MAX` too.
-        out: (N, O), of their type, for which no gradient is recorded; a new tensor when None.
+        x: (N, H), contiguous, bf16, fp16 or fp32; H is at most `WIDTH_MAX`.
+        weight: (O, H), contiguous, of x's dtype; O is at most `OUT_MAX`. `WEIGHT_BYTES_MAX` also
+            limits it.
+        out: (N, O), of x's dtype, contiguous; no gradient is recorded for it. A new tensor if None.
 
     Returns:
         `out`, rounded once.
 
     Raises:
-        ValueError: a shape, type, device or stride is another.
+        ValueError: a shape, dtype, device or stride differs from the above.
     """
     _check(x, weight)
     if out is not None:
@@ -227,14 +231,14 @@ def narrow_linear_backward(
     """Write both gradients. Two launches on torch's current stream; capturable.
 
     Args:
-        gradient: (N, O), contiguous, bf16, fp16 or fp32: that of the layer's output.
-        x: as it was given to `narrow_linear`.
-        weight: likewise.
-        dx: (N, H), of x's type: where to write x's gradient. It may not be x.
-        dweight: (O, H), contiguous, bf16, fp16 or fp32: where to write the weight's.
+        gradient: (N, O), contiguous, bf16, fp16 or fp32: the gradient of the layer's output.
+        x: the argument of `narrow_linear`.
+        weight: the argument of `narrow_linear`.
+        dx: (N, H), of x's dtype: receives the gradient of x. It must not be x.
+        dweight: (O, H), contiguous, bf16, fp16 or fp32: receives the gradient of the weight.
 
     Raises:
-        ValueError: a shape, type, device or stride is another.
+        ValueError: a shape, dtype, device or stride differs from the above.
     """
     _check(x, weight)
     rows, outputs = len(x), len(weight)
@@ -257,7 +261,7 @@ def narrow_linear_backward(
 
 
 def narrow_linear_ref(x: Tensor, weight: Tensor) -> Tensor:
-    """The definition, in plain PyTorch and float32; float64 gives float64."""
+    """The definition in plain PyTorch, in float32, or in float64 if the inputs are."""
     wide = torch.promote_types(x.dtype, torch.float32)
     return (x.to(wide) @ weight.to(wide).T).to(x.dtype)
 
@@ -270,6 +274,6 @@ def narrow_linear_bytes(x: Tensor, weight: Tensor) -> int:
 def narrow_linear_backward_bytes(x: Tensor, weight: Tensor) -> int:
     """Bytes that backward must move: read x, the gradient and the weight, write both gradients.
 
-    The gradient is taken to be of x's type.
+    Assumes that the gradient has x's dtype.
     """
     return 2 * x.nbytes + 2 * weight.nbytes + len(x) * len(weight) * x.element_size()

@@ -1,7 +1,9 @@
-"""PPO's clipped loss for discrete actions (Schulman et al. 2017, arXiv:1707.06347), fwd and bwd.
+"""PPO's clipped loss for discrete actions, and its gradient.
+
+(Schulman et al. 2017, arXiv:1707.06347)
 
     predictions (N, A+1) = [logits, value]; actions, logprobs, advantages, values, returns (N,) and
-    weights (N / T,), one for T rows -> loss, the mean over N rows of
+    weights (N / T,), one per T rows -> loss, the mean over N rows of
 
         policy + value_weight·value_loss - entropy_weight·entropy
 
@@ -10,26 +12,26 @@
     value_loss = ½·max((v - R)², (values + clip(v - values, ± value_clip) - R)²)
     entropy = -sum_j p_j log p_j
 
-Its gradient, of each row and over N; g = 0 where the clipped policy term is the greater, else
--w·a·r, and e = 0 where v is out of its range and the clipped error is the greater, else v - R:
+Its gradient for each row, divided by N. g = 0 where the clipped policy term is larger, else -w·a·r.
+e = 0 where v is outside its range and the clipped error is larger, else v - R:
 
     dlogit_j = g·([j = action] - p_j) + entropy_weight·p_j·(log p_j + entropy)   dv = value_weight·e
 
 At N = 32 768, A = 4, T = 64 in bf16 it reads 0.99 MB (int64 actions 0.26, float32 advantages and
-returns 0.26, predictions 0.33) and writes 0.33 MB of gradient: 0.3 us at 4.3 TB/s.
-So launches and latencies are what it costs, and there are three, two forward and one backward:
+returns 0.26, predictions 0.33) and writes 0.33 MB of gradient: 0.3 us at 4.3 TB/s. So launches and
+latencies dominate, and there are only three launches, two forward and one backward:
 
-1. mean and sum of squares around it, of each 4096 advantages (8 programs), as no row can be judged
-   before their sum. It also sets the counter of (2) to zero, which is why the counter needs neither
-   a launch of its own nor memory that outlives the call.
-2. 256 rows a program, 128 of them on 132 SMs, a row a thread, its A logits in registers: all that
-   needs no advantage first, then what (1) left is joined, loss and gradient come from the same
-   exponentials, and the last program to finish adds what the others left, in their order.
+1. Mean and sum of squares around it for each 4096 advantages (8 programs), because every row needs
+   the mean of all advantages. This launch also resets the counter of (2), which therefore needs
+   neither its own launch nor memory that outlives the call.
+2. 256 rows per program, so 128 programs on 132 SMs; one row per thread, with its A logits in
+   registers. It first computes what needs no advantage, then combines the moments from (1). Loss
+   and gradient use the same exponentials. The last program to finish adds the sums in order.
 3. The gradient for a loss of 1, kept in float32 (0.66 MB), times the incoming scale, rounded once.
 
-From Hopper on (2) and (3) begin while the launch before them runs (programmatic dependent launch)
-and wait for its end where they first need it, before they write anything. Sums go in a fixed order
-and the only atomic is an integer: results repeat bitwise.
+From Hopper on, (2) and (3) begin while the previous launch runs (programmatic dependent launch).
+They wait for its end before they first need its results and before they write anything. Sums have a
+fixed order and the only atomic is an integer, so results repeat bitwise.
 """
 
 from functools import cache
@@ -44,13 +46,13 @@ from nsysflow.kernels.arguments import require
 from nsysflow.kernels.integers import cdiv, next_power_of_2
 
 ACTIONS_MAX: Final = 64
-"""A row's logits and their exponentials stay in the registers of one thread, 255 at most."""
+"""A row's logits and their exponentials are in the registers of one thread, at most 255."""
 CHUNK: Final = 4096
-"""Advantages a program of the first launch: 16 a thread of 8 warps, four 16-byte loads."""
+"""Advantages per program of the first launch: 16 per thread of 8 warps, four 16-byte loads."""
 ROWS: Final = 256
-"""Rows a program of the second, one a thread of 8 warps: at 32 768 rows one program an SM."""
+"""Rows per program of the second, one per thread of 8 warps: 32 768 rows are one program per SM."""
 SCALED: Final = 1024
-"""Elements a program of the third: 8 a thread of 4 warps."""
+"""Elements per program of the third: 8 per thread of 4 warps."""
 
 
 @cache
@@ -59,7 +61,7 @@ def _can_overlap(device: torch.device) -> bool:
 
 
 def _overlap(device: torch.device) -> dict[str, bool]:
-    """What lets a launch begin while the one before it runs, where the GPU can."""
+    """The options that let a launch begin while the previous one runs, if the GPU can."""
     able = _can_overlap(device)
     return {"OVERLAP": able, "launch_pdl": able}
 
@@ -73,11 +75,15 @@ def _check(
     values: Tensor,
     returns: Tensor,
 ) -> None:
-    """Raises: ValueError, if the kernels would misread one of these."""
+    """Refuse arguments that the kernels would misread.
+
+    Raises:
+        ValueError: a shape, dtype, device or stride is wrong.
+    """
     require("predictions", predictions, (None, None))
     rows, width = predictions.shape
     if not 2 <= width <= ACTIONS_MAX + 1:
-        raise ValueError(f"predictions must have 2 to {ACTIONS_MAX + 1} columns, and has {width}")
+        raise ValueError(f"predictions must have 2 to {ACTIONS_MAX + 1} columns, but has {width}")
     device = predictions.device
     whole = (torch.int32, torch.int64, torch.float64)
     require("actions", actions, (rows,), dtypes=whole, device=device)
@@ -87,7 +93,7 @@ def _check(
     require("values", values, (rows,), device=device)
     require("returns", returns, (rows,), device=device)
     if rows > 0 and (len(weights) == 0 or rows % len(weights) != 0):
-        raise ValueError(f"weights must divide {rows} rows, and are {len(weights)}")
+        raise ValueError(f"weights must divide {rows} rows evenly, but are {len(weights)}")
 
 
 def _run_forward(
@@ -103,8 +109,8 @@ def _run_forward(
     sums = predictions.new_empty(programs, dtype=torch.float32)
     counter = predictions.new_empty((), dtype=torch.int32)
     overlap = _overlap(predictions.device)
-    # itself launched in full order: what `ppo_loss_forward` reads before it waits was there before
-    # this began
+    # launched in normal order, so everything that `ppo_loss_forward` reads before it waits was
+    # written before this launch began
     ppo_loss_kernels.ppo_loss_moments[(chunks,)](
         advantages, moments, counter, rows, CHUNK=CHUNK, OVERLAP=overlap["OVERLAP"], num_warps=8
     )
@@ -117,7 +123,7 @@ def _run_forward(
 
 
 def _run_both(inputs: tuple[Tensor, ...], factors: tuple[float, ...]) -> tuple[Tensor, Tensor]:
-    """The loss, and its float32 gradient for the predictions."""
+    """The loss and its float32 gradient for the predictions."""
     gradient = torch.empty_like(inputs[0], dtype=torch.float32)
     return _run_forward(inputs, factors, gradient), gradient
 
@@ -158,30 +164,30 @@ def ppo_loss(
     value_weight: float = 0.5,
     entropy_weight: float = 0.01,
 ) -> Tensor:
-    """The mean loss of N rows, with a gradient for `predictions`; all else is data.
+    """The mean loss of N rows, with a gradient for `predictions` only.
 
-    Two launches forward and one backward. A NaN in any input makes the loss NaN. Compiled once for
-    each A and set of dtypes, and for each doubling of N.
+    Two launches forward and one backward. A NaN in any input makes the loss NaN. Compiled once per
+    A and set of dtypes, and for each doubling of N.
 
     Args:
         predictions: (N, A + 1), contiguous, bf16, fp16 or fp32: A logits and the value.
         actions: (N,), int32, int64 or float64, whole numbers from 0 to A - 1.
-        logprobs: (N,), contiguous, bf16, fp16 or fp32, as are all that follow; the dtypes may
-            differ. Of the actions, when they were taken.
+        logprobs: (N,), contiguous, bf16, fp16 or fp32, like all that follow; the dtypes may differ.
+            The log-probabilities of the actions when they were taken.
         advantages: (N,).
-        weights: (M,) with M a divisor of N: each is that of N / M rows on end.
+        weights: (M,) where M divides N: each weight belongs to N / M consecutive rows.
         values: (N,), predicted when the actions were taken.
-        returns: (N,), what the value should have been.
-        clip: how far the ratio of probabilities counts on either side of 1.
-        value_clip: how far the value counts on either side of the old one.
-        value_weight: of the value's loss.
-        entropy_weight: of the entropy.
+        returns: (N,), the targets of the values.
+        clip: the ratio of probabilities is clipped to 1 ± clip.
+        value_clip: the value is clipped to the old value ± value_clip.
+        value_weight: weight of the value loss.
+        entropy_weight: weight of the entropy.
 
     Returns:
-        A float32 scalar. NaN for one row, whose variance is 0 / 0, and for none.
+        A float32 scalar. NaN for one row, whose variance is 0 / 0, and for no rows.
 
     Raises:
-        ValueError: a shape, type, device or stride is another, or there are more than
+        ValueError: a shape, dtype, device or stride differs from the above, or there are more than
             `ACTIONS_MAX` actions.
     """
     factors = (clip, value_clip, value_weight, entropy_weight)
@@ -201,16 +207,16 @@ def ppo_loss_and_gradient(
     value_weight: float = 0.5,
     entropy_weight: float = 0.01,
 ) -> tuple[Tensor, Tensor]:
-    """The loss, and its gradient for the predictions, for whoever goes without autograd.
+    """The loss and its gradient for the predictions, without autograd.
 
-    Two launches and no third: the gradient is float32 and has not been scaled.
+    Two launches. The gradient is float32 and not scaled.
 
     Args:
         inputs: the seven tensors of `ppo_loss`, in its order.
-        clip: as there, and so are the others.
+        clip: as in `ppo_loss`, like the other factors.
 
     Raises:
-        ValueError: as `ppo_loss`.
+        ValueError: as for `ppo_loss`.
     """
     _check(*inputs)
     return _run_both(inputs, (clip, value_clip, value_weight, entropy_weight))
@@ -230,7 +236,7 @@ def ppo_loss_ref(
     value_weight: float = 0.5,
     entropy_weight: float = 0.01,
 ) -> Tensor:
-    """The definition, in plain PyTorch and float32; float64 predictions give float64 through."""
+    """The definition in plain PyTorch, in float32, or in float64 if the predictions are."""
     wide = torch.promote_types(predictions.dtype, torch.float32)
     data = (logprobs, advantages, weights, values, returns)
     logprobs, advantages, weights, values, returns = (each.to(wide) for each in data)
@@ -252,5 +258,5 @@ def ppo_loss_bytes(*inputs: Tensor) -> int:
 
 
 def ppo_loss_backward_bytes(predictions: Tensor) -> int:
-    """Bytes that backward must move: write the gradient, of what it reads only a scale is new."""
+    """Bytes that backward must move: write the gradient and read the scale."""
     return predictions.nbytes + 4

@@ -1,4 +1,4 @@
-"""The three Triton kernels of `ppo_loss`, whose docstring has the equations and the plan."""
+"""The three Triton kernels of `ppo_loss`; the equations and the plan are in its docstring."""
 
 import triton
 import triton.language as tl
@@ -9,8 +9,10 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 def ppo_loss_moments(
     advantages_ptr, moments_ptr, counter_ptr, rows, CHUNK: tl.constexpr, OVERLAP: tl.constexpr
 ):
-    """Mean and sum of squares around it of each chunk of advantages; resets the counter
-    of `ppo_loss_forward`."""
+    """Compute mean and sum of squares around it for each chunk of advantages.
+
+    Also resets the counter of `ppo_loss_forward`.
+    """
     if OVERLAP:
         gdc_launch_dependents()
     first = tl.program_id(0) * CHUNK
@@ -27,7 +29,7 @@ def ppo_loss_moments(
 
 @triton.jit
 def _mean_and_scale(moments_ptr, rows, CHUNK: tl.constexpr, PARTS: tl.constexpr):
-    """Mean of all advantages and 1 / (std + 1e-8), from those of the chunks (Chan's formula)."""
+    """Mean of all advantages and 1 / (std + 1e-8), from the chunks' moments (Chan's formula)."""
     part = tl.arange(0, PARTS)
     count = tl.maximum(tl.minimum(rows - part * CHUNK, CHUNK), 0).to(tl.float32)
     means = tl.load(moments_ptr + 2 * part, mask=count > 0, other=0.0)
@@ -39,7 +41,7 @@ def _mean_and_scale(moments_ptr, rows, CHUNK: tl.constexpr, PARTS: tl.constexpr)
 
 @triton.jit
 def _clip(x, low, high):
-    """Where, not minimum and maximum: a NaN stays one."""
+    """x clipped to [low, high]; with `where`, because minimum and maximum would drop a NaN."""
     return tl.where(x < low, low, tl.where(x > high, high, x))
 
 
@@ -51,7 +53,7 @@ def ppo_loss_forward(
     ACTIONS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr,
     OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """Each row's loss and gradient, and the mean of all rows by the last program to finish."""
+    """Compute each row's loss and gradient; the last program to finish writes the mean loss."""
     if OVERLAP:
         gdc_launch_dependents()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -99,13 +101,13 @@ def ppo_loss_forward(
     held = push * _clip(ratio, 1 - clip, 1 + clip)
     policy = tl.maximum(free, held, propagate_nan=tl.PropagateNan.ALL)
     of_row = policy + 0.5 * value_weight * squared - entropy_weight * entropy
-    # a scalar's store and atomic are the same thread's, so the count follows the sum
+    # one thread does both the scalar store and the atomic, so the count follows the sum
     tl.store(sums_ptr + tl.program_id(0), tl.sum(tl.where(inside, of_row, 0.0)))
     before = tl.atomic_add(counter_ptr, 1, sem="acq_rel")
 
     if gradient_ptr is not None:
         dlogprob = tl.where(free < held, 0.0, free) / rows
-        # in range both errors are one, but for the rounding of old_value + moved
+        # inside the range both errors are equal, except for the rounding of old_value + moved
         out = (tl.abs(moved) > value_clip) & (held_error * held_error > error * error)
         dvalue = tl.where(out, 0.0, value_weight * error) / rows
         share = 1 / total
@@ -123,7 +125,7 @@ def ppo_loss_forward(
         for start in range(0, tl.num_programs(0), ROWS):
             program = start + tl.arange(0, ROWS)
             there = program < tl.num_programs(0)
-            # .cg: past the L1 cache, which knows nothing of other SMs' stores
+            # .cg bypasses the L1 cache, which does not see the stores of other SMs
             added += tl.load(sums_ptr + program, mask=there, other=0.0, cache_modifier=".cg")
         tl.store(loss_ptr, tl.sum(added) / rows)
 
@@ -132,7 +134,7 @@ def ppo_loss_forward(
 def ppo_loss_backward(
     gradient_ptr, dloss_ptr, out_ptr, numel, SCALED: tl.constexpr, OVERLAP: tl.constexpr
 ):
-    """The kept gradient times that of the loss."""
+    """Multiply the saved gradient by the gradient of the loss."""
     at = tl.program_id(0).to(tl.int64) * SCALED + tl.arange(0, SCALED)
     inside = at < numel
     if OVERLAP:

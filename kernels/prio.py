@@ -1,4 +1,4 @@
-"""Draw segments by priority, with the importance weights that undo the draw's bias.
+"""Draw segments by priority, with importance weights that correct the bias of the draws.
 
     w[s] = (sum over t of |A[s,t]|) ** alpha, 0 where that sum is NaN or infinite
     p[s] = (w[s] + 1e-6) / (sum of w + 1e-6)
@@ -6,21 +6,23 @@
 
     advantages (S, T) -> rows (draws,) int64, weight (draws,) float32
 
-(Schaul et al. 2016, arXiv:1511.05952. p sums to a little over 1; a draw takes s with p[s] over that
-sum, as torch.multinomial does.)
+(Schaul et al. 2016, arXiv:1511.05952. p sums to slightly more than 1; a draw takes s with
+probability p[s] divided by that sum, as torch.multinomial does.)
 
-Reading A is all there is to move, 2 MiB at 8192 x 64 (0.5 us at 4.3 TB/s); the rest is latency, so
-launches count. Two: no program can draw before all rows are weighed, and a second launch is the
-cheapest way to wait for that (a last-block-done counter would leave the draws to one SM).
+The only traffic is reading A, 2 MiB at 8192 x 64 (0.5 us at 4.3 TB/s). The rest is latency, so the
+number of launches matters. There are two: no program can draw before all rows have a weight, and a
+second launch is the cheapest way to wait for that. (With a counter for the last block, one SM would
+make all draws.)
 
-1. A program weighs a group of rows (16 at 8192: 512 programs) and adds its weights up.
-2. A program makes 8 draws (64 programs at 512). Each adds up all group sums again, 2 KB from L2,
-   picks a group by one random number and a row in it by another: two short prefix sums in place of
-   a long one, and a draw's grain is 2**-31 of a group and not of everything.
+1. A program computes the weights of a group of rows (16 at 8192 rows: 512 programs) and their sum.
+2. A program makes 8 draws (64 programs for 512 draws). Each program sums all groups again, 2 KB
+from
+   L2. One random number picks a group and another a row in it. This takes two short prefix sums
+   instead of a long one, and the resolution of a draw is 2**-31 of a group instead of everything.
 
-Random numbers are Philox of (seed, draw, offset). The offset lies on the device and the first
-launch adds one to it, so a captured graph draws anew at each replay, and the same seed and offset
-draw the same rows.
+Random numbers are Philox of (seed, draw, offset). The offset is on the device and the first launch
+increments it, so a captured graph draws other rows at each replay, and the same seed and offset
+always draw the same rows.
 """
 
 from dataclasses import dataclass
@@ -40,7 +42,7 @@ _EPSILON: Final = tl.constexpr(EPSILON)
 
 @dataclass(frozen=True, kw_only=True)
 class Draws:
-    """Rows drawn and their importance weights."""
+    """The drawn rows and their importance weights."""
 
     rows: Tensor
     """(draws,), int64."""
@@ -50,19 +52,19 @@ class Draws:
 
 @dataclass(frozen=True, kw_only=True)
 class _Launch:
-    """How the work is cut."""
+    """How the work is divided."""
 
     warps: int = 4
     group: int = 16
-    """Rows of a group at least: 64 float32 steps of them are 32 bytes a thread."""
+    """The fewest rows per group: with 64 float32 steps they are 32 bytes per thread."""
     groups: int = 1024
-    """Groups at most: each program of the second launch adds them all up."""
+    """The most groups: each program of the second launch sums them all."""
     tile: int = 1024
-    """Elements read at once by a program of the first launch."""
+    """Elements that a program of the first launch reads at once."""
     draws: int = 8
-    """Per program of the second launch, at most: 512 draws are 64 programs."""
+    """The most draws per program of the second launch: 512 draws are 64 programs."""
     drawn_from: int = 4096
-    """Rows a program of the second launch holds at most: 32 a thread."""
+    """The most rows that a program of the second launch holds: 32 per thread."""
 
 
 _LAUNCH: Final = _Launch()
@@ -134,10 +136,10 @@ def _prio_draw(
 
     target = tl.uint_to_uniform_float(bits) * tl.max(group_reach, axis=0)
     passed = (group_reach[None, :] <= target[:, None]).to(tl.int32)
-    chosen = tl.minimum(tl.sum(passed, axis=1), groups - 1)  # rounding may pass them all
+    chosen = tl.minimum(tl.sum(passed, axis=1), groups - 1)  # rounding may pass all of them
 
     place = tl.arange(0, GROUP)
-    # int64 for the address; rows themselves fit int32
+    # int64 for the address; row numbers fit into int32
     row = chosen[:, None].to(tl.int64) * GROUP + place[None, :]
     member = row < rows
     weight = tl.load(weights_ptr + row, mask=member, other=0.0)
@@ -169,26 +171,26 @@ def prio(
     Args:
         advantages: (S, T), contiguous, bf16, fp16 or fp32.
         draws: how many rows to draw, with replacement.
-        seed: of the random numbers, from 0 to 2**63 - 1; a captured graph keeps it.
-        offset: (1,), int64: which draw of that seed this is. One more after each call.
-        alpha: 0 draws evenly, 1 in proportion to the priorities.
-        beta: 0 weighs all alike, 1 undoes the bias in full.
-        out: where to write; new tensors when None.
+        seed: seed of the random numbers, from 0 to 2**63 - 1; a captured graph keeps it.
+        offset: (1,), int64: the number of this call for the seed. Each call adds 1.
+        alpha: 0 draws uniformly, 1 in proportion to the priorities.
+        beta: 0 gives all draws the same weight, 1 corrects the bias completely.
+        out: receives the draws; new tensors if None.
 
     Returns:
         `out`.
 
     Raises:
-        ValueError: shapes, dtypes, devices or strides are not as above, a number is out of its
+        ValueError: a shape, dtype, device or stride differs from the above, a number is out of
             range, or there is no row to draw from.
     """
     require("advantages", advantages, (None, None))
     device = advantages.device
     require("offset", offset, (1,), dtypes=(torch.int64,), device=device)
     if not 0 <= seed < 2**63:
-        raise ValueError(f"seed must be from 0 to 2**63 - 1, and is {seed}")
+        raise ValueError(f"seed must be from 0 to 2**63 - 1, but is {seed}")
     if alpha < 0:
-        raise ValueError(f"alpha must be 0 or more, and is {alpha}")
+        raise ValueError(f"alpha must be at least 0, but is {alpha}")
     if out is None:
         out = Draws(
             rows=torch.empty(draws, dtype=torch.int64, device=device),
@@ -199,21 +201,22 @@ def prio(
     if draws == 0:
         return out
     if len(advantages) == 0:
-        raise ValueError(f"{draws} draws from 0 rows: advantages is {tuple(advantages.shape)}")
+        raise ValueError(
+            f"cannot make {draws} draws from 0 rows: advantages is {tuple(advantages.shape)}"
+        )
     _weigh_and_draw(advantages, out, seed=seed, offset=offset, alpha=alpha, beta=beta)
     return out
 
 
 def group_of(rows: int) -> int:
-    """How many rows a first random number chooses among together: which rows are drawn depends on
-    it."""
+    """Rows per group. Which rows are drawn depends on it."""
     return max(_LAUNCH.group, next_power_of_2(cdiv(rows, _LAUNCH.groups)))
 
 
 def _weigh_and_draw(
     advantages: Tensor, out: Draws, *, seed: int, offset: Tensor, alpha: float, beta: float
 ) -> None:
-    """The two launches."""
+    """Do the two launches."""
     rows, steps = advantages.shape
     group = group_of(rows)
     groups = cdiv(rows, group)
@@ -234,7 +237,7 @@ def _weigh_and_draw(
 
 
 def probabilities_ref(advantages: Tensor, *, alpha: float = 0.6) -> Tensor:
-    """p, (S,): the definition; in float64 if `advantages` is, else in float32."""
+    """The definition of p, (S,), in float64 if `advantages` is, else in float32."""
     dtype = torch.float64 if advantages.dtype == torch.float64 else torch.float32
     priority = advantages.to(dtype).abs().sum(dim=1)
     weights = torch.where(priority.isfinite(), priority**alpha, 0)
@@ -250,12 +253,12 @@ def prio_ref(
     beta: float = 0.4,
     generator: torch.Generator | None = None,
 ) -> Draws:
-    """The same in plain PyTorch, drawn by torch.multinomial: other rows, the same distribution."""
+    """The same in plain PyTorch with torch.multinomial: other rows from the same distribution."""
     p = probabilities_ref(advantages, alpha=alpha)
     rows = torch.multinomial(p, draws, replacement=True, generator=generator)
     return Draws(rows=rows, weight=(len(p) * p[rows]) ** -beta)
 
 
 def prio_bytes(advantages: Tensor, draws: int) -> int:
-    """Bytes one call must move: read the advantages, write each draw's row and weight."""
+    """Bytes that one call must move: read the advantages, write each draw's row and weight."""
     return advantages.nbytes + draws * (8 + 4)

@@ -3,16 +3,17 @@
     for draw j, with s = rows[j]:
         obs[j] actions[j] logprobs[j] values[j] advantages[j] = those of segment s, bit for bit
         returns[j] = values[s] + advantages[s], added in float32
-        weight[j] = the draw's; and the recurrent state is set to zero
+        weight[j] = the draw's weight; the recurrent state is set to zero
 
     rollout (S, T, ...) and draws (mb,) -> minibatch (mb, T, ...)
 
-At mb = 512, T = 64, D = 96, A = 4, H = 128 and float64 actions a row is 12 KiB of bf16 observations
-(24 float32) and 2.5 (2.75) of the rest, read and written: 15.4 MB (28.4), 3.6 us (6.6) at 4.3 TB/s.
+At mb = 512, T = 64, D = 96, A = 4, H = 128 and float64 actions, a row is 12 KiB of bf16
+observations and 2.5 KiB of other data (float32: 24 and 2.75 KiB). Reading and writing them is 15.4
+MB, 3.6 us at 4.3 TB/s (float32: 28.4 MB, 6.6 us).
 
-A program takes a row, or 32 KiB of a longer one. 512 programs of 256 threads are one round on 132
-SMs, so every load of the minibatch is in flight at once: a thread asks for all it will move,
-16 bytes at a time, before it stores any of it.
+A program takes a row, or 32 KiB of a longer row. 512 programs of 256 threads are one wave on 132
+SMs, so every load of the minibatch is in flight at the same time: a thread issues all its loads, 16
+bytes each, before it stores anything.
 """
 
 from collections.abc import Sequence
@@ -33,14 +34,14 @@ ACTIONS: Final = (torch.float64, torch.float32, torch.int64, torch.int32, torch.
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """What S segments of T steps recorded; all contiguous, on one device."""
+    """The recorded data of S segments of T steps; all contiguous, on one device."""
 
     obs: Tensor
     """(S, T, D), bf16, fp16, fp32 or uint8."""
     actions: Tensor
     """(S, T, A), float64, float32, int64, int32 or uint8."""
     logprobs: Tensor
-    """(S, T), bf16, fp16 or fp32, as are `values` and `advantages`."""
+    """(S, T), bf16, fp16 or fp32, like `values` and `advantages`."""
     values: Tensor
     """(S, T)."""
     advantages: Tensor
@@ -49,7 +50,7 @@ class Rollout:
 
 @dataclass(frozen=True, kw_only=True)
 class Minibatch:
-    """Where mb drawn segments go; dtypes are the rollout's, all contiguous, on its device."""
+    """Buffers for mb drawn segments; dtypes and device are the rollout's, all contiguous."""
 
     obs: Tensor
     """(mb, T, D)."""
@@ -66,16 +67,16 @@ class Minibatch:
     weight: Tensor
     """(mb,), float32."""
     state: Tensor
-    """Recurrent state to zero: any shape, bf16, fp16 or fp32."""
+    """Recurrent state, set to zero: any shape, bf16, fp16 or fp32."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Launch:
-    """How the work is cut."""
+    """How the work is divided."""
 
     warps: int = 8
     tile_bytes: int = 32768
-    """Of one tensor, per program: 8 loads of 16 bytes a thread, so 32 registers hold them."""
+    """Bytes of one tensor per program: 8 loads of 16 bytes per thread, held in 32 registers."""
 
 
 _LAUNCH: Final = _Launch()
@@ -117,7 +118,7 @@ def _select_copy(
     zeros = tl.zeros([STATE_TILE], state_ptr.dtype.element_ty)
     tl.store(state_ptr + mine, zeros, mask=mine < state_numel)
 
-    # all loads before any store: a thread waits where a loaded value is first used
+    # all loads before any store: a thread only waits where it first uses a loaded value
     o = piece * OBS_TILE + tl.arange(0, OBS_TILE)
     a = piece * ACTIONS_TILE + tl.arange(0, ACTIONS_TILE)
     t = piece * STEPS_TILE + tl.arange(0, STEPS_TILE)
@@ -141,7 +142,7 @@ def _select_copy(
 def empty_minibatch(
     rollout: Rollout, draws: int, state_shape: Sequence[int], *, state_dtype: torch.dtype
 ) -> Minibatch:
-    """An uninitialised minibatch that `draws` segments of this rollout fit into."""
+    """An uninitialised minibatch for `draws` segments of this rollout."""
 
     def like(tensor: Tensor) -> Tensor:
         return tensor.new_empty((draws, *tensor.shape[1:]))
@@ -159,7 +160,11 @@ def empty_minibatch(
 
 
 def _check(rollout: Rollout, draws: Draws, out: Minibatch) -> None:
-    """Raises: ValueError, if the kernel would misread one of these."""
+    """Refuse arguments that the kernel would misread.
+
+    Raises:
+        ValueError: a shape, dtype, device or stride is wrong.
+    """
     mb = len(draws.rows)
     require("rollout.obs", rollout.obs, (None, None, None), dtypes=(*FLOATS, torch.uint8))
     device = rollout.obs.device
@@ -179,25 +184,27 @@ def _check(rollout: Rollout, draws: Draws, out: Minibatch) -> None:
     require("out.weight", out.weight, (mb,), dtypes=(torch.float32,), device=device)
     require("out.state", out.state, out.state.shape, device=device)
     if mb and not segments:
-        raise ValueError(f"{mb} draws from 0 segments: obs is {tuple(rollout.obs.shape)}")
+        raise ValueError(
+            f"cannot take {mb} draws from 0 segments: obs is {tuple(rollout.obs.shape)}"
+        )
 
 
 def select_copy(rollout: Rollout, draws: Draws, *, out: Minibatch) -> Minibatch:
     """Fill a minibatch. One launch on torch's current stream; capturable.
 
-    Compiled once for each row size and set of dtypes.
+    Compiled once per row size and set of dtypes.
 
     Args:
-        rollout: where to copy from.
-        draws: which segments, and their weights. `draws.rows` must lie in [0, S): it is on the
-            device, so it is not checked.
-        out: where to copy to; `empty_minibatch` makes one. May not overlap the rollout.
+        rollout: the source.
+        draws: the segments and their weights. `draws.rows` must be in [0, S); it is on the device
+            and therefore not checked.
+        out: the target; `empty_minibatch` makes one. It must not overlap the rollout.
 
     Returns:
         `out`.
 
     Raises:
-        ValueError: shapes, dtypes, devices or strides are not as `Rollout` and `Minibatch` say.
+        ValueError: a shape, dtype, device or stride differs from `Rollout` and `Minibatch`.
     """
     _check(rollout, draws, out)
     mb = len(draws.rows)
@@ -230,7 +237,7 @@ def select_copy(rollout: Rollout, draws: Draws, *, out: Minibatch) -> Minibatch:
 
 
 def select_copy_ref(rollout: Rollout, draws: Draws, state: Tensor) -> Minibatch:
-    """The same in plain PyTorch, into new tensors; `state` says what to make a zero state like."""
+    """The same in plain PyTorch, into new tensors; the new state is like `state`."""
     rows = draws.rows
     values, advantages = rollout.values[rows], rollout.advantages[rows]
     return Minibatch(
@@ -246,7 +253,7 @@ def select_copy_ref(rollout: Rollout, draws: Draws, state: Tensor) -> Minibatch:
 
 
 def select_copy_bytes(rollout: Rollout, draws: Draws, state: Tensor) -> int:
-    """Bytes one call must move: each drawn row read and written, returns and state written."""
+    """Bytes that one call must move: read and write each drawn row, write returns and state."""
     copied = ("obs", "actions", "logprobs", "values", "advantages")
     a_row: int = sum(getattr(rollout, name)[0].nbytes for name in copied)
     returns = 4 * rollout.values.shape[1]

@@ -2,20 +2,20 @@
 
     t_0 ... t_(n-1) of any shapes -> sums (n,) float32
 
-A loop launches n kernels of 2 us or more. Here a program sums a chunk of 16 KiB and a table on the
-device says which tensor it is of: 32 bytes a chunk (address and size of the tensor, its number, the
-number of its first chunk), one sector, built once. At 4096 tensors and 64 MiB, mean 16 KiB, there
-are 6 000 to 8 000 chunks, 0.3 % more bytes; the floor is 15.6 us at 4.3 TB/s.
+A loop launches n kernels of at least 2 us. Here a program sums a chunk of 16 KiB. A table on the
+device, built once, has one 32-byte sector per chunk: the tensor's address, size and number, and the
+number of its first chunk. 4096 tensors of 16 KiB on average, 64 MiB, are 6 000 to 8 000 chunks. The
+table adds 0.3 % of bytes; the lower bound is 15.6 us at 4.3 TB/s.
 
-A program waits for its table row and then for its chunk. What hides both is bytes in flight: 4
-warps with eight 16-byte loads a thread, which the compiler issues in two fours to stay within 32
-registers, so 16 programs and 128 KiB in flight an SM; 4.3 TB/s over 3 us of waiting needs 98.
-16-byte loads need aligned addresses: the up to 7 elements before the first and after the last
-aligned 16 bytes are loaded one by one.
+A program waits for its table row and then for its chunk. Enough bytes in flight hide both waits: 4
+warps with eight 16-byte loads per thread, which the compiler issues four at a time to stay within
+32 registers. That is 16 programs and 128 KiB in flight per SM, and 4.3 TB/s at a latency of 3 us
+needs 98. Loads of 16 bytes need aligned addresses, so up to 7 elements before the first and after
+the last aligned 16 bytes are loaded one by one.
 
-The programs of a tensor of several chunks leave their sums in `partials`; the last of them to
-arrive adds these in their order and resets the count for the next launch. Who is last changes from
-run to run; the result does not, to the bit.
+The programs of a tensor with several chunks write their sums to `partials`. The last one to finish
+adds them in order and resets the count for the next launch. Which program is last varies, but the
+result is always the same, bit for bit.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nsysflow.kernels import compiled
+from nsysflow.kernels import nvrtc
 from nsysflow.kernels.arguments import (
     FLOATS,
     TRITON_TYPES,
@@ -38,32 +38,32 @@ from nsysflow.kernels.arguments import (
 )
 
 CHUNK_BYTES: Final = 16_384
-"""What a program sums: eight 16-byte loads a thread of 4 warps."""
+"""Bytes that a program sums: eight 16-byte loads per thread of 4 warps."""
 
 _WARPS: Final = 4
 
 _PARTIALS_AT_ONCE: Final = 512
-"""Of a large tensor: 4 a thread."""
+"""Partial sums of a large tensor that are loaded together: 4 per thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SumTable:
-    """Where many tensors lie on the device; made by `sum_table`.
+    """The addresses of many tensors on the device; made by `sum_table`.
 
-    It keeps their memory alive: a tensor that is deleted, or given other `data`, leaves the table
-    with what it held. Two streams must not sum the same table at the same time: they would share
+    The table keeps their memory alive: if a tensor is deleted or its `data` replaced, the table
+    keeps the old memory. Two streams must not sum the same table at the same time: they would share
     `partials` and `arrived`.
     """
 
     tensors: tuple[Tensor, ...]
-    """Aliases of the tensors, which hold their memory."""
+    """Aliases of the tensors, which keep their memory alive."""
     entries: Tensor
     """(chunks, 4) int64: the tensor's address, its size in elements, its number, the number of its
     first chunk."""
     partials: Tensor
-    """(chunks,) float32, scratch: sums of the chunks of tensors that have several."""
+    """(chunks,) float32, scratch: chunk sums of tensors with several chunks."""
     arrived: Tensor
-    """(tensors,) int32, scratch, 0 between launches: chunks of each that are summed."""
+    """(tensors,) int32, scratch, 0 between launches: how many chunks of each tensor are summed."""
 
 
 @triton.jit
@@ -82,7 +82,7 @@ def _sum_many(
     begin = (chunk - first) * CHUNK
     here = tl.minimum(size - begin, CHUNK).to(tl.int32)
     address += begin * BYTES
-    # elements before the first 16 aligned bytes, elements in them, and the rest
+    # elements before the first 16 aligned bytes, elements in aligned words, and the rest
     before = tl.minimum((-address & 15).to(tl.int32) // BYTES, here)
     inside = tl.multiple_of((here - before) // LANES * LANES, LANES)
     aligned = tl.multiple_of((address + before * BYTES).to(tl.pointer_type(TYPE)), 16)
@@ -101,7 +101,7 @@ def _sum_many(
         tl.store(sums_ptr + tensor, total)
     else:
         tl.store(partials_ptr + chunk, total)
-        # release what was stored, acquire what the others stored: one thread does both
+        # publishes this program's sum and makes the others' sums visible
         arrived = tl.atomic_add(arrived_ptr + tensor, 1, sem="acq_rel", scope="gpu")
         if arrived == chunks - 1:
             sums = tl.zeros([PARTIALS], tl.float32)
@@ -113,16 +113,16 @@ def _sum_many(
 
 
 def sum_table(tensors: Sequence[Tensor]) -> SumTable:
-    """The table from which `sum_many` sums `tensors`, as often as it is called.
+    """The table with which `sum_many` sums `tensors`, as often as it is called.
 
-    Building it copies from the host and waits, so it cannot be done while a CUDA graph is captured.
+    Building it copies from the host and waits, so a CUDA graph cannot capture it.
 
     Args:
-        tensors: any number, of any shapes, contiguous, all bf16, all fp16 or all fp32, on one
-            device. Their memory must not be resized in place (`resize_`) while the table is in use.
+        tensors: any number of tensors of any shapes, contiguous, on one device: all bf16, all fp16
+            or all fp32. Their memory must not be resized (`resize_`) while the table is in use.
 
     Raises:
-        ValueError: a tensor is not contiguous, or its type or device is not that of the first.
+        ValueError: a tensor is not contiguous, or differs from the first in dtype or device.
     """
     held = tuple(tensor.detach() for tensor in tensors)
     for number, tensor in enumerate(held):
@@ -136,7 +136,9 @@ def sum_table(tensors: Sequence[Tensor]) -> SumTable:
     device = held[0].device if held else torch.device("cpu")
     chunk = CHUNK_BYTES // held[0].element_size() if held else 1
     sizes = torch.tensor([tensor.numel() for tensor in held], dtype=torch.int64)
-    chunks = ((sizes + chunk - 1) // chunk).clamp(min=1)  # an empty tensor's sum is written too
+    chunks = ((sizes + chunk - 1) // chunk).clamp(
+        min=1
+    )  # the sum of an empty tensor is written too
     addresses = torch.tensor([tensor.data_ptr() for tensor in held], dtype=torch.int64)
     first = chunks.cumsum(0) - chunks
     rows = torch.stack([addresses, sizes, torch.arange(len(held)), first], dim=1)
@@ -157,11 +159,11 @@ def sum_many(table: SumTable, *, backend: Backend = "auto") -> Tensor:
         backend: see `backend_for`.
 
     Returns:
-        (tensors,) float32, in the table's order; 0 for a tensor without elements.
+        (tensors,) float32, in the table's order; 0 for an empty tensor.
 
     Raises:
-        ValueError: the backend is unknown or cannot run there, or the table is on another GPU than
-            the current one.
+        ValueError: the backend is unknown or cannot run there, or the table is not on the current
+            GPU.
     """
     device = table.entries.device
     require_current("table", device)
@@ -189,7 +191,7 @@ def _launch_triton(table: SumTable, sums: Tensor) -> None:
 
 
 def _launch_cuda(table: SumTable, sums: Tensor) -> None:
-    compiled.launch(
+    nvrtc.launch(
         "sum_many",
         cuda_constants(table.tensors[0].dtype),
         blocks=len(table.entries),
@@ -199,12 +201,12 @@ def _launch_cuda(table: SumTable, sums: Tensor) -> None:
 
 
 def cuda_constants(dtype: torch.dtype) -> dict[str, str | int | float]:
-    """What `csrc/sum_many.cu` is compiled with for tensors of `dtype`."""
-    return {"ELEMENT": compiled.C_TYPES[dtype], "CHUNK_BYTES": CHUNK_BYTES, "THREADS": 32 * _WARPS}
+    """The constants of `csrc/sum_many.cu` for tensors of `dtype`."""
+    return {"ELEMENT": nvrtc.C_TYPES[dtype], "CHUNK_BYTES": CHUNK_BYTES, "THREADS": 32 * _WARPS}
 
 
 def sum_many_ref(tensors: Sequence[Tensor]) -> Tensor:
-    """A loop of sums in float32, or in float64 where the tensors are: the definition."""
+    """The definition: a loop of sums in float32, or in float64 if the tensors are."""
     if not tensors:
         return torch.empty(0)
     wide = torch.promote_types(tensors[0].dtype, torch.float32)
@@ -212,6 +214,6 @@ def sum_many_ref(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def sum_many_bytes(table: SumTable) -> int:
-    """Bytes one call must move: read every tensor and the table, write the sums."""
+    """Bytes that one call must move: read every tensor and the table, write the sums."""
     read = sum(tensor.nbytes for tensor in table.tensors) + table.entries.nbytes
     return read + 4 * len(table.tensors)

@@ -1,4 +1,4 @@
-"""Device time of named regions, by CUDA events: nothing waits until the times are read.
+"""Device time of named regions by CUDA events; nothing waits until the times are read.
 
     timers = CUDATimerCollection(["forward", "backward"], enabled=args.timing)
     with timers.region("forward"):
@@ -6,9 +6,9 @@
     for timing in timers.read():
         print(timing.name, timing.count, timing.total_ns)
 
-An event pair spans all that its stream did in between, idle included: what a region took, not the
-sum of its kernels. Resolution is about half a microsecond. Regions cannot be timed inside a CUDA
-graph: the pair would be recorded once, at capture.
+A pair of events spans everything that its stream did in between, including idle time: it is the
+duration of the region, not the sum of its kernels. The resolution is about half a microsecond.
+Regions inside a CUDA graph cannot be timed: the pair would only be recorded during capture.
 """
 
 from collections import deque
@@ -19,48 +19,48 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 PENDING_MAX: Final = 1024
-"""Passes kept as events; beyond it those that the GPU has finished are added up, unwaited for."""
+"""Passes kept as events. Beyond that, finished passes are added up without waiting for others."""
 
 
 class Event(Protocol):
-    """What is used of `torch.cuda.Event(enable_timing=True)`."""
+    """The part of `torch.cuda.Event(enable_timing=True)` that is used."""
 
     def record(self) -> None:
-        """Mark this point of the current stream."""
+        """Mark this point in the current stream."""
 
     def query(self) -> bool:
-        """Whether the GPU has passed the mark."""
+        """Whether the GPU has reached the mark."""
 
     def synchronize(self) -> None:
-        """Wait until it has."""
+        """Wait until the GPU has reached the mark."""
 
     def elapsed_time(self, end_event: Any) -> float:
-        """Milliseconds from this mark to another of its kind."""
+        """Milliseconds from this mark to `end_event`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """What a region took, over all its passes."""
+    """The device time of a region over all its passes."""
 
     name: str
     count: int
-    """Passes; a region entered again before it was left is one pass."""
+    """How many passes; a nested pass through the same region does not count."""
     total_ns: int | None
-    """Null where there was no pass."""
+    """None if there was no pass."""
 
 
 class CUDATimer:
     """Device time of one region: `with timer:` around it, on one stream, then `read`.
 
-    Entered again, it adds up; entered again before it was left, the outermost pass counts.
+    Several passes add up. Of nested passes, only the outermost counts.
     """
 
     def __init__(self, name: str = "", *, event: Callable[[], Event] | None = None) -> None:
-        """A timer at null.
+        """Create a timer without passes.
 
         Args:
-            name: what the reading is called.
-            event: makes an event; a timing CUDA event by default.
+            name: the name in the reading.
+            event: makes an event; by default a CUDA event with timing.
         """
         self.name = name
         self._event = event or _cuda_event
@@ -90,9 +90,9 @@ class CUDATimer:
                 self._add_oldest()
 
     def read(self) -> Timing:
-        """What the finished passes took. Waits for the GPU to finish the last of them."""
+        """The time of all finished passes. Waits for the GPU to finish the last of them."""
         if self._pending:
-            self._pending[-1][1].synchronize()  # one stream: the earlier ones are done too
+            self._pending[-1][1].synchronize()  # same stream: the earlier ones are complete too
         while self._pending:
             self._add_oldest()
         return Timing(
@@ -112,7 +112,7 @@ class CUDATimer:
 
 
 class CUDATimerCollection:
-    """A timer for each of some regions, or none at all: disabled, it makes no event and no call."""
+    """One timer per region. When disabled it makes no event and no CUDA call."""
 
     def __init__(
         self,
@@ -121,30 +121,30 @@ class CUDATimerCollection:
         *,
         event: Callable[[], Event] | None = None,
     ) -> None:
-        """Timers at null.
+        """Create timers without passes.
 
         Args:
-            regions: their names, in the order of the readings.
+            regions: the names of the regions, in the order of the readings.
             enabled: whether anything is timed.
-            event: makes an event; a timing CUDA event by default.
+            event: makes an event; by default a CUDA event with timing.
         """
         self.enabled = enabled
         self._timers = {name: CUDATimer(name, event=event) for name in regions}
 
     def region(self, name: str) -> AbstractContextManager[object]:
-        """What to put `with` before the region.
+        """The context manager to put around the region.
 
         Raises:
-            ValueError: there is no region of that name, timed or not.
+            ValueError: there is no region of that name, even if nothing is timed.
         """
         timer = self._timers.get(name)
         if timer is None:
             known = ", ".join(self._timers) or "none"
-            raise ValueError(f"region must be one of {known}, and is {name!r}")
+            raise ValueError(f"region must be one of {known}, but is {name!r}")
         return timer if self.enabled else _NOT_TIMED
 
     def read(self) -> tuple[Timing, ...]:
-        """What each region took. Waits for the GPU where there is something to wait for."""
+        """The time of each region. Waits for the GPU if any region is unfinished."""
         return tuple(timer.read() for timer in self._timers.values())
 
 
@@ -152,7 +152,7 @@ _NOT_TIMED: Final = nullcontext()
 
 
 def _cuda_event() -> Event:
-    import torch  # here, so that a disabled collection costs no import
+    import torch  # here, so that a disabled collection does not import it
 
     event: Event = torch.cuda.Event(enable_timing=True)
     return event

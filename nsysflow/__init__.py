@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.trace import Trace
     from nsysflow.loading import load
-    from nsysflow.regions import region
-    from nsysflow.stepping import steps
+    from nsysflow.runtime.regions import region
+    from nsysflow.runtime.steps import steps
 
 __version__ = "0.1.0"
 __all__ = ["Analysis", "Options", "Trace", "__version__", "analyze", "load", "region", "steps"]
@@ -28,8 +28,8 @@ _HOMES = {
     "Trace": "nsysflow.analysis.trace",
     "analyze": "nsysflow.analysis.analyze",
     "load": "nsysflow.loading",
-    "region": "nsysflow.regions",
-    "steps": "nsysflow.stepping",
+    "region": "nsysflow.runtime.regions",
+    "steps": "nsysflow.runtime.steps",
 }
 
 

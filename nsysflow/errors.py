@@ -7,25 +7,76 @@
     + Busy           another program is writing it
     + Incomplete     it lacks a table or column that every export has
   - OutputError      an output cannot be written, or should not be overwritten
-  - SelectionError   an option names something that this report does not hold
+  - SelectionError   an option names something that is not in this report
   - FlopsError       more FLOPs were declared than the GPU can do
-  - CaptureError     what profile could not capture
+  - CaptureError     `profile` could not capture the program
     + NsysMissing    there is no nsys here, and none was asked for
-    + ChildFailed    the program that was profiled failed; its exit code is the command's
-  - SettingsError    a settings file holds something that is no option
+    + ChildFailed    the profiled program failed; the command exits with its code
+  - SettingsError    a settings file holds something that is not an option
   - WorkloadError    a built-in workload cannot run here, or stopped itself
-    + UnknownWorkload  there is no workload, or no variant, of that name
-    + WrongResult    its kernels are farther from float64 than they may be; exits 3, as bench does
+    + UnknownWorkload  no workload, or no variant, has that name
+    + WrongResult    its kernels are too far from float64; exits 3, as bench does
   - BenchError       the kernels cannot be benchmarked as asked
 
-A message has three parts: what was seen, in which file, what to type next.
+Each says what was seen, what to do, and what to type next.
 """
+
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+from textwrap import indent
+
+Remedy = tuple[str, str]
+"""What to do and what to type: the advice and the command of an error."""
+
+
+def export_again(
+    report: str | Path = "REPORT.nsys-rep",
+    out: str | Path = "",
+    *,
+    kind: str = "sqlite",
+    json: bool = False,
+) -> Remedy:
+    """How to make an export again, over an earlier one.
+
+    Args:
+        report: what to export.
+        out: the export; without it nsys writes to the current folder.
+        kind: the type of export.
+        json: with the JSON of events.
+    """
+    options = [f"--type {kind}", "--force-overwrite=true"]
+    options += ["--include-json=true"] * json
+    options += [f"--output={quote(str(out))}"] * bool(out)
+    return "Export it again", f"nsys export {' '.join(options)} {quote(str(report))}"
+
+
+def record_again(*, collector: str | None = None) -> Remedy:
+    """How to record a program again, by the collector of that name or by nsysflow's choice."""
+    by = f" --collector {collector}" if collector else ""
+    return "Record the program again", f"nsysflow profile{by} -- COMMAND"
 
 
 class NsysflowError(Exception):
-    """Something a person can act on. The command line prints it and exits with `exit_code`."""
+    """Something a person can act on. The command line prints it and exits with `exit_code`.
+
+    Attributes:
+        seen: what was seen, in which file; a sentence without its full stop.
+        advice: what to do; a sentence without its full stop, or empty.
+        command: what to type next, one command a line, or empty.
+    """
 
     exit_code = 1
+
+    def __init__(self, seen: str, advice: str = "", command: str = "") -> None:
+        super().__init__(seen, advice, command)
+        self.seen = seen
+        self.advice = advice
+        self.command = command
+
+    def __str__(self) -> str:
+        text = f"{self.seen}. {self.advice}" if self.advice else self.seen
+        return text + ":" + indent("\n" + self.command, "  ") if self.command else text
 
 
 class ReportError(NsysflowError):
@@ -53,7 +104,7 @@ class OutputError(NsysflowError):
 
 
 class SelectionError(NsysflowError):
-    """An option names something that this report does not hold."""
+    """An option names something that is not in this report."""
 
 
 class FlopsError(NsysflowError):
@@ -61,23 +112,47 @@ class FlopsError(NsysflowError):
 
 
 class CaptureError(NsysflowError):
-    """What profile could not capture."""
+    """`profile` could not capture the program.
+
+    Attributes:
+        output: the last lines that the program or nsys printed, shown below the message.
+    """
+
+    def __init__(
+        self, seen: str, advice: str = "", command: str = "", *, output: Sequence[str] = ()
+    ) -> None:
+        super().__init__(seen, advice, command)
+        self.output = tuple(output)
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        if not self.output:
+            return message
+        return "\n".join([message, "The last lines of output:", *(f"  {x}" for x in self.output)])
 
 
 class NsysMissing(CaptureError):
-    """There is no nsys here, and none was asked for."""
+    """No nsys was found, and none was asked for."""
 
 
 class ChildFailed(CaptureError):
-    """The program that was profiled failed; its exit code is the command's."""
+    """The profiled program failed; the command exits with its code."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        seen: str,
+        advice: str = "",
+        command: str = "",
+        *,
+        exit_code: int,
+        output: Sequence[str] = (),
+    ) -> None:
+        super().__init__(seen, advice, command, output=output)
         self.exit_code = exit_code
 
 
 class SettingsError(NsysflowError):
-    """A settings file holds something that is no option."""
+    """A settings file holds something that is not an option."""
 
 
 class WorkloadError(NsysflowError):
@@ -85,11 +160,11 @@ class WorkloadError(NsysflowError):
 
 
 class UnknownWorkload(WorkloadError):
-    """There is no workload, or no variant, of that name."""
+    """No workload, or no variant, has that name."""
 
 
 class WrongResult(WorkloadError):
-    """A workload's kernels are farther from float64 than they may be, as its table says."""
+    """A workload's kernels are too far from float64, as its table says."""
 
     exit_code = 3
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine and their driver, as NVIDIA's management library (NVML) tells."""
+"""The GPUs of this machine and their driver, from NVIDIA's management library (NVML)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Gpus:
-    """What NVML told.
+    """The GPUs of a machine.
 
     Attributes:
-        names: of the GPUs, by index, e.g. `NVIDIA H200`.
-        driver: its version, e.g. `580.95.05`; None when it does not answer.
-        cuda: the newest CUDA that the driver takes, e.g. (13, 0); None when it does not answer.
-        problem: why no GPU can be used here, in NVML's words; None when there is one.
+        names: their names, by index, e.g. `NVIDIA H200`.
+        driver: the driver's version, e.g. `580.95.05`; None if it does not answer.
+        cuda: the newest CUDA that the driver supports, e.g. (13, 0); None if it does not answer.
+        problem: why no GPU can be used, in NVML's words; None if one can.
     """
 
     names: tuple[str, ...] = ()
@@ -22,22 +22,22 @@ class Gpus:
 
 
 def gpus() -> Gpus:
-    """Ask NVML, in some 10 ms; it starts no CUDA, so the GPU stays as it is."""
-    import pynvml  # nvidia-ml-py: 5 ms, and only profile and doctor ask
+    """Ask NVML, which takes about 10 ms and does not start CUDA."""
+    import pynvml  # takes 5 ms, and only profile and doctor need it
 
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         return Gpus(problem=f"{error} (NVML)")
     try:
-        return _told(pynvml)
+        return _gpus_of(pynvml)
     except pynvml.NVMLError as error:
         return Gpus(problem=f"{error} (NVML)")
     finally:
         pynvml.nvmlShutdown()
 
 
-def _told(nvml: Any) -> Gpus:  # noqa: ANN401
+def _gpus_of(nvml: Any) -> Gpus:  # noqa: ANN401
     driver = nvml.nvmlSystemGetDriverVersion()
     version = nvml.nvmlSystemGetCudaDriverVersion()  # 13000 is 13.0, 12040 is 12.4
     names = tuple(

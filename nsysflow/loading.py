@@ -1,4 +1,4 @@
-"""Load a report of any kind; nsys exports what must be exported first."""
+"""Load a report of any kind; an `.nsys-rep` is exported by nsys first."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ def load(path: str | Path, *, nsys: str | Path | None = None, shapes: bool = Tru
 
     Args:
         path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir`
-            export; an `.nsys-rep`; a run's directory; or a torch.profiler (Kineto) trace.
-        nsys: the nsys to export an `.nsys-rep` with; found by itself when None.
-        shapes: also read how kernels were launched (grid, block, registers, shared memory), which
-            only the `kernels` table shows: a quarter of the time that a big SQLite export takes.
+            export; an `.nsys-rep`; a run's folder; or a torch.profiler (Kineto) trace.
+        nsys: the nsys to export an `.nsys-rep` with; the one found on this machine when None.
+        shapes: also read how kernels were launched (grid, block, registers, shared memory). Only
+            the `kernels` table needs it, and it is a quarter of the time of a big SQLite export.
 
     Raises:
         NotAReport: it is none of these.

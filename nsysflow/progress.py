@@ -1,5 +1,6 @@
-"""A spinner for work that takes long enough to wonder."""
+"""A spinner for work that takes more than a second."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +11,11 @@ _PATIENCE_S = 1.0
 
 @contextmanager
 def progress(label: str) -> Iterator[None]:
-    """Show `label` on stderr while the block runs: on a terminal, and only after a second."""
-    if not sys.stderr.isatty():
+    """Show `label` on stderr while the block runs, from its second second on.
+
+    Only on a terminal, and not with NO_COLOR: a spinner is made of escape codes.
+    """
+    if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
         yield
         return
     from rich.console import Console

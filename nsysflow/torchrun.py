@@ -1,4 +1,4 @@
-"""The torchrun that starts ranks of a program that is no Python script."""
+"""Find torchrun, for programs that are not Python scripts."""
 
 import shutil
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def find_torchrun() -> Path | None:
-    """The one on PATH, or else the one beside our Python."""
+    """The torchrun on PATH, else the one beside this Python; None if there is none."""
     beside = str(Path(sys.executable).parent)
     found = shutil.which("torchrun") or shutil.which("torchrun", path=beside)
     return Path(found) if found else None

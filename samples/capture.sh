@@ -1,8 +1,8 @@
 #!/bin/sh
-# Capture the samples anew, on a machine with NVIDIA GPUs and nsys: each row of README.md's table.
+# Capture all samples again, one per row of README.md's table, on a machine with GPUs and nsys.
 #   samples/capture.sh FOLDER [options of nsysflow profile]
-# What is fit to share goes to FOLDER/NAME.sqlite.xz, and the runs to FOLDER/NAME, ranks in one. A
-# run that is there already is not made again.
+# The samples are written to FOLDER/NAME.sqlite.xz and the runs to FOLDER/NAME (all ranks of a run in
+# one folder). A run that exists is not repeated.
 set -eu
 folder=$1
 shift

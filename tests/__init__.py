@@ -1,1 +1,1 @@
-"""The tests; a package, so that they can share their twin and their traces."""
+"""The tests; a package, so that they can share their oracle and their traces."""

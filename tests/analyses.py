@@ -13,21 +13,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import nsysflow
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.schema import CAUSES, TABLES
+from nsysflow.analysis.tables.schema import SCHEMAS
+from tests.oracle.export import read_export
+from tests.oracle.model import PlainTrace
+from tests.oracle.report import Report, Row
+from tests.oracle.strategies import traces
+from tests.oracle.tables import oracle_tables
 from tests.reports import PACKED, sqlite_report
-from tests.twin.export import read_export
-from tests.twin.model import TwinTrace
-from tests.twin.report import Report, Row
-from tests.twin.strategies import traces
-from tests.twin.tables import twin_tables
 
-EXAMPLES: Final = int(os.environ.get("NSYSFLOW_EXAMPLES", "20"))
-"""Random traces per test; set NSYSFLOW_EXAMPLES for a longer look."""
+EXAMPLES: Final = int(os.environ.get("NSYSFLOW_EXAMPLES", "8"))
+"""Random traces per test; `make hunt` takes more, and new ones."""
 
 NAMES: Final = sorted(PACKED)
 every_report = pytest.mark.parametrize("name", NAMES)
-"""For what asks no more than the one analysis and the one twin that all tests share."""
+"""For what asks no more than the one analysis and the one oracle result that all tests share."""
 
 KINDS: Final = (
     "h200-ddp-rank0",  # communication
@@ -44,6 +46,9 @@ few_reports = pytest.mark.parametrize("name", KINDS)
 here adds time and no case."""
 
 PARTS: Final = ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
+OF_REPORT: Final = {name: SCHEMAS[name] for name, table in TABLES.items() if table.of == "report"}
+"""The columns of the tables that each report has, by name."""
+
 CAUSE_COLUMNS: Final = [f"{cause}_ns" for cause in CAUSES]
 STALL_COLUMNS: Final = ["sync_ns", "blocking_copy_ns", "alloc_ns"]
 
@@ -67,23 +72,23 @@ def analysed(name: str) -> nsysflow.Analysis:
 
 
 @cache
-def twin_of(name: str) -> Report:
-    """A real report as the twin sees it, with the twin's own reader."""
+def oracle_of(name: str) -> Report:
+    """A real report as the oracle sees it, with the oracle's own reader."""
     with TemporaryDirectory() as folder:
         return Report(read_export(sqlite_report(Path(folder), name)))
 
 
 @cache
-def twin_tables_of(name: str) -> dict[str, list[Row]]:
-    """The twin's tables of a real report, by name."""
-    return twin_tables(twin_of(name))
+def oracle_tables_of(name: str) -> dict[str, list[Row]]:
+    """The oracle's tables of a real report, by name."""
+    return oracle_tables(oracle_of(name))
 
 
 def tables_of(
     trace: nsysflow.Trace,
     options: Options | None = None,
     *,
-    only: Iterable[str] = tuple(TABLES),
+    only: Iterable[str] = tuple(OF_REPORT),
 ) -> dict[str, pl.DataFrame]:
     """Tables by name."""
     analysis = nsysflow.analyze(trace, options)
@@ -111,6 +116,6 @@ def by_device(frame: pl.DataFrame, columns: Iterable[str]) -> dict[int, tuple[An
     return {device: tuple(found) for device, *found in summed.rows() if any(found)}
 
 
-def ops_of(trace: TwinTrace) -> int:
+def ops_of(trace: PlainTrace) -> int:
     """Operations that count: those of negative length are dropped."""
     return sum(op.end_ns >= op.start_ns for op in trace.ops)

@@ -1,10 +1,18 @@
-"""Settings every test shares."""
+"""Settings that every test shares."""
 
 import os
 
 from hypothesis import settings
 
-# No deadline: the first example of a test pays for polars warming up. On CI the examples are the
-# same in every run, so that a change is judged by what it changes; elsewhere they are new ones.
-settings.register_profile("shared", deadline=None, derandomize="CI" in os.environ)
-settings.load_profile("shared")
+# One thread per process: `make test` runs one process per core, and the threads of OpenMP and
+# OpenBLAS spin while they wait: 20 % of the CPU time of the kernels' largest test files on two
+# busy cores.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+# No deadline: the first example of a test pays for polars warming up. The random examples are the
+# same in every run and on every machine, so that a change is judged by what it changes. `make hunt`
+# draws new ones.
+settings.register_profile("same everywhere", deadline=None, derandomize=True)
+settings.register_profile("hunt", deadline=None, derandomize=False, print_blob=True)
+settings.load_profile("hunt" if "NSYSFLOW_HUNT" in os.environ else "same everywhere")

@@ -1,7 +1,7 @@
 """Small nsys SQLite exports, written by hand.
 
-Rows are dicts of nsys's own columns over defaults; a string where a string id belongs is put into
-StringIds. A table that is given no rows (None) is absent, as in real exports.
+Rows are dicts of nsys's columns that replace defaults. A string in place of a string id is added to
+StringIds. A table without rows (None) is absent, as in real exports.
 """
 
 import sqlite3
@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
+
+from nsysflow.analysis.declared.notes import NoteKind
+from nsysflow.analysis.trace import Trace
 
 PID: Final = 1000
 Row = Mapping[str, Any]
@@ -160,6 +163,20 @@ def _value(column: str, value: object, ids: dict[str, int]) -> object:
     if column in _STRING_IDS and isinstance(value, str):
         return ids.setdefault(value, max(ids.values(), default=-1) + 1)
     return value
+
+
+def add_rows(path: Path, table: str, count: int) -> Path:
+    """Add `count` copies of a table's first row and return the path."""
+    return change(
+        path,
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})"
+        f" INSERT INTO {table} SELECT {table}.* FROM n, {table} WHERE {table}.rowid = 1",
+    )
+
+
+def note_kinds(trace: Trace) -> list[NoteKind]:
+    """The kinds of a trace's notes."""
+    return [note.kind for note in trace.notes]
 
 
 def change(path: Path, *statements: str) -> Path:

@@ -1,4 +1,4 @@
-"""What a program marks: noted down in this process, or recorded by a real nsys."""
+"""What a program marks: kept in a list by this process, or recorded by a real nsys."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow import recorders, regions, telling, windowing
 from nsysflow.nsys import export
+from nsysflow.runtime import collectors, regions, this_process
+from nsysflow.runtime import window as window_module
 from tests.nsys.real import real_nsys, record
 
 Event = tuple[str, str, int | None]
-"""`open`, `close` or `mark`, of what, and the payload."""
+"""`open`, `close` or `mark`; the name or text; the payload."""
+
+Tree = list[tuple[str, "Tree"]]
+"""Ranges and the ranges inside them."""
 
 
 class Notes:
-    """In place of a profiler: a recorder that writes down what it is told, in order."""
+    """A recorder that keeps what it is given, in order."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -32,29 +36,43 @@ class Notes:
         return [name for what, name, _ in self.events if what == "open"]
 
 
+def read_back(notes: Notes) -> Tree:
+    """The tree of ranges in the notes; fails if a range closes out of order."""
+    path: list[tuple[str, Tree]] = [("", [])]
+    for what, name, _ in notes.events:
+        if what == "open":
+            path.append((name, []))
+        else:
+            assert path[-1][0] == name
+            closed = path.pop()
+            path[-1][1].append(closed)
+    ((_, tree),) = path
+    return tree
+
+
 @contextmanager
-def recorded(collector: recorders.Collector = "nsys") -> Iterator[Notes]:
-    """As if this process had been started under a profiler, and had done nothing yet."""
+def recorded(collector: collectors.Collector = "nsys") -> Iterator[Notes]:
+    """As if this process had been started under a profiler and had done nothing yet."""
     notes = Notes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorders, "COLLECTOR_HERE", collector)
+        patch.setattr(collectors, "COLLECTOR_HERE", collector)
         patch.setattr(regions, "_recorder", notes)
-        patch.setattr(regions, "_out_of_turn_said", False)
-        patch.setattr(windowing, "_started", None)
-        for name, value in vars(telling.Record()).items():
-            patch.setattr(telling.RECORD, name, value)
+        patch.setattr(regions, "_out_of_order_warned", False)
+        patch.setattr(window_module, "_running", None)
+        for name, value in vars(this_process.ProcessState()).items():
+            patch.setattr(this_process.THIS_PROCESS, name, value)
         yield notes
 
 
 def record_and_export(argv: list[str], folder: Path, **variables: str) -> Path:
-    """What a real nsys records of a program without a GPU, as SQLite."""
+    """The SQLite export of what a real nsys records of a program without a GPU."""
     report = record(argv, folder, **variables)
     export(real_nsys(), report, report.with_suffix(".sqlite"))
     return report.with_suffix(".sqlite")
 
 
 def nvtx_events(report: Path) -> list[tuple[str | None, int | None]]:
-    """Texts and payloads of a report's NVTX events, in time."""
+    """The texts and payloads of a report's NVTX events, by time."""
     with closing(sqlite3.connect(report)) as db:
         return db.execute(
             "SELECT coalesce(e.text, s.value), e.int64Value FROM NVTX_EVENTS AS e"

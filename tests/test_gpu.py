@@ -1,4 +1,4 @@
-"""What NVML tells of the GPUs, or why it does not."""
+"""The GPUs as NVML reports them, or why it does not."""
 
 import sys
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from nsysflow.gpu import Gpus, gpus
 
 
 class NVMLError(Exception):
-    """As NVML's own."""
+    """Stands for NVML's own."""
 
 
 def fails(text: str) -> Callable[..., object]:
@@ -22,7 +22,7 @@ def fails(text: str) -> Callable[..., object]:
 
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """NVML on a machine with two GPUs; `open` counts what was opened and not closed."""
+    """NVML on a machine with two GPUs; `open` counts the sessions that are open."""
     fake = SimpleNamespace(NVMLError=NVMLError, open=0)
 
     def opened(by: int) -> None:
@@ -39,7 +39,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return fake
 
 
-def test_the_gpus_their_driver_and_its_cuda_are_told(nvml: SimpleNamespace) -> None:
+def test_the_gpus_their_driver_and_its_cuda_are_found(nvml: SimpleNamespace) -> None:
     names = ("NVIDIA H200", "NVIDIA A100")
     assert gpus() == Gpus(names=names, driver="580.95.05", cuda=(13, 1))
     assert nvml.open == 0
@@ -52,17 +52,17 @@ def test_a_driver_without_a_gpu_is_a_problem(nvml: SimpleNamespace) -> None:
     assert found.driver == "580.95.05"
 
 
-def test_without_a_driver_the_problem_is_what_nvml_says(nvml: SimpleNamespace) -> None:
+def test_without_a_driver_the_problem_is_in_nvmls_words(nvml: SimpleNamespace) -> None:
     nvml.nvmlInit = fails("NVML Shared Library Not Found")
     assert gpus() == Gpus(problem="NVML Shared Library Not Found (NVML)")
 
 
-def test_a_gpu_that_is_lost_is_a_problem_and_nvml_is_closed(nvml: SimpleNamespace) -> None:
+def test_a_lost_gpu_is_a_problem_and_nvml_is_closed(nvml: SimpleNamespace) -> None:
     nvml.nvmlDeviceGetName = fails("GPU is lost")
     assert gpus() == Gpus(problem="GPU is lost (NVML)")
     assert nvml.open == 0
 
 
-def test_the_package_of_nvml_answers_here_with_or_without_a_gpu() -> None:
+def test_the_installed_nvml_package_answers_with_or_without_a_gpu() -> None:
     found = gpus()
     assert (found.problem is None) == bool(found.names)

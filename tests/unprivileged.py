@@ -1,4 +1,4 @@
-"""Tests of permissions, for root too: root may read and write anything."""
+"""Tests of permissions that also work for root, who may read and write everything."""
 
 import os
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ NOBODY = 65534
 
 @contextmanager
 def unprivileged() -> Iterator[Path]:
-    """A folder of nobody's, and for the time of the block nobody's rights if we are root."""
-    folder = Path(mkdtemp(prefix="nsysflow-"))  # not pytest's, which is root's alone
+    """A folder that belongs to `nobody`; if we are root, the block runs as `nobody`."""
+    folder = Path(mkdtemp(prefix="nsysflow-"))  # not pytest's, which only root may enter
     root = os.geteuid() == 0
     if root:
         os.chown(folder, NOBODY, NOBODY)

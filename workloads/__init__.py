@@ -1,5 +1,5 @@
-"""NVTX-annotated PyTorch: bottlenecks, their remedies, and controls.
+"""PyTorch programs with NVTX ranges: bottlenecks, their remedies, and controls.
 
-Each runs in a child process, `python -P -m nsysflow.workloads NAME`, so that the command line
-imports no torch; `catalog.toml` is what it reads instead.
+Each runs in a child process, `python -P -m nsysflow.workloads NAME`, because the command line
+imports no torch. It reads `catalog.toml` instead.
 """

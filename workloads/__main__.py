@@ -1,7 +1,7 @@
 """Run one workload: `python -P -m nsysflow.workloads nan_check --variant async`.
 
-`nsysflow profile` starts this in a child process. It prints what ran and the result, on one line,
-and the table of a workload that has one; where that says FAIL it exits with 3.
+`nsysflow profile` starts this as a child process. It prints one line with what ran and the result,
+then the table of a workload that has one. It exits with 3 if the table contains a FAIL.
 """
 
 import json
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nsysflow import catalog
+from nsysflow.catalog.workload_options import workload_options
 from nsysflow.errors import NsysflowError, WorkloadError, WrongResult
-from nsysflow.handshake import Window
-from nsysflow.workload_options import workload_options
+from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
-    from nsysflow.workloads.config import On, Precision
+    from nsysflow.workloads.common.config import On, Precision
 
 
 class _Workloads(click.Group):
-    """A command per workload of the catalog, made when it is asked for."""
+    """One command per workload of the catalog, made on demand."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return [workload.name for workload in catalog.workloads()]
@@ -32,7 +32,7 @@ class _Workloads(click.Group):
 
 @click.command(cls=_Workloads, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Run a workload, as nsysflow profile does."""
+    """Run a workload the way `nsysflow profile` does."""
 
 
 def _command(workload: catalog.Workload) -> click.Command:
@@ -56,10 +56,10 @@ def _run(
     **typed: float | None,
 ) -> None:
     if find_spec("torch") is None:
-        msg = "the workloads need torch, which is not installed here:\n  pip install torch"
-        raise WorkloadError(msg)
-    from nsysflow.workloads.config import Config
-    from nsysflow.workloads.run import options_of, run
+        seen = "the workloads need torch, which is not installed here"
+        raise WorkloadError(seen, "Install it", "pip install torch")
+    from nsysflow.workloads.common.config import Config
+    from nsysflow.workloads.common.run import options_of, run
 
     given = {name: value for name, value in typed.items() if value is not None}
     config = Config(
@@ -74,11 +74,11 @@ def _run(
     outcome = run(config)
     click.echo(json.dumps(outcome.record) if as_json else str(outcome))
     if outcome.table is not None and outcome.table.wrong:
-        msg = (
-            f"{workload.name} {variant} is farther from float64 than it may be, by the table:"
-            f" {', '.join(outcome.table.wrong)}. See which kernel is wrong:\n  nsysflow bench"
+        seen = (
+            f"{workload.name} {variant} is too far from the float64 result in"
+            f" {', '.join(outcome.table.wrong)} (see the table)"
         )
-        raise WrongResult(msg)
+        raise WrongResult(seen, "Check which kernel is wrong", "nsysflow bench")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,27 @@
-"""Memory handed back to the driver after each step, or left with PyTorch for the next one.
+"""Memory returned to the driver after each step, or kept by PyTorch for the next one.
 
-`torch.cuda.empty_cache()` waits for the GPU and frees block by block; the next step then allocates
-them again, one by one, while the GPU waits. What PyTorch keeps it hands out again for next to
-nothing.
+`torch.cuda.empty_cache()` waits for the GPU and frees block by block. The next step allocates the
+blocks again, one by one, while the GPU waits. Memory that PyTorch keeps is reused at almost no
+cost.
 """
 
 from dataclasses import dataclass
 
 import torch
 
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.training import Training
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    batch: rows of a batch.
-    width: of the input and of each layer.
-    layers: linear layers.
+    """The options of `alloc_churn`.
+
+    Attributes:
+        batch: rows of a batch.
+        width: width of the input and of each layer.
+        layers: number of linear layers.
     """
 
     batch: int
@@ -28,7 +30,7 @@ class Options:
 
 
 def alloc_churn(config: Config[Options]) -> Work:
-    """Train, and at the end of a step empty the cache of the allocator, or not."""
+    """Train, and empty the allocator's cache after each step or not."""
     options = config.options
     training = Training(config, [options.width] * (options.layers + 1), options.batch)
     batch = torch.randn(options.batch, options.width, **config.placed)
@@ -40,5 +42,5 @@ def alloc_churn(config: Config[Options]) -> Work:
             if empties:
                 torch.cuda.empty_cache()
 
-    note = "" if config.cuda else "no cache to empty here"
+    note = "" if config.cuda else "a CPU has no cache to empty"
     return Work(step=step, result=training.loss, flops=training.flops, note=note)

@@ -1,7 +1,7 @@
-"""A control: the host waits for the GPU, and launches again at once.
+"""A control: the host waits for the GPU, then launches again immediately.
 
-The wait is long, since the kernels are, and costs next to nothing: the GPU is busy all through it
-and stands idle only until the next launch arrives. A list of syncs by duration blames it.
+The wait is long because the kernels are, but it costs almost nothing: the GPU is busy during the
+wait and idle only until the next launch arrives. A list of syncs sorted by duration would blame it.
 """
 
 from dataclasses import dataclass
@@ -9,16 +9,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.matmuls import Matmuls
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.matmuls import Matmuls
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    kernels: long kernels before the wait, and again after it.
-    size: rows and columns of the matrices they multiply.
+    """The options of `benign_sync`.
+
+    Attributes:
+        kernels: long kernels before the wait, and as many after it.
+        size: rows and columns of the matrices.
     """
 
     kernels: int
@@ -26,7 +28,7 @@ class Options:
 
 
 def benign_sync(config: Config[Options]) -> Work:
-    """Multiply, wait, multiply; the next step begins while the GPU is busy."""
+    """Multiply, wait, multiply. The next step begins while the GPU is still busy."""
     matmuls = Matmuls(config, config.options.size)
 
     def step(_batch: int) -> None:
@@ -41,4 +43,5 @@ def benign_sync(config: Config[Options]) -> Work:
     def result() -> Tensor:
         return matmuls.out
 
-    return Work(step=step, result=result, note="" if config.cuda else "nothing to wait for here")
+    note = "" if config.cuda else "a CPU has nothing to wait for"
+    return Work(step=step, result=result, note=note)

@@ -1,27 +1,29 @@
-"""The host's work for the next batch: behind a sync, or beside the GPU's work.
+"""The host's work for the next batch: after a sync, or while the GPU computes.
 
-Whoever waits for the GPU at the end of a step, to time it say, lets it run dry and then keeps it
-waiting for as long as the next batch takes. Without the wait the host prepares that batch while
-the GPU computes.
+A program that waits for the GPU at the end of each step, to time it for example, leaves the GPU
+without work and keeps it waiting while the next batch is loaded. Without the wait, the host loads
+the next batch while the GPU computes.
 """
 
 from dataclasses import dataclass
 
 import torch
 
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.data import Loader
-from nsysflow.workloads.training import Training
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.loader import Loader
+from nsysflow.workloads.common.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    batch: rows of a batch.
-    width: of the input and of each layer.
-    layers: linear layers; the GPU must be busy for longer than `data_ms`.
-    data_ms: the host's work for a batch.
+    """The options of `dataload`.
+
+    Attributes:
+        batch: rows of a batch.
+        width: width of the input and of each layer.
+        layers: number of linear layers; the GPU must be busy for longer than `data_ms`.
+        data_ms: milliseconds of host work per batch.
     """
 
     batch: int
@@ -31,7 +33,7 @@ class Options:
 
 
 def dataload(config: Config[Options]) -> Work:
-    """Train on batches whose loading takes the host a while."""
+    """Train on batches that take the host a while to load."""
     options = config.options
     training = Training(config, [options.width] * (options.layers + 1), options.batch)
     batch = torch.randn(options.batch, options.width, **config.placed)
@@ -46,5 +48,6 @@ def dataload(config: Config[Options]) -> Work:
     def batches(count: int) -> Loader:
         return Loader(count=count, work_ms=options.data_ms)
 
-    note = "as async: nothing to wait for here" if config.variant == "sync" and not waits else ""
+    without_wait = config.variant == "sync" and not waits
+    note = "as async: a CPU has nothing to wait for" if without_wait else ""
     return Work(step=step, result=training.loss, batches=batches, flops=training.flops, note=note)

@@ -1,8 +1,8 @@
-"""Data-parallel training: gradients summed over the ranks while backward goes on, or after it.
+"""Data-parallel training: gradients are summed over the ranks during backward, or after it.
 
-`DistributedDataParallel` sends a bucket of gradients as soon as backward has made it, so the sum
-of one layer travels while the layers before it are still computed. Summed by hand after backward,
-the same gradients travel while nothing is computed.
+`DistributedDataParallel` sends a bucket of gradients as soon as backward has computed it, so one
+layer's gradients are summed while backward continues with the layers before it. When they are
+summed after backward instead, the GPU computes nothing meanwhile.
 """
 
 from collections.abc import Iterator
@@ -14,17 +14,19 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nsysflow.errors import WorkloadError
-from nsysflow.handshake import rank
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.training import Training
+from nsysflow.runtime.protocol import rank
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    batch: rows of a rank's batch.
-    width: of the input and of each layer.
-    layers: linear layers, without biases: a layer's gradient is one tensor, and a bucket.
+    """The options of `ddp`.
+
+    Attributes:
+        batch: rows of each rank's batch.
+        width: width of the input and of each layer.
+        layers: number of linear layers, without biases: each has one gradient tensor.
     """
 
     batch: int
@@ -33,7 +35,7 @@ class Options:
 
 
 def ddp(config: Config[Options]) -> Work:
-    """Train on a batch per rank; the weights stay those of one model."""
+    """Train on one batch per rank; all ranks keep the same weights."""
     options = config.options
     _join(config)
     ranks, here = dist.get_world_size(), dist.get_rank()
@@ -61,19 +63,19 @@ def ddp(config: Config[Options]) -> Work:
     def batches(count: int) -> Batches:
         return Batches(count=count, meet_at=first)
 
-    note = "one rank: there is nobody to send to" if ranks == 1 else ""
+    note = "one rank: no other to send to" if ranks == 1 else ""
     return Work(step=step, result=result, batches=batches, flops=training.flops, note=note)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """Numbers of batches.
+    """The numbers of the batches.
 
     Attributes:
         count: how many.
-        meet_at: before this one the ranks wait for each other on the host. It is the first to be
-            captured: profilers start milliseconds apart, and a rank that came early would be seen
-            waiting in its first collective for another's profiler.
+        meet_at: before this batch, the first captured one, the ranks wait for each other on the
+            host. Profilers start milliseconds apart; without the wait, an early rank would appear
+            to wait in its first collective for another rank's profiler.
     """
 
     count: int
@@ -91,11 +93,11 @@ class Batches:
 
 
 def _join(config: Config[Options]) -> None:
-    """Meet the other ranks, or be the only one where torchrun did not start this process."""
+    """Join the other ranks, or be the only one if torchrun did not start this process."""
     if dist.is_initialized():
-        dist.destroy_process_group()  # of an earlier run in this process, which failed
+        dist.destroy_process_group()  # left by an earlier run in this process that failed
     backend = "nccl" if config.cuda else "gloo"
-    # NCCL connects at once when it knows the GPU, and else in the first step
+    # with a device NCCL connects now, otherwise in the first step
     device = torch.device("cuda", torch.cuda.current_device()) if config.cuda else None
     if rank() is None:
         alone = dist.HashStore()  # type: ignore[attr-defined]  # public by its documentation
@@ -105,16 +107,15 @@ def _join(config: Config[Options]) -> None:
 
 
 def _in_buckets(model: nn.Module) -> nn.Module:
-    # without views each gradient would be copied back from its bucket, which the other variant
-    # does not do
+    # without views each gradient would be copied back from its bucket; the other variant has no
+    # such copy
     return DistributedDataParallel(model, gradient_as_bucket_view=True)
 
 
 def _average(weights: list[Tensor]) -> None:
-    """Average the gradients of `weights` over the ranks, in the order in which backward made
-    them."""
+    """Average the gradients of `weights` over the ranks, in the order of backward."""
     gradients = [weight.grad for weight in reversed(weights) if weight.grad is not None]
-    # each is scaled before it is summed, as DistributedDataParallel does: the same rounding
+    # scaled before summing, as DistributedDataParallel does, so that both round the same
     torch._foreach_mul_(gradients, 1 / dist.get_world_size())
     sums = [dist.all_reduce(gradient, async_op=True) for gradient in gradients]
     for each in sums:
@@ -122,10 +123,10 @@ def _average(weights: list[Tensor]) -> None:
 
 
 def _require_equal(weights: Tensor) -> None:
-    """Refuse weights that differ from those of rank 0.
+    """Check that this rank's weights equal those of rank 0.
 
     Raises:
-        WorkloadError: they do.
+        WorkloadError: they differ.
     """
     first = weights.clone()
     dist.broadcast(first, 0)

@@ -1,23 +1,25 @@
 """A control: far more long kernels than the GPU's queue holds.
 
-The host is always ahead, so the GPU never waits. Once some thousand launches are queued, each
-further launch call lasts until there is room: back-pressure, which costs nothing.
+The host is always ahead, so the GPU never waits. Once about a thousand launches are queued, each
+further launch call blocks until there is room. This back-pressure costs nothing.
 """
 
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.matmuls import Matmuls
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.matmuls import Matmuls
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    kernels: launched in a step; a queue holds about a thousand.
-    size: rows and columns of the matrices they multiply.
+    """The options of `deep_queue`.
+
+    Attributes:
+        kernels: kernels per step; the queue holds about a thousand.
+        size: rows and columns of the matrices.
     """
 
     kernels: int

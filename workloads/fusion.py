@@ -1,7 +1,7 @@
-"""Layer norm, ReLU and a skip connection: a kernel each, or one for all three.
+"""Layer norm, ReLU and a skip connection: three kernels, or one.
 
-Each kernel reads what the one before it wrote: 7 tensors go through memory, where 3 would do.
-No time is idle, so what the trace shows is the number of kernels and their time.
+Each of the three kernels reads what the previous one wrote: 7 tensors go through memory instead of
+3. The GPU is never idle, so the trace differs only in the number of kernels and their time.
 """
 
 from collections.abc import Callable
@@ -11,19 +11,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
 
 Layer = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""From rows, gain, bias and what is added to the next rows."""
+"""Takes rows, gain, bias and the tensor to add; returns the new rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    rows: of the tensors.
-    cols: of the tensors, over which is normalised.
-    layers: of a step.
+    """The options of `fusion`.
+
+    Attributes:
+        rows: rows of the tensors.
+        cols: columns of the tensors, the dimension that is normalised.
+        layers: layers per step.
     """
 
     rows: int
@@ -32,7 +34,7 @@ class Options:
 
 
 def fusion(config: Config[Options]) -> Work:
-    """Put rows through the layers, and in the next step what came out."""
+    """Pass rows through the layers; each step starts with the previous step's output."""
     options = config.options
     layer = _layer(config.variant) if config.cuda else eager
     skip = torch.randn(options.rows, options.cols, **config.placed)
@@ -49,11 +51,11 @@ def fusion(config: Config[Options]) -> Work:
         return rows
 
     as_eager = config.variant != "eager" and not config.cuda
-    return Work(step=step, result=result, note="as eager: no Triton here" if as_eager else "")
+    return Work(step=step, result=result, note="as eager: no GPU here" if as_eager else "")
 
 
 def eager(rows: Tensor, gain: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
-    """The layer as one writes it: three kernels."""
+    """The layer as it is usually written: three kernels."""
     return functional.relu(functional.layer_norm(rows, gain.shape, gain, bias)) + skip
 
 

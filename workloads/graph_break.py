@@ -1,8 +1,8 @@
-"""A question to the GPU inside a compiled function, or the same without one.
+"""A value read from the GPU inside a compiled function, or the same without reading it.
 
-`if largest > LIMIT` needs the number on the host: torch.compile ends its graph there, the host
-waits for the GPU, and what follows is launched when the GPU has nothing left to do. As a factor
-that is 1 where nothing is too large, the function stays one graph, and the host never asks.
+`if largest > LIMIT` needs the number on the host. torch.compile ends its graph there, the host
+waits for the GPU, and the rest is launched only once the GPU has run out of work. With a scaling
+factor instead, 1 where nothing is too large, the function stays one graph and the host never waits.
 """
 
 from dataclasses import dataclass
@@ -12,19 +12,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
 
 LIMIT: Final = 4.0
-"""The largest magnitude that a layer may give."""
+"""The largest magnitude that a layer may return."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    rows: of the tensors.
-    width: of the tensors.
-    layers: of a step.
+    """The options of `graph_break`.
+
+    Attributes:
+        rows: rows of the tensors.
+        width: width of the tensors.
+        layers: layers per step.
     """
 
     rows: int
@@ -33,7 +35,7 @@ class Options:
 
 
 def graph_break(config: Config[Options]) -> Work:
-    """Put rows through the layers, and in the next step what came out."""
+    """Pass rows through the layers; each step starts with the previous step's output."""
     options = config.options
     whole = config.variant == "fullgraph"
     layer = torch.compile(
@@ -53,11 +55,12 @@ def graph_break(config: Config[Options]) -> Work:
     def result() -> Tensor:
         return rows
 
-    return Work(step=step, result=result, note="" if config.cuda else "compiled to eager code here")
+    note = "" if config.cuda else "compiled to eager code on a CPU"
+    return Work(step=step, result=result, note=note)
 
 
 def limited_if_large(rows: Tensor) -> Tensor:
-    """What grew too large is scaled down, if the GPU says that it did."""
+    """Scale down to the limit, after the host has asked the GPU whether that is needed."""
     grown = rows + functional.gelu(rows)
     largest = grown.abs().amax()
     if largest > LIMIT:
@@ -66,7 +69,7 @@ def limited_if_large(rows: Tensor) -> Tensor:
 
 
 def limited_by_factor(rows: Tensor) -> Tensor:
-    """What grew too large is scaled down, by the GPU alone."""
+    """Scale down to the limit without asking: the GPU computes the factor."""
     grown = rows + functional.gelu(rows)
     largest = grown.abs().amax()
     return grown * (LIMIT / largest).clamp(max=1)

@@ -1,8 +1,8 @@
-"""Batches from the host to the GPU, in the four ways in which a copy can be made.
+"""Batches copied from the host to the GPU in the four possible ways.
 
-A batch has many fields, as that of a recommender has, so that what one copy makes the GPU wait
-counts. From pageable memory the driver copies through a buffer of its own, while the host waits;
-from pinned memory the GPU fetches it, and only `non_blocking` lets the host go on.
+A batch has many fields, as in a recommender model, so the GPU's wait for each copy adds up. From
+pageable memory the driver copies through its own buffer while the host waits. From pinned memory
+the GPU fetches the data itself, and `non_blocking` lets the host continue.
 """
 
 from dataclasses import dataclass
@@ -10,21 +10,23 @@ from typing import Final
 
 import torch
 
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.training import Training
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.training import Training
 
 POOL: Final = 4
-"""Batches that take turns."""
+"""Batches that are used in turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    fields: tensors in a batch, each copied by itself.
-    rows: of a field.
-    width: of a field.
-    hidden: width of the layers between.
+    """The options of `h2d`.
+
+    Attributes:
+        fields: tensors per batch, each copied separately.
+        rows: rows of a field.
+        width: width of a field.
+        hidden: width of the hidden layers.
     """
 
     fields: int
@@ -34,7 +36,7 @@ class Options:
 
 
 def h2d(config: Config[Options]) -> Work:
-    """Copy the fields of a batch to the device, and train on them as rows of one input."""
+    """Copy the fields of a batch to the device and train on them as one input."""
     options, variant = config.options, config.variant
     widths = [options.width, options.hidden, options.hidden, options.hidden, options.width]
     training = Training(config, widths, options.fields * options.rows)
@@ -44,13 +46,13 @@ def h2d(config: Config[Options]) -> Work:
     non_blocking = variant in ("pinned", "pageable_non_blocking")
     batches = [batch.unbind() for batch in pool]
     rows = torch.empty(options.fields * options.rows, options.width, **config.placed)
-    fields_there = rows.chunk(options.fields)
+    on_device = rows.chunk(options.fields)
 
     def step(index: int) -> None:
         with region(Region.H2D):
-            for there, here in zip(fields_there, batches[index % POOL], strict=True):
-                there.copy_(here, non_blocking=non_blocking)
+            for target, field in zip(on_device, batches[index % POOL], strict=True):
+                target.copy_(field, non_blocking=non_blocking)
         training.step(rows)
 
-    note = "" if config.cuda else "all memory is alike here"
+    note = "" if config.cuda else "a CPU has only one kind of memory"
     return Work(step=step, result=training.loss, flops=training.flops, note=note)

@@ -1,7 +1,7 @@
-"""Small kernels, launched one by one, or as a CUDA graph.
+"""Small kernels, launched one by one or as a CUDA graph.
 
-The Python of a module takes the host longer than its kernel takes the GPU, so the GPU waits between
-any two of them; a graph launches them all at once.
+A module's Python code takes the host longer than its kernel takes the GPU, so the GPU waits before
+each kernel. A graph launches all of them at once.
 """
 
 from dataclasses import dataclass
@@ -10,18 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from nsysflow.errors import WorkloadError
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.graphs import captured
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.cuda_graphs import captured
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    kernels: modules in a step, an elementwise kernel each.
-    rows: of the tensors that each of them takes.
-    width: of those tensors.
-    heads: into which the width is split.
+    """The options of `launch_bound`.
+
+    Attributes:
+        kernels: modules per step, one elementwise kernel each.
+        rows: rows of the tensors.
+        width: width of the tensors.
+        heads: heads that the width is split into.
     """
 
     kernels: int
@@ -31,7 +33,7 @@ class Options:
 
 
 class GatedResidual(nn.Module):
-    """Adds head by head, as attention code does: one kernel, and six views around it."""
+    """Adds head by head, as attention code does: one kernel and six views."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -42,24 +44,24 @@ class GatedResidual(nn.Module):
         self._by_head(total).addcmul_(self._by_head(part), self._by_head(gate))
 
     def _by_head(self, rows: Tensor) -> Tensor:
-        """(heads, rows, width / heads) of (rows, width)."""
+        """`rows` of shape (rows, width) as a view of shape (heads, rows, width / heads)."""
         by_head: Tensor = rows.unflatten(-1, (self._heads, -1)).transpose(0, 1)
         return by_head
 
 
 def launch_bound(config: Config[Options]) -> Work:
-    """`kernels` modules, each of which adds `part * gate` to `total`.
+    """Call modules that each add `part * gate` to `total`.
 
     Raises:
-        WorkloadError: the heads are not equally wide.
+        WorkloadError: the width is not a multiple of the heads.
     """
     options = config.options
     if options.width % options.heads:
-        msg = (
-            f"launch_bound: a width of {options.width} is not split into {options.heads} equal"
-            " heads. Choose another --width or --heads"
+        seen = (
+            f"launch_bound: a width of {options.width} cannot be split into {options.heads} equal"
+            " heads"
         )
-        raise WorkloadError(msg)
+        raise WorkloadError(seen, "Choose another --width or --heads")
     part, gate = torch.rand(2, options.rows, options.width, **config.placed)
     total = torch.zeros_like(part)
     modules = [GatedResidual(options.heads) for _ in range(options.kernels)]

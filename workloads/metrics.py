@@ -1,8 +1,8 @@
-"""Metrics of each step: brought to the host at once, or added up on the GPU.
+"""Metrics of each step: copied to the host every step, or summed on the GPU.
 
-`.cpu()` makes the host wait until the GPU has done all that was launched; then the GPU waits in
-turn, while the host logs, fetches the next batch and launches again. Added up on the GPU they are
-read once, after the last step.
+`.cpu()` makes the host wait until the GPU has finished everything launched so far. Then the GPU
+waits while the host logs, fetches the next batch and launches again. Metrics that are summed on the
+GPU are read once, after the last step.
 """
 
 from dataclasses import dataclass
@@ -10,19 +10,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.data import Loader
-from nsysflow.workloads.training import Training
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.loader import Loader
+from nsysflow.workloads.common.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    batch: rows of a batch.
-    width: of the input and of each layer.
-    layers: linear layers.
-    data_ms: the host's work for a batch.
+    """The options of `metrics`.
+
+    Attributes:
+        batch: rows of a batch.
+        width: width of the input and of each layer.
+        layers: number of linear layers.
+        data_ms: milliseconds of host work per batch.
     """
 
     batch: int
@@ -32,7 +34,7 @@ class Options:
 
 
 def metrics(config: Config[Options]) -> Work:
-    """Train, and add up the loss and its root over the steps."""
+    """Train, and sum the loss and its square root over the steps."""
     options = config.options
     training = Training(config, [options.width] * (options.layers + 1), options.batch)
     batch = torch.randn(options.batch, options.width, **config.placed)
@@ -51,5 +53,5 @@ def metrics(config: Config[Options]) -> Work:
     def batches(count: int) -> Loader:
         return Loader(count=count, work_ms=options.data_ms)
 
-    note = "" if config.cuda else "nothing to wait for here"
+    note = "" if config.cuda else "a CPU has nothing to wait for"
     return Work(step=step, result=result, batches=batches, flops=training.flops, note=note)

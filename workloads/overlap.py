@@ -1,8 +1,7 @@
-"""Batches copied to the GPU before it computes, or while it does.
+"""Batches copied to the GPU before it computes, or while it computes.
 
-On one stream a copy and the kernels behind it take turns, even where the host never waits. On a
-stream of its own the next batch is copied into a second buffer while the GPU computes on the
-first.
+On one stream a copy and the kernels after it take turns, even if the host never waits. On a
+separate stream, the next batch is copied into a second buffer while the GPU computes on the first.
 """
 
 from dataclasses import dataclass
@@ -11,21 +10,23 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.training import Training
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.training import Training
 
 POOL: Final = 3
-"""Batches on the host that take turns; one more than there are buffers on the device, so that each
-buffer is given other numbers every time."""
+"""Batches on the host that are used in turn. One more than the buffers on the device, so that a
+buffer gets different numbers each time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    batch: rows of a batch.
-    width: of the input and of each layer.
-    layers: linear layers; the GPU must compute for longer than a copy takes.
+    """The options of `overlap`.
+
+    Attributes:
+        batch: rows of a batch.
+        width: width of the input and of each layer.
+        layers: number of linear layers; the GPU must compute for longer than a copy takes.
     """
 
     batch: int
@@ -34,17 +35,17 @@ class Options:
 
 
 class Feed(Protocol):
-    """Brings batches to the device."""
+    """Copies batches to the device."""
 
     def take(self, index: int) -> Tensor:
-        """Batch `index`, for what is launched next."""
+        """Batch `index` on the device, for the work launched next."""
 
     def give_back(self, index: int) -> None:
-        """All work on batch `index` is launched."""
+        """Say that all work on batch `index` has been launched."""
 
 
 class InTurn:
-    """One buffer, filled on the stream that computes."""
+    """One buffer, filled on the compute stream."""
 
     def __init__(self, pool: Tensor, device: str) -> None:
         self._pool = pool
@@ -57,8 +58,8 @@ class InTurn:
         pass
 
 
-class Ahead:
-    """Two buffers, one filled on a stream of its own while the other is in use."""
+class SideStream:
+    """Two buffers; one is filled on a separate stream while the other is in use."""
 
     def __init__(self, pool: Tensor) -> None:
         self._pool = pool
@@ -78,7 +79,7 @@ class Ahead:
         self._free[index % 2].record()
 
     def _fill(self, index: int) -> None:
-        # an event that nothing has recorded yet holds nobody up
+        # waiting for an event that was never recorded returns immediately
         self._stream.wait_event(self._free[index % 2])
         with torch.cuda.stream(self._stream):
             self._buffers[index % 2].copy_(self._pool[index % POOL], non_blocking=True)
@@ -90,10 +91,10 @@ def overlap(config: Config[Options]) -> Work:
     options = config.options
     training = Training(config, [options.width] * (options.layers + 1), options.batch)
     pool = torch.randn(POOL, options.batch, options.width, dtype=config.dtype)
-    ahead = config.variant == "side_stream" and config.cuda
+    aside = config.variant == "side_stream" and config.cuda
     if config.cuda:
         pool = pool.pin_memory()
-    feed: Feed = Ahead(pool) if ahead else InTurn(pool, config.on)
+    feed: Feed = SideStream(pool) if aside else InTurn(pool, config.on)
 
     def step(index: int) -> None:
         with region(Region.H2D):
@@ -101,5 +102,5 @@ def overlap(config: Config[Options]) -> Work:
         training.step(batch)
         feed.give_back(index)
 
-    note = "" if config.cuda else "there are no streams here"
+    note = "" if config.cuda else "a CPU has no streams"
     return Work(step=step, result=training.loss, flops=training.flops, note=note)

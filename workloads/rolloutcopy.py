@@ -1,27 +1,27 @@
-"""From a rollout to a minibatch: advantages, priorities and draws, and the copy of what was drawn.
+"""From a rollout to a minibatch: advantages, priorities and draws, and the copy of the drawn rows.
 
-Every variant draws the same rows. On a GPU the variant `graph` replays one CUDA graph of the step,
-in a range `replay`.
+Every variant draws the same rows. On a GPU the variant `graph` replays one CUDA graph of the step
+in a range called `replay`.
 """
 
 import torch
 
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.copying import Copy, FusedCopy, PlainCopy, compared
-from nsysflow.workloads.drawing import uniforms
-from nsysflow.workloads.phased import phased, variant_here
-from nsysflow.workloads.phases import Own, Phase
-from nsysflow.workloads.policy import Sizes
-from nsysflow.workloads.rollouts import recorded
-from nsysflow.workloads.table import Table, table_of
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.phase_work import runnable_variant, work_of_phases
+from nsysflow.workloads.common.phases import Phase, WorkloadRegion
+from nsysflow.workloads.common.table import Table, table_of
+from nsysflow.workloads.policy.draws import uniforms
+from nsysflow.workloads.policy.minibatch import Copy, FusedCopy, PlainCopy, compare
+from nsysflow.workloads.policy.model import Sizes
+from nsysflow.workloads.policy.rollout import random_rollout
 
 Options = Sizes
 
 
 def rolloutcopy(config: Config[Sizes]) -> Work:
-    """A minibatch after the other from one rollout."""
+    """Make one minibatch after another from the same rollout."""
     sizes = config.options
-    of = recorded(sizes, config.on, config.dtype)
+    recorded = random_rollout(sizes, config.on, config.dtype)
     shape = (sizes.layers, sizes.minibatch, 1, sizes.hidden)
     state = torch.empty(shape, **config.placed)
 
@@ -29,21 +29,21 @@ def rolloutcopy(config: Config[Sizes]) -> Work:
         steps = config.window.wait + config.window.warmup + config.window.active
         offsets = range(1, steps + 1)  # the first launch of `prio` adds one to its offset
         numbers = [uniforms(config.seed, sizes.minibatch, offset) for offset in offsets]
-        return PlainCopy(of, state, [each.to(config.on) for each in numbers])
+        return PlainCopy(recorded, state, [each.to(config.on) for each in numbers])
 
     def fused() -> FusedCopy:
-        return FusedCopy(of, state, config.seed)
+        return FusedCopy(recorded, state, config.seed)
 
-    alone = variant_here(config) == "torch"
+    alone = runnable_variant(config) == "torch"
     copy: Copy = plain() if alone else fused()
 
     def table() -> Table:
         if alone:
             return table_of([], {"torch": phases_of(copy)}, graph=None)
         ways = {"torch": phases_of(plain()), "fused": phases_of(copy)}
-        return table_of(compared(plain(), fused(), of), ways, graph="fused")
+        return table_of(compare(plain(), fused(), recorded), ways, graph="fused")
 
-    return phased(
+    return work_of_phases(
         config,
         phases_of(copy),
         restart=copy.restart,
@@ -53,9 +53,9 @@ def rolloutcopy(config: Config[Sizes]) -> Work:
 
 
 def phases_of(copy: Copy) -> tuple[Phase, ...]:
-    """The phases of a step."""
+    """The phases of a step, in order."""
     return (
-        Phase(name=Own.COMPUTE_ADVANTAGE, work=copy.compute_advantage),
-        Phase(name=Own.COMPUTE_PRIO, work=copy.compute_prio),
-        Phase(name=Own.SELECT_AND_COPY, work=copy.select_and_copy),
+        Phase(name=WorkloadRegion.COMPUTE_ADVANTAGE, work=copy.compute_advantage),
+        Phase(name=WorkloadRegion.COMPUTE_PRIO, work=copy.compute_prio),
+        Phase(name=WorkloadRegion.SELECT_AND_COPY, work=copy.select_and_copy),
     )

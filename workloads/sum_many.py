@@ -1,8 +1,8 @@
-"""A figure of each of 4096 tensors, as of a model's gradients: by a loop, or for all at once.
+"""The sum of each of 4096 tensors, such as a model's gradients: in a loop, or all at once.
 
-The loop launches a kernel a tensor, which takes the host longer than the GPU. `_foreach` takes
-some hundred tensors a launch, but the host still makes a result for each (1.7 ms for 4096 of them
-under nsys on an H200, 2026-11-20). The fused kernel takes all and gives one tensor.
+The loop launches one kernel per tensor, which takes the host longer than the GPU. `_foreach` takes
+about a hundred tensors per launch, but the host still creates one result per tensor: 1.7 ms for
+4096 of them under nsys on an H200 (2026-11-20). The fused kernel takes all and returns one tensor.
 """
 
 from collections.abc import Callable
@@ -12,21 +12,23 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from nsysflow.regions import Region, region
-from nsysflow.workloads.config import Config, Work
-from nsysflow.workloads.matmuls import Matmuls
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.matmuls import Matmuls
 
 BELOW: Final = 8
-"""Of what the tensors hold: whole numbers, so that float32 adds them exactly in any order."""
+"""The tensors hold whole numbers below this, so float32 adds them exactly in any order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Attributes:
-    tensors: how many are summed.
-    numel: their mean size; each has half to three halves of it.
-    matmuls: long kernels before the sums, behind which a few launches are hidden.
-    size: rows and columns of the matrices they multiply.
+    """The options of `sum_many`.
+
+    Attributes:
+        tensors: number of tensors to sum.
+        numel: their mean size; sizes are 0.5 to 1.5 times it.
+        matmuls: long kernels before the sums, during which the first sums are launched.
+        size: rows and columns of the matrices.
     """
 
     tensors: int
@@ -36,7 +38,7 @@ class Options:
 
 
 def sum_many(config: Config[Options]) -> Work:
-    """Multiply, then sum each of the tensors; add up the sums over the steps."""
+    """Multiply, then sum each tensor; the sums accumulate over the steps."""
     options = config.options
     matmuls = Matmuls(config, options.size)
     sizes = torch.randint(options.numel // 2, options.numel * 3 // 2 + 1, (options.tensors,))
@@ -54,21 +56,21 @@ def sum_many(config: Config[Options]) -> Work:
     def result() -> Tensor:
         return total
 
-    return Work(step=step, result=result, note="as loop: no Triton here" if fused_on_cpu else "")
+    return Work(step=step, result=result, note="as loop: no GPU here" if fused_on_cpu else "")
 
 
 def _sums(variant: str, tensors: list[Tensor]) -> Callable[[], Tensor]:
-    """What sums each of `tensors`: (tensors,) float32."""
+    """The function that sums each of `tensors` and returns (tensors,) float32."""
 
     def loop() -> Tensor:
         return torch.stack([tensor.sum(dtype=torch.float32) for tensor in tensors])
 
     def foreach() -> Tensor:
-        # there is no _foreach_sum; of what is never negative the 1-norm is the sum
+        # there is no _foreach_sum; for numbers >= 0 the 1-norm is the sum
         return torch.stack(torch._foreach_norm(tensors, 1, dtype=torch.float32))
 
     if variant == "fused":
-        from nsysflow.kernels import sum_many as kernel  # needs Triton, which CPUs may lack
+        from nsysflow.kernels import sum_many as kernel  # needs Triton
 
         table = kernel.sum_table(tensors)
         return lambda: kernel.sum_many(table)

@@ -1,16 +1,20 @@
-"""What kind of report a path is, told by its content, and the loader for it."""
+"""The loader for a path, chosen by what the file holds."""
 
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
-from nsysflow.analysis.load import canonical, kineto, nsys_rep, nsys_sqlite, parquetdir
+from nsysflow.analysis.load import nsys_rep, parquetdir
 from nsysflow.analysis.load.compressed import MAGICS, unpacked
-from nsysflow.analysis.load.sqlite_file import MAGIC
+from nsysflow.analysis.load.kineto.read import read_kineto
+from nsysflow.analysis.load.nsys_export.canonical import trace_of
+from nsysflow.analysis.load.sqlite.file import MAGIC
+from nsysflow.analysis.load.sqlite.read import read_sqlite
 from nsysflow.analysis.trace import Trace
-from nsysflow.errors import Damaged, NotAReport, ReportError
+from nsysflow.errors import Damaged, NotAReport, Remedy, ReportError, record_again
 
 _PACKED: Final = tuple(MAGICS.values())
 _SUFFIXES: Final = re.compile(
@@ -23,13 +27,13 @@ _IN_A_RUN: Final = (
     "report.nsys-rep",
     "report.pt.trace.json.gz",
 )
-"""What a run's directory calls its report; the first that exists is taken."""
+"""Names of the report in a run's folder; the first that exists is read."""
 
 _ENDINGS: Final = (
     *(f"{ending}{packed}" for ending in (".sqlite", ".trace.json") for packed in ("", *_PACKED)),
     *nsys_rep.SUFFIXES,
 )
-"""Of reports in a folder, the likeliest first."""
+"""Endings of reports, the most likely first."""
 
 _HEAD_BYTES: Final = 512
 _TAR_MAGIC: Final = slice(257, 262)
@@ -40,10 +44,10 @@ def load(path: str | Path, *, export: nsys_rep.Export | None = None, shapes: boo
 
     Args:
         path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir`
-            export; an `.nsys-rep`; a run's directory; or a torch.profiler (Kineto) trace.
-        export: what exports an `.nsys-rep` (report, SQLite file); without it, that is an error.
-        shapes: also read how kernels were launched (grid, block, registers, shared memory), which
-            only the `kernels` table shows: a quarter of the time that a big SQLite export takes.
+            export; an `.nsys-rep`; a run's folder; or a torch.profiler (Kineto) trace.
+        export: exports an `.nsys-rep` (report, SQLite file); without it, that is an error.
+        shapes: also read how kernels were launched (grid, block, registers, shared memory). Only
+            the `kernels` table needs it, and it is a quarter of the time of a big SQLite export.
 
     Raises:
         NotAReport: it is none of these.
@@ -59,16 +63,16 @@ def load(path: str | Path, *, export: nsys_rep.Export | None = None, shapes: boo
 
 
 def is_json(head: bytes) -> bool:
-    """Whether a file that begins so can be a trace of torch.profiler."""
+    """Whether a file that begins with `head` can be a trace of torch.profiler."""
     return head.lstrip()[:1] in (b"{", b"[")
 
 
 @contextmanager
 def opened(path: Path, export: nsys_rep.Export | None = None) -> Iterator[tuple[Path, str]]:
-    """A report found in its folder, unpacked or exported: what to read, and its name in messages.
+    """A report found, unpacked or exported: the path to read, and its name in messages.
 
     Raises:
-        ReportError: as `load` does, but for what only reading it tells.
+        ReportError: it cannot be found, unpacked or exported.
         OutputError: no space is left to unpack it.
     """
     shown = str(path)
@@ -79,11 +83,14 @@ def opened(path: Path, export: nsys_rep.Export | None = None) -> Iterator[tuple[
         with ExitStack() as temporary:
             yield _plain(path, shown, export, temporary), shown
     except FileNotFoundError:
-        msg = f"{shown} does not exist. See what is there:\n  ls {path.parent}"
-        raise NotAReport(msg) from None
+        there = next(folder for folder in path.parents if folder.is_dir())
+        raise NotAReport(
+            f"{shown} does not exist", "See what is there", f"ls {quote(str(there))}"
+        ) from None
     except PermissionError:
-        msg = f"{shown} cannot be read: permission denied. Allow it:\n  chmod u+r {shown}"
-        raise ReportError(msg) from None
+        raise ReportError(
+            f"{shown} cannot be read: permission denied", "Allow it", f"chmod u+rX {quote(shown)}"
+        ) from None
 
 
 def report_name(path: Path) -> str:
@@ -93,24 +100,26 @@ def report_name(path: Path) -> str:
 
 
 def _report_in(folder: Path) -> Path:
-    """The report of a run's directory."""
+    """The report in a run's folder."""
     for name in _IN_A_RUN:
         if (folder / name).is_file():
             return folder / name
     names = [each.name for each in folder.iterdir()]
     held = [ending for ending in _ENDINGS if any(name.endswith(ending) for name in names)]
-    what = f"{folder} is neither a parquetdir export nor a run's directory (with report.sqlite)"
+    what = f"{folder} is neither a parquetdir export nor the folder of a run (with report.sqlite)"
     if held:
-        msg = (
-            f"{what}. Name one of the reports in it, or all if they are the ranks of one run:\n"
-            f"  nsysflow analyze {folder}/*{held[0]}"
+        raise NotAReport(
+            what,
+            "Name one of the reports in it, or all of them if they are the ranks of one run",
+            f"nsysflow analyze {quote(str(folder))}/*{held[0]}",
         )
-        raise NotAReport(msg)
-    raise NotAReport(f"{what}, and holds no report. See what is there:\n  ls {folder}")
+    raise NotAReport(
+        f"{what}, and holds no report", "See what is there", f"ls {quote(str(folder))}"
+    )
 
 
 def _plain(path: Path, shown: str, export: nsys_rep.Export | None, temporary: ExitStack) -> Path:
-    """`path`, or what it holds in a temporary file."""
+    """`path`, or a temporary file with its content unpacked or exported."""
     if path.is_dir():
         return path
     head = _head(path, shown)
@@ -124,56 +133,54 @@ def _plain(path: Path, shown: str, export: nsys_rep.Export | None, temporary: Ex
 
 def _load(path: Path, shown: str, report: str, *, shapes: bool) -> Trace:
     if path.is_dir():
-        return canonical.trace_of(parquetdir.read_parquetdir(path, shown), report)
+        return trace_of(parquetdir.read_parquetdir(path, shown), report)
     head = _head(path, shown)
     if head.startswith(MAGIC) or MAGIC.startswith(head):
-        return canonical.trace_of(nsys_sqlite.read_sqlite(path, shown, shapes=shapes), report)
+        return trace_of(read_sqlite(path, shown, shapes=shapes), report)
     if is_json(head):
-        return kineto.read_kineto(path, shown, report)
+        return read_kineto(path, shown, report)
     if head[_TAR_MAGIC] == b"ustar":
-        msg = (
-            f"{shown} is an archive. Unpack it, and analyse the folder or file in it:\n"
-            f"  tar -xf {shown}"
+        raise NotAReport(
+            f"{shown} is an archive",
+            "Unpack it, and analyse the folder or file in it",
+            f"tar -xf {quote(shown)}",
         )
-        raise NotAReport(msg)
-    msg = (
-        f"{shown} is not an SQLite file, nor any other report that nsysflow reads (.nsys-rep,"
-        " parquetdir, a torch.profiler trace). Export a report:\n"
-        "  nsys export --type sqlite REPORT.nsys-rep"
+    raise NotAReport(
+        f"{shown} is not an SQLite file, nor another report that nsysflow reads (.nsys-rep,"
+        " parquetdir, torch.profiler trace)",
+        "Export a report",
+        "nsys export --type sqlite REPORT.nsys-rep",
     )
-    raise NotAReport(msg)
 
 
 def _head(path: Path, shown: str) -> bytes:
     """A file's first bytes.
 
     Raises:
-        Damaged: there are none.
+        NotAReport: it is not a regular file.
+        Damaged: it is empty.
     """
     if path.exists() and not path.is_file():
-        msg = f"{shown} is not a file that can be read twice. Give a regular file:\n  ls -l {shown}"
-        raise NotAReport(msg)
+        raise NotAReport(
+            f"{shown} is not a regular file, and a report is read more than once",
+            "Save its content to a file, and analyse that",
+            f"cat {quote(shown)} > REPORT",
+        )
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if not head:
-        msg = (
-            f"{shown} is empty (0 bytes): what should have written it did not finish."
-            f" {_again(shown)}"
+        raise Damaged(
+            f"{shown} is empty (0 bytes): the program that should have written it did not finish",
+            *_again(shown),
         )
-        raise Damaged(msg)
     return head
 
 
-def _again(shown: str) -> str:
-    """How a report of that name is made once more."""
+def _again(shown: str) -> Remedy:
+    """How to make a report of that name again."""
     if shown.endswith(nsys_rep.SUFFIXES):
-        return "Record the program again:\n  nsysflow profile -- COMMAND"
+        return record_again()
     if _JSON.search(shown):
-        return (
-            "torch.profiler writes it when it stops. Record the program again, and let it end by"
-            " itself:\n  nsysflow profile --collector kineto -- COMMAND"
-        )
-    return (
-        "Export the report again:\n"
-        "  nsys export --type sqlite --force-overwrite=true REPORT.nsys-rep"
-    )
+        advice, command = record_again(collector="kineto")
+        return f"{advice}, and let it end by itself: torch.profiler writes when it stops", command
+    return nsys_rep.export_of(shown)

@@ -1,94 +1,115 @@
-"""What a window of steps says of itself (`nsysflow.steps`), one JSON object per process: which
-steps it holds, what one takes with no profiler, and what one computes.
+"""What a window of steps (`nsysflow.steps`) says of itself: which steps it holds, what one takes
+without a profiler, and what one computes. One JSON object per process.
 
 In an nsys report it is the text of an NVTX mark, in a Kineto trace a key beside `traceEvents`.
 """
 
-import json
-import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final
 
+import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.handshake import KEY
+from nsysflow.analysis.load.decoding import decoded_or_none
 from nsysflow.peaks import UNITS
+from nsysflow.runtime.protocol import KEY
 
-_WINDOW: Final = re.compile(r"\d{1,9}:\d{1,9}:\d{1,9}$")
-_TOO_LONG_NS: Final = 1 << 63
-_TOO_MANY: Final = 1 << 56
-"""FLOPs of a phase: sums of 128 of them still fit 64 bits, and an H200 needs 70 s for so many."""
+_Window = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}(:[0-9]{1,9}){2}\Z")]
+_StepNs = Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)]
+_Count = Annotated[int, msgspec.Meta(gt=0, lt=1 << 56)]
+"""FLOPs of a phase: sums of 128 of them fit 64 bits, and an H200 needs 70 s for so many."""
 
 
-def captures(marks: Iterable[tuple[int | None, str]]) -> pl.DataFrame:
-    """`schema.CAPTURES` of (process, text of a mark), the first of each process; other marks are
-    none of our business."""
-    found = first_of_each(marks)
-    rows = [(process, about["capture"], about["unprofiled_step_ns"]) for process, about in found]
+class Flops(msgspec.Struct):
+    """What a step computes: FLOPs by phase, in arithmetic of type `unit`."""
+
+    unit: str
+    phases: Annotated[dict[str, _Count], msgspec.Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise ValueError(self.unit)
+
+
+class Capture(msgspec.Struct, omit_defaults=True):
+    """What a process says of its window.
+
+    Attributes:
+        capture: the steps in it, as `--capture` takes them.
+        unprofiled_step_ns: what a step takes without a profiler.
+        flops: what a step computes.
+    """
+
+    capture: str
+    unprofiled_step_ns: int | None = None
+    flops: Flops | None = None
+
+
+class _Written(msgspec.Struct):
+    """A `Capture` in JSON. Its parts are decoded one by one: a bad one does not cost the rest."""
+
+    capture: _Window
+    unprofiled_step_ns: msgspec.Raw = msgspec.Raw()
+    flops: msgspec.Raw = msgspec.Raw()
+
+
+class _Mark(msgspec.Struct):
+    ours: msgspec.Raw = msgspec.field(name=KEY)
+
+
+_MARK: Final = msgspec.json.Decoder(_Mark)
+_WRITTEN: Final = msgspec.json.Decoder(_Written)
+_STEP_NS: Final[msgspec.json.Decoder[int]] = msgspec.json.Decoder(_StepNs)
+_FLOPS: Final = msgspec.json.Decoder(Flops)
+
+
+def capture_in(json: bytes | msgspec.Raw) -> Capture | None:
+    """A `Capture` from the JSON behind our key; None where it is not one."""
+    written = decoded_or_none(_WRITTEN, json)
+    if written is None:
+        return None
+    return Capture(
+        capture=written.capture,
+        unprofiled_step_ns=decoded_or_none(_STEP_NS, written.unprofiled_step_ns),
+        flops=decoded_or_none(_FLOPS, written.flops),
+    )
+
+
+def capture_of_mark(text: str) -> Capture | None:
+    """What a mark's text says; None where the mark is not ours."""
+    mark = decoded_or_none(_MARK, text)
+    return None if mark is None else capture_in(mark.ours)
+
+
+def slim_mark(text: str) -> str | None:
+    """A mark with only what we read; None where it is not ours."""
+    found = capture_of_mark(text)
+    return None if found is None else msgspec.json.encode({KEY: found}).decode()
+
+
+def first_of_each(marks: Iterable[tuple[int | None, str]]) -> dict[int | None, Capture]:
+    """What the first mark of ours in each process says, of (process, text of a mark)."""
+    found: dict[int | None, Capture] = {}
+    for process, text in marks:
+        capture = capture_of_mark(text)
+        if capture is not None:
+            found.setdefault(process, capture)
+    return found
+
+
+def capture_rows(found: Mapping[int | None, Capture]) -> pl.DataFrame:
+    """`schema.CAPTURES` of what processes say."""
+    rows = [(process, each.capture, each.unprofiled_step_ns) for process, each in found.items()]
     return pl.DataFrame(rows, schema=schema.CAPTURES, orient="row")
 
 
-def declared(marks: Iterable[tuple[int | None, str]]) -> pl.DataFrame:
-    """`schema.FLOPS` of the same marks."""
+def flops_rows(found: Mapping[int | None, Capture]) -> pl.DataFrame:
+    """`schema.FLOPS` of what processes say."""
     rows = [
-        (process, phase, flops, about["flops"]["unit"])
-        for process, about in first_of_each(marks)
-        for phase, flops in about.get("flops", {}).get("phases", {}).items()
+        (process, phase, count, each.flops.unit)
+        for process, each in found.items()
+        if each.flops is not None
+        for phase, count in each.flops.phases.items()
     ]
     return pl.DataFrame(rows, schema=schema.FLOPS, orient="row")
-
-
-def first_of_each(
-    marks: Iterable[tuple[int | None, str]],
-) -> list[tuple[int | None, dict[str, Any]]]:
-    """The processes with marks of ours, and what the first one of each says."""
-    found: dict[int | None, dict[str, Any]] = {}
-    for process, text in marks:
-        about = about_capture(text)
-        if about is not None:
-            found.setdefault(process, about)
-    return [*found.items()]
-
-
-def about_capture(text: str) -> dict[str, Any] | None:
-    """What a mark's text says, as `capture_in`; None where it is not ours."""
-    if not text.lstrip().startswith("{"):
-        return None
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return capture_in(document)
-
-
-def capture_in(document: object) -> dict[str, Any] | None:
-    """`capture`, `unprofiled_step_ns` and, where it is declared, `flops` (`unit`, and `phases` with
-    what a step computes in each) of a JSON object that has our key; None of any other."""
-    about = document.get(KEY) if isinstance(document, dict) else None
-    if not isinstance(about, dict) or not _is_window(about.get("capture")):
-        return None
-    unprofiled_ns = about.get("unprofiled_step_ns")
-    usable = type(unprofiled_ns) is int and 0 < unprofiled_ns < _TOO_LONG_NS
-    flops = _flops_in(about.get("flops"))
-    return {
-        "capture": about["capture"],
-        "unprofiled_step_ns": unprofiled_ns if usable else None,
-        **({"flops": flops} if flops else {}),
-    }
-
-
-def _flops_in(found: object) -> dict[str, Any] | None:
-    """A declaration of FLOPs that can be reckoned with."""
-    if not isinstance(found, dict) or found.get("unit") not in UNITS:
-        return None
-    phases = found.get("phases")
-    if not isinstance(phases, dict) or not phases:
-        return None
-    if not all(type(flops) is int and 0 < flops < _TOO_MANY for flops in phases.values()):
-        return None
-    return {"unit": found["unit"], "phases": phases}
-
-
-def _is_window(capture: object) -> bool:
-    return isinstance(capture, str) and _WINDOW.match(capture) is not None

@@ -1,4 +1,4 @@
-"""nsys's `parquetdir` export, a folder of one Parquet file per table, as `Raw` frames."""
+"""nsys's `parquetdir` export, a folder with a Parquet file per table, as `Raw` frames."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,11 +6,11 @@ from types import MappingProxyType
 
 import polars as pl
 
-from nsysflow.analysis.load.raw import TABLES, Raw, Table, assemble, check_tables
-from nsysflow.analysis.load.sampled import Where, read_sampled
-from nsysflow.errors import Damaged
-
-_AGAIN = "Export it again:\n  nsys export --type parquetdir --force-overwrite=true REPORT.nsys-rep"
+from nsysflow.analysis.load.nsys_export.raw import Raw, assemble, check_tables
+from nsysflow.analysis.load.nsys_export.sampled import Where, read_sampled
+from nsysflow.analysis.load.nsys_export.tables import TABLES, Table
+from nsysflow.analysis.load.nsys_rep import export_of
+from nsysflow.errors import Damaged, Remedy
 
 
 def is_parquetdir(folder: Path) -> bool:
@@ -26,13 +26,13 @@ def read_parquetdir(folder: Path, shown: str) -> Raw:
         Incomplete: the export lacks a table or column that every export has.
     """
     present = {file.stem: _columns(file, shown) for file in sorted(folder.glob("*.parquet"))}
-    check_tables(shown, present)
+    unknown = check_tables(shown, present, _again(shown))
 
     def read(table: Table, where: Where = MappingProxyType({})) -> pl.DataFrame:
         return _read(folder / f"{table.name}.parquet", table, shown, where)
 
     frames = {field: read(table) for field, table in TABLES.items()}
-    return assemble(shown, present, frames | read_sampled(frames, read))
+    return assemble(shown, present, unknown, frames | read_sampled(frames, read))
 
 
 def _columns(file: Path, shown: str) -> tuple[str, ...]:
@@ -61,15 +61,18 @@ def _typed(rows: pl.DataFrame, table: Table, shown: str) -> Iterator[pl.Expr]:
             continue
         text = rows.schema[name] == pl.String
         if text != (dtype in (pl.String, pl.Categorical)):
-            msg = (
-                f"{shown} holds text where numbers belong, or the other way round, in"
-                f" {table.name}.{name}: it is corrupt. {_AGAIN}"
+            belong = "text where numbers" if text else "numbers where text"
+            raise Damaged(
+                f"{shown} is corrupt: {table.name}.{name} holds {belong} belong", *_again(shown)
             )
-            raise Damaged(msg)
-        # Keys of processes and threads are unsigned here and use the highest bit; SQLite's are not.
+        # Keys of processes and threads are unsigned here and use all 64 bits; in SQLite they wrap.
         yield pl.col(name).cast(dtype, wrap_numerical=dtype == pl.Int64)
 
 
 def _damaged(file: Path, shown: str, error: Exception) -> Damaged:
     said = str(error).partition("\n")[0]
-    return Damaged(f"{shown} is corrupt: {file.name} cannot be read ({said}). {_AGAIN}")
+    return Damaged(f"{shown} is corrupt: {file.name} cannot be read ({said})", *_again(shown))
+
+
+def _again(shown: str) -> Remedy:
+    return export_of(shown, kind="parquetdir")

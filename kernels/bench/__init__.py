@@ -1,5 +1,6 @@
-"""Kernels against their references: are they right, and then, how long do they take?
+"""The kernels' benchmark: check each result against a reference, then time it.
 
-problem (inputs of one shape, references, limits) → call (variant, direction) → judged → measured →
-row → table, CSV, JSON. Whatever needs a GPU is in `measuring.py`; the rest is tested without one.
+problem (inputs of one shape, reference, tolerance) → call (variant, direction) → correctness →
+measurement → row → table, CSV, JSON. Only `measurement.py` and `stopwatch.py` need a GPU; the rest
+is tested without one.
 """

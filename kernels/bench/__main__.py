@@ -1,4 +1,4 @@
-"""`python -P -m nsysflow.kernels.bench`: what `nsysflow bench` starts."""
+"""`python -P -m nsysflow.kernels.bench`: the process that `nsysflow bench` starts."""
 
 import os
 import sys
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import click
 
-from nsysflow.bench_options import DTYPES, KERNELS, VARIANTS, bench_options
+from nsysflow import catalog
+from nsysflow.catalog.bench_options import bench_options
+from nsysflow.catalog.kernel import dtypes as all_dtypes
+from nsysflow.catalog.kernel import variants as all_variants
 from nsysflow.errors import BenchError, NsysflowError
 
 
@@ -23,14 +26,13 @@ def main(
     json_file: Path | None,
     inject_error: bool,
 ) -> None:
-    """Judge the kernels, and time them where there is a GPU."""
+    """Check the kernels, and time them if there is a GPU."""
     if inject_error and (csv_file or json_file):
-        msg = "--inject-error makes a result that is not true, and --csv and --json keep results"
-        raise click.UsageError(msg)
+        raise click.UsageError("--inject-error cannot be combined with --csv or --json")
     for needed in ("torch", "triton"):
         if find_spec(needed) is None:
-            msg = f"the kernels need {needed}, which is not installed here:\n  pip install {needed}"
-            raise BenchError(msg)
+            seen = f"the kernels need {needed}, which is not installed here"
+            raise BenchError(seen, "Install it", f"pip install {needed}")
     import torch
 
     on_gpu = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
@@ -39,9 +41,9 @@ def main(
     from nsysflow.kernels.bench.session import Request, run
 
     request = Request(
-        kernels=kernels or tuple(KERNELS),
-        variants=variants or VARIANTS,
-        dtypes=dtypes or DTYPES,
+        kernels=kernels or tuple(kernel.name for kernel in catalog.kernels()),
+        variants=variants or tuple(all_variants()),
+        dtypes=dtypes or tuple(all_dtypes()),
         sweep=sweep,
         csv_file=csv_file,
         json_file=json_file,

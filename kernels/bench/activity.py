@@ -1,10 +1,10 @@
-"""From what CUPTI recorded to the device time of each repetition: pure.
+"""The device time of each repetition, computed from CUPTI's records. Pure.
 
-A session is, on the host, `flush, wait for an event, call, wait for the device` again and again.
-The waits are calls of the CUDA runtime and so in the record, on one clock with everything else:
-from the end of an event wait to the end of the next device wait is a repetition's range. What was
-launched in it belongs to it. The flush was launched outside, and that is how it is told. (Ranges of
-record_function are not there: torch takes them only where it records the CPU's operators too.)
+On the host, a session repeats `flush, wait for an event, call, wait for the device`. The waits are
+CUDA runtime calls, so CUPTI records them, on the same clock as everything else. A repetition ranges
+from the end of an event wait to the end of the next device wait, and everything launched in this
+range belongs to it. The flush is launched outside any range and therefore not counted. (Ranges of
+record_function are not available: torch only records them together with the CPU's operators.)
 """
 
 from bisect import bisect_right
@@ -14,15 +14,15 @@ from typing import Final
 
 OPENS: Final = "cudaEventSynchronize"
 CLOSES: Final = "cudaDeviceSynchronize"
-"""How these calls' names begin: CUPTI may add a version, as in `_v3020`."""
+"""How the names of these calls begin; CUPTI may append a version, as in `_v3020`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """A CUDA call of the host, or a kernel, copy or memset of the device; ns on one clock.
+    """A CUDA call on the host, or a kernel, copy or memset on the device, in ns on one clock.
 
     Attributes:
-        correlation: the same for a call and what it made the device do.
+        correlation: an id shared by a call and the device operation that it launched.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """What the device did for one call.
+    """The device's work for one call.
 
     Attributes:
-        operations: kernels, copies and memsets.
-        device_ns: the sum of their own durations; pauses between them are not in it.
+        operations: how many kernels, copies and memsets.
+        device_ns: the sum of their durations, without the pauses between them.
     """
 
     operations: int
@@ -46,31 +46,32 @@ class Repetition:
 
 
 class LostActivity(Exception):
-    """The record does not hold what was run."""
+    """The record does not contain everything that ran."""
 
 
 def repetitions_of(activities: Iterable[Activity], expected: int) -> list[Repetition]:
     """The repetitions of a session, in order.
 
     Args:
-        activities: in any order.
-        expected: how many repetitions were run.
+        activities: the record, in any order.
+        expected: how many repetitions ran.
 
     Raises:
-        LostActivity: there are more or fewer, one has no work, or they differ in how much.
+        LostActivity: there are more or fewer, one has no device operations, or their numbers of
+            operations differ.
     """
     recorded = list(activities)
     calls = [each for each in recorded if not each.on_device]
     ranges = _ranges(calls)
     if len(ranges) != expected:
-        raise LostActivity(f"{expected} repetitions were run, and {len(ranges)} are in the record")
+        raise LostActivity(f"{expected} repetitions ran, but the record has {len(ranges)}")
     launched = {call.correlation: call.start_ns for call in calls}
     begins = [begin for begin, _ in ranges]
     work: list[list[int]] = [[] for _ in ranges]
     for each in recorded:
         if not each.on_device:
             continue
-        # a kernel whose launch is not in the record goes by its own start
+        # if the launch is not in the record, use the kernel's own start
         at = launched.get(each.correlation, each.start_ns)
         place = bisect_right(begins, at) - 1
         if place >= 0 and at < ranges[place][1]:
@@ -83,7 +84,7 @@ def repetitions_of(activities: Iterable[Activity], expected: int) -> list[Repeti
 
 
 def _ranges(calls: Sequence[Activity]) -> list[tuple[int, int]]:
-    """From each event wait's end to the end of the device wait after it."""
+    """The range of each repetition: from the end of an event wait to that of a device wait."""
     ranges = []
     begin = None
     for call in sorted(calls, key=lambda each: each.start_ns):

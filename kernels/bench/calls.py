@@ -1,46 +1,48 @@
-"""From a problem to what is called: which variant, which way."""
+"""The function to call for a problem, a variant and a direction."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import torch
 from torch import Tensor
 from torch._functorch import config as functorch_config
 
-from nsysflow.kernels.bench.problem import Direction, Kernel, Outputs, Problem
+from nsysflow.catalog import Kernel
+from nsysflow.catalog.kernel import variants
+from nsysflow.kernels.bench.problem import Direction, Outputs, Problem
 
 Variant = Literal["ref", "compile", "compile-max", "triton", "cuda"]
-VARIANTS: Final[tuple[Variant, ...]] = ("ref", "compile", "compile-max", "triton", "cuda")
+BACKENDS: Final = ("triton", "cuda")
+"""The variants that are our own kernels."""
 
 MODES: Final = {"compile": None, "compile-max": "max-autotune-no-cudagraphs"}
-"""Without CUDA graphs of its own: all variants are captured alike."""
+"""Without torch's own CUDA graphs: the benchmark captures all variants in the same way."""
 
 
 def variants_of(kernel: Kernel, *, on_gpu: bool) -> tuple[Variant, ...]:
-    """Those there are; without a GPU the reference, and Triton in its interpreter."""
-    if not on_gpu:
-        return ("ref", "triton")
-    compiled = MODES if kernel.compiles else ()
-    return tuple(
-        name for name in VARIANTS if name == "ref" or name in (*compiled, *kernel.backends)
-    )
+    """The variants that can run: without a GPU the reference, and Triton in its interpreter."""
+    runnable = variants() if on_gpu else ("ref", "triton")
+    return cast(tuple[Variant, ...], tuple(each for each in runnable if each in kernel.variants))
 
 
 def forget_compiled(variant: Variant) -> None:
-    """Before another case of it: a kernel compiled for the shapes of one before would count as one
-    more, up to a limit beyond which torch falls back to eager."""
+    """Drop what torch.compile has compiled so far, before the next case.
+
+    Compilations for the shapes of earlier cases would count towards the limit beyond which torch
+    falls back to eager mode.
+    """
     if variant in MODES:
         torch.compiler.reset()
 
 
 def function_of(problem: Problem, variant: Variant) -> Callable[..., Outputs]:
-    """What computes the outputs from the inputs."""
+    """The function that computes the outputs from the inputs."""
     if variant == "ref":
         return problem.reference
     if variant == "triton" or variant == "cuda":
         return problem.kernels[variant]
-    # donated buffers may be written to by backward, which is called more than once here
+    # backward may write to donated buffers, but here it is called more than once
     functorch_config.donated_buffer = False
     compiled: Callable[..., Outputs] = torch.compile(
         problem.reference, fullgraph=True, dynamic=False, mode=MODES[variant]
@@ -51,7 +53,7 @@ def function_of(problem: Problem, variant: Variant) -> Callable[..., Outputs]:
 def call_of(
     problem: Problem, function: Callable[..., Outputs], direction: Direction
 ) -> Callable[[], Outputs]:
-    """What is measured: forward without gradients, backward of a forward that has run, or both."""
+    """The call to measure: forward without gradients, backward after one forward, or both."""
     if direction == "fwd":
 
         def forward() -> Outputs:
@@ -73,7 +75,7 @@ def call_of(
 
 
 def exact(problem: Problem, direction: Direction) -> Outputs:
-    """What is right: the reference in float64."""
+    """The exact outputs: the reference in float64."""
     wide = replace(
         problem,
         inputs=tuple(_widened(each.detach()) for each in problem.inputs),

@@ -1,4 +1,4 @@
-"""Where the benchmark runs."""
+"""The machine that the benchmark runs on."""
 
 from importlib.metadata import version
 
@@ -6,13 +6,13 @@ import pynvml
 import torch
 
 import nsysflow
+from nsysflow.kernels.bench.cases import Bench
 from nsysflow.kernels.bench.rows import Machine
-from nsysflow.kernels.bench.run import Bench
 from nsysflow.kernels.bench.stopwatch import copy_bytes_per_s, stopwatch
 
 
 def bench_here(*, on_gpu: bool) -> Bench:
-    """This machine: its GPU and what its memory can do, or a CPU."""
+    """This machine: its GPU and its copy bandwidth, or its CPU."""
     if not on_gpu:
         machine = Machine(gpu="", versions=_versions(driver=""), copy_bytes_per_s=None)
         return Bench(device=torch.device("cpu"), machine=machine, watch=None)

@@ -1,4 +1,4 @@
-"""What there is to compute, and how right it must be."""
+"""Problems of the benchmark: what to compute, and how accurate it must be."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
+from nsysflow.catalog.kernel import dtypes
 from nsysflow.peaks import Unit
 
 Direction = Literal["fwd", "bwd", "fwd+bwd"]
@@ -14,14 +15,16 @@ Backend = Literal["triton", "cuda"]
 Shape = Mapping[str, int]
 Outputs = tuple[Tensor, ...]
 
-DTYPES: Final = {"bf16": torch.bfloat16, "float": torch.float32}
+DTYPES: Final[Mapping[str, torch.dtype]] = {
+    name: getattr(torch, torch_name) for name, torch_name in dtypes().items()
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """How far a result may be from the exact one, x: relative·|x| + absolute·(rms of the tensor).
+    """How far a result may be from the exact x: relative·|x| + absolute·(rms of the tensor).
 
-    The second part is for what cancels: elements near zero among larger ones.
+    The second part is for cancellation: elements near zero among larger ones.
     """
 
     relative: float
@@ -30,7 +33,7 @@ class Tolerance:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What one call must move and compute."""
+    """The bytes and operations that one call needs."""
 
     bytes: int
     flops: int
@@ -39,20 +42,20 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Inputs of one shape and dtype, and what can be done with them.
+    """Inputs of one shape and dtype, with the functions that compute on them.
 
     Attributes:
-        inputs: what the reference and the kernels are called with.
+        inputs: the arguments of the reference and the kernels.
         reference: plain PyTorch; float64 inputs give float64 outputs.
         kernels: the same, fused, by backend.
-        wanted: which inputs have gradients, by place.
-        slopes: the gradients of the outputs that have one, for the backward direction.
-        tolerance: before the rounding of an output's own dtype, which `judging` adds.
-        cost: by direction.
-        unit: which arithmetic does the most of `flops`.
-        expected: the exact outputs, given those that were found, where the reference on float64
-            inputs does not say it (draws, say).
-        poison: written before the check: what a kernel forgets to write is NaN.
+        wanted: the positions of the inputs that have gradients.
+        slopes: the gradients of the differentiable outputs, for the backward direction.
+        tolerance: without the rounding to the output's own dtype, which `correctness` adds.
+        cost: the cost of each direction.
+        unit: the arithmetic of most of the operations.
+        expected: computes the exact outputs from the outputs found, for results that the reference
+            cannot predict, such as random draws.
+        poison: tensors to fill with NaN before the check, so that unwritten elements show.
     """
 
     inputs: tuple[Tensor, ...]
@@ -68,39 +71,37 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernel:
-    """A kernel of the benchmark.
+class Benchmark:
+    """How a kernel is benchmarked.
 
     Attributes:
-        make: a problem of a shape and dtype; called with the same random numbers each time.
+        make: makes a problem of a shape and dtype; it gets the same random numbers each time.
         shape: the usual sizes, by symbol.
         toy: sizes for Triton's interpreter.
-        swept: symbols that go up and down together in a sweep.
-        compiles: whether torch.compile is tried on the reference.
+        swept: groups of symbols that vary together in a sweep.
+        directions: the directions that are measured.
     """
 
     make: "Callable[[Shape, Random], Problem]"
     shape: Shape
     toy: Shape
     swept: tuple[tuple[str, ...], ...]
-    backends: tuple[Backend, ...] = ("triton",)
     directions: tuple[Direction, ...] = ("fwd",)
-    dtypes: tuple[str, ...] = tuple(DTYPES)
-    compiles: bool = True
 
 
-def shapes_of(kernel: Kernel, *, sweep: bool) -> list[Shape]:
-    """The usual shape; in a sweep, each group of symbols also at a quarter and at four times."""
-    shapes = [kernel.shape]
-    for symbols in kernel.swept if sweep else ():
-        shapes.append({**kernel.shape, **{name: kernel.shape[name] // 4 for name in symbols}})
-        shapes.append({**kernel.shape, **{name: kernel.shape[name] * 4 for name in symbols}})
+def shapes_of(benchmark: Benchmark, *, sweep: bool) -> list[Shape]:
+    """The usual shape; in a sweep, each group of symbols also at a quarter and four times."""
+    usual = benchmark.shape
+    shapes = [usual]
+    for symbols in benchmark.swept if sweep else ():
+        shapes.append({**usual, **{name: usual[name] // 4 for name in symbols}})
+        shapes.append({**usual, **{name: usual[name] * 4 for name in symbols}})
     return shapes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Random:
-    """Random tensors of one dtype, the same in each run."""
+    """Random tensors of one dtype; the same in each run."""
 
     device: torch.device
     dtype: torch.dtype
@@ -112,12 +113,12 @@ class Random:
         object.__setattr__(self, "generator", generator)
 
     def normal(self, *shape: int, scale: float = 1.0, mean: float = 0.0) -> Tensor:
-        """Of mean `mean` and deviation `scale`."""
+        """Normally distributed, with mean `mean` and standard deviation `scale`."""
         drawn = torch.randn(shape, generator=self.generator, device=self.device)
         return drawn.mul_(scale).add_(mean).to(self.dtype)
 
     def ones_with_chance(self, chance: float, *shape: int) -> Tensor:
-        """1 with a chance, else 0."""
+        """1 with probability `chance`, else 0."""
         drawn = torch.rand(shape, generator=self.generator, device=self.device)
         return (drawn < chance).to(self.dtype)
 

@@ -1,4 +1,4 @@
-"""A row of results, and the files that rows are added to."""
+"""A row of results, and the files that rows are appended to."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from nsysflow.errors import OutputError
 from nsysflow.kernels.bench.calls import Variant
 from nsysflow.kernels.bench.problem import Cost, Direction, Shape
-from nsysflow.kernels.bench.samples import Stats
+from nsysflow.kernels.bench.statistics import Stats
 from nsysflow.peaks import Unit
 
 MEASURES: Final = ("device", "span_cold", "span_warm", "graph_cold", "graph_warm")
@@ -19,21 +19,21 @@ MEASURES: Final = ("device", "span_cold", "span_warm", "graph_cold", "graph_warm
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """How long a call takes, in five ways that are never mixed.
+    """How long a call takes, measured in five ways that are never mixed.
 
     Attributes:
-        device: the sum of its kernels' own durations, L2 flushed before.
-        span_cold: launched one after the other, each on memory of its own, L2 flushed before; from
-            event to event, by the number of calls. The host is ahead, so it is the GPU's time, its
-            kernels and the pauses between them; but not of more than the 1000 launches that the
-            GPU's queue takes, with which the host's time is in it.
-        span_warm: the same on one memory, again and again.
-        graph_cold: as `span_cold`, by the replay of a CUDA graph; None where it cannot be captured.
-        graph_warm: as `span_warm`, likewise.
-        why_no_graph: why it cannot be captured, in CUDA's words.
-        host_min_ns: the least that the host takes to issue it. A program that calls nothing larger
-            in between takes that long a call, if it is longer than `span_warm`.
-        peak_memory_bytes: what a call allocates beyond what is there, at its highest.
+        device: the sum of the durations of its kernels, with L2 flushed before.
+        span_cold: the time from event to event divided by the number of calls, for consecutive
+            launches on different memory, with L2 flushed before. The host is ahead, so this is the
+            GPU's time: kernels and the pauses between them. With more than the 1000 launches that
+            fit into the GPU's queue, it includes the host's time.
+        span_warm: the same for repeated calls on the same memory.
+        graph_cold: like `span_cold`, replayed as a CUDA graph; None if it cannot be captured.
+        graph_warm: like `span_warm`, replayed as a CUDA graph; None if it cannot be captured.
+        why_no_graph: why it cannot be captured: CUDA's message.
+        host_min_ns: the shortest time in which the host issued the call. If it is longer than
+            `span_warm`, a program that only repeats the call takes this long per call.
+        peak_memory_bytes: the most memory that a call allocates in addition.
     """
 
     device: Stats
@@ -48,12 +48,12 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """On what it was measured.
+    """The machine of a measurement.
 
     Attributes:
-        gpu: its name, empty where there is none.
-        versions: of driver, cuda, torch, triton and nsysflow.
-        copy_bytes_per_s: what a large copy reads and writes a second in this run.
+        gpu: the name of the GPU; empty if there is none.
+        versions: the versions of driver, cuda, torch, triton and nsysflow.
+        copy_bytes_per_s: the bytes that a large copy reads and writes per second in this run.
     """
 
     gpu: str
@@ -63,7 +63,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A case and its outcome: `right`, `wrong`, or `failed` where it raised an error."""
+    """A case and its outcome: `right`, `wrong`, or `failed` if it raised an error."""
 
     date: str
     kernel: str
@@ -81,20 +81,21 @@ class Row:
 
     @property
     def case(self) -> str:
-        """In words, for messages."""
+        """The case in words, for messages."""
         return f"{self.kernel} {self.variant} {self.direction} {self.dtype} {shown(self.shape)}"
 
 
 def shown(shape: Shape) -> str:
-    """`S=8192 T=64`."""
+    """A shape as text, such as `S=8192 T=64`."""
     return " ".join(f"{name}={size}" for name, size in shape.items())
 
 
 def flat(row: Row, peak_flops_per_s: float | None) -> dict[str, Any]:
-    """A row as one level of columns, all of them in every row; ns, bytes and per cent.
+    """A row as a flat dict with the same keys for every row, in ns, bytes and per cent.
 
     Args:
-        peak_flops_per_s: what the GPU can do at most in the row's unit.
+        row: the row.
+        peak_flops_per_s: the peak of the GPU in the row's unit.
     """
     device_ns = row.measured.device.median_ns if row.measured else None
     bytes_per_s = _rate(row.cost.bytes if row.cost else None, device_ns)
@@ -143,10 +144,11 @@ def _rounded(value: float | None, digits: int) -> float | None:
 
 
 def check_file(file: Path, columns: Iterable[str] | None) -> None:
-    """Refuse a file that rows cannot be added to.
+    """Refuse a file that rows cannot be appended to.
 
     Args:
-        columns: those of the rows, where the file is CSV.
+        file: the file; it is created if it does not exist.
+        columns: the columns of the rows, if the file is CSV.
 
     Raises:
         OutputError: it has other columns, or cannot be read or written.
@@ -157,17 +159,15 @@ def check_file(file: Path, columns: Iterable[str] | None) -> None:
         with file.open(encoding="utf-8") as lines:
             header = lines.readline().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise OutputError(f"{file} cannot hold results: {error}. Name another file") from error
+        seen = f"cannot append results to {file}: {error}"
+        raise OutputError(seen, "Name another file") from error
     if columns is not None and header not in ("", ",".join(columns)):
-        msg = (
-            f"{file} has other columns than the rows of this version; nothing was run. Name another"
-            " file, or move this one away"
-        )
-        raise OutputError(msg)
+        seen = f"{file} has other columns than the rows of this version; nothing ran"
+        raise OutputError(seen, "Name another file, or move this one away")
 
 
 def add_to_csv(file: Path, row: dict[str, Any]) -> None:
-    """Add a row to a file, with a header if it is new."""
+    """Append a row to a CSV file, with a header if the file is new."""
     with file.open("a", encoding="utf-8", newline="") as lines:
         writer = csv.DictWriter(lines, row, lineterminator="\n")
         if lines.tell() == 0:
@@ -176,6 +176,6 @@ def add_to_csv(file: Path, row: dict[str, Any]) -> None:
 
 
 def add_to_json(file: Path, row: dict[str, Any]) -> None:
-    """Add a row to a file, as a JSON object in a line."""
+    """Append a row to a file, as one JSON object on one line."""
     with file.open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(row) + "\n")

@@ -1,4 +1,4 @@
-"""The benchmark from the first case to the last line."""
+"""A session of the benchmark: run the cases, print tables, keep the rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,23 +8,24 @@ from typing import Final
 import click
 from rich.console import Console
 
+from nsysflow.catalog import kernels
 from nsysflow.errors import BenchError
+from nsysflow.kernels.bench.cases import Case, blank_row, cases_of, exit_code, row_of
 from nsysflow.kernels.bench.machine import bench_here
-from nsysflow.kernels.bench.page import notes_of, spread_of, table_of
 from nsysflow.kernels.bench.problem import DTYPES
 from nsysflow.kernels.bench.rows import Row, add_to_csv, add_to_json, check_file, flat
-from nsysflow.kernels.bench.run import Case, blank_row, cases_of, exit_code, row_of
+from nsysflow.kernels.bench.table import notes_of, spread_of, table_of
 from nsysflow.peaks import peak_flops
 
 WIDTH: Final = 200
-"""Columns where there is no terminal to ask: a timed table takes about 180."""
+"""Columns of the output if it is not a terminal; a timed table takes about 180."""
 
 COPY: Final = "copy"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What was asked for; see `nsysflow.bench_options`."""
+    """The options of a session; see `nsysflow.catalog.bench_options`."""
 
     kernels: tuple[str, ...]
     variants: tuple[str, ...]
@@ -36,14 +37,14 @@ class Request:
 
 
 def run(request: Request, *, on_gpu: bool) -> int:
-    """Run it and print it, kernel by kernel.
+    """Run the cases and print them, kernel by kernel.
 
     Returns:
-        The exit code: 3 if a result is wrong, 1 if a case failed.
+        The exit code: 3 if a result is wrong, else 1 if a case failed, else 0.
 
     Raises:
         BenchError: there is nothing to run.
-        OutputError: rows cannot be added to the files.
+        OutputError: rows cannot be appended to the files.
     """
     by_kernel = _cases(request, on_gpu=on_gpu)
     bench = bench_here(on_gpu=on_gpu)
@@ -51,13 +52,13 @@ def run(request: Request, *, on_gpu: bool) -> int:
     for file, header in ((request.csv_file, columns), (request.json_file, None)):
         if file is not None:
             check_file(file, header)
-    spoiled = _spoiled(by_kernel) if request.inject_error else None
+    corrupted = _case_to_corrupt(by_kernel) if request.inject_error else None
     rows: list[Row] = []
     for cases in by_kernel:
         made = []
         for case in cases:
-            made.append(row_of(bench, case, corrupt=case is spoiled))
-            _keep(made[-1], request)  # at once: a kernel can take minutes, and be interrupted
+            made.append(row_of(bench, case, corrupt=case is corrupted))
+            _keep(made[-1], request)  # immediately: a kernel can take minutes and be interrupted
         _print(made)
         rows += made
     _close(rows, on_gpu=on_gpu)
@@ -65,14 +66,15 @@ def run(request: Request, *, on_gpu: bool) -> int:
 
 
 def _cases(request: Request, *, on_gpu: bool) -> list[list[Case]]:
-    """The cases of each kernel that has any; with a GPU the copy comes first, asked for or not."""
+    """The cases of each kernel. With a GPU the copy always comes first."""
+    catalog = {kernel.name: kernel for kernel in kernels()}
     names = tuple(dict.fromkeys((COPY, *request.kernels) if on_gpu else request.kernels))
     by_kernel = []
     asked = 0
     for name in names:
         checks = on_gpu and name == COPY
         cases = cases_of(
-            name,
+            catalog[name],
             dtypes=tuple(DTYPES) if checks else request.dtypes,
             variants=(*request.variants, "triton") if checks else request.variants,
             sweep=request.sweep,
@@ -84,18 +86,16 @@ def _cases(request: Request, *, on_gpu: bool) -> list[list[Case]]:
         named = ", ".join(request.kernels)
         where = "with a GPU" if on_gpu else "without a GPU"
         wanted = f"{', '.join(request.variants)} in {', '.join(request.dtypes)}"
-        msg = (
-            f"{named} {where} has nothing of {wanted}. See what there is:\n"
-            f"  nsysflow bench {' '.join(request.kernels)}"
-        )
-        raise BenchError(msg)
+        seen = f"there is nothing to run: {named} {where} has no variant {wanted}"
+        command = f"nsysflow bench {' '.join(request.kernels)}"
+        raise BenchError(seen, "Run every variant", command)
     return [cases for cases in by_kernel if cases]
 
 
-def _spoiled(by_kernel: Sequence[Sequence[Case]]) -> Case:
-    """The first case of a kernel of ours, or the first."""
+def _case_to_corrupt(by_kernel: Sequence[Sequence[Case]]) -> Case:
+    """The first case of one of our kernels, or else the first case."""
     cases = [case for each in by_kernel for case in each]
-    return next((case for case in cases if case.variant in case.kernel.backends), cases[0])
+    return next((case for case in cases if case.ours), cases[0])
 
 
 def _print(rows: Sequence[Row]) -> None:
@@ -122,8 +122,10 @@ def _close(rows: Sequence[Row], *, on_gpu: bool) -> None:
         click.echo(spread)
     copied = rows[0].machine.copy_bytes_per_s
     if copied is not None:
-        click.echo(f"copy bandwidth, read and written: {copied / 1e9:,.0f} GB/s")
+        click.echo(f"copy bandwidth, bytes read plus written: {copied / 1e9:,.0f} GB/s")
     right = sum(row.outcome == "right" for row in rows)
-    click.echo(f"{right} of {len(rows)} results are right")
+    click.echo(f"{right} of {len(rows)} results are correct")
     if not on_gpu:
-        click.echo("Nothing was timed: that needs an NVIDIA GPU, and here Triton is interpreted.")
+        click.echo(
+            "Nothing was timed: without an NVIDIA GPU, Triton kernels run in its interpreter."
+        )

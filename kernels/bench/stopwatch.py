@@ -1,4 +1,4 @@
-"""A GPU, and what takes its time: from event to event, and kernel by kernel."""
+"""Times on a GPU: from event to event, and the durations of single kernels."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,52 +13,54 @@ from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile
 
 from nsysflow.kernels.bench.activity import Activity, repetitions_of
-from nsysflow.kernels.bench.copying import copy
+from nsysflow.kernels.bench.copy import copy
 
 Call = Callable[[], object]
 
 FLUSH_L2S: Final = 4
-"""240 MB on an H200, written in 60 us. It leaves as many lines to be written back as a large kernel
-leaves behind, so no one gains by that."""
+"""240 MB on an H200, written in 60 us. It leaves as many dirty lines as a large kernel would, so no
+kernel gains from them."""
 LARGE_BYTES: Final = 2**30
-"""Of the copies that say what memory can do: 17 times an H200's L2."""
+"""Size of the copies that measure the bandwidth: 17 times the L2 of an H200."""
 HOST_CALLS: Final = 10
 HELD_AT_LEAST_NS: Final = 50_000
 HELD: Final = 2
-"""How often the host could issue a call at its fastest while the GPU is held. At 1.5 the GPU waited
-in one case of 187, through autograd, and its span was 65 % longer."""
+"""The GPU is held for this multiple of the shortest time in which the host issues the calls. At 1.5
+the GPU waited in one of 187 cases, through autograd, and its span was 65 % longer."""
 CYCLES_PER_NS: Final = 2
-"""No GPU's clock is faster, so it is held for as long as was asked, or longer."""
+"""No GPU has a faster clock, so it is held at least as long as requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stopwatch:
-    """A GPU with a stream on which all is measured, and what flushes its L2."""
+    """A GPU, the stream of all measurements, and the buffer that flushes its L2."""
 
     device: torch.device
     stream: torch.cuda.Stream
     flush_buffer: Tensor
 
     def using(self) -> AbstractContextManager[object]:
-        """Make its stream the current one. Problems are made, judged and timed on it: backward runs
-        on the stream of its forward, and only on one stream can both be captured."""
+        """Make its stream the current one, to make, check and time problems.
+
+        Backward runs on the stream of its forward, and both can only be captured on one stream.
+        """
         return torch.cuda.stream(self.stream)
 
     def flush(self) -> None:
-        """Push all else out of L2."""
+        """Evict everything else from L2."""
         self.flush_buffer.zero_()
 
     def captured(self, calls: Call) -> torch.cuda.CUDAGraph:
-        """What it launches, as a graph.
+        """The launches of `calls` as a graph.
 
         Raises:
-            RuntimeError: it cannot be captured.
+            RuntimeError: they cannot be captured.
         """
         try:
             return self._captured(calls)
         except RuntimeError:
-            # torch's random numbers take themselves to be captured still, and raise when next
-            # drawn, until a capture succeeds
+            # until a capture succeeds, torch's random generator believes it is still being
+            # captured and raises at the next draw
             torch.cuda.synchronize()
             self._captured(self.flush)
             raise
@@ -80,20 +82,21 @@ def stopwatch(device: torch.device) -> Stopwatch:
 
 
 def span_ns(timed: Call, *, before: Call = lambda: None, host_ns: int = 0) -> float:
-    """From an event before `timed` to one after it.
+    """The time in ns from an event before `timed` to one after it.
 
-    The GPU is held before the first until the host has issued all, as long as the GPU's queue of
-    about 1000 launches takes it: what is seen is the GPU's time, its pauses between kernels too.
+    The GPU is held before the first event until the host has issued everything, up to the 1000
+    launches that fit into the GPU's queue. So this is the GPU's time, with pauses between kernels.
 
     Args:
-        before: run first, untimed.
-        host_ns: the least that the host takes to issue `timed`.
+        timed: the call to time.
+        before: called first, not timed.
+        host_ns: the shortest time in which the host issues `timed`.
     """
     start = torch.cuda.Event(enable_timing=True)
     end = torch.cuda.Event(enable_timing=True)
     before()
     held_ns = HELD_AT_LEAST_NS + HELD * host_ns
-    torch.cuda._sleep(held_ns * CYCLES_PER_NS)  # leaves L2 as it is
+    torch.cuda._sleep(held_ns * CYCLES_PER_NS)  # does not change L2
     start.record()
     timed()
     end.record()
@@ -102,18 +105,19 @@ def span_ns(timed: Call, *, before: Call = lambda: None, host_ns: int = 0) -> fl
 
 
 def device_ns(watch: Stopwatch, calls: Sequence[Call], times: int) -> list[float]:
-    """The kernels' own durations, L2 flushed, from one session of the profiler; see `activity`.
+    """The device time of each call with L2 flushed, from one profiler session; see `activity`.
 
     Args:
-        calls: run in turn.
-        times: how many are run in all.
+        watch: the stopwatch.
+        calls: called in turn.
+        times: how many calls in total.
 
     Raises:
-        LostActivity: the profiler did not record what was run.
+        LostActivity: the profiler did not record everything that ran.
     """
     in_turn = cycle(calls)
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as session:
-        calls[0]()  # a session may lose its first kernels: these are in no range
+        calls[0]()  # a session may lose its first kernels; these are outside any range
         for _ in range(times):
             watch.flush()
             flushed = torch.cuda.Event()
@@ -137,7 +141,7 @@ def device_ns(watch: Stopwatch, calls: Sequence[Call], times: int) -> list[float
 
 
 def host_ns(call: Call) -> int:
-    """The least that the host takes to issue it to an idle GPU."""
+    """The shortest time in ns in which the host issues the call to an idle GPU."""
     torch.cuda.synchronize()
     taken = []
     for _ in range(HOST_CALLS):
@@ -149,7 +153,7 @@ def host_ns(call: Call) -> int:
 
 
 def peak_memory_bytes(call: Call) -> int:
-    """What it allocates beyond what is there, at its highest."""
+    """The most memory that the call allocates in addition."""
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -159,12 +163,14 @@ def peak_memory_bytes(call: Call) -> int:
 
 
 def copy_bytes_per_s(watch: Stopwatch) -> float:
-    """What memory can do: the best of large copies, by the driver and by a kernel."""
+    """The memory bandwidth: the fastest of several large copies, by the driver and by a kernel."""
     with watch.using():
         x = torch.zeros(LARGE_BYTES // 4, device=watch.device)
         y = torch.empty_like(x)
         best_ns = min(
-            min([span_ns(call) for _ in range(20)][2:])  # the first load code and wake the clocks
+            min(
+                [span_ns(call) for _ in range(20)][2:]
+            )  # the first ones load code and raise the clocks
             for call in (lambda: y.copy_(x), lambda: copy(x, out=y))
         )
     return 2 * LARGE_BYTES / best_ns * 1e9

@@ -1,12 +1,13 @@
-// Generalized advantage estimation with V-trace clips; kernels/advantage.py has the equation.
+// Generalized advantage estimation with V-trace clipping; kernels/advantage.py has the equation.
 //
-// A group of LANES lanes of one warp owns a row and walks it from its end in tiles of LANES * CHUNK
-// steps, mostly one. Each lane holds CHUNK steps in registers, loaded WIDTH at a time, and what lies
-// right of its chunk comes from its neighbour by shuffle. A[t] = delta[t] + keep[t] A[t+1] is an
-// affine map of A[t+1]: a lane composes its CHUNK maps into one, log2(LANES) shuffles compose those
-// of the lanes to its right, and then it knows the A that enters its chunk and walks it once more.
+// LANES lanes of one warp own a row and process it from its end in tiles of LANES * CHUNK steps,
+// usually one tile. Each lane holds CHUNK steps in registers, loaded WIDTH at a time, and gets the
+// values right of its chunk from its neighbour by shuffle. A[t] = delta[t] + keep[t] A[t+1] is an
+// affine map of A[t+1]: a lane composes its CHUNK maps into one, log2(LANES) shuffles compose the
+// maps of the lanes to its right, and then it knows the A that enters its chunk and goes over the
+// chunk once more.
 //
-// Compiled with -D for: VALUES REWARDS DONE RATIO (element types), LANES, CHUNK, WIDTH (steps per
+// Compiled with -D for VALUES REWARDS DONE RATIO (element types), LANES, CHUNK, WIDTH (steps per
 // load; divides both CHUNK and the row), THREADS, GAMMA, GAMMA_LAMBDA, RHO_CLIP, C_CLIP.
 
 struct bf16 { unsigned short bits; };
@@ -58,7 +59,7 @@ __device__ __forceinline__ void store4(float* row, int t, int steps, const float
 
 __device__ __forceinline__ void store(const float* a, float* row, int start, int steps) {
 #if CHUNK == 8 && WIDTH == 8 && LANES > 1
-    // Lanes 2k and 2k+1 swap halves, so that each 16-byte store of a pair fills one 32-byte sector.
+    // Lanes 2k and 2k+1 swap halves, so that the 16-byte stores of a pair fill 32-byte sectors.
     const bool odd = threadIdx.x & 1;
     float first[4], second[4];
 #pragma unroll
@@ -80,10 +81,10 @@ __device__ __forceinline__ void store(const float* a, float* row, int start, int
 #endif
 }
 
-// min that keeps a NaN, which fminf drops.
+// Minimum that keeps a NaN; fminf drops it.
 __device__ __forceinline__ float clip(float x, float high) { return x > high ? high : x; }
 
-// The right neighbour's x; the group's last lane takes `beyond`.
+// The right neighbour's x; `beyond` for the last lane of the group.
 __device__ __forceinline__ float from_right(float x, float beyond) {
     const float right = __shfl_down_sync(~0u, x, 1, LANES);
     return threadIdx.x % LANES == LANES - 1 ? beyond : right;
@@ -95,7 +96,7 @@ advantage(const VALUES* __restrict__ values, const REWARDS* __restrict__ rewards
           float* __restrict__ out, int rows, int steps) {
     const int lane = threadIdx.x % LANES;
     const long long row = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
-    // Shuffles need whole warps: a group past the last row reads row 0 and stores nothing.
+    // Shuffles need whole warps, so a group past the last row reads row 0 and stores nothing.
     const bool live = row < rows;
     const long long base = live ? row * steps : 0;
 

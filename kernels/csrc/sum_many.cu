@@ -1,10 +1,10 @@
-// The sums of many tensors; kernels/sum_many.py has the table and the plan.
+// The sums of many tensors; kernels/sum_many.py describes the table and the plan.
 //
-// A block of THREADS sums a chunk of CHUNK_BYTES: LOADS 16-byte loads a thread, of which the compiler
-// issues four at a time to stay within 32 registers (16 blocks an SM). The last block of a tensor to
-// arrive adds its partial sums in their order.
+// A block of THREADS sums a chunk of CHUNK_BYTES with LOADS 16-byte loads per thread. The compiler
+// issues four at a time to stay within 32 registers (16 blocks per SM). The last block of a tensor
+// to finish adds the partial sums in order.
 //
-// Compiled with -D for: ELEMENT (bf16, f16 or f32), CHUNK_BYTES, THREADS.
+// Compiled with -D for ELEMENT (bf16, f16 or f32), CHUNK_BYTES, THREADS.
 
 typedef long long i64;
 struct bf16 { unsigned short bits; };
@@ -34,11 +34,11 @@ struct Entry {
     i64 address, size, tensor, first;
 };
 
-// The sum of `mine` over the block, the same order every time; only thread 0 is given it.
+// The sum of `mine` over the block, always in the same order; only thread 0 gets it.
 __device__ __forceinline__ float block_sum(float mine) {
     __shared__ float of_warp[WARPS];
     for (int apart = 16; apart > 0; apart /= 2) mine += __shfl_xor_sync(~0u, mine, apart);
-    __syncthreads();  // of an earlier call, thread 0 may still be reading
+    __syncthreads();  // thread 0 may still be reading the values of an earlier call
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = mine;
     __syncthreads();
     float total = 0;
@@ -59,7 +59,7 @@ __device__ __forceinline__ float chunk_sum(const char* address, int here) {
         word[k].bits = at < words ? __ldg(aligned + at) : make_uint4(0, 0, 0, 0);
     }
     float sum = 0;
-    const int edge = threadIdx.x;  // elements before the aligned words, then those after
+    const int edge = threadIdx.x;  // first the elements before the aligned words, then those after
     const int inside = words * LANES;
     if (edge < here - inside) {
         const ELEMENT* elements = reinterpret_cast<const ELEMENT*>(address);
@@ -89,9 +89,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __shared__ bool last;
     if (threadIdx.x == 0) {
         partials[chunk] = total;
-        __threadfence();  // the sum is there before the count says so
+        __threadfence();  // the sum must be visible before the count
         last = atomicAdd(arrived + entry.tensor, 1) == chunks - 1;
-        __threadfence();  // and no sum is read before it
+        __threadfence();  // and no sum may be read before it
     }
     __syncthreads();
     if (!last) return;

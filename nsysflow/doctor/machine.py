@@ -1,4 +1,4 @@
-"""What is to be seen on this machine: the only part of the doctor that looks."""
+"""What is on this machine. Only this module of the doctor looks at it."""
 
 import platform
 import re
@@ -12,19 +12,19 @@ from typing import Final
 import nsysflow
 from nsysflow.errors import CaptureError
 from nsysflow.gpu import Gpus, gpus
-from nsysflow.nsys import Nsys, Places, find, home, importer_problem
-from nsysflow.nsys.trial import Trial, may_sample, tried
+from nsysflow.nsys import ImporterProblem, Nsys, Places, find, home, importer_problem
+from nsysflow.nsys.trial import Trial, may_sample, try_nsys
 from nsysflow.torchrun import find_torchrun
 
 CAP_SYS_ADMIN: Final = 21
 CAP_PERFMON: Final = 38
-"""Linux's numbers of the capabilities that reading performance counters takes."""
+"""Linux's numbers of the capabilities that allow to read performance counters."""
 
 _PARANOID: Final = Path("/proc/sys/kernel/perf_event_paranoid")
 _DRIVER_OPTIONS: Final = Path("/proc/driver/nvidia/params")
 _STATUS: Final = Path("/proc/self/status")
 _ADMIN_ONLY: Final = re.compile(r"^(?:RmProfilingAdminOnly|\S*RestrictProfiling\S*): *(\d)", re.M)
-"""The module's option is named as the second, and drivers show it as the first."""
+"""Drivers show the option under the first name; the module calls it by the second."""
 
 _CUDA_BUILD: Final = re.compile(r"^cuda\b[^=]*= *['\"]([\d.]+)['\"]", re.M)
 
@@ -37,18 +37,18 @@ class Machine:
         python: its version.
         nsysflow: its version.
         nsys: the nsys that `profile` would use, or why there is none.
-        importer: why that nsys will not import what it records, as far as its folders tell.
-        trial: what came of trying; None when it was not tried.
+        importer: why that nsys cannot import what it records, judged by its folders.
+        trial: the result of a trial run; None if there was none.
         gpus: the GPUs and their driver.
-        packages: versions of nvtx, torch and triton, where this Python has them.
+        packages: versions of nvtx, torch and triton, if this Python has them.
         torch_cuda: the CUDA that torch was built for; None for a CPU build.
-        samples: whether nsys says that it may sample the CPU; None when it does not say.
-        paranoid: `kernel.perf_event_paranoid`; None when it cannot be read.
-        capabilities: the numbers of the capabilities that this process has.
-        admin_only: whether the driver keeps GPU counters to administrators; None when unknown.
-        temp: the folder for temporary files, to which nsys writes what it records.
-        temp_free_bytes: the space left there.
-        torchrun: where it is.
+        samples: whether nsys may sample the CPU, by its own account; None if it does not say.
+        paranoid: `kernel.perf_event_paranoid`; None if it cannot be read.
+        capabilities: the numbers of this process's capabilities.
+        admin_only: whether only administrators may read GPU counters; None if unknown.
+        temp: the folder for temporary files, where nsys writes what it records.
+        temp_free_bytes: the free space there.
+        torchrun: where it is; None if there is none.
         libraries: the folder for libraries that nsys needs and the system lacks.
         home: the user's home folder, shown as `~`.
     """
@@ -56,7 +56,7 @@ class Machine:
     python: str
     nsysflow: str
     nsys: Nsys | CaptureError
-    importer: str | None = None
+    importer: ImporterProblem | None = None
     trial: Trial | None = None
     gpus: Gpus
     packages: dict[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Machine:
 
 
 def look() -> Machine:
-    """Look at this machine, and try its nsys: a second or two."""
+    """Look at this machine and try its nsys, which takes a second or two."""
     nsys: Nsys | CaptureError
     importer, trial = None, None
     try:
@@ -82,7 +82,7 @@ def look() -> Machine:
         nsys = error
     else:
         importer = importer_problem(nsys)
-        trial = tried(nsys) if importer is None else None
+        trial = try_nsys(nsys) if importer is None else None
     temp = Path(gettempdir())
     return Machine(
         python=platform.python_version(),
@@ -106,7 +106,7 @@ def look() -> Machine:
 
 
 def _packages(*names: str) -> dict[str, str]:
-    """Versions of those that are installed; none is imported."""
+    """Versions of the packages that are installed. None is imported."""
     found = {}
     for name in names:
         try:
@@ -117,8 +117,8 @@ def _packages(*names: str) -> dict[str, str]:
 
 
 def _torch_cuda() -> str | None:
-    """The CUDA that torch names in its own `version.py`, which is read and not run: importing
-    torch takes 1.3 s (docs/facts.md)."""
+    """The CUDA that torch's `version.py` names. It is read, not imported: importing torch takes
+    1.3 s (docs/facts.md)."""
     try:
         file = Path(str(distribution("torch").locate_file("torch/version.py")))
     except PackageNotFoundError:
@@ -132,7 +132,7 @@ def _paranoid(file: Path) -> int | None:
 
 
 def _capabilities(status: Path) -> frozenset[int]:
-    """From Linux's mask of the effective ones: root in a container often lacks most."""
+    """The effective capabilities, from Linux's mask: root in a container often lacks most."""
     text = status.read_text(encoding="utf-8") if status.is_file() else ""
     mask = re.search(r"^CapEff:\s*([0-9a-f]+)", text, re.M)
     held = int(mask[1], 16) if mask else 0

@@ -1,4 +1,4 @@
-"""A diagnosis as people read it, and as programs do."""
+"""A diagnosis as a page, and as JSON."""
 
 import json
 import textwrap
@@ -9,18 +9,19 @@ from typing import Final
 
 from rich.text import Text
 
-from nsysflow.doctor.checks import Diagnosis
+from nsysflow.doctor.checks import Check
+from nsysflow.doctor.diagnosis import Diagnosis
 
 WIDTH_MAX: Final = 100
-"""Columns: sentences longer than that are hard to read."""
+"""Columns; longer lines are hard to read."""
 
-_COLOURS: Final = {"ok": "green", "note": "yellow", "problem": "bold red"}
+_COLOURS: Final = {"ok": "green", "note": "yellow", "problem": "red"}
 _INDENT: Final = " " * 21
 
 
 def page(diagnosis: Diagnosis, home: Path, *, width: int) -> Iterator[Text]:
-    """The lines: a check each, with what to type below it; what works and what to type first at
-    the end. `home` is shown as `~`."""
+    """The lines of the page: each check with what to do about it, what works, and what to type
+    first. `home` is shown as `~`."""
     room = min(width, WIDTH_MAX) - len(_INDENT)
     for check in diagnosis.checks:
         seen, *more = _wrapped(_short(check.seen, home), room)
@@ -28,7 +29,7 @@ def page(diagnosis: Diagnosis, home: Path, *, width: int) -> Iterator[Text]:
             (f"{check.status:<9}", _COLOURS[check.status]), f"{check.check:<12}{seen}"
         )
         yield from (Text(_INDENT + line) for line in more)
-        yield from (Text(_INDENT + line) for line in _advice(_short(check.advice, home), room))
+        yield from (Text(_INDENT + line) for line in _advice(check, home, room))
     yield Text()
     yield Text(f"Works here: {', '.join(diagnosis.works)}")
     yield Text(f"Type first: {diagnosis.first}")
@@ -37,23 +38,22 @@ def page(diagnosis: Diagnosis, home: Path, *, width: int) -> Iterator[Text]:
 def as_json(diagnosis: Diagnosis, home: Path) -> str:
     """The same as a JSON document; `home` is shown as `~`."""
     checks = [
-        asdict(check) | {"seen": _short(check.seen, home), "advice": _short(check.advice, home)}
+        {name: _short(text, home) for name, text in asdict(check).items()}
         for check in diagnosis.checks
     ]
     return json.dumps(asdict(diagnosis) | {"checks": checks}, indent=2)
 
 
-def _advice(advice: str, room: int) -> Iterator[str]:
-    """Sentences set in the room there is; what to type as it is, to be copied."""
-    for line in advice.splitlines():
-        if line.startswith(" "):
-            yield line
-        else:
-            yield from _wrapped(line, room)
+def _advice(check: Check, home: Path, room: int) -> Iterator[str]:
+    """The advice, wrapped, and the command on a line of its own, unwrapped so it can be copied."""
+    end = ":" if check.command else ""
+    yield from _wrapped(_short(check.advice, home) + end, room)
+    if check.command:
+        yield f"  {_short(check.command, home)}"
 
 
 def _wrapped(text: str, room: int) -> list[str]:
-    """Paths and options stay whole."""
+    """The text in lines; paths and options stay whole."""
     return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
 
 

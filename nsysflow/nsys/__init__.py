@@ -1,10 +1,11 @@
-"""Nsight Systems' command line program: find it, build its argv, run it."""
+"""nsys, the command line program of Nsight Systems: find it, build its argv, run it."""
 
-from nsysflow.nsys.argv import BY_CUDA, Capture, export_argv, profile_argv
+from nsysflow.nsys.argv import BY_CUDA, Recording, export_argv, profile_argv
 from nsysflow.nsys.find import find
-from nsysflow.nsys.importer import importer_problem
+from nsysflow.nsys.importer import ImporterProblem, importer_problem
 from nsysflow.nsys.places import Places, home
 from nsysflow.nsys.program import (
+    ASSUMED,
     LAST_NVTX,
     Nsys,
     misses_new_nvtx,
@@ -14,12 +15,14 @@ from nsysflow.nsys.program import (
 from nsysflow.nsys.run import DISK_FULL, export, exporter, last_words
 
 __all__ = [
+    "ASSUMED",
     "BY_CUDA",
     "DISK_FULL",
     "LAST_NVTX",
-    "Capture",
+    "ImporterProblem",
     "Nsys",
     "Places",
+    "Recording",
     "export",
     "export_argv",
     "exporter",

@@ -1,4 +1,4 @@
-"""The exact argv of nsys: pure, so that a test can read it and `--dry-run` can print it."""
+"""The exact argv of nsys. Pure: tests read it and `--dry-run` prints it."""
 
 import re
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ from typing import Final, Literal
 from nsysflow.nsys.program import Nsys
 
 METRICS_HZ: Final = 20_000
-"""How often the GPU's metrics are read. nsys takes 10 to 200 000 and reads 10 000 by itself; 50 us
-apart, short kernels get samples too, and it worked on an H200 (docs/facts.md)."""
+"""Samples of GPU metrics per second. nsys takes 10 to 200 000, by default 10 000. Every 50 us gives
+short kernels samples too, and worked on an H200 (docs/facts.md)."""
 
 BY_CUDA: Final = "cuda"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capture:
+class Recording:
     """What to record, and where to put it.
 
     Attributes:
-        out: the report without its suffix. `%q{NAME}` in it stands for that environment variable
-            of each process; every other `%` is one.
+        out: the report's path without suffix. `%q{NAME}` in it stands for that environment variable
+            of each process; any other `%` is a plain `%`.
         trace: what nsys calls APIs: `cuda`, `nvtx`, …
-        window: what opens a window instead of recording the whole run: `cuda`, that is
-            `cudaProfilerStart` to `cudaProfilerStop`, or an NVTX range's `NAME@DOMAIN`. The program
-            goes on afterwards.
-        backtrace: the Python frames of every CUDA call. Samples the CPU, which nsys needs for it.
-        gpu_metrics: the metrics of all GPUs.
-        graph_trace: the kernels of a CUDA graph each, or the graph as one.
-        extra: further options, as they are; they come last and so win.
+        window: what opens a window; None records the whole run. `cuda` is from `cudaProfilerStart`
+            to `cudaProfilerStop`, `NAME@DOMAIN` an NVTX range. The program goes on afterwards.
+        backtrace: record the Python frames of every CUDA call. This samples the CPU too, which nsys
+            needs for it.
+        gpu_metrics: sample the metrics of all GPUs.
+        graph_trace: record the kernels of a CUDA graph, or the graph as one operation.
+        extra: more options, passed unchanged; they come last, so they override ours.
     """
 
     out: Path
@@ -40,35 +40,38 @@ class Capture:
     extra: tuple[str, ...] = ()
 
 
-def profile_argv(nsys: Nsys, capture: Capture, command: list[str]) -> list[str]:
-    """What to start to run `command` under nsys.
+def profile_argv(nsys: Nsys, recording: Recording, command: list[str]) -> list[str]:
+    """The argv that runs `command` under nsys.
 
     Raises:
-        ValueError: the window would never open, since CUDA is not traced.
+        ValueError: the window would never open, because CUDA is not traced.
     """
-    cuda = "cuda" in capture.trace
-    if capture.window == BY_CUDA and not cuda:
-        msg = "a window opens by cudaProfilerStart, which nsys sees only with cuda in the trace"
+    cuda = "cuda" in recording.trace
+    if recording.window == BY_CUDA and not cuda:
+        msg = "cudaProfilerStart opens the window, and nsys sees it only if cuda is traced"
         raise ValueError(msg)
-    argv = [str(nsys.path), "profile", f"--output={_plain(capture.out)}"]
-    argv += [f"--trace={','.join(capture.trace)}", *_sampling(backtrace=capture.backtrace and cuda)]
+    argv = [str(nsys.path), "profile", f"--output={_plain(recording.out)}"]
+    argv += [
+        f"--trace={','.join(recording.trace)}",
+        *_sampling(backtrace=recording.backtrace and cuda),
+    ]
     if cuda:
-        argv.append(f"--cuda-graph-trace={capture.graph_trace}")
-    if capture.window is not None:
-        argv += [*_opener(capture.window), "--capture-range-end=stop"]
-    if capture.gpu_metrics:
+        argv.append(f"--cuda-graph-trace={recording.graph_trace}")
+    if recording.window is not None:
+        argv += [*_opener(recording.window), "--capture-range-end=stop"]
+    if recording.gpu_metrics:
         argv += _metrics(nsys)
-    return [*argv, *capture.extra, *command]
+    return [*argv, *recording.extra, *command]
 
 
 def export_argv(nsys: Nsys, report: Path, out: Path, *, json: bool) -> list[str]:
-    """What to start to export `report` to SQLite as `out`.
+    """The argv that exports `report` to SQLite as `out`.
 
     Args:
-        nsys: whose options to use.
+        nsys: the nsys to start.
         report: an `.nsys-rep`.
         out: must not exist.
-        json: also events' JSON, where the Python frames are. 2023.4 has no such option.
+        json: export events' JSON too, which holds the Python frames. 2023.4 cannot.
     """
     argv = [str(nsys.path), "export", "--type=sqlite", f"--output={out}"]
     if nsys.offers("--quiet"):
@@ -81,27 +84,27 @@ def export_argv(nsys: Nsys, report: Path, out: Path, *, json: bool) -> list[str]
 def _opener(window: str) -> list[str]:
     if window == BY_CUDA:
         return ["--capture-range=cudaProfilerApi"]
-    # nsys otherwise looks only at strings that a program registers with NVTX
+    # without it nsys looks only at strings that a program registered with NVTX
     register = "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"
     return ["--capture-range=nvtx", f"--nvtx-capture={window}", register]
 
 
 def _sampling(*, backtrace: bool) -> list[str]:
-    """Frames of CUDA calls come only with CPU samples, and only of calls longer than a threshold,
-    80 us by itself; without either, nothing is sampled."""
+    """nsys records frames of CUDA calls only with CPU samples, and by default only for calls longer
+    than 80 us."""
     if backtrace:
         return ["--sample=process-tree", "--cudabacktrace=all:0", "--python-backtrace=cuda"]
     return ["--sample=none", "--cpuctxsw=none"]
 
 
 def _metrics(nsys: Nsys) -> list[str]:
-    """2023.4 has `--gpu-metrics-device`, 2025.3 `--gpu-metrics-devices`; the other is an error in
-    either, so its help decides."""
+    """2023.4 has `--gpu-metrics-device`, 2025.3 `--gpu-metrics-devices`, and each refuses the other
+    name."""
     plural = nsys.offers("--gpu-metrics-devices")
     devices = "--gpu-metrics-devices" if plural else "--gpu-metrics-device"
     return [f"{devices}=all", f"--gpu-metrics-frequency={METRICS_HZ}"]
 
 
 def _plain(out: Path) -> str:
-    """The path with each `%` doubled that is not `%q{`: nsys would read `%p` as the pid."""
+    """The path with `%` doubled, except in `%q{`: nsys would read `%p` as the process id."""
     return re.sub(r"%(?!q\{)", "%%", str(out))

@@ -1,4 +1,4 @@
-"""Where an nsys lies: the folder it runs from, and what is in it."""
+"""The folder that an nsys runs from, and what is in it."""
 
 import re
 from pathlib import Path
@@ -10,8 +10,10 @@ _SCRIPT_CHARACTERS: Final = 1 << 16
 
 
 def target_folder(path: Path) -> Path | None:
-    """The folder that the nsys at `path` runs from, `…/target-linux-x64`, through links and
-    launcher scripts that name it; None when it cannot be told."""
+    """The folder that the nsys at `path` runs from, `…/target-linux-x64`; None if unknown.
+
+    Links and launcher scripts are followed.
+    """
     real = path.resolve()
     if is_script(real):
         with real.open(encoding="utf-8", errors="replace") as file:
@@ -19,17 +21,17 @@ def target_folder(path: Path) -> Path | None:
         real = next((program.resolve() for program in named if program.is_file()), real)
     if real.parent.name.startswith("target-linux"):
         return real.parent
-    return next(real.parent.parent.glob("target-linux-*"), None)  # it was …/bin/nsys
+    return next(real.parent.parent.glob("target-linux-*"), None)  # for …/bin/nsys
 
 
 def newest_cupti(target: Path) -> tuple[int, int] | None:
-    """The newest CUDA among a target folder's CUPTI libraries, as (major, minor)."""
+    """The newest CUDA version of a target folder's CUPTI libraries, as (major, minor)."""
     found = (_CUPTI.search(file.name) for file in target.glob("libcupti.so.*"))
     return max(((int(at[1]), int(at[2])) for at in found if at is not None), default=None)
 
 
 def is_script(path: Path) -> bool:
-    """Whether a file begins as a script does."""
+    """Whether a file begins like a script."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

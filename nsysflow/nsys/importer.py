@@ -1,8 +1,9 @@
-"""Whether nsys can write a report of what it recorded, as far as its folders tell."""
+"""Whether nsys can turn what it recorded into a report, judged by its folders."""
 
 import os
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -10,30 +11,47 @@ from nsysflow.nsys.folders import is_script, target_folder
 from nsysflow.nsys.program import Nsys
 
 IMPORTER: Final = "QdstrmImporter"
-"""The program that makes an `.nsys-rep` of what nsys recorded; nsys starts it by itself."""
+"""The program that turns what nsys recorded into an `.nsys-rep`; nsys starts it."""
 
 
-def importer_problem(nsys: Nsys) -> str | None:
-    """Why nsys will not write a report; None when nothing speaks against it.
+@dataclass(frozen=True, kw_only=True)
+class ImporterProblem:
+    """Why nsys will not write a report.
 
-    A launcher script may set library paths of its own, so the libraries of what it starts are not
-    judged.
+    Attributes:
+        text: the reason, half a sentence.
+        libraries: the shared libraries that the system lacks; empty if the importer itself does.
+    """
+
+    text: str
+    libraries: tuple[str, ...] = ()
+
+
+def importer_problem(nsys: Nsys) -> ImporterProblem | None:
+    """Why nsys will not write a report; None if nothing is known to be wrong.
+
+    A launcher script may set library paths, so the libraries behind one are not checked.
     """
     target = target_folder(nsys.path)
     if target is None:
         return None
     importer = next(target.parent.glob(f"host-linux-*/{IMPORTER}"), None)
     if importer is None:
-        return f"its importer is missing: there is no host-linux-*/{IMPORTER} in {target.parent}"
+        text = f"its importer is missing: there is no host-linux-*/{IMPORTER} in {target.parent}"
+        return ImporterProblem(text=text)
     if is_script(nsys.path.resolve()):
         return None
     missing = _missing_libraries(importer, nsys)
-    return f"its importer lacks libraries: {', '.join(missing)}" if missing else None
+    if not missing:
+        return None
+    return ImporterProblem(
+        text=f"its importer lacks libraries: {', '.join(missing)}", libraries=missing
+    )
 
 
-def _missing_libraries(importer: Path, nsys: Nsys) -> list[str]:
+def _missing_libraries(importer: Path, nsys: Nsys) -> tuple[str, ...]:
     if shutil.which("ldd") is None:
-        return []
+        return ()
     done = subprocess.run(
         ["ldd", str(importer)],
         capture_output=True,
@@ -41,4 +59,5 @@ def _missing_libraries(importer: Path, nsys: Nsys) -> list[str]:
         check=False,
         env={**os.environ, **nsys.environment()},
     )
-    return sorted({line.split()[0] for line in done.stdout.splitlines() if "not found" in line})
+    missing = {line.split()[0] for line in done.stdout.splitlines() if "not found" in line}
+    return tuple(sorted(missing))

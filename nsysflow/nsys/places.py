@@ -1,4 +1,4 @@
-"""Where an nsys may be, on this machine or in a test's folder."""
+"""Where to look for an nsys, on this machine or in a test's folder."""
 
 import os
 import platform
@@ -16,17 +16,17 @@ INSTALLED: Final = (
     "usr/local/cuda*/bin/nsys",
     "usr/local/cuda*/nsight-systems-*/bin/nsys",
 )
-"""Nsight Systems from NVIDIA's packages, and from CUDA toolkits."""
+"""Nsight Systems from NVIDIA's packages, and in CUDA toolkits."""
 
 IN_NSIGHT_COMPUTE: Final = (
     "opt/nvidia/nsight-compute/*/host",
     "usr/local/cuda*/nsight-compute-*/host",
 )
-"""Nsight Compute's host folders, which hold an nsys."""
+"""Nsight Compute's host folders, which contain an nsys."""
 
 
 def home() -> Path:
-    """The user's home, or where temporary files go: a container's user may have none."""
+    """The user's home, or the folder for temporary files: a container's user may have no home."""
     try:
         return Path.home()
     except RuntimeError:
@@ -38,11 +38,11 @@ class Places:
     """Where to look.
 
     Attributes:
-        named: what `$NSYSFLOW_NSYS` names.
-        path: the folders of `$PATH`.
-        cuda_home: a CUDA toolkit of one's own.
-        root: `/`, which the patterns above are under.
-        cache: a folder of the user's for what nsysflow keeps.
+        named: the value of `$NSYSFLOW_NSYS`.
+        path: the value of `$PATH`.
+        cuda_home: the CUDA toolkit that `$CUDA_HOME` names.
+        root: `/`; the patterns above are relative to it.
+        cache: nsysflow's folder in the user's cache.
         machine: the processor, as `platform.machine()` names it.
     """
 
@@ -55,7 +55,7 @@ class Places:
 
     @classmethod
     def here(cls) -> Self:
-        """This machine's, as its environment says."""
+        """The places of this machine, from its environment."""
         caches = os.environ.get("XDG_CACHE_HOME")
         cuda_home = os.environ.get("CUDA_HOME")
         return cls(
@@ -68,7 +68,7 @@ class Places:
         )
 
     def installed(self) -> Iterator[Path]:
-        """Every nsys that is installed where installers put it."""
+        """Every nsys in the usual folders."""
         for pattern in INSTALLED:
             yield from self.root.glob(pattern)
         if self.cuda_home is not None:
@@ -81,6 +81,6 @@ class Places:
 
     @property
     def libraries(self) -> Path | None:
-        """Libraries that the user put there for nsys, because the system lacks them."""
+        """The folder with libraries for nsys that the system lacks, if the user made one."""
         folder = self.cache / "lib"
         return folder if folder.is_dir() else None

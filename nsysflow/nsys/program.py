@@ -1,4 +1,4 @@
-"""An nsys program: its version, what it knows, and what it needs in order to run."""
+"""An nsys: its version, what it supports, and what it needs to run."""
 
 import os
 import re
@@ -14,19 +14,19 @@ ANSWER_WITHIN_S: Final = 30
 """nsys answers `--version` in 10 ms; a cold network file system takes longer."""
 
 LAST_NVTX: Final = (0, 2, 11)
-"""The last nvtx that nsys 2023.4 records; of 0.2.12 and later it leaves no range, without a word.
+"""The last nvtx package that nsys 2023.4 records; it silently drops the ranges of 0.2.12 and later.
 nsys 2025.3 records 0.2.16."""
 
 _MISSES_NVTX: Final = (2023, 4)
-"""The newest nsys seen to miss ranges of an nvtx after `LAST_NVTX`; between it and 2025.3, which
-records 0.2.16, nothing is known."""
+"""The newest nsys seen to drop ranges of an nvtx newer than `LAST_NVTX`. Versions between it and
+2025.3 were not tried."""
 
 _VERSION: Final = re.compile(r"version (\d+(?:\.\d+)+\S*)")
 _OPTION: Final = re.compile(r"--[a-z][a-z-]+")
 
 
 class DidNotStart(Exception):
-    """A program that does not start, or is no nsys; the message is what it said."""
+    """A program that does not start, or is not an nsys; the message is what it printed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +38,9 @@ class Nsys:
         version: e.g. (2025, 3, 1).
         version_text: the same as nsys writes it, e.g. `2025.3.1.90-253135822126v0`.
         origin: how it was found, e.g. `on PATH`.
-        cupti: the newest CUDA that its CUPTI knows, e.g. (13, 0); None when that cannot be seen.
-        library_path: a folder of libraries that its importer needs and the system may lack.
-        options: what its `--help` names; empty when it named none.
+        cupti: the newest CUDA that its CUPTI supports, e.g. (13, 0); None if unknown.
+        library_path: a folder with libraries that its importer needs and the system lacks.
+        options: the options that its `--help` lists; empty if it lists none.
     """
 
     path: Path
@@ -52,11 +52,11 @@ class Nsys:
     options: frozenset[str] = frozenset()
 
     def offers(self, option: str) -> bool:
-        """Whether it takes `option`; assumed when its help is not known."""
+        """Whether it takes `option`; assumed if its help is unknown."""
         return not self.options or option in self.options
 
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The variables it must be given besides those of `base`, ours when None."""
+        """The variables to set for it besides those of `base`, by default ours."""
         if self.library_path is None:
             return {}
         rest = (os.environ if base is None else base).get("LD_LIBRARY_PATH")
@@ -64,24 +64,28 @@ class Nsys:
         return {"LD_LIBRARY_PATH": os.pathsep.join(paths)}
 
 
+ASSUMED: Final = Nsys(path=Path("nsys"), version=(), version_text="", origin="not found")
+"""For `--dry-run` without any nsys: `nsys`, wherever it may be, with the newest options."""
+
+
 def version_of(path: Path) -> str:
-    """The version an nsys gives itself, e.g. `2023.4.4.54-234433681190v0`.
+    """The version that an nsys prints, e.g. `2023.4.4.54-234433681190v0`.
 
     Raises:
-        DidNotStart: it does not start, or is no nsys.
+        DidNotStart: it does not start, or is not an nsys.
     """
-    said = _said(path, "--version")
-    found = _VERSION.search(said)
+    output = _output(path, "--version")
+    found = _VERSION.search(output)
     if found is None:
-        raise DidNotStart(said or "nothing")
+        raise DidNotStart(output or "nothing")
     return found[1]
 
 
-def described(path: Path, origin: str, *, library_path: Path | None = None) -> Nsys:
-    """What there is to know of the nsys at `path`.
+def describe(path: Path, origin: str, *, library_path: Path | None = None) -> Nsys:
+    """What is known about the nsys at `path`.
 
     Raises:
-        DidNotStart: it does not start, or is no nsys.
+        DidNotStart: it does not start, or is not an nsys.
     """
     text = version_of(path)
     target = target_folder(path)
@@ -97,12 +101,12 @@ def described(path: Path, origin: str, *, library_path: Path | None = None) -> N
 
 
 def misses_new_nvtx(nsys: str) -> bool:
-    """Whether an nsys of this version, if it is known, may miss the ranges of a new nvtx."""
+    """Whether an nsys of this version may drop the ranges of a new nvtx."""
     return version_numbers(nsys)[:2] <= _MISSES_NVTX
 
 
 def records_nvtx(nvtx: str, *, nsys: str) -> bool:
-    """Whether the ranges of an nvtx reach a report of that nsys: see `LAST_NVTX`."""
+    """Whether that nsys records the ranges of this nvtx: see `LAST_NVTX`."""
     return version_numbers(nvtx) <= LAST_NVTX or not misses_new_nvtx(nsys)
 
 
@@ -112,29 +116,34 @@ def version_numbers(text: str) -> tuple[int, ...]:
 
 
 def too_old_for(nsys: Nsys, driver_cuda: tuple[int, int] | None) -> bool:
-    """Whether it knows only an older CUDA than the driver's, by the major version.
+    """Whether the driver has a CUDA of a later major version than nsys supports.
 
-    It then records calls and copies but no kernels, and says nothing: seen with 2023.4, whose
+    nsys then records calls and copies but no kernels, without saying so: seen with 2023.4, whose
     newest CUPTI is 12.4, on a CUDA 13 driver (docs/facts.md).
     """
     return nsys.cupti is not None and driver_cuda is not None and nsys.cupti[0] < driver_cuda[0]
 
 
-def asked(path: Path, *argv: str) -> str:
-    """What the nsys at `path` answers; nothing where it fails."""
+def output_of(path: Path, *argv: str) -> str:
+    """What the nsys at `path` prints for these arguments; empty if it fails."""
     try:
-        return _said(path, *argv)
+        return _output(path, *argv)
     except DidNotStart:
         return ""
 
 
 def _options(path: Path) -> list[str]:
-    """The options of `profile` and `export`: some were renamed between versions."""
-    pages = [asked(path, command, "--help") for command in ("profile", "export")]
+    """The options of `profile` and `export`; some were renamed between versions."""
+    pages = [output_of(path, command, "--help") for command in ("profile", "export")]
     return _OPTION.findall(" ".join(pages))
 
 
-def _said(path: Path, *argv: str) -> str:
+def _output(path: Path, *argv: str) -> str:
+    """What it prints, on one line.
+
+    Raises:
+        DidNotStart: it does not start, or fails.
+    """
     try:
         done = subprocess.run(
             [str(path), *argv],
@@ -150,8 +159,8 @@ def _said(path: Path, *argv: str) -> str:
         raise DidNotStart(msg) from None
     except OSError as error:
         raise DidNotStart(error.strerror or str(error)) from error
-    said = " ".join((done.stdout + done.stderr).split())
+    output = " ".join((done.stdout + done.stderr).split())
     if done.returncode:
-        msg = f"{said or 'nothing'} (exit {done.returncode})"
+        msg = f"{output or 'nothing'} (exit {done.returncode})"
         raise DidNotStart(msg)
-    return said
+    return output

@@ -1,4 +1,4 @@
-"""A trial of nsys: record a range of a tiny program, import it, export it, look for it."""
+"""A trial of nsys: record a range of a tiny program, export the report, look for the range."""
 
 import re
 import subprocess
@@ -10,16 +10,16 @@ from typing import Final
 
 from nsysflow.analysis.load import load
 from nsysflow.errors import CaptureError, NsysflowError
-from nsysflow.nsys.argv import Capture, profile_argv
-from nsysflow.nsys.program import Nsys, asked
+from nsysflow.nsys.argv import Recording, profile_argv
+from nsysflow.nsys.program import Nsys, output_of
 from nsysflow.nsys.run import export, last_words, run_nsys
 
 RANGE: Final = "nsysflow doctor"
 WITHIN_S: Final = 60
-"""nsys 2023.4 records and imports such a program in a second, on two busy cores in three."""
+"""nsys 2023.4 takes one second for such a program, on two busy cores three."""
 
 ATTEMPTS: Final = 3
-"""nsys 2023.4 broke once in some 70 runs, on a busy machine (docs/facts.md)."""
+"""nsys 2023.4 crashed about once in 70 runs on a busy machine (docs/facts.md)."""
 
 _SAMPLING: Final = re.compile(r"Environment \(process-tree\): (\w+)")
 
@@ -35,11 +35,11 @@ with nvtx.annotate({RANGE!r}):
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What came of it.
+    """The result of a trial.
 
     Attributes:
-        problem: why there was no report, in words; None when there was one.
-        ranges: whether the range that the program opened through `nvtx` was in it.
+        problem: why there was no report; None if there was one.
+        ranges: whether the report has the range that the program opened through `nvtx`.
     """
 
     problem: str | None = None
@@ -47,38 +47,38 @@ class Trial:
 
 
 def may_sample(nsys: Nsys) -> bool | None:
-    """Whether nsys says that it may sample the CPU of a program it starts; None when it does not
-    say."""
-    said = _SAMPLING.search(asked(nsys.path, "status", "--environment"))
-    return said[1] == "OK" if said else None
+    """Whether nsys may sample the CPU, by its own account; None if it does not say."""
+    found = _SAMPLING.search(output_of(nsys.path, "status", "--environment"))
+    return found[1] == "OK" if found else None
 
 
-def tried(nsys: Nsys) -> Trial:
-    """Let nsys record this Python opening a range, in a temporary folder."""
+def try_nsys(nsys: Nsys) -> Trial:
+    """Let nsys record a range of this Python, in a temporary folder."""
     for _ in range(ATTEMPTS):
         with TemporaryDirectory(prefix="nsysflow-") as folder:
-            trial = _tried(nsys, Path(folder))
+            trial = _attempt(nsys, Path(folder))
         if trial.problem is None:
             break
     return trial
 
 
-def _tried(nsys: Nsys, folder: Path) -> Trial:
-    capture = Capture(out=folder / "trial", trace=("nvtx",))
+def _attempt(nsys: Nsys, folder: Path) -> Trial:
+    recording = Recording(out=folder / "trial", trace=("nvtx",))
     report, exported = folder / "trial.nsys-rep", folder / "trial.sqlite"
-    argv = profile_argv(nsys, capture, [sys.executable, "-P", "-c", _PROGRAM])
+    argv = profile_argv(nsys, recording, [sys.executable, "-P", "-c", _PROGRAM])
     try:
         done = run_nsys(nsys, argv, within_s=WITHIN_S)
     except subprocess.TimeoutExpired:
-        return Trial(problem=f"a trial did not end within {WITHIN_S} s")
+        return Trial(problem=f"a trial run did not end within {WITHIN_S} s")
     except CaptureError as error:
-        return Trial(problem=str(error).partition("\n")[0])
+        return Trial(problem=error.seen)
     if done.returncode or not report.is_file():
         said = last_words(done.stdout + done.stderr)
-        return Trial(problem=f"a trial ended with {done.returncode} and no report; it said: {said}")
+        text = f"a trial run ended with {done.returncode} and no report; nsys said: {said}"
+        return Trial(problem=text)
     try:
         export(nsys, report, exported)
         names = load(exported).ranges["name"].to_list()
     except NsysflowError as error:
-        return Trial(problem=str(error).partition("\n")[0])
+        return Trial(problem=error.seen)
     return Trial(ranges=RANGE in names)

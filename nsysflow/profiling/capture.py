@@ -1,154 +1,61 @@
-"""A run, end to end: who records it, the program, the exports, the manifest."""
+"""A run, end to end: start the program, export what nsys wrote, write the manifest."""
 
 import platform
-import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from shlex import quote
 
 import nsysflow
-from nsysflow.catalog import workloads
-from nsysflow.errors import CaptureError, ChildFailed, NsysflowError, NsysMissing, OutputError
+from nsysflow.errors import ChildFailed, NsysflowError, OutputError
 from nsysflow.gpu import Gpus
-from nsysflow.handshake import Told, take_told
-from nsysflow.manifest import Manifest, write_manifest
-from nsysflow.nsys import Nsys, export, find, importer_problem, too_old_for
-from nsysflow.profiling.folder import LOG, make_run_folder, traces_in
-from nsysflow.profiling.outcome import child_failed, export_failed, why_no_report
-from nsysflow.profiling.plan import Plan, plan_kineto, plan_nsys
-from nsysflow.profiling.request import Request
-from nsysflow.profiling.run import Ended, run
+from nsysflow.nsys import export
+from nsysflow.profiling.failure import export_failed, no_report_error, program_failed
+from nsysflow.profiling.folder import make_run_folder, traces_in
+from nsysflow.profiling.plan import Plan
+from nsysflow.profiling.program import ProgramEnd, run_program
 from nsysflow.progress import progress
-
-_LOST: Final = (
-    "no nsys was found, so torch.profiler records this run: only a window of nsysflow.steps, and"
-    " without source lines and GPU metrics (nsysflow doctor says how to get nsys)"
-)
-
-
-def require_program(request: Request) -> None:
-    """Refuse a command that cannot be started.
-
-    Raises:
-        CaptureError: there is no such program.
-    """
-    first = request.command[0]
-    if shutil.which(first) is not None:
-        return
-    if first in (workload.name for workload in workloads()):
-        msg = f"{first} is a built-in workload, which goes before --:\n  nsysflow profile {first}"
-    elif Path(first).is_file():
-        msg = (
-            f"{first} is not a program that can be started. If Python runs it:\n  -- python {first}"
-        )
-    else:
-        msg = (
-            f"there is no program {first!r} to profile: not in this folder and not on PATH. What"
-            " follows -- is the command as one types it:\n  nsysflow profile -- python train.py"
-        )
-    raise CaptureError(msg)
-
-
-def plan_of(request: Request, gpus: Gpus) -> tuple[Plan, tuple[str, ...]]:
-    """What will be run on this machine, and what to say before it is.
-
-    Raises:
-        CaptureError: it cannot be recorded here.
-    """
-    if request.collector == "kineto":
-        return plan_kineto(request), ()
-    try:
-        nsys = find(request.nsys)
-    except NsysMissing:
-        marks = request.workload or request.window  # a step that torch.profiler can begin at
-        possible = marks if request.on == "cpu" else not gpus.problem
-        if request.collector == "nsys" or not possible:
-            raise
-        return plan_kineto(request), (_LOST,)
-    problem = importer_problem(nsys)
-    if problem is not None:
-        msg = (
-            f"{nsys.path} (nsys {nsys.version_text}) would record and then write no report:"
-            f" {problem}. What to install:\n  nsysflow doctor"
-        )
-        raise CaptureError(msg)
-    return plan_nsys(request, nsys), _warnings(nsys, gpus)
-
-
-def _warnings(nsys: Nsys, gpus: Gpus) -> tuple[str, ...]:
-    if not too_old_for(nsys, gpus.cuda) or nsys.cupti is None or gpus.cuda is None:
-        return ()
-    knows, has = (".".join(map(str, version)) for version in (nsys.cupti, gpus.cuda))
-    return (
-        f"nsys {nsys.version_text} knows CUDA up to {knows} and this driver is CUDA {has}: it may"
-        " record no kernels, without a word. Take a newer nsys (nsysflow doctor)",
-    )
-
-
-def require_gpu(request: Request, gpus: Gpus) -> None:
-    """Refuse a run on a GPU where there is none, and ranks of a workload without a GPU each.
-
-    Raises:
-        CaptureError: there are too few.
-    """
-    if request.on == "cpu":
-        return
-    ranks = request.processes or 1
-    if request.workload and not gpus.problem and ranks > len(gpus.names):
-        msg = (
-            f"--nproc {ranks} needs {ranks} GPUs, one per rank, and there are {len(gpus.names)}"
-            f" here ({', '.join(gpus.names)}). Start fewer:\n  --nproc {len(gpus.names)}"
-        )
-        raise CaptureError(msg)
-    if not gpus.problem:
-        return
-    instead = (
-        f"nsysflow profile {request.workload} --on cpu"
-        if request.workload
-        else "nsysflow profile --on cpu -- COMMAND"
-    )
-    msg = (
-        f"no NVIDIA GPU can be used here: {gpus.problem}. Profile where one is, or try the chain"
-        f" without (NVTX ranges only):\n  {instead}\n"
-        "What this machine can do, and what to install:\n  nsysflow doctor"
-    )
-    raise CaptureError(msg)
+from nsysflow.runs.manifest import LOG, GitState, Manifest, write_manifest
+from nsysflow.runs.statuses import take_statuses
+from nsysflow.runtime.child_status import ChildStatus
 
 
 def capture(plan: Plan, gpus: Gpus, *, force: bool) -> tuple[Manifest, ChildFailed | None]:
-    """Run a plan: its reports, exported, and manifest.json are in the run's directory afterwards.
+    """Run a plan: afterwards the run's folder holds its reports, their exports and manifest.json.
 
     Returns:
         The manifest, and the program's failure if it failed but left something to analyse.
 
     Raises:
-        OutputError: the directory cannot be used.
+        OutputError: the folder cannot be used.
         CaptureError: nothing was captured, or it cannot be exported.
     """
     folder = plan.request.folder
     make_run_folder(folder, force=force)
     started = datetime.now(UTC)
-    ended = run(plan.argv, plan.environment, folder / LOG)
+    end = run_program(plan.argv, plan.environment, folder / LOG)
     try:
-        told = take_told(folder)
-        broken = _export(plan)  # a report that cannot be exported is one all the same
-        manifest = _manifest(plan, gpus, started, ended, told)
+        children = take_statuses(folder)
+        not_exported = _export(plan)  # the manifest is written all the same: there is a report
+        manifest = _manifest(plan, gpus, started, end, children)
         write_manifest(folder, manifest)
     except OSError as error:
-        msg = f"{folder} cannot be written: {error.strerror}. Make room, or see:\n  ls -l {folder}"
-        raise OutputError(msg) from error
-    if broken is not None:
-        raise broken if not ended.exit_code else export_failed(plan, ended, broken)
+        raise OutputError(
+            f"{folder} cannot be written: {error.strerror}",
+            "Make room, or look at its permissions",
+            f"ls -ld {quote(str(folder))}",
+        ) from error
+    if not_exported is not None:
+        raise export_failed(plan, end, not_exported) if end.exit_code else not_exported
     if not manifest.reports:
-        raise why_no_report(plan, ended, told)
-    failed = child_failed(plan, ended, manifest.reports) if ended.exit_code else None
+        raise no_report_error(plan, end, children)
+    failed = program_failed(plan, end, manifest.reports) if end.exit_code else None
     return manifest, failed
 
 
 def _export(plan: Plan) -> NsysflowError | None:
-    """Export what nsys wrote; why it could not be, if so."""
+    """Export what nsys wrote; returns why it could not be exported."""
     try:
         _export_all(plan)
     except NsysflowError as error:
@@ -160,11 +67,11 @@ def _export_all(plan: Plan) -> None:
     for made in plan.exports:
         if plan.nsys is not None and made.report.exists():
             with progress(f"exporting {made.report.name}"):
-                export(plan.nsys, made.report, made.sqlite, json=plan.request.wants_json)
+                export(plan.nsys, made.report, made.sqlite, json=plan.request.needs_json)
 
 
 def _manifest(
-    plan: Plan, gpus: Gpus, started: datetime, ended: Ended, told: Sequence[Told]
+    plan: Plan, gpus: Gpus, started: datetime, end: ProgramEnd, children: Sequence[ChildStatus]
 ) -> Manifest:
     request = plan.request
     return Manifest(
@@ -182,27 +89,27 @@ def _manifest(
         flops_per_step=request.flops_per_step,
         flops_dtype=request.flops_dtype,
         git=_git_state(Path.cwd()),
-        versions=_versions(plan, gpus, told),
+        versions=_versions(plan, gpus, children),
         gpus=gpus.names,
         started=started.isoformat(timespec="seconds"),
-        wall_ns=ended.wall_ns,
-        exit_code=ended.exit_code,
-        interrupted=ended.interrupted,
+        wall_ns=end.wall_ns,
+        exit_code=end.exit_code,
+        interrupted=end.interrupted,
         reports=tuple(report.name for report in _reports(plan)),
-        told=tuple(told),
+        children=tuple(children),
     )
 
 
 def _reports(plan: Plan) -> list[Path]:
-    """What the run left to analyse, by rank: under torch.profiler whatever its processes wrote,
-    whoever started them."""
+    """What the run left to analyse, by rank. Every process under torch.profiler writes a trace,
+    also one that the program started."""
     if plan.collector == "kineto":
         return traces_in(plan.request.folder)
-    return [report for report in plan.reports if report.exists()]
+    return [made.sqlite for made in plan.exports if made.sqlite.exists()]
 
 
-def _versions(plan: Plan, gpus: Gpus, told: Sequence[Told]) -> dict[str, str]:
-    """Versions by name: the machine's, and what the program said that it had loaded."""
+def _versions(plan: Plan, gpus: Gpus, children: Sequence[ChildStatus]) -> dict[str, str]:
+    """Versions by name: the machine's, and those of packages that the program loaded."""
     found = {
         "nsysflow": nsysflow.__version__,
         "os": f"{platform.system()} {platform.release()}",
@@ -211,19 +118,19 @@ def _versions(plan: Plan, gpus: Gpus, told: Sequence[Told]) -> dict[str, str]:
         found["nsys"] = plan.nsys.version_text
     if gpus.driver:
         found["driver"] = gpus.driver
-    for process in told:
-        found |= process.versions
+    for child in children:
+        found |= child.versions
     return found
 
 
-def _git_state(folder: Path) -> Mapping[str, Any] | None:
+def _git_state(folder: Path) -> GitState | None:
     """The commit that is checked out, and whether files differ from it; None outside git."""
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):  # no git, no repository, or no commit yet
         return None
-    return {"commit": commit, "changed": bool(changed)}
+    return GitState(commit=commit, changed=bool(changed))
 
 
 def _git(folder: Path, *words: str) -> str:

@@ -1,4 +1,4 @@
-"""A run's directory: what is in it, and when it may be written."""
+"""A run's folder: making it, and emptying it of an earlier run."""
 
 import re
 from collections.abc import Iterator
@@ -6,23 +6,23 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from nsysflow.errors import OutputError
-from nsysflow.manifest import FILE as MANIFEST
-from nsysflow.manifest import read_manifest
-from nsysflow.options import TABLES
-
-LOG: Final = "output.log"
+from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.errors import Damaged, OutputError
+from nsysflow.runs.manifest import FILE as MANIFEST
+from nsysflow.runs.manifest import LOG, is_run, read_manifest
 
 _TRACE: Final = re.compile(r"(?:report|rank(?P<rank>\d+))(?:-(?P<pid>\d+))?\.pt\.trace\.json\.gz")
 _CAPTURED: Final = re.compile(
-    rf"(?:report|rank\d+)\.(?:nsys-rep|qdstrm|sqlite)|{_TRACE.pattern}|told-\d+\.json"
+    rf"(?:report|rank\d+)\.(?:nsys-rep|qdstrm|sqlite)|{_TRACE.pattern}|child-\d+\.json"
 )
 _ANALYSED: Final = ("summary.md", "report.json", *(f"{table}.csv" for table in TABLES))
 
+_ELSEWHERE: Final = "Name another folder with -o DIR"
+
 
 def make_unused_folder(folder: Path) -> Path:
-    """Make the directory under a name that nothing has yet: `run`, or `run-2`, `run-3`, … Of runs
-    that start at once each gets its own.
+    """Make the folder under the first free name of `run`, `run-2`, `run-3`, …, and return it. Runs
+    that start at the same time get one each.
 
     Raises:
         OutputError: it cannot be made.
@@ -34,56 +34,61 @@ def make_unused_folder(folder: Path) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise _unwritable(own, error) from error
+            raise _cannot_write(own, error) from error
         break
     return own
 
 
 def make_run_folder(folder: Path, *, force: bool) -> None:
-    """Make the directory, or empty it of an earlier run's files; a run that left no report is
-    replaced without asking.
+    """Make the folder, or empty it of an earlier run's files. A run that left no report is replaced
+    without `force`.
 
     Raises:
-        OutputError: something is there that may not be replaced, or it cannot be made.
+        OutputError: the folder holds something that may not be replaced, or cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        earlier = read_manifest(folder)
-        if any(folder.iterdir()) and not force and (earlier is None or earlier.reports):
-            msg = (
-                f"{folder} exists and is not empty; nothing was run. Name another directory with"
-                " -o DIR, or replace an earlier run with --force"
+        if any(folder.iterdir()) and not force and not _left_no_report(folder):
+            raise OutputError(
+                f"{folder} exists and is not empty; nothing was run",
+                f"{_ELSEWHERE}, or replace an earlier run with --force",
             )
-            raise OutputError(msg)
-        ours = list(_files_of_a_run(folder))
-        if ours and earlier is None:
-            msg = (
-                f"{folder} is no run of nsysflow, and holds files of the names that a run writes"
-                f" ({ours[0].name}); nothing was run. Name another directory with -o DIR"
+        of_a_run = list(_files_of_a_run(folder))
+        if of_a_run and not is_run(folder):
+            raise OutputError(
+                f"{folder} is not a run of nsysflow, but holds a file that a run would replace"
+                f" ({of_a_run[0].name}); nothing was run",
+                _ELSEWHERE,
             )
-            raise OutputError(msg)
-        for file in ours:
+        for file in of_a_run:
             file.unlink()
         (folder / LOG).touch()
     except FileExistsError:
-        msg = f"{folder} is a file, not a directory; nothing was run. Name another with -o DIR"
-        raise OutputError(msg) from None
+        raise OutputError(
+            f"{folder} is a file, not a folder; nothing was run", _ELSEWHERE
+        ) from None
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise _cannot_write(folder, error) from error
 
 
 def traces_in(folder: Path) -> list[Path]:
-    """The traces that a run's processes left, by rank and pid; the first of a name has no pid."""
+    """The Kineto traces that a run's processes left, by rank and process id."""
     found = [(named, file) for file in folder.iterdir() if (named := _TRACE.fullmatch(file.name))]
     found.sort(key=lambda pair: (int(pair[0]["rank"] or -1), int(pair[0]["pid"] or 0)))
     return [file for _, file in found]
 
 
-def _unwritable(folder: Path, error: OSError) -> OutputError:
-    return OutputError(
-        f"{folder} cannot be written: {error.strerror}; nothing was run. Name another directory"
-        " with -o DIR"
-    )
+def _left_no_report(folder: Path) -> bool:
+    """Whether the folder is that of a run without reports."""
+    try:
+        earlier = read_manifest(folder)
+    except Damaged:
+        return False
+    return earlier is not None and not earlier.reports
+
+
+def _cannot_write(folder: Path, error: OSError) -> OutputError:
+    return OutputError(f"{folder} cannot be written: {error.strerror}; nothing was run", _ELSEWHERE)
 
 
 def _files_of_a_run(folder: Path) -> Iterator[Path]:

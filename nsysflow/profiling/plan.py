@@ -1,27 +1,29 @@
 """From what was asked to what will be run. Pure: `--dry-run` prints it, tests read it."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from shlex import join, quote
+from typing import Final
 
-from nsysflow import handshake
 from nsysflow.errors import CaptureError
-from nsysflow.nsys import BY_CUDA, Capture, Nsys, export_argv, profile_argv
+from nsysflow.nsys import BY_CUDA, Nsys, Recording, export_argv, profile_argv
 from nsysflow.profiling.request import Request
+from nsysflow.runtime import protocol
+from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.protocol import Window
 from nsysflow.torchrun import find_torchrun
 
-WINDOW_DEFAULT: Final = handshake.Window(wait=3, warmup=2, active=5)
-"""The steps that a built-in workload captures unless `--capture` says otherwise."""
+WINDOW_DEFAULT: Final = Window(wait=3, warmup=2, active=5)
+"""The steps that a built-in workload captures without `--capture`."""
 
 _RANK: Final = "rank%q{LOCAL_RANK}"
-"""nsys puts torchrun's variable in: a report per rank."""
+"""A report per rank: nsys fills in torchrun's variable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """A report of nsys and the SQLite file to be made of it."""
+    """A report that nsys writes, and the SQLite file to export it to."""
 
     report: Path
     sqlite: Path
@@ -35,25 +37,32 @@ class Plan:
         request: what was asked.
         collector: who records.
         nsys: the nsys that records; None for torch.profiler.
-        argv: the program to start, with nsys and torchrun around it where they are used.
-        environment: variables it is given besides the ones there are.
-        exports: the reports that nsys writes, one per rank.
-        window: the steps that are captured; None for the whole run.
+        argv: the program to start, with nsys and torchrun around it if they are used.
+        environment: the variables to set for it.
+        exports: the reports that nsys will write, one per rank.
+        window: the steps to capture; None for the whole run.
     """
 
     request: Request
-    collector: Literal["nsys", "kineto"]
+    collector: Collector
     nsys: Nsys | None
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     exports: tuple[Export, ...] = ()
-    window: handshake.Window | None = None
+    window: Window | None = None
 
-    @property
-    def reports(self) -> tuple[Path, ...]:
-        """What will be analysed of nsys, one per rank; torch.profiler's traces are as many as there
-        are processes that write one."""
-        return tuple(export.sqlite for export in self.exports)
+
+def make_plan(request: Request, nsys: Nsys | None) -> Plan:
+    """What will be run.
+
+    Args:
+        request: what was asked.
+        nsys: the nsys that records; None for torch.profiler.
+
+    Raises:
+        CaptureError: what was asked for cannot be recorded together, or not by torch.profiler.
+    """
+    return plan_kineto(request) if nsys is None else plan_nsys(request, nsys)
 
 
 def plan_nsys(request: Request, nsys: Nsys) -> Plan:
@@ -62,24 +71,11 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
     Raises:
         CaptureError: what was asked for cannot be recorded together.
     """
-    if request.processes is not None and request.gpu_metrics:
-        msg = (
-            "--gpu-metrics samples all GPUs, which only one nsys can do at a time, and --nproc"
-            " starts one per rank. Put one nsys around all ranks:\n"
-            "  nsysflow profile --gpu-metrics -- torchrun --nproc-per-node=N train.py"
-        )
-        raise CaptureError(msg)
-    if request.window and request.on == "cuda" and "cuda" not in request.trace:
-        msg = (
-            f"--trace {','.join(request.trace)} leaves CUDA out, and the window of --capture opens"
-            " by a CUDA call that nsys would not see. Add it:\n"
-            f"  --trace cuda,{','.join(request.trace)}"
-        )
-        raise CaptureError(msg)
+    _check_together(request)
     folder = request.folder.resolve()
     names = _report_names(request)
-    opener = BY_CUDA if request.on == "cuda" else f"{handshake.OPENING_RANGE}@{handshake.DOMAIN}"
-    capture = Capture(
+    opener = BY_CUDA if request.on == "cuda" else f"{protocol.OPENING_RANGE}@{protocol.DOMAIN}"
+    recording = Recording(
         out=folder / (_RANK if request.processes else names[0]),
         trace=request.trace,
         window=opener if request.window else None,
@@ -88,7 +84,7 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         graph_trace=request.graph_trace,
         extra=request.nsys_args,
     )
-    argv = profile_argv(nsys, capture, [*request.command])
+    argv = profile_argv(nsys, recording, [*request.command])
     reports = [folder / f"{name}.nsys-rep" for name in names]
     return Plan(
         request=request,
@@ -107,14 +103,14 @@ def plan_kineto(request: Request) -> Plan:
     Raises:
         CaptureError: something was asked for that only nsys records.
     """
-    asked = {"--backtrace": request.backtrace, "--gpu-metrics": request.gpu_metrics}
-    for option, wanted in asked.items():
+    only_nsys = {"--backtrace": request.backtrace, "--gpu-metrics": request.gpu_metrics}
+    for option, wanted in only_nsys.items():
         if wanted:
-            msg = (
-                f"{option} needs nsys, and torch.profiler would record this run. See which nsys"
-                " there is, and what to do if there is none:\n  nsysflow doctor"
+            raise CaptureError(
+                f"{option} needs nsys, and torch.profiler would record this run",
+                "See which nsys is here, or how to get one",
+                "nsysflow doctor",
             )
-            raise CaptureError(msg)
     window = request.window or WINDOW_DEFAULT
     folder = request.folder.resolve()
     return Plan(
@@ -122,32 +118,59 @@ def plan_kineto(request: Request) -> Plan:
         collector="kineto",
         nsys=None,
         argv=tuple(_under_torchrun(request, [*request.command])),
-        environment=_environment(request, folder, "kineto") | {handshake.CAPTURE: str(window)},
+        environment=_environment(request, folder, "kineto") | {protocol.CAPTURE: str(window)},
         window=window,
     )
 
 
-def shown(plan: Plan) -> str:
+def shell_commands(plan: Plan) -> str:
     """The commands of a plan, as one would type them."""
-    variables = [f"{name}={shlex.quote(value)}" for name, value in plan.environment.items()]
-    folder = shlex.quote(str(plan.request.folder.resolve()))
-    lines = [f"mkdir -p {folder}", " ".join([*variables, shlex.join(plan.argv)])]
+    variables = [f"{name}={quote(value)}" for name, value in plan.environment.items()]
+    folder = quote(str(plan.request.folder.resolve()))
+    lines = [f"mkdir -p {folder}", " ".join([*variables, join(plan.argv)])]
     if plan.nsys is not None:
+        json = plan.request.needs_json
         lines += [
-            shlex.join(
-                export_argv(plan.nsys, export.report, export.sqlite, json=plan.request.wants_json)
-            )
+            join(export_argv(plan.nsys, export.report, export.sqlite, json=json))
             for export in plan.exports
         ]
     return "\n".join(lines)
 
 
-def _environment(request: Request, folder: Path, collector: str) -> dict[str, str]:
-    told = {handshake.COLLECTOR: collector, handshake.RUN_FOLDER: str(folder)}
+def _check_together(request: Request) -> None:
+    """Refuse options that nsys cannot follow together.
+
+    Raises:
+        CaptureError: there are such options.
+    """
+    if request.processes is not None and request.gpu_metrics:
+        torchrun = ["torchrun", f"--nproc-per-node={request.processes}", *_script(request)]
+        raise CaptureError(
+            "--nproc starts one nsys per rank, and --gpu-metrics samples all GPUs, which only one"
+            " nsys can do at a time",
+            "Put one nsys around all ranks",
+            f"nsysflow profile --gpu-metrics -- {join(torchrun)}",
+        )
+    if request.window and request.on == "cuda" and "cuda" not in request.trace:
+        trace = ",".join(request.trace)
+        raise CaptureError(
+            f"--trace {trace} leaves out CUDA, and a CUDA call opens the window of --capture",
+            f"Add it: --trace cuda,{trace}",
+        )
+
+
+def _script(request: Request) -> tuple[str, ...]:
+    """The command as torchrun takes it: a Python script without `python`."""
+    python = Path(request.command[0]).name.startswith("python")
+    return request.command[1:] if python else ("--no-python", *request.command)
+
+
+def _environment(request: Request, folder: Path, collector: Collector) -> dict[str, str]:
+    found = {protocol.COLLECTOR: collector, protocol.RUN_FOLDER: str(folder)}
     if request.window:
-        told[handshake.CAPTURE] = str(request.window)
-        told[handshake.OPENER] = "cuda" if request.on == "cuda" else "nvtx"
-    return told
+        found[protocol.CAPTURE] = str(request.window)
+        found[protocol.OPENER] = "cuda" if request.on == "cuda" else "nvtx"
+    return found
 
 
 def _report_names(request: Request) -> list[str]:
@@ -157,30 +180,30 @@ def _report_names(request: Request) -> list[str]:
 
 
 def _under_torchrun(request: Request, argv: list[str]) -> list[str]:
-    """`argv` once per rank.
+    """`argv`, started once per rank if ranks were asked for.
 
     Raises:
-        CaptureError: the command starts torchrun itself, or torchrun is nowhere to be found.
+        CaptureError: the command starts torchrun itself, or there is no torchrun.
     """
     if request.processes is None:
         return argv
     first = Path(request.command[0]).name
     if first == "torchrun":
-        msg = (
-            "the command starts torchrun itself. Give nsysflow the script and --nproc, for a"
-            " report per rank, or leave --nproc out, for one report of all of them"
+        raise CaptureError(
+            "the command starts torchrun, and so does --nproc",
+            "Give --nproc and the script without torchrun, for a report per rank; or leave out"
+            " --nproc, for one report of all ranks",
         )
-        raise CaptureError(msg)
     if first.startswith("python"):
         torchrun = [request.command[0], "-m", "torch.distributed.run"]
     else:
         found = find_torchrun()
         if found is None:
-            msg = (
-                "--nproc needs torchrun, which is not on PATH. Give the command as python and a"
-                " script, or put torch's on PATH:\n  pip install torch"
+            raise CaptureError(
+                "--nproc needs torchrun, which is not on PATH",
+                "Give the command as python and a script, or install torch",
+                "pip install torch",
             )
-            raise CaptureError(msg)
         torchrun = [str(found)]
     ranks = f"--nproc-per-node={request.processes}"
     return [*torchrun, "--standalone", ranks, "--no-python", *argv]

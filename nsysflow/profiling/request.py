@@ -4,31 +4,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nsysflow.handshake import Window
 from nsysflow.peaks import Unit
+from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.protocol import Window
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One run to be made.
+    """One run to make.
 
     Attributes:
         command: the program and its arguments.
-        name: what to call the run, e.g. `nan_check-sync` or `train`.
+        name: the run's name, e.g. `nan_check-sync` or `train`.
         workload: the built-in workload's name; None for any other command.
-        on: what it computes on.
-        folder: the run's directory.
+        on: `cuda`, or `cpu` for a run without a GPU.
+        folder: the run's folder.
         window: the steps to capture; None for the whole run.
-        collector: who records; None for nsys, and torch.profiler where there is no nsys.
+        collector: who records; None for nsys, or torch.profiler if there is no nsys.
         trace: what nsys traces, e.g. `("cuda", "nvtx", "osrt")`.
-        graph_trace: whether a CUDA graph is one operation or all its nodes.
+        graph_trace: record a CUDA graph as all its nodes, or as one operation.
         backtrace: record the Python line of each CUDA call.
         gpu_metrics: sample the GPU's counters.
         processes: how many ranks torchrun starts; None without torchrun.
-        nsys: the nsys to use; found by itself when None.
-        nsys_args: handed to `nsys profile` as they are.
-        flops_per_step: what one step of one rank computes; None where nobody said.
-        flops_dtype: in which arithmetic.
+        nsys: the nsys to use; found automatically when None.
+        nsys_args: passed to `nsys profile` unchanged.
+        flops_per_step: what one step of one rank computes; None if not given.
+        flops_dtype: the arithmetic of those FLOPs.
     """
 
     command: tuple[str, ...]
@@ -37,7 +38,7 @@ class Request:
     on: Literal["cuda", "cpu"] = "cuda"
     folder: Path
     window: Window | None = None
-    collector: Literal["nsys", "kineto"] | None = None
+    collector: Collector | None = None
     trace: tuple[str, ...] = ("cuda", "nvtx")
     graph_trace: Literal["node", "graph"] = "node"
     backtrace: bool = False
@@ -49,7 +50,7 @@ class Request:
     flops_dtype: Unit | None = None
 
     @property
-    def wants_json(self) -> bool:
-        """Whether its exports are to hold events' JSON: Python frames stand there, and the sizes of
-        NCCL's messages."""
+    def needs_json(self) -> bool:
+        """Whether its exports need events' JSON, which holds Python frames and the sizes of NCCL's
+        messages."""
         return self.backtrace or self.processes is not None

@@ -1,12 +1,12 @@
-"""The command that runs a built-in workload, in a child process: nothing here imports torch."""
+"""The command that runs a built-in workload in a child process; nothing here imports torch."""
 
 import sys
 
 from nsysflow.catalog import find, find_variant
-from nsysflow.handshake import Window
+from nsysflow.runtime.protocol import Window
 
 
-def command_of(
+def workload_command(
     workload: str,
     variant: str | None,
     precision: str | None,
@@ -17,15 +17,15 @@ def command_of(
     """The run's name, and the command.
 
     Args:
-        workload: its name.
-        variant: which one; its default when None.
-        precision: `float` or `bf16`; the workload's own when None.
+        workload: the workload's name.
+        variant: the variant's name; the default one when None.
+        precision: `float` or `bf16`; the workload's default when None.
         on: `cuda` or `cpu`.
-        window: how many steps it runs, by those that are captured; its own when None.
-        options: its own, as typed after `--`.
+        window: the steps to run, of which the active ones are captured; its default when None.
+        options: the workload's own options, as typed after `--`.
 
     Raises:
-        UnknownWorkload: there is no workload, or no variant, of that name.
+        UnknownWorkload: there is no workload or variant of that name.
     """
     chosen = find_variant(find(workload), variant).name
     typed = {
@@ -35,6 +35,6 @@ def command_of(
         "--capture": str(window) if window else None,
     }
     words = [word for name, value in typed.items() if value for word in (name, value)]
-    # -P: a folder called workloads, where the command is typed, must not be imported instead
+    # -P: the working folder may contain a `workloads` that must not be imported
     command = (sys.executable, "-P", "-m", "nsysflow.workloads", workload, *words, *options)
     return f"{workload}-{chosen}", command

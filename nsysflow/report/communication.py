@@ -1,6 +1,6 @@
 """Communication: what no compute hides, and which rank the others wait for."""
 
-from nsysflow.analysis.gap_tables import OUTSIDE
+from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results, gpu_name
 from nsysflow.report.sections import more

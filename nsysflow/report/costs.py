@@ -10,8 +10,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis import schema
-from nsysflow.analysis.gap_tables import OUTSIDE
+from nsysflow.analysis.declared.causes import STALLS
+from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.results import Results, or_outside
 
 CAUSE_WORDS: Final = {
@@ -23,14 +23,14 @@ CAUSE_WORDS: Final = {
     "api": "other CUDA calls",
     "host": "host code",
     "launch": "launch overhead",
-    "dispatch": "start of queued work",
+    "queue_delay": "start of queued work",
     "dependency": "waiting for GPU work",
     "unknown": "launch not recorded",
 }
 """What each cause means, in the words of the reports."""
 
 
-_LAUNCHED: Final = ("launch", "dispatch", "dependency", "unknown")
+_LAUNCHED: Final = ("launch", "queue_delay", "dependency", "unknown")
 """Causes that often find the launch already made."""
 
 
@@ -39,7 +39,7 @@ class Cost:
     """One way in which the GPUs lost time, over all of them together.
 
     Attributes:
-        cause: as in `schema.CAUSES`.
+        cause: as in `CAUSES`.
         where: where the host was meanwhile, or made the call; `(outside ranges)` included.
         phase: what had to wait: the phase of the launch that ended the gaps; empty where it is
             outside all ranges, or a call is to blame.
@@ -89,7 +89,7 @@ def idle_parts(results: Results) -> pl.DataFrame:
     culprit = pl.when(cause != "launch").then("culprit").fill_null("")
     gaps = (
         results.table("gap_summary")
-        .filter(~cause.is_in(schema.STALL_CAUSES))
+        .filter(~cause.is_in(STALLS))
         .select(
             "report",
             "device",
@@ -166,20 +166,27 @@ def _lines(parts: pl.DataFrame, key: list[str]) -> pl.DataFrame:
 
 
 def _with_per_step(calls: pl.DataFrame, results: Results) -> pl.DataFrame:
-    """`per_step_ns`: a call's share of a step of its process, 0 where it began outside them all."""
-    of = ["report", "process"]
+    """`calls` plus `per_step_ns`: a call's idle divided by the steps on its GPU of all processes
+    that make such calls; 0 where it began outside the steps, null where there are none."""
+    of = ["report", "process", "device"]
     steps = results.table("steps").select(*of, "step", "start_ns", "end_ns")
-    counts = steps.group_by(of).agg(pl.col("step").n_unique().alias("steps"))
+    alike = ["report", "device", "kind", "phase", "api"]
+    callers = calls.select(*alike, "process").unique()
+    counts = (
+        callers.join(steps.group_by(of).agg(pl.len().alias("steps")), on=of, how="left")
+        .group_by(alike)
+        .agg(pl.col("steps").sum())
+    )
     began_inside = (pl.col("start_ns") < pl.col("end_ns")).fill_null(value=False)
     per_step = (pl.col("induced_idle_ns") / pl.col("steps")).round().cast(pl.Int64)
     return (
         calls.sort("start_ns")
         .join_asof(steps.sort("start_ns"), on="start_ns", by=of, check_sortedness=False)
-        .join(counts, on=of, how="left")
+        .join(counts, on=alike, how="left", nulls_equal=True)
         .with_columns(
             pl.when(began_inside)
             .then(per_step)
-            .when(pl.col("steps").is_not_null())
+            .when(pl.col("steps") > 0)
             .then(0)
             .alias("per_step_ns")
         )

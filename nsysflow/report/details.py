@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from nsysflow.analysis.gap_tables import OUTSIDE
-from nsysflow.analysis.kernel_classes import OTHER
-from nsysflow.analysis.numbers import greatest
+from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.tables.kernels.classes import OTHER
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
 from nsysflow.report.sections import more, part
@@ -47,11 +47,12 @@ def _which(steps: pl.DataFrame, steady: pl.DataFrame) -> str:
 def _unprofiled(results: Results, steps: pl.DataFrame) -> list[str]:
     """What a step takes without the profiler, and what the profiler adds to it, where that is
     known: of the processes that measured it."""
-    measured = results.captures.drop_nulls("unprofiled_step_ns")
-    profiled = steps.join(measured, on=["report", "process"], how="semi")
+    of = ["report", "process"]
+    measured = results.captures.drop_nulls("unprofiled_step_ns").join(steps, on=of, how="semi")
+    profiled = steps.join(measured, on=of, how="semi")
     if profiled.is_empty():
         return []
-    unprofiled_ns = results.unprofiled_step_ns or 0
+    unprofiled_ns = int(measured.select(pl.col("unprofiled_step_ns").median().round()).item())
     text = f"unprofiled {duration(unprofiled_ns)}"
     added_ns = _median_ns(profiled) - unprofiled_ns
     if added_ns <= 0 or not unprofiled_ns:

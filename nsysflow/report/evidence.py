@@ -6,7 +6,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.gap_tables import OUTSIDE
+from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.phases.steps import SKIPPED_BY_DEFAULT
 from nsysflow.report.costs import where_host_was
 from nsysflow.report.losses import (
     CLEARING,
@@ -15,11 +16,12 @@ from nsysflow.report.losses import (
     EAGER_ADVICE,
     GRAPHED_ADVICE,
     HOST,
+    LATER_ADVICE,
     LAUNCH,
     LOADING,
-    NO_STEPS_ADVICE,
     ON_GPU,
     OUTSIDE_ADVICE,
+    PEERS,
     READ_BACK,
     SCATTERED_ADVICE,
     SENDING,
@@ -78,30 +80,30 @@ def evidence_of(
     if loss is COPIES:
         loss = _of_copies(results, devices, parts, lost_ns)
     call = dearest(parts.filter(pl.col("culprit") != ""), "culprit") or "a CUDA call"
-    advice = _advice(results, loss, here, where, apart=apart, steps=steps.height)
+    if loss is LAUNCH and _is_graphed(results, devices, steps, where):
+        advice = GRAPHED_ADVICE
+    else:
+        advice = _advice(loss, here, where, steps, apart=apart)
+    place = placed(loss, where, apart=apart, between=not steps.is_empty())
     return Evidence(
         lost_ns=there_ns if where else lost_ns,
-        because=loss.because.format(call=call, place=placed(results, loss, where, apart=apart)),
+        because=loss.because.format(call=call, place=place),
         advice=advice.format(there=there(here, loss, where)),
     )
 
 
-def _advice(
-    results: Results, loss: Loss, here: pl.DataFrame, where: str, *, apart: bool, steps: int
-) -> str:
+def _advice(loss: Loss, here: pl.DataFrame, where: str, steps: pl.DataFrame, *, apart: bool) -> str:
     """What helps against a loss as it shows in this place."""
     if loss is HOST and where == OUTSIDE:
-        return OUTSIDE_ADVICE[None if results.step_name is None else not apart]
+        return OUTSIDE_ADVICE[None if steps.is_empty() else not apart]
     if apart:
         return START_UP_ADVICE
-    if loss is HOST and _is_of_eager_launching(here, steps):
+    if loss is HOST and _is_of_eager_launching(here, steps.height):
         return EAGER_ADVICE
     if loss is HOST and not where:
         return SCATTERED_ADVICE
-    if loss is LAUNCH and _is_graphed(results, where):
-        return GRAPHED_ADVICE
-    if loss is LOADING and results.step_name is None:
-        return NO_STEPS_ADVICE
+    if loss is LOADING and steps.filter(pl.col("step") >= SKIPPED_BY_DEFAULT).is_empty():
+        return LATER_ADVICE
     return loss.advice
 
 
@@ -111,14 +113,17 @@ def _is_of_eager_launching(here: pl.DataFrame, steps: int) -> bool:
     return times >= _OFTEN * max(steps, 1) and int(here["total_ns"].sum()) <= _SHORT_NS * times
 
 
-def _is_graphed(results: Results, where: str) -> bool:
+def _is_graphed(results: Results, devices: pl.DataFrame, steps: pl.DataFrame, where: str) -> bool:
     """Whether what is launched there are CUDA graphs: it brings several kernels each, or, where
     these were not recorded, it is the graphs' launch that costs."""
     inside = pl.col("path") == where if where not in ("", OUTSIDE) else pl.col("depth") == 1
-    phases = results.table("phases").filter(inside)
+    phases = results.table("phases").filter(inside).join(devices, on="report", how="semi")
+    if not steps.is_empty():  # a phase is of a process, not of a GPU
+        phases = phases.join(steps, on=["report", "process"], how="semi")
     if int(phases["kernels"].sum()) > 2 * int(phases["launches"].sum()):
         return True
-    launches = results.table("gap_summary").filter(pl.col("cause") == "launch")
+    here = results.table("gap_summary").join(devices, on=["report", "device"], how="semi")
+    launches = here.filter(pl.col("cause") == "launch")
     if where:
         launches = launches.select(where_host_was(), "culprit", "total_ns").filter(within(where))
     graphs = launches.filter(pl.col("culprit").str.contains("GraphLaunch", literal=True))
@@ -126,14 +131,18 @@ def _is_graphed(results: Results, where: str) -> bool:
 
 
 def _of_copies(results: Results, devices: pl.DataFrame, parts: pl.DataFrame, lost_ns: int) -> Loss:
-    """COPIES, or what most of it is: values read back, copies within the GPU, or memory cleared."""
+    """COPIES, or what most of it is: values read back, copies within the GPU or between GPUs, or
+    memory cleared."""
     if _reads_back(results, devices, lost_ns):
         return READ_BACK
-    if 2 * int(parts["total_ns"].filter(parts["on_gpu"].fill_null(value=False)).sum()) > lost_ns:
-        return ON_GPU
+    for direction, loss in (("DtoD", ON_GPU), ("PtoP", PEERS)):
+        one_way = parts.filter(pl.col("direction").cast(pl.String) == direction)
+        if 2 * int(one_way["total_ns"].sum()) > lost_ns:
+            return loss
+    elsewhere = 2 * int(parts["total_ns"].sum()) < lost_ns
     # a memcpy that a window's edge cuts is in no table either
-    elsewhere = not results.selection and 2 * int(parts["total_ns"].sum()) < lost_ns
-    return CLEARING if elsewhere else COPIES
+    none_is_cut = not results.cuts_steps or not results.has_copies
+    return CLEARING if elsewhere and none_is_cut else COPIES
 
 
 def _reads_back(results: Results, devices: pl.DataFrame, lost_ns: int) -> bool:

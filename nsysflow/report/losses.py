@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nsysflow.analysis.phases.steps import SKIPPED_BY_DEFAULT
+
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
@@ -61,7 +63,7 @@ START_UP_ADVICE: Final = "look at the steps alone, which hold less than half of 
 
 LAUNCH: Final = Loss(
     kind="launch-bound",
-    columns=("launch_ns", "dispatch_ns"),
+    columns=("launch_ns", "queue_delay_ns"),
     because="launch overhead{place}",
     advice="launch less{there}: torch.compile, a CUDA graph, fused or larger kernels",
 )
@@ -119,7 +121,14 @@ ON_GPU: Final = replace(
     because="copies within the GPU that nothing hides{place}",
     advice="move less{there}: write in place, without cat, clone or contiguous: --table copies",
 )
-"""Instead of COPIES, where the host has no part in them: there is nothing to pin."""
+"""Instead of COPIES, where the data stay on the GPU: there is nothing to pin."""
+
+PEERS: Final = replace(
+    COPIES,
+    because="copies between GPUs that nothing hides{place}",
+    advice="overlap them with compute{there} on another stream, or send less: --table copies",
+)
+"""Instead of COPIES, where no host memory has a part in them."""
 
 CLEARING: Final = replace(
     COPIES,
@@ -132,13 +141,16 @@ LOADING: Final = Loss(
     kind="load-bound",
     columns=("module_load_ns",),
     because="GPU code loaded for the first time{place}",
-    advice="this is warm-up: capture later steps, or leave these out with --steps 2:",
+    advice=(
+        "this is warm-up: capture later steps, or leave these out with"
+        f" --steps {SKIPPED_BY_DEFAULT}:"
+    ),
 )
 
-NO_STEPS_ADVICE: Final = (
+LATER_ADVICE: Final = (
     "this is warm-up: begin the capture later, or look at what comes after it: --from SECONDS"
 )
-"""Instead of LOADING's, where there are no steps to leave out."""
+"""Instead of LOADING's, where no steps would be left."""
 
 LOSSES: Final = (
     HOST,

@@ -55,7 +55,7 @@ def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -
         sections.integrity(results),
     ):
         lines += block_lines(block)
-    lines += [f"- {_escaped(note)}" for note in results.notes]
+    lines += [f"- {_escaped(note.text)}" for note in results.notes]
     return "\n".join(lines).rstrip() + "\n"
 
 

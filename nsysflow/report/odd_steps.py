@@ -24,8 +24,11 @@ def odd_step_lines(results: Results) -> tuple[str, ...]:
     --steps 3:4 shows it alone`, where one step or a few speak for all; none otherwise.
 
     The first step of a window may pay for the profiler's start, and one in many saves a checkpoint:
-    what is to be changed there is another question than what is to be changed in every step.
+    what is to be changed there is another question than what is to be changed in every step. Where
+    a window's edges cut steps, what they hold is not what the window holds, and nothing is said.
     """
+    if results.cuts_steps:
+        return ()
     odd = _odd(results)
     window_ns, idle_ns = (
         results.table("accounting").select(pl.col("window_ns", "idle_ns").sum()).row(0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from nsysflow.analysis.gap_tables import OUTSIDE
+from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.costs import idle_parts
 from nsysflow.report.results import Results
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.gap_tables import OUTSIDE
+from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.costs import idle_parts, line_at
 from nsysflow.report.layout import printable, shorten
 from nsysflow.report.losses import HOST, Loss
@@ -17,12 +17,12 @@ _ONE_PLACE: Final = 0.5
 
 
 def parts_of(results: Results, devices: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """What was lost, by place: of `idle_parts`, and copies that nothing hid, with `on_gpu`."""
+    """What was lost, by place: of `idle_parts`, and copies that nothing hid, with `direction`."""
     key = ["report", "device"]
     causes = [column.removesuffix("_ns") for column in columns]
     idle = idle_parts(results).filter(pl.col("cause").is_in(causes))
-    on_gpu = pl.lit(None, pl.Boolean).alias("on_gpu")
-    parts = [idle.join(devices, on=key, how="semi").with_columns(on_gpu)]
+    direction = pl.lit(None, pl.String).alias("direction")
+    parts = [idle.join(devices, on=key, how="semi").with_columns(direction)]
     if "copy_exposed_ns" in columns:
         parts.append(_exposed_copies(results, devices))
     return pl.concat(parts, how="diagonal")
@@ -39,7 +39,7 @@ def _exposed_copies(results: Results, devices: pl.DataFrame) -> pl.DataFrame:
     return copies.select(
         or_outside("phase").alias("where"),
         pl.lit("").alias("culprit"),
-        pl.col("direction").is_in(["DtoD", "PtoP"]).alias("on_gpu"),
+        "direction",
         pl.col("count").alias("times"),
         share.round().cast(pl.Int64).alias("total_ns"),
     )
@@ -66,15 +66,21 @@ def within(where: str) -> pl.Expr:
     return (pl.col("where") == where) | pl.col("where").str.starts_with(f"{where}/")
 
 
-def placed(results: Results, loss: Loss, where: str, *, apart: bool) -> str:
-    """` in step/data`, ` outside any range, between the steps`: what follows on what happened."""
+def placed(loss: Loss, where: str, *, apart: bool, between: bool) -> str:
+    """` in step/data`, ` outside any range, between the steps`: what follows on what happened.
+
+    Args:
+        loss: what happened.
+        where: its place.
+        apart: whether it is before or after the steps.
+        between: whether there are steps that it can be between.
+    """
     place = f" in {shorten(printable(where), 60)}" if where else ""
     if where == OUTSIDE:
         place = " outside any range"
     if apart:
         return f"{place}{',' if place else ''} before or after the steps"
-    between = loss is HOST and where == OUTSIDE and results.step_name is not None
-    return f"{place}, between the steps" if between else place
+    return f"{place}, between the steps" if between and loss is HOST and where == OUTSIDE else place
 
 
 def there(here: pl.DataFrame, loss: Loss, where: str) -> str:

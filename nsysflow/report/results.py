@@ -5,11 +5,12 @@ from typing import Protocol
 
 import polars as pl
 
-from nsysflow.analysis.gap_tables import OUTSIDE
-from nsysflow.analysis.keys import os_pid
+from nsysflow.analysis.declared.notes import Note
+from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.ranks import rank_tables
-from nsysflow.analysis.schema import RUN_TABLES
+from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.trace import Trace
 
 
@@ -24,16 +25,21 @@ def gpu_name(report: str, device: int, *, several: bool) -> str:
 
 
 def once_per_gpu(steps: pl.DataFrame, columns: Sequence[str]) -> int:
-    """What steps hold of these columns, all GPUs together. Processes that share a GPU each count
-    all of it: the one that counts most speaks for it."""
-    by_process = steps.group_by("report", "device", "process").agg(
-        pl.sum_horizontal(columns).sum().alias("ns")
+    """What steps hold of these columns, all GPUs together. Steps of processes that share a GPU at
+    the same time each count all of it: the process that counts most speaks for them."""
+    gpu = ["report", "device"]
+    ended = pl.col("start_ns") >= pl.col("end_ns").cum_max().shift(1).over(gpu)
+    by_process = (
+        steps.sort(*gpu, "start_ns", "end_ns")
+        .with_columns(ended.fill_null(value=True).cum_sum().alias("together"))
+        .group_by(*gpu, "together", "process")
+        .agg(pl.sum_horizontal(columns).sum().alias("ns"))
     )
-    return int(by_process.group_by("report", "device").agg(pl.col("ns").max())["ns"].sum())
+    return int(by_process.group_by(*gpu, "together").agg(pl.col("ns").max())["ns"].sum())
 
 
 class Analysed(Protocol):
-    """What is asked of an `Analysis`, beside a frame for each name in `schema.TABLES`."""
+    """What is asked of an `Analysis`, beside a frame for each table of a report."""
 
     @property
     def trace(self) -> Trace: ...
@@ -52,7 +58,7 @@ class Analysed(Protocol):
     @property
     def every_collective(self) -> pl.DataFrame: ...
     @property
-    def notes(self) -> tuple[str, ...]: ...
+    def notes(self) -> tuple[Note, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
     def count_gaps(self, at_least_ns: int) -> int: ...
     def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]: ...
@@ -64,11 +70,11 @@ class Results:
     Attributes:
         analyses: of each report.
         on_cpu: the run was made without a GPU, as its manifest says; False where there is none.
-        notes: what the reader should know, each sentence once: of the run, then of its reports.
+        notes: what the reader should know, each note once: of the run, then of its reports.
     """
 
     def __init__(
-        self, analyses: Sequence[Analysed], *, on_cpu: bool = False, notes: Sequence[str] = ()
+        self, analyses: Sequence[Analysed], *, on_cpu: bool = False, notes: Sequence[Note] = ()
     ) -> None:
         self.analyses = tuple(analyses)
         self.on_cpu = on_cpu
@@ -77,9 +83,8 @@ class Results:
         self._tables: dict[str, pl.DataFrame] = {}
 
     def table(self, name: str) -> pl.DataFrame:
-        """The table of that name in `schema.TABLES`, the reports' rows one after the other, or in
-        `schema.RUN_TABLES`."""
-        if name in RUN_TABLES and name not in self._tables:
+        """The listed table of that name; of a report's tables the rows one after the other."""
+        if TABLES[name].of == "run" and name not in self._tables:
             whole = [each.every_collective for each in self.analyses]
             arrivals, ranks = rank_tables(whole, [each.collectives for each in self.analyses])
             self._tables |= {"arrivals": arrivals, "ranks": ranks}
@@ -148,6 +153,17 @@ class Results:
         """What a step took with no profiler: the median of the processes that measured it."""
         median_ns = self.captures["unprofiled_step_ns"].median()
         return round(median_ns) if isinstance(median_ns, float) else None
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether any memcpy was recorded."""
+        return any(not each.trace.copy_details.is_empty() for each in self.analyses)
+
+    @property
+    def cuts_steps(self) -> bool:
+        """Whether the window was narrowed otherwise than to whole steps."""
+        options = self.analyses[0].options
+        return (options.range, options.from_ns, options.to_ns) != (None, None, None)
 
     @property
     def selection(self) -> str:

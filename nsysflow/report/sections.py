@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis import schema
-from nsysflow.analysis.gap_tables import OUTSIDE
+from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.costs import (
     CAUSE_WORDS,
     Cost,
@@ -75,7 +75,7 @@ def idle_by_cause(results: Results) -> tuple[str, ...]:
     """`idle by cause: host 105 ms 34.2 %, launch …`, dearest first, as a line if there is any."""
     accounting = results.table("accounting")
     window_ns = int(accounting["window_ns"].sum())
-    sums = {cause: int(accounting[f"{cause}_ns"].sum()) for cause in schema.CAUSES}
+    sums = {cause: int(accounting[f"{cause}_ns"].sum()) for cause in CAUSES}
     ranked = sorted((item for item in sums.items() if item[1]), key=lambda item: -item[1])
     parts = [f"{cause} {part(ns, window_ns)}" for cause, ns in ranked]
     return (f"idle by cause: {', '.join(parts)}",) if parts else ()
@@ -132,7 +132,7 @@ def _line(cost: Cost) -> str:
 
 def _waited(cost: Cost) -> str:
     """What waited, where that is not where the host was."""
-    if cost.cause in schema.STALL_CAUSES:
+    if cost.cause in STALLS:
         return ""
     phase = cost.phase or OUTSIDE
     return "" if phase == cost.where else phase
@@ -290,7 +290,7 @@ def integrity(results: Results) -> Block:
         title="Doubts",
         columns=(words("check"), figure("count"), figure("share"), words("what it puts in doubt")),
         rows=tuple(
-            (row["check"], number(row["count"]), percent(row["share_pct"]), row["doubt"])
+            (row["check"], number(row["count"]), percent(row["share_pct"]), row["impact"])
             for row in rows
         ),
     )

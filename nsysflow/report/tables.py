@@ -11,7 +11,8 @@ import polars as pl
 import polars.selectors as cs
 
 import nsysflow
-from nsysflow.analysis import schema
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.report import units
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.phase_tree import phase_names
@@ -21,9 +22,7 @@ SCHEMA_VERSION: Final = 1
 """Of report.json: additions keep it, a change of meaning raises it."""
 
 _IN_JSON_ONLY: Final = ("accounting", "gap_histogram", "integrity")
-CSV_TABLES: Final = tuple(
-    name for name in (*schema.TABLES, *schema.RUN_TABLES) if name not in _IN_JSON_ONLY
-)
+CSV_TABLES: Final = tuple(name for name in TABLES if name not in _IN_JSON_ONLY)
 """The tables that become a CSV file of their own."""
 
 WHERE_THERE: Final = ("gpu_metrics", "mfu", "arrivals", "ranks")
@@ -142,13 +141,13 @@ def _about(results: Results) -> dict[str, Any]:
             {"report": each.trace.report, "source": each.trace.source} for each in results.analyses
         ],
         "selection": results.selection,
-        "notes": list(results.notes),
+        "notes": [{"kind": note.kind, "text": note.text} for note in results.notes],
     }
 
 
 def _devices(results: Results) -> list[dict[str, Any]]:
     """Accounting with the causes under a key of their own."""
-    causes = {f"{cause}_ns": cause for cause in schema.CAUSES}
+    causes = {f"{cause}_ns": cause for cause in CAUSES}
     found = []
     for row in _plain(results.table("accounting")).iter_rows(named=True):
         device: dict[str, Any] = {}

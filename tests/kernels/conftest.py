@@ -1,25 +1,25 @@
 """Kernels are tested on the GPU if there is one, else in Triton's interpreter on the CPU."""
 
-import os
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
+from tests.interpreter import interpret_without_gpu
+
+interpret_without_gpu()
 
 
 @pytest.fixture
 def device() -> torch.device:
-    """Where the tensors of a test live."""
+    """The device of a test's tensors."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kernel forgets to write is NaN, or a number that it never writes."""
+    """Fill new memory with NaN or -7, so that elements which a kernel does not write show."""
     for of, name in ((torch, "empty"), (torch, "empty_like"), (Tensor, "new_empty")):
         monkeypatch.setattr(of, name, _poisoning(getattr(of, name)))
 
@@ -34,5 +34,5 @@ def _poisoning(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
-    """The same random numbers in each run of a test."""
+    """Use the same random numbers in each run of a test."""
     torch.manual_seed(0)

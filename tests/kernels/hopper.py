@@ -1,6 +1,6 @@
-"""Compile Triton kernels for an H200 where there is none.
+"""Compile Triton kernels for an H200 on a machine without one.
 
-The interpreter takes more than the compiler does, and says nothing of registers.
+The interpreter accepts more than the compiler does, and it does not show registers.
 """
 
 import atexit
@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 SHARED_BYTES_MAX: Final = 227 * 1024
-"""Of an sm_90; https://docs.nvidia.com/cuda/hopper-tuning-guide."""
+"""Shared memory per program on sm_90; https://docs.nvidia.com/cuda/hopper-tuning-guide."""
 
 COMPILE: Final = """
 import importlib, json, sys
@@ -53,16 +53,16 @@ for line in sys.stdin:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One specialisation of a `@triton.jit` function, its pointers aligned as torch's are.
+    """One specialisation of a `@triton.jit` function, with pointers aligned like torch's.
 
     Attributes:
-        module: of nsysflow.kernels.
-        name: its name there.
-        types: of the arguments that are not constants, as Triton spells them; `i32:16` for a
-            multiple of 16.
-        constants: the others; a Triton type by its name.
-        warps: of a program.
-        options: of the launch, like `launch_pdl`.
+        module: its module in nsysflow.kernels.
+        name: its name in that module.
+        types: the types of the arguments that are not constants, in Triton's spelling; `i32:16` is
+            a multiple of 16.
+        constants: the other arguments; a Triton type is given by its name.
+        warps: warps per program.
+        options: options of the launch, such as `launch_pdl`.
     """
 
     module: str
@@ -75,13 +75,13 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """What became of a kernel.
+    """A compiled kernel.
 
     Attributes:
         ptx: its assembly, before ptxas.
-        shared_bytes: of a program; an SM has `SHARED_BYTES_MAX` for one.
-        registers: of a thread.
-        local_bytes: of a thread's stack and local memory, which are no registers.
+        shared_bytes: shared memory per program, at most `SHARED_BYTES_MAX`.
+        registers: registers per thread.
+        local_bytes: stack and local memory per thread: what does not fit into registers.
     """
 
     ptx: str
@@ -91,12 +91,12 @@ class Compiled:
 
     @property
     def loads(self) -> Counter[str]:
-        """Global loads by width, e.g. `v4.b32`."""
+        """The number of global loads by width, e.g. `v4.b32`."""
         return Counter(re.findall(r"ld\.global\.(v\d\.b\d+|b\d+)", self.ptx))
 
 
 def compile_for_hopper(kernel: Kernel) -> Compiled:
-    """Compile for sm_90, in another process: this one may be bound to the interpreter.
+    """A kernel compiled for sm_90, in another process: this one may use the interpreter.
 
     Raises:
         CalledProcessError: it does not compile; the reason is on stderr.
@@ -116,7 +116,7 @@ def compile_for_hopper(kernel: Kernel) -> Compiled:
 
 
 def _compile(kernel: Kernel, cubin: Path) -> tuple[str, int]:
-    """The compiler's assembly, and bytes of shared memory; the binary goes to `cubin`."""
+    """The assembly and the bytes of shared memory; the binary is written to `cubin`."""
     compiler = _compiler()
     assert compiler.stdin is not None
     assert compiler.stdout is not None
@@ -131,7 +131,7 @@ def _compile(kernel: Kernel, cubin: Path) -> tuple[str, int]:
 
 @cache
 def _compiler() -> "subprocess.Popen[str]":
-    """The process that compiles; one for all kernels, as torch and Triton take 1.4 s to import."""
+    """The process that compiles all kernels: importing torch and Triton takes 1.4 s."""
     env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     argv = [sys.executable, "-c", COMPILE]
     compiler = subprocess.Popen(
@@ -142,7 +142,7 @@ def _compiler() -> "subprocess.Popen[str]":
 
 
 def _tool(name: str) -> str:
-    """One of the CUDA tools inside Triton's wheel."""
+    """The path of a CUDA tool in Triton's wheel."""
     import triton
 
     return str(Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name)

@@ -1,4 +1,4 @@
-"""CUDA C++ without a GPU: a kernel's source compiled for the host and run warp by warp."""
+"""CUDA C++ without a GPU: a kernel's source is compiled for the host and run warp by warp."""
 
 import ctypes
 import shutil
@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nsysflow.kernels.compiled import SOURCES, flags
+from nsysflow.kernels.nvrtc import SOURCES, flags
 
 HERE = Path(__file__).parent
 
@@ -33,10 +33,10 @@ def _library(name: str, options: tuple[str, ...], driver: str, folder: Path) -> 
 
 
 def runner(folder: Path, driver: str) -> Callable[..., None]:
-    """A stand-in for `compiled.launch` that runs on the CPU.
+    """A replacement for `nvrtc.launch` that runs on the CPU.
 
     Args:
-        folder: where to build.
+        folder: the folder to build in.
         driver: C++ that defines `run(int blocks, int threads, <the kernel's arguments>)`.
     """
 

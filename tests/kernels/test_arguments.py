@@ -1,4 +1,4 @@
-"""What every launcher refuses before it launches."""
+"""Launchers refuse wrong arguments before they launch."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from nsysflow.kernels.arguments import backend_for, require, require_current
 
 
 class OnAnotherGpu(Tensor):
-    """Says that it is on a second GPU, which need not be there."""
+    """A tensor that claims to be on a second GPU."""
 
     device = torch.device("cuda", 1)
 
@@ -19,26 +19,26 @@ def test_a_tensor_on_a_gpu_that_is_not_the_current_one_is_refused_by_name(
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     require_current("here", torch.device("cuda", 0))
     with pytest.raises(
-        ValueError, match=r"^x must be on the current GPU, cuda:0, and is on cuda:1"
+        ValueError, match=r"^x must be on the current GPU, cuda:0, but is on cuda:1"
     ):
         require("x", torch.empty(3).as_subclass(OnAnotherGpu), (3,))
 
 
-def test_tensors_that_must_be_where_the_first_is_are_held_to_that() -> None:
-    with pytest.raises(ValueError, match=r"^y must be on meta, and is on cpu"):
+def test_a_tensor_on_another_device_than_the_first_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^y must be on meta, but is on cpu"):
         require("y", torch.empty(3), (3,), device=torch.device("meta"))
 
 
-def test_no_gpu_is_asked_about_a_tensor_on_none() -> None:
+def test_a_tensor_on_the_cpu_passes_without_asking_a_gpu() -> None:
     require_current("x", torch.device("cpu"))
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
-def test_auto_takes_triton_wherever_it_runs(device: str) -> None:
+def test_auto_takes_triton_on_every_device(device: str) -> None:
     assert backend_for("auto", torch.device(device)) == "triton"
 
 
-def test_cuda_is_taken_when_asked_for_and_refused_without_a_gpu() -> None:
+def test_backend_cuda_is_taken_on_a_gpu_and_refused_elsewhere() -> None:
     assert backend_for("cuda", torch.device("cuda", 0)) == "cuda"
     with pytest.raises(ValueError, match="backend cuda needs a CUDA device"):
         backend_for("cuda", torch.device("cpu"))

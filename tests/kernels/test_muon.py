@@ -1,4 +1,4 @@
-"""muon against its definition: in float32 with bf16's roundings, and in float64 without."""
+"""muon matches its definition: in float32 with the roundings to bf16, and in float64 without."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,6 +20,7 @@ from tests.kernels.hopper import Kernel, compile_for_hopper
 
 MODEL = [(128, 96), (384, 128), (5, 128)]
 ODD = [(7, 3), (3, 7), (1, 1), (1, 9), (130, 9), (9, 260), (17, 17)]
+FEW = ODD[:2]
 LR = 0.0025
 
 
@@ -37,20 +38,23 @@ def clones(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 @pytest.fixture
 def lr(device: torch.device) -> Tensor:
-    """The learning rate, on the device."""
+    """The learning rate on the device."""
     return torch.tensor([LR], device=device)
 
 
 def relative_error(given: Tensor, wanted: Tensor) -> float:
-    """Root mean square of the difference over that of what was wanted."""
+    """Root mean square of the difference, divided by that of `wanted`."""
     difference = given.double() - wanted.double()
     return (difference.square().mean() / wanted.double().square().mean()).sqrt().item()
 
 
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("shapes", [MODEL, ODD], ids=["model", "odd"])
-def test_two_steps_are_those_of_the_definition(
+@pytest.mark.parametrize(
+    ("shapes", "dtype"),
+    [(MODEL, torch.float32), (MODEL, torch.bfloat16), (MODEL, torch.float16), (ODD, torch.float32)],
+    ids=["model", "model, bf16", "model, fp16", "odd"],
+)
+def test_two_steps_match_the_definition(
     shapes: list[tuple[int, int]], dtype: torch.dtype, lr: Tensor, device: torch.device
 ) -> None:
     weights = randn(shapes, device)
@@ -64,16 +68,16 @@ def test_two_steps_are_those_of_the_definition(
         muon(table, lr)
         for number, old in enumerate(before):
             moved = weights[number] - old
-            # sums in another order round to other bf16s: up to 0.4 % of the step was seen
+            # sums in another order round to other bf16 numbers: up to 0.4 % of the step was seen
             assert relative_error(moved, wanted[number] - old) < 0.01
-            # and bf16 itself is 1.3 % away from float64
+            # bf16 itself is 1.3 % away from float64
             assert relative_error(moved, exact[number] - old) < 0.03
             torch.testing.assert_close(table.momenta[number], momenta[number])
         for gradient in gradients:
             gradient.normal_()
 
 
-def test_a_step_has_singular_values_of_one_times_the_factor_of_the_shape(
+def test_all_singular_values_of_a_step_are_close_to_the_factor_of_its_shape(
     lr: Tensor, device: torch.device
 ) -> None:
     weights = randn(MODEL, device)
@@ -101,11 +105,13 @@ def test_all_gradients_together_are_clipped(
         gradient.mul_(factor)
     table = muon_table(randn(ODD, device), gradients)
     muon(table, lr)
-    assert norm(table.momenta) == pytest.approx(kept, rel=1e-5)  # the first: m = scaled gradient
+    assert norm(table.momenta) == pytest.approx(
+        kept, rel=1e-5
+    )  # in the first step m is the scaled gradient
     assert norm(gradients) == pytest.approx(given, rel=1e-5)
 
 
-def test_rates_are_what_the_caller_says(device: torch.device) -> None:
+def test_all_rates_have_their_effect(device: torch.device) -> None:
     weights, gradients = randn(ODD, device), randn(ODD, device)
     before, momenta = clones(weights), randn(ODD, device)
     table = muon_table(weights, gradients)
@@ -121,9 +127,9 @@ def test_rates_are_what_the_caller_says(device: torch.device) -> None:
         torch.testing.assert_close(table.momenta[number], moved[number])
 
 
-def test_the_learning_rate_is_read_from_the_device_at_each_step(device: torch.device) -> None:
-    weights = randn(ODD, device)
-    table = muon_table(weights, randn(ODD, device))
+def test_the_learning_rate_is_read_from_the_device_in_each_step(device: torch.device) -> None:
+    weights = randn(FEW, device)
+    table = muon_table(weights, randn(FEW, device))
     lr = torch.zeros(1, device=device)
     before = clones(weights)
     muon(table, lr)
@@ -134,7 +140,7 @@ def test_the_learning_rate_is_read_from_the_device_at_each_step(device: torch.de
 
 
 @pytest.mark.parametrize("shapes", [MODEL, ODD], ids=["model", "odd"])
-def test_working_copies_are_the_weights_rounded_once(
+def test_working_copies_are_the_rounded_weights(
     shapes: list[tuple[int, int]], lr: Tensor, device: torch.device
 ) -> None:
     weights = randn(shapes, device)
@@ -144,8 +150,8 @@ def test_working_copies_are_the_weights_rounded_once(
         assert torch.equal(copy, weight.bfloat16())
 
 
-def test_without_gradient_or_momentum_nothing_moves(lr: Tensor, device: torch.device) -> None:
-    weights = randn(MODEL, device)
+def test_without_gradient_and_momentum_nothing_changes(lr: Tensor, device: torch.device) -> None:
+    weights = randn(FEW, device)
     before = clones(weights)
     muon(muon_table(weights, zeros(weights)), lr)
     assert all(torch.equal(old, new) for old, new in zip(before, weights, strict=True))
@@ -153,17 +159,17 @@ def test_without_gradient_or_momentum_nothing_moves(lr: Tensor, device: torch.de
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # NumPy, in the interpreter
 @pytest.mark.parametrize(("bad", "whole"), [(torch.nan, [True, True]), (torch.inf, [False, True])])
-def test_a_nan_spoils_all_weights_and_an_infinity_its_own(
+def test_a_nan_makes_all_weights_nan_and_an_infinity_only_its_own(
     bad: float, whole: list[bool], lr: Tensor, device: torch.device
 ) -> None:
-    weights, gradients = randn(ODD[:2], device), randn(ODD[:2], device)
+    weights, gradients = randn(FEW, device), randn(FEW, device)
     gradients[1][0, 0] = bad
     muon(muon_table(weights, gradients), lr)
     assert [bool(weight.isnan().all()) for weight in weights] == whole
     assert bool(weights[0].isfinite().all()) != whole[0]
 
 
-def test_a_step_repeats_to_the_bit_in_another_table(lr: Tensor, device: torch.device) -> None:
+def test_a_step_repeats_bit_for_bit_with_another_table(lr: Tensor, device: torch.device) -> None:
     start, gradients = randn(MODEL, device), randn(MODEL, device)
     steps = []
     for _ in range(2):
@@ -173,7 +179,7 @@ def test_a_step_repeats_to_the_bit_in_another_table(lr: Tensor, device: torch.de
     assert all(torch.equal(one, other) for one, other in zip(*steps, strict=True))
 
 
-def test_backward_through_weights_that_were_stepped_meanwhile_is_refused(
+def test_backward_is_refused_after_the_weights_have_been_stepped(
     lr: Tensor, device: torch.device
 ) -> None:
     weight = torch.randn(4, 6, device=device, requires_grad=True)
@@ -184,7 +190,7 @@ def test_backward_through_weights_that_were_stepped_meanwhile_is_refused(
         torch.autograd.grad(loss, weight)
 
 
-def test_a_table_keeps_the_memory_of_parameters_that_got_other_data(
+def test_a_table_keeps_the_old_memory_when_data_is_replaced(
     lr: Tensor, device: torch.device
 ) -> None:
     weights, gradients = randn(ODD, device), randn(ODD, device)
@@ -198,7 +204,7 @@ def test_a_table_keeps_the_memory_of_parameters_that_got_other_data(
 
 
 @pytest.mark.parametrize("shapes", [[], [(0, 5)], [(5, 0), (0, 0)]], ids=str)
-def test_no_elements_are_no_step(
+def test_empty_matrices_are_not_stepped(
     shapes: list[tuple[int, int]], lr: Tensor, device: torch.device
 ) -> None:
     table = muon_table(randn(shapes, device), randn(shapes, device))
@@ -235,7 +241,7 @@ Lists = tuple[list[Tensor], list[Tensor], list[Tensor]]
         ("working", lambda w, g, c: (w, g, c[:1])),
     ],
 )
-def test_what_the_kernel_would_misread_is_refused_by_name(
+def test_arguments_that_the_kernel_would_misread_are_refused_by_name(
     name: str, change: Callable[..., Lists], device: torch.device
 ) -> None:
     shapes = [(4, 6), (3, 8)]
@@ -246,7 +252,7 @@ def test_what_the_kernel_would_misread_is_refused_by_name(
 
 
 @pytest.mark.parametrize("bad", [torch.tensor([LR, LR]), torch.tensor([1]), torch.tensor([[LR]])])
-def test_a_learning_rate_is_one_float32(bad: Tensor, device: torch.device) -> None:
+def test_a_learning_rate_must_be_one_float32(bad: Tensor, device: torch.device) -> None:
     table = muon_table(randn(ODD, device), randn(ODD, device))
     with pytest.raises(ValueError, match=r"^lr must"):
         muon(table, bad.to(device))
@@ -275,19 +281,19 @@ def test_an_h200_multiplies_on_its_tensor_cores_and_hardly_spills() -> None:
             warps=8,
         )
     )
-    # 0 with Triton 3.6, 120 with 3.9; with X in registers, 2576
+    # 0 with Triton 3.6, 120 with 3.9; 2576 if X were in registers
     assert compiled.local_bytes < 256
     assert "wgmma.mma_async" in compiled.ptx
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_captured_graph_steps_with_what_gradients_and_rate_hold_when_replayed() -> None:
+def test_a_captured_graph_uses_gradients_and_rate_at_the_time_of_the_replay() -> None:
     device = torch.device("cuda")
     weights, gradients = randn(MODEL, device), randn(MODEL, device)
     lr = torch.tensor([LR], device=device)
-    twins = clones(weights)
-    captured, eager = muon_table(weights, gradients), muon_table(twins, gradients)
+    same = clones(weights)
+    captured, eager = muon_table(weights, gradients), muon_table(same, gradients)
     muon(captured, lr)  # compile before capture
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -299,4 +305,4 @@ def test_a_captured_graph_steps_with_what_gradients_and_rate_hold_when_replayed(
         lr.mul_(0.5)
         graph.replay()
         muon(eager, lr)
-    assert all(torch.equal(one, other) for one, other in zip(weights, twins, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(weights, same, strict=True))

@@ -1,4 +1,4 @@
-"""narrow_linear against its definition, and its gradients against autograd in float64."""
+"""narrow_linear matches its definition, and its gradients match autograd in float64."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ from tests.kernels.hopper import SHARED_BYTES_MAX, Compiled, Kernel, compile_for
 SHAPES = [(70, 12, 4), (1, 128, 5), (129, 16, 1), (65, 100, 17), (200, 1, 64)]
 """Rows, width, outputs."""
 ROUNDING = {torch.float32: 1e-6, torch.float16: 2**-10, torch.bfloat16: 2**-7}
-"""Of a result, relative to the tensor's rms: in the interpreter the last place is cut off."""
+"""Allowed rounding of a result. The interpreter truncates the last place."""
 
 each_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 each_type = pytest.mark.parametrize("dtype", list(ROUNDING), ids=str)
@@ -31,7 +31,7 @@ each_type = pytest.mark.parametrize("dtype", list(ROUNDING), ids=str)
 def layer(
     shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x, weight, and the gradient of the output."""
+    """x, weight and the gradient of the output."""
     rows, width, outputs = shape
     x = torch.randn(rows, width, device=device).to(dtype)
     weight = torch.randn(outputs, width, device=device).to(dtype)
@@ -43,14 +43,14 @@ def nan_like(tensor: Tensor) -> Tensor:
 
 
 def gradients(x: Tensor, weight: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """dx and a float32 dweight, into poisoned memory."""
+    """dx and a float32 dweight, written to memory that was NaN."""
     dx, dweight = nan_like(x), nan_like(weight.float())
     narrow_linear_backward(gradient, x, weight, dx=dx, dweight=dweight)
     return dx, dweight
 
 
 def close(found: Tensor, exact: Tensor, rounding: float) -> None:
-    """To the rounding of each element, and to that of the terms where these cancel."""
+    """Check equality up to the rounding of each element, and of the terms where they cancel."""
     scale = exact.square().mean().sqrt().item()
     torch.testing.assert_close(found.double(), exact, rtol=rounding, atol=4 * rounding * scale)
 
@@ -69,16 +69,16 @@ def test_forward_is_the_product_rounded_once(
     assert torch.equal(narrow_linear(x, weight), out)
 
 
-# said once in a process, by the thread of backward if no product was there before
+# torch warns once per process, if backward does the first product
 @pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")
 @each_type
 @each_shape
-def test_gradients_are_autograd_s_of_the_rounded_gradient(
+def test_gradients_match_autograd_with_the_rounded_gradient(
     shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device
 ) -> None:
     x, weight, gradient = layer(shape, dtype, device)
     wide = [x.double().requires_grad_(), weight.double().requires_grad_()]
-    # the interpreter cuts where a GPU rounds: numbers that are bf16 already are neither
+    # the interpreter truncates where a GPU rounds, but bf16 numbers stay the same in both
     gradient = gradient.bfloat16().float()
     exact = torch.autograd.grad(wide[0] @ wide[1].T, wide, gradient.double())
     dx, dweight = gradients(x, weight, gradient)
@@ -96,7 +96,7 @@ def test_autograd_gives_the_same_gradients(dtype: torch.dtype, device: torch.dev
     assert all(torch.equal(a, b) for a, b in zip(found, (dx, dweight), strict=True))
 
 
-def test_the_weight_s_gradient_has_the_type_of_its_buffer(device: torch.device) -> None:
+def test_the_gradient_of_the_weight_has_the_dtype_of_its_buffer(device: torch.device) -> None:
     x, weight, gradient = layer((70, 12, 4), torch.float32, device)
     dweight = nan_like(weight.bfloat16())
     narrow_linear_backward(gradient, x, weight, dx=nan_like(x), dweight=dweight)
@@ -104,7 +104,7 @@ def test_the_weight_s_gradient_has_the_type_of_its_buffer(device: torch.device) 
 
 
 @each_type
-def test_more_tiles_than_programs_are_all_added_up_and_the_same_each_time(
+def test_more_tiles_than_programs_are_all_added_and_repeat_bit_for_bit(
     dtype: torch.dtype, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PARTS", dict.fromkeys(module.PARTS, 3))
@@ -116,13 +116,13 @@ def test_more_tiles_than_programs_are_all_added_up_and_the_same_each_time(
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
 
 
-def test_no_rows_make_no_output_and_a_gradient_of_zero(device: torch.device) -> None:
+def test_no_rows_give_no_output_and_a_zero_gradient(device: torch.device) -> None:
     x, weight, gradient = layer((0, 12, 4), torch.float32, device)
     assert narrow_linear(x, weight).shape == (0, 4)
     assert gradients(x, weight, gradient)[1].eq(0).all()
 
 
-def test_a_nan_stays_in_its_row_going_forward_and_back(device: torch.device) -> None:
+def test_a_nan_stays_in_its_row_in_forward_and_backward(device: torch.device) -> None:
     x, weight, gradient = layer((70, 12, 4), torch.float32, device)
     x[3, 5] = torch.nan
     gradient[7, 1] = torch.nan
@@ -136,9 +136,9 @@ def test_a_nan_stays_in_its_row_going_forward_and_back(device: torch.device) -> 
     ("wrong", "message"),
     [
         ({"x": torch.zeros(3, 4).T}, "x must be contiguous"),
-        ({"x": torch.zeros(4, 3).double()}, "x must hold"),
+        ({"x": torch.zeros(4, 3).double()}, "x must be float32 or|x must be bfloat16"),
         ({"weight": torch.zeros(2, 4)}, "weight must be"),
-        ({"weight": torch.zeros(2, 3).bfloat16()}, "weight must hold float32"),
+        ({"weight": torch.zeros(2, 3).bfloat16()}, "weight must be float32"),
         ({"weight": torch.zeros(OUT_MAX + 1, 3)}, f"1 to {OUT_MAX} by 1 to {WIDTH_MAX}"),
         ({"x": torch.zeros(4, 257), "weight": torch.zeros(33, 257)}, "131,072 bytes"),
         ({"gradient": torch.zeros(4, 3)}, "gradient must be"),
@@ -146,7 +146,7 @@ def test_a_nan_stays_in_its_row_going_forward_and_back(device: torch.device) -> 
         ({"dweight": torch.zeros(3, 2)}, "dweight must be"),
     ],
 )
-def test_what_does_not_fit_is_named(wrong: dict[str, Tensor], message: str) -> None:
+def test_wrong_arguments_are_refused_by_name(wrong: dict[str, Tensor], message: str) -> None:
     fit = {
         "gradient": torch.zeros(4, 2), "x": torch.zeros(4, 3), "weight": torch.zeros(2, 3),
         "dx": torch.zeros(4, 3), "dweight": torch.zeros(2, 3),
@@ -155,7 +155,7 @@ def test_what_does_not_fit_is_named(wrong: dict[str, Tensor], message: str) -> N
         narrow_linear_backward(**(fit | wrong))
 
 
-def test_bytes_are_each_tensor_once(device: torch.device) -> None:
+def test_bytes_count_each_tensor_once(device: torch.device) -> None:
     x, weight, _ = layer((70, 12, 4), torch.bfloat16, device)
     assert narrow_linear_bytes(x, weight) == 2 * (70 * 12 + 4 * 12 + 70 * 4)
     assert narrow_linear_backward_bytes(x, weight) == 2 * (2 * 70 * 12 + 2 * 4 * 12 + 70 * 4)
@@ -164,13 +164,13 @@ def test_bytes_are_each_tensor_once(device: torch.device) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("name", ["_narrow_linear_forward", "_narrow_linear_backward"])
-def test_on_hopper_it_loads_16_bytes_multiplies_on_tensor_cores_and_hardly_spills(
+def test_on_hopper_it_loads_16_bytes_uses_tensor_cores_and_hardly_spills(
     name: str, dtype: torch.dtype
 ) -> None:
     tile = (module.FORWARD if name == "_narrow_linear_forward" else module.BACKWARD)[dtype.itemsize]
     constants = module._cut(torch.empty(32_768, 128, dtype=dtype), 5, tile)
     compiled = on_hopper(name, dtype, constants)
-    # of float32's forward: one warp with spills was faster than two without, 7.8 us against 8.2
+    # forward in float32: one warp with spills was faster than two without, 7.8 us against 8.2
     assert compiled.local_bytes <= (
         256 if (name, dtype) == ("_narrow_linear_forward", torch.float32) else 0
     )
@@ -183,14 +183,14 @@ def test_on_hopper_it_loads_16_bytes_multiplies_on_tensor_cores_and_hardly_spill
 @pytest.mark.parametrize(
     ("outputs", "width", "dtype"),
     [
-        (64, 1, torch.bfloat16),  # a tile of few columns is high
+        (64, 1, torch.bfloat16),  # with few columns a tile has many rows
         (64, 512, torch.bfloat16),
         (32, 512, torch.float32),
         (64, 256, torch.float32),
     ],
     ids=str,
 )
-def test_the_largest_that_it_takes_fit_in_an_sm(
+def test_the_largest_allowed_sizes_fit_into_an_sm(
     outputs: int, width: int, dtype: torch.dtype
 ) -> None:
     x = torch.empty(32_768, width, dtype=dtype)
@@ -204,7 +204,7 @@ def test_the_largest_that_it_takes_fit_in_an_sm(
 
 
 def on_hopper(name: str, dtype: torch.dtype, constants: dict[str, Any]) -> Compiled:
-    """A kernel as `_cut` would launch it on tensors of that type on a GPU."""
+    """A kernel compiled as `_cut` would launch it on a GPU."""
     short, operand = {
         torch.bfloat16: ("*bf16", "bfloat16"),
         torch.float32: ("*fp32", "float32"),

@@ -1,4 +1,4 @@
-"""prio: its draws follow p, can be made again, and carry p's importance weights."""
+"""prio's draws follow p, can be repeated, and have the importance weights of p."""
 
 import pytest
 import torch
@@ -8,15 +8,18 @@ from nsysflow.kernels import prio as module
 from nsysflow.kernels.prio import EPSILON, Draws, prio, prio_bytes, prio_ref, probabilities_ref
 from tests.kernels.hopper import Kernel, compile_for_hopper
 
+DRAWN_FROM = module._LAUNCH.drawn_from if torch.cuda.is_available() else 2**17
+"""Rows that a program holds. The interpreter has no registers, and few programs are faster."""
+
 
 @pytest.fixture
 def many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More draws a program: the interpreter's time goes by programs."""
+    """Make more draws per program: the interpreter's time depends on the number of programs."""
     monkeypatch.setattr(module, "_LAUNCH", module._Launch(draws=256))
 
 
 def poisoned(draws: int, device: torch.device) -> Draws:
-    """Outputs that hold nothing valid, and lie at the start of a longer buffer."""
+    """Invalid outputs, each at the start of a longer buffer."""
     return Draws(
         rows=torch.full((draws + 64,), -1, dtype=torch.int64, device=device)[:draws],
         weight=torch.full((draws + 64,), float("nan"), device=device)[:draws],
@@ -24,12 +27,12 @@ def poisoned(draws: int, device: torch.device) -> Draws:
 
 
 def behind(tensor: Tensor) -> Tensor:
-    """What lies behind one of `poisoned`."""
+    """The rest of the buffer of a tensor from `poisoned`."""
     return tensor.as_strided((64,), (1,), len(tensor))
 
 
 def drawn(advantages: Tensor, draws: int, *, seed: int = 7, at: int = 0, **how: float) -> Draws:
-    """One call on outputs that hold nothing valid."""
+    """One call of `prio` with invalid outputs."""
     offset = torch.tensor([at], device=advantages.device)
     out = poisoned(draws, advantages.device)
     prio(
@@ -47,7 +50,7 @@ def drawn(advantages: Tensor, draws: int, *, seed: int = 7, at: int = 0, **how: 
 
 
 def chi_squared(rows: Tensor, p: Tensor) -> float:
-    """In standard deviations from what draws that follow p have in the mean."""
+    """The chi-squared statistic of the rows, in standard deviations from its mean."""
     share = (p / p.sum()).double().cpu()
     count = torch.bincount(rows.cpu(), minlength=len(p)).double()
     wanted = share * len(rows)
@@ -67,14 +70,14 @@ def chi_squared(rows: Tensor, p: Tensor) -> float:
         (3, 0, torch.float32),
     ],
 )
-def test_weights_are_those_of_p_at_any_size(
+def test_weights_match_p_at_any_size(
     device: torch.device, rows: int, steps: int, dtype: torch.dtype
 ) -> None:
     advantages = torch.randn(rows, steps, device=device).to(dtype)
     got = drawn(advantages, 19)
     p = probabilities_ref(advantages.double())
     assert ((got.rows >= 0) & (got.rows < rows)).all()
-    # p and its power are float32, by way of logarithms, of sums of up to 1500 steps
+    # p and its power are float32, computed with logarithms, of sums of up to 1500 steps
     torch.testing.assert_close(
         got.weight.double(), (rows * p[got.rows]) ** -0.4, rtol=2e-5, atol=1e-6
     )
@@ -95,10 +98,13 @@ def test_draws_follow_p(device: torch.device, alpha: float) -> None:
 
 @pytest.mark.parametrize(
     "launch",
-    [module._Launch(draws=256), module._Launch(draws=256, groups=2, tile=64)],
+    [
+        module._Launch(draws=256),
+        module._Launch(draws=256, groups=2, tile=64, drawn_from=DRAWN_FROM),
+    ],
     ids=["many small groups", "two large groups"],
 )
-def test_however_rows_are_grouped_draws_follow_p(
+def test_draws_follow_p_with_any_groups(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, launch: module._Launch
 ) -> None:
     monkeypatch.setattr(module, "_LAUNCH", launch)
@@ -109,13 +115,14 @@ def test_however_rows_are_grouped_draws_follow_p(
 
 
 @pytest.mark.usefixtures("many_draws")
-def test_neighbouring_draws_do_not_follow_each_other(device: torch.device) -> None:
+def test_neighbouring_draws_are_independent(device: torch.device) -> None:
     rows = drawn(torch.ones(4, 1, device=device), 4000).rows
     pairs = rows[0::2] * 4 + rows[1::2]
     assert abs(chi_squared(pairs, torch.ones(16))) < 4
 
 
-def test_a_seed_and_an_offset_draw_the_same_again(device: torch.device) -> None:
+@pytest.mark.usefixtures("many_draws")
+def test_a_seed_and_an_offset_repeat_their_draws(device: torch.device) -> None:
     advantages = torch.randn(50, 8, device=device)
     once = drawn(advantages, 64, seed=3, at=5)
     again = drawn(advantages, 64, seed=3, at=5)
@@ -125,7 +132,8 @@ def test_a_seed_and_an_offset_draw_the_same_again(device: torch.device) -> None:
         assert not torch.equal(once.rows, drawn(advantages, 64, seed=seed, at=at).rows)
 
 
-def test_each_call_moves_the_offset_by_one(device: torch.device) -> None:
+@pytest.mark.usefixtures("many_draws")
+def test_each_call_increments_the_offset(device: torch.device) -> None:
     advantages = torch.randn(50, 8, device=device)
     offset = torch.zeros(1, dtype=torch.int64, device=device)
     calls = [prio(advantages, 64, seed=3, offset=offset).rows for _ in range(3)]
@@ -137,7 +145,7 @@ def test_each_call_moves_the_offset_by_one(device: torch.device) -> None:
 @pytest.mark.usefixtures("many_draws")
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("alpha", [0.6, 0.0])
-def test_a_row_that_is_not_finite_weighs_nothing(
+def test_a_row_that_is_not_finite_is_never_drawn(
     device: torch.device, bad: float, alpha: float
 ) -> None:
     advantages = torch.ones(20, 6, device=device)
@@ -151,13 +159,13 @@ def test_a_row_that_is_not_finite_weighs_nothing(
 
 
 @pytest.mark.usefixtures("many_draws")
-def test_rows_without_any_priority_are_drawn_evenly(device: torch.device) -> None:
+def test_rows_without_priority_are_drawn_uniformly(device: torch.device) -> None:
     got = drawn(torch.zeros(20, 6, device=device), 2000)
     assert abs(chi_squared(got.rows, torch.ones(20))) < 4
     torch.testing.assert_close(got.weight, torch.full((2000,), 20**-0.4, device=device))
 
 
-def test_the_reference_draws_by_p_too(device: torch.device) -> None:
+def test_draws_of_the_reference_follow_p(device: torch.device) -> None:
     advantages = torch.rand(30, 4, device=device)
     got = prio_ref(advantages, 3000, beta=1.0)
     p = probabilities_ref(advantages)
@@ -165,24 +173,24 @@ def test_the_reference_draws_by_p_too(device: torch.device) -> None:
     torch.testing.assert_close(got.weight, 1 / (30 * p[got.rows]))
 
 
-def test_no_draws_leave_the_offset_alone(device: torch.device) -> None:
+def test_no_draws_leave_the_offset_unchanged(device: torch.device) -> None:
     offset = torch.zeros(1, dtype=torch.int64, device=device)
     assert prio(torch.ones(4, 4, device=device), 0, seed=1, offset=offset).rows.numel() == 0
     assert offset.item() == 0
 
 
-def test_what_it_cannot_draw_it_refuses(device: torch.device) -> None:
+def test_wrong_arguments_are_refused(device: torch.device) -> None:
     offset = torch.zeros(1, dtype=torch.int64, device=device)
     rows = torch.ones(4, 4, device=device)
-    with pytest.raises(ValueError, match="3 draws from 0 rows"):
+    with pytest.raises(ValueError, match="cannot make 3 draws from 0 rows"):
         prio(rows[:0], 3, seed=1, offset=offset)
     with pytest.raises(ValueError, match="advantages must be contiguous"):
         prio(rows[:, ::2], 3, seed=1, offset=offset)
-    with pytest.raises(ValueError, match="offset must hold int64"):
+    with pytest.raises(ValueError, match="offset must be int64"):
         prio(rows, 3, seed=1, offset=offset.int())
     with pytest.raises(ValueError, match="seed must be from 0"):
         prio(rows, 3, seed=-1, offset=offset)
-    with pytest.raises(ValueError, match=r"out.rows must be \(3\), and is \(4,\)"):
+    with pytest.raises(ValueError, match=r"out.rows must be \(3\), but is \(4,\)"):
         prio(rows, 3, seed=1, offset=offset, out=poisoned(4, device))
 
 
@@ -214,13 +222,13 @@ def test_bytes_are_the_advantages_and_the_draws() -> None:
     ],
     ids=lambda kernel: kernel.name,
 )
-def test_on_hopper_all_of_it_fits_the_registers(kernel: Kernel) -> None:
+def test_on_hopper_everything_fits_into_registers(kernel: Kernel) -> None:
     assert compile_for_hopper(kernel).local_bytes == 0
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_replayed_graph_draws_anew(device: torch.device) -> None:
+def test_a_replayed_graph_makes_new_draws(device: torch.device) -> None:
     advantages = torch.randn(512, 64, device=device)
     offset = torch.zeros(1, dtype=torch.int64, device=device)
     out = poisoned(64, device)

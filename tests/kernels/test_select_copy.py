@@ -1,4 +1,4 @@
-"""select_copy moves rows bit for bit, whatever their size and type."""
+"""select_copy copies rows bit for bit, of any size and dtype."""
 
 from dataclasses import fields, replace
 
@@ -19,7 +19,7 @@ from nsysflow.kernels.select_copy import (
 from tests.kernels.hopper import Kernel, compile_for_hopper
 
 BEHIND = 8192
-"""Elements."""
+"""Elements after each output, which must not change."""
 
 
 def rollout(
@@ -56,7 +56,7 @@ def poison(dtype: torch.dtype) -> float:
 
 
 def poisoned(source: Rollout, draws: int, state_shape: tuple[int, ...]) -> Minibatch:
-    """Holds nothing valid; each tensor lies at the start of a longer buffer."""
+    """A minibatch of invalid values, each tensor at the start of a longer buffer."""
     out = empty_minibatch(source, draws, state_shape, state_dtype=source.values.dtype)
     for field in fields(out):
         tensor = getattr(out, field.name)
@@ -66,7 +66,7 @@ def poisoned(source: Rollout, draws: int, state_shape: tuple[int, ...]) -> Minib
 
 
 def wrote_past_the_end(tensor: Tensor) -> bool:
-    """Whether what lies behind one of `poisoned` is not as it was."""
+    """Whether the elements after a tensor from `poisoned` have changed."""
     behind = tensor.as_strided((BEHIND,), (1,), tensor.numel())
     return not same_bits(behind, torch.full_like(behind, poison(tensor.dtype)))
 
@@ -94,7 +94,7 @@ ROWS = [3, 0, 8, 3, 7]
 @pytest.mark.parametrize(
     ("steps", "width", "actions"), [(64, 96, 4), (1, 1, 1), (7, 5, 3), (33, 3, 2), (8, 1, 1)]
 )
-def test_every_field_arrives_at_any_size(
+def test_every_field_is_copied_at_any_size(
     device: torch.device, steps: int, width: int, actions: int
 ) -> None:
     check(rollout(device, steps=steps, width=width, actions=actions), ROWS, (5, 1, 8))
@@ -102,38 +102,40 @@ def test_every_field_arrives_at_any_size(
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("action_dtype", [torch.float64, torch.int64, torch.int32, torch.uint8])
-def test_every_type_arrives_as_it_is(
+def test_every_dtype_is_copied_unchanged(
     device: torch.device, dtype: torch.dtype, action_dtype: torch.dtype
 ) -> None:
     check(rollout(device, dtype=dtype, action_dtype=action_dtype), ROWS, (2, 5, 6))
 
 
-def test_actions_keep_all_of_float64(device: torch.device) -> None:
+def test_actions_keep_float64_precision(device: torch.device) -> None:
     source = rollout(device)
     source = replace(source, actions=torch.randn_like(source.actions))
     check(source, ROWS, (5,))
 
 
-def test_bytes_are_observations_too(device: torch.device) -> None:
+def test_observations_can_be_bytes(device: torch.device) -> None:
     source = rollout(device)
     check(replace(source, obs=(source.obs * 40).to(torch.uint8)), ROWS, (5,))
 
 
-def test_long_rows_are_cut_in_pieces(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_rows_are_copied_in_pieces(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_LAUNCH", module._Launch(tile_bytes=256))
     check(rollout(device, steps=13, width=11), ROWS, (5, 1, 40))
 
 
 @pytest.mark.parametrize("state_shape", [(1,), (0,), (3, 5, 131)])
-def test_all_of_the_state_is_zeroed(device: torch.device, state_shape: tuple[int, ...]) -> None:
+def test_the_whole_state_is_set_to_zero(device: torch.device, state_shape: tuple[int, ...]) -> None:
     check(rollout(device), [2, 2], state_shape)
 
 
-def test_one_row_may_be_all(device: torch.device) -> None:
+def test_a_rollout_can_have_one_segment(device: torch.device) -> None:
     check(rollout(device, segments=1), [0], (1, 1, 8))
 
 
-def test_nan_and_infinity_are_copied_like_any_value(device: torch.device) -> None:
+def test_nan_and_infinity_are_copied_like_other_values(device: torch.device) -> None:
     source = rollout(device)
     source.obs[3, 1, 0] = float("nan")
     source.values[3, 2] = float("inf")
@@ -153,13 +155,13 @@ def test_returns_are_added_in_float32(device: torch.device) -> None:
     assert (got.returns == 256.5).all(), "bf16 has no number between 256 and 258"
 
 
-def test_no_draws_still_zero_the_state(device: torch.device) -> None:
+def test_without_draws_the_state_is_still_set_to_zero(device: torch.device) -> None:
     source = rollout(device)
     out = select_copy(source, drawn([], device), out=poisoned(source, 0, (4,)))
     assert (out.state == 0).all()
 
 
-def test_what_it_would_misread_it_refuses(device: torch.device) -> None:
+def test_arguments_that_it_would_misread_are_refused(device: torch.device) -> None:
     source = rollout(device)
     empty = rollout(device, segments=0)
     draws = drawn(ROWS, device)
@@ -173,15 +175,15 @@ def test_what_it_would_misread_it_refuses(device: torch.device) -> None:
 
     refused("rollout.obs must be contiguous", rollout=replace(source, obs=source.obs[:, :, ::2]))
     refused("rollout.values must be", rollout=replace(source, values=source.values[:4]))
-    refused("rollout.actions must hold", rollout=replace(source, actions=source.actions.half()))
-    refused("draws.rows must hold int64", draws=replace(draws, rows=draws.rows.int()))
-    refused("out.obs must hold float32", out=replace(out, obs=out.obs.half()))
+    refused("rollout.actions must be", rollout=replace(source, actions=source.actions.half()))
+    refused("draws.rows must be int64", draws=replace(draws, rows=draws.rows.int()))
+    refused("out.obs must be float32", out=replace(out, obs=out.obs.half()))
     refused("out.returns must be", out=replace(out, returns=out.returns[:4]))
     refused("out.weight must be", out=replace(out, weight=out.weight[:4]))
-    refused("5 draws from 0 segments", rollout=empty)
+    refused("cannot take 5 draws from 0 segments", rollout=empty)
 
 
-def test_bytes_are_rows_read_and_written(device: torch.device) -> None:
+def test_bytes_are_the_rows_read_and_written(device: torch.device) -> None:
     source = rollout(device, steps=64, width=96, dtype=torch.bfloat16)
     state = torch.empty(5, 1, 128, dtype=torch.bfloat16, device=device)
     a_row = 64 * (96 * 2 + 4 * 8 + 2 + 2 + 4)
@@ -191,7 +193,7 @@ def test_bytes_are_rows_read_and_written(device: torch.device) -> None:
 
 
 @pytest.mark.slow
-def test_on_hopper_observations_move_16_bytes_at_a_time() -> None:
+def test_on_hopper_observations_are_copied_16_bytes_at_a_time() -> None:
     copied = ("obs", "logprobs", "values")
     kernel = Kernel(
         module="select_copy",
@@ -211,7 +213,7 @@ def test_on_hopper_observations_move_16_bytes_at_a_time() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_replayed_graph_copies_the_rows_of_now(device: torch.device) -> None:
+def test_a_replayed_graph_copies_the_current_rows(device: torch.device) -> None:
     source = rollout(device)
     draws = drawn(ROWS, device)
     out = poisoned(source, 5, (5, 1, 8))

@@ -1,4 +1,4 @@
-"""sum_many against a loop of sums in float64."""
+"""sum_many matches a loop of sums in float64."""
 
 import gc
 import weakref
@@ -37,7 +37,7 @@ extern "C" void run(int blocks, int threads, const Entry* entries, float* partia
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where CUDA sources built for the host are kept for these tests."""
+    """The folder for CUDA sources built for the host."""
     return tmp_path_factory.mktemp("sum_many")
 
 
@@ -48,10 +48,10 @@ def total(
     built: Path,
     device: torch.device,
 ) -> Sum:
-    """Each kernel that computes the sums; without a GPU, the CUDA source compiled for the host."""
+    """`sum_many` on each backend; without a GPU the CUDA source is compiled for the host."""
     if request.param == "triton" or device.type == "cuda":
         return lambda table: sum_many(table, backend=request.param)
-    monkeypatch.setattr("nsysflow.kernels.compiled.launch", runner(built, DRIVER))
+    monkeypatch.setattr("nsysflow.kernels.nvrtc.launch", runner(built, DRIVER))
 
     def on_the_host(table: SumTable) -> Tensor:
         sums = torch.empty(len(table.tensors))
@@ -64,12 +64,12 @@ def total(
 def tensors(
     sizes: Sequence[int], device: torch.device, dtype: torch.dtype = torch.float32
 ) -> list[Tensor]:
-    """One tensor of each size, with a mean that no sum can lose."""
+    """One tensor of each size, with a mean of 1."""
     return [(torch.randn(size, device=device) + 1).to(dtype) for size in sizes]
 
 
 def agree(given: Tensor, many: Sequence[Tensor]) -> None:
-    """Each sum is the float64 one, to what float32 loses over a sum of magnitudes."""
+    """Check that each sum equals that in float64, up to the rounding of float32."""
     wanted = sum_many_ref([tensor.double() for tensor in many])
     magnitude = sum_many_ref([tensor.double().abs() for tensor in many])
     assert given.dtype == torch.float32
@@ -87,7 +87,7 @@ def test_every_size_is_summed(dtype: torch.dtype, total: Sum, device: torch.devi
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("size", [1, 6, 9, 100, 2 * CHUNK + 9])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_a_tensor_may_begin_at_any_element(
+def test_a_tensor_can_begin_at_any_element(
     dtype: torch.dtype, size: int, total: Sum, device: torch.device
 ) -> None:
     poison = torch.full((8 + size + 8,), torch.nan, device=device, dtype=dtype)
@@ -99,22 +99,22 @@ def test_a_tensor_may_begin_at_any_element(
     agree(total(sum_table(many)), many)
 
 
-def test_shapes_do_not_matter(total: Sum, device: torch.device) -> None:
+def test_tensors_can_have_any_shape(total: Sum, device: torch.device) -> None:
     many = [torch.randn(shape, device=device) for shape in ((), (3, 5), (2, 0, 7), (2, 3, 4, 5))]
     agree(total(sum_table(many)), many)
 
 
-def test_more_chunks_than_are_added_at_once(
+def test_more_chunks_than_are_added_together(
     total: Sum, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Triton adds so many partial sums at a time, CUDA C++ one a thread
+    # Triton adds this many partial sums at a time, CUDA C++ one per thread
     monkeypatch.setattr(module, "_PARTIALS_AT_ONCE", 32)
     monkeypatch.setattr(module, "_WARPS", 1)
     many = tensors([69 * CHUNK + 1, 32 * CHUNK, 32 * CHUNK + 1], device)
     agree(total(sum_table(many)), many)
 
 
-def test_a_table_serves_again_with_what_its_tensors_hold_then(
+def test_a_table_can_be_used_again_after_its_tensors_change(
     total: Sum, device: torch.device
 ) -> None:
     many = tensors(SIZES, device)
@@ -126,18 +126,14 @@ def test_a_table_serves_again_with_what_its_tensors_hold_then(
     agree(total(table), many)
 
 
-def test_the_sums_repeat_to_the_bit_in_a_table_of_their_own(
-    total: Sum, device: torch.device
-) -> None:
+def test_sums_are_the_same_bits_in_a_separate_table(total: Sum, device: torch.device) -> None:
     many = tensors(SIZES, device)
     sums = total(sum_table(many))
     for number, tensor in enumerate(many):
         assert total(sum_table([tensor])).item() == sums[number].item()
 
 
-def test_a_table_keeps_the_memory_of_tensors_that_are_gone(
-    total: Sum, device: torch.device
-) -> None:
+def test_a_table_keeps_the_memory_of_deleted_tensors(total: Sum, device: torch.device) -> None:
     many = tensors([2000, 3000], device)
     wanted = sum_many_ref(many)
     table = sum_table(many)
@@ -153,7 +149,7 @@ def test_a_table_keeps_the_memory_of_tensors_that_are_gone(
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_a_nan_or_an_infinity_spoils_its_own_sum_only(
+def test_a_nan_or_an_infinity_changes_only_its_own_sum(
     bad: float, total: Sum, device: torch.device
 ) -> None:
     many = tensors([50, 2 * CHUNK + 3, 50], device)
@@ -163,11 +159,11 @@ def test_a_nan_or_an_infinity_spoils_its_own_sum_only(
     assert torch.equal(sums[1].isnan(), torch.tensor(bad != bad, device=device))
 
 
-def test_no_tensors_have_no_sums() -> None:
+def test_no_tensors_give_no_sums() -> None:
     assert sum_many(sum_table([])).shape == (0,)
 
 
-def test_small_terms_are_not_lost_beside_large_sums(total: Sum, device: torch.device) -> None:
+def test_small_terms_are_not_lost_in_large_sums(total: Sum, device: torch.device) -> None:
     many = [torch.ones(300_000, device=device, dtype=torch.bfloat16)]
     assert total(sum_table(many)).item() == 300_000
 
@@ -182,7 +178,7 @@ def test_small_terms_are_not_lost_beside_large_sums(total: Sum, device: torch.de
         ("tensor 0", lambda a: [a.double()]),
     ],
 )
-def test_what_the_kernel_would_misread_is_refused_by_name(
+def test_arguments_that_the_kernel_would_misread_are_refused_by_name(
     name: str, change: Callable[[Tensor], list[Tensor]], device: torch.device
 ) -> None:
     with pytest.raises(ValueError, match=f"^{name} must"):
@@ -199,15 +195,15 @@ def test_cuda_is_refused_without_a_cuda_device() -> None:
         sum_many(sum_table(tensors([3], torch.device("cpu"))), backend="cuda")
 
 
-def test_bytes_are_the_tensors_their_table_and_the_sums(device: torch.device) -> None:
+def test_bytes_are_those_of_tensors_table_and_sums(device: torch.device) -> None:
     many = tensors([5, CHUNK + 1], device, torch.bfloat16)
-    entries = 1 + 1  # CHUNK elements of float32 are two chunks of bfloat16
+    entries = 1 + 1  # CHUNK is counted in float32: CHUNK + 1 bf16 elements are one chunk
     assert sum_many_bytes(sum_table(many)) == 2 * (5 + CHUNK + 1) + 32 * entries + 4 * 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "size"), [("float32", 4), ("bfloat16", 2), ("float16", 2)])
-def test_an_h200_sums_16_programs_an_sm_16_bytes_a_load(kind: str, size: int) -> None:
+def test_an_h200_runs_16_programs_per_sm_with_16_byte_loads(kind: str, size: int) -> None:
     types = {"entries_ptr": "*i64", "arrived_ptr": "*i32"}
     constants: dict[str, int | str] = {"TYPE": kind, "CHUNK": CHUNK_BYTES // size}
     compiled = compile_for_hopper(
@@ -226,7 +222,7 @@ def test_an_h200_sums_16_programs_an_sm_16_bytes_a_load(kind: str, size: int) ->
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_captured_graph_sums_what_the_tensors_hold_when_replayed(total: Sum) -> None:
+def test_a_captured_graph_sums_the_tensors_at_the_time_of_the_replay(total: Sum) -> None:
     many = tensors([100, 7 * CHUNK + 1, 3 * CHUNK] * 100, torch.device("cuda"))
     table = sum_table(many)
     total(table)  # compile before capture

@@ -1,4 +1,4 @@
-"""CUDATimer on a GPU that is made up: a clock the test moves, and marks on it."""
+"""CUDATimer on a simulated GPU: a clock that the test moves, and events on it."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from nsysflow.kernels.timer import CUDATimer, CUDATimerCollection, Timing
 
 
 class Gpu:
-    """Work is queued at once; the GPU gets to it only when someone waits or `run` is called."""
+    """A simulated GPU: queued work runs only when someone waits or `run` is called."""
 
     def __init__(self) -> None:
         self.queued_ms = 0.0
@@ -31,7 +31,7 @@ class Gpu:
 
 
 class FakeEvent:
-    """A mark at the end of what was queued when it was recorded."""
+    """An event after the work that was queued when it was recorded."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
@@ -51,7 +51,7 @@ class FakeEvent:
 
     def elapsed_time(self, end_event: "FakeEvent") -> float:
         assert self.query()
-        assert end_event.query(), "read before the GPU got there"
+        assert end_event.query(), "read before the GPU reached it"
         assert self.at_ms is not None
         assert end_event.at_ms is not None
         return end_event.at_ms - self.at_ms
@@ -62,7 +62,7 @@ def gpu() -> Gpu:
     return Gpu()
 
 
-def test_a_region_takes_what_was_queued_inside_it(gpu: Gpu) -> None:
+def test_a_region_takes_the_time_of_the_work_queued_inside_it(gpu: Gpu) -> None:
     timer = CUDATimer("forward", event=gpu.event)
     gpu.queue(5)
     with timer:
@@ -81,7 +81,7 @@ def test_nothing_waits_until_the_time_is_read(gpu: Gpu) -> None:
     assert gpu.waits == 1
 
 
-def test_entered_again_it_adds_up_before_and_after_a_reading(gpu: Gpu) -> None:
+def test_passes_add_up_before_and_after_a_reading(gpu: Gpu) -> None:
     timer = CUDATimer(event=gpu.event)
     for passes, (ms, total_ns) in enumerate([(1, 1_000_000), (2, 3_000_000), (4, 7_000_000)]):
         with timer:
@@ -89,7 +89,7 @@ def test_entered_again_it_adds_up_before_and_after_a_reading(gpu: Gpu) -> None:
         assert (timer.read().count, timer.read().total_ns) == (passes + 1, total_ns)
 
 
-def test_entered_before_it_was_left_the_outermost_pass_counts_once(gpu: Gpu) -> None:
+def test_of_nested_passes_only_the_outermost_counts(gpu: Gpu) -> None:
     timer = CUDATimer(event=gpu.event)
     with timer:
         gpu.queue(1)
@@ -99,7 +99,7 @@ def test_entered_before_it_was_left_the_outermost_pass_counts_once(gpu: Gpu) -> 
     assert timer.read() == Timing(name="", count=1, total_ns=7_000_000)
 
 
-def test_a_region_that_never_ran_is_null_and_an_empty_one_zero(gpu: Gpu) -> None:
+def test_a_region_that_never_ran_is_none_and_an_empty_one_zero(gpu: Gpu) -> None:
     never, empty = CUDATimer(event=gpu.event), CUDATimer(event=gpu.event)
     with empty:
         pass
@@ -123,7 +123,7 @@ def test_a_pass_that_raises_is_timed_and_still_raises(gpu: Gpu) -> None:
     assert timer.read() == Timing(name="", count=2, total_ns=4_000_000)
 
 
-def test_a_pass_under_way_is_not_read_yet(gpu: Gpu) -> None:
+def test_an_unfinished_pass_is_not_read(gpu: Gpu) -> None:
     timer = CUDATimer(event=gpu.event)
     with timer:
         gpu.queue(3)
@@ -156,7 +156,7 @@ def test_a_collection_reads_its_regions_in_order(gpu: Gpu) -> None:
     )
 
 
-def test_regions_may_nest_in_one_another(gpu: Gpu) -> None:
+def test_regions_can_be_nested(gpu: Gpu) -> None:
     timers = CUDATimerCollection(["outer", "inner"], event=gpu.event)
     with timers.region("outer"):
         gpu.queue(1)
@@ -165,7 +165,7 @@ def test_regions_may_nest_in_one_another(gpu: Gpu) -> None:
     assert [timing.total_ns for timing in timers.read()] == [3_000_000, 2_000_000]
 
 
-def test_disabled_it_touches_no_event_and_reads_null(gpu: Gpu) -> None:
+def test_a_disabled_collection_uses_no_event_and_reads_none(gpu: Gpu) -> None:
     timers = CUDATimerCollection(["a"], False, event=gpu.event)
     with timers.region("a"):
         gpu.queue(1)
@@ -176,16 +176,18 @@ def test_disabled_it_touches_no_event_and_reads_null(gpu: Gpu) -> None:
 @pytest.mark.parametrize("enabled", [True, False])
 def test_an_unknown_region_is_refused_by_name(gpu: Gpu, enabled: bool) -> None:
     timers = CUDATimerCollection(["forward", "backward"], enabled, event=gpu.event)
-    with pytest.raises(ValueError, match="one of forward, backward, and is 'froward'"):
+    with pytest.raises(ValueError, match="one of forward, backward, but is 'froward'"):
         timers.region("froward")
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_a_gpu_twice_the_sleep_takes_longer() -> None:
+def test_on_a_gpu_a_longer_sleep_takes_longer() -> None:
     timers = CUDATimerCollection(["once", "twice"])
     sleep: Callable[[int], None] = torch.cuda._sleep
-    sleep(100_000_000)  # clocks wake up meanwhile: a first sleep took longer than one of twice that
+    sleep(
+        100_000_000
+    )  # raises the clocks; otherwise the first sleep took longer than one twice as long
     for name, cycles in (("once", 10_000_000), ("twice", 20_000_000)):
         with timers.region(name):
             sleep(cycles)

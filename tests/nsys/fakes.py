@@ -7,7 +7,7 @@ from nsysflow.nsys import Nsys, Places
 
 
 def fake_nsys(path: Path, version: str = "2025.3.1", body: str = "") -> Path:
-    """A program that gives `version`, and otherwise does what the shell script `body` does."""
+    """A program that prints `version` when asked, and else runs the shell script `body`."""
     answer = (
         f'if [ "$1" = --version ]; then echo "NVIDIA Nsight Systems version {version}"; exit; fi'
     )
@@ -15,7 +15,7 @@ def fake_nsys(path: Path, version: str = "2025.3.1", body: str = "") -> Path:
 
 
 def broken_nsys(path: Path) -> Path:
-    """A program that does not start, as a CUDA toolkit's nsys without Nsight Systems."""
+    """A program that fails, like a CUDA toolkit's nsys without Nsight Systems."""
     return script(path, "echo 'Nsight Systems has not been installed' >&2; exit 1")
 
 
@@ -27,7 +27,7 @@ def script(path: Path, body: str) -> Path:
 
 
 def places(root: Path, *, named: str | None = None, machine: str = "x86_64") -> Places:
-    """A machine under `root`; what is on its PATH lies in `root/path`."""
+    """A machine under `root`; `root/path` is its PATH."""
     return Places(
         named=named,
         path=str(root / "path"),
@@ -50,7 +50,7 @@ def an_nsys(path: Path, *options: str, library_path: Path | None = None) -> Nsys
 
 
 def nsight_compute(root: Path, version: str, *, nsys: str, machine: str = "x86_64") -> Path:
-    """An Nsight Compute's host folder, with the nsys of that version in it."""
+    """The host folder of an Nsight Compute that contains an nsys of that version."""
     host = root / "opt/nvidia/nsight-compute" / version / "host"
     target, importer = {
         "x86_64": ("target-linux-x64", "linux-desktop-glibc_2_11_3-x64"),
@@ -65,7 +65,7 @@ def nsight_compute(root: Path, version: str, *, nsys: str, machine: str = "x86_6
 
 
 def real_elf(path: Path) -> Path:
-    """A program that is no script."""
+    """A program that is not a script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = shutil.which("true")
     assert found is not None

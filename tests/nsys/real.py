@@ -12,11 +12,11 @@ from nsysflow.errors import NsysMissing
 from nsysflow.nsys import Nsys, find
 
 ATTEMPTS: Final = 3
-"""nsys 2023.4 broke once in some 70 runs, eight at a time on two cores (docs/facts.md)."""
+"""nsys 2023.4 crashed about once in 70 runs, eight at a time on two cores (docs/facts.md)."""
 
 
 def real_nsys() -> Nsys:
-    """The nsys that nsysflow finds; skips the test without one, and fails it where one must be."""
+    """The nsys that nsysflow finds; without one the test is skipped, or fails if it must run."""
     try:
         return find()
     except NsysMissing:
@@ -26,7 +26,7 @@ def real_nsys() -> Nsys:
 
 
 def record(argv: Sequence[str], folder: Path, **variables: str) -> Path:
-    """The `.nsys-rep` that a real nsys makes of the NVTX ranges of a program."""
+    """The `.nsys-rep` that a real nsys records of a program's NVTX ranges."""
     nsys, said = real_nsys(), ""
     for attempt in range(ATTEMPTS):
         report = folder / f"{attempt}.nsys-rep"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.nsys import BY_CUDA, Capture, Nsys, export_argv, profile_argv
+from nsysflow.nsys import BY_CUDA, Nsys, Recording, export_argv, profile_argv
 from tests.nsys.fakes import an_nsys
 
 NSYS = an_nsys(Path("/opt/nsys"))
 OLD = an_nsys(Path("/opt/nsys"), "--gpu-metrics-device", "--quiet")
-"""As 2023.4's help is."""
+"""With the options of 2023.4."""
 COMMAND = ["python", "train.py", "--trace=mine"]
 
 CUDA_ONLY = (
@@ -25,17 +25,17 @@ CUDA_ONLY = (
 )
 
 
-def options(capture: Capture) -> dict[str, str]:
-    """The options of nsys profile by name; each must be given once."""
-    argv = profile_argv(NSYS, capture, COMMAND)
+def options(recording: Recording) -> dict[str, str]:
+    """The options of nsys profile by name; each may be given once."""
+    argv = profile_argv(NSYS, recording, COMMAND)
     pairs = [option.partition("=") for option in argv[2 : -len(COMMAND)]]
     named = {name: value for name, _, value in pairs}
     assert len(named) == len(pairs), f"given twice: {argv}"
     return named
 
 
-def test_a_plain_capture_samples_nothing_and_sees_into_graphs() -> None:
-    assert profile_argv(NSYS, Capture(out=Path("out/report")), COMMAND) == [
+def test_a_plain_recording_samples_nothing_and_records_graph_nodes() -> None:
+    assert profile_argv(NSYS, Recording(out=Path("out/report")), COMMAND) == [
         "/opt/nsys",
         "profile",
         "--output=out/report",
@@ -48,7 +48,7 @@ def test_a_plain_capture_samples_nothing_and_sees_into_graphs() -> None:
 
 
 def test_backtraces_sample_the_cpu_and_have_no_threshold() -> None:
-    found = options(Capture(out=Path("r"), backtrace=True))
+    found = options(Recording(out=Path("r"), backtrace=True))
     assert found["--sample"] == "process-tree"
     assert found["--cudabacktrace"] == "all:0"
     assert found["--python-backtrace"] == "cuda"
@@ -56,25 +56,25 @@ def test_backtraces_sample_the_cpu_and_have_no_threshold() -> None:
 
 
 def test_a_window_stops_the_recording_and_not_the_program() -> None:
-    found = options(Capture(out=Path("r"), window=BY_CUDA))
+    found = options(Recording(out=Path("r"), window=BY_CUDA))
     assert found["--capture-range"] == "cudaProfilerApi"
     assert found["--capture-range-end"] == "stop"
 
 
 @pytest.mark.parametrize("nsys", [NSYS, OLD])
 @pytest.mark.parametrize("toggles", list(product([False, True], repeat=3)))
-def test_any_combination_runs_the_command_last_and_extra_options_right_before_it(
+def test_in_any_combination_the_command_comes_last_and_extra_options_before_it(
     nsys: Nsys, toggles: tuple[bool, ...]
 ) -> None:
     window, backtrace, gpu_metrics = toggles
-    capture = Capture(
+    recording = Recording(
         out=Path("r"),
         window=BY_CUDA if window else None,
         backtrace=backtrace,
         gpu_metrics=gpu_metrics,
         extra=("--stats=true", "-x=false"),
     )
-    argv = profile_argv(nsys, capture, COMMAND)
+    argv = profile_argv(nsys, recording, COMMAND)
     assert argv[:2] == ["/opt/nsys", "profile"]
     assert argv[-5:] == ["--stats=true", "-x=false", *COMMAND]
     assert all(option.startswith("--") and "=" in option for option in argv[2:-5])
@@ -82,52 +82,52 @@ def test_any_combination_runs_the_command_last_and_extra_options_right_before_it
 
 
 @pytest.mark.parametrize("backtrace", [False, True])
-def test_without_cuda_in_the_trace_nsys_gets_no_option_about_cuda(backtrace: bool) -> None:
-    found = options(Capture(out=Path("r"), trace=("nvtx",), backtrace=backtrace))
+def test_without_cuda_in_the_trace_nsys_gets_no_cuda_option(backtrace: bool) -> None:
+    found = options(Recording(out=Path("r"), trace=("nvtx",), backtrace=backtrace))
     assert not set(CUDA_ONLY) & set(found)
     assert found["--sample"] == "none"
 
 
 def test_a_window_that_would_never_open_is_refused() -> None:
     with pytest.raises(ValueError, match="cudaProfilerStart"):
-        profile_argv(NSYS, Capture(out=Path("r"), trace=("nvtx",), window=BY_CUDA), COMMAND)
+        profile_argv(NSYS, Recording(out=Path("r"), trace=("nvtx",), window=BY_CUDA), COMMAND)
 
 
 def test_a_window_may_open_by_an_nvtx_range_instead() -> None:
-    found = options(Capture(out=Path("r"), trace=("nvtx",), window="capture@mine"))
+    found = options(Recording(out=Path("r"), trace=("nvtx",), window="capture@mine"))
     assert found["--capture-range"] == "nvtx"
     assert found["--nvtx-capture"] == "capture@mine"
 
 
 def test_the_graph_trace_is_passed_on() -> None:
-    assert options(Capture(out=Path("r"), graph_trace="graph"))["--cuda-graph-trace"] == "graph"
+    assert options(Recording(out=Path("r"), graph_trace="graph"))["--cuda-graph-trace"] == "graph"
 
 
-def test_gpu_metrics_go_by_the_name_that_this_nsys_gives_the_option() -> None:
-    capture = Capture(out=Path("r"), gpu_metrics=True)
-    assert "--gpu-metrics-devices=all" in profile_argv(NSYS, capture, COMMAND)
-    old = profile_argv(OLD, capture, COMMAND)
+def test_the_gpu_metrics_option_has_the_name_that_this_nsys_knows() -> None:
+    recording = Recording(out=Path("r"), gpu_metrics=True)
+    assert "--gpu-metrics-devices=all" in profile_argv(NSYS, recording, COMMAND)
+    old = profile_argv(OLD, recording, COMMAND)
     assert "--gpu-metrics-device=all" in old
     assert "--gpu-metrics-devices=all" not in old
 
 
 def expanded(name: str) -> str:
-    """A path as nsys reads it: `%%` is one `%`, and `%q{NAME}` an environment variable."""
+    """A path as nsys reads it: `%%` is `%`, and `%q{NAME}` an environment variable."""
     return re.sub(r"%%|%q\{\w*\}", lambda mark: "%" if mark[0] == "%%" else "(value)", name)
 
 
 @given(st.text(alphabet="ab%qpnh{}", min_size=1))
 def test_nsys_expands_nothing_in_a_path_but_environment_variables(name: str) -> None:
-    out = options(Capture(out=Path("f") / name))["--output"]
+    out = options(Recording(out=Path("f") / name))["--output"]
     assert expanded(out) == re.sub(r"%q\{\w*\}", "(value)", f"f/{name}")
 
 
 def test_ranks_get_a_report_each() -> None:
-    out = options(Capture(out=Path("100%p/rank%q{LOCAL_RANK}")))["--output"]
+    out = options(Recording(out=Path("100%p/rank%q{LOCAL_RANK}")))["--output"]
     assert out == "100%%p/rank%q{LOCAL_RANK}"
 
 
-def test_an_export_has_json_only_where_asked_for_and_offered() -> None:
+def test_an_export_has_json_only_if_requested_and_supported() -> None:
     report, out = Path("r.nsys-rep"), Path("r.sqlite")
     plain = ["/opt/nsys", "export", "--type=sqlite", "--output=r.sqlite", "--quiet=true"]
     assert export_argv(NSYS, report, out, json=False) == [*plain, "r.nsys-rep"]

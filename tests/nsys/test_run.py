@@ -1,4 +1,4 @@
-"""Exports are whole or not there, and what nsys says of a failure is passed on."""
+"""Exports are whole or not there, and nsys's own words about a failure are passed on."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def report(tmp_path: Path) -> Path:
 
 
 def exporting(folder: Path, body: str = "") -> Path:
-    """A program that exports what lies in `export.sqlite` beside it, and then does `body`."""
+    """A program that exports `export.sqlite` beside it, and then does `body`."""
     folder.mkdir()
     write_export(folder / "export.sqlite", kernels=[{}])
     copy = f'cp "{folder}/export.sqlite" "$out"'
@@ -50,7 +50,7 @@ def test_an_export_replaces_what_was_there_and_leaves_nothing_else(
     ],
     ids=["fails", "writes nothing", "writes an empty file", "is killed"],
 )
-def test_what_is_no_export_is_an_error_and_not_left_behind(
+def test_a_failed_export_is_an_error_and_leaves_nothing(
     body: str, said: str, report: Path, tmp_path: Path
 ) -> None:
     nsys = script(tmp_path / "bin/nsys", body)
@@ -66,12 +66,12 @@ def test_what_is_no_export_is_an_error_and_not_left_behind(
     "said", ["[tag_message*] = database or disk is full", "write: No space left on device."]
 )
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_full_disk_is_named_although_nsys_ends_well_with_a_file_that_looks_whole(
+def test_a_full_disk_is_named_even_if_nsys_exits_with_0_and_a_file(
     said: str, code: int, report: Path, tmp_path: Path
 ) -> None:
     nsys = exporting(tmp_path / "bin", f"echo '{said}' >&2; exit {code}")
     out = tmp_path / "run.sqlite"
-    with pytest.raises(OutputError, match=r"no space is left in .* MB free.*\n  df -h"):
+    with pytest.raises(OutputError, match=r"no space is left in .* MB free.* Make room:\n  df -h"):
         export(an_nsys(nsys), report, out)
     assert not out.exists()
 
@@ -81,7 +81,7 @@ def test_an_nsys_that_does_not_start_is_an_error(report: Path, tmp_path: Path) -
         export(an_nsys(tmp_path / "gone"), report, tmp_path / "run.sqlite")
 
 
-def test_a_folder_that_may_not_be_written_is_named() -> None:
+def test_a_folder_that_cannot_be_written_is_named() -> None:
     with unprivileged() as folder:
         report = folder / "run.nsys-rep"
         report.touch()
@@ -90,7 +90,7 @@ def test_a_folder_that_may_not_be_written_is_named() -> None:
             export(an_nsys(Path("nsys")), report, folder / "run.sqlite")
 
 
-def test_json_is_exported_where_this_nsys_can(report: Path, tmp_path: Path) -> None:
+def test_json_is_exported_if_this_nsys_can(report: Path, tmp_path: Path) -> None:
     nsys = exporting(tmp_path / "bin", f'echo "$*" > {tmp_path}/said')
     out = tmp_path / "run.sqlite"
     export(an_nsys(nsys), report, out, json=True)
@@ -99,14 +99,14 @@ def test_json_is_exported_where_this_nsys_can(report: Path, tmp_path: Path) -> N
     assert "--include-json" not in (tmp_path / "said").read_text()
 
 
-def test_the_importer_s_libraries_are_given_to_nsys(report: Path, tmp_path: Path) -> None:
+def test_nsys_gets_the_libraries_for_its_importer(report: Path, tmp_path: Path) -> None:
     nsys = exporting(tmp_path / "bin", f'echo "$LD_LIBRARY_PATH" > {tmp_path}/said')
     export(an_nsys(nsys, library_path=tmp_path / "lib"), report, tmp_path / "run.sqlite")
     said = (tmp_path / "said").read_text().strip()
     assert said.split(os.pathsep)[0] == str(tmp_path / "lib")
 
 
-def test_an_exporter_looks_for_nsys_when_it_is_used(
+def test_an_exporter_looks_for_nsys_when_it_is_called(
     report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = exporter(tmp_path / "bin/nsys")

@@ -1,4 +1,4 @@
-"""A trial tells what this nsys does here, and does not believe a version."""
+"""A trial shows what this nsys does here, whatever its version."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nsysflow.nsys import importer_problem
-from nsysflow.nsys.trial import RANGE, may_sample, tried
+from nsysflow.nsys.trial import RANGE, may_sample, try_nsys
 from tests.exports import write_export
 from tests.nsys.fakes import an_nsys, script
 from tests.nsys.real import real_nsys
@@ -30,10 +30,10 @@ def recording(folder: Path, *ranges: str) -> Path:
 @pytest.mark.parametrize(
     ("ranges", "arrived"), [((RANGE,), True), (("step", RANGE), True), (("step",), False)]
 )
-def test_the_ranges_arrived_when_the_one_of_the_trial_did(
+def test_ranges_are_recorded_if_that_of_the_trial_is(
     ranges: tuple[str, ...], arrived: bool, tmp_path: Path
 ) -> None:
-    trial = tried(an_nsys(recording(tmp_path / "bin", *ranges)))
+    trial = try_nsys(an_nsys(recording(tmp_path / "bin", *ranges)))
     assert (trial.problem, trial.ranges) == (None, arrived)
 
 
@@ -41,32 +41,32 @@ def test_the_ranges_arrived_when_the_one_of_the_trial_did(
     ("body", "problem"),
     [
         ("echo 'The importer was not found.'; exit 1", "ended with 1 .*importer was not found"),
-        ("exit 0", "ended with 0 and no report; it said: nothing"),
+        ("exit 0", "ended with 0 and no report; nsys said: nothing"),
         ('[ $1 = profile ] && touch "${2#--output=}.nsys-rep"', "ended with 1 and said: nothing"),
         (
             r"printf '[1/1] [==12%%  ] r\r[1/1] [==98%%  ] r\nNo space left\n'; exit 1",
-            "it said: No space left$",
+            "nsys said: No space left$",
         ),
     ],
     ids=["fails", "records nothing", "exports nothing", "draws bars"],
 )
-def test_a_trial_that_fails_says_what_nsys_said(body: str, problem: str, tmp_path: Path) -> None:
+def test_a_failed_trial_quotes_nsys(body: str, problem: str, tmp_path: Path) -> None:
     nsys = script(tmp_path / "nsys", body)
-    found = tried(an_nsys(nsys)).problem
+    found = try_nsys(an_nsys(nsys)).problem
     assert found is not None
     assert re.search(problem, found)
 
 
-def test_an_nsys_that_does_not_start_is_a_trial_that_failed(tmp_path: Path) -> None:
+def test_an_nsys_that_does_not_start_fails_the_trial(tmp_path: Path) -> None:
     nsys = script(tmp_path / "nsys", "exit 0")
     nsys.write_text("#!/no/such/shell\n")
-    assert "does not start: No such file or directory" in (tried(an_nsys(nsys)).problem or "")
+    assert "does not start: No such file or directory" in (try_nsys(an_nsys(nsys)).problem or "")
 
 
-def test_a_second_attempt_is_enough(tmp_path: Path) -> None:
+def test_one_success_in_several_attempts_is_enough(tmp_path: Path) -> None:
     good = recording(tmp_path / "bin", RANGE)
     once = f'[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; exit 1; }}; exec {good} "$@"'
-    assert tried(an_nsys(script(tmp_path / "nsys", once))).problem is None
+    assert try_nsys(an_nsys(script(tmp_path / "nsys", once))).problem is None
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,7 @@ def test_a_second_attempt_is_enough(tmp_path: Path) -> None:
         ("something new", None),
     ],
 )
-def test_nsys_itself_says_whether_it_may_sample(
-    said: str, may: bool | None, tmp_path: Path
-) -> None:
+def test_nsys_says_whether_it_may_sample(said: str, may: bool | None, tmp_path: Path) -> None:
     nsys = script(tmp_path / "nsys", f"echo '{said}'")
     assert may_sample(an_nsys(nsys)) is may
 
@@ -87,7 +85,7 @@ def test_nsys_itself_says_whether_it_may_sample(
 def test_a_real_nsys_records_the_range_of_a_trial() -> None:
     nsys = real_nsys()
     assert importer_problem(nsys) is None
-    trial = tried(nsys)
+    trial = try_nsys(nsys)
     assert trial.problem is None
     assert trial.ranges  # with the nvtx that the tests install
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow import handshake
 from nsysflow.errors import CaptureError
-from nsysflow.handshake import Window
-from nsysflow.profiling.plan import WINDOW_DEFAULT, Plan, plan_kineto, plan_nsys, shown
+from nsysflow.profiling.plan import WINDOW_DEFAULT, Plan, plan_kineto, plan_nsys, shell_commands
 from nsysflow.profiling.request import Request
+from nsysflow.runtime import protocol
+from nsysflow.runtime.protocol import Window
 from tests.nsys.fakes import an_nsys, script
 
 NSYS = an_nsys(Path("/opt/nsys"), "--include-json")
@@ -27,52 +27,52 @@ def test_without_a_window_the_whole_run_is_recorded() -> None:
     plan = plan_nsys(ASKED, NSYS)
     assert plan.window is None
     assert words(plan, "--capture-range") == []
-    assert handshake.CAPTURE not in plan.environment
+    assert protocol.CAPTURE not in plan.environment
 
 
-def test_a_window_on_a_gpu_opens_by_the_cuda_profiler_and_the_program_is_told() -> None:
+def test_a_window_on_a_gpu_opens_by_the_cuda_profiler_and_is_in_the_environment() -> None:
     plan = plan_nsys(replace(ASKED, window=WINDOW), NSYS)
     assert plan.window == WINDOW
     assert words(plan, "--capture-range=") == ["--capture-range=cudaProfilerApi"]
-    assert plan.environment[handshake.CAPTURE] == "1:2:3"
-    assert plan.environment[handshake.OPENER] == "cuda"
+    assert plan.environment[protocol.CAPTURE] == "1:2:3"
+    assert plan.environment[protocol.OPENER] == "cuda"
 
 
 def test_a_window_without_a_gpu_opens_by_an_nvtx_range() -> None:
     plan = plan_nsys(replace(ASKED, window=WINDOW, on="cpu", trace=("nvtx",)), NSYS)
     assert words(plan, "--capture-range=") == ["--capture-range=nvtx"]
-    assert plan.environment[handshake.OPENER] == "nvtx"
+    assert plan.environment[protocol.OPENER] == "nvtx"
     assert words(plan, "--nvtx-capture=") == ["--nvtx-capture=capture@nsysflow.window"]
-    # else nsys looks only at strings that the program registered with NVTX, and the range is not
+    # without it nsys looks only at strings that the program registered with NVTX
     assert words(plan, "--env-var=") == ["--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"]
 
 
-def test_the_program_knows_where_to_leave_what_it_tells() -> None:
+def test_the_environment_names_the_runs_folder_and_the_collector() -> None:
     for plan in (plan_nsys(ASKED, NSYS), plan_kineto(ASKED)):
-        assert plan.environment[handshake.RUN_FOLDER] == str(RUN)
-        assert plan.environment[handshake.COLLECTOR] == plan.collector
+        assert plan.environment[protocol.RUN_FOLDER] == str(RUN)
+        assert plan.environment[protocol.COLLECTOR] == plan.collector
 
 
-def test_a_relative_run_directory_is_the_same_from_any_folder(
+def test_a_relative_folder_becomes_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     plan = plan_nsys(replace(ASKED, folder=Path("out")), NSYS)
     assert words(plan, "--output=") == [f"--output={tmp_path}/out/report"]
-    assert plan.reports == (tmp_path / "out" / "report.sqlite",)
+    assert [made.sqlite for made in plan.exports] == [tmp_path / "out" / "report.sqlite"]
 
 
-def test_ranks_have_a_report_each_and_torchrun_is_outside_nsys() -> None:
+def test_each_rank_has_a_report_and_torchrun_is_outside_nsys() -> None:
     plan = plan_nsys(replace(ASKED, processes=2), NSYS)
     torchrun = plan.argv.index("torch.distributed.run")
     assert torchrun < plan.argv.index("--no-python") < plan.argv.index("/opt/nsys")
     assert words(plan, "--nproc-per-node") == ["--nproc-per-node=2"]
     assert words(plan, "--output=") == ["--output=/runs/one/rank%q{LOCAL_RANK}"]
     assert plan.argv[-2:] == ("python", "train.py")
-    assert [report.name for report in plan.reports] == ["rank0.sqlite", "rank1.sqlite"]
+    assert [made.sqlite.name for made in plan.exports] == ["rank0.sqlite", "rank1.sqlite"]
 
 
-def test_torchrun_is_that_of_the_python_that_runs_the_script() -> None:
+def test_torchrun_comes_from_the_python_that_runs_the_script() -> None:
     plan = plan_nsys(replace(ASKED, command=("/env/bin/python3.12", "x.py"), processes=1), NSYS)
     assert plan.argv[:3] == ("/env/bin/python3.12", "-m", "torch.distributed.run")
 
@@ -87,7 +87,7 @@ def test_torch_profiler_runs_the_command_itself_and_always_has_a_window() -> Non
     plan = plan_kineto(ASKED)
     assert plan.argv == ASKED.command
     assert plan.window == WINDOW_DEFAULT
-    assert plan.environment[handshake.CAPTURE] == str(WINDOW_DEFAULT)
+    assert plan.environment[protocol.CAPTURE] == str(WINDOW_DEFAULT)
 
 
 @pytest.mark.parametrize("asked", [{"backtrace": True}, {"gpu_metrics": True}])
@@ -96,10 +96,10 @@ def test_torch_profiler_refuses_what_only_nsys_records(asked: dict[str, bool]) -
         plan_kineto(replace(ASKED, **asked))  # type: ignore[arg-type]
 
 
-def test_what_is_shown_is_what_a_shell_would_run() -> None:
+def test_the_commands_are_what_a_shell_would_run() -> None:
     asked = replace(ASKED, command=("python", "my script.py"), window=WINDOW, backtrace=True)
     plan = plan_nsys(asked, NSYS)
-    made, run, export = shown(plan).split("\n")
+    made, run, export = shell_commands(plan).split("\n")
     assert shlex.split(made) == ["mkdir", "-p", str(RUN)]
     typed = shlex.split(run)
     assert tuple(typed[len(plan.environment) :]) == plan.argv
@@ -107,7 +107,7 @@ def test_what_is_shown_is_what_a_shell_would_run() -> None:
     assert "--include-json=true" in shlex.split(export)
 
 
-def test_a_program_that_is_no_python_is_started_by_the_torchrun_at_hand(
+def test_a_program_that_is_not_python_is_started_by_the_torchrun_on_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = replace(ASKED, command=("./train.sh",), processes=2)
@@ -125,6 +125,9 @@ def test_a_window_that_nsys_would_not_see_is_refused() -> None:
         plan_nsys(replace(ASKED, window=WINDOW, trace=("nvtx",)), NSYS)
 
 
-def test_counters_of_all_gpus_are_not_asked_for_once_per_rank() -> None:
-    with pytest.raises(CaptureError, match="only one nsys"):
+def test_gpu_metrics_of_every_rank_are_refused_with_a_command_that_works() -> None:
+    with pytest.raises(CaptureError, match="only one nsys") as caught:
         plan_nsys(replace(ASKED, processes=2, gpu_metrics=True), NSYS)
+    assert caught.value.command == (
+        "nsysflow profile --gpu-metrics -- torchrun --nproc-per-node=2 train.py"
+    )

@@ -7,7 +7,10 @@ from typing import Any
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
 from nsysflow.analysis.trace import Trace
 from nsysflow.report.results import Results
 
@@ -23,8 +26,8 @@ class Handmade:
     trace: Trace = field(default_factory=lambda: Trace(report="run.sqlite", source="by hand"))
     options: Options = field(default_factory=Options)
     step_name: str | None = None
-    notes: tuple[str, ...] = ()
-    collectives: pl.DataFrame = field(default_factory=schema.COLLECTIVES.to_frame)
+    notes: tuple[Note, ...] = ()
+    collectives: pl.DataFrame = field(default_factory=COLLECTIVES.to_frame)
 
     @property
     def every_collective(self) -> pl.DataFrame:
@@ -53,7 +56,7 @@ class Handmade:
 
     @property
     def each_copy(self) -> pl.DataFrame:
-        return schema.EACH_COPY.to_frame()
+        return EACH_COPY.to_frame()
 
     def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]:
         yield self.gaps.filter(pl.col("duration_ns") >= at_least_ns)
@@ -62,21 +65,21 @@ class Handmade:
         return len(self.gaps.filter(pl.col("duration_ns") >= at_least_ns))
 
     def __getattr__(self, name: str) -> pl.DataFrame:
-        if name not in schema.TABLES:
+        if name not in SCHEMAS:
             raise AttributeError(name)
-        return self.tables.get(name, schema.TABLES[name].to_frame())
+        return self.tables.get(name, SCHEMAS[name].to_frame())
 
 
 def frame(name: str, *rows: dict[str, Any]) -> pl.DataFrame:
     """A table of the schema from the columns that matter."""
-    of = schema.TABLES[name]
+    of = SCHEMAS[name]
     blank = {column: 0 if dtype.is_numeric() else None for column, dtype in of.items()}
     filled = [{**blank, "report": "run.sqlite", **row} for row in rows]
     return pl.DataFrame(filled, schema=of)
 
 
 def handmade(
-    *, step_name: str | None = None, notes: tuple[str, ...] = (), **rows: list[dict[str, Any]]
+    *, step_name: str | None = None, notes: tuple[Note, ...] = (), **rows: list[dict[str, Any]]
 ) -> Handmade:
     """An analysis of `run.sqlite` from rows by table."""
     tables = {name: frame(name, *some) for name, some in rows.items()}
@@ -90,7 +93,7 @@ def results(**rows: Any) -> Results:  # noqa: ANN401
 
 def device(window_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
     """A row of accounting: the causes make up the idle, compute is the rest."""
-    idle_ns = sum(columns.get(f"{cause}_ns", 0) for cause in schema.CAUSES)
+    idle_ns = sum(columns.get(f"{cause}_ns", 0) for cause in CAUSES)
     rest_ns = columns.get("comm_exposed_ns", 0) + columns.get("copy_exposed_ns", 0)
     return {
         "name": "NVIDIA H200",
@@ -157,7 +160,7 @@ def two_ranks() -> list[Handmade]:
     for number, start_ns in enumerate((1 * MS, 4 * MS)):
         row = {"report": f"rank{number}", "process": 10 + number, "device": number, "name": "nccl"}
         made = {"start_ns": start_ns, "end_ns": 5 * MS, **row}
-        collectives = pl.DataFrame([made], schema=schema.COLLECTIVES)
+        collectives = pl.DataFrame([made], schema=COLLECTIVES)
         found.append(replace(handmade(accounting=[device(9 * MS)]), collectives=collectives))
     return found
 
@@ -170,7 +173,7 @@ def training() -> Handmade:
     outside, forward, loss = "(outside ranges)", "step/forward", "step/loss"
     return handmade(
         step_name="step",
-        notes=("12 ranges of NCCL are not phases",),
+        notes=(Note(NoteKind.RUN, "12 ranges of NCCL are not phases"),),
         accounting=[
             device(
                 100 * MS,
@@ -325,7 +328,7 @@ def training() -> Handmade:
                 "check": "unattributed operations",
                 "count": 3,
                 "share_pct": 0.3,
-                "doubt": "their time is in no phase",
+                "impact": "their time is in no phase",
             },
         ],
     )

@@ -47,7 +47,7 @@ def test_launches_are_one_cost_whichever_call_made_them() -> None:
 
 
 def test_work_launched_before_the_gap_is_placed_where_it_was_launched() -> None:
-    row = {"cause": "dispatch", "host_range": "", "phase": "step/forward"}
+    row = {"cause": "queue_delay", "host_range": "", "phase": "step/forward"}
     assert place("gap_summary", where_host_was(), **row) == "step/forward"
     assert place("gaps", where_host_was_in_gap(), **row) == "step/forward"
 

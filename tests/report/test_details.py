@@ -63,6 +63,15 @@ def test_ranks_that_measured_different_steps_give_their_median() -> None:
     assert "unprofiled 4.50 ms: the profiler adds 22 %" in line(*runs)
 
 
+def test_each_range_that_is_a_step_is_held_against_its_own_unprofiled_steps() -> None:
+    trainer = captured(steady(15.0, process=7), (7, 12 * MS))
+    server = captured(replace(steady(1.0, process=8), step_name="serve"), (8, 900_000))
+    assert line(trainer, server) == (
+        "5 steps of step, median 15.0 ms (unprofiled 12.0 ms: the profiler adds 25 %);"
+        " 5 steps of serve, median 1.00 ms (unprofiled 900 us: the profiler adds 11 %)"
+    )
+
+
 def test_each_range_that_is_a_step_has_its_own_count_and_median() -> None:
     """A trainer and a server in one report: no number is of both."""
     trainer, server = steady(14.0, steps=10, process=7), steady(0.5, steps=200, process=8)

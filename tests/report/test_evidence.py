@@ -6,10 +6,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from nsysflow.analysis import schema
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.tables.schema import COLLECTIVES
+from nsysflow.report.evidence import evidence_of
+from nsysflow.report.losses import LAUNCH
 from nsysflow.report.results import Results
 from nsysflow.report.verdict import Verdict, verdicts
-from tests.report.handmade import MS, Handmade, device, handmade, part
+from tests.report.handmade import MS, Handmade, device, frame, handmade, part
 
 WAYS = ("HtoD", "DtoH")
 """Of copies that run side by side."""
@@ -57,11 +60,35 @@ def test_copies_within_the_gpu_are_not_to_be_pinned() -> None:
     assert found.advice.startswith("move less in step/cat: write in place")
 
 
-def test_what_no_copy_accounts_for_is_memory_being_set() -> None:
-    copies = [{"phase": "step/data", "direction": "HtoD", "exposed_ns": 10 * MS}]
+def test_copies_between_gpus_stay_on_no_gpu() -> None:
+    copies = [{"phase": "step/exchange", "direction": "PtoP", "exposed_ns": 60 * MS}]
     found = verdict(accounting=[device(100 * MS, copy_exposed_ns=70 * MS)], copies=copies)
-    assert found.finding.endswith("memory being set, which nothing hides (70 %)")
-    assert found.advice.startswith("clear less: zero_grad(set_to_none=True)")
+    assert "copies between GPUs that nothing hides in step/exchange (60 %)" in found.finding
+    assert found.advice.startswith("overlap them with compute in step/exchange on another stream")
+
+
+def clearing(options: Options, *recorded: dict[str, Any]) -> str:
+    """What is said of 70 ms of copying and setting, 10 of which are copies."""
+    copies = [{"phase": "step/data", "direction": "HtoD", "exposed_ns": 10 * MS}]
+    run = handmade(accounting=[device(100 * MS, copy_exposed_ns=70 * MS)], copies=copies)
+    details = run.trace.copy_details.clear(len(recorded))
+    trace = replace(run.trace, copy_details=details)
+    (found,) = verdicts(Results([replace(run, options=options, trace=trace)]))
+    return found.sentence + found.advice
+
+
+@pytest.mark.parametrize("options", [Options(), Options(device=0), Options(steps=(2, None))])
+def test_what_no_copy_accounts_for_is_memory_being_set(options: Options) -> None:
+    said = clearing(options, {})
+    assert "memory being set, which nothing hides (70 %)" in said
+    assert "clear less: zero_grad(set_to_none=True)" in said
+
+
+def test_what_a_windows_edge_may_cut_is_set_only_where_nothing_is_copied() -> None:
+    """A memcpy that began before the window is in no row of its copies."""
+    cut = Options(from_ns=MS)
+    assert "memory being set" in clearing(cut)
+    assert "memory being set" not in clearing(cut, {})
 
 
 def test_a_gpu_is_not_blamed_for_waits_that_stopped_another() -> None:
@@ -90,12 +117,44 @@ def test_graphs_whose_kernels_were_not_recorded_are_not_told_to_become_graphs() 
     assert found.advice.startswith("launch less")
 
 
+def test_a_gpu_without_graphs_is_not_told_of_anothers() -> None:
+    launches = {"host_range": "step", "phase": "step"}
+    graphed = part("launch", 90 * MS, device=0, culprit="cudaGraphLaunch", **launches)
+    eager = part("launch", 60 * MS, device=1, culprit="cudaLaunchKernel", **launches)
+    phase = {"path": "step", "depth": 1}
+    run = handmade(
+        step_name="step",
+        accounting=[device(100 * MS, device=0, launch_ns=90 * MS),
+                    device(100 * MS, device=1, launch_ns=60 * MS)],
+        gap_summary=[graphed, eager],
+        phases=[{**phase, "process": 11, "kernels": 900, "launches": 9},
+                {**phase, "process": 12, "kernels": 90, "launches": 90}],
+        steps=[{"process": 11, "device": 0, "launch_ns": 90 * MS},
+               {"process": 12, "device": 1, "launch_ns": 60 * MS}],
+    )  # fmt: skip
+    results = Results([run])
+    both = results.table("accounting")
+
+    def advice(gpu: int) -> str:
+        return evidence_of(results, both.filter(device=gpu), LAUNCH, ["launch_ns"]).advice
+
+    assert advice(0).startswith("replay less")
+    assert advice(1).startswith("launch less")
+
+
 def test_warm_up_is_left_out_by_steps_only_where_there_are_steps() -> None:
     loading = handmade(accounting=[device(100 * MS, module_load_ns=60 * MS)])
     (found,) = verdicts(Results([loading]))
     assert "--from SECONDS" in found.advice
-    (found,) = verdicts(Results([replace(loading, step_name="step")]))
-    assert "--steps 2:" in found.advice
+
+    def advice(steps: int) -> str:
+        each = {"start_ns": 0, "end_ns": MS, "module_load_ns": 20 * MS}
+        rows = frame("steps", *({**each, "step": step} for step in range(steps)))
+        (found,) = verdicts(Results([replace(loading, tables={**loading.tables, "steps": rows})]))
+        return found.advice
+
+    assert "--steps 2:" in advice(3)
+    assert "--steps" not in advice(2)  # none would be left
 
 
 def test_what_is_said_of_idle_time_leaves_out_copies_on_the_gpu() -> None:
@@ -205,7 +264,7 @@ def waiting(*late_ms: tuple[int, int]) -> list[Handmade]:
             device=rank,
         )
         made = handmade(accounting=[accounting])
-        collectives = pl.DataFrame(rows, schema=schema.COLLECTIVES)
+        collectives = pl.DataFrame(rows, schema=COLLECTIVES)
         trace = replace(made.trace, report=f"rank{rank}")
         found.append(replace(made, collectives=collectives, trace=trace))
     return found

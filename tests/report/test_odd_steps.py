@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 
@@ -14,12 +15,25 @@ Step = tuple[int, int]
 """Its length and its idle, in ms."""
 
 
+def rows_of(process: int, *steps: Step, begin_ms: int = 0) -> list[dict[str, int]]:
+    """One step after the other."""
+    begins = accumulate((length for length, _ in steps), initial=begin_ms)
+    return [
+        {
+            "step": step,
+            "process": process,
+            "start_ns": begin * MS,
+            "end_ns": (begin + length) * MS,
+            "duration_ns": length * MS,
+            "idle_ns": idle * MS,
+        }
+        for step, (begin, (length, idle)) in enumerate(zip(begins, steps, strict=False))
+    ]
+
+
 def run(*steps: Step, more_idle_ms: int = 0) -> Handmade:
     """Steps of one GPU, and idle time outside of them."""
-    rows = [
-        {"step": step, "process": 7, "duration_ns": length * MS, "idle_ns": idle * MS}
-        for step, (length, idle) in enumerate(steps)
-    ]
+    rows = rows_of(7, *steps)
     window_ns = (sum(length for length, _ in steps) + more_idle_ms) * MS
     host_ns = (sum(idle for _, idle in steps) + more_idle_ms) * MS
     return handmade(step_name="step", steps=rows, accounting=[device(window_ns, host_ns=host_ns)])
@@ -84,10 +98,27 @@ def test_a_step_is_held_against_its_own_gpus_median() -> None:
 
 
 def test_processes_that_share_a_gpu_hold_its_idle_time_once() -> None:
-    steps = [
-        {"step": step, "process": process, "duration_ns": length * MS, "idle_ns": idle * MS}
-        for process in (7, 8)
-        for step, (length, idle) in enumerate([(5, 1), (60, 55), (5, 1)])
-    ]
-    shared = handmade(step_name="step", steps=steps, accounting=[device(75 * MS, host_ns=58 * MS)])
+    some = [(5, 1), (60, 55), (5, 1)]
+    shared = handmade(
+        step_name="step",
+        steps=rows_of(7, *some) + rows_of(8, *some, begin_ms=2),
+        accounting=[device(75 * MS, host_ns=58 * MS)],
+    )
     assert "holds 95 % of the idle time" in line(shared)
+
+
+def test_processes_that_take_turns_on_a_gpu_hold_their_own_idle_time_each() -> None:
+    some = [(5, 1), (60, 55), (5, 1)]
+    in_turn = handmade(
+        step_name="step",
+        steps=rows_of(7, *some) + rows_of(8, *some, begin_ms=70),
+        accounting=[device(140 * MS, host_ns=114 * MS)],
+    )
+    assert "holds 96 % of the idle time" in line(in_turn)
+
+
+@pytest.mark.parametrize("cut", [Options(range="forward"), Options(from_ns=1), Options(to_ns=9)])
+def test_steps_that_a_window_cuts_are_not_held_against_its_idle_time(cut: Options) -> None:
+    some = run((60, 55), (5, 2), (5, 2), (5, 2))
+    assert line(some)
+    assert line(replace(some, options=cut)) == ""

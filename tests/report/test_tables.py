@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from nsysflow.analysis import schema
+from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (
     CSV_TABLES,
@@ -31,14 +31,14 @@ from tests.report.handmade import (
     two_ranks,
 )
 
-CAUSES = (
+CAUSE_COLUMNS = (
     "profiler_ns,sync_ns,blocking_copy_ns,alloc_ns,module_load_ns,api_ns,host_ns,launch_ns,"
-    "dispatch_ns,dependency_ns,unknown_ns"
+    "queue_delay_ns,dependency_ns,unknown_ns"
 )
 HEADERS = {
     "gaps": (
         "report,device,gap,step,start_ns,end_ns,duration_ns,cause,culprit,source,phase,host_range,"
-        f"prev_op,next_op,{CAUSES}"
+        f"prev_op,next_op,{CAUSE_COLUMNS}"
     ),
     "gap_summary": (
         "report,device,phase,host_range,cause,culprit,source,gaps,total_ns,mean_ns,max_ns,"
@@ -46,7 +46,7 @@ HEADERS = {
     ),
     "phases": (
         "report,process,path,depth,instances,host_wall_ns,ops,kernels,kernel_ns,busy_ns,span_ns,"
-        f"launches,idle_ns,{CAUSES},mean_ns,median_ns,min_ns,max_ns,std_ns,p95_ns,"
+        f"launches,idle_ns,{CAUSE_COLUMNS},mean_ns,median_ns,min_ns,max_ns,std_ns,p95_ns,"
         "exclusive_kernel_ns,graph_estimate_ns,own_ops,borrowed_ops,process_range_ops"
     ),
     "launches": (
@@ -72,7 +72,7 @@ HEADERS = {
     ),
     "steps": (
         "report,process,device,step,start_ns,end_ns,duration_ns,compute_ns,comm_exposed_ns,"
-        f"copy_exposed_ns,idle_ns,{CAUSES},steady"
+        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady"
     ),
     "comm": (
         "report,process,device,phase,name,operation,count,bytes,total_ns,median_ns,busy_ns,"
@@ -146,7 +146,7 @@ def test_null_is_empty_and_lines_end_in_a_newline_alone() -> None:
     ("value", "text"), [(1e-5, "0.00001"), (123456789.5, "123456789.5"), (float("nan"), "")]
 )
 def test_a_number_is_never_in_powers_of_ten(value: float, text: str) -> None:
-    assert csv("integrity", share_pct=value, check="a", doubt="b") == f"run.sqlite,a,0,{text},b\n"
+    assert csv("integrity", share_pct=value, check="a", impact="b") == f"run.sqlite,a,0,{text},b\n"
 
 
 def test_a_name_with_a_comma_and_quotes_survives_csv() -> None:
@@ -180,7 +180,7 @@ def test_the_documents_rows_are_the_tables(name: str) -> None:
 
 def test_a_devices_causes_are_named_as_causes() -> None:
     (found,) = document()["devices"]
-    assert list(found["causes"]) == list(schema.CAUSES)
+    assert list(found["causes"]) == list(CAUSES)
     assert sum(found["causes"].values()) == found["idle_ns"]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nsysflow.analysis import schema
+from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.trace import Trace
 from nsysflow.report.losses import LOSSES
 from nsysflow.report.results import Results
@@ -16,7 +16,7 @@ from tests.report.handmade import MS, device, handmade, part, results, training
 
 def test_every_part_of_a_window_but_compute_is_one_loss() -> None:
     columns = [column for loss in LOSSES for column in loss.columns]
-    causes = [f"{cause}_ns" for cause in schema.CAUSES]
+    causes = [f"{cause}_ns" for cause in CAUSES]
     assert sorted(columns) == sorted([*causes, "comm_exposed_ns", "copy_exposed_ns"])
 
 

@@ -3,13 +3,11 @@
 Their fused variants run in Triton's interpreter where there is no GPU.
 """
 
-import os
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("torch") else ["*test_*.py"]
 
 if find_spec("torch"):
-    import torch
+    from tests.interpreter import interpret_without_gpu
 
-    if not torch.cuda.is_available():
-        os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
+    interpret_without_gpu()

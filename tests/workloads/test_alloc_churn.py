@@ -1,19 +1,21 @@
-"""What empties the cache allocates in every step; what leaves it alone, in none."""
+"""Emptying the cache allocates in every step; keeping it allocates in none."""
 
 import pytest
 import torch
 
 from nsysflow.catalog import find
 from nsysflow.workloads.alloc_churn import alloc_churn
-from tests.workloads.running import toy, without_gpu
+from tests.workloads.toys import toy, without_gpu
 
 WARM = 5
 
 
 def allocations(variant: str, steps: int) -> int:
-    """How often PyTorch asks the driver for memory, once as many steps as pass before a capture
-    have been done: it asks in the first few (3 times after the first, H200, 2026-11-20)."""
-    # activations beyond 10 MiB, which get segments of their own
+    """How often PyTorch asks the driver for memory, after the steps that precede a capture.
+
+    It asks in the first few steps (3 times after the first one, H200, 2026-11-20).
+    """
+    # activations above 10 MiB get their own segments
     config = toy(find("alloc_churn"), variant, on="cuda", options={"batch": 4096, "width": 2048})
     work = alloc_churn(config)
     for index in range(WARM):

@@ -1,4 +1,4 @@
-"""ddp over two ranks on the CPU: one model on both, the same in both variants."""
+"""ddp on two ranks on the CPU: one model on both, and the same in both variants."""
 
 import re
 import subprocess
@@ -10,36 +10,33 @@ import torch.distributed as dist
 
 from nsysflow.catalog import find
 from nsysflow.errors import WorkloadError
-from nsysflow.handshake import RANK
+from nsysflow.runtime.protocol import RANK
 from nsysflow.workloads import ddp
-from nsysflow.workloads.run import run
-from tests.workloads.running import toy
+from nsysflow.workloads.common.run import run
+from tests.workloads.toys import toy
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python"]
-CHILD = [sys.executable, "-P", "-m", "nsysflow.workloads", "ddp", "--on", "cpu"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+BOTH_VARIANTS = """
+from nsysflow.workloads.__main__ import main
 
-
-def results_of(variant: str, ranks: int) -> list[str]:
-    """What each rank prints as its result: the mean of the weights."""
-    argv = [*TORCHRUN, f"--nproc-per-node={ranks}", *CHILD, "--variant", variant]
-    done = subprocess.run(
-        [*argv, "--precision", "float", "--capture", "1:0:2"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return re.findall(r"3 steps, result (\S+)", done.stdout)
+for variant in ("no_overlap", "bucketed"):
+    words = ["--on", "cpu", "--variant", variant, "--precision", "float", "--capture", "1:0:2"]
+    main(["ddp", *words], standalone_mode=False)
+"""
 
 
 @pytest.mark.slow
 def test_two_ranks_hold_one_model_and_both_variants_the_same() -> None:
-    results = [results_of(variant.name, 2) for variant in find("ddp").variants]
-    assert [len(of_ranks) for of_ranks in results] == [2, 2]
-    assert len({result for of_ranks in results for result in of_ranks}) == 1
-    # a rank alone has half of the batches
+    # one start for both variants: torchrun and its ranks each take seconds to import torch
+    argv = [*TORCHRUN, "--no-python", sys.executable, "-P", "-c", BOTH_VARIANTS]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = re.findall(r"ddp (\w+) on the CPU: 3 steps, result (\S+)", done.stdout)
+    assert sorted(variant for variant, _ in results) == ["bucketed"] * 2 + ["no_overlap"] * 2
+    assert len({result for _, result in results}) == 1
+    # one rank alone has only half of the batches
     alone = run(toy(find("ddp"), steps=3)).result.double().mean().item()
-    assert results[0][0] != f"{alone:.6g}"
+    assert results[0][1] != f"{alone:.6g}"
 
 
 def test_weights_that_differ_from_rank_0_s_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +48,9 @@ def test_weights_that_differ_from_rank_0_s_stop_the_run(monkeypatch: pytest.Monk
         run(toy(find("ddp")))
 
 
-def test_ranks_meet_before_the_first_captured_step_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_wait_for_each_other_only_before_the_first_captured_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     met: list[int] = []
     monkeypatch.setattr(dist, "new_group", lambda **_: None)
     monkeypatch.setattr(dist, "barrier", lambda _group: met.append(len(fetched)))
@@ -61,6 +60,6 @@ def test_ranks_meet_before_the_first_captured_step_alone(monkeypatch: pytest.Mon
     assert (fetched, met) == ([0, 1, 2, 3, 4], [3])
 
 
-def test_one_rank_says_that_it_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_rank_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(RANK, raising=False)
     assert "one rank" in run(toy(find("ddp"))).note

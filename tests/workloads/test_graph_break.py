@@ -1,4 +1,4 @@
-"""The question ends torch.compile's graph; the factor does not, and gives the same."""
+"""Reading a value from the GPU ends torch.compile's graph; a factor does not, with one result."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from nsysflow.workloads.graph_break import LIMIT, limited_by_factor, limited_if_
 
 
 class Graphs:
-    """In place of a compiler: counts the graphs it is given."""
+    """A compiler that only counts its graphs."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -22,7 +22,7 @@ class Graphs:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("large", [False, True])
-def test_the_question_makes_two_graphs_of_a_layer_and_the_factor_one(large: bool) -> None:
+def test_reading_a_value_splits_a_layer_into_two_graphs_and_a_factor_does_not(large: bool) -> None:
     rows = torch.full((2, 4), 10 * LIMIT if large else 0.1 * LIMIT)
     for layer, expected in ((limited_if_large, 1 + large), (limited_by_factor, 1)):
         torch.compiler.reset()
@@ -32,9 +32,9 @@ def test_the_question_makes_two_graphs_of_a_layer_and_the_factor_one(large: bool
 
 
 @given(scale=st.floats(0, 1e6), seed=st.integers(0, 99))
-def test_no_magnitude_passes_the_limit_and_both_ways_agree(scale: float, seed: int) -> None:
+def test_both_ways_agree_and_no_magnitude_exceeds_the_limit(scale: float, seed: int) -> None:
     rows = scale * torch.randn(4, 8, generator=torch.Generator().manual_seed(seed))
-    asked, told = limited_if_large(rows), limited_by_factor(rows)
-    assert torch.equal(asked, told)
+    asked, computed = limited_if_large(rows), limited_by_factor(rows)
+    assert torch.equal(asked, computed)
     # the factor and the product are each rounded by at most 2**-24
     assert asked.abs().amax() <= LIMIT * (1 + 2**-22)

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 
 import nsysflow
 from nsysflow.errors import WorkloadError
-from nsysflow.handshake import CAPTURE
-from nsysflow.workloads import run as running
+from nsysflow.runtime.protocol import CAPTURE
 from nsysflow.workloads.__main__ import main
-from nsysflow.workloads.comparing import Compared
-from nsysflow.workloads.table import Table
-from nsysflow.workloads.timing import Column
+from nsysflow.workloads.common import run as running
+from nsysflow.workloads.common.accuracy import Comparison
+from nsysflow.workloads.common.table import Table
+from nsysflow.workloads.common.timing import Column
 from tests.recording import nvtx_events, record_and_export
 
 CHILD = [sys.executable, "-P", "-m", "nsysflow.workloads"]
@@ -27,35 +27,64 @@ CHILD = [sys.executable, "-P", "-m", "nsysflow.workloads"]
 pytestmark = pytest.mark.slow
 
 
-def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*CHILD, *words], capture_output=True, text=True, check=False)
-
-
 def printed(*words: str) -> str:
-    """What a run prints, in this process: another would take 2 s to import torch."""
+    """The output of a run in this process: another would take 2 s to import torch."""
     done = CliRunner().invoke(main, words, catch_exceptions=False)
     assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout
 
 
-def test_a_run_prints_one_line_with_what_ran_and_its_result() -> None:
-    done = run("nan_check", "--variant", "sync", "--on", "cpu", "--capture", "1:0:3")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert re.fullmatch(r"nan_check sync on the CPU: 4 steps, result \d\.\d+\n", done.stdout)
+WITHOUT_TRITON = """
+import runpy, sys
+
+sys.modules["triton"] = None
+for name in ("nan_check", "trainstep"):
+    sys.argv[1:] = [name, "--on", "cpu", "--capture", "1:0:3"]
+    try:
+        runpy.run_module("nsysflow.workloads", run_name="__main__", alter_sys=True)
+    except SystemExit as error:
+        print("exit code", error.code or 0)
+print("polars" in sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def without_triton() -> "subprocess.CompletedProcess[str]":
+    """Two workloads in a process that cannot import Triton; `trainstep` needs it."""
+    argv = [sys.executable, "-P", "-c", WITHOUT_TRITON]
+    return subprocess.run(argv, capture_output=True, text=True, check=True)
+
+
+def test_a_run_prints_one_line_and_imports_no_polars(
+    without_triton: "subprocess.CompletedProcess[str]",
+) -> None:
+    line, *rest = without_triton.stdout.splitlines()
+    assert re.fullmatch(r"nan_check sync on the CPU: 4 steps, result \d\.\d+", line)
+    assert rest == ["exit code 0", "exit code 1", "False"]
+
+
+def test_without_triton_the_message_says_what_to_install(
+    without_triton: "subprocess.CompletedProcess[str]",
+) -> None:
+    assert without_triton.stderr == (
+        "nsysflow: trainstep needs Triton, which is not installed here. Install it:\n"
+        "  pip install triton\n"
+    )
 
 
 def test_a_variant_that_needs_a_gpu_says_what_ran_instead() -> None:
-    said = printed("launch_bound", "--variant", "graph", "--on", "cpu")
-    assert "launch_bound graph on the CPU (as eager: no CUDA graphs here): 10" in said
+    line = printed("launch_bound", "--variant", "graph", "--on", "cpu")
+    assert "launch_bound graph on the CPU (as eager: no CUDA graphs here): 10" in line
 
 
-def test_a_workload_s_own_options_are_taken() -> None:
-    done = run("nan_check", "--on", "cpu", "--nan-at-step", "2", "--width", "4")
-    assert done.returncode == 1
-    assert done.stderr == "nsysflow: nan_check stopped in step 2: the loss of step 2 is NaN\n"
+def test_the_options_of_a_workload_have_their_effect() -> None:
+    with pytest.raises(
+        WorkloadError, match=r"^nan_check stopped in step 2: the loss of step 2 is NaN$"
+    ):
+        printed("nan_check", "--on", "cpu", "--nan-at-step", "2", "--width", "4")
 
 
-def test_as_json_it_is_one_object_on_one_line() -> None:
+def test_json_is_one_object_on_one_line() -> None:
     words = ("--on", "cpu", "--layers", "2", "--capture", "0:0:1", "--json")
     record = json.loads(printed("trainstep", *words))
     assert (record["workload"], record["variant"], record["steps"]) == ("trainstep", "fused", 1)
@@ -67,7 +96,7 @@ def test_as_json_it_is_one_object_on_one_line() -> None:
     ("error", "verdict", "code"),
     [(1.9e-3, "FAIL", 3), (float("nan"), "FAIL", 3), (1e-4, "PASS", 0)],
 )
-def test_a_wrong_result_makes_it_exit_with_3_once_the_table_is_printed(
+def test_a_wrong_result_exits_with_3_after_printing_the_table(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     error: float,
@@ -75,7 +104,7 @@ def test_a_wrong_result_makes_it_exit_with_3_once_the_table_is_printed(
     code: int,
 ) -> None:
     table = Table(
-        compared=(Compared(what="loss", torch_error=1e-4, error=error),),
+        compared=(Comparison(what="loss", torch_error=1e-4, error=error),),
         phases=("forward",),
         ends=(),
         columns=tuple(
@@ -83,37 +112,24 @@ def test_a_wrong_result_makes_it_exit_with_3_once_the_table_is_printed(
             for name in ("torch", "fused")
         ),
     )
-    right = running.run
-    monkeypatch.setattr(running, "run", lambda config: replace(right(config), table=table))
+    run = running.run
+    monkeypatch.setattr(running, "run", lambda config: replace(run(config), table=table))
     monkeypatch.setattr(sys, "argv", ["", "h2d", "--on", "cpu"])
-    monkeypatch.delitem(sys.modules, "nsysflow.workloads.__main__")  # or runpy warns of it
+    monkeypatch.delitem(sys.modules, "nsysflow.workloads.__main__")  # or runpy warns
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("nsysflow.workloads", run_name="__main__")
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert (ended.value.code or 0) == code
-    assert f"{verdict}\n" in said.out
-    assert ("by the table: loss" in said.err) == (code == 3)
-
-
-def test_where_triton_is_missing_the_message_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['triton'] = None\n"
-        "from nsysflow.workloads.__main__ import main\n"
-        "from nsysflow.errors import WorkloadError\n"
-        "try:\n"
-        "    main(['trainstep', '--on', 'cpu'], standalone_mode=False)\n"
-        "except WorkloadError as error:\n"
-        "    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == (
-        "trainstep needs Triton, which is not installed here:\n  pip install triton\n"
-    )
+    assert f"{verdict}\n" in output.out
+    assert ("too far from the float64 result in loss" in output.err) == (code == 3)
 
 
 def test_an_unknown_workload_is_one_message() -> None:
-    done = run("nan_chek", "--on", "cpu")
+    done = subprocess.run(
+        [*CHILD, "nan_chek", "--on", "cpu"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("nsysflow: there is no workload called 'nan_chek'")
     assert "Did you mean nan_check?" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -125,8 +141,8 @@ def test_an_unknown_workload_is_one_message() -> None:
         *(("--width", "0"), ("--data-ms", "-1")),
     ],
 )
-def test_what_it_does_not_take_is_bad_usage(typed: tuple[str, str]) -> None:
-    assert run("nan_check", "--on", "cpu", *typed).returncode == 2
+def test_an_invalid_option_is_a_usage_error(typed: tuple[str, str]) -> None:
+    assert CliRunner().invoke(main, ["nan_check", "--on", "cpu", *typed]).exit_code == 2
 
 
 def test_a_width_that_cannot_be_split_is_one_message() -> None:
@@ -135,28 +151,17 @@ def test_a_width_that_cannot_be_split_is_one_message() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_the_message_says_how_to_run_without_one() -> None:
-    done = run("h2d")
-    assert done.returncode == 1
-    assert "nsysflow profile h2d --on cpu" in done.stderr
+def test_without_a_gpu_the_message_says_how_to_run_on_the_cpu() -> None:
+    with pytest.raises(WorkloadError, match="nsysflow profile h2d --on cpu"):
+        printed("h2d")
 
 
-def test_it_imports_no_polars() -> None:
-    code = (
-        "import sys; from nsysflow.workloads.__main__ import main\n"
-        "main(['h2d', '--on', 'cpu'], standalone_mode=False)\n"
-        "print('polars' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("False\n")
-
-
-def test_a_real_nsys_records_phases_and_what_the_warm_up_took(tmp_path: Path) -> None:
+def test_a_real_nsys_records_phases_and_the_time_of_a_warm_up_step(tmp_path: Path) -> None:
     report = record_and_export([*CHILD, "nan_check", "--on", "cpu"], tmp_path, **{CAPTURE: "1:2:3"})
     phases = dict(nsysflow.analyze(nsysflow.load(report)).phases.select("path", "instances").rows())
     inside = ("data", "forward", "loss", "backward", "optimizer", "metrics")
     assert phases == {"step": 6} | {f"step/{phase}": 6 for phase in inside}
     (mark,) = [text for text, _ in nvtx_events(report) if text and "nsysflow" in text]
-    said = json.loads(mark)["nsysflow"]
-    assert said["capture"] == "1:2:3"
-    assert said["unprofiled_step_ns"] > 100_000  # the loader alone takes 0.1 ms
+    recorded = json.loads(mark)["nsysflow"]
+    assert recorded["capture"] == "1:2:3"
+    assert recorded["unprofiled_step_ns"] > 100_000  # the loader alone takes 0.1 ms

@@ -1,4 +1,4 @@
-"""A NaN stops the run: at once where it is asked for, soon where it is told."""
+"""A NaN stops the run: immediately if the host waits, soon if it does not."""
 
 import pytest
 import torch
@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from nsysflow.catalog import find
 from nsysflow.errors import WorkloadError
-from nsysflow.workloads.nan_check import RING, Answers
-from nsysflow.workloads.run import run
-from tests.workloads.running import toy
+from nsysflow.workloads.common.run import run
+from nsysflow.workloads.nan_check import RING, NanFlags
+from tests.workloads.toys import toy
 
 NAN_CHECK = find("nan_check")
 
@@ -29,7 +29,7 @@ def test_a_nan_after_the_last_step_stops_nothing(variant: str) -> None:
 
 
 class Gpu:
-    """A GPU that is some steps behind the host."""
+    """A simulated GPU that is some steps behind the host."""
 
     def __init__(self, behind: int) -> None:
         self.behind = behind
@@ -42,7 +42,7 @@ class Gpu:
 
 
 class LateEvent:
-    """An event of it; a wait for one is a wait for all before it."""
+    """An event of the simulated GPU; waiting for it also waits for all earlier ones."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
@@ -60,19 +60,19 @@ class LateEvent:
 
 
 def steps_until_stopped(gpu: Gpu, nan_at: int, count: int) -> int | None:
-    """The step in which a NaN's flag stops the loop."""
-    answers = Answers(gpu.event, pinned=False)
+    """The step in which the flag of a NaN stops the loop."""
+    flags = NanFlags(gpu.event, pinned=False)
     for gpu.now in range(count):
         try:
-            answers.send(torch.tensor(gpu.now == nan_at), gpu.now)
-            answers.read(gpu.now)
+            flags.send(torch.tensor(gpu.now == nan_at), gpu.now)
+            flags.read(gpu.now)
         except WorkloadError:
             return gpu.now
     return None
 
 
 @given(behind=st.integers(0, 3 * RING), nan_at=st.integers(0, 30))
-def test_a_nan_is_found_as_soon_as_its_flag_is_there_and_at_most_a_ring_later(
+def test_a_nan_stops_the_run_once_its_flag_has_arrived_and_at_most_a_ring_later(
     behind: int, nan_at: int
 ) -> None:
     found = steps_until_stopped(Gpu(behind), nan_at, nan_at + RING + 1)
@@ -87,10 +87,10 @@ def test_the_host_waits_only_when_the_gpu_is_a_ring_behind(behind: int) -> None:
 
 
 @given(behind=st.integers(0, RING), nan_at=st.integers(0, 12))
-def test_a_nan_of_the_last_steps_is_found_at_the_end(behind: int, nan_at: int) -> None:
+def test_a_nan_in_the_last_steps_is_noticed_at_the_end(behind: int, nan_at: int) -> None:
     gpu = Gpu(behind)
-    answers = Answers(gpu.event, pinned=False)
+    flags = NanFlags(gpu.event, pinned=False)
     for gpu.now in range(nan_at + 1):
-        answers.send(torch.tensor(gpu.now == nan_at), gpu.now)
+        flags.send(torch.tensor(gpu.now == nan_at), gpu.now)
     with pytest.raises(WorkloadError, match=f"step {nan_at} is NaN"):
-        answers.read_all()
+        flags.read_all()

@@ -1,14 +1,14 @@
-"""Batches arrive in order, whichever buffer they come in."""
+"""Batches arrive in order, in either buffer."""
 
 import pytest
 import torch
 
-from nsysflow.workloads.overlap import POOL, Ahead, Feed, InTurn
-from tests.workloads.running import without_gpu
+from nsysflow.workloads.overlap import POOL, Feed, InTurn, SideStream
+from tests.workloads.toys import without_gpu
 
 
 def first_elements(feed: Feed, batches: int) -> list[float]:
-    """Of each batch, as work on the device sees it."""
+    """The first element of each batch, as work on the device sees it."""
     seen = []
     for index in range(batches):
         seen.append(feed.take(index).flatten()[0].clone())
@@ -21,12 +21,12 @@ def pool() -> torch.Tensor:
     return torch.arange(POOL).repeat_interleave(1 << 20).view(POOL, 1024, 1024).float()
 
 
-def test_each_batch_is_that_of_its_number(pool: torch.Tensor) -> None:
+def test_batches_arrive_in_order(pool: torch.Tensor) -> None:
     assert first_elements(InTurn(pool, "cpu"), 9) == [index % POOL for index in range(9)]
 
 
 @pytest.mark.gpu
 @without_gpu
-def test_each_batch_is_that_of_its_number_on_a_stream_of_its_own(pool: torch.Tensor) -> None:
+def test_batches_arrive_in_order_on_a_side_stream(pool: torch.Tensor) -> None:
     pinned = pool.pin_memory()
-    assert first_elements(Ahead(pinned), 50) == [index % POOL for index in range(50)]
+    assert first_elements(SideStream(pinned), 50) == [index % POOL for index in range(50)]

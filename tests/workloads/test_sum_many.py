@@ -1,11 +1,11 @@
-"""Sums of whole numbers are exact, in whatever order they are added."""
+"""Sums of whole numbers are exact in any order."""
 
 import torch
 
 from nsysflow.catalog import find
-from nsysflow.workloads.run import run
+from nsysflow.workloads.common.run import run
 from nsysflow.workloads.sum_many import BELOW
-from tests.workloads.running import toy
+from tests.workloads.toys import toy
 
 SUM_MANY = find("sum_many")
 

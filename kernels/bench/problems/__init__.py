@@ -1,33 +1,12 @@
-"""One file a kernel: its shapes, and a problem of each."""
+"""How each kernel is benchmarked: one file per kernel of the catalog, with its name."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Final
 
-from nsysflow.kernels.bench.problem import Kernel
-from nsysflow.kernels.bench.problems import (
-    advantage,
-    copy,
-    layernorm_relu_add,
-    mingru_scan,
-    muon,
-    narrow_linear,
-    ppo_loss,
-    prio,
-    rolloutcopy,
-    select_copy,
-    sum_many,
-)
+from nsysflow.catalog import kernels
+from nsysflow.kernels.bench.problem import Benchmark
 
-KERNELS: Final[Mapping[str, Kernel]] = {
-    "copy": copy.KERNEL,
-    "advantage": advantage.KERNEL,
-    "prio": prio.KERNEL,
-    "select_copy": select_copy.KERNEL,
-    "rolloutcopy": rolloutcopy.KERNEL,
-    "mingru_scan": mingru_scan.KERNEL,
-    "narrow_linear": narrow_linear.KERNEL,
-    "ppo_loss": ppo_loss.KERNEL,
-    "layernorm_relu_add": layernorm_relu_add.KERNEL,
-    "sum_many": sum_many.KERNEL,
-    "muon": muon.KERNEL,
+BENCHMARKS: Final[Mapping[str, Benchmark]] = {
+    kernel.name: import_module(f"{__name__}.{kernel.name}").BENCHMARK for kernel in kernels()
 }

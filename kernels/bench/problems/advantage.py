@@ -1,17 +1,17 @@
-"""advantage."""
+"""How `advantage` is benchmarked."""
 
 from typing import Final
 
 from nsysflow.kernels.advantage import advantage, advantage_bytes, advantage_ref
-from nsysflow.kernels.bench.problem import Cost, Kernel, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problem import Benchmark, Cost, Problem, Random, Shape, Tolerance
 from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only, steps_of
 
 FLOPS: Final = 12
-"""A step: n, two clips, five for delta, four for A."""
+"""Per step: n, two clips, five for delta, four for A."""
 
 
 def make(shape: Shape, random: Random) -> Problem:
-    """Advantages of S segments of T steps."""
+    """A problem: advantages of S segments of T steps."""
     inputs = steps_of(shape, random)
     return Problem(
         inputs=inputs,
@@ -25,10 +25,9 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-KERNEL: Final = Kernel(
+BENCHMARK: Final = Benchmark(
     make=make,
     shape=only(SHAPE, "S", "T"),
     toy=only(TOY, "S", "T"),
     swept=(("S",), ("T",)),
-    backends=("triton", "cuda"),
 )

@@ -1,13 +1,13 @@
-"""copy: a kernel whose speed is known, to tell whether the benchmark measures right."""
+"""How `copy` is benchmarked. Its speed is known, so it checks the benchmark itself."""
 
 from typing import Final
 
-from nsysflow.kernels.bench.copying import copy
-from nsysflow.kernels.bench.problem import Cost, Kernel, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.copy import copy
+from nsysflow.kernels.bench.problem import Benchmark, Cost, Problem, Random, Shape, Tolerance
 
 
 def make(shape: Shape, random: Random) -> Problem:
-    """A copy of `KiB`."""
+    """A problem: a copy of `KiB`."""
     x = random.normal(shape["KiB"] * 1024 // random.dtype.itemsize)
     return Problem(
         inputs=(x,),
@@ -18,11 +18,9 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-KERNEL: Final = Kernel(
+BENCHMARK: Final = Benchmark(
     make=make,
     shape={"KiB": 262_144},
     toy={"KiB": 3},
     swept=(),
-    dtypes=("float",),
-    compiles=False,
 )

@@ -1,11 +1,11 @@
-"""layernorm_relu_add."""
+"""How `layernorm_relu_add` is benchmarked."""
 
 from typing import Final
 
 import torch
 from torch.nn import functional as F
 
-from nsysflow.kernels.bench.problem import Cost, Kernel, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problem import Benchmark, Cost, Problem, Random, Shape, Tolerance
 from nsysflow.kernels.layernorm_relu_add import (
     layernorm_relu_add,
     layernorm_relu_add_bytes,
@@ -13,15 +13,15 @@ from nsysflow.kernels.layernorm_relu_add import (
 )
 
 FLOPS: Final = 9
-"""An element: mean 1, deviation 3, scaled 1, g and b 2, relu 1, skip 1."""
+"""Per element: mean 1, deviation 3, scale 1, g and b 2, relu 1, skip 1."""
 BACKWARD_FLOPS: Final = 16
-"""An element: normed again 2, mask 3, dg and db 3, w 1, its means 3, dx 4."""
+"""Per element: norm again 2, mask 3, dg and db 3, w 1, its means 3, dx 4."""
 MARGIN: Final = 1e-4
-"""Nearer to relu's corner, float32 and float64 may stand on different sides."""
+"""Closer to relu's corner, float32 and float64 may be on different sides of it."""
 
 
 def make(shape: Shape, random: Random) -> Problem:
-    """A normed layer of rows x cols with gradients for all four inputs."""
+    """A problem: layer norm of rows x cols, with gradients for all four inputs."""
     rows, cols = shape["rows"], shape["cols"]
     x, skip = random.normal(rows, cols), random.normal(rows, cols)
     g, b = random.normal(cols, scale=0.1, mean=1.0), random.normal(cols, scale=0.1)
@@ -43,7 +43,7 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-KERNEL: Final = Kernel(
+BENCHMARK: Final = Benchmark(
     make=make,
     shape={"rows": 8192, "cols": 4096},
     toy={"rows": 5, "cols": 33},

@@ -1,11 +1,19 @@
-"""muon, from weights and momenta of zero: what the weights hold is the step."""
+"""How `muon` is benchmarked: from zero weights and momenta, so the weights are the step."""
 
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from nsysflow.kernels.bench.problem import Cost, Kernel, Outputs, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problem import (
+    Benchmark,
+    Cost,
+    Outputs,
+    Problem,
+    Random,
+    Shape,
+    Tolerance,
+)
 from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
 from nsysflow.kernels.muon import muon, muon_bytes, muon_flops, muon_ref, muon_table
 
@@ -13,7 +21,7 @@ LR: Final = 0.0025
 
 
 def make(shape: Shape, random: Random) -> Problem:
-    """A step of the model's three matrices; bf16 gradients come with bf16 copies of the weights."""
+    """A problem: a step of the policy's three matrices, with bf16 copies for bf16 gradients."""
     width = shape["H"]
     sides = [(width, shape["D"]), (3 * width, width), (shape["A"] + 1, width)]
     gradients = [random.normal(*side) for side in sides]
@@ -35,14 +43,14 @@ def make(shape: Shape, random: Random) -> Problem:
         return (*table.weights, *table.momenta, *table.working)
 
     elements = sum(weight.numel() for weight in weights)
-    # and about 10 an element: its square, clip, momentum, u, norm and update
+    # and about 10 per element: its square, clip, momentum, u, norm and update
     flops = sum(muon_flops(*side) for side in sides) + 10 * elements
     return Problem(
         inputs=tuple(gradients),
         reference=reference,
         kernels={"triton": kernel},
-        # float64 does not round to bf16 as the definition does: in float32 that is 0.6 % of the
-        # step as a root mean square, and 4.7 % at the worst element of 66 000
+        # float64 has none of the definition's roundings to bf16. In float32 they are 0.6 % of the
+        # step as a root mean square, and 4.7 % for the worst of 66 000 elements
         tolerance=Tolerance(relative=0.0, absolute=0.1),
         cost={"fwd": Cost(bytes=muon_bytes(table), flops=flops)},
         unit="bf16",
@@ -50,9 +58,9 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-KERNEL: Final = Kernel(
+BENCHMARK: Final = Benchmark(
     make=make,
     shape=only(SHAPE, "D", "A", "H"),
     toy=only(TOY, "D", "A", "H"),
-    swept=(("D",),),  # wider than 128 is not for this kernel
+    swept=(("D",),),  # the kernel takes at most 128 columns
 )

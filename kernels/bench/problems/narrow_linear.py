@@ -1,8 +1,8 @@
-"""narrow_linear: the decoder of the model."""
+"""How `narrow_linear` is benchmarked: as the decoder of the policy."""
 
 from typing import Final
 
-from nsysflow.kernels.bench.problem import Cost, Kernel, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problem import Benchmark, Cost, Problem, Random, Shape, Tolerance
 from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
 from nsysflow.kernels.narrow_linear import (
     narrow_linear,
@@ -13,7 +13,7 @@ from nsysflow.kernels.narrow_linear import (
 
 
 def make(shape: Shape, random: Random) -> Problem:
-    """mb segments of T steps, H wide, to A logits and a value."""
+    """A problem: mb segments of T steps of width H, mapped to A logits and a value."""
     rows, outputs = shape["mb"] * shape["T"], shape["A"] + 1
     x, weight = random.normal(rows, shape["H"]), random.normal(outputs, shape["H"])
     product = 2 * rows * outputs * shape["H"]
@@ -32,7 +32,7 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-KERNEL: Final = Kernel(
+BENCHMARK: Final = Benchmark(
     make=make,
     shape=only(SHAPE, "mb", "T", "A", "H"),
     toy=only(TOY, "mb", "T", "A", "H"),

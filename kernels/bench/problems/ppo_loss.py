@@ -1,7 +1,7 @@
-"""ppo_loss.
+"""How `ppo_loss` is benchmarked: forward without gradient, and both directions together.
 
-Its forward leaves the gradient behind, for the backward to scale: measured alone, backward would
-flatter it. So there is forward without gradient, and both together.
+Its forward already computes the gradient, which backward only scales. Backward alone would look too
+fast.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from nsysflow.kernels.bench.problem import Cost, Kernel, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problem import Benchmark, Cost, Problem, Random, Shape, Tolerance
 from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
 from nsysflow.kernels.ppo_loss import (
     ppo_loss,
@@ -20,13 +20,13 @@ from nsysflow.kernels.ppo_loss import (
 
 CLIP: Final = 0.1
 MARGIN: Final = 1e-4
-"""Nearer to where the gradient jumps, float32 and float64 may stand on different sides."""
+"""Closer to a jump of the gradient, float32 and float64 may be on different sides of it."""
 
 
 def away_from_jumps(
     predictions: Tensor, actions: Tensor, logprobs: Tensor, values: Tensor, returns: Tensor
 ) -> None:
-    """Move the old policy and value of a row near a jump of the gradient to the new ones."""
+    """Replace the old policy and value by the new ones in rows close to a jump of the gradient."""
     logits, value = predictions[:, :-1].double(), predictions[:, -1].double()
     chosen = torch.log_softmax(logits, 1).gather(1, actions[:, None])[:, 0]
     near = (((chosen - logprobs.double()).exp() - 1).abs() - CLIP).abs() < MARGIN
@@ -39,7 +39,7 @@ def away_from_jumps(
 
 
 def make(shape: Shape, random: Random) -> Problem:
-    """The loss of mb segments of T steps; advantages, returns and weights are float32."""
+    """A problem: the loss of mb segments of T steps. Advantages and targets are float32."""
     rows, actions_n = shape["mb"] * shape["T"], shape["A"]
     predictions = random.normal(rows, actions_n + 1)
     actions = random.below(actions_n, rows)
@@ -51,7 +51,7 @@ def make(shape: Shape, random: Random) -> Problem:
     away_from_jumps(predictions, actions, logprobs, values, returns)
     inputs = (predictions, actions, logprobs, advantages, weights, values, returns)
 
-    # a logit: compare, subtract, exponent, two sums, product; a row: about 40 for the two losses
+    # per logit: compare, subtract, exponent, two sums, product; per row: about 40 for both losses
     forward = Cost(bytes=ppo_loss_bytes(*inputs), flops=rows * (6 * actions_n + 40))
     both = Cost(
         bytes=forward.bytes + ppo_loss_backward_bytes(predictions),
@@ -68,7 +68,7 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-KERNEL: Final = Kernel(
+BENCHMARK: Final = Benchmark(
     make=make,
     shape=only(SHAPE, "mb", "T", "A"),
     toy=only(TOY, "mb", "T", "A"),

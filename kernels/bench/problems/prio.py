@@ -1,4 +1,4 @@
-"""prio. Its draws are its own, so its weights are held to the rows that it drew."""
+"""How `prio` is benchmarked. Its draws are random, so its weights are checked for those rows."""
 
 from collections.abc import Callable
 from math import sqrt
@@ -7,7 +7,15 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from nsysflow.kernels.bench.problem import Cost, Kernel, Outputs, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problem import (
+    Benchmark,
+    Cost,
+    Outputs,
+    Problem,
+    Random,
+    Shape,
+    Tolerance,
+)
 from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
 from nsysflow.kernels.prio import Draws, prio, prio_bytes, prio_ref, probabilities_ref
 
@@ -15,11 +23,11 @@ ALPHA: Final = 0.6
 BETA: Final = 0.4
 SEED: Final = 7
 DEVIATIONS: Final = 5
-"""How far the draws' mean place may be from the middle: one seed in 1.7 million is farther."""
+"""Standard deviations that the mean position may be off: one seed in 1.7 million exceeds it."""
 
 
 def drawing(shape: Shape, random: Random) -> Callable[[Tensor], Draws]:
-    """prio with its settings, and an offset of its own on the device."""
+    """`prio` with fixed settings and its own offset on the device."""
     offset = torch.zeros(1, dtype=torch.int64, device=random.device)
     return lambda advantages: prio(
         advantages, shape["mb"], seed=SEED, offset=offset, alpha=ALPHA, beta=BETA
@@ -27,23 +35,23 @@ def drawing(shape: Shape, random: Random) -> Callable[[Tensor], Draws]:
 
 
 def drawn_ref(advantages: Tensor, draws: int) -> Draws:
-    """Draws by torch.multinomial."""
+    """Draws made by torch.multinomial."""
     return prio_ref(advantages, draws, alpha=ALPHA, beta=BETA)
 
 
 def expected_draws(advantages: Tensor, rows: Tensor) -> Outputs:
-    """`rows` if they may be drawn by p, else none of them; and their weights, in float64."""
+    """The expected rows and weights (float64): `rows` if p may have drawn them, else -1."""
     p = probabilities_ref(advantages.double(), alpha=ALPHA)
     if not ((rows >= 0) & (rows < len(p))).all():
         return torch.full_like(rows, -1), torch.ones_like(rows, dtype=torch.float64)
     weight = (len(p) * p[rows]) ** -BETA
-    place = (p.cumsum(0) - p / 2)[rows] / p.sum()  # even from 0 to 1, if drawn by p
+    place = (p.cumsum(0) - p / 2)[rows] / p.sum()  # uniform from 0 to 1 if drawn by p
     far = (place.mean() - 0.5).abs() > DEVIATIONS / sqrt(12 * len(rows))
     return torch.full_like(rows, -1) if far else rows, weight
 
 
 def make(shape: Shape, random: Random) -> Problem:
-    """mb draws from S segments of T steps."""
+    """A problem: mb draws from S segments of T steps."""
     advantages = random.normal(shape["S"], shape["T"])
     draw = drawing(shape, random)
 
@@ -65,7 +73,7 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-KERNEL: Final = Kernel(
+BENCHMARK: Final = Benchmark(
     make=make,
     shape=only(SHAPE, "S", "T", "mb"),
     toy=only(TOY, "S", "T", "mb"),

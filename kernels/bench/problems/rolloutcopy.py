@@ -1,11 +1,19 @@
-"""advantage, prio and select_copy, one after the other: from a rollout to a minibatch."""
+"""How `rolloutcopy` is benchmarked: advantage, prio and select_copy, one after the other."""
 
 from typing import Final
 
 from torch import Tensor
 
 from nsysflow.kernels.advantage import advantage, advantage_bytes, advantage_ref
-from nsysflow.kernels.bench.problem import Cost, Kernel, Outputs, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problem import (
+    Benchmark,
+    Cost,
+    Outputs,
+    Problem,
+    Random,
+    Shape,
+    Tolerance,
+)
 from nsysflow.kernels.bench.problems.advantage import FLOPS
 from nsysflow.kernels.bench.problems.prio import drawing, drawn_ref, expected_draws
 from nsysflow.kernels.bench.problems.rollout import SEGMENTS, SHAPE, TOY, rollout_of, steps_of
@@ -20,10 +28,10 @@ from nsysflow.kernels.select_copy import (
 
 
 def make(shape: Shape, random: Random) -> Problem:
-    """A minibatch of mb segments from S segments of T steps."""
+    """A problem: a minibatch of mb segments from S segments of T steps."""
     inputs = steps_of(shape, random)
     mb = shape["mb"]
-    advantages = advantage_ref(*inputs)  # where the kernel writes them, in float32
+    advantages = advantage_ref(*inputs)  # the kernel writes its float32 result here
     rollout = rollout_of(shape, random, inputs[0], advantages)
     out = empty_minibatch(rollout, mb, (mb, 1, shape["H"]), state_dtype=random.dtype)
     draw = drawing(shape, random)
@@ -62,4 +70,4 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-KERNEL: Final = Kernel(make=make, shape=SHAPE, toy=TOY, swept=(SEGMENTS, ("T",)))
+BENCHMARK: Final = Benchmark(make=make, shape=SHAPE, toy=TOY, swept=(SEGMENTS, ("T",)))

@@ -1,8 +1,16 @@
-"""select_copy."""
+"""How `select_copy` is benchmarked."""
 
 from typing import Final
 
-from nsysflow.kernels.bench.problem import Cost, Kernel, Outputs, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problem import (
+    Benchmark,
+    Cost,
+    Outputs,
+    Problem,
+    Random,
+    Shape,
+    Tolerance,
+)
 from nsysflow.kernels.bench.problems.rollout import SEGMENTS, SHAPE, TOY, rollout_of
 from nsysflow.kernels.prio import Draws
 from nsysflow.kernels.select_copy import (
@@ -15,7 +23,7 @@ from nsysflow.kernels.select_copy import (
 
 
 def make(shape: Shape, random: Random) -> Problem:
-    """mb segments of S, copied; float32 advantages, as the kernel before leaves them."""
+    """A problem: mb of S segments, copied. Advantages are float32, as `advantage` writes them."""
     size = (shape["S"], shape["T"])
     mb = shape["mb"]
     rollout = rollout_of(shape, random, random.normal(*size), random.normal(*size).float())
@@ -40,10 +48,10 @@ def make(shape: Shape, random: Random) -> Problem:
 
 
 def tensors_of(minibatch: Minibatch) -> Outputs:
-    """The tensors of a minibatch by name: torch.compile cannot look through `vars`."""
+    """The tensors of a minibatch, listed by name: torch.compile cannot trace `vars`."""
     copied = (minibatch.obs, minibatch.actions, minibatch.logprobs, minibatch.values)
     made = (minibatch.advantages, minibatch.returns, minibatch.weight, minibatch.state)
     return (*copied, *made)
 
 
-KERNEL: Final = Kernel(make=make, shape=SHAPE, toy=TOY, swept=(SEGMENTS, ("T",)))
+BENCHMARK: Final = Benchmark(make=make, shape=SHAPE, toy=TOY, swept=(SEGMENTS, ("T",)))

@@ -1,11 +1,11 @@
-"""sum_many."""
+"""How `sum_many` is benchmarked."""
 
 from typing import Final
 
 from nsysflow.kernels.bench.problem import (
     Backend,
+    Benchmark,
     Cost,
-    Kernel,
     Outputs,
     Problem,
     Random,
@@ -16,10 +16,10 @@ from nsysflow.kernels.sum_many import sum_many, sum_many_bytes, sum_many_ref, su
 
 
 def make(shape: Shape, random: Random) -> Problem:
-    """The sums of many tensors, of half to three halves of `KiB` each."""
+    """A problem: the sums of many tensors of 0.5 to 1.5 times `KiB`."""
     mean = shape["KiB"] * 1024 // random.dtype.itemsize
     sizes = (mean // 2 + random.below(mean + 1, shape["tensors"])).tolist()
-    drawn = random.normal(sum(sizes), mean=1.0)  # one draw: thousands took 0.2 s a problem
+    drawn = random.normal(sum(sizes), mean=1.0)  # one draw: thousands of draws took 0.2 s
     tensors = tuple(each.clone() for each in drawn.split(sizes))
     table = sum_table(tensors)
 
@@ -35,11 +35,9 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-KERNEL: Final = Kernel(
+BENCHMARK: Final = Benchmark(
     make=make,
     shape={"tensors": 4096, "KiB": 16},
     toy={"tensors": 5, "KiB": 1},
     swept=(("tensors",), ("KiB",)),
-    backends=("triton", "cuda"),
-    compiles=False,  # a graph of 4096 inputs, each guarded, for as many launches as before
 )

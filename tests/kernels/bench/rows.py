@@ -1,16 +1,16 @@
-"""Rows written by hand."""
+"""Hand-made rows."""
 
 from typing import Any
 
 from nsysflow.kernels.bench.problem import Cost
 from nsysflow.kernels.bench.rows import Machine, Measured, Row
-from nsysflow.kernels.bench.samples import stats_of
+from nsysflow.kernels.bench.statistics import stats_of
 
 VERSIONS = {"driver": "580.1", "cuda": "13.0", "torch": "2.11", "triton": "3.6", "nsysflow": "0.1"}
 
 
 def measured(device_ns: float = 1000.0, **others: Any) -> Measured:  # noqa: ANN401
-    """A measurement: device time as given, twice as long in every other way."""
+    """A measurement with this device time, and twice as long in every other way."""
     twice = stats_of([[2 * device_ns, 2 * device_ns]])
     given = {
         "device": stats_of([[device_ns, device_ns]]),
@@ -26,7 +26,7 @@ def measured(device_ns: float = 1000.0, **others: Any) -> Measured:  # noqa: ANN
 
 
 def row(**others: Any) -> Row:  # noqa: ANN401
-    """A right row that moves 4000 bytes in a microsecond, on a GPU that copies 5000."""
+    """A correct row that moves 4000 bytes per microsecond, on a GPU that copies 5000."""
     given: dict[str, Any] = {
         "date": "2026-11-20",
         "kernel": "advantage",

@@ -1,4 +1,4 @@
-"""Device time is what was launched in a repetition's range, however the record is mixed."""
+"""Device time is that of the work launched in a repetition, in any order of the record."""
 
 from random import Random
 
@@ -15,7 +15,7 @@ from nsysflow.kernels.bench.activity import (
 
 
 class Session:
-    """A record as CUPTI makes it: the host runs ahead of the device, waits wait for it."""
+    """A record like CUPTI's: the host runs ahead of the device, and waits wait for it."""
 
     def __init__(self) -> None:
         self.record: list[Activity] = []
@@ -78,7 +78,7 @@ durations = st.integers(0, 10**8)
     ),
     st.randoms(use_true_random=False),
 )
-def test_a_repetition_is_its_own_kernels_and_no_flush_whatever_they_are_called(
+def test_a_repetition_has_its_own_kernels_and_not_the_flush(
     calls: list[tuple[int, list[int]]], random: Random
 ) -> None:
     session = Session()
@@ -92,7 +92,7 @@ def test_a_repetition_is_its_own_kernels_and_no_flush_whatever_they_are_called(
     ]
 
 
-def test_a_kernel_without_its_launch_goes_by_its_own_start() -> None:
+def test_a_kernel_without_its_launch_counts_by_its_own_start() -> None:
     session = Session()
     session.launch("flush", 500)
     session.wait("cudaEventSynchronize")
@@ -103,7 +103,7 @@ def test_a_kernel_without_its_launch_goes_by_its_own_start() -> None:
     assert repetitions_of(session.record, 1) == [Repetition(operations=2, device_ns=42)]
 
 
-def test_a_wait_may_have_a_version_in_its_name() -> None:
+def test_the_name_of_a_wait_can_have_a_version() -> None:
     session = Session()
     session.launch("flush", 500)
     session.wait("cudaEventSynchronize_v3020")
@@ -112,7 +112,7 @@ def test_a_wait_may_have_a_version_in_its_name() -> None:
     assert repetitions_of(session.record, 1) == [Repetition(operations=1, device_ns=40)]
 
 
-def test_device_waits_outside_a_range_open_and_close_nothing() -> None:
+def test_device_waits_outside_a_range_are_ignored() -> None:
     session = Session()
     session.wait("cudaDeviceSynchronize")
     session.repetition([3])
@@ -124,7 +124,7 @@ def test_device_waits_outside_a_range_open_and_close_nothing() -> None:
 def test_a_lost_repetition_is_refused() -> None:
     session = Session()
     session.repetition([3])
-    with pytest.raises(LostActivity, match="2 repetitions were run, and 1 are in the record"):
+    with pytest.raises(LostActivity, match="2 repetitions ran, but the record has 1"):
         repetitions_of(session.record, 2)
 
 

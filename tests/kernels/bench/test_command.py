@@ -1,4 +1,4 @@
-"""`nsysflow bench`, as typed: another process, its exit code, its files."""
+"""`nsysflow bench`: options, exit code and files."""
 
 import os
 import subprocess
@@ -7,71 +7,76 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner, Result
 
-from nsysflow.bench_options import words_of
-from nsysflow.cli import main
-from nsysflow.cli_bench import bench
+from nsysflow.cli.bench import bench, words_of
+from nsysflow.cli.main import main
+from nsysflow.errors import BenchError
+from nsysflow.kernels.bench import __main__ as process
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it times, for long")
 
 ROOT = Path(__file__).parents[3]
-PROGRAM = "from nsysflow.cli import main; main(prog_name='nsysflow')"
+PROGRAM = "from nsysflow.cli.main import main; main(prog_name='nsysflow')"
 
 
-def typed(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """What `nsysflow bench WORDS` does, in a folder."""
+def run_here(*words: str) -> Result:
+    """Run the process of the benchmark in this one: another would take 2.5 s to import torch."""
+    return CliRunner().invoke(process.main, words, prog_name="nsysflow bench")
+
+
+@pytest.mark.slow
+def test_the_exit_code_and_the_output_are_those_of_the_process(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment.pop("TRITON_INTERPRET", None)
-    return subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, "bench", *words],
-        cwd=cwd,
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM, "bench", "copy", "--inject-error"],
+        cwd=tmp_path,
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-@pytest.mark.slow
-def test_right_results_end_with_0_and_say_that_nothing_was_timed(tmp_path: Path) -> None:
-    files = ("--csv", "rows.csv", "--json", "rows.json")
-    done = typed("copy", "prio", "--dtype", "float", *files, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert "4 of 4 results are right\nNothing was timed" in done.stdout
-    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 5
-    assert len((tmp_path / "rows.json").read_text().splitlines()) == 4
-    assert str(tmp_path) not in (tmp_path / "rows.json").read_text()
-
-
-@pytest.mark.slow
-def test_an_injected_error_ends_with_3(tmp_path: Path) -> None:
-    done = typed("copy", "--inject-error", cwd=tmp_path)
     assert done.returncode == 3
     assert "copy triton fwd float KiB=3: wrong: output 0 is off by" in done.stderr
-    assert "1 of 2 results are right" in done.stdout
+    assert "1 of 2 results are correct" in done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (["nope"], 2, "'nope' is not one of"),
-        (["copy", "--inject-error", "--csv", "rows.csv"], 2, "--inject-error"),
-        (["muon", "--variant", "cuda"], 1, "muon without a GPU has nothing of cuda"),
-    ],
-)
-def test_what_cannot_be_run_is_refused(
-    words: list[str], code: int, said: str, tmp_path: Path
+def test_correct_results_end_with_0_and_say_that_nothing_was_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = typed(*words, cwd=tmp_path)
-    assert done.returncode == code
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not list(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    files = ("--csv", "rows.csv", "--json", "rows.json")
+    done = run_here("copy", "prio", "--dtype", "float", *files)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "4 of 4 results are correct\nNothing was timed" in done.stdout
+    assert len(Path("rows.csv").read_text().splitlines()) == 5
+    assert len(Path("rows.json").read_text().splitlines()) == 4
+    assert str(tmp_path) not in Path("rows.json").read_text()
 
 
-def test_the_child_is_typed_what_the_command_was() -> None:
+@pytest.mark.parametrize("option", ["--csv", "--json"])
+def test_a_corrupted_result_is_never_kept(option: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    done = run_here("copy", "--inject-error", option, str(file))
+    assert done.exit_code == 2
+    assert "--inject-error cannot be combined with --csv or --json" in done.stderr
+    assert not file.exists()
+
+
+def test_an_unknown_kernel_is_refused() -> None:
+    done = run_here("nope")
+    assert done.exit_code == 2
+    assert "'nope' is not one of" in done.stderr
+
+
+def test_a_request_without_any_case_is_refused() -> None:
+    done = run_here("muon", "--variant", "cuda")
+    assert isinstance(done.exception, BenchError)
+    assert "muon without a GPU has no variant cuda" in str(done.exception)
+
+
+def test_the_process_gets_the_options_of_the_command() -> None:
     words = ["prio", "muon", "--variant", "ref", "--variant", "triton", "--sweep", "--csv", "a b"]
     group = main.make_context("nsysflow", ["bench"])
     context = bench.make_context("bench", list(words), parent=group)

@@ -1,4 +1,4 @@
-"""The benchmark from the first case to the last line."""
+"""A session runs its cases and keeps their rows."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nsysflow.kernels.bench import session
-from nsysflow.kernels.bench.run import Bench, Case, blank_row
+from nsysflow.kernels.bench.cases import Bench, Case, blank_row
 from nsysflow.kernels.bench.session import Request
 
 REQUEST = Request(
@@ -20,7 +20,7 @@ REQUEST = Request(
 )
 
 
-def test_what_is_interrupted_has_kept_the_rows_before(
+def test_an_interrupted_session_has_kept_the_rows_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Case] = []

@@ -1,0 +1,1 @@
+"""What single copies, collectives, launches and stalls did."""

@@ -1,0 +1,84 @@
+"""Which kernels are communication, what NCCL says of them, and how much of each was exposed.
+
+Where several run at once, that time belongs to the one that started first, so that the exposed time
+of all of them is the accounting's, to the ns.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Axis, flatten, laid, last_at_or_before, overlaps
+from nsysflow.analysis.phases.names import SERIAL_NUMBERS
+from nsysflow.analysis.timeline.busy import Busy
+from nsysflow.analysis.timeline.events import LAUNCH_ORDER, Events
+
+NCCL: Final = "nccl"
+"""NCCL's NVTX domain, in lower case: its ranges name the collective that a thread called."""
+
+
+def communication(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
+    """Every communication kernel of `ops`, plus `operation`, `bytes`, `communicator`: what NCCL
+    says in the range that launched it, null where it says nothing."""
+    kernels = ops.filter(pl.col("part") == "comm")
+    stated = _stated_by_nccl(events)
+    axis = events.axis
+    asked = kernels.select(axis.at(pl.col("thread_no"), pl.col("launch_start_ns"))).to_series()
+    at = last_at_or_before(stated["start"], asked)
+    inside = (asked < stated["end"].gather(at)).fill_null(value=False)
+    row = at.set(~inside, None)
+    return kernels.hstack(stated.select(pl.exclude("start", "end").gather(row)).get_columns())
+
+
+def _stated_by_nccl(events: Events) -> pl.DataFrame:
+    """The innermost of NCCL's ranges wherever one is open: disjoint `start`, `end` on the thread
+    axis, and `operation`, `bytes`, `communicator`."""
+    axis = events.axis
+    by_nccl = pl.col("domain").str.to_lowercase() == NCCL
+    messages = events.trace.messages.unique(
+        ["thread", "start_ns"], keep="first", maintain_order=True
+    )
+    ranges = events.ranges.filter(by_nccl, pl.col("kind") == "push_pop").join(
+        messages, on=["thread", "start_ns"], how="left"
+    )
+    claims = ranges.select(
+        axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start"),
+        axis.at(pl.col("thread_no"), pl.col("end_ns")).alias("end"),
+        pl.col("name").str.replace(SERIAL_NUMBERS, "").alias("operation"),
+        *("bytes", "communicator", "row"),
+    ).sort("start", "row")
+    keep = ["operation", "bytes", "communicator"]
+    return flatten(claims, rank=_innermost_first, keep=keep)
+
+
+def _innermost_first(claims: pl.DataFrame) -> pl.DataFrame:
+    """Of ranges that are open together: the one that started last, the shorter, the later row."""
+    row = -pl.col("row").cast(pl.Int64)
+    return claims.select(-pl.col("start"), pl.col("end"), row.alias("row"))
+
+
+def _started_first(claims: pl.DataFrame) -> pl.DataFrame:
+    """Of kernels that run together: the one that started first, ties as for gaps (§3)."""
+    names = (pl.col(name).cast(pl.String) for name in ("short_name", "name"))
+    return claims.select("start", *LAUNCH_ORDER, *names, "process", "end")
+
+
+def with_exposed_time(
+    kernels: pl.DataFrame, windows: pl.DataFrame, busy: Busy, axis: Axis
+) -> pl.DataFrame:
+    """`kernels` plus `busy_ns` and `exposed_ns` within the windows: how long each ran as the first
+    of those that ran, and how much of that without compute."""
+    order = kernels.select("op", *LAUNCH_ORDER, "short_name", "name", "process")
+    claims = laid(kernels, axis).hstack(order.get_columns())
+    pieces = flatten(claims, rank=_started_first, keep=["op"])
+    pieces = overlaps(pieces, laid(windows, axis))
+    hidden = busy.compute.between(pieces["start"], pieces["end"])
+    length = pl.col("end") - pl.col("start")
+    times = (
+        pieces.with_columns(hidden.alias("hidden"))
+        .group_by("op")
+        .agg(length.sum().alias("busy_ns"), (length - pl.col("hidden")).sum().alias("exposed_ns"))
+    )
+    return kernels.join(times, on="op", how="left", maintain_order="left").with_columns(
+        pl.col("busy_ns", "exposed_ns").fill_null(0)
+    )

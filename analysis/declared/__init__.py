@@ -1,0 +1,1 @@
+"""What there is: tables, causes and notes, each declared once. Imports no polars."""

@@ -1,0 +1,135 @@
+"""Every cause of idle time, declared once.
+
+The order is that of spec §3, which breaks ties. Call classes, columns, words on screens, help and
+the spec's table are made from this list.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["profiler", "stall", "call", "host", "queue", "unknown"]
+"""Where the time of a cause is found: in the profiler's own work; in a call that blocks the host
+(`stall`) or in another call (`call`); between calls (`host`); after the launch, in the GPU's queue
+(`queue`); or nowhere, as the launch was not recorded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """One reason why a GPU idles.
+
+    Attributes:
+        name: as tables spell it; its column is `NAME_ns`.
+        kind: where its time is found.
+        meaning: what it means, for the spec and for help.
+        label: the words for it on screens.
+        calls: which CUDA calls make it, as a pattern on the whole name without version suffix; None
+            where no name decides. Of two causes that match, the first one counts.
+        calls_not: which of these do not, as a pattern on a part of the name.
+        claim: which of several calls on one instant counts, lowest first; None where no call does.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    label: str
+    calls: str | None = None
+    calls_not: str | None = None
+    claim: int | None = None
+
+
+DECLARED: Final = (
+    Cause(
+        name="profiler",
+        kind="profiler",
+        meaning="the profiler's own work held either thread",
+        label="profiler",
+        claim=0,
+    ),
+    Cause(
+        name="sync",
+        kind="stall",
+        meaning="the host was blocked in an explicit synchronization",
+        label="waiting in a sync",
+        calls=r"cuda(?:Device|Stream|Event|Thread)Synchronize|cu(?:Ctx|Stream|Event)Synchronize",
+        claim=1,
+    ),
+    Cause(
+        name="blocking_copy",
+        kind="stall",
+        meaning="the host was blocked in a copy: pageable memory, or a synchronous memcpy",
+        label="waiting in a copy",
+        calls=r"(?:cuda|cu)Memcpy.*",
+        calls_not=r"Async",
+        claim=1,
+    ),
+    Cause(
+        name="alloc",
+        kind="stall",
+        meaning="device or pinned memory was being allocated or freed",
+        label="allocating memory",
+        calls=(
+            r"cudaMalloc.*|cudaFree.*|cudaHostAlloc|cudaHostRegister|cudaHostUnregister"
+            r"|cudaMemPool.*|cuMemAlloc.*|cuMemFree.*|cuMemHost.*|cuMemCreate|cuMemMap.*"
+            r"|cuMemUnmap|cuMemRelease|cuMemSetAccess|cuMemAddress.*|cuMemPool.*"
+        ),
+        claim=2,
+    ),
+    Cause(
+        name="module_load",
+        kind="call",
+        meaning="GPU code was being loaded, linked or compiled on first use",
+        label="loading GPU code",
+        calls=(
+            r"cuModuleLoad.*|cuModuleUnload|cuLibraryLoad.*|cuLibraryUnload|cudaLibraryLoad.*"
+            r"|cudaLibraryUnload|cuLink.*"
+        ),
+        claim=3,
+    ),
+    Cause(
+        name="api",
+        kind="call",
+        meaning="another CUDA call",
+        label="other CUDA calls",
+        claim=5,
+    ),
+    Cause(
+        name="host",
+        kind="host",
+        meaning="application code outside CUDA: Python, data loading, the framework",
+        label="host code",
+    ),
+    Cause(
+        name="launch",
+        kind="call",
+        meaning="launch overhead: launch calls, and the framework's code between them",
+        label="launch overhead",
+        calls=r"(?:cuda|cu)(?:Launch|GraphLaunch|Memcpy|Memset|MemPrefetch).*",
+        calls_not=r"LaunchHostFunc$",
+        claim=4,
+    ),
+    Cause(
+        name="queue_delay",
+        kind="queue",
+        meaning="the work was queued, and started up to 10 us later",
+        label="start of queued work",
+    ),
+    Cause(
+        name="dependency",
+        kind="queue",
+        meaning="the work was queued, and waited longer: for an event, another stream or GPU",
+        label="waiting for GPU work",
+    ),
+    Cause(
+        name="unknown",
+        kind="unknown",
+        meaning="the launch of the work is not in the report",
+        label="launch not recorded",
+    ),
+)
+"""All causes, in the order that breaks ties."""
+
+CAUSES: Final = {cause.name: cause for cause in DECLARED}
+"""All causes, by name."""
+
+STALLS: Final = tuple(cause.name for cause in DECLARED if cause.kind == "stall")
+"""The causes that are charged to one call, and that a call can bring about after it returned."""

@@ -1,0 +1,243 @@
+"""Every table of the analysis, declared once.
+
+The choices of `--table`, the files, report.json, the page, `Analysis` and docs/tables.md are made
+from this list. Its order is theirs.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table.
+
+    Attributes:
+        name: as `--table`, `Analysis` and files spell it. Its columns are `schema.NAME`, its block
+            on the page is `nsysflow/report/blocks/NAME.py` where `page_rows` is not None.
+        about: what a row is, for help and docs.
+        made_by: the function that makes it, as `module:function` in `nsysflow.analysis.tables`.
+        of: whether each report has one, or the run as a whole.
+        csv: whether it becomes a CSV file: always, only with rows, or never.
+        json_key: its key in report.json; None where it is not in there.
+        page_rows: how many rows the terminal page shows; None for none.
+        summary_rows: how many rows summary.md shows; None for none.
+        ranked_by: what people read it by, largest first, where files keep another order.
+        each: the table with a row per event that it sums up; `--format parquet` gives that.
+        by_device: the table with a row per device, where its own rows are of all devices.
+        filled_by: what to do so that it has rows.
+        listed: whether `--table` offers it; the others are parts of a listed one.
+    """
+
+    name: str
+    about: str
+    made_by: str
+    of: Literal["report", "run"] = "report"
+    csv: Literal["always", "with rows", "never"] = "always"
+    json_key: str | None
+    page_rows: int | None = None
+    summary_rows: int | None = None
+    ranked_by: str | None = None
+    each: str | None = None
+    by_device: str | None = None
+    filled_by: str
+    listed: bool = True
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The tables that are not listed by themselves, but belong to this one."""
+        return tuple(filter(None, (self.each, self.by_device)))
+
+
+_RECORD_CUDA: Final = "record with --trace cuda,nvtx while the GPU is in use"
+
+DECLARED: Final = (
+    Table(
+        name="accounting",
+        about="per GPU, where its time went: compute, exposed communication and copies, idle",
+        made_by="accounting:accounting_table",
+        csv="never",
+        json_key="devices",
+        page_rows=64,
+        summary_rows=64,
+        filled_by=_RECORD_CUDA,
+    ),
+    Table(
+        name="gap_summary",
+        about="idle time by place, cause and culprit",
+        made_by="gaps:gap_summary",
+        json_key="gap_summary",
+        page_rows=7,
+        summary_rows=15,
+        ranked_by="total_ns",
+        filled_by="this selection has no idle time between two operations",
+    ),
+    Table(
+        name="gap_histogram",
+        about="gaps by length and cause",
+        made_by="gaps:gap_histogram",
+        csv="never",
+        json_key="gap_histogram",
+        filled_by="this selection has no idle time between two operations",
+    ),
+    Table(
+        name="phases",
+        about="per NVTX range and its place: what ran for it, how long, and the idle time",
+        made_by="phases:phase_table",
+        json_key="phases",
+        page_rows=10,
+        summary_rows=30,
+        filled_by="put NVTX ranges around the parts of the program: nsysflow.region",
+    ),
+    Table(
+        name="syncs",
+        about="waits, blocking copies and allocations, ranked by the idle time behind them",
+        made_by="syncs:sync_table",
+        json_key="syncs",
+        page_rows=4,
+        summary_rows=10,
+        by_device="induced",
+        filled_by="this selection has no waits, blocking copies or allocations",
+    ),
+    Table(
+        name="gaps",
+        about="every gap, with its cause, place, source line and neighbours",
+        made_by="gaps:gap_table",
+        json_key=None,
+        page_rows=3,
+        summary_rows=10,
+        ranked_by="duration_ns",
+        filled_by="this selection has no idle time between two operations",
+    ),
+    Table(
+        name="steps",
+        about="every step, with its time split as in accounting",
+        made_by="steps:step_table",
+        json_key="steps",
+        summary_rows=20,
+        filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
+    ),
+    Table(
+        name="starved",
+        about="stretches in which the GPU waited for launches, and what a CUDA graph would take",
+        made_by="starved:starved_table",
+        json_key="starved",
+        summary_rows=10,
+        filled_by="this selection has no launch-bound stretch of 8 operations or more",
+    ),
+    Table(
+        name="launches",
+        about="per phase, what launching cost: calls, latency, queue time, run-ahead",
+        made_by="launches:launch_table",
+        json_key="launches",
+        filled_by="put NVTX ranges around the parts of the program: nsysflow.region",
+    ),
+    Table(
+        name="kernels",
+        about="kernels by full name, with class, time, grid and block",
+        made_by="kernels.kernels:kernel_table",
+        json_key="kernels",
+        summary_rows=20,
+        filled_by=_RECORD_CUDA,
+    ),
+    Table(
+        name="copies",
+        about="copies by direction, kind and phase",
+        made_by="copies:copy_table",
+        json_key="copies",
+        summary_rows=10,
+        each="each_copy",
+        filled_by="this selection has no copies",
+    ),
+    Table(
+        name="each_copy",
+        about="every copy",
+        made_by="copies:each_copy",
+        csv="never",
+        json_key=None,
+        filled_by="this selection has no copies",
+        listed=False,
+    ),
+    Table(
+        name="mfu",
+        about="FLOPs per second of steps and phases, and their share of the GPU's peak",
+        made_by="utilization.mfu:mfu_table",
+        csv="with rows",
+        json_key="mfu",
+        page_rows=6,
+        summary_rows=30,
+        filled_by="give --flops-per-step",
+    ),
+    Table(
+        name="comm",
+        about="communication kernels by operation and phase, with their exposed time",
+        made_by="communication.comm:comm_table",
+        json_key="comm",
+        page_rows=4,
+        summary_rows=20,
+        each="collectives",
+        filled_by="this selection has no communication kernels",
+    ),
+    Table(
+        name="collectives",
+        about="every communication kernel",
+        made_by="communication.comm:collectives",
+        csv="never",
+        json_key=None,
+        filled_by="this selection has no communication kernels",
+        listed=False,
+    ),
+    Table(
+        name="ranks",
+        about="per rank, how late it came to the collectives and how long it waited in them",
+        made_by="communication.ranks:rank_tables",
+        of="run",
+        csv="with rows",
+        json_key="ranks",
+        page_rows=8,
+        summary_rows=64,
+        filled_by="give the reports of all ranks: nsysflow analyze rank*.sqlite -o DIR",
+    ),
+    Table(
+        name="arrivals",
+        about="per collective, when the first and the last rank came",
+        made_by="communication.ranks:rank_tables",
+        of="run",
+        csv="with rows",
+        json_key="arrivals",
+        filled_by="give the reports of all ranks: nsysflow analyze rank*.sqlite -o DIR",
+    ),
+    Table(
+        name="gpu_metrics",
+        about="per phase and kernel class, the sampled GPU counters",
+        made_by="utilization.gpu_metrics:gpu_metrics_table",
+        csv="with rows",
+        json_key="gpu_metrics",
+        page_rows=6,
+        summary_rows=20,
+        filled_by="record with nsysflow profile --gpu-metrics",
+    ),
+    Table(
+        name="induced",
+        about="per wait and GPU, the idle time behind it",
+        made_by="syncs:induced_table",
+        csv="never",
+        json_key=None,
+        filled_by="this selection has no waits, blocking copies or allocations",
+        listed=False,
+    ),
+    Table(
+        name="integrity",
+        about="what may be wrong with the recording, and which numbers that affects",
+        made_by="integrity:integrity_table",
+        csv="never",
+        json_key="integrity",
+        page_rows=16,
+        summary_rows=16,
+        filled_by="no check found anything",
+    ),
+)
+"""All tables, in the order in which people read them."""
+
+TABLES: Final = {table.name: table for table in DECLARED if table.listed}
+"""The tables that `--table` offers, by name."""

@@ -1,0 +1,45 @@
+"""Independent pieces of work in parallel: polars releases the GIL while it computes."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import RLock
+from typing import Any, Generic, Self, TypeVar, overload
+
+import polars as pl
+
+T = TypeVar("T")
+
+
+def side_by_side(work: Sequence[Callable[[], T]]) -> list[T]:
+    """Results of `work` in order, as many pieces at a time as polars has threads."""
+    with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
+        return [future.result() for future in [pool.submit(piece) for piece in work]]
+
+
+class computed_once(Generic[T]):
+    """A property that one thread computes when it is first read; other threads wait for it.
+
+    `functools.cached_property` lets each thread compute it again (from Python 3.12 on).
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> Self | T:
+        if instance is None:
+            return self
+        # The value shadows this descriptor once it is there, so that reading it costs nothing.
+        values: dict[str, Any] = instance.__dict__
+        with values.setdefault(f"{self.name} lock", RLock()):
+            if self.name not in values:
+                values[self.name] = self.compute(instance)
+        value: T = values[self.name]
+        return value

@@ -1,0 +1,1 @@
+"""When each GPU idled, and which cause takes which nanoseconds of it."""

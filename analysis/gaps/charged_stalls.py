@@ -1,0 +1,116 @@
+"""Which stall used up the run-ahead that a gap lacks (spec §3, step 3).
+
+After a stall the host has no run-ahead left, so that work which would have been hidden is exposed,
+in one gap or over many. The stalled time since the gap before is the *rest*; a gap takes its share
+from the rest's end, and what it leaves is there for the gaps that follow.
+"""
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Axis, Cover, addressed, between, merge, overlaps
+from nsysflow.analysis.frames.lookup import dense
+
+
+def since_last_gap(linked: pl.Expr, h_ns: pl.Expr, axis: Axis) -> pl.Expr:
+    """From when on a gap looks for stalled time: the latest `h_ns` of the gaps before it, on its
+    device and of its process; the start of the trace for the first one.
+
+    Args:
+        linked: whether the gap takes part in step 3.
+        h_ns: the earlier of the gap's start and of its launch.
+        axis: for the start of the trace.
+    """
+    latest = pl.when(linked).then(h_ns).cum_max().forward_fill().shift(1)
+    return latest.over("device_no", "process_no").fill_null(axis.origin_ns)
+
+
+def charged_stalls(
+    stalled: Cover, axis: Axis, waiting: pl.DataFrame, can_give: pl.Series
+) -> tuple[pl.Series, pl.DataFrame]:
+    """How much stalled time each gap is charged with, and which.
+
+    Args:
+        stalled: when the hosts were in a stall, on `axis`, with lanes as tracks.
+        axis: the axis of lanes and of devices.
+        waiting: the gaps that the host kept waiting, by device and time: `gap`, `lane`,
+            `device_no`, `process_no`, `start_ns`, `launched_ns`, `linked`, `since_ns`, `h_ns`.
+        can_give: per gap, how much of its time can be laid on a stall.
+
+    Returns:
+        ns charged to each gap; and `gap`, `begin`, `stop` of the covered time of `stalled` that was
+        charged.
+    """
+    pieces = _new_stalled_time(stalled, axis, waiting)
+    length = pieces["stop"] - pieces["begin"]
+    before = length.cum_sum() - length
+    shares = _shares(waiting, can_give, pieces.with_columns(length=length, before=before))
+    taken = (shares["given"] - shares["given_before"]).alias("taken")
+    from_rest = shares.select(
+        "gap",
+        (pl.col("first") + pl.col("rest") - pl.col("given")).alias("begin"),
+        (pl.col("first") + pl.col("rest") - pl.col("given_before")).alias("stop"),
+    )
+    parts = addressed(before, from_rest)
+    shift = pieces["begin"].gather(parts["piece"])
+    return taken, parts.select("gap", pl.col("begin", "stop") + shift)
+
+
+def _shares(waiting: pl.DataFrame, can_give: pl.Series, pieces: pl.DataFrame) -> pl.DataFrame:
+    """How far each gap has used up the rest that it shares with those before it.
+
+    Returns:
+        Per gap `rest` (ns of it when it began) and `first` (where it begins along all pieces),
+        `given_before` and `given` (ns charged to the gaps before, and with this one).
+    """
+    group = ["device_no", "process_no"]
+    stretch = [*group, "stretch"]
+    opened = pieces.group_by("row").agg(
+        pl.col("length").sum().alias("rest"), pl.col("before").min().alias("first")
+    )
+    return (
+        waiting.select(
+            "gap", *group, pl.when("linked").then(can_give).otherwise(0).alias("can_give")
+        )
+        .with_row_index("row")
+        .join(opened, on="row", how="left", maintain_order="left")
+        .with_columns(pl.col("rest").is_not_null().cum_sum().over(group).alias("stretch"))
+        .with_columns(
+            pl.col("rest", "first").first().over(stretch).fill_null(0),
+            pl.col("can_give").cum_sum().over(stretch).alias("needed"),
+        )
+        .with_columns(
+            pl.min_horizontal("needed", "rest").alias("given"),
+            pl.min_horizontal(pl.col("needed") - pl.col("can_give"), "rest").alias("given_before"),
+        )
+    )
+
+
+def _new_stalled_time(stalled: Cover, axis: Axis, waiting: pl.DataFrame) -> pl.DataFrame:
+    """The stalled time that each gap is the first to look at, in pieces.
+
+    Returns:
+        `row` (of `waiting`), `begin` and `stop` in the covered time of `stalled`, in order.
+    """
+    code = pl.col("device_no").cast(pl.Int64) * (1 << 32) + pl.col("process_no")
+    track = pl.lit(dense(waiting.select(code).to_series()))
+    host_times = waiting.select(
+        axis.at(track, pl.col("start_ns")).alias("start"),
+        axis.at(track, pl.col("launched_ns")).alias("end"),
+    )
+    windows = (
+        waiting.select(
+            axis.at(track, pl.col("since_ns")).alias("start"),
+            axis.at(track, pl.col("h_ns")).alias("end"),
+            "lane",
+            "linked",
+        )
+        .with_row_index("row")
+        .filter("linked", pl.col("start") < pl.col("end"))
+    )
+    parts = overlaps(windows, between(merge(host_times)))
+    begin, stop = (
+        stalled.until(parts.select(axis.at(pl.col("lane"), axis.time_ns(pl.col(side)))).to_series())
+        for side in ("start", "end")
+    )
+    pieces = parts.select("row", begin.alias("begin"), stop.alias("stop"))
+    return pieces.filter(pl.col("stop") > pl.col("begin"))

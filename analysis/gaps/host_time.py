@@ -1,0 +1,200 @@
+"""What the host threads behind each gap were doing, instant by instant (spec §3, rules 1 to 3).
+
+A *lane* is the thread of a gap's next launch, or that thread together with the previous launch's.
+Lanes are laid end to end on an axis of their own. Their time is assigned to calls, and to the code
+between them, once for all gaps.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.frames.intervals import (
+    Axis,
+    Cover,
+    flatten,
+    last_at_or_before,
+    merge,
+    reached_before,
+)
+from nsysflow.analysis.schema import CAUSE
+from nsysflow.analysis.timeline.events import Events
+
+CLAIM: Final = {cause.name: cause.claim for cause in CAUSES.values() if cause.claim is not None}
+"""Which of several claims on an instant wins, lowest first (spec §3, step 2)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostTime:
+    """The time of all lanes by cause; places are on `axis`, tracks are lanes.
+
+    Each piece carries `cause` and `owner`, a row of the calls (of the overhead for `profiler`). The
+    covers are disjoint, except `launching`, which contains the first four.
+
+    Attributes:
+        axis: lanes end to end.
+        profiler: the profiler's own work.
+        stalled: syncs, blocking copies and allocations.
+        module_load: code being loaded.
+        launch: launch calls.
+        api: other calls, outside framework gaps.
+        launching: launch calls, the framework gaps between them, and everything inside.
+    """
+
+    axis: Axis
+    profiler: Cover
+    stalled: Cover
+    module_load: Cover
+    launch: Cover
+    api: Cover
+    launching: Cover
+
+
+def host_time(
+    events: Events, lanes: pl.DataFrame, asked: pl.DataFrame, *, framework_gap_ns: int
+) -> HostTime:
+    """What the host did at every instant of the lanes.
+
+    Args:
+        events: the trace.
+        lanes: `lane`, `thread_no`, `other_no` (null where a lane is one thread).
+        asked: of two-thread lanes, the time that matters to each gap: `lane`, `window_ns` (stalls
+            count from here), `start_ns` to `launched_ns` (everything counts).
+        framework_gap_ns: the longest time between two calls that is the framework's own.
+    """
+    few = pl.concat([_calls_of_paired_lanes(events, lanes, asked), _overhead(events, lanes)])
+    claims = _calls_of_single_lanes(events, lanes).merge_sorted(few.sort("start"), key="start")
+    pieces = flatten(claims, rank=partial(_rank, events), keep=["owner", "cause"])
+    ends_stretch = ~pl.col("cause").is_in(["profiler", "api"])
+    bridged = merge(
+        claims.select("start", "end", "cause").filter(ends_stretch), within_ns=framework_gap_ns
+    )
+    cause = pl.col("cause")
+    profiler = pieces.filter(cause == "profiler")
+    return HostTime(
+        axis=events.axis,
+        profiler=Cover(profiler),
+        stalled=Cover(pieces.filter(cause.is_in(list(STALLS)))),
+        module_load=Cover(pieces.filter(cause == "module_load")),
+        launch=Cover(pieces.filter(cause == "launch")),
+        api=Cover(_outside(pieces.filter(cause == "api"), bridged)),
+        launching=Cover(merge(pl.concat([bridged, profiler.select("start", "end")]))),
+    )
+
+
+def _rank(events: Events, claims: pl.DataFrame) -> pl.DataFrame:
+    """What orders claims on one instant: class, earlier start, longer call, smaller correlation."""
+    is_call = claims["cause"] != "profiler"
+    correlation = events.calls["correlation"].gather(claims["owner"].set(~is_call, None))
+    length = pl.col("end") - pl.col("start")
+    claim = pl.col("cause").replace_strict(CLAIM, return_dtype=pl.UInt8).alias("claim")
+    return claims.select(claim, "start", -length.alias("length"), correlation, "owner")
+
+
+def _outside(pieces: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
+    """The pieces that begin in none of the stretches."""
+    stretch = last_at_or_before(stretches["start"], pieces["start"])
+    within = (pieces["start"] < stretches["end"].gather(stretch)).fill_null(value=False)
+    return pieces.filter(~within)
+
+
+def _claims(rows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Rows with `lane`, `owner` and `cause` as claims on the lane axis."""
+    start = axis.at(pl.col("lane"), pl.col("start_ns"))
+    length = pl.col("end_ns") - pl.col("start_ns")
+    return rows.select(start.alias("start"), (start + length).alias("end"), "owner", "cause")
+
+
+def _call_claims(calls: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    return _claims(calls.rename({"call": "owner", "class": "cause"}), axis)
+
+
+def _overhead(events: Events, lanes: pl.DataFrame) -> pl.DataFrame:
+    """The profiler's work on every thread of every lane; `owner` is its row."""
+    both = pl.concat(
+        [
+            lanes.select("lane", "thread_no"),
+            lanes.select("lane", pl.col("other_no").alias("thread_no")).drop_nulls(),
+        ]
+    )
+    rows = events.overhead.with_row_index("owner").join(both, on="thread_no")
+    return _claims(rows.with_columns(pl.lit("profiler", CAUSE).alias("cause")), events.axis)
+
+
+def _calls_of_single_lanes(events: Events, lanes: pl.DataFrame) -> pl.DataFrame:
+    single = lanes.filter(pl.col("other_no").is_null())
+    lane_of_thread = events.threads.join(single, on="thread_no", how="left", maintain_order="left")[
+        "lane"
+    ]
+    calls = events.calls.select(
+        *("call", "start_ns", "end_ns", "class"),
+        lane_of_thread.gather(events.calls["thread_no"]),
+    )
+    if single.height < events.threads.height:
+        calls = calls.filter(pl.col("lane").is_not_null())
+    return _call_claims(calls, events.axis)
+
+
+def _calls_of_paired_lanes(
+    events: Events, lanes: pl.DataFrame, asked: pl.DataFrame
+) -> pl.DataFrame:
+    """Calls of two-thread lanes, only where the gaps look.
+
+    Any two threads may form a lane; with all calls of both in each, the cost would grow with the
+    square of the threads.
+    """
+    pairs = lanes.drop_nulls("other_no")
+    asked = asked.join(pairs, on="lane", maintain_order="left")
+    threads = pl.concat(
+        [
+            asked.drop("other_no"),
+            asked.drop("thread_no")
+            .rename({"other_no": "thread_no"})
+            .select(asked.drop("other_no").columns),
+        ]
+    )
+    needed = pl.concat(
+        [_calls_within(events, threads), _last_calls_before(events, threads)]
+    ).unique()
+    calls = events.calls[needed["call"]].with_columns(needed["lane"])
+    return _call_claims(calls, events.axis)
+
+
+def _calls_within(events: Events, asked: pl.DataFrame) -> pl.DataFrame:
+    """`lane`, `call` of the calls that reach into the time that the gaps look at."""
+    places = _on_thread_axis(events, events.calls)
+    asked = asked.select(
+        "lane",
+        events.axis.at(pl.col("thread_no"), pl.col("window_ns")).alias("start"),
+        events.axis.at(pl.col("thread_no"), pl.col("launched_ns")).alias("end"),
+    )
+    first = places["end"].cum_max().search_sorted(asked["start"], side="right")
+    past = places["start"].search_sorted(asked["end"], side="right")
+    calls = pl.int_ranges(first, past, dtype=pl.UInt32).alias("call")
+    return asked.select("lane", calls).explode("call").drop_nulls()
+
+
+def _last_calls_before(events: Events, asked: pl.DataFrame) -> pl.DataFrame:
+    """`lane`, `call` of the last non-`api` call that ended before each gap."""
+    calls = events.calls.select("call", "class", "thread_no", "start_ns", "end_ns")
+    calls = calls.filter(pl.col("class") != "api")
+    places = _on_thread_axis(events, calls)
+    reaches = (pl.col("end") > reached_before(pl.col("end"))).fill_null(value=True)
+    row = pl.int_range(pl.len(), dtype=pl.Int64)
+    latest = places.select(pl.when(reaches).then(row).forward_fill()).to_series()
+    start = asked.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
+    at = latest.gather(last_at_or_before(places["start"], start))
+    found = asked.select("lane", "thread_no").with_columns(
+        calls["call"].gather(at), calls["thread_no"].gather(at).alias("found_no")
+    )
+    return found.filter(pl.col("thread_no") == pl.col("found_no")).select("lane", "call")
+
+
+def _on_thread_axis(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
+    return calls.select(
+        events.axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start"),
+        events.axis.at(pl.col("thread_no"), pl.col("end_ns")).alias("end"),
+    )

@@ -1,0 +1,44 @@
+"""Where the host was during a gap, and in which step the gap lies."""
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Axis
+from nsysflow.analysis.phases.steps import step_of_gaps
+
+
+def host_questions(gaps: pl.DataFrame) -> pl.DataFrame:
+    """When each gap asks where the host was: in the middle of the time before its launch began.
+
+    Returns:
+        `thread_no` (null where the launch had begun before the gap) and `time_ns`.
+    """
+    asked = pl.col("next_start_ns") > pl.col("start_ns")
+    last = pl.min_horizontal("next_start_ns", "end_ns")
+    middle = pl.col("start_ns") + (last - pl.col("start_ns")) // 2  # the sum may pass 2**63
+    return gaps.select(pl.when(asked).then("next_no").alias("thread_no"), middle.alias("time_ns"))
+
+
+def gap_places(
+    gaps: pl.DataFrame, ops: pl.DataFrame, host_node: pl.Series, steps: pl.DataFrame, axis: Axis
+) -> pl.DataFrame:
+    """Per gap `node` and `process` (of the launch that ended it), `host_node` (where the host was),
+    `asked` (whether its launch began in the gap) and `step` (that it starts in).
+
+    Args:
+        gaps: of `find_gaps`.
+        ops: all operations, with `node`.
+        host_node: the answers to `host_questions`.
+        steps: of `find_steps`.
+        axis: of the devices.
+    """
+    asked = (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False)
+    places = gaps.select(
+        ops["node"].gather(gaps["next_op"]),
+        ops["process"].gather(gaps["next_op"]),
+        host_node.alias("host_node"),
+        asked.alias("asked"),
+        "device_no",
+        "start_ns",
+    )
+    step = step_of_gaps(steps, places, axis)
+    return places.drop("device_no", "start_ns").with_columns(step)

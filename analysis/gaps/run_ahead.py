@@ -1,0 +1,242 @@
+"""Which cause takes which nanoseconds of a gap: the run-ahead model (spec §3).
+
+Step 1 splits a gap into host time and queue time. Step 2 gives host time to what the host was doing
+in it. Step 3, in `charged_stalls`, charges the stall that had used up the run-ahead.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.frames.lookup import named
+from nsysflow.analysis.frames.parallel import side_by_side
+from nsysflow.analysis.gaps.cause_shares import Span
+from nsysflow.analysis.gaps.charged_stalls import charged_stalls, since_last_gap
+from nsysflow.analysis.gaps.host_time import HostTime, host_time
+from nsysflow.analysis.schema import CAUSE
+from nsysflow.analysis.timeline.events import Events
+
+QUEUE_DELAY_NS: Final = 10_000
+"""Work that starts within 10 us of being queued was only delayed; later, it depended on other work
+(spec §3)."""
+
+CULPRIT_CAUSES: Final = tuple(
+    cause.name for cause in CAUSES.values() if cause.kind in ("profiler", "stall", "call")
+)
+"""Causes that one call can be blamed for; its row is in column `<cause>_by`."""
+
+CHARGES: Final = pl.Schema(
+    {"gap": pl.UInt32(), "call": pl.UInt32(), "cause": CAUSE, "ns": pl.Int64()}
+)
+"""What each gap charged to each stall call, steps 2 and 3 together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """Gaps with their causes.
+
+    Attributes:
+        gaps: as `find_gaps` returns them, plus `<cause>_ns` of each cause, `cause` (the largest
+            one), and `<cause>_by` of `CULPRIT_CAUSES`: the row in the calls (for `profiler` in the
+            overhead) of the call charged most, null where the time between calls has more.
+        charges: `CHARGES`.
+    """
+
+    gaps: pl.DataFrame
+    charges: pl.DataFrame
+
+
+def explain(events: Events, gaps: pl.DataFrame, *, framework_gap_ns: int) -> Explained:
+    """Split every gap among the causes.
+
+    Args:
+        events: the trace.
+        gaps: as `find_gaps` returns them.
+        framework_gap_ns: the longest time between two calls that counts as the framework's own.
+    """
+    gaps = gaps.with_columns(_launched()).with_columns(*_queue_parts())
+    waiting, lanes = _with_lanes(events, _waiting(events, gaps))
+    looked_from = pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns"))
+    asked = waiting.filter(pl.col("lane") >= lanes["other_no"].null_count()).select(
+        "lane",
+        looked_from.otherwise("start_ns").alias("window_ns"),
+        "start_ns",
+        pl.max_horizontal("launched_ns", "next_start_ns").alias("launched_ns"),
+    )
+    hosts = host_time(events, lanes, asked, framework_gap_ns=framework_gap_ns)
+    parts, charges = _split(events, hosts, waiting)
+    stalls = _stall_parts(events.calls, charges)
+    return Explained(gaps=_assembled(gaps, [parts, stalls]), charges=charges)
+
+
+def _launched() -> pl.Expr:
+    """When the next operation was queued, within the gap: `a` of spec §3."""
+    return pl.col("next_end_ns").clip(pl.col("start_ns"), pl.col("end_ns")).alias("launched_ns")
+
+
+def _queue_parts() -> list[pl.Expr]:
+    """Step 1: queue time, and gaps whose launch is not in the report."""
+    queued = pl.col("end_ns") - pl.col("launched_ns")
+    delayed = queued <= QUEUE_DELAY_NS
+    known = pl.col("next_call").is_not_null()
+    return [
+        pl.when(delayed).then(queued).otherwise(0).fill_null(0).alias("queue_delay_ns"),
+        pl.when(~delayed).then(queued).otherwise(0).fill_null(0).alias("dependency_ns"),
+        pl.when(known).then(0).otherwise(pl.col("end_ns") - pl.col("start_ns")).alias("unknown_ns"),
+    ]
+
+
+def _waiting(events: Events, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The gaps that the host kept waiting, with what steps 2 and 3 need.
+
+    Returns:
+        `gap`, `device_no`, `process_no`, `start_ns`, `launched_ns`, `next_start_ns`, `next_no`;
+        `linked` (step 3 applies: the launch before was of the same process), `h_ns` and `since_ns`
+        (step 3 looks at `[since_ns, h_ns)` for stalled time); and `other_no`, the thread of the
+        launch before where that is another one of the same process.
+    """
+    kept_waiting = pl.col("next_call").is_not_null() & (pl.col("launched_ns") > pl.col("start_ns"))
+    columns = ["gap", "device_no", "start_ns", "launched_ns", "next_start_ns", "next_no"]
+    gaps = gaps.select(*columns, "prev_no", "next_call", kept_waiting.alias("kept")).filter("kept")
+    process_of = events.threads["process_no"]
+    process = process_of.gather(gaps["next_no"])
+    linked = (process == process_of.gather(gaps["prev_no"])).fill_null(value=False)
+    apart = pl.col("prev_no") != pl.col("next_no")
+    h_ns = pl.min_horizontal("start_ns", "next_start_ns")
+    return gaps.with_columns(process.alias("process_no"), linked.alias("linked")).select(
+        *columns,
+        "process_no",
+        "linked",
+        h_ns.alias("h_ns"),
+        since_last_gap(pl.col("linked"), h_ns, events.axis).alias("since_ns"),
+        pl.when(pl.col("linked") & apart).then("prev_no").alias("other_no"),
+    )
+
+
+def _with_lanes(events: Events, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`waiting` with `lane`; and the lanes: `lane`, `thread_no`, `other_no`, those of one thread
+    first, in the order of the threads."""
+    threads = len(events.threads)
+    other = pl.col("other_no").cast(pl.Int64) + 1
+    code = waiting.select(other.fill_null(0) * threads + pl.col("next_no")).to_series()
+    codes = code.unique().sort().alias("code")
+    lanes = codes.to_frame().select(
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("lane"),
+        (pl.col("code") % threads).cast(pl.UInt32).alias("thread_no"),
+        pl.when(pl.col("code") >= threads)
+        .then(pl.col("code") // threads - 1)
+        .cast(pl.UInt32)
+        .alias("other_no"),
+    )
+    return waiting.with_columns(codes.search_sorted(code).alias("lane")), lanes
+
+
+def _split(
+    events: Events, hosts: HostTime, waiting: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Steps 2 and 3 for the gaps that the host kept waiting.
+
+    Returns:
+        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes but the stalls'; and
+        `Explained.charges`.
+    """
+    parts, own = _host_parts(events, hosts, waiting)
+    can_give = ["host_ns", "api_ns", "launch_ns"]
+    taken, charged = charged_stalls(
+        hosts.stalled, hosts.axis, waiting, parts.select(pl.sum_horizontal(can_give)).to_series()
+    )
+    left = _without([parts[name] for name in can_give], taken)
+    return parts.with_columns(left), _charges(hosts, pl.concat([own, charged]))
+
+
+def _host_parts(
+    events: Events, hosts: HostTime, waiting: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Step 2: what the host was doing in each gap.
+
+    Returns:
+        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes but the stalls', in the order of
+        `waiting`; and `gap`, `begin`, `stop` of the stalled time inside each.
+    """
+    lane = pl.col("lane")
+    on_lanes = [
+        hosts.axis.at(lane, pl.col(f"{name}_ns")).alias(name) for name in ("start", "launched")
+    ]
+    # In the order of the lanes, so that looking places up is a walk along, not a search.
+    places = waiting.select("gap", *on_lanes).sort("start")
+    start, launched = places["start"], places["launched"]
+    covers = (hosts.profiler, hosts.stalled, hosts.module_load, hosts.launch, hosts.api)
+    spans = side_by_side([partial(Span.of, c, start, launched) for c in (*covers, hosts.launching)])
+    profiler, stalled, module_load, calls, api, launching = spans
+    launch_ns = launching.ns - profiler.ns - stalled.ns - module_load.ns
+    begun_ns = events.calls["start_ns"]
+    leaders: list[Callable[[], pl.Series]]
+    leaders = [partial(profiler.leader, events.overhead["start_ns"])]
+    leaders += [partial(span.leader, begun_ns) for span in (module_load, api)]
+    leaders.append(partial(calls.leader, begun_ns, launch_ns - calls.ns))
+    by = side_by_side(leaders)
+    parts = {
+        "host_ns": launched - start - launching.ns - api.ns,
+        "api_ns": api.ns,
+        "launch_ns": launch_ns,
+        "profiler_ns": profiler.ns,
+        "module_load_ns": module_load.ns,
+        **dict(zip(("profiler_by", "module_load_by", "api_by", "launch_by"), by, strict=True)),
+    }
+    gap = places["gap"]
+    own = pl.DataFrame({"gap": gap, "begin": stalled.begin, "stop": stalled.stop})
+    return pl.DataFrame({"gap": gap, **parts}).sort("gap"), own
+
+
+def _without(parts: list[pl.Series], x: pl.Series) -> list[pl.Series]:
+    """`parts` after `x` was taken from the first, then the next, then the last."""
+    left = []
+    for part in parts:
+        left.append((part - x).clip(lower_bound=0))
+        x = (x - part).clip(lower_bound=0)
+    return left
+
+
+def _charges(hosts: HostTime, stalled: pl.DataFrame) -> pl.DataFrame:
+    """`CHARGES` of stalled time: `gap`, `begin`, `stop`."""
+    return (
+        hosts.stalled.slices(stalled)
+        .group_by("gap", pl.col("owner").alias("call"), "cause")
+        .agg(pl.col("ns").sum())
+        .match_to_schema(CHARGES)
+    )
+
+
+def _stall_parts(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
+    """Per gap `<cause>_ns` and `<cause>_by` of the stall causes; only gaps that were charged."""
+    start = calls["start_ns"].gather(charges["call"])
+    ranked = charges.with_columns(start.alias("start")).sort("gap", -pl.col("ns"), "start", "call")
+    cause = pl.col("cause")
+    columns = []
+    for name in STALLS:
+        mine = cause == name
+        columns.append(pl.col("ns").filter(mine).sum().alias(f"{name}_ns"))
+        columns.append(pl.col("call").filter(mine).first().alias(f"{name}_by"))
+    return ranked.group_by("gap", maintain_order=True).agg(columns)
+
+
+def _assembled(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Gaps with the parts of those that have them, and `cause`; the others' are 0."""
+    columns = []
+    for frame in parts:
+        for name in frame.columns[1:]:
+            empty = 0 if name.endswith("_ns") else None
+            whole = pl.repeat(empty, len(gaps), dtype=frame.schema[name], eager=True)
+            columns.append(whole.scatter(frame["gap"], frame[name]).alias(name))
+    explained = gaps.hstack(columns)
+    most = explained.select(pl.max_horizontal(f"{cause}_ns" for cause in CAUSES)).to_series()
+    number = pl.coalesce(
+        pl.when(pl.col(f"{cause}_ns") == most).then(pl.lit(index, pl.UInt8))
+        for index, cause in enumerate(CAUSES)
+    )
+    dominant = explained.select(number.alias("cause")).to_series()
+    return explained.with_columns(named(dominant, CAUSE))

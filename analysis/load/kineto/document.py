@@ -1,0 +1,153 @@
+"""A torch.profiler trace as JSON: the document, its events, and the numbers in them.
+
+Decoding is tolerant: any field may be missing or hold anything, and only the events that we use are
+checked. Torch writes ids as numbers; other programs that rewrite traces may quote them.
+"""
+
+import json
+import re
+from decimal import Decimal
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from nsysflow.analysis.load.decoding import decoded_or_none
+from nsysflow.runtime.protocol import KEY
+
+_Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+_NotAnObject = list[Any] | str | int | float | bool | None
+
+_NOTHING: Final = msgspec.Raw()
+_DIGITS: Final = re.compile(r"-?[0-9]{1,20}")
+
+
+class OddEvent(Exception):
+    """An event is not as torch.profiler writes it."""
+
+
+class Event(msgspec.Struct, gc=False):
+    """An element of `traceEvents`. Times and arguments are decoded only where they are used."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = _NOTHING
+    dur: msgspec.Raw = _NOTHING
+    args: msgspec.Raw = _NOTHING
+
+
+class Args(msgspec.Struct, gc=False):
+    """What an event says about its kind of event."""
+
+    device: Any = None
+    stream: Any = None
+    correlation: Any = None
+    graph_node: Any = msgspec.field(name="graph node id", default=None)
+    bytes: Any = None
+    grid: Any = None
+    block: Any = None
+    registers: Any = msgspec.field(name="registers per thread", default=None)
+    shared_memory: Any = msgspec.field(name="shared memory", default=None)
+    name: Any = None
+
+
+class Gpu(msgspec.Struct):
+    """A GPU of the machine."""
+
+    id: _Int32
+    name: str | None = None
+    sm_count: _Int32 | None = msgspec.field(name="numSms", default=None)
+
+
+class Document(msgspec.Struct):
+    """The whole trace; `ours` is what `nsysflow.steps` wrote beside the events."""
+
+    events: list[Event | _NotAnObject] = msgspec.field(name="traceEvents")
+    schema_version: Any = msgspec.field(name="schemaVersion", default="unknown")
+    gpus: msgspec.Raw = msgspec.field(name="deviceProperties", default=_NOTHING)
+    ours: msgspec.Raw = msgspec.field(name=KEY, default=_NOTHING)
+
+
+# floats as Decimal, since msgspec refuses those that a float cannot hold
+_DOCUMENT: Final = msgspec.json.Decoder(Document | list[Event | _NotAnObject], float_hook=Decimal)
+_ARGS: Final = msgspec.json.Decoder(Args, float_hook=Decimal)
+_TIME: Final = msgspec.json.Decoder(int | Decimal)
+_GPUS: Final = msgspec.json.Decoder(list[Gpu], strict=False)
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+def decoded_document(content: bytes) -> Document:
+    """The trace in `content`.
+
+    Raises:
+        msgspec.ValidationError: it is JSON of something else.
+        ValueError: it is not JSON.
+        RecursionError: it is nested too deeply to be read.
+    """
+    try:
+        found = _DOCUMENT.decode(content)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = _DOCUMENT.decode(_as_strict_json(content))
+    return Document(events=found) if isinstance(found, list) else found
+
+
+def _as_strict_json(content: bytes) -> bytes:
+    """JSON that msgspec takes, of what only Python's own parser takes: NaN, control characters in
+    strings, bytes that are not UTF-8."""
+    text = content.decode("utf-8", "replace")
+    return _ENCODER.encode(json.loads(text, parse_float=Decimal, strict=False))
+
+
+def gpus_of(document: Document) -> list[Gpu]:
+    """The GPUs that the trace describes."""
+    return decoded_or_none(_GPUS, document.gpus) or []
+
+
+def args_of(event: Event) -> Args:
+    """The arguments of an event; empty where they are not an object."""
+    return decoded_or_none(_ARGS, event.args) or Args()
+
+
+def span_ns(event: Event) -> tuple[int, int]:
+    """When an event starts and ends, in nanoseconds.
+
+    Raises:
+        OddEvent: it has no time in microseconds.
+    """
+    start = _time_ns(event.ts)
+    return start, start + _time_ns(event.dur)
+
+
+def _time_ns(written: msgspec.Raw) -> int:
+    """A time in microseconds, exactly as nanoseconds."""
+    try:
+        value = _TIME.decode(written)
+        if -(2**53) < value < 2**53:
+            return int(value * 1000)
+    except (msgspec.DecodeError, ArithmeticError):  # NaN cannot be compared
+        pass
+    text = bytes(written).decode("utf-8", "replace")
+    raise OddEvent(f"no time in microseconds ({text[:40] or 'nothing'})")
+
+
+def int_of(value: object) -> int | None:
+    """An id or a size; None for anything else.
+
+    Raises:
+        OddEvent: it does not fit 64 bits.
+    """
+    found = unquoted(value)
+    if not isinstance(found, int) or isinstance(found, bool):
+        return None
+    if not -(2**63) <= found < 2**63:
+        raise OddEvent(f"a number that does not fit 64 bits ({str(found)[:40]})")
+    return found
+
+
+def unquoted(value: object) -> object:
+    """`value`, or the number whose digits it quotes."""
+    return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value

@@ -1,0 +1,284 @@
+"""A torch.profiler (Kineto, Chrome) trace as canonical frames.
+
+Ranges are the `record_function` ones (`user_annotation`), which a person named. Left out are
+`cpu_op` events, one per operator and thousands a step, and `gpu_user_annotation` events, which
+repeat the ranges by GPU time. What such a trace lacks (GPU uuid, bandwidth, diagnostics) is null or
+empty.
+
+Times are the file's own `ts`, microseconds with three decimals, kept exact: as float64 they lose
+nanoseconds above 8.8e12.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.frames.nsys_ids import ID_MASK
+from nsysflow.analysis.load.api_names import VERSION
+from nsysflow.analysis.load.kernel_names import short_kernel_name
+from nsysflow.analysis.load.kineto.document import (
+    Args,
+    Document,
+    Event,
+    OddEvent,
+    args_of,
+    decoded_document,
+    gpus_of,
+    int_of,
+    span_ns,
+)
+from nsysflow.analysis.load.kineto.threads import ThreadKeys, on_thread, thread_keys
+from nsysflow.analysis.load.marks import capture_in, capture_rows, flops_rows
+from nsysflow.analysis.trace import Trace
+from nsysflow.errors import Damaged, NotAReport
+from nsysflow.runtime.range_names import original_name
+
+_CALLS: Final = ("cuda_runtime", "cuda_driver")
+_GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")
+_HOST: Final = (*_CALLS, "cpu_op", "user_annotation")
+_RENAMED: Final = {
+    "operator": "cpu_op",
+    "runtime": "cuda_runtime",
+    "memcpy": "gpu_memcpy",
+    "memset": "gpu_memset",
+}
+"""Categories as the first versions of Kineto named them, which also capitalised all of them."""
+
+_COPY: Final = re.compile(r"Memcpy (\w+)(?: \((.+) -> (.+)\))?")
+_THREAD: Final = re.compile(r"\((.*)\)\s*$")
+_MEMORY: Final = {
+    **{kind: kind for kind in schema.MEMORY_KIND.categories},
+    "device static": "device",
+    "managed static": "managed",
+}
+_WRITE_AGAIN: Final = (
+    "Write one from the program",
+    "profiler.export_chrome_trace('run.pt.trace.json')",
+)
+
+
+def read_kineto(path: Path, shown: str, report: str) -> Trace:
+    """The trace at `path`, which messages call `shown`.
+
+    Raises:
+        NotAReport: it is JSON, but not a trace of torch.profiler.
+        Damaged: it is truncated, or an event has no usable time.
+    """
+    document = _document(path, shown)
+    events = _by_category(document)
+    if not any(events.get(category) for category in (*_HOST, *_GPU)):
+        raise _not_a_trace(shown, "it has none of its events")
+    try:
+        return _trace_of(document, events, report)
+    except OddEvent as error:
+        raise Damaged(f"{shown} is corrupt: an event has {error}", *_WRITE_AGAIN) from None
+
+
+def _document(path: Path, shown: str) -> Document:
+    content = path.read_bytes()
+    try:
+        return decoded_document(content)
+    except msgspec.ValidationError as error:
+        raise _not_a_trace(shown, str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise Damaged(
+            f"{shown} is truncated or corrupt: its {len(content)} bytes are not JSON ({error})",
+            *_WRITE_AGAIN,
+        ) from None
+
+
+def _not_a_trace(shown: str, why: str) -> NotAReport:
+    return NotAReport(f"{shown} is JSON, but not a trace of torch.profiler: {why}", *_WRITE_AGAIN)
+
+
+def _by_category(document: Document) -> dict[str, list[Event]]:
+    """The events with a duration by category, and those that name threads as `thread_name`."""
+    found: dict[str, list[Event]] = defaultdict(list)
+    for event in document.events:
+        if not isinstance(event, Event):
+            continue
+        if event.ph == "X":
+            category = str(event.cat).lower()
+            found[_RENAMED.get(category, category)].append(event)
+        elif event.name == "thread_name":
+            found["thread_name"].append(event)
+    return found
+
+
+def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str) -> Trace:
+    keys = thread_keys(event for category in _HOST for event in events.get(category, ()))
+    calls = _calls([e for category in _CALLS for e in events.get(category, ())], keys)
+    ranges = _ranges(events.get("user_annotation", []), keys, ours=bool(bytes(document.ours)))
+    busiest = Counter(key & ~ID_MASK for key in keys.values()).most_common(1)
+    process = busiest[0][0] if busiest else None
+    kernels, copies, memsets = (
+        [(event, args_of(event)) for event in events.get(category, ())] for category in _GPU
+    )
+    launched = dict(calls.select("correlation", "process").drop_nulls().iter_rows())
+    ops = [
+        *(_op("kernel", row, *each) for row, each in enumerate(kernels)),
+        *(_op("memcpy", row, *each) for row, each in enumerate(copies)),
+        *(_op("memset", None, *each) for each in memsets),
+    ]
+    ops_frame = _frame(((*op[:4], launched.get(op[5], process), *op[4:]) for op in ops), schema.OPS)
+    capture = capture_in(document.ours)
+    captures = {} if capture is None else {process: capture}  # a trace is of one process
+    return Trace(
+        report=report,
+        ops=ops_frame,
+        shapes=_frame((_shape(args) for _, args in kernels), schema.SHAPES),
+        copy_details=_frame((_copy_detail(*each) for each in copies), schema.COPY_DETAILS),
+        calls=calls,
+        ranges=ranges,
+        threads=_threads(events.get("thread_name", []), keys),
+        devices=_devices(document, ops_frame),
+        captures=capture_rows(captures),
+        flops=flops_rows(captures),
+        source=f"torch.profiler (Kineto), schema {document.schema_version}",
+        notes=_notes(ops_frame, ranges),
+    )
+
+
+def _frame(rows: Iterable[tuple[Any, ...]], of: pl.Schema) -> pl.DataFrame:
+    """Rows as a frame of the given schema.
+
+    Raises:
+        OddEvent: a value does not fit its column.
+    """
+    words = (pl.Categorical, pl.Enum)
+    plain = {name: pl.String() if isinstance(t, words) else t for name, t in of.items()}
+    try:
+        return pl.DataFrame(list(rows), schema=plain, orient="row").cast(of)
+    except (TypeError, OverflowError, UnicodeError, pl.exceptions.PolarsError) as error:
+        raise OddEvent("a number that is too large, or text where a number belongs") from error
+
+
+def _op(kind: str, row: int | None, event: Event, args: Args) -> tuple[Any, ...]:
+    """An operation as in `schema.OPS`, without its process."""
+    name = str(event.name)
+    if kind == "memcpy":
+        name = f"memcpy {_copy_detail(event, args)[1]}"
+    elif kind == "memset":
+        name = "memset"
+    device = int_of(event.pid if args.device is None else args.device)
+    if device is None:
+        raise OddEvent(f"no device ({name!r})")
+    return (
+        kind,
+        *span_ns(event),
+        device,
+        int_of(args.stream),
+        int_of(args.correlation) or None,
+        int_of(args.graph_node) or None,
+        name,
+        short_kernel_name(name) if kind == "kernel" else name,
+        row,
+    )
+
+
+def _shape(args: Args) -> tuple[int | None, ...]:
+    def three(sizes: object) -> list[int | None]:
+        if not isinstance(sizes, list) or len(sizes) != 3:
+            return [None] * 3
+        return [int_of(size) for size in sizes]
+
+    return (
+        *three(args.grid),
+        *three(args.block),
+        int_of(args.registers),
+        int_of(args.shared_memory),
+    )
+
+
+def _copy_detail(event: Event, args: Args) -> tuple[Any, ...]:
+    """Bytes, direction and memory kinds, from a name such as `Memcpy HtoD (Pageable -> Device)`."""
+    found = _COPY.match(str(event.name))
+    direction, *sides = found.groups() if found else ("unknown", None, None)
+    return (int_of(args.bytes), direction, *(_memory(side) for side in sides))
+
+
+def _memory(side: str | None) -> str | None:
+    return None if side is None else _MEMORY.get(side.lower(), "unknown")
+
+
+def _calls(events: list[Event], keys: ThreadKeys) -> pl.DataFrame:
+    rows = (
+        (
+            *span_ns(event),
+            *on_thread(event, keys),
+            int_of(args_of(event).correlation) or None,
+            VERSION.sub("", str(event.name)),
+        )
+        for event in events
+    )
+    return _frame(rows, schema.CALLS)
+
+
+def _ranges(events: list[Event], keys: ThreadKeys, *, ours: bool) -> pl.DataFrame:
+    """`schema.RANGES`; `ours`: names are spelled in ASCII, as nsysflow does for torch.profiler."""
+    names = [str(event.name) for event in events]
+    if ours:
+        names = [original_name(name) for name in names]
+    rows = (
+        (*span_ns(event), "push_pop", *on_thread(event, keys), None, name, row)
+        for row, (event, name) in enumerate(zip(events, names, strict=True))
+    )
+    return _frame(rows, schema.RANGES)
+
+
+def _threads(events: list[Event], keys: ThreadKeys) -> pl.DataFrame:
+    """One name per thread: of `thread 834 (pt_autograd_0)` and `thread 834 (python3)` the first,
+    which is PyTorch's."""
+    names: dict[int, str] = {}
+    for event in events:
+        _, thread = on_thread(event, keys)
+        text = str(args_of(event).name or "")
+        found = _THREAD.search(text)
+        name = found[1] if found else text.strip()
+        if thread is not None and (thread not in names or name.startswith("pt_")):
+            names[thread] = name
+    rows = ((thread & ~ID_MASK, thread, name) for thread, name in sorted(names.items()))
+    return _frame(rows, schema.THREADS)
+
+
+def _devices(document: Document, ops: pl.DataFrame) -> pl.DataFrame:
+    """The GPUs that the trace describes or that an operation ran on."""
+    rows = ((gpu.id, gpu.name, None, gpu.sm_count, None) for gpu in gpus_of(document))
+    described = _frame(rows, schema.DEVICES).unique("device", keep="first")
+    used = ops.select(pl.col("device").unique())
+    return described.join(used, on="device", how="full", coalesce=True).sort("device")
+
+
+def _notes(ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[Note, ...]:
+    notes = []
+    if ops.is_empty():
+        notes.append(
+            Note(
+                NoteKind.NO_GPU_WORK,
+                "no GPU work in this trace; was it recorded with"
+                " activities=[…, ProfilerActivity.CUDA]?",
+            )
+        )
+    if ranges.filter(name="unknown").height:
+        notes.append(
+            Note(
+                NoteKind.NAMELESS_RANGES,
+                'torch.profiler writes "unknown" for the name of a range that is not ASCII; name'
+                " it in ASCII, or use nsysflow.region",
+            )
+        )
+    if ranges.is_empty():
+        notes.append(
+            Note(
+                NoteKind.NO_RANGES,
+                "no ranges in this trace; name phases with torch.profiler.record_function",
+            )
+        )
+    return tuple(notes)

@@ -1,0 +1,1 @@
+"""nsys exports as SQLite files: read, and copied without what is private."""

@@ -1,0 +1,203 @@
+"""A slim copy of an SQLite export: what the analysis reads, and nothing about the traced machine.
+
+Rows keep their order and ids their numbers, so that the copy loads as the original does.
+"""
+
+import html
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.source_files import shown_files
+from nsysflow.analysis.load.marks import slim_mark
+from nsysflow.analysis.load.nsys_export.labels import nvtx_event_types
+from nsysflow.analysis.load.nsys_export.messages import slim_payload
+from nsysflow.analysis.load.nsys_export.raw import Raw
+from nsysflow.analysis.load.nsys_export.sampled import (
+    BACKTRACE,
+    domains_called,
+    slim_backtrace,
+    stack_frames,
+    wanted_metrics,
+)
+from nsysflow.analysis.load.nsys_export.tables import SAMPLED, TABLES, Table
+from nsysflow.analysis.load.sqlite.errors import as_report_errors
+from nsysflow.analysis.load.sqlite.file import sqlite_uri
+from nsysflow.analysis.load.sqlite.read import describe, quoted, read_sqlite
+
+_EXPORT_INFO: Final = "name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE 'EXPORT_PRODUCT%'"
+_LOSS_SQL: Final = "loss(CAST(text AS BLOB))"
+_FRAMES_SQL: Final = "frames(CAST(jsonText AS BLOB))"
+_PAYLOAD_SQL: Final = "payload(CAST(jsonText AS BLOB))"
+_TEXT_SQL: Final = "mark(CAST(text AS BLOB))"
+_REGISTERED_TEXT_SQL: Final = (
+    "mark(CAST(coalesce(text, (SELECT value FROM src.StringIds WHERE id = textId)) AS BLOB))"
+)
+_LOSS: Final = re.compile(r"(?i)\b(lost|dropped|discarded|missing|not all)\b")
+_PATH: Final = re.compile(r"\S*[/\\]\S*")
+
+
+def write_slim(source: Path, target: Path, shown: str) -> None:
+    """Copy the export at `source`, which messages call `shown`, to the new file `target`.
+
+    Raises:
+        ReportError: the export cannot be loaded, for the reasons that `load` gives.
+        sqlite3.OperationalError: the copy cannot be written.
+    """
+    raw = read_sqlite(source, shown)  # what cannot be loaded is not worth sharing
+    uri = sqlite_uri(source, shown)
+    with as_report_errors(shown):
+        present, _ = describe(uri)
+    with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as db:
+        db.execute("PRAGMA journal_mode=OFF")
+        db.execute("PRAGMA temp_store=MEMORY")
+        db.execute("ATTACH ? AS src", (uri,))
+        for name, function in (
+            ("frames", slim_backtrace),
+            ("mark", slim_mark),
+            ("payload", slim_payload),
+            ("loss", _loss),
+        ):
+            db.create_function(name, 1, _on_text(function), deterministic=True)
+        db.execute("BEGIN")
+        for table in (*TABLES.values(), SAMPLED["gpu_samples"]):
+            columns = [name for name in table.columns if name in present.get(table.name, ())]
+            if columns and table.name != "StringIds":
+                _copy(db, table, columns, raw, present[table.name])
+        if "NVTX_EVENTS" in present:
+            _copy_marks(db, present["NVTX_EVENTS"], raw)
+        _copy_strings(db, present)
+        db.execute("COMMIT")
+
+
+def _create(db: sqlite3.Connection, table: Table, columns: list[str], *more: str) -> None:
+    typed = [
+        f"{quoted(name)} {'TEXT' if table.columns[name] == pl.String else 'INTEGER'}"
+        for name in columns
+    ]
+    db.execute(f"CREATE TABLE main.{quoted(table.name)} ({', '.join((*typed, *more))})")
+
+
+def _copy(
+    db: sqlite3.Connection,
+    table: Table,
+    columns: list[str],
+    raw: Raw,
+    there: tuple[str, ...],
+) -> None:
+    """Copy a table's columns with the rowids, so that rows keep their order.
+
+    Args:
+        db: the copy, with the export attached as `src`.
+        table: the table to copy.
+        columns: the columns to copy.
+        raw: the export as frames.
+        there: all columns that the export has in this table.
+    """
+    where, exprs = "1", [quoted(name) for name in columns]
+    if table.name == "NVTX_EVENTS":
+        _create(db, table, columns, "jsonText TEXT")
+        types = nvtx_event_types(raw.event_types)
+        kept = (str(number) for name, number in types.items() if name != "NvtxMark")
+        where = f"eventType IN ({', '.join(kept)})"
+        if "jsonText" in there:
+            columns, exprs = [*columns, "jsonText"], [*exprs, _PAYLOAD_SQL]
+    else:
+        _create(db, table, columns)
+    if table.name == "META_DATA_EXPORT":
+        where = _EXPORT_INFO
+    elif table.name == "DIAGNOSTIC_EVENT":
+        where = f"{_LOSS_SQL} NOT NULL"
+        exprs = [_LOSS_SQL if name == "text" else quoted(name) for name in columns]
+    elif table.name == "GPU_METRICS":
+        wanted = wanted_metrics(raw.gpu_metric_names).select("typeId", "metricId").rows()
+        where = f"(typeId, metricId) IN (VALUES {', '.join(map(str, wanted))})" if wanted else "0"
+    into = ", ".join(("rowid", *map(quoted, columns)))
+    db.execute(
+        f"INSERT INTO main.{quoted(table.name)} ({into}) SELECT rowid, {', '.join(exprs)}"
+        f" FROM src.{quoted(table.name)} WHERE {where} ORDER BY rowid"
+    )
+
+
+def _copy_marks(db: sqlite3.Connection, columns: tuple[str, ...], raw: Raw) -> None:
+    """Copy the text of our marks, and the frames of Python backtraces of CUDA calls. Other marks
+    are left out."""
+    mark = nvtx_event_types(raw.event_types)["NvtxMark"]
+    found = domains_called(BACKTRACE, raw.nvtx, raw.event_types, raw.strings)
+    domains = ", ".join(map(str, found))
+    into = ", ".join(name for name in ("start", "globalTid", "domainId") if name in columns)
+    frames = _FRAMES_SQL if "jsonText" in columns else "NULL"
+    text = _REGISTERED_TEXT_SQL if "textId" in columns else _TEXT_SQL
+    sampled = f"domainId IN ({domains})" if "domainId" in columns else "0"
+    db.execute(
+        f"INSERT INTO main.NVTX_EVENTS (rowid, eventType, {into}, jsonText, text)"
+        f" SELECT * FROM (SELECT rowid, eventType, {into}, {frames} AS frames, {text} AS ours"
+        f" FROM src.NVTX_EVENTS WHERE eventType = {mark})"
+        f" WHERE frames NOT NULL OR ours NOT NULL OR {sampled} ORDER BY rowid"
+    )
+
+
+def _copy_strings(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]]) -> None:
+    """Copy the strings that the copied rows name; source files get short names."""
+    db.execute("CREATE TEMP TABLE named (id INTEGER PRIMARY KEY)")
+    db.execute("CREATE TEMP TABLE files (id INTEGER PRIMARY KEY, value TEXT)")
+    for table, column in _string_ids(present):
+        ids = f"SELECT {quoted(column)} FROM main.{quoted(table)} WHERE {quoted(column)} NOT NULL"
+        db.execute(f"INSERT OR IGNORE INTO named {ids}")
+    if "NVTX_EVENTS" in present:
+        traces = "SELECT DISTINCT jsonText FROM main.NVTX_EVENTS WHERE jsonText NOT NULL"
+        for (text,) in db.execute(traces).fetchall():
+            frames = stack_frames(text)  # a payload has none
+            db.executemany(
+                "INSERT OR IGNORE INTO files (id) VALUES (?)", [(file,) for file, _, _ in frames]
+            )
+            db.executemany(
+                "INSERT OR IGNORE INTO named VALUES (?)", [(function,) for _, _, function in frames]
+            )
+        _shorten_files(db)
+    db.execute("CREATE TABLE main.StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
+    db.execute(
+        "INSERT INTO main.StringIds SELECT id, coalesce(files.value, s.value)"
+        " FROM src.StringIds AS s LEFT JOIN files USING (id)"
+        " WHERE id IN named OR files.value NOT NULL ORDER BY id"
+    )
+
+
+def _shorten_files(db: sqlite3.Connection) -> None:
+    """Give source files the names that the analysis shows, so that the copy shows the same."""
+    rows = db.execute(
+        "SELECT id, CAST(value AS BLOB) FROM src.StringIds WHERE id IN (SELECT id FROM files)"
+    )
+    paths = {number: html.unescape(raw.decode("utf-8", "replace")) for number, raw in rows}
+    names = shown_files(paths.values())
+    db.executemany(
+        "UPDATE files SET value = ? WHERE id = ?",
+        [(html.escape(names[path], quote=False), number) for number, path in paths.items()],
+    )
+
+
+def _string_ids(present: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str]]:
+    """The tables and columns that name a string by its id."""
+    for table in TABLES.values():
+        for column, dtype in table.columns.items():
+            if dtype == pl.UInt32 and column != "id" and column in present.get(table.name, ()):
+                yield table.name, column
+
+
+def _loss(text: str) -> str | None:
+    """A message on lost events, without paths; None for any other message."""
+    return _PATH.sub("(path)", text) if _LOSS.search(text) else None
+
+
+def _on_text(function: Callable[[str], str | None]) -> Callable[[object], str | None]:
+    """`function` for SQL, which passes bytes that need not be UTF-8."""
+
+    def of_bytes(value: object) -> str | None:
+        return function(value.decode("utf-8", "replace")) if isinstance(value, bytes) else None
+
+    return of_bytes

@@ -1,0 +1,1 @@
+"""Which NVTX range each operation and each idle moment belongs to."""

@@ -1,0 +1,246 @@
+"""Which phase each call belongs to, as paths of range names (spec §7).
+
+`inherit` says whose ranges count. Here inherited and own stacks become one tree of nodes, and nodes
+of equal names one path.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.lookup import greatest, named
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases.inherit import OpenRanges
+from nsysflow.analysis.phases.stacks import NODES
+from nsysflow.analysis.schema import ATTRIBUTION
+from nsysflow.analysis.timeline.events import Events
+
+PATHS: Final = pl.Schema(
+    {
+        "path": pl.UInt32(),
+        "parent_path": pl.UInt32(),
+        "depth": pl.Int64(),
+        "name": pl.String(),
+        "joined": pl.String(),
+        "names": pl.List(pl.String),
+        "key": pl.String(),
+    }
+)
+"""Distinct lists of range names: `joined` by `/`, `depth` 1 for a path of one name. Sorted by
+`key`, a path comes before what is nested in it; siblings are in the order of their first
+appearance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribution:
+    """Which phase everything belongs to.
+
+    Attributes:
+        ranges: the ranges that can be phases, numbered `range`.
+        nodes: `stacks.NODES` (with inherited stacks and start/end ranges), plus `path`, `process`
+            and `depth`; the row number is `node`.
+        paths: `PATHS`.
+        placed: per question asked, row by row, `node` (null: unattributed) and `how`.
+        open_time: `node`, `start_ns`, `host_wall_ns`: when a stack was a thread's innermost.
+        grafted: nodes of a thread's outermost own range that stand on another thread's stack.
+    """
+
+    ranges: pl.DataFrame
+    nodes: pl.DataFrame
+    paths: pl.DataFrame
+    placed: dict[str, pl.DataFrame]
+    open_time: pl.DataFrame
+    grafted: pl.Series
+
+    def path_of(self, node: pl.Series) -> pl.Series:
+        """Path number of each node."""
+        return self.nodes["path"].gather(node)
+
+    def name_of(self, node: pl.Series) -> pl.Series:
+        """Joined path of each node; empty where unattributed."""
+        return self.paths["joined"].gather(self.path_of(node)).fill_null("")
+
+    def within(self, paths: pl.DataFrame) -> pl.DataFrame:
+        """Every node inside an instance of `paths` (`process`, `path`): `node`, and `range` of the
+        instance, the outermost where instances nest."""
+        named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
+        instances = named.select("node", pl.col("range").alias("instance"))
+        nodes = self.nodes.select("node", "parent", "depth").join(instances, on="node", how="left")
+        found = [pl.DataFrame(schema={"node": pl.UInt32(), "range": pl.UInt32()})]
+        for depth in range(1, greatest(nodes["depth"]) + 1):
+            above = found[-1].rename({"node": "parent"})
+            here = nodes.filter(pl.col("depth") == depth).join(above, on="parent", how="left")
+            inside = here.select("node", pl.coalesce("range", "instance").alias("range"))
+            found.append(inside.drop_nulls())
+        return pl.concat(found)
+
+    def projected(self, paths: pl.DataFrame) -> pl.DataFrame:
+        """As `within`, with a row for each instance that holds the node."""
+        named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
+        nodes = self.nodes.select("node", "parent", "depth")
+        found = named.select("node", "range")
+        for depth in range(2, greatest(nodes["depth"]) + 1):
+            here = nodes.filter(pl.col("depth") == depth)
+            inside = here.join(found.rename({"node": "parent"}), on="parent")
+            found = pl.concat([found, inside.select("node", "range")])
+        return found
+
+    def levels(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """`rows` (with `path`) summed up the tree: for each depth, from the deepest, all rows at it
+        or below it, with the path of that depth that holds them."""
+        paths = self.paths.select("path", "parent_path", "depth")
+        rows = rows.join(paths, on="path")
+        here = rows.clear()
+        for depth in range(greatest(rows["depth"]), 0, -1):
+            here = pl.concat([here, rows.filter(pl.col("depth") == depth)])
+            yield here.drop("parent_path", "depth")
+            lifted = here.drop("path", "depth").rename({"parent_path": "path"})
+            here = lifted.join(paths, on="path").select(rows.columns)
+
+
+def attribute(events: Events, options: Options, questions: dict[str, pl.DataFrame]) -> Attribution:
+    """Find the phase at each (thread, instant) asked for.
+
+    Args:
+        events: the trace.
+        options: which domains' ranges count.
+        questions: by name, frames of `thread_no` (null: no thread, no phase) and `time_ns`.
+    """
+    open_ranges = OpenRanges.of(events, options)
+    ranges, slots = open_ranges.ranges, open_ranges.slots
+    asked = questions | {"slots": slots.select("thread_no", "time_ns")}
+    found = {name: open_ranges.stacks_at(frame) for name, frame in asked.items()}
+    nodes, composed = _with_inherited(open_ranges.nodes, list(found.values()))
+    placed = {name: _placed(frame, composed) for name, frame in found.items()}
+    nodes, paths = _with_paths(nodes, ranges)
+    roots = composed.filter(nodes["parent"].gather(composed["own"]).is_null())
+    return Attribution(
+        ranges=ranges,
+        nodes=nodes,
+        paths=paths,
+        open_time=_open_time(slots, placed.pop("slots"), ranges, nodes),
+        placed=placed,
+        grafted=roots["node"],
+    )
+
+
+def _open_time(
+    slots: pl.DataFrame, placed: pl.DataFrame, ranges: pl.DataFrame, nodes: pl.DataFrame
+) -> pl.DataFrame:
+    """`Attribution.open_time`: of threads their slots, of start/end ranges the whole."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    spans = ranges.filter(pl.col("kind") == "start_end").select(
+        "range", "start_ns", length.alias("host_wall_ns")
+    )
+    return pl.concat(
+        [
+            slots.select(placed["node"], pl.col("time_ns").alias("start_ns"), "host_wall_ns"),
+            nodes.join(spans, on="range").select("node", "start_ns", "host_wall_ns"),
+        ]
+    )
+
+
+def _with_inherited(
+    nodes: pl.DataFrame, found: list[pl.DataFrame]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`nodes`, plus one for each own stack on top of an inherited one; and which of these are
+    which: `inherited`, `own`, `node`."""
+    both = [
+        f.filter(pl.col("own").is_not_null() & pl.col("inherited").is_not_null()) for f in found
+    ]
+    pairs = pl.concat([f.select("inherited", "own") for f in both]).unique()
+    known = [pairs]
+    while not pairs.is_empty():
+        pairs = pairs.select("inherited", nodes["parent"].gather(pairs["own"]).alias("own"))
+        pairs = pairs.drop_nulls().unique()
+        known.append(pairs)
+    composed = (
+        pl.concat(known).unique().sort("inherited", "own").with_row_index("node", offset=len(nodes))
+    )
+    outer = composed.select(
+        "node",
+        "inherited",
+        nodes["parent"].gather(composed["own"]).alias("own"),
+        pl.col("own").alias("top"),
+    ).join(
+        composed.rename({"node": "outer"}),
+        on=["inherited", "own"],
+        how="left",
+        maintain_order="left",
+    )
+    added = outer.select(
+        "node",
+        pl.coalesce("outer", "inherited").alias("parent"),
+        nodes["range"].gather(outer["top"]).alias("range"),
+    )
+    return pl.concat([nodes, added.match_to_schema(NODES)]), composed
+
+
+def _placed(found: pl.DataFrame, composed: pl.DataFrame) -> pl.DataFrame:
+    """`node` and `how` from the stacks found."""
+    own, inherited, span = pl.col("own"), pl.col("inherited"), pl.col("span")
+    if not composed.is_empty():
+        found = found.join(composed, on=["inherited", "own"], how="left", maintain_order="left")
+    else:
+        found = found.with_columns(pl.lit(None, pl.UInt32).alias("node"))
+    rank = {name: pl.lit(i, pl.UInt8) for i, name in enumerate(ATTRIBUTION.categories)}
+    how = (
+        pl.when(inherited.is_not_null())
+        .then(rank["borrowed"])
+        .when(own.is_not_null())
+        .then(rank["own"])
+        .when(span.is_not_null())
+        .then(rank["process_range"])
+    )
+    placed = found.select(pl.coalesce("node", inherited, own, span).alias("node"), how.alias("how"))
+    return placed.with_columns(named(placed["how"], ATTRIBUTION))
+
+
+def _with_paths(nodes: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`nodes` plus `path`, `process` and `depth`; and `PATHS`: names interned level by level."""
+    nodes = nodes.with_columns(
+        *(ranges[name].gather(nodes["range"]) for name in ("name", "process", "start_ns"))
+    )
+    here = nodes.filter(pl.col("parent").is_null()).with_columns(
+        pl.lit(None, pl.UInt32).alias("parent_path")
+    )
+    paths, placed = [PATHS.to_frame()], [_PLACED.to_frame()]
+    while not here.is_empty():
+        found = _level_of_paths(here, paths[-1], first_path=sum(map(len, paths)))
+        key = ["parent_path", "name"]
+        here = here.join(found.select("path", "depth", *key), on=key, nulls_equal=True)
+        paths.append(found)
+        placed.append(here.select(_PLACED.names()).match_to_schema(_PLACED))
+        above = here.select(pl.col("node").alias("parent"), pl.col("path").alias("parent_path"))
+        here = nodes.join(above, on="parent")
+    return pl.concat(placed).sort("node"), pl.concat(paths)
+
+
+_PLACED: Final = pl.Schema(
+    {**NODES, "process": pl.Int64(), "path": pl.UInt32(), "depth": pl.Int64()}
+)
+
+
+def _level_of_paths(here: pl.DataFrame, outer: pl.DataFrame, *, first_path: int) -> pl.DataFrame:
+    """`PATHS` one level below `outer`, siblings in the order of their first appearance."""
+    above = outer.select(pl.col("path").alias("parent_path"), pl.col("joined", "names", "key"))
+    number = pl.col("path").cast(pl.String).str.zfill(9)
+    return (
+        here.group_by("parent_path", "name")
+        .agg(pl.col("start_ns").min())
+        .sort("parent_path", "start_ns", "name")
+        .with_row_index("path", offset=first_path)
+        .join(above, on="parent_path", how="left", maintain_order="left")
+        .select(
+            "path",
+            "parent_path",
+            (pl.col("names").list.len().fill_null(0).cast(pl.Int64) + 1).alias("depth"),
+            "name",
+            pl.concat_str("joined", "name", separator="/", ignore_nulls=True).alias("joined"),
+            pl.concat_list(pl.col("names").fill_null([]), "name").alias("names"),
+            pl.concat_str(pl.col("key").fill_null(""), number).alias("key"),
+        )
+        .match_to_schema(PATHS)
+    )

@@ -1,0 +1,148 @@
+"""Which NVTX ranges were open on a thread, at any instant (spec §7).
+
+A *node* is a stack of range instances: its innermost range on top of its parent node. A thread's
+history is a step function of nodes on the thread axis. Ranges of one thread nest, except where
+domains interleave; only for such threads the slower, general way is taken.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import last_at_or_before, sort_with_ties
+from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases.names import OPERATOR, grouped
+from nsysflow.analysis.timeline.events import Events
+from nsysflow.runtime.protocol import DOMAIN
+
+LIBRARY_DOMAINS: Final = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
+"""Domains of libraries, in lower case: their ranges are not phases (spec §7)."""
+
+PROFILER_DOMAINS: Final = (
+    "GIL Trace",
+    "Python Periodic Sampling",
+    "Python Backtrace on CUDA",
+    DOMAIN,
+)
+"""Domains of the profiler itself, and ours, whose range opens the capture window. Not phases."""
+
+NODES: Final = pl.Schema({"node": pl.UInt32(), "parent": pl.UInt32(), "range": pl.UInt32()})
+"""Stacks of ranges; `parent` is null for a stack of one."""
+
+HISTORY: Final = pl.Schema({"place": pl.Int64(), "node": pl.UInt32()})
+"""From `place` on, `node` is open (null: none) until the next row's place; sorted."""
+
+
+def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
+    """Ranges that can be phases, in stack order (start, longest first, row), numbered `range`.
+
+    `name` is normalised (step numbers removed); `operator` marks what PyTorch opened around an
+    operator.
+    """
+    domain = pl.col("domain").fill_null("")
+    owned = domain.str.to_lowercase().is_in(LIBRARY_DOMAINS) | domain.is_in(PROFILER_DOMAINS)
+    added, removed = options.domains_added, options.domains_removed
+    is_phase = (~owned | domain.is_in(added)) & ~domain.is_in(removed)
+    axis = events.axis
+    start = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start")
+    end = axis.at(pl.col("thread_no"), pl.col("end_ns")).alias("end")
+    ranges = events.ranges.filter(is_phase, pl.col("end_ns") > pl.col("start_ns")).with_columns(
+        pl.col("name").str.contains(OPERATOR).alias("operator"), start, end
+    )
+    ranges = ranges.with_columns(grouped(ranges["name"]))
+    return sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")]).with_row_index("range")
+
+
+def thread_stacks(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Stacks of the push/pop ranges, and every thread's history of them.
+
+    Args:
+        ranges: of `phase_ranges`, push/pop only.
+
+    Returns:
+        `NODES` and `HISTORY`.
+    """
+    nested = _with_parents(ranges)
+    outgrown = nested.filter(pl.col("end") > pl.col("parent_end"))["thread_no"].unique()
+    mixed = ranges.filter(pl.col("thread_no").is_in(outgrown.implode()))
+    if not mixed.is_empty():
+        nested = _with_parents(ranges.filter(~pl.col("thread_no").is_in(outgrown.implode())))
+    nodes = nested.select("node", "parent", "range").match_to_schema(NODES)
+    mixed_nodes, mixed_history = _mixed_stacks(mixed, first_node=len(nodes))
+    history = pl.concat([_nested_history(nested), mixed_history]).sort("place")
+    return pl.concat([nodes, mixed_nodes]), history
+
+
+def _with_parents(ranges: pl.DataFrame) -> pl.DataFrame:
+    """`ranges` plus `node`, `depth`, `parent` and `parent_end`, on the assumption that they nest.
+
+    A range's depth is the number of ranges that began before it and had not ended; its parent is
+    the last before it that is one less deep.
+    """
+    order = pl.int_range(pl.len(), dtype=pl.UInt32)
+    ended = ranges["end"].sort().search_sorted(ranges["start"], side="right")
+    deep = ranges.with_columns(order.alias("node"), order.cast(pl.Int64).alias("depth") - ended)
+    outer = deep.select(
+        "node",
+        pl.col("depth") + 1,
+        pl.col("node").alias("parent"),
+        pl.col("end").alias("parent_end"),
+    )
+    return deep.join_asof(outer, on="node", by="depth", check_sortedness=False)
+
+
+def _nested_history(ranges: pl.DataFrame) -> pl.DataFrame:
+    """History of ranges that nest: a start opens the range's node, an end returns to its parent.
+
+    At one instant the last start wins; where only ends meet, the outermost.
+    """
+    rank = pl.col("node").cast(pl.Int64)
+    opened = ranges.select(pl.col("start").alias("place"), "node", rank.alias("rank"))
+    closed = ranges.select(
+        pl.col("end").alias("place"),
+        pl.col("parent").alias("node"),
+        (-pl.col("depth") - 1).alias("rank"),
+    )
+    events = sort_with_ties(pl.concat([opened, closed]), "place", [pl.col("rank")])
+    last = pl.col("place") != pl.col("place").shift(-1, fill_value=-1)
+    return events.filter(last).select("place", "node").match_to_schema(HISTORY)
+
+
+def _mixed_stacks(ranges: pl.DataFrame, *, first_node: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Stacks and history of ranges that overlap without nesting.
+
+    Between any two borders the open ranges are stacked level by level, from the outermost.
+    """
+    borders = pl.concat([ranges["start"], ranges["end"]]).unique().sort()
+    first, past = (borders.search_sorted(ranges[side]) for side in ("start", "end"))
+    order = pl.col("range").rank("ordinal").over("slot").alias("level")
+    open_ranges = (
+        ranges.select("range", pl.int_ranges(first, past, dtype=pl.UInt32).alias("slot"))
+        .explode("slot")
+        .with_columns(order)
+    )
+    top = pl.DataFrame(
+        {"slot": pl.int_range(len(borders), dtype=pl.UInt32, eager=True)}
+    ).with_columns(pl.lit(None, pl.UInt32).alias("node"))
+    nodes = [NODES.to_frame()]
+    for level in range(1, greatest(open_ranges["level"]) + 1):
+        here = open_ranges.filter(pl.col("level") == level).join(top, on="slot")
+        found = (
+            here.select(pl.col("node").alias("parent"), "range").unique().sort("range", "parent")
+        )
+        found = found.with_row_index("node", offset=first_node).select(NODES.names())
+        nodes.append(found)
+        first_node += len(found)
+        deeper = here.rename({"node": "parent"}).join(
+            found, on=["parent", "range"], nulls_equal=True
+        )
+        top = top.join(deeper.select("slot", pl.col("node").alias("deeper")), on="slot", how="left")
+        top = top.select("slot", pl.coalesce("deeper", "node").alias("node"))
+    history = top.sort("slot").select(borders.alias("place"), "node")
+    return pl.concat(nodes), history.match_to_schema(HISTORY)
+
+
+def node_at(history: pl.DataFrame, places: pl.Series) -> pl.Series:
+    """The node open at each place."""
+    return history["node"].gather(last_at_or_before(history["place"], places))

@@ -1,0 +1,145 @@
+"""Which range is a step, and when each step ran on each device (spec §8)."""
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Axis, last_at_or_before
+from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.names import uncounted
+from nsysflow.errors import SelectionError
+from nsysflow.runtime.protocol import STEP
+
+MIN_REPEATS = 3
+SKIPPED_BY_DEFAULT = 2
+
+
+def step_paths(
+    attribution: Attribution,
+    work: pl.DataFrame,
+    name: str | None,
+    *,
+    captures: pl.DataFrame,
+    report: str,
+) -> pl.DataFrame:
+    """The paths whose instances are steps: `process`, `path`, `joined`; none where nothing repeats.
+
+    Args:
+        attribution: nodes and paths.
+        work: of `phases.phase_work`.
+        captures: of the trace. In a process that captured a window of its steps, the range `step`
+            is a step however few there are.
+        name: the name or joined path given with `--step`. None takes each process's outermost range
+            that repeats and holds most GPU time, PyTorch's operators aside.
+        report: for the message.
+
+    Raises:
+        SelectionError: no range is called `name`.
+    """
+    if name is not None:
+        return paths_named(attribution, name, report)
+    ours = pl.col("process").is_in(captures["process"].implode()) & (pl.col("name") == STEP)
+    # A range that repeats inside another one holds no more GPU time, and is deeper.
+    best = (
+        work.join(attribution.paths.select("path", "name"), on="path")
+        .filter((pl.col("instances") >= MIN_REPEATS) | ours, pl.col("ops") > 0)
+        .join(_named_by_hand(attribution), on=["process", "path"], how="semi")
+        .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
+        .unique("process", keep="first", maintain_order=True)
+    )
+    return _paths(attribution).join(best, on=["process", "path"], how="semi")
+
+
+def _named_by_hand(attribution: Attribution) -> pl.DataFrame:
+    """`process`, `path` of all ranges except those that PyTorch opened around an operator."""
+    operator = attribution.ranges["operator"].gather(attribution.nodes["range"])
+    return attribution.nodes.filter(~operator).select("process", "path").unique()
+
+
+def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
+    """(`process`, `path`, `joined`) of the ranges called `name`: by their own name, or by their
+    whole path.
+
+    Raises:
+        SelectionError: there is none.
+    """
+    paths = _paths(attribution)
+    found = paths.filter(_is_called(pl.lit(name)))
+    if not found.is_empty():
+        return found
+    kind = pl.select(uncounted(pl.lit(name))).item()
+    if not paths.filter(_is_called(pl.lit(kind, pl.String))).is_empty():
+        msg = (
+            f"no range {name!r} in {report}: all of its kind are {kind!r} there, without numbers."
+            f" Ask for {kind!r}; --steps picks steps by their place, counted from 0."
+        )
+        raise SelectionError(msg)
+    names = attribution.paths["name"].unique(maintain_order=True).head(8).to_list()
+    known = ", ".join(names) or "none, it holds no NVTX ranges"
+    msg = f"no range {name!r} in {report}. Ranges there: {known}."
+    raise SelectionError(msg)
+
+
+def _is_called(name: pl.Expr) -> pl.Expr:
+    """By its own name, or by its whole path."""
+    return (pl.col("joined") == name) | (pl.col("name") == name)
+
+
+def _paths(attribution: Attribution) -> pl.DataFrame:
+    """Every path of every process."""
+    seen = attribution.nodes.select("process", "path").unique(maintain_order=True)
+    names = attribution.paths.select("path", "name", "joined")
+    return seen.join(names, on="path", maintain_order="left")
+
+
+def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """When each step ran on each device.
+
+    Returns:
+        `process`, `device`, `device_no`, `step`, `range`, `start_ns`, `end_ns`, and `cut`: whether
+        the recording ended before the step's range did.
+
+    Args:
+        attribution: nodes and paths.
+        paths: of `step_paths`.
+        ops: operations with `node`.
+    """
+    members = attribution.within(paths)
+    key = ["process", "device", "device_no"]
+    ranges = attribution.ranges.select(
+        "range", "ended", "row", pl.col("start_ns").alias("begun_ns")
+    )
+    spans = (
+        ops.select(*key, "node", "start_ns", "end_ns")
+        .filter(pl.col("end_ns") > pl.col("start_ns"))
+        .join(members, on="node")
+        .group_by(*key, "range")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max().alias("last_ns"))
+        .join(ranges, on="range")
+        .sort(*key, "start_ns", "begun_ns", "row")
+    )
+    following = pl.col("start_ns").shift(-1).over(key)
+    return spans.select(
+        *key,
+        pl.int_range(pl.len(), dtype=pl.Int64).over(key).alias("step"),
+        "range",
+        "start_ns",
+        pl.coalesce(following, "last_ns").alias("end_ns"),
+        (~pl.col("ended") & following.is_null()).alias("cut"),
+    )
+
+
+def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.Series:
+    """The step in which each gap starts, of the process whose launch ended the gap."""
+    key = ["process", "device_no"]
+    pairs = steps.select(key).unique().with_row_index("pair")
+    place = axis.at(pl.col("pair"), pl.col("start_ns")).alias("start")
+    length = pl.col("end_ns") - pl.col("start_ns")
+    laid = (
+        steps.join(pairs, on=key)
+        .select("step", place, (place + length).alias("end"))
+        .sort("start", maintain_order=True)
+    )
+    asked = gaps.select(*key, "start_ns").join(pairs, on=key, how="left", maintain_order="left")
+    starts = asked.select(place).to_series()
+    at = last_at_or_before(laid["start"], starts)
+    inside = starts < laid["end"].gather(at)
+    return pl.select(pl.when(inside).then(laid["step"].gather(at)).alias("step")).to_series()

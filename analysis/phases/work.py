@@ -1,0 +1,226 @@
+"""What each phase ran and what idle time it has, including what is nested in it (spec §7).
+
+Operations are summed by node (a stack of range instances), nodes are rolled up to their parents
+level by level, and nodes of equal path become one row. Idle time joins them by path.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.intervals import Axis, merge, reached_before
+from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.analysis.frames.statistics import spread
+from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.graph_estimate import GRAPH_NODE_NS
+
+OP_COLUMNS: Final = (
+    *("node", "how", "kind", "process", "device_no", "start_ns", "end_ns", "first"),
+)
+"""The columns of an operation that phases need."""
+
+NODE_SUMS: Final = (
+    "ops",
+    "kernels",
+    "kernel_ns",
+    "op_ns",
+    "alone_ns",
+    "launches",
+    "own_ops",
+    "borrowed_ops",
+    "process_range_ops",
+    "host_wall_ns",
+)
+"""What adds up from a stack to the one around it."""
+
+COUNTED: Final = (
+    *NODE_SUMS,
+    *("exclusive_kernel_ns", "instances", "span_ns", "busy_ns", "graph_estimate_ns"),
+)
+"""The columns that are 0 for a path without operations."""
+
+
+def phase_work(
+    attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame, axis: Axis
+) -> pl.DataFrame:
+    """What each process did in each phase: the columns of PHASES but the idle, by `process`
+    and `path` number, with `joined` and `key` of the path.
+
+    Args:
+        attribution: nodes and paths.
+        ops: operations on the device axis, with `node` and `how`.
+        host: `node`, `host_wall_ns`: how long each stack was a thread's innermost.
+        axis: the axis of the operations.
+    """
+    ops = (
+        ops.lazy()
+        .select(*OP_COLUMNS, _alone().alias("alone"))
+        .filter(pl.col("node").is_not_null())
+        .collect()
+    )
+    nodes = _rolled_up(attribution, _by_node(attribution, ops, host))
+    key = ["process", "path"]
+    spans = nodes.group_by(*key, "range").agg(
+        (pl.col("last_ns").max() - pl.col("first_ns").min()).alias("span_ns")
+    )
+    per_instance = spans.group_by(key).agg(
+        pl.len().cast(pl.Int64).alias("instances"),
+        pl.col("span_ns").sum(),
+        *spread(pl.col("span_ns")),
+    )
+    sums = nodes.group_by(key).agg(pl.col(*NODE_SUMS, "exclusive_kernel_ns").sum())
+    shared = _union_of_paths(attribution, ops.filter(~pl.col("alone")), axis)
+    work = (
+        sums.join(per_instance, on=key)
+        .join(shared, on=key, how="left")
+        .join(attribution.paths.select("path", "depth", "joined", "key"), on="path")
+    )
+    return work.with_columns(
+        (pl.col("alone_ns") + pl.col("union_ns").fill_null(0)).alias("busy_ns"),
+        (pl.col("op_ns") + GRAPH_NODE_NS * pl.col("ops")).alias("graph_estimate_ns"),
+    )
+
+
+def busy_inside(
+    attribution: Attribution, work: pl.DataFrame, parts: pl.DataFrame, axis: Axis
+) -> pl.DataFrame:
+    """`work` with the busy time of everything that runs in some windows.
+
+    Args:
+        attribution: nodes and paths.
+        work: of `phase_work`, of the operations that start in the windows.
+        parts: the parts of operations in the windows, with `node`.
+        axis: the axis of the operations.
+    """
+    busy = _union_of_paths(attribution, parts.drop_nulls("node"), axis)
+    busy = busy.rename({"union_ns": "busy_ns"})
+    return beside(attribution, work.drop("busy_ns"), busy).with_columns(
+        pl.col("busy_ns").fill_null(0)
+    )
+
+
+def phase_idle(attribution: Attribution, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The idle time of each phase: by `process` and `path` number, `…_ns` of each cause.
+
+    Args:
+        attribution: nodes and paths.
+        gaps: gaps with their causes, and `process` and `node` of the launch that ended them.
+    """
+    causes = pl.col([f"{cause}_ns" for cause in CAUSES])
+    ended = gaps.group_by("process", "node").agg(causes.sum()).drop_nulls("node")
+    ended = ended.with_columns(attribution.path_of(ended["node"])).drop("node")
+    key = ["process", "path"]
+    idle = [level.group_by(key).agg(causes.sum()) for level in attribution.levels(ended)]
+    return pl.concat([ended.select(*key, causes).clear(), *idle])
+
+
+def beside(attribution: Attribution, work: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
+    """`work` with the columns of `more` (by `process` and `path`).
+
+    Paths present only in `more` get zero counts: their operations started outside the windows.
+    """
+    sums = [name for name in COUNTED if name in work.columns]
+    return (
+        work.drop("depth", "joined", "key")
+        .join(more, on=["process", "path"], how="full", coalesce=True)
+        .with_columns(pl.col(sums).fill_null(0))
+        .join(attribution.paths.select("path", "depth", "joined", "key"), on="path")
+    )
+
+
+def _length_ns() -> pl.Expr:
+    return pl.col("end_ns") - pl.col("start_ns")
+
+
+def _alone() -> pl.Expr:
+    """Whether no other operation overlaps this one on its device, so that busy time adds up."""
+    reach = pl.col("place") + _length_ns()
+    free_before = (pl.col("place") >= reached_before(reach)).fill_null(value=True)
+    free_after = (reach <= pl.col("place").shift(-1)).fill_null(value=True)
+    return free_before & free_after
+
+
+def _by_node(attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
+    """Every node that was open or launched something, without what is nested in it."""
+    kernel = pl.col("kind") == "kernel"
+    how = [
+        (pl.col("how") == name).sum().cast(pl.Int64).alias(f"{name}_ops")
+        for name in ("own", "borrowed", "process_range")
+    ]
+    of_ops = ops.group_by("node").agg(
+        pl.len().cast(pl.Int64).alias("ops"),
+        kernel.sum().cast(pl.Int64).alias("kernels"),
+        _length_ns().filter(kernel).sum().alias("kernel_ns"),
+        _length_ns().sum().alias("op_ns"),
+        _length_ns().filter("alone").sum().alias("alone_ns"),
+        pl.col("first").sum().cast(pl.Int64).alias("launches"),
+        pl.col("start_ns").min().alias("first_ns"),
+        pl.col("end_ns").max().alias("last_ns"),
+        *how,
+    )
+    of_host = host.group_by("node").agg(pl.col("host_wall_ns").sum())
+    own = attribution.nodes.join(of_ops, on="node", how="left").join(of_host, on="node", how="left")
+    seen = pl.col("ops").is_not_null() | pl.col("host_wall_ns").is_not_null()
+    return (
+        own.with_columns(seen.alias("seen"))
+        .with_columns(pl.col(NODE_SUMS).fill_null(0))
+        .with_columns(pl.col("kernel_ns").alias("exclusive_kernel_ns"))
+    )
+
+
+def _rolled_up(attribution: Attribution, nodes: pl.DataFrame) -> pl.DataFrame:
+    """`nodes` including what is nested in them, those that were ever seen.
+
+    Host time stops where a stack stands on another thread's: that thread did not spend it.
+    """
+    inner = nodes.clear()
+    levels = []
+    for depth in range(greatest(nodes["depth"]), 0, -1):
+        here = pl.concat([nodes.filter(pl.col("depth") == depth), inner])
+        here = here.group_by("node").agg(
+            pl.col("parent", "range", "process", "path", "depth").drop_nulls().first(),
+            pl.col("seen").any(),
+            pl.col(*NODE_SUMS, "exclusive_kernel_ns").sum(),
+            pl.col("first_ns").min(),
+            pl.col("last_ns").max(),
+        )
+        levels.append(here)
+        grafted = pl.col("node").is_in(attribution.grafted.implode())
+        inner = (
+            here.filter(pl.col("parent").is_not_null())
+            .with_columns(
+                pl.when(grafted).then(0).otherwise("host_wall_ns").alias("host_wall_ns"),
+                pl.col("parent").alias("node"),
+                pl.lit(None, pl.UInt32).alias("parent"),
+                pl.lit(0, pl.Int64).alias("exclusive_kernel_ns"),
+                *(
+                    pl.lit(None, nodes.schema[c]).alias(c)
+                    for c in ("range", "process", "path", "depth")
+                ),
+            )
+            .select(nodes.columns)
+        )
+    return pl.concat(levels).filter("seen") if levels else nodes
+
+
+def _union_of_paths(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Per process and path `union_ns`: the union of its operations on each device, summed."""
+    rows = ops.select("process", "device_no", "start_ns", "end_ns").with_columns(
+        attribution.path_of(ops["node"])
+    )
+    empty = pl.DataFrame(schema={"process": pl.Int64, "path": pl.UInt32, "union_ns": pl.Int64})
+    return pl.concat([empty, *(_union_ns(level, axis) for level in attribution.levels(rows))])
+
+
+def _union_ns(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """`union_ns`, the union of `ops` per device, summed per process and path."""
+    key = ["process", "path", "device_no"]
+    tracks = ops.select(key).unique().with_row_index("track")
+    laid = ops.join(tracks, on=key).select(
+        axis.at(pl.col("track"), pl.col("start_ns")).alias("start"),
+        axis.at(pl.col("track"), pl.col("end_ns")).alias("end"),
+    )
+    track = axis.track(pl.col("start")).cast(pl.UInt32).alias("track")
+    busy = merge(laid).select(track, (pl.col("end") - pl.col("start")).alias("union_ns"))
+    return busy.join(tracks, on="track").group_by("process", "path").agg(pl.col("union_ns").sum())

@@ -1,0 +1,132 @@
+"""`Timeline`: a whole trace with its causes, phases and steps."""
+
+import polars as pl
+
+from nsysflow.analysis.activity.communication import communication
+from nsysflow.analysis.activity.copies import copies
+from nsysflow.analysis.activity.launches import launches
+from nsysflow.analysis.activity.stalls import stall_calls, with_gpu_busy
+from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.gaps.find import find_gaps
+from nsysflow.analysis.gaps.places import gap_places, host_questions
+from nsysflow.analysis.gaps.run_ahead import Explained, explain
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases.attribution import Attribution, attribute
+from nsysflow.analysis.phases.steps import find_steps, step_paths
+from nsysflow.analysis.phases.work import phase_work
+from nsysflow.analysis.timeline.busy import Busy
+from nsysflow.analysis.timeline.events import Events, in_order
+from nsysflow.analysis.trace import Trace
+
+
+class Timeline:
+    """A whole trace, taken apart. Each piece is computed once, when it is first read.
+
+    Attributes:
+        trace: what the report says of itself; its rows are let go once they are in order.
+        options: the choices of the caller. The window is not applied here: `view` does that.
+    """
+
+    def __init__(self, trace: Trace, options: Options) -> None:
+        self.trace = trace.without_rows()
+        self.options = options
+        self._rows = trace
+
+    @computed_once
+    def events(self) -> Events:
+        """The rows of the trace, cleaned, numbered, sorted and joined."""
+        events = in_order(self._rows, self.options)
+        self._rows = self.trace
+        return events
+
+    @computed_once
+    def busy(self) -> Busy:
+        """When each device was busy."""
+        return Busy.of(self.events.ops)
+
+    @computed_once
+    def found_gaps(self) -> pl.DataFrame:
+        """All gaps, without their causes."""
+        return find_gaps(self.events)
+
+    @computed_once
+    def explained(self) -> Explained:
+        """All gaps with their causes, and what was charged to which call."""
+        gap_ns = self.options.framework_gap_ns
+        return explain(self.events, self.found_gaps, framework_gap_ns=gap_ns)
+
+    @computed_once
+    def attribution(self) -> Attribution:
+        """Which phase each operation, each stall and each gap's host belongs to."""
+        launched = pl.col("launch_start_ns").alias("time_ns")
+        called = pl.col("start_ns").alias("time_ns")
+        questions = {
+            "ops": self.events.ops.select("thread_no", launched),
+            "hosts": host_questions(self.found_gaps),
+            "stalls": self._stall_calls.select("thread_no", called),
+        }
+        return attribute(self.events, self.options, questions)
+
+    @computed_once
+    def ops(self) -> pl.DataFrame:
+        """All operations, with `node` and `how` of their phase."""
+        return self.events.ops.hstack(self.attribution.placed["ops"].get_columns())
+
+    @computed_once
+    def gap_places(self) -> pl.DataFrame:
+        """Where the host was in each gap, and the step and phase of its end: of `places`."""
+        hosts = self.attribution.placed["hosts"]["node"]
+        return gap_places(self.found_gaps, self.ops, hosts, self.steps, self.events.axis)
+
+    @computed_once
+    def gaps(self) -> pl.DataFrame:
+        """All gaps, with their causes and places."""
+        return self.explained.gaps.hstack(self.gap_places.get_columns())
+
+    @computed_once
+    def work(self) -> pl.DataFrame:
+        """What each phase did."""
+        host = self.attribution.open_time.select("node", "host_wall_ns")
+        return phase_work(self.attribution, self.ops, host, self.events.axis)
+
+    @computed_once
+    def step_paths(self) -> pl.DataFrame:
+        """Which ranges are steps: `process`, `path`, `joined`."""
+        return step_paths(
+            self.attribution,
+            self.work,
+            self.options.step,
+            captures=self.trace.captures,
+            report=self.trace.report,
+        )
+
+    @computed_once
+    def steps(self) -> pl.DataFrame:
+        """When each step ran on each device."""
+        return find_steps(self.attribution, self.step_paths, self.ops)
+
+    @computed_once
+    def launches(self) -> pl.DataFrame:
+        """What each launch took."""
+        return launches(self.events)
+
+    @computed_once
+    def copies(self) -> pl.DataFrame:
+        """Every memcpy, with its label."""
+        return copies(self.events)
+
+    @computed_once
+    def communication(self) -> pl.DataFrame:
+        """Every communication kernel, with what NCCL says of it, and `phase`."""
+        found = communication(self.events, self.ops)
+        return found.with_columns(self.attribution.name_of(found["node"]).alias("phase"))
+
+    @computed_once
+    def stalls(self) -> pl.DataFrame:
+        """Every call that blocks the host, with `phase` and how busy the GPUs were meanwhile."""
+        phase = self.attribution.name_of(self.attribution.placed["stalls"]["node"]).alias("phase")
+        return with_gpu_busy(self.events, self._stall_calls.with_columns(phase), self.busy)
+
+    @computed_once
+    def _stall_calls(self) -> pl.DataFrame:
+        return stall_calls(self.events.calls)

@@ -1,0 +1,1 @@
+"""The tables, one module each: a view in, a frame out."""

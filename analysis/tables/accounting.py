@@ -1,0 +1,57 @@
+"""Where each device's time went: compute, exposed communication and copies, idle (spec §2)."""
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.statistics import percent
+from nsysflow.analysis.view.view import View
+
+
+def accounting_table(view: View) -> pl.DataFrame:
+    """The ACCOUNTING table; a device's windows are summed."""
+    causes = [f"{cause}_ns" for cause in CAUSES]
+    events, windows, ops = view.events, view.windows, view.ops
+    parts = windows.hstack(view.busy.parts(windows, events.axis).get_columns())
+    in_parts = [name for name in parts.columns if name.endswith("_ns") and name not in windows]
+    parts = parts.group_by("device_no").agg(
+        pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col(in_parts).sum()
+    )
+    counted = _counted(ops)
+    idle = view.gaps.group_by("device_no").agg(
+        pl.len().cast(pl.Int64).alias("gaps"), pl.col(causes).sum()
+    )
+    # A window may hold the middle of an operation, or of a gap, and no operation's start.
+    looked_at = pl.concat([ops["device_no"], windows["device_no"]]).unique().implode()
+    devices = events.ops.select("device_no", "device").unique()
+    names = view.trace.devices.select("device", "name").unique("device", keep="first")
+    counts = [name for name in (*counted.columns, "gaps") if name != "device_no"]
+    return (
+        devices.filter(pl.col("device_no").is_in(looked_at))
+        .join(counted, on="device_no", how="left")
+        .join(parts, on="device_no", how="left")
+        .join(idle, on="device_no", how="left")
+        .join(names, on="device", how="left")
+        .with_columns(
+            pl.col(*counts, *causes, *in_parts).fill_null(0),
+            hidden_pct(pl.col("copy_exposed_ns"), pl.col("copy_union_ns")).alias("copy_hidden_pct"),
+            hidden_pct(pl.col("comm_exposed_ns"), pl.col("comm_union_ns")).alias("comm_hidden_pct"),
+        )
+        .sort("device")
+    )
+
+
+def _counted(ops: pl.DataFrame) -> pl.DataFrame:
+    """Per device how many operations there are, and the sums of their durations."""
+    ns, kernel = pl.col("end_ns") - pl.col("start_ns"), pl.col("kind") == "kernel"
+    return ops.group_by("device_no").agg(
+        pl.len().cast(pl.Int64).alias("ops"),
+        kernel.sum().cast(pl.Int64).alias("kernels"),
+        ns.filter(kernel).sum().alias("kernel_ns"),
+        ns.filter(pl.col("part") == "copy").sum().alias("copy_ns"),
+        ns.filter(pl.col("part") == "comm").sum().alias("comm_ns"),
+    )
+
+
+def hidden_pct(exposed: pl.Expr, union: pl.Expr) -> pl.Expr:
+    """The share of `union` that ran under other work; null where there was none."""
+    return percent(union - exposed, union)

@@ -1,0 +1,1 @@
+"""Communication kernels, and the ranks of one run."""

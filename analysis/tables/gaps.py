@@ -1,0 +1,205 @@
+"""Gaps as people read them: one row each, summed by place and cause, and by length."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.statistics import percent, whole_ns
+from nsysflow.analysis.gaps.run_ahead import CULPRIT_CAUSES
+from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.schema import CAUSE
+from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.view.view import View
+
+LENGTHS: Final = (
+    (2_000, "< 2 us"),
+    (5_000, "< 5 us"),
+    (20_000, "< 20 us"),
+    (100_000, "< 100 us"),
+    (1_000_000, "< 1 ms"),
+    (10_000_000, "< 10 ms"),
+    (100_000_000, "< 100 ms"),
+)
+"""Upper borders of the histogram's classes; the last class is `longer`."""
+
+
+SLICE_ROWS: Final = 262_144
+"""How many gaps become text at a time: as text a gap takes ten times the memory."""
+
+
+def gap_table(view: View) -> pl.DataFrame:
+    """The GAPS table."""
+    return pl.concat(gap_slices(view))
+
+
+def gap_slices(view: View, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
+    """The GAPS table in slices, only gaps of `at_least_ns` or longer; at least one slice."""
+    gaps = view.gaps
+    if at_least_ns > 0:
+        gaps = gaps.filter(_length_ns() >= at_least_ns)
+    for first in range(0, max(len(gaps), 1), SLICE_ROWS):
+        yield _rows(view, gaps[first : first + SLICE_ROWS])
+
+
+def longest_gaps(view: View, limit: int, at_least_ns: int = 0) -> pl.DataFrame:
+    """The longest `limit` rows of GAPS, longest first, without making the others."""
+    length = view.gaps.select(_length_ns().alias("ns")).with_row_index("row")
+    top = length.filter(pl.col("ns") >= at_least_ns).top_k(limit, by="ns")
+    longest = view.gaps[top["row"]].sort(
+        _length_ns(), "device_no", "start_ns", descending=[True, False, False]
+    )
+    return _rows(view, longest)
+
+
+def count_gaps(view: View, at_least_ns: int = 0) -> int:
+    """How many gaps, or parts of them in the windows, last `at_least_ns` or longer."""
+    return int(view.gaps.select((_length_ns() >= at_least_ns).sum()).item())
+
+
+def _length_ns() -> pl.Expr:
+    return pl.col("end_ns") - pl.col("start_ns")
+
+
+def _rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
+    """Rows of GAPS for some of the view's gaps."""
+    events, attribution, ops = view.events, view.attribution, view.events.ops
+    dominant = pl.col("cause")
+    culprit = pl.coalesce(
+        pl.when(dominant == cause).then(f"{cause}_by")
+        for cause in CULPRIT_CAUSES
+        if cause != "profiler"
+    )
+    rows = gaps.select(
+        culprit.alias("call"), pl.when(dominant == "profiler").then("profiler_by").alias("overhead")
+    )
+    return gaps.select(
+        ops["device"].gather(gaps["next_op"]),
+        pl.col("number").alias("gap"),
+        "step",
+        "start_ns",
+        "end_ns",
+        _length_ns().alias("duration_ns"),
+        "cause",
+        _names(events, rows).alias("culprit"),
+        _sources(events, rows["call"], gaps["next_call"]).cast(pl.String).alias("source"),
+        attribution.name_of(gaps["node"]).alias("phase"),
+        attribution.name_of(gaps["host_node"]).alias("host_range"),
+        ops["short_name"].gather(gaps["prev_op"]).cast(pl.String).alias("prev_op"),
+        ops["short_name"].gather(gaps["next_op"]).cast(pl.String).alias("next_op"),
+        *(f"{cause}_ns" for cause in CAUSES),
+    )
+
+
+def _names(events: Events, rows: pl.DataFrame) -> pl.Series:
+    """Names of `call` or `overhead` rows; empty where there is neither."""
+    call = events.calls["name"].gather(rows["call"]).cast(pl.String)
+    if rows["overhead"].null_count() == len(rows):
+        return call.fill_null("")
+    overhead = events.overhead["name"].gather(rows["overhead"]).cast(pl.String)
+    return pl.select(pl.coalesce(call, overhead, pl.lit(""))).to_series()
+
+
+def _sources(events: Events, culprit: pl.Series, launch: pl.Series) -> pl.Series:
+    """The source lines of the culprits, or else of the launches, both rows of the calls."""
+    call = pl.select(pl.coalesce(culprit, launch)).to_series()
+    return events.calls["source"].gather(call).alias("source")
+
+
+def gap_summary(view: View) -> pl.DataFrame:
+    """The GAP_SUMMARY table, in a stable order."""
+    events, attribution = view.events, view.attribution
+    gaps, places = _with_place(attribution, view.gaps)
+    groups = pl.concat([_parts(events, gaps, cause) for cause in CAUSES])
+    groups = groups.join(places, on="place")
+    phase, host = (attribution.paths["joined"].gather(groups[c]) for c in ("phase", "host"))
+    asked = pl.when("asked").then(pl.lit(host).fill_null(OUTSIDE)).otherwise(pl.lit(""))
+    groups = groups.with_columns(phase.fill_null("").alias("phase"), asked.alias("host_range"))
+    counted = view.steps.group_by("process", "device_no").agg(pl.len().alias("steps"))
+    key = ["device_no", "phase", "host_range", "cause", "culprit", "source"]
+    sums = pl.col("gaps", "total_ns", "in_steps_ns").sum()
+    by_process = groups.group_by(*key, "process").agg(sums, pl.col("max_ns").max())
+    by_process = by_process.join(counted, on=["process", "device_no"], how="left")
+    window = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
+    devices = events.ops.select("device_no", "device").unique("device_no")
+    return (
+        by_process.group_by(key)
+        .agg(sums, pl.col("max_ns").max(), pl.col("steps").sum())
+        .join(view.windows.group_by("device_no").agg(window), on="device_no")
+        .join(devices, on="device_no")
+        .with_columns(
+            whole_ns(pl.col("total_ns") / pl.col("gaps")).alias("mean_ns"),
+            pl.when(pl.col("steps") > 0)
+            .then(whole_ns(pl.col("in_steps_ns") / pl.col("steps")))
+            .alias("per_step_ns"),
+            percent(pl.col("total_ns"), pl.col("window_ns")).alias("window_pct"),
+        )
+        .sort("device", "phase", "host_range", "cause", "culprit", "source")
+    )
+
+
+def _with_place(attribution: Attribution, gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`gaps` plus `place`, one number for `device_no`, `process`, `phase`, `host` and `asked`; and
+    a frame of these by `place`. Grouping by one number takes a third of grouping by four
+    columns."""
+    base = len(attribution.paths) + 1
+    phase, host = (attribution.path_of(gaps[c]) for c in ("node", "host_node"))
+    named = gaps.select("device_no", "process", "asked").with_columns(
+        phase.alias("phase"), host.alias("host")
+    )
+    process = pl.col("process").rank("dense").fill_null(0).cast(pl.Int64)
+    number = pl.col("device_no").cast(pl.Int64) * (process.max() + 1) + process
+    for column in ("phase", "host"):
+        number = number * base + pl.col(column).fill_null(base - 1)
+    named = named.with_columns((number * 2 + pl.col("asked")).alias("place"))
+    return gaps.with_columns(named["place"]), named.unique("place")
+
+
+def _parts(events: Events, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
+    """The parts of gaps with one cause, grouped by place, culprit and line."""
+    ns = pl.col(f"{cause}_ns")
+    by = [f"{cause}_by"] if cause in CULPRIT_CAUSES else []
+    parts = gaps.select("place", "step", "next_call", f"{cause}_ns", *by).filter(ns > 0)
+    nobody = pl.repeat(None, len(parts), dtype=pl.UInt32, eager=True)
+    culprit = parts[f"{cause}_by"] if by else nobody
+    names = events.overhead["name"] if cause == "profiler" else events.calls["name"]
+    call = nobody if cause == "profiler" else culprit
+    parts = parts.with_columns(
+        names.gather(culprit).alias("culprit"), _sources(events, call, parts["next_call"])
+    )
+    # most reports have no backtraces, and then there is no line to group by
+    lines = ["source"] if parts["source"].null_count() < len(parts) else []
+    return (
+        parts.group_by("place", "culprit", *lines)
+        .agg(
+            pl.len().cast(pl.Int64).alias("gaps"),
+            ns.sum().alias("total_ns"),
+            ns.max().alias("max_ns"),
+            ns.filter(pl.col("step").is_not_null()).sum().alias("in_steps_ns"),
+        )
+        .select(
+            "place",
+            *("gaps", "total_ns", "max_ns", "in_steps_ns"),
+            pl.col("culprit").cast(pl.String).fill_null(""),
+            (pl.col("source") if lines else pl.lit(None)).cast(pl.String).alias("source"),
+            pl.lit(cause, CAUSE).alias("cause"),
+        )
+    )
+
+
+def gap_histogram(view: View) -> pl.DataFrame:
+    """The GAP_HISTOGRAM table."""
+    ns = _length_ns()
+    labels = [label for _, label in LENGTHS] + ["longer"]
+    length_class = pl.sum_horizontal((ns >= border).cast(pl.UInt8) for border, _ in LENGTHS)
+    devices = view.events.ops.select("device_no", "device").unique("device_no")
+    groups = (
+        view.gaps.group_by("device_no", length_class.alias("length"), "cause")
+        .agg(pl.len().cast(pl.Int64).alias("gaps"), ns.sum().alias("idle_ns"))
+        .join(devices, on="device_no")
+        .sort("device", "length", "cause")
+    )
+    named = pl.Series("length", labels).gather(groups["length"])
+    return groups.with_columns(named)

@@ -1,0 +1,179 @@
+"""What may be wrong with a recording, counted, and which numbers it affects (spec §12)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.tables.schema import INTEGRITY
+from nsysflow.analysis.timeline.call_classes import makes
+from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.timeline.outliers import CLOCK_JUMP_NS
+from nsysflow.analysis.view.view import View
+
+LOST_EVENTS: Final = (
+    r"(?i)\b(?:lost|dropped|discarded)\b.*\bevents?\b|\bevents?\b.*\b(?:lost|dropped|discarded)\b"
+)
+CAPTURE: Final = r"^(?:cuda|cu)Stream(?:Begin|End)Capture"
+MAYBE_LOST: Final = r"(?i)not all CUDA events might have been collected"
+
+IMPACT: Final = {
+    "kernels before their launch": "latencies and run-ahead: host and GPU clocks disagree",
+    "operations without a launch": "their gaps' causes: they are `unknown`",
+    "negative durations": "these rows were dropped",
+    "launches without an operation": "kernel counts: the profiler lost operations",
+    "unattributed operations": "phases: these operations are in none",
+    "events lost": "everything: the capture is incomplete",
+    "clock jumps": "every duration: a timestamp is days off",
+    "overlapping kernels on one stream": "sums of kernel durations: the overlap counts twice",
+}
+"""Checks in the order in which they are shown, and which numbers a count above zero affects."""
+
+OF_OPERATIONS: Final = frozenset(
+    {
+        "kernels before their launch",
+        "operations without a launch",
+        "unattributed operations",
+    }
+)
+"""Checks that count operations, so that a share of them makes sense."""
+
+
+def count_damage(events: Events) -> dict[str, int]:
+    """How often each check finds something, the one of unattributed operations aside."""
+    launchless = _launches_without_operation(events)
+    return {
+        "kernels before their launch": _before_their_launch(events.ops),
+        "operations without a launch": events.ops["call"].null_count(),
+        "negative durations": events.dropped,
+        "launches without an operation": launchless,
+        "events lost": _events_lost(events, launchless),
+        "clock jumps": _clock_jumps(events),
+        "overlapping kernels on one stream": _overlapping(events.ops),
+    }
+
+
+def integrity_table(view: View) -> pl.DataFrame:
+    """The INTEGRITY table of the whole trace: checks that found something."""
+    timeline = view.timeline
+    # a report without ranges has no phases to miss
+    unattributed = timeline.ops["node"].null_count() if len(view.events.ranges) else 0
+    counts = count_damage(view.events) | {"unattributed operations": unattributed}
+    whole = max(len(view.events.ops), 1)
+    rows = [
+        {
+            "check": check,
+            "count": counts[check],
+            "share_pct": 100.0 * counts[check] / whole if check in OF_OPERATIONS else None,
+            "impact": impact,
+        }
+        for check, impact in IMPACT.items()
+        if counts[check]
+    ]
+    return pl.DataFrame(rows, schema={k: v for k, v in INTEGRITY.items() if k != "report"})
+
+
+def _before_their_launch(ops: pl.DataFrame) -> int:
+    early = pl.col("start_ns") < pl.col("launch_start_ns")
+    return int(ops.select(((pl.col("kind") == "kernel") & early).sum()).item())
+
+
+def _launches_without_operation(events: Events) -> int:
+    """Launch calls without an operation, between the first and the last operation.
+
+    Launches during a stream capture are recorded instead of run, and do not count; any thread of
+    the process may capture.
+    """
+    ops = events.ops
+    if ops.is_empty():
+        return 0
+    first, last = ops["start_ns"].min(), ops["end_ns"].max()
+    calls = events.calls.select("start_ns", "end_ns", "thread_no", "correlation", "name", "class")
+    led = pl.repeat(value=False, n=len(calls), eager=True).scatter(ops["call"].drop_nulls(), True)
+    launching = pl.col("class").is_in(["launch", "blocking_copy", "module_load"])
+    within = (pl.col("start_ns") >= first) & (pl.col("end_ns") <= last)
+    calls = calls.filter(launching & within & ~led)
+    named = makes(CAUSES["launch"], pl.col("name").cast(pl.String))
+    numbers = events.threads.select("thread_no", "process")
+    calls = calls.filter(named).join(numbers, on="thread_no")
+    if calls.is_empty():
+        return 0
+    calls = calls.join(
+        ops.select("process", "correlation"), on=["process", "correlation"], how="anti"
+    )
+    # Before each call, the last begin or end of a capture says whether one was going on.
+    marks = (
+        _captures(events)
+        .join(numbers, on="thread_no")
+        .select(
+            "process",
+            "start_ns",
+            pl.col("name").cast(pl.String).str.contains("Begin").alias("begun"),
+        )
+    )
+    capturing = (
+        calls.select("process", "start_ns")
+        .sort("start_ns")
+        .join_asof(
+            marks.sort("start_ns"),
+            on="start_ns",
+            by="process",
+            allow_exact_matches=False,
+            check_sortedness=False,
+        )
+    )
+    return len(calls) - int(capturing["begun"].sum())
+
+
+def _captures(events: Events) -> pl.DataFrame:
+    names = events.calls.select(pl.col("name").unique())
+    named = names.filter(pl.col("name").cast(pl.String).str.contains(CAPTURE))
+    return events.calls.join(named, on="name", how="semi")
+
+
+def _events_lost(events: Events, launchless: int) -> int:
+    """Diagnostics that report lost events.
+
+    "Not all CUDA events might have been collected" is in healthy reports too. It counts only when
+    launches lack operations.
+    """
+    text = events.trace.diagnostics["text"]
+    lost = text.str.contains(LOST_EVENTS)
+    maybe = text.str.contains(MAYBE_LOST) & ~lost
+    return int(lost.sum()) + (int(maybe.sum()) if launchless else 0)
+
+
+def _clock_jumps(events: Events) -> int:
+    """Jumps of over 7 days from one start to the next or within a row, and rows left out for
+    more."""
+    if events.axis.stride_ns <= CLOCK_JUMP_NS:
+        return events.outliers
+    rows = pl.concat([frame.select("start_ns", "end_ns") for frame in (events.ops, events.calls)])
+    steps = rows["start_ns"].sort().diff()
+    lengths = rows["end_ns"] - rows["start_ns"]
+    leaps = int((steps > CLOCK_JUMP_NS).sum()) + int((lengths > CLOCK_JUMP_NS).sum())
+    return leaps + events.outliers
+
+
+def _overlapping(ops: pl.DataFrame) -> int:
+    """Kernels that start before an earlier one of their stream has ended.
+
+    A graph's own kernels may overlap: cuBLAS's split-K reductions start 0.1 us early on an H200.
+    """
+    lasting = pl.col("end_ns") > pl.col("start_ns")
+    streams = ["device_no", "process", "stream"]
+    kernels = (
+        ops.select("kind", "graph_node", "start_ns", "end_ns", *streams)
+        .filter(pl.col("kind") == "kernel", pl.col("graph_node").is_null(), lasting)
+        .drop("kind", "graph_node")
+    )
+    early = pl.col("start_ns") < reached_before(pl.col("end_ns"))
+    if not kernels.select(early.over("device_no").any()).item():
+        return 0
+    numbered = kernels.join(
+        kernels.select(streams).unique().with_row_index("stream_no"),
+        on=streams,
+        maintain_order="left",
+    )
+    return int(numbered.select(early.over("stream_no").sum()).item())

@@ -1,0 +1,1 @@
+"""Kernels, and the classes that they belong to."""

@@ -1,0 +1,70 @@
+"""Every kernel by full name, with its class (spec §6)."""
+
+import polars as pl
+
+from nsysflow.analysis.frames.statistics import percent, spread
+from nsysflow.analysis.tables.kernels.classes import class_of
+from nsysflow.analysis.view.view import View
+
+
+def kernel_table(view: View) -> pl.DataFrame:
+    """The KERNELS table, most time first."""
+    kernels = view.ops.lazy().filter(pl.col("kind") == "kernel")
+    call_ns = pl.col("launch_end_ns") - pl.col("launch_start_ns")
+    ns = pl.col("end_ns") - pl.col("start_ns")
+    measured = kernels.select(
+        "device", "name", "short_name", "detail", ns.alias("ns"), call_ns.alias("call_ns")
+    ).collect()
+    key = ["device", "name"]
+    tiny = (pl.col("ns") < pl.col("call_ns")).sum()
+    timed = measured.group_by(key).agg(
+        pl.col("short_name").first(),
+        pl.len().cast(pl.Int64).alias("count"),
+        pl.col("ns").sum().alias("total_ns"),
+        *spread(pl.col("ns")),
+        percent(tiny, pl.col("call_ns").count()).alias("tiny_pct"),
+    )
+    sms = view.trace.devices.select("device", "sm_count").unique("device", keep="first")
+    blocks = pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
+    short = pl.col("short_name").cast(pl.String)
+    return (
+        timed.join(_commonest_shape(measured, view.trace.shapes), on=key, how="left")
+        .join(sms, on="device", how="left")
+        .with_columns(
+            pl.col("name").cast(pl.String),
+            short,
+            class_of(short, view.options.kernel_classes).alias("class"),
+            percent(pl.col("total_ns"), pl.col("total_ns").sum().over("device")).alias("share_pct"),
+            pl.format("{}x{}x{}", "grid_x", "grid_y", "grid_z").alias("grid"),
+            pl.format("{}x{}x{}", "block_x", "block_y", "block_z").alias("block"),
+            pl.col("registers").cast(pl.Int64),
+            (blocks / pl.col("sm_count")).alias("waves"),
+        )
+        .sort("total_ns", *key, descending=[True, False, False])
+    )
+
+
+def _commonest_shape(kernels: pl.DataFrame, shapes: pl.DataFrame) -> pl.DataFrame:
+    """Per device and name the most common grid and block, and their most common registers and
+    shared memory; of several the smallest."""
+    place = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
+    memory = ["registers", "shared_bytes"]
+    key = ["device", "name"]
+    counted = (
+        kernels.select(*key)
+        .hstack(shapes.select(pl.all().gather(kernels["detail"])).get_columns())
+        .group_by(*key, *place, *memory)
+        .agg(pl.len().alias("count"))
+        .with_columns(pl.col("count").sum().over(*key, *place).alias("place_count"))
+    )
+    return (
+        counted.sort(
+            *key,
+            -pl.col("place_count").cast(pl.Int64),
+            *place,
+            -pl.col("count").cast(pl.Int64),
+            *memory,
+        )
+        .unique(key, keep="first", maintain_order=True)
+        .drop("count", "place_count")
+    )

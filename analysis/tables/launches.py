@@ -1,0 +1,56 @@
+"""What launching cost: call, latency, queue and run-ahead, by phase (spec §5)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.frames.statistics import median_ns, p95_ns, percent, whole_ns
+from nsysflow.analysis.tables.schema import LAUNCHES
+from nsysflow.analysis.view.view import View
+
+_KEY: Final = ["process", "path"]
+
+
+def launch_table(view: View) -> pl.DataFrame:
+    """The LAUNCHES table, in tree order."""
+    attribution = view.attribution
+    waited_for = view.gaps.filter(pl.col("launch_ns") > 0)["next_call"].unique()
+    placed = view.launches.filter(pl.col("node").is_not_null())
+    rows = placed.select(
+        *("process", "api_ns", "latency_ns", "queue_ns", "run_ahead"),
+        pl.col("call").is_in(waited_for.implode()).alias("starved"),
+        attribution.path_of(placed["node"]),
+    )
+    levels = [_by_path(level) for level in attribution.levels(rows)]
+    if not levels:
+        return LAUNCHES.to_frame()
+    return (
+        pl.concat(levels)
+        .join(attribution.paths.select("path", "joined", "key"), on="path")
+        .join(view.idle.select(*_KEY, "launch_ns"), on=_KEY, how="left")
+        .join(view.spans, on=_KEY, how="left")
+        .sort("process", "key")
+        .with_columns(
+            os_pid(pl.col("process")).alias("process"),
+            pl.col("joined").alias("path"),
+            percent(pl.col("launch_ns").fill_null(0), pl.col("span_ns")).alias("starved_pct"),
+        )
+    )
+
+
+def _by_path(launches: pl.DataFrame) -> pl.DataFrame:
+    api, latency, queue = (pl.col(c) for c in ("api_ns", "latency_ns", "queue_ns"))
+    return launches.group_by(_KEY).agg(
+        pl.len().cast(pl.Int64).alias("launches"),
+        api.sum().alias("api_ns"),
+        whole_ns(api.mean()).alias("api_mean_ns"),
+        median_ns(api).alias("api_median_ns"),
+        p95_ns(api).alias("api_p95_ns"),
+        median_ns(latency).alias("latency_median_ns"),
+        p95_ns(latency).alias("latency_p95_ns"),
+        median_ns(queue).alias("queue_median_ns"),
+        p95_ns(queue).alias("queue_p95_ns"),
+        pl.col("run_ahead").median().alias("run_ahead_median"),
+        pl.col("starved").sum().cast(pl.Int64).alias("starved_launches"),
+    )

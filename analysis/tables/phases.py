@@ -1,0 +1,23 @@
+"""What each phase ran and what idle time it has, including what is nested in it (spec §7)."""
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.phases.work import beside
+from nsysflow.analysis.view.view import View
+
+
+def phase_table(view: View) -> pl.DataFrame:
+    """The PHASES table, in tree order."""
+    causes = [f"{cause}_ns" for cause in CAUSES]
+    return (
+        beside(view.attribution, view.work, view.idle)
+        .sort("process", "key")
+        .with_columns(pl.col(causes).fill_null(0))
+        .with_columns(
+            os_pid(pl.col("process")).alias("process"),
+            pl.col("joined").alias("path"),
+            pl.sum_horizontal(causes).alias("idle_ns"),
+        )
+    )

@@ -1,0 +1,425 @@
+"""The columns of every table, with a sentence on what a row is.
+
+They are the CSV columns too. In a table `process` is the OS pid and `thread` the OS tid. Times are
+ns since the session started; what was not measured is null, never 0.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared import tables
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.schema import CAUSE, COPY_LABEL, METRICS, Frame
+
+BOUND: Final = pl.Enum(["compute", "memory", "overhead", "latency"])
+"""What limits a phase or class, as far as sampled counters show (spec §10)."""
+
+GPU_METRICS_GROUP: Final = pl.Enum(["phase", "class"])
+"""What a row of gpu_metrics is about: a phase's path or a class of kernels."""
+
+_CAUSES: Final = {f"{cause}_ns": pl.Int64() for cause in CAUSES}
+
+_SPREAD: Final = {
+    f"{name}_ns": pl.Int64() for name in ("mean", "median", "min", "max", "std", "p95")
+}
+
+ACCOUNTING: Final = Frame(
+    """One row per device: window = compute + comm_exposed + copy_exposed + idle, to the ns, and the
+    causes sum to idle. `kernel_ns`, `copy_ns` and `comm_ns` are sums of durations, not parts of the
+    window. `…_hidden_pct` is the share of copies and communication that ran under other work.""",
+    {
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "name": pl.String(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "window_ns": pl.Int64(),
+        "compute_ns": pl.Int64(),
+        "comm_exposed_ns": pl.Int64(),
+        "copy_exposed_ns": pl.Int64(),
+        "idle_ns": pl.Int64(),
+        **_CAUSES,
+        "ops": pl.Int64(),
+        "kernels": pl.Int64(),
+        "gaps": pl.Int64(),
+        "kernel_ns": pl.Int64(),
+        "copy_ns": pl.Int64(),
+        "comm_ns": pl.Int64(),
+        "copy_hidden_pct": pl.Float64(),
+        "comm_hidden_pct": pl.Float64(),
+    },
+)
+
+GAPS: Final = Frame(
+    """One row per gap, sorted by device and start; the causes sum to the duration. `cause` is the
+    largest part and `culprit` the call blamed for most of it. `phase` is where the next operation
+    was launched, `host_range` where the host was before that.""",
+    {
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "gap": pl.Int64(),
+        "step": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "duration_ns": pl.Int64(),
+        "cause": CAUSE,
+        "culprit": pl.String(),
+        "source": pl.String(),
+        "phase": pl.String(),
+        "host_range": pl.String(),
+        "prev_op": pl.String(),
+        "next_op": pl.String(),
+        **_CAUSES,
+    },
+)
+
+GAP_SUMMARY: Final = Frame(
+    """One row per place, cause, culprit and line. A gap with three causes counts in three rows.
+    Rows are ordered by place, not by size, so that two summaries can be compared with diff.
+    `host_range` is `(outside ranges)` where no range was open, and empty where the launch had begun
+    before the gap. `per_step_ns` divides what lies in steps by the steps of the processes whose
+    work ended the gaps; it is null where these have no steps.""",
+    {
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "phase": pl.String(),
+        "host_range": pl.String(),
+        "cause": CAUSE,
+        "culprit": pl.String(),
+        "source": pl.String(),
+        "gaps": pl.Int64(),
+        "total_ns": pl.Int64(),
+        "mean_ns": pl.Int64(),
+        "max_ns": pl.Int64(),
+        "per_step_ns": pl.Int64(),
+        "window_pct": pl.Float64(),
+    },
+)
+
+GAP_HISTOGRAM: Final = Frame(
+    """One row per device, length (`< 2 us`, …) and largest cause of gaps.""",
+    {
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "length": pl.String(),
+        "cause": CAUSE,
+        "gaps": pl.Int64(),
+        "idle_ns": pl.Int64(),
+    },
+)
+
+PHASES: Final = Frame(
+    """One row per process and path of ranges, including what is nested in it. `host_wall_ns` is how
+    long the ranges were open. `mean_ns` to `p95_ns` are of an instance's span, from its first
+    operation to its last; null where no instance launched anything.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "path": pl.String(),
+        "depth": pl.Int64(),
+        "instances": pl.Int64(),
+        "host_wall_ns": pl.Int64(),
+        "ops": pl.Int64(),
+        "kernels": pl.Int64(),
+        "kernel_ns": pl.Int64(),
+        "busy_ns": pl.Int64(),
+        "span_ns": pl.Int64(),
+        "launches": pl.Int64(),
+        "idle_ns": pl.Int64(),
+        **_CAUSES,
+        **_SPREAD,
+        "exclusive_kernel_ns": pl.Int64(),
+        "graph_estimate_ns": pl.Int64(),
+        "own_ops": pl.Int64(),
+        "borrowed_ops": pl.Int64(),
+        "process_range_ops": pl.Int64(),
+    },
+)
+
+SYNCS: Final = Frame(
+    """One row per synchronization, blocking copy and allocation, ranked by the idle time behind it
+    (`induced_idle_ns`). `kind` is the call's class. `gpu_busy_ns` is how much of the wait a GPU of
+    the process was busy.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "api": pl.String(),
+        "kind": pl.String(),
+        "thread": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "blocked_ns": pl.Int64(),
+        "gpu_busy_ns": pl.Int64(),
+        "induced_idle_ns": pl.Int64(),
+        "phase": pl.String(),
+        "source": pl.String(),
+        "bytes": pl.Int64(),
+        "direction": pl.String(),
+        "copy_label": COPY_LABEL,
+    },
+)
+
+INDUCED: Final = Frame(
+    """One row per call and device that has idle time behind the call: what syncs sums over the
+    devices. `call` numbers the calls.""",
+    {**SYNCS, "device": pl.Int32(), "call": pl.UInt32()},
+)
+
+LAUNCHES: Final = Frame(
+    """One row per process and phase, including what is nested in it. `starved_launches` are those
+    whose operation ended a gap with a launch part. `starved_pct` is launch-caused idle over span,
+    within the selection.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "path": pl.String(),
+        "launches": pl.Int64(),
+        "api_ns": pl.Int64(),
+        "api_mean_ns": pl.Int64(),
+        "api_median_ns": pl.Int64(),
+        "api_p95_ns": pl.Int64(),
+        "latency_median_ns": pl.Int64(),
+        "latency_p95_ns": pl.Int64(),
+        "queue_median_ns": pl.Int64(),
+        "queue_p95_ns": pl.Int64(),
+        "run_ahead_median": pl.Float64(),
+        "starved_launches": pl.Int64(),
+        "starved_pct": pl.Float64(),
+    },
+)
+
+STARVED: Final = Frame(
+    """One row per starved window (spec §5), most launch-caused idle first, cut to the selection.
+    `kernels` counts distinct kernels.""",
+    {
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "phase": pl.String(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "ops": pl.Int64(),
+        "kernels": pl.Int64(),
+        "median_kernel_ns": pl.Int64(),
+        "median_interval_ns": pl.Int64(),
+        "launch_idle_ns": pl.Int64(),
+        "idle_ns": pl.Int64(),
+        "graph_estimate_ns": pl.Int64(),
+    },
+)
+
+KERNELS: Final = Frame(
+    """One row per device and full kernel name, most time first. `share_pct` is of the device's
+    kernel time. `grid`, `block`, `registers` and `shared_bytes` are of the most common launch;
+    `waves` is its blocks over the SMs. `tiny_pct` is the share of launches that ran shorter than
+    their own launch call took.""",
+    {
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "name": pl.String(),
+        "short_name": pl.String(),
+        "class": pl.String(),
+        "count": pl.Int64(),
+        "total_ns": pl.Int64(),
+        **_SPREAD,
+        "share_pct": pl.Float64(),
+        "grid": pl.String(),
+        "block": pl.String(),
+        "registers": pl.Int64(),
+        "shared_bytes": pl.Int64(),
+        "waves": pl.Float64(),
+        "tiny_pct": pl.Float64(),
+    },
+)
+
+COPIES: Final = Frame(
+    """One row per process, device, phase, direction and label of memcpys. `exposed_ns` is what ran
+    while no kernel did.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "phase": pl.String(),
+        "direction": pl.String(),
+        "copy_label": COPY_LABEL,
+        "count": pl.Int64(),
+        "bytes": pl.Int64(),
+        "gpu_ns": pl.Int64(),
+        "api_ns": pl.Int64(),
+        "exposed_ns": pl.Int64(),
+        "induced_idle_ns": pl.Int64(),
+    },
+)
+
+EACH_COPY: Final = Frame(
+    """One row per memcpy, by device and start. `api_ns` and `induced_idle_ns` are of its launch
+    call, null without one.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "stream": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "phase": pl.String(),
+        "direction": pl.String(),
+        "copy_label": COPY_LABEL,
+        "bytes": pl.Int64(),
+        "api": pl.String(),
+        "api_ns": pl.Int64(),
+        "induced_idle_ns": pl.Int64(),
+    },
+)
+
+COMM: Final = Frame(
+    """One row per process, device, phase, kernel (`name`, short) and NCCL operation (`operation`,
+    e.g. `ncclAllReduce`). `bytes` sums the message sizes that NCCL states, null where it states
+    none. `total_ns` and `median_ns` are of durations. An instant with several communication kernels
+    counts in `busy_ns` for the one that started first. `exposed_ns` is the part of it without
+    compute, and sums to the accounting's `comm_exposed_ns`; `hidden_pct` is the rest's share.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "phase": pl.String(),
+        "name": pl.String(),
+        "operation": pl.String(),
+        "count": pl.Int64(),
+        "bytes": pl.Int64(),
+        "total_ns": pl.Int64(),
+        "median_ns": pl.Int64(),
+        "busy_ns": pl.Int64(),
+        "exposed_ns": pl.Int64(),
+        "hidden_pct": pl.Float64(),
+    },
+)
+
+COLLECTIVES: Final = Frame(
+    """One row per communication kernel, by device and start.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "stream": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "phase": pl.String(),
+        "name": pl.String(),
+        "operation": pl.String(),
+        "bytes": pl.Int64(),
+        "communicator": pl.UInt64(),
+        "busy_ns": pl.Int64(),
+        "exposed_ns": pl.Int64(),
+    },
+)
+
+STEPS: Final = Frame(
+    """One row per process, device and step. `idle_ns` and the causes are of the gaps that start in
+    the step; the other parts are of the step's own window. A step that is not `steady` is warm-up,
+    loads code, or was cut off by the end of the recording.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "step": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "duration_ns": pl.Int64(),
+        "compute_ns": pl.Int64(),
+        "comm_exposed_ns": pl.Int64(),
+        "copy_exposed_ns": pl.Int64(),
+        "idle_ns": pl.Int64(),
+        **_CAUSES,
+        "steady": pl.Boolean(),
+    },
+)
+
+GPU_METRICS: Final = Frame(
+    """One row per device and phase (including what is nested in it) or class of kernels; no rows
+    where no counter was sampled. `busy_ns` is the time its operations ran within the selection,
+    `samples` how many samples cover some of it; the `…_pct` are means over it.""",
+    {
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "group": GPU_METRICS_GROUP,
+        "name": pl.String(),
+        "busy_ns": pl.Int64(),
+        "samples": pl.Int64(),
+        **dict.fromkeys(METRICS, pl.Float64()),
+        "bound": BOUND,
+    },
+)
+
+INTEGRITY: Final = Frame(
+    """One row per integrity check that found something (spec §12). `impact` says which numbers it
+    affects.""",
+    {
+        "report": pl.String(),
+        "check": pl.String(),
+        "count": pl.Int64(),
+        "share_pct": pl.Float64(),
+        "impact": pl.String(),
+    },
+)
+
+MFU: Final = Frame(
+    """One row per process and device for a step, and for each phase in it with declared FLOPs.
+    `flops` are of one step. `time_ns` is the median step's (of the steady ones if there are any),
+    or a phase's median span times how often it runs in a step; `steps` is how many were looked at.
+    `peak_flops_per_s` is the GPU's in that arithmetic, null where it is not known.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "path": pl.String(),
+        "unit": pl.String(),
+        "flops": pl.Int64(),
+        "steps": pl.Int64(),
+        "time_ns": pl.Int64(),
+        "flops_per_s": pl.Float64(),
+        "peak_flops_per_s": pl.Float64(),
+        "mfu_pct": pl.Float64(),
+    },
+)
+
+ARRIVALS: Final = Frame(
+    """One row per collective that all ranks took part in and that ended together (spec §9), in the
+    order of the first rank. Times are on the first report's clock. `start_ns` is the first rank's
+    arrival, `spread_ns` the time until the last one's. `ends_spread_ns` is how far the ends differ:
+    how well the clocks agree.""",
+    {
+        "collective": pl.Int64(),
+        "name": pl.String(),
+        "operation": pl.String(),
+        "bytes": pl.Int64(),
+        "ranks": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "spread_ns": pl.Int64(),
+        "last_report": pl.String(),
+        "last_device": pl.Int32(),
+        "ends_spread_ns": pl.Int64(),
+    },
+)
+
+RANKS: Final = Frame(
+    """One row per rank: a process on a GPU. `matched` counts those of its `collectives` that all
+    ranks took part in. Of these: how often it came last, `late_ns` (after the first rank, summed)
+    and `waited_ns` (for the last one). `clock_ns` is how far its report's clock is ahead of the
+    first report's; `residual_ns` is the median difference that remains.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "collectives": pl.Int64(),
+        "matched": pl.Int64(),
+        "times_last": pl.Int64(),
+        "late_ns": pl.Int64(),
+        "waited_ns": pl.Int64(),
+        "clock_ns": pl.Int64(),
+        "residual_ns": pl.Int64(),
+    },
+)
+
+SCHEMAS: Final[dict[str, Frame]] = {
+    table.name: globals()[table.name.upper()] for table in tables.DECLARED
+}
+"""The columns of every declared table, by name."""

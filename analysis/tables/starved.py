@@ -1,0 +1,144 @@
+"""Starved windows: stretches in which the GPU waited for launches (spec §5)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Axis, laid, last_at_or_before, overlaps
+from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.graph_estimate import GRAPH_NODE_NS
+from nsysflow.analysis.view.view import View
+
+SHORT_GAP_NS: Final = 2_000
+"""Kernel to kernel on a full queue takes 1 to 2 us: shorter gaps neither make nor break a run."""
+
+NEAR_NS: Final = 50_000
+"""Launch gaps this close to each other are one run; an operation longer than this ends one."""
+
+MIN_OPS: Final = 8
+
+MEMBER_COLUMNS: Final = (
+    *("op", "node", "kind", "name", "device", "place", "start_ns", "end_ns", "launch_start_ns"),
+)
+"""The columns of an operation that a window needs."""
+
+
+def starved_runs(ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The stretches that runs of launch gaps make: `start`, `end` on the device axis, sorted.
+
+    Launch gaps are longer than 2 us and at least half `launch`. In a run each begins within 50 us
+    of the end of the one before, with no other gap over 2 us between.
+
+    Args:
+        ops: operations, sorted on the device axis.
+        gaps: all gaps with their causes, in order.
+    """
+    length = pl.col("end_ns") - pl.col("start_ns")
+    next_op = ops.select("place", length.alias("next_ns"))[gaps["next_op"]]
+    big = gaps.select(
+        "device_no",
+        length.alias("gap_ns"),
+        (2 * pl.col("launch_ns") >= length).alias("launching"),
+        "start_ns",
+        "end_ns",
+    ).hstack(next_op.get_columns())
+    big = big.filter(pl.col("gap_ns") > SHORT_GAP_NS)
+    before = pl.struct("device_no", "launching").shift(1).struct
+    joins = (
+        before.field("launching")
+        & (before.field("device_no") == pl.col("device_no"))
+        & (pl.col("start_ns") - pl.col("end_ns").shift(1) <= NEAR_NS)
+    )
+    short = pl.when(pl.col("next_ns") <= NEAR_NS).then("next_ns").otherwise(0)
+    return (
+        big.with_columns((~joins.fill_null(value=False)).cum_sum().alias("run"))
+        .filter("launching")
+        .group_by("run", maintain_order=True)
+        .agg(
+            (pl.col("place") - pl.col("gap_ns")).first().alias("start"),
+            (pl.col("place") + short).last().alias("end"),
+        )
+        .select("start", "end")
+    )
+
+
+def starved_table(view: View) -> pl.DataFrame:
+    """The STARVED table, most launch-caused idle first."""
+    axis, ops = view.events.axis, view.timeline.ops
+    runs = starved_runs(ops, view.timeline.gaps)
+    return _listed(view, overlaps(runs, laid(view.windows, axis)), ops, axis)
+
+
+def _listed(view: View, runs: pl.DataFrame, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The rows of STARVED: runs of which launching is at least half."""
+    runs = runs.hstack(_idle(axis, runs, view.gaps))
+    runs = runs.filter(2 * pl.col("launch_idle_ns") >= pl.col("end") - pl.col("start"))
+    runs = runs.select(
+        pl.int_range(pl.len()).alias("run"),
+        pl.col("start").alias("place"),
+        pl.col("end").alias("reach"),
+        (pl.col("end") - pl.col("start")).alias("run_ns"),
+        axis.time_ns(pl.col("start")).alias("run_start_ns"),
+        *("launch_idle_ns", "idle_ns"),
+    )
+    members = ops.select(*MEMBER_COLUMNS)
+    held = members.join_asof(runs, on="place", check_sortedness=False)
+    return _windows(view.attribution, held.filter(pl.col("place") < pl.col("reach")))
+
+
+def _idle(axis: Axis, runs: pl.DataFrame, gaps: pl.DataFrame) -> list[pl.Series]:
+    """`idle_ns`, `launch_idle_ns` of the gaps in each of `runs`."""
+    # Running sums after each gap; a run's idle time is the difference of two of them.
+    walked = gaps.select(
+        axis.at(pl.col("device_no"), pl.col("end_ns")).alias("end"),
+        (pl.col("end_ns") - pl.col("start_ns")).cum_sum().alias("idle_ns"),
+        pl.col("launch_ns").cum_sum().alias("launch_idle_ns"),
+    )
+    first, past = (last_at_or_before(walked["end"], runs[edge]) for edge in ("start", "end"))
+    return [
+        walked[name].gather(past).fill_null(0) - walked[name].gather(first).fill_null(0)
+        for name in ("idle_ns", "launch_idle_ns")
+    ]
+
+
+def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
+    """One row per run of `members`, operations with their run's columns."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    launch = pl.col("launch_start_ns").drop_nulls().sort()
+    interval = launch.diff()
+    members = members.filter(pl.len().over("run") >= MIN_OPS)
+    members = members.with_columns(attribution.path_of(members["node"]))
+    windows = members.group_by("run").agg(
+        pl.col("device").first(),
+        pl.col("run_start_ns").first().alias("start_ns"),
+        (pl.col("run_start_ns") + pl.col("run_ns")).first().alias("end_ns"),
+        pl.len().cast(pl.Int64).alias("ops"),
+        median_ns(interval.filter(interval > 0)).alias("median_interval_ns"),
+        pl.col("launch_idle_ns", "idle_ns").first(),
+        (length.sum() + GRAPH_NODE_NS * pl.len()).cast(pl.Int64).alias("graph_estimate_ns"),
+    )
+    of_kernels = (
+        members.filter(pl.col("kind") == "kernel")
+        .group_by("run")
+        .agg(
+            pl.col("name").n_unique().cast(pl.Int64).alias("kernels"),
+            median_ns(length).alias("median_kernel_ns"),
+        )
+    )
+    windows = windows.join(of_kernels, on="run", how="left").join(_commonest(members), on="run")
+    windows = windows.with_columns(pl.col("kernels").fill_null(0))
+    phase = attribution.paths["joined"].gather(windows["path"]).fill_null("").alias("phase")
+    return windows.with_columns(phase).sort(
+        "launch_idle_ns", "device", "start_ns", descending=[True, False, False]
+    )
+
+
+def _commonest(members: pl.DataFrame) -> pl.DataFrame:
+    """The phase with most of each run's operations, the earliest on a tie."""
+    counted = members.group_by("run", "path").agg(pl.len().alias("count"), pl.col("op").min())
+    return (
+        counted.sort("run", "count", "op", descending=[False, True, False])
+        .unique("run", keep="first", maintain_order=True)
+        .select("run", "path")
+    )

@@ -1,0 +1,1 @@
+"""How much of what a GPU can do is used: sampled counters, and FLOPs."""

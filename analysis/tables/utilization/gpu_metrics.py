@@ -1,0 +1,216 @@
+"""How much of the GPU phases and kernel classes used while they ran: sampled counters (spec §10).
+
+A sample is a mean over 100 us (at 10 kHz), often longer than a kernel and the pause after it. An
+idle GPU has no active SM and moves next to no data, so all of a sample's work was done in the busy
+part of it: the rate there is value x length / busy time. Rates are kept in thousandths of a
+percent, so that their sums are exact.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Axis, laid, merge, overlaps
+from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.instances import instance_spans
+from nsysflow.analysis.schema import METRICS
+from nsysflow.analysis.tables.kernels.classes import Rules, class_of
+from nsysflow.analysis.tables.schema import BOUND, GPU_METRICS, GPU_METRICS_GROUP
+from nsysflow.analysis.timeline.busy import Busy
+from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.view.view import View
+from nsysflow.analysis.view.windows import clipped
+
+BUSY_PCT: Final = 60
+"""A counter at 60 % of its peak or more limits the work (spec §10)."""
+
+IDLE_PCT: Final = 30
+"""A phase whose GPU idles for 30 % of its span or more is bound by overhead (spec §10)."""
+
+FULL: Final = 100_000
+"""100 % in thousandths of a percent, the unit of rates."""
+
+_KEY: Final = ["number", "device_no"]
+
+_OP_COLUMNS: Final = ("node", "kind", "short_name", "device_no", "start_ns", "end_ns")
+
+_MEASURED: Final = pl.Schema(
+    {
+        "number": pl.UInt32(),
+        "device_no": pl.UInt32(),
+        "busy_ns": pl.Int64(),
+        "samples": pl.Int64(),
+        **dict.fromkeys(METRICS, pl.Float64()),
+    }
+)
+"""What was sampled while the operations of one number (a path's or a class's) ran."""
+
+
+def gpu_metrics_table(view: View) -> pl.DataFrame:
+    """The GPU_METRICS table: phases in tree order, then classes, most busy time first."""
+    events, attribution, busy, axis = view.events, view.attribution, view.busy, view.events.axis
+    if view.trace.gpu_samples.is_empty():
+        return GPU_METRICS.to_frame()
+    samples = _rates(events, busy)
+    lasting = view.timeline.ops.select(*_OP_COLUMNS).filter(pl.col("end_ns") > pl.col("start_ns"))
+    parts = clipped(lasting, view.windows, axis)
+    spans = clipped(instance_spans(attribution, lasting), view.windows, axis)
+    tables = [
+        _phases(attribution, parts, samples, axis).join(_idle(spans, busy, axis), on=_KEY),
+        _classes(parts, samples, axis, view.options.kernel_classes),
+    ]
+    devices = events.ops.select("device_no", "device").unique()
+    measured = pl.concat(tables, how="diagonal").join(devices, on="device_no")
+    return measured.with_columns(_bound()).sort(
+        "device", "group", "key", -pl.col("busy_ns"), "name"
+    )
+
+
+def _rates(events: Events, busy: Busy) -> pl.DataFrame:
+    """Samples with busy time, on the device axis: `sample`, `start`, `end`, and each counter's rate
+    during the busy time, in thousandths of a percent."""
+    axis, time, thread = events.axis, pl.col("time_ns"), pl.col("device_no")
+    devices = events.ops.select("device_no", "device").unique()
+    following = time.shift(-1).over("device_no")
+    period = median_ns(time.diff().over("device_no")).over("device_no")
+    covered = (
+        events.trace.gpu_samples.join(devices, on="device")
+        .sort("device_no", "time_ns")
+        .with_columns(pl.min_horizontal(following, time + period).alias("past_ns"))
+        .filter(pl.col("past_ns") > time)
+        .with_columns((pl.col("past_ns") - time).alias("length_ns"))
+    )
+    within = (pl.lit(axis.origin_ns), pl.lit(events.last_ns))
+    laid = covered.select(
+        axis.at(thread, time.clip(*within)).alias("start"),
+        axis.at(thread, pl.col("past_ns").clip(*within)).alias("end"),
+        "length_ns",
+        *METRICS,
+    )
+    busy_ns = busy.all.between(laid["start"], laid["end"])
+    scale = FULL // 100 * pl.col("length_ns")
+    return (
+        laid.with_columns(busy_ns.alias("busy_ns"))
+        .filter(pl.col("busy_ns") > 0)
+        .with_columns((pl.col(*METRICS) * scale // pl.col("busy_ns")).clip(0, FULL))
+        .drop("length_ns", "busy_ns")
+        .with_row_index("sample")
+    )
+
+
+def _phases(
+    attribution: Attribution, ops: pl.DataFrame, samples: pl.DataFrame, axis: Axis
+) -> pl.DataFrame:
+    """The rows of the phases, with `key` (their place in the tree)."""
+    placed = ops.drop_nulls("node")
+    path = attribution.path_of(placed["node"]).alias("path")
+    rows = placed.select("device_no", "start_ns", "end_ns", path)
+    levels = [
+        _measured(level.rename({"path": "number"}), samples, axis)
+        for level in attribution.levels(rows)
+    ]
+    names = attribution.paths.select(
+        pl.col("path").alias("number"), pl.col("joined").alias("name"), "key"
+    )
+    return (
+        pl.concat([_MEASURED.to_frame(), *levels])
+        .join(names, on="number")
+        .with_columns(pl.lit("phase", GPU_METRICS_GROUP).alias("group"))
+    )
+
+
+def _classes(
+    ops: pl.DataFrame, samples: pl.DataFrame, axis: Axis, more_classes: Rules
+) -> pl.DataFrame:
+    """The rows of the classes of kernels."""
+    kernels = ops.filter(pl.col("kind") == "kernel")
+    short_names = kernels.select(pl.col("short_name").unique())
+    name = class_of(pl.col("short_name").cast(pl.String), more_classes)
+    classes = short_names.with_columns(name.alias("name"))
+    numbers = classes.select(pl.col("name").unique(maintain_order=True)).with_row_index("number")
+    numbered = classes.join(numbers, on="name").select("short_name", "number")
+    rows = kernels.select("device_no", "start_ns", "end_ns", "short_name")
+    return (
+        _measured(rows.join(numbered, on="short_name"), samples, axis)
+        .join(numbers, on="number")
+        .with_columns(pl.lit("class", GPU_METRICS_GROUP).alias("group"))
+    )
+
+
+def _measured(ops: pl.DataFrame, samples: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """`_MEASURED` of operations with `number`: when those of one number run on a device, and the
+    mean of the samples over that time."""
+    tracks = ops.select(_KEY).unique().with_row_index("track")
+    track, device = pl.col("track"), pl.col("device_no")
+    laid = ops.join(tracks, on=_KEY).select(
+        axis.at(track, pl.col("start_ns")).alias("start"),
+        axis.at(track, pl.col("end_ns")).alias("end"),
+    )
+    running = merge(laid).with_columns(axis.track(pl.col("start")).cast(pl.UInt32).alias("track"))
+    start, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
+    on_device = running.join(tracks, on="track", maintain_order="left").select(
+        "track", axis.at(device, start).alias("start"), length.alias("ns")
+    )
+    on_device = on_device.with_columns((pl.col("start") + pl.col("ns")).alias("end"))
+    pieces = overlaps(on_device.drop("ns"), samples)
+    share = samples.select("sample", *METRICS)[pieces["other"]]
+    ns = pl.col("end") - pl.col("start")
+    means = (
+        pl.concat([pieces, share], how="horizontal")
+        .group_by("track")
+        .agg(
+            pl.col("sample").n_unique().cast(pl.Int64).alias("samples"),
+            *(_mean_pct(pl.col(name), ns).alias(name) for name in METRICS),
+        )
+    )
+    busy_ns = on_device.group_by("track").agg(pl.col("ns").sum().alias("busy_ns"))
+    return (
+        tracks.join(busy_ns, on="track")
+        .join(means, on="track", how="left")
+        .with_columns(pl.col("samples").fill_null(0))
+        .drop("track")
+        .match_to_schema(_MEASURED)
+    )
+
+
+def _mean_pct(rate: pl.Expr, ns: pl.Expr) -> pl.Expr:
+    """The mean of `rate` over the time it was sampled, in percent; null where it was not."""
+    sampled_ns = ns.filter(rate.is_not_null()).sum()
+    return pl.when(sampled_ns > 0).then((rate * ns).sum() / (FULL // 100 * sampled_ns))
+
+
+def _idle(spans: pl.DataFrame, busy: Busy, axis: Axis) -> pl.DataFrame:
+    """`idle_pct` per path and device: the share of its instances' spans in which nothing ran."""
+    at = laid(spans, axis)
+    length_ns = at["end"] - at["start"]
+    idle_ns = length_ns - busy.all.between(at["start"], at["end"])
+    return (
+        spans.with_columns(length_ns.alias("span_ns"), idle_ns.alias("idle_ns"))
+        .group_by(pl.col("path").alias("number"), "device_no")
+        .agg((100 * pl.col("idle_ns").sum() / pl.col("span_ns").sum()).alias("idle_pct"))
+    )
+
+
+def _bound() -> pl.Expr:
+    """What limits a row; null where nothing was sampled."""
+    issued = pl.max_horizontal("sm_issue_pct", "tensor_active_pct")
+    moved = pl.sum_horizontal("dram_read_pct", "dram_write_pct")
+    rank = {name: pl.lit(number, pl.UInt8) for number, name in enumerate(BOUND.categories)}
+    known = issued.is_not_null() & pl.any_horizontal(
+        pl.col("dram_read_pct", "dram_write_pct").is_not_null()
+    )
+    return (
+        pl.when(pl.col("samples") == 0)
+        .then(None)
+        .when(issued >= BUSY_PCT)
+        .then(rank["compute"])
+        .when(moved >= BUSY_PCT)
+        .then(rank["memory"])
+        .when(pl.col("idle_pct") >= IDLE_PCT)
+        .then(rank["overhead"])
+        .when(known)
+        .then(rank["latency"])
+        .replace_strict(dict(enumerate(BOUND.categories)), return_dtype=BOUND)
+        .alias("bound")
+    )

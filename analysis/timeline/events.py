@@ -1,0 +1,260 @@
+"""A trace's events in order: cleaned, numbered, sorted, operations joined with their launches.
+
+Rows of negative length are dropped and counted, threads and devices get dense numbers for `Axis`,
+calls their class, operations their launch. Everything after this works on `Events`.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
+from nsysflow.analysis.frames.lookup import by_number, greatest
+from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid, process_of
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.timeline.call_classes import refine_classes, with_class_by_name
+from nsysflow.analysis.timeline.operation_parts import parts_of
+from nsysflow.analysis.timeline.outliers import without_outliers
+from nsysflow.analysis.timeline.source_lines import with_sources
+from nsysflow.analysis.trace import Trace
+
+SYNC_AFTER_NS = 50_000
+"""A sync that starts within 50 us of an asynchronous copy makes it a blocking one (spec §4). Tracks
+on the axis lie further apart than this and `--framework-gap-us`, the only rules that look ahead."""
+
+COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
+"""Frames whose rows of negative length are counted (spec §1)."""
+
+LAUNCH_ORDER = ("launch_start_ns", "correlation", "stream", "graph_node")
+"""What orders operations that start, or end, together (spec §3); then come names and processes."""
+
+KEYS = 1 << 63
+"""A key holds a process and a correlation id in 63 bits. A damaged report has ids too far apart."""
+
+SPARSEST = 8
+"""Correlation ids count up. Looking them up in a table takes half the time of a join, unless the
+table would be mostly empty: at most this many places per id."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Events:
+    """A trace's events, in order.
+
+    Attributes:
+        trace: what the report says of itself.
+        axis: the line on which threads, and devices, are laid end to end.
+        ops: `schema.OPS` without negative lengths, sorted by (device, start, launch), plus `op`
+            (row number), `device_no`, `part`, `call` (row of its launch in `calls`, null without),
+            `launch_start_ns`, `launch_end_ns`, `thread_no` (that launched it), `first` (it is the
+            call's first operation).
+        calls: without negative lengths, sorted by thread and start, longest first: `call` (row
+            number), `start_ns`, `end_ns`, `thread_no`, `correlation`, `name`, `class`, `source`.
+        ranges: `schema.RANGES` without negative lengths, open ends closed, `ended` tells which,
+            plus `thread_no`.
+        overhead: `schema.OVERHEAD` without negative lengths, sorted by start, longest first, plus
+            `thread_no`.
+        threads: `thread_no`, `thread`, `process`, `process_no`, `name`, `autograd`, `main`.
+        last_ns: the end of the trace.
+        dropped: operations, calls and ranges of negative length.
+        outliers: rows left out because their times lie too far from all others.
+    """
+
+    trace: Trace
+    axis: Axis
+    ops: pl.DataFrame
+    calls: pl.DataFrame
+    ranges: pl.DataFrame
+    overhead: pl.DataFrame
+    threads: pl.DataFrame
+    last_ns: int
+    dropped: int
+    outliers: int
+
+
+def in_order(trace: Trace, options: Options) -> Events:
+    """Clean, number, sort and join a trace (spec §1)."""
+    frames = {
+        "operations": trace.ops,
+        "calls": trace.calls,
+        "ranges": trace.ranges,
+        "overhead": trace.overhead,
+    }
+    lasting = {name: _not_negative(frame) for name, frame in frames.items()}
+    kept, outliers = without_outliers(lasting)
+    first_ns, last_ns = _extent([f.select("start_ns", "end_ns") for f in kept.values()])
+    latest_end_ns = _extent([f.select("end_ns") for f in kept.values()])[1]
+    axis = Axis.over(first_ns, last_ns, margin_ns=max(options.framework_gap_ns, SYNC_AFTER_NS) + 1)
+    threads = _threads(trace, kept)
+    calls = _calls(kept["calls"], threads, axis)
+    ops = _with_launches(kept["operations"], calls, threads)
+    calls = refine_classes(calls, ops, _pageable_calls(trace, ops))
+    calls = with_sources(calls, threads, axis, trace)
+    ended = pl.col("end_ns").is_not_null()
+    return Events(
+        trace=trace.without_rows(),
+        axis=axis,
+        ops=_sorted_ops(ops, axis),
+        calls=calls,
+        ranges=_numbered(kept["ranges"], threads).with_columns(
+            ended.alias("ended"), pl.col("end_ns").fill_null(latest_end_ns)
+        ),
+        overhead=_numbered(kept["overhead"], threads).sort(
+            "start_ns", -pl.col("end_ns"), "thread", pl.col("name").cast(pl.String)
+        ),
+        threads=threads,
+        last_ns=latest_end_ns,
+        dropped=sum(len(frames[name]) - len(lasting[name]) for name in COUNTED_WHEN_DROPPED),
+        outliers=outliers,
+    )
+
+
+def _not_negative(frame: pl.DataFrame) -> pl.DataFrame:
+    bad = frame["end_ns"] < frame["start_ns"]
+    return frame.filter(~bad.fill_null(value=False)) if bad.any() else frame
+
+
+def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:
+    """The least and the greatest of all values; (0, 0) where there are none."""
+    times = [t for f in frames for column in f for t in (column.min(), column.max())]
+    known = [t for t in times if isinstance(t, int)]
+    return (min(known), max(known)) if known else (0, 0)
+
+
+def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Every thread that did something, numbered by key."""
+    seen = [kept[name]["thread"].unique() for name in ("calls", "ranges", "overhead")]
+    names = trace.threads.unique("thread", keep="first", maintain_order=True)
+    tid, pid = os_tid(pl.col("thread")), os_pid(pl.col("process"))
+    return (
+        pl.concat(seen)
+        .drop_nulls()
+        .unique()
+        .to_frame()
+        .select("thread", process_of(pl.col("thread")).alias("process"))
+        .sort("process", "thread")
+        .with_row_index("thread_no")
+        .join(names.select("thread", "name"), on="thread", how="left", maintain_order="left")
+        .with_columns(
+            (pl.col("process").rle_id()).alias("process_no"),
+            pl.col("name").str.starts_with("pt_autograd").fill_null(value=False).alias("autograd"),
+            (tid == pid).alias("main"),
+        )
+    )
+
+
+def _numbered(frame: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """`frame` plus `thread_no`; one thread needs no join."""
+    if len(threads) == 1:
+        return frame.with_columns(pl.lit(0, pl.UInt32).alias("thread_no"))
+    return frame.join(
+        threads.select("thread", "thread_no"), on="thread", how="left", maintain_order="left"
+    )
+
+
+def _calls(calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Calls on the thread axis, outermost first, with their class by name."""
+    place = axis.at(pl.col("thread_no"), pl.col("start_ns"))
+    numbered = _numbered(calls, threads).drop("process", "thread")
+    ties = [-pl.col("end_ns"), pl.col("correlation"), pl.col("name").cast(pl.String)]
+    return (
+        sort_with_ties(numbered.with_columns(place.alias("place")), "place", ties)
+        .drop("place")
+        .with_row_index("call")
+        .pipe(with_class_by_name)
+    )
+
+
+def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """`ops` with the outermost call of their (process, correlation) as their launch."""
+    call = _launch_calls(*_correlation_keys(ops, calls, threads), calls)
+    return ops.with_columns(
+        call,
+        calls["thread_no"].gather(call),
+        calls["start_ns"].gather(call).alias("launch_start_ns"),
+        calls["end_ns"].gather(call).alias("launch_end_ns"),
+    )
+
+
+def _correlation_keys(
+    ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
+) -> tuple[pl.Series, pl.Series]:
+    """The correlation ids of all processes on one line: a key per operation and per call, null
+    where there is none."""
+    processes = threads.select("process", "process_no").unique()
+    first, last = _extent([ops.select("correlation"), calls.select("correlation")])
+    if (last - first + 1) * (len(processes) + 1) >= KEYS:
+        ops, calls = _renumbered(ops, calls)
+        first, last = 0, len(ops) + len(calls)
+    line = Axis.over(first, last, margin_ns=0)
+    correlation = pl.col("correlation")
+    if len(processes) == 1:
+        ours = ops["process"] == processes["process"].item()
+        asked = ops.select(line.at(pl.when(ours).then(0), correlation).alias("key"))
+    else:
+        asked = ops.select("process", "correlation").join(
+            processes, on="process", how="left", maintain_order="left"
+        )
+        asked = asked.select(line.at(pl.col("process_no"), correlation).alias("key"))
+    process_no = threads["process_no"].gather(calls["thread_no"])
+    known = calls.select(line.at(pl.lit(process_no), correlation).alias("key"))
+    return asked["key"], known["key"]
+
+
+def _renumbered(ops: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Both with their correlation ids numbered from 1 by size; equal ids stay equal."""
+    number = pl.concat([ops["correlation"], calls["correlation"]]).rank("dense").cast(pl.Int64)
+    return ops.with_columns(number.head(len(ops))), calls.with_columns(number.tail(len(calls)))
+
+
+def _launch_calls(asked: pl.Series, known: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """The row in `calls` of each key asked for, the outermost where several have it."""
+    launches = pl.DataFrame({"key": known, "call": calls["call"]})
+    if known.null_count():
+        launches = launches.drop_nulls("key")
+    size = greatest(launches["key"]) + 1
+    if size <= SPARSEST * len(launches):
+        table = by_number(size, launches["key"], launches["call"])
+        if size - table.null_count() == len(launches):
+            return table.gather(asked.set(asked >= size, None)).alias("call")
+    rows = asked.to_frame("key").with_row_index("row")
+    found = rows.join(launches, on="key", how="left", maintain_order="left")
+    if len(found) > len(asked):
+        outermost = [calls[c].gather(found["call"]) for c in ("start_ns", "end_ns")]
+        found = found.with_columns(outermost).sort("row", "start_ns", -pl.col("end_ns"), "call")
+        found = found.unique("row", keep="first", maintain_order=True)
+    return found["call"]
+
+
+def _pageable_calls(trace: Trace, ops: pl.DataFrame) -> pl.Series:
+    """Launch calls of copies with a pageable side."""
+    copies = ops.filter(pl.col("kind") == "memcpy", pl.col("call").is_not_null())
+    if copies.is_empty():
+        return copies["call"]
+    sides = trace.copy_details[copies["detail"]]
+    pageable = (sides["source_memory"] == "pageable") | (sides["target_memory"] == "pageable")
+    return copies.filter(pageable.fill_null(value=False))["call"]
+
+
+def _sorted_ops(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Operations on the device axis, with their part in the accounting."""
+    devices = ops.select(pl.col("device").unique().sort()).with_row_index("device_no")
+    if len(devices) == 1:
+        ops = ops.with_columns(pl.lit(0, pl.UInt32).alias("device_no"))
+    else:
+        ops = ops.join(devices, on="device", how="left", maintain_order="left")
+    place = axis.at(pl.col("device_no"), pl.col("start_ns"))
+    by_name = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
+    ties = [*(pl.col(key) for key in LAUNCH_ORDER), *by_name, pl.col("process")]
+    ops = sort_with_ties(ops.with_columns(place.alias("place")), "place", ties)
+    return ops.with_columns(parts_of(ops), _firsts(ops)).with_row_index("op")
+
+
+def _firsts(ops: pl.DataFrame) -> pl.Series:
+    """Whether each operation is the first to start of those that its call launched."""
+    launched = ops.select("start_ns", "call").with_row_index("row").drop_nulls("call")
+    if not launched["start_ns"].is_sorted():
+        launched = launched.sort("start_ns", "row")
+    last_is_first = launched.reverse()
+    first = by_number(greatest(launched["call"]) + 1, last_is_first["call"], last_is_first["row"])
+    row = pl.int_range(len(ops), dtype=pl.UInt32, eager=True)
+    return (first.gather(ops["call"]) == row).fill_null(value=False).alias("first")

@@ -1,0 +1,1 @@
+"""What part of a timeline is looked at."""

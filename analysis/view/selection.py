@@ -1,0 +1,102 @@
+"""From options to the windows that are looked at (spec §2)."""
+
+import polars as pl
+
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.steps import paths_named
+from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.view.windows import intersect, whole_windows
+from nsysflow.errors import SelectionError
+
+
+def selected_windows(
+    events: Events,
+    attribution: Attribution,
+    ops: pl.DataFrame,
+    steps: pl.DataFrame,
+    options: Options,
+) -> pl.DataFrame:
+    """The windows that all options agree on: `WINDOWS`.
+
+    Args:
+        events: the trace.
+        attribution: nodes and paths.
+        ops: operations with `node`.
+        steps: of `find_steps`.
+        options: what to narrow to.
+
+    Raises:
+        SelectionError: an option names what the report does not hold, or nothing is left.
+    """
+    windows, axis = whole_windows(events.ops), events.axis
+    report = events.trace.report
+    if options.device is not None:
+        windows = _of_device(windows, events, options.device)
+    if options.from_ns is not None or options.to_ns is not None:
+        late = pl.lit(options.from_ns if options.from_ns is not None else axis.origin_ns)
+        soon = pl.lit(options.to_ns if options.to_ns is not None else events.last_ns + 1)
+        windows = windows.with_columns(
+            pl.max_horizontal("start_ns", late), pl.min_horizontal("end_ns", soon)
+        ).filter(pl.col("end_ns") > pl.col("start_ns"))
+        if windows.is_empty():
+            msg = (
+                f"nothing ran in {report} in that time: it spans {axis.origin_ns / 1e9:.6f} s to"
+                f" {events.last_ns / 1e9:.6f} s. Choose --from and --to inside it."
+            )
+            raise SelectionError(msg)
+    if options.range is not None:
+        paths = paths_named(attribution, options.range, report)
+        projections = ops.join(attribution.projected(paths), on="node")
+        windows = intersect(windows, _hulls(projections, ["range"]), axis)
+        if windows.is_empty():
+            msg = f"range {options.range!r} launched nothing in the part of {report} looked at."
+            raise SelectionError(msg)
+    if options.steps is not None:
+        windows = intersect(windows, _of_steps(steps, options.steps, report), axis)
+        if windows.is_empty():
+            msg = f"those steps ran nothing in the part of {report} looked at."
+            raise SelectionError(msg)
+    return windows
+
+
+def _of_device(windows: pl.DataFrame, events: Events, device: int) -> pl.DataFrame:
+    devices = events.ops.select("device", "device_no").unique().sort("device")
+    chosen = devices.filter(pl.col("device") == device)
+    if chosen.is_empty():
+        known = ", ".join(map(str, devices["device"])) or "none"
+        msg = f"no device {device} in {events.trace.report}. Devices with GPU work there: {known}."
+        raise SelectionError(msg)
+    windows = windows.join(chosen.select("device_no"), on="device_no", how="semi")
+    if windows.is_empty():
+        msg = f"no operation on device {device} in {events.trace.report} takes any time."
+        raise SelectionError(msg)
+    return windows
+
+
+def _hulls(ops: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """From the first to the last operation of each group, per device."""
+    lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
+    return lasting.group_by("device_no", *key).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+
+
+def with_numbers(steps: pl.DataFrame, wanted: tuple[int | None, int | None]) -> pl.DataFrame:
+    """The steps whose number is in the half-open range `wanted`; None leaves a side open."""
+    first, past = wanted
+    chosen = steps.filter(pl.col("step") >= (first or 0))
+    return chosen if past is None else chosen.filter(pl.col("step") < past)
+
+
+def _of_steps(
+    steps: pl.DataFrame, wanted: tuple[int | None, int | None], report: str
+) -> pl.DataFrame:
+    chosen = with_numbers(steps, wanted)
+    if chosen.is_empty():
+        first, past = wanted
+        count = steps["step"].n_unique()
+        asked = f"{first or 0}:{'' if past is None else past}"
+        msg = f"{report} has {count} steps, 0 to {count - 1}: none of them is in --steps {asked}."
+        if not count:
+            msg = f"{report} has no steps to choose from. Name the range that is one with --step."
+        raise SelectionError(msg)
+    return chosen

@@ -1,0 +1,222 @@
+"""`View`: the selected part of a timeline. Every table is a function of a view."""
+
+import polars as pl
+
+from nsysflow.analysis.activity.communication import with_exposed_time
+from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.instances import span_inside
+from nsysflow.analysis.phases.work import busy_inside, phase_idle, phase_work
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.timeline.busy import Busy
+from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.view.selection import selected_windows, with_numbers
+from nsysflow.analysis.view.windows import (
+    clipped,
+    clipped_time,
+    narrow_charges,
+    narrow_gaps,
+    starts_inside,
+    whole_windows,
+)
+
+
+class View:
+    """A whole timeline, as tables see it.
+
+    Attributes:
+        timeline: the trace behind it.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+
+    @property
+    def trace(self) -> Trace:
+        """What the report says of itself."""
+        return self.timeline.trace
+
+    @property
+    def options(self) -> Options:
+        """The choices of the caller."""
+        return self.timeline.options
+
+    @property
+    def events(self) -> Events:
+        """The events of the whole trace."""
+        return self.timeline.events
+
+    @property
+    def attribution(self) -> Attribution:
+        """The phases of the whole trace."""
+        return self.timeline.attribution
+
+    @property
+    def busy(self) -> Busy:
+        """When each device was busy, in the whole trace."""
+        return self.timeline.busy
+
+    @computed_once
+    def windows(self) -> pl.DataFrame:
+        """The selected parts of each device's time: `windows.WINDOWS`."""
+        return whole_windows(self.events.ops)
+
+    @computed_once
+    def ops(self) -> pl.DataFrame:
+        """The operations that start in the windows, with `node` and `how`."""
+        return self.timeline.ops
+
+    @computed_once
+    def gaps(self) -> pl.DataFrame:
+        """The gaps in the windows, or their parts, with causes and places."""
+        return self.timeline.gaps
+
+    @computed_once
+    def charges(self) -> pl.DataFrame:
+        """What these gaps charge to each stall call: `run_ahead.CHARGES`."""
+        return self.timeline.explained.charges
+
+    @computed_once
+    def steps(self) -> pl.DataFrame:
+        """The steps that start in the windows."""
+        return self.timeline.steps
+
+    @computed_once
+    def launches(self) -> pl.DataFrame:
+        """The launches whose first operation starts in the windows, with `process` and `node`."""
+        rows = self._launches()
+        ops = self.timeline.ops
+        return rows.with_columns(*(ops[name].gather(rows["op"]) for name in ("process", "node")))
+
+    @computed_once
+    def copies(self) -> pl.DataFrame:
+        """The memcpys that start in the windows, with their label and `phase`."""
+        found = self._copies()
+        found = found.join(self.ops.select("op", "node"), on="op", maintain_order="left")
+        return found.with_columns(self.attribution.name_of(found["node"]).alias("phase"))
+
+    @computed_once
+    def communication(self) -> pl.DataFrame:
+        """All communication kernels, with the time that each ran and was exposed in the windows."""
+        kernels = self.timeline.communication
+        return with_exposed_time(kernels, self.windows, self.busy, self.events.axis)
+
+    @computed_once
+    def work(self) -> pl.DataFrame:
+        """What the phases did in the windows."""
+        return self.timeline.work
+
+    @computed_once
+    def idle(self) -> pl.DataFrame:
+        """The idle time in the windows, by phase and cause."""
+        return phase_idle(self.attribution, self.gaps)
+
+    @computed_once
+    def spans(self) -> pl.DataFrame:
+        """`process`, `path`, `span_ns`: how long the phases' instances ran in the windows."""
+        return self.work.select("process", "path", "span_ns")
+
+    @computed_once
+    def work_of_steps(self) -> pl.DataFrame:
+        """What the phases did in the steps of `steps`, each step to its end."""
+        return self.timeline.work
+
+    def stalls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Those of `rows` (stalls with `induced_idle_ns`) that belong to the view."""
+        return rows
+
+    def _launches(self) -> pl.DataFrame:
+        return self.timeline.launches
+
+    def _copies(self) -> pl.DataFrame:
+        return self.timeline.copies
+
+
+class NarrowedView(View):
+    """The part of a timeline that the options select (spec §2).
+
+    Causes, phases and steps are always those of the whole trace.
+    """
+
+    @computed_once
+    def windows(self) -> pl.DataFrame:
+        """The windows that all options agree on.
+
+        Raises:
+            SelectionError: an option names what the report does not hold, or nothing is left.
+        """
+        of = self.timeline
+        return selected_windows(of.events, of.attribution, of.ops, of.steps, of.options)
+
+    @computed_once
+    def ops(self) -> pl.DataFrame:
+        """The operations that start in the windows."""
+        return self._starting_inside(self.timeline.ops)
+
+    @computed_once
+    def gaps(self) -> pl.DataFrame:
+        """The parts of gaps in the windows, each with its share of the causes."""
+        return narrow_gaps(self.timeline.gaps, self.windows, self.events.axis)
+
+    @computed_once
+    def charges(self) -> pl.DataFrame:
+        """The charges, cut as the gaps are."""
+        return narrow_charges(self.timeline.explained.charges, self.gaps)
+
+    @computed_once
+    def steps(self) -> pl.DataFrame:
+        """The steps that start in the windows."""
+        inside = self._starting_inside(self.timeline.steps)
+        # where processes share a GPU, one's window may hold another step of the other
+        wanted = self.options.steps
+        return inside if wanted is None else with_numbers(inside, wanted)
+
+    @computed_once
+    def work(self) -> pl.DataFrame:
+        """What the phases did: counts of what starts in the windows, busy time of all in them."""
+        axis, windows, attribution = self.events.axis, self.windows, self.attribution
+        host = clipped_time(attribution.open_time, windows)
+        begun = phase_work(attribution, self.ops, host, axis)
+        ops = self.timeline.ops.select("node", "process", "device_no", "start_ns", "end_ns")
+        return busy_inside(attribution, begun, clipped(ops, windows, axis), axis)
+
+    @computed_once
+    def spans(self) -> pl.DataFrame:
+        """How much of the phases' instances lies in the windows."""
+        return span_inside(self.attribution, self.timeline.ops, self.windows)
+
+    @computed_once
+    def work_of_steps(self) -> pl.DataFrame:
+        """What the phases did in these steps, whole: a phase that a window cuts did less."""
+        inside = self.attribution.within(self.timeline.step_paths).join(self.steps, on="range")
+        ops = self.timeline.ops.join(
+            inside, on=["node", "device_no"], how="semi", maintain_order="left"
+        )
+        no_host = self.attribution.open_time.select("node", "host_wall_ns").clear()
+        return phase_work(self.attribution, ops, no_host, self.events.axis)
+
+    def stalls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Those that start between the first window and the last, or that have idle time behind
+        them in a window."""
+        first, last = self.windows["start_ns"].min(), self.windows["end_ns"].max()
+        within = pl.col("start_ns").is_between(pl.lit(first), pl.lit(last))
+        return rows.filter(within | (pl.col("induced_idle_ns") > 0))
+
+    def _launches(self) -> pl.DataFrame:
+        return self.timeline.launches.join(self.ops, on="op", how="semi")
+
+    def _copies(self) -> pl.DataFrame:
+        return self._starting_inside(self.timeline.copies)
+
+    def _starting_inside(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return starts_inside(rows, self.windows, self.events.axis)
+
+
+def view_of(timeline: Timeline) -> View:
+    """The view that the timeline's options ask for."""
+    options = timeline.options
+    asked = (options.device, options.range, options.from_ns, options.to_ns, options.steps)
+    narrowed = any(choice is not None for choice in asked)
+    return NarrowedView(timeline) if narrowed else View(timeline)

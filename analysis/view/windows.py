@@ -1,0 +1,132 @@
+"""Windows, and what of operations, gaps and charges lies in them (spec §2).
+
+Causes always come from the whole trace. A gap cut by a window keeps its causes in proportion.
+"""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.frames.intervals import Axis, Cover, laid, merge, overlaps
+from nsysflow.analysis.schema import CAUSE
+
+WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
+"""Disjoint per device, sorted."""
+
+
+def whole_windows(ops: pl.DataFrame) -> pl.DataFrame:
+    """`WINDOWS` from each device's first operation to its last one's end."""
+    return (
+        ops.lazy()
+        .filter(pl.col("end_ns") > pl.col("start_ns"))
+        .group_by("device_no")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        .sort("device_no")
+        .collect()
+        .match_to_schema(WINDOWS)
+    )
+
+
+def intersect(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """What lies in both: `WINDOWS`. `others` may overlap one another."""
+    merged = merge(laid(others, axis))
+    pieces = overlaps(laid(windows, axis), merged)
+    return pieces.select(
+        axis.track(pl.col("start")).cast(pl.UInt32).alias("device_no"),
+        axis.time_ns(pl.col("start")).alias("start_ns"),
+        (axis.time_ns(pl.col("start")) + pl.col("end") - pl.col("start")).alias("end_ns"),
+    ).sort("device_no", "start_ns")
+
+
+def clipped_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """How much of each stretch of host time (`node`, `start_ns`, `host_wall_ns`) lies in a window
+    of any device: `node`, `host_wall_ns`."""
+    spans = windows.select(pl.col("start_ns").alias("start"), pl.col("end_ns").alias("end"))
+    start = open_time["start_ns"]
+    wall_ns = Cover(merge(spans)).between(start, start + open_time["host_wall_ns"])
+    return open_time.select("node", wall_ns.alias("host_wall_ns")).filter(
+        pl.col("host_wall_ns") > 0
+    )
+
+
+def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The rows (`device_no`, `start_ns`, …) that start inside a window."""
+    kept = laid(windows, axis)
+    place = rows.select(axis.at(pl.col("device_no"), pl.col("start_ns"))).to_series()
+    past = kept["end"].search_sorted(place, side="right")
+    begun = kept["start"].search_sorted(place, side="right")
+    return rows.filter(begun > past)
+
+
+def clipped(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The parts of `rows` (`device_no`, `start_ns`, `end_ns`, …) that lie in a window."""
+    placed = rows.with_columns(laid(rows, axis).get_columns())
+    start, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
+    return (
+        overlaps(placed, laid(windows, axis))
+        .with_columns(start.alias("start_ns"), (start + length).alias("end_ns"))
+        .drop("start", "end", "other")
+    )
+
+
+def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The parts of `gaps` inside `windows`, each with its share of the causes."""
+    whole_ns = (gaps["end_ns"] - gaps["start_ns"]).alias("whole_ns")
+    pieces = clipped(gaps.with_columns(whole_ns), windows, axis)
+    cut = pieces["end_ns"] - pieces["start_ns"] != pieces["whole_ns"]
+    pieces = pieces.drop("whole_ns")
+    if not cut.any():
+        return pieces
+    pieces = pieces.with_row_index("piece")
+    causes = [f"{cause}_ns" for cause in CAUSES]
+    shares = pieces.filter(cut).select("piece", "start_ns", "end_ns", *causes)
+    long = _long(shares, CAUSES, index=["piece", "start_ns", "end_ns"], value="ns")
+    long = long.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("total"))
+    scaled = apportion(long, by="piece", ties="cause").pivot("cause", index="piece", values="ns")
+    scaled = scaled.rename({cause: f"{cause}_ns" for cause in CAUSES})
+    kept = pieces.filter(cut).drop(causes).join(scaled, on="piece")
+    return pl.concat([pieces.filter(~cut), kept.select(pieces.columns)]).sort("piece").drop("piece")
+
+
+def narrow_charges(charges: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """Charges scaled as their gaps' causes were.
+
+    Args:
+        charges: `gap`, `call`, `cause`, `ns`, of whole gaps.
+        gaps: the gaps with their causes, narrowed.
+    """
+    by_gap = gaps.group_by("gap").agg(pl.col([f"{cause}_ns" for cause in CAUSES]).sum())
+    totals = _long(by_gap, STALLS, index=["gap"], value="total")
+    touched = charges.join(totals, on=["gap", "cause"]).sort("gap", "cause", "call")
+    touched = touched.with_columns(pl.struct("gap", "cause").rle_id().alias("part"))
+    return (
+        apportion(touched, by="part", ties="call").select(charges.columns).filter(pl.col("ns") > 0)
+    )
+
+
+def _long(
+    gaps: pl.DataFrame, causes: Iterable[str], *, index: list[str], value: str
+) -> pl.DataFrame:
+    """A row per gap and cause."""
+    columns = [f"{cause}_ns" for cause in causes]
+    long = gaps.unpivot(columns, index=index, variable_name="cause", value_name=value)
+    return long.with_columns(pl.col("cause").str.strip_suffix("_ns").cast(CAUSE))
+
+
+def apportion(shares: pl.DataFrame, *, by: str, ties: str) -> pl.DataFrame:
+    """`shares` with `ns` scaled so that each group sums to its `total`, to the nanosecond.
+
+    By largest remainder: each gets the floor of its share, and the nanoseconds that are left go to
+    the largest fractions, ties in the order of `ties`. In 128 bits, since ns times ns passes 2**63.
+    """
+    ns, total = pl.col("ns").cast(pl.Int128), pl.col("total").cast(pl.Int128)
+    whole = ns.sum().over(by)
+    shares = shares.with_columns(
+        (ns * total // whole).cast(pl.Int64).alias("_floor"),
+        (ns * total % whole).alias("_fraction"),
+    ).sort(by, "_fraction", ties, descending=[False, True, False])
+    left = pl.col("total") - pl.col("_floor").sum().over(by)
+    rank = pl.int_range(pl.len()).over(by)
+    more = (rank < left).cast(pl.Int64)
+    return shares.with_columns((pl.col("_floor") + more).alias("ns")).drop("_floor", "_fraction")

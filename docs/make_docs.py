@@ -1,0 +1,88 @@
+"""Write docs/tables.md from the declarations and schemas: every frame, what a row is, its columns.
+
+`make docs` runs it; a test fails when the file is behind.
+"""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.declared import causes, tables
+from nsysflow.analysis.tables import schema as table_schema
+
+PAGE: Final = Path(__file__).with_name("tables.md")
+
+_HEADER: Final = """\
+# Frames and tables
+
+Made by `make docs` from `analysis/declared/`, `analysis/schema.py` and `analysis/tables/schema.py`.
+Edit those, not this page.
+
+Times are int64 nanoseconds since the session started, intervals are half-open. A column that ends
+in `_ns` is a whole number of nanoseconds, one in `_pct` is 0..100. What was not measured is null,
+never 0.
+"""
+
+
+def page() -> str:
+    """The whole of docs/tables.md."""
+    return "\n".join(
+        [
+            _HEADER,
+            "## Tables\n",
+            "What the analysis returns and the reports write. `process` is the OS pid.\n",
+            *(_table(table) for table in tables.DECLARED),
+            "## Causes of idle time\n",
+            "In the order that breaks ties (spec §3).\n",
+            _causes(),
+            "## Canonical frames\n",
+            "What a loader fills in. A `process` or `thread` is an opaque key, unique in the"
+            " report.\n",
+            *(
+                _frame(name, frame)
+                for name, frame in vars(schema).items()
+                if isinstance(frame, schema.Frame)
+            ),
+        ]
+    )
+
+
+def _table(table: tables.Table) -> str:
+    frame = table_schema.SCHEMAS[table.name]
+    parts = [f"### {table.name}\n", frame.about, "", _columns(frame)]
+    if not table.listed:
+        (whole,) = (each.name for each in tables.DECLARED if table.name in each.parts)
+        parts[1] = f"A part of [{whole}](#{whole}). {frame.about}"
+    return "\n".join(parts)
+
+
+def _frame(name: str, frame: schema.Frame) -> str:
+    return "\n".join([f"### {name}\n", frame.about, "", _columns(frame)])
+
+
+def _columns(frame: schema.Frame) -> str:
+    rows = "".join(f"| `{column}` | {_type(dtype)} |\n" for column, dtype in frame.items())
+    return f"| column | type |\n| --- | --- |\n{rows}"
+
+
+def _type(dtype: pl.DataType) -> str:
+    if dtype == schema.CAUSE:
+        return "[a cause](#causes-of-idle-time)"
+    if isinstance(dtype, pl.Enum):
+        return ", ".join(f"`{word}`" for word in dtype.categories)
+    return type(dtype).__name__  # str() of a Categorical differs between polars versions
+
+
+def _causes() -> str:
+    rows = "".join(
+        f"| `{cause.name}` | {cause.meaning} | {cause.label} |\n" for cause in causes.DECLARED
+    )
+    return f"| cause | meaning | on screens |\n| --- | --- | --- |\n{rows}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stderr.write(f"wrote {PAGE.name}\n")

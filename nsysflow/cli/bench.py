@@ -1,0 +1,49 @@
+"""`nsysflow bench`: parse, then start the process that imports torch and does the work."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from nsysflow.catalog.bench_options import bench_options
+from nsysflow.cli.settings import configured
+
+
+@click.command(cls=configured())
+@bench_options
+@click.pass_context
+def bench(ctx: click.Context, /, **typed: Any) -> None:  # noqa: ANN401
+    """Check the fused kernels against their references, and time them if there is a GPU.
+
+    Runs every kernel unless some are named. A kernel with a wrong result is not timed, and the exit
+    code is 3. Without a GPU, small shapes run in Triton's interpreter and nothing is timed.
+
+    \b
+    Example:
+        nsysflow bench advantage prio
+        nsysflow bench --sweep --csv results.csv
+        nsysflow bench --variant triton --variant cuda --dtype bf16
+    """
+    # -P: a folder called kernels in the working directory must not be imported instead
+    argv = [sys.executable, "-P", "-m", "nsysflow.kernels.bench", *words_of(ctx.command, typed)]
+    code = subprocess.run(argv, check=False).returncode
+    if code:
+        # a signal's number is negative; a shell adds 128
+        sys.exit(code if code > 0 else 128 - code)
+
+
+def words_of(command: click.Command, typed: Mapping[str, Any]) -> list[str]:
+    """The words that give `command` these values when typed."""
+    words: list[str] = []
+    for parameter in command.params:
+        value = typed.get(str(parameter.name))
+        if isinstance(parameter, click.Argument):
+            words += value or ()
+        elif value is True:
+            words.append(parameter.opts[0])
+        else:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [word for each in values if each for word in (parameter.opts[0], str(each))]
+    return words

@@ -1,0 +1,176 @@
+"""Run a program: show and keep its output, and pass signals on to it."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO, Final, cast
+
+from nsysflow.profiling.last_lines import last_lines
+
+_CHUNK_BYTES: Final = 1 << 16
+_KEPT_BYTES: Final = 1 << 18
+"""How much of the end of the output is kept: nsys's bars follow the program's last lines."""
+_PATH_BYTES: Final = 1 << 13
+_LOOK_S: Final = 0.2
+_LINGER_S: Final = 1.0
+"""How long to wait for output after the program has ended. A process that it started, a server for
+example, may still hold its output open."""
+
+_KILLED: Final = 128
+"""A program that a signal ended has exit code 128 + the signal's number, in shells and in nsys."""
+
+_SAVES: Final = re.compile(rb"Generating '[^'\n]*\.qdstrm'")
+"""What nsys prints when it begins to write the report; a signal after that would lose the report.
+It may stand anywhere in a line: the program's last line may be unfinished."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramEnd:
+    """How a program ended.
+
+    Attributes:
+        exit_code: its exit code; 128 + the signal's number if a signal ended it.
+        interrupted: whether we passed SIGINT or SIGTERM on to it.
+        wall_ns: how long it ran, including nsys's import.
+        last_lines: the last lines of its output.
+    """
+
+    exit_code: int
+    interrupted: bool
+    wall_ns: int
+    last_lines: tuple[str, ...]
+
+
+def run_program(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> ProgramEnd:
+    """Run a program to its end.
+
+    Its stdout and stderr go to our stderr as they come, and to `log`; our stdout is for results.
+    The first SIGINT or SIGTERM is passed on, and then we wait: nsys saves what it has. The third
+    ends the program at once.
+
+    Args:
+        argv: the program and its arguments.
+        environment: variables to set for it besides ours.
+        log: the file that keeps its output.
+
+    Raises:
+        OSError: it cannot be started, or `log` cannot be opened.
+    """
+    begun_ns = time.monotonic_ns()
+    terminal = sys.stdin is None or sys.stdin.isatty()
+    with (
+        log.open("wb", buffering=0) as kept,  # unbuffered: a full disk shows once, not at close
+        subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL if terminal else None,  # a background group may not read it
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            # Python buffers output to a pipe; the user wants to see it at once
+            env={"PYTHONUNBUFFERED": "1", **os.environ, **environment},
+            process_group=0,  # a terminal's Ctrl-C comes to us alone: the program gets one, not two
+        ) as program,
+    ):
+        output = _Output(program, kept)
+        with _Signals(program, output) as signals:
+            output.pass_on()
+            code = program.wait()
+    return ProgramEnd(
+        exit_code=code if code >= 0 else _KILLED - code,
+        interrupted=signals.count > 0,
+        wall_ns=time.monotonic_ns() - begun_ns,
+        last_lines=last_lines(output.last),
+    )
+
+
+class _Output:
+    """A program's output, passed on to the screen and the log.
+
+    Attributes:
+        last: the end of the output.
+        saving: whether nsys has begun to write the report.
+        given_up: whether to stop waiting for more.
+    """
+
+    def __init__(self, program: "subprocess.Popen[bytes]", kept: BinaryIO) -> None:
+        self._program = program
+        screen = getattr(sys.stderr, "buffer", None)
+        self._sinks: list[BinaryIO] = [kept, *([screen] if screen is not None else [])]
+        self.last = b""
+        self.saving = False
+        self.given_up = False
+
+    def pass_on(self) -> None:
+        """Pass it on until it ends, or until the program has ended and no more comes."""
+        pipe = cast("BinaryIO", self._program.stdout)
+        silent_since = time.monotonic()
+        while not self.given_up:
+            if select.select([pipe], [], [], _LOOK_S)[0]:
+                chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
+                if not chunk:
+                    return
+                self._take(chunk)
+                silent_since = time.monotonic()
+            elif self._program.poll() is None:
+                silent_since = time.monotonic()
+            elif time.monotonic() - silent_since > _LINGER_S:
+                return
+
+    def _take(self, chunk: bytes) -> None:
+        self.last = (self.last + chunk)[-_KEPT_BYTES:]
+        if not self.saving:
+            # nsys's line may come in two pieces, but is not longer than a path
+            self.saving = bool(_SAVES.search(self.last[-len(chunk) - _PATH_BYTES :]))
+        for sink in [*self._sinks]:
+            try:
+                sink.write(chunk)
+                sink.flush()
+            except OSError:  # a closed terminal or a full disk must not end the run
+                self._sinks.remove(sink)
+
+
+class _Signals(AbstractContextManager["_Signals"]):
+    """Handles SIGINT and SIGTERM while a program runs: the first is passed on to its group.
+
+    Attributes:
+        count: how many have come.
+    """
+
+    def __init__(self, program: "subprocess.Popen[bytes]", output: _Output) -> None:
+        self._program = program
+        self._output = output
+        self._before: dict[signal.Signals, Any] = {}
+        self.count = 0
+
+    def __enter__(self) -> "_Signals":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count == 1 and not self._output.saving:
+            self._pass_on(number)
+        elif self.count < 3:
+            said = b"nsysflow: saving what was captured; interrupt once more to lose it\n"
+            with suppress(OSError):
+                os.write(2, said)  # Python's sys.stderr may be in use: we are in a signal handler
+        else:
+            self._output.given_up = True
+            self._pass_on(signal.SIGKILL)
+
+    def _pass_on(self, number: int) -> None:
+        if self._program.poll() is None:
+            os.killpg(self._program.pid, number)

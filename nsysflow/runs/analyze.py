@@ -1,0 +1,116 @@
+"""Load the reports of a run and analyse them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Final
+
+import nsysflow
+from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.trace import Trace
+from nsysflow.errors import SelectionError
+from nsysflow.report.results import Results
+from nsysflow.runs.manifest import Manifest
+from nsysflow.runs.notes import expected_notes, run_notes
+from nsysflow.runs.sources import Source, distinct_sources
+
+DEMO: Final = "nan_check-sync.sqlite.xz"
+"""The report that `nsysflow demo` analyses."""
+
+PAGE: Final = (
+    "gap_summary",
+    "syncs",
+    "phases",
+    "starved",
+    "steps",
+    "accounting",
+    "comm",
+    "mfu",
+    "integrity",
+)
+"""The tables that the page shows, computed for each report."""
+
+
+def analyze_reports(
+    paths: Sequence[Path], options: Options, *, tables: Sequence[str] = PAGE
+) -> Results:
+    """Load and analyse reports, the ranks of one run.
+
+    Args:
+        paths: report files, or folders of runs.
+        options: what to narrow the analysis to. Of several reports, those that lack the step, range
+            or time are left out with a note, and those without work on `device` without one.
+        tables: the tables to compute now, on all cores; others are computed when they are read.
+
+    Raises:
+        ReportError: a report cannot be read.
+        SelectionError: a report was given twice, or no report has what an option names.
+    """
+    sources = distinct_sources(paths)
+    analyses = []
+    left_out: dict[str, SelectionError] = {}
+    for source in sources:
+        trace = _load(source, shapes="kernels" in tables)
+        if len(sources) > 1 and _ran_elsewhere(trace, options.device):
+            continue
+        analysis = nsysflow.analyze(trace, with_flops_of(source.manifest, options))
+        del trace  # frees its rows: the analysis has its own, in order
+        try:
+            analysis.compute(*(table for table in tables if TABLES[table].of == "report"))
+        except SelectionError as error:  # evaluation, for one, is often a single rank's work
+            left_out[source.name] = error
+        else:
+            analyses.append(analysis)
+    if not analyses:
+        raise next(iter(left_out.values()), _no_such_device(sources, options.device))
+    notes = [
+        Note(NoteKind.LEFT_OUT, f"{name} is left out: {error.seen}")
+        for name, error in left_out.items()
+    ]
+    on_cpu = all(_on_cpu(source.manifest) for source in sources)
+    return Results(analyses, on_cpu=on_cpu, notes=notes)
+
+
+def analyze_demo() -> Results:
+    """Analyse the report that comes with nsysflow."""
+    with as_file(files("nsysflow") / "samples" / DEMO) as report:
+        return analyze_reports([report], Options())
+
+
+def with_flops_of(manifest: Manifest | None, options: Options) -> Options:
+    """`options`, with the FLOPs that were given when the run was profiled, unless given now."""
+    if manifest is None:
+        return options
+    return replace(
+        options,
+        flops_per_step=options.flops_per_step or manifest.flops_per_step,
+        flops_dtype=options.flops_dtype or manifest.flops_dtype,
+    )
+
+
+def _load(source: Source, *, shapes: bool) -> Trace:
+    """The trace under its report's name, with the notes on its run."""
+    trace = nsysflow.load(source.path, shapes=shapes)
+    if source.manifest is not None:
+        notes = (*expected_notes(source.manifest, trace), *run_notes(source.manifest, trace))
+        trace = replace(trace, notes=notes)
+    return replace(trace, report=source.name)
+
+
+def _no_such_device(sources: Sequence[Source], device: int | None) -> SelectionError:
+    return SelectionError(
+        f"no device {device} in any of {', '.join(source.name for source in sources)}",
+        "--table accounting lists the devices",
+    )
+
+
+def _on_cpu(manifest: Manifest | None) -> bool:
+    return manifest is not None and manifest.on == "cpu"
+
+
+def _ran_elsewhere(trace: Trace, device: int | None) -> bool:
+    """Whether none of this rank's work ran on the one GPU to look at."""
+    return device is not None and device not in trace.ops["device"]

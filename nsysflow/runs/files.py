@@ -1,0 +1,117 @@
+"""Write the results: summary.md, CSV files and report.json in a folder, or gaps.csv alone."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from nsysflow.atomic import staged_file, staged_folder
+from nsysflow.errors import OutputError
+from nsysflow.report.markdown import summary
+from nsysflow.report.results import Results
+from nsysflow.report.tables import WHERE_THERE, write_files, write_gaps_csv
+from nsysflow.runs.manifest import is_run
+from nsysflow.runs.sources import sources_of
+
+MARK: Final = "report.json"
+"""nsysflow replaces a folder that holds this file without asking."""
+
+
+def output_folder(reports: Sequence[Path], folder: Path | None, *, force: bool) -> Path:
+    """Where the files go: `folder`, the run's folder, or `REPORT.nsysflow` beside the report.
+
+    Raises:
+        OutputError: the folder cannot be written, or nsysflow did not make it.
+    """
+    chosen = folder if folder is not None else _beside(reports[0])
+    check_folder(chosen, force=force or is_run(chosen))
+    return chosen
+
+
+def check_folder(folder: Path, *, force: bool) -> None:
+    """Refuse, before any work is done, a folder that cannot be written or is not ours.
+
+    Raises:
+        OutputError: the folder cannot be written, or nsysflow did not make it.
+    """
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if _exists(each))
+    exists = there == folder.absolute()
+    if exists and not folder.is_dir():
+        raise OutputError(f"{folder} is a file", "Name another folder with -o DIR")
+    effective = os.access in os.supports_effective_ids
+    if not os.access(there, os.W_OK | os.X_OK, effective_ids=effective):
+        raise _not_written(folder, f"{there} is not a folder that you may write to")
+    if exists and not (folder / MARK).is_file() and not force:
+        raise OutputError(
+            f"{folder} exists and was not made by nsysflow (it holds no {MARK}); nothing was"
+            " written",
+            "Name another folder with -o DIR, or write into this one with --force",
+        )
+
+
+def write_folder(results: Results, folder: Path, *, top: int | None, at_least_ns: int) -> None:
+    """Write summary.md, the CSV files and report.json, all or nothing.
+
+    Raises:
+        OutputError: the folder cannot be written; then it is as it was.
+    """
+    with writing(folder) as scratch:
+        write_files(results, scratch, at_least_ns=at_least_ns)
+        page = summary(results, top=top, at_least_ns=at_least_ns)
+        (scratch / "summary.md").write_text(page, encoding="utf-8")
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[Path]:
+    """A scratch folder whose files become those of `folder`, `MARK` last.
+
+    A table without rows gets no file: an older one of its name goes too, if the folder is ours.
+
+    Raises:
+        OutputError: the folder cannot be written; then it is as it was.
+    """
+    ours = (folder / MARK).is_file()
+    stale = [f"{name}.csv" for name in WHERE_THERE] if ours else []
+    try:
+        with staged_folder(folder, last=MARK, stale=stale) as scratch:
+            yield scratch
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
+
+
+def write_gaps(results: Results, file: Path, reports: Sequence[Path], *, at_least_ns: int) -> int:
+    """Write gaps.csv as `file`, whole or not at all, and return its number of rows.
+
+    Raises:
+        OutputError: the file cannot be written, or is one of the reports.
+    """
+    if file.exists() and any(file.samefile(source.path) for source in sources_of(reports)):
+        raise OutputError(f"{file} is the report itself; nothing was written", "Name another file")
+    try:
+        with staged_file(file) as scratch, scratch.open("wb") as out:
+            return write_gaps_csv(results, out, at_least_ns=at_least_ns)
+    except OSError as error:
+        raise _cannot_write(file, error) from error
+
+
+def _beside(report: Path) -> Path:
+    return report if is_run(report) else Path(f"{report}.nsysflow")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:  # inside a folder that may not be entered
+        return False
+
+
+def _cannot_write(target: Path, error: OSError) -> OutputError:
+    return _not_written(target, error.strerror or str(error))  # polars' errors have no strerror
+
+
+def _not_written(target: Path, reason: str) -> OutputError:
+    return OutputError(
+        f"cannot write {target}: {reason}; nothing was written",
+        "Make room, choose another place with -o DIR, or print only, with --no-files",
+    )

@@ -1,0 +1,141 @@
+"""manifest.json: what a run was. `profile` writes it, `analyze` reads it beside the reports."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any, Final, Literal
+
+from nsysflow.atomic import staged_file
+from nsysflow.errors import Damaged, ReportError
+from nsysflow.peaks import Unit
+from nsysflow.runs.decode import decode
+from nsysflow.runtime.child_status import ChildStatus
+from nsysflow.runtime.collectors import Collector
+
+FILE: Final = "manifest.json"
+LOG: Final = "output.log"
+"""The output of the program, kept in the run's folder."""
+
+SCHEMA: Final = 2
+_TOOL: Final = "nsysflow"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitState:
+    """The commit that was checked out, and whether files differed from it."""
+
+    commit: str
+    changed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """One run. It keeps the command line and versions by name, but no environment.
+
+    Attributes:
+        name: the run's name.
+        workload: the built-in workload; None for any other command.
+        command: the program that was profiled, as it was typed.
+        argv: what was started, with nsys and torchrun around the program.
+        on: `cuda` or `cpu`.
+        collector: `nsys` or `kineto`.
+        capture: the window of steps, `wait:warmup:active`; None for the whole run.
+        processes: how many ranks torchrun started; None without torchrun.
+        trace: what nsys was asked to trace.
+        backtrace: whether Python lines were asked for.
+        gpu_metrics: whether GPU counters were asked for.
+        flops_per_step: what one step of one rank computes, as typed; None if it was not.
+        flops_dtype: the arithmetic of those FLOPs, as typed.
+        git: the state of the repository in the working folder; None outside git.
+        versions: by name: nsysflow, nsys, driver, python, torch, …
+        gpus: the names of the machine's GPUs.
+        started: when, in UTC.
+        wall_ns: how long the program ran, including nsys's import.
+        exit_code: the program's exit code.
+        interrupted: whether SIGINT or SIGTERM stopped it.
+        reports: the files to analyse, one per rank, by name.
+        children: what the program's processes reported.
+    """
+
+    name: str
+    workload: str | None
+    command: tuple[str, ...]
+    argv: tuple[str, ...]
+    on: Literal["cuda", "cpu"]
+    collector: Collector
+    capture: str | None
+    processes: int | None
+    trace: tuple[str, ...]
+    backtrace: bool
+    gpu_metrics: bool
+    git: GitState | None
+    versions: Mapping[str, str]
+    gpus: tuple[str, ...]
+    started: str
+    wall_ns: int
+    exit_code: int
+    interrupted: bool
+    reports: tuple[str, ...]
+    children: tuple[ChildStatus, ...]
+    flops_per_step: float | None = None
+    flops_dtype: Unit | None = None
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write manifest.json, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    document = {"schema": SCHEMA, "tool": _TOOL, **asdict(manifest)}
+    with staged_file(folder / FILE) as scratch:
+        scratch.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a run's folder; None if `folder` is not one.
+
+    Raises:
+        Damaged: the manifest is corrupt, or of another version of nsysflow.
+        ReportError: it may not be read.
+    """
+    file = folder / FILE
+    try:
+        document = _document(file)
+        return None if document is None else decode(Manifest, document, name="it")
+    except PermissionError:
+        raise ReportError(
+            f"{file} cannot be read: permission denied", "Allow it", f"chmod u+r {quote(str(file))}"
+        ) from None
+    except ValueError as error:
+        raise Damaged(
+            f"{file} cannot be understood: {error}",
+            "Name the report itself instead; it is one of these",
+            f"ls {quote(str(folder))}",
+        ) from error
+
+
+def is_run(folder: Path) -> bool:
+    """Whether some version of nsysflow wrote the manifest in `folder`."""
+    try:
+        return _document(folder / FILE) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def _document(file: Path) -> dict[str, Any] | None:
+    """The JSON of a manifest of ours; None if there is none.
+
+    Raises:
+        PermissionError: it may not be read.
+        ValueError: it is not JSON.
+    """
+    try:
+        if not file.is_file():
+            return None
+    except PermissionError:  # in a folder that may not be entered; whoever needs it will say so
+        return None
+    found = json.loads(file.read_text(encoding="utf-8"))
+    return found if isinstance(found, dict) and found.get("tool") == _TOOL else None

@@ -1,0 +1,127 @@
+"""Notes on a run: what was asked for, or happened, and is not in its report.
+
+A profiler that cannot record something mostly says nothing. The manifest and the report together
+show what is missing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.trace import Trace
+from nsysflow.nsys import LAST_NVTX, records_nvtx
+from nsysflow.runs.manifest import Manifest
+from nsysflow.runtime.protocol import Window
+
+_KEPT: Final[Mapping[NoteKind, Callable[[Manifest], bool]]] = {
+    NoteKind.NO_GPU_WORK: lambda manifest: manifest.on == "cuda",
+    NoteKind.NO_RANGES: lambda manifest: "nvtx" not in manifest.trace,
+}
+"""The runs whose reports keep these notes of the loader; other notes are always kept."""
+
+
+def expected_notes(manifest: Manifest, trace: Trace) -> tuple[Note, ...]:
+    """The report's own notes, without those on what the run was not to record."""
+    dropped = [kind for kind, kept in _KEPT.items() if not kept(manifest)]
+    return tuple(note for note in trace.notes if note.kind not in dropped)
+
+
+def run_notes(manifest: Manifest, trace: Trace) -> tuple[Note, ...]:
+    """What the run was to record and did not, and how it ended early; each with what to do."""
+    texts = [
+        *_missing_ranges(manifest, trace),
+        *_missing_ranks(manifest),
+        *_ended_early(manifest),
+        *_missing_details(manifest, trace),
+    ]
+    return tuple(Note(NoteKind.RUN, text) for text in texts)
+
+
+def _missing_ranges(manifest: Manifest, trace: Trace) -> Iterator[str]:
+    if "nvtx" not in manifest.trace or not trace.ranges.is_empty():
+        return
+    opened = sum(child.ranges for child in manifest.children)
+    if opened:
+        yield from _lost_ranges(manifest, opened)
+    elif any(child.steps and "nvtx" not in child.versions for child in manifest.children):
+        yield (
+            "no NVTX ranges in this report: nsysflow.steps and nsysflow.region need the nvtx"
+            " package in the program's Python. Install it there: pip install nvtx"
+        )
+    else:
+        yield (
+            "no NVTX ranges in this report, so idle time has no phases: the program opened none."
+            " Mark them with nsysflow.region and nsysflow.steps, and install nvtx in the program's"
+            " Python"
+        )
+
+
+def _lost_ranges(manifest: Manifest, opened: int) -> Iterator[str]:
+    if _killed_in_window(manifest):
+        return  # nsys loses what it had not yet taken, whatever it understands
+    lost = f"the program opened {opened} NVTX ranges and none was recorded"
+    nsys = manifest.versions.get("nsys", "")
+    versions = [child.versions for child in manifest.children]
+    nvtx = next((each["nvtx"] for each in versions if "nvtx" in each), "")
+    if records_nvtx(nvtx, nsys=nsys):
+        yield f"{lost}: nsys does not follow processes that are forked without an exec"
+        return
+    last = ".".join(map(str, LAST_NVTX))
+    yield (
+        f"{lost}: nvtx {nvtx} may be too new for nsys {nsys}. Take a newer nsys, or an older nvtx:"
+        f" pip install 'nvtx<={last}'"
+    )
+
+
+def _missing_ranks(manifest: Manifest) -> Iterator[str]:
+    left, started = len(manifest.reports), manifest.processes or 1
+    if left < started:
+        yield f"{left} of {started} ranks left a report; see output.log for the others"
+
+
+def _ended_early(manifest: Manifest) -> Iterator[str]:
+    begun, asked = _steps_begun(manifest)
+    if manifest.interrupted:
+        steps = f": {begun} of {asked} steps" if asked else ""
+        yield f"the run was interrupted; the report holds what was captured until then{steps}"
+    elif manifest.exit_code:
+        steps = f", {begun} of {asked} steps captured" if asked else ""
+        yield f"the program failed (exit code {manifest.exit_code}{steps}); the report ends there"
+    elif _killed_in_window(manifest):
+        yield (
+            "os._exit or a signal ended the program inside the window of --capture; what the"
+            " profiler had not written by then is lost"
+        )
+    elif asked:
+        why = "the loop ended early" if begun < asked else "the program ended during the last one"
+        yield f"captured {begun} of {asked} steps: {why}"
+
+
+def _missing_details(manifest: Manifest, trace: Trace) -> Iterator[str]:
+    if manifest.on == "cpu":
+        yield "this run was made with --on cpu: it recorded ranges only, no GPU work"
+    if manifest.backtrace and trace.backtraces.is_empty():
+        yield (
+            "the report holds no Python lines although --backtrace was given: nsys needs CPU"
+            " sampling for them (nsysflow doctor says whether it is allowed here)"
+        )
+    if manifest.gpu_metrics and trace.gpu_samples.is_empty():
+        yield (
+            "the report holds no GPU counters although --gpu-metrics was given: this user may not"
+            " read them, or another tool is using them (see nsysflow doctor)"
+        )
+
+
+def _killed_in_window(manifest: Manifest) -> bool:
+    return any(child.window == "open" and not child.at_end for child in manifest.children)
+
+
+def _steps_begun(manifest: Manifest) -> tuple[int, int]:
+    """The steps that began in the window of the process that ended earliest inside its own, and the
+    steps asked for; zeros if there was no window, or every window closed."""
+    inside = [
+        child.captured for child in manifest.children if child.at_end and child.window == "open"
+    ]
+    if not inside or not manifest.capture:
+        return 0, 0
+    return min(inside), Window.parse(manifest.capture).active

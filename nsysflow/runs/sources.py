@@ -1,0 +1,92 @@
+"""Which reports are meant by the paths that were given."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import join, quote
+
+from nsysflow.analysis.load import report_name
+from nsysflow.errors import NotAReport, SelectionError
+from nsysflow.runs.manifest import LOG, Manifest, read_manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A report to analyse, its name, and the manifest of its run if it has one."""
+
+    path: Path
+    name: str
+    manifest: Manifest | None = None
+
+
+def sources_of(paths: Sequence[Path]) -> Iterator[Source]:
+    """The reports at `paths`; for a run's folder, the report of each of its ranks.
+
+    Raises:
+        Damaged: a manifest cannot be understood.
+        NotAReport: a run left no report.
+    """
+    for path in paths:
+        manifest = read_manifest(path)
+        if manifest is None:
+            yield Source(path=path, name=report_name(path))
+            continue
+        if not manifest.reports:
+            raise NotAReport(
+                f"the run in {path} left no report: {join(manifest.command[:3])} ended with exit"
+                f" code {manifest.exit_code}",
+                "See what it printed",
+                f"cat {quote(str(path / LOG))}",
+            )
+        for file in manifest.reports:
+            # a run's only report is called what the run is called
+            named = path if len(manifest.reports) == 1 else path / file
+            yield Source(path=path / file, name=report_name(named), manifest=manifest)
+
+
+def distinct_sources(paths: Sequence[Path]) -> list[Source]:
+    """The reports at `paths`, each under a name of its own.
+
+    Raises:
+        Damaged: a manifest cannot be understood.
+        NotAReport: a run left no report.
+        SelectionError: a report was given twice.
+    """
+    sources = list(sources_of(paths))
+    files = [source.path.resolve() for source in sources]
+    for index, file in enumerate(files):
+        if file in files[:index]:
+            raise SelectionError(
+                f"{sources[index].path} was given twice", "Name each rank's report once"
+            )
+    names = distinct_names([source.name for source in sources], files)
+    return [
+        Source(path=source.path, name=name, manifest=source.manifest)
+        for source, name in zip(sources, names, strict=True)
+    ]
+
+
+def distinct_names(names: Sequence[str], files: Sequence[Path]) -> list[str]:
+    """The names, each with as many of its file's folders as it takes to make them differ."""
+    distinct = list(names)
+    for depth in range(1, max(len(file.parts) for file in files)):
+        if len(set(distinct)) == len(distinct):
+            break
+        folders = ["/".join(file.parent.parts[-depth:]) for file in files]
+        distinct = [f"{folder}/{name}" for folder, name in zip(folders, names, strict=True)]
+    return distinct
+
+
+def single_report(path: Path) -> Path:
+    """The one report that `path` names: a file, or the only report of a run's folder.
+
+    Raises:
+        NotAReport: the run left no report, or one for each of several ranks.
+    """
+    found = list(sources_of([path]))
+    if len(found) > 1:
+        raise NotAReport(
+            f"{path} is a run of {len(found)} ranks, each with its own report",
+            f"Name one of them, for example {found[0].path}",
+        )
+    return found[0].path

@@ -1,0 +1,1 @@
+"""What a profiled program imports. It imports nothing else of nsysflow."""

@@ -1,0 +1,200 @@
+"""What starts and stops the recording of a window of steps: nsys, or a torch.profiler.
+
+Both wait for the GPU when they start and when they stop, so that the window holds exactly the work
+launched in it.
+"""
+
+import gc
+import json
+import os
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Protocol
+
+from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.protocol import DOMAIN, KEY, OPENER, OPENING_RANGE, RUN_FOLDER, rank
+from nsysflow.runtime.regions import mark, warn_nothing_recorded
+from nsysflow.runtime.scratch import scratch_file
+
+WindowMark = dict[str, Any]
+"""What the report says about its window: `capture`, `unprofiled_step_ns`, perhaps `flops`."""
+
+_INSTEAD: Final = "Switch it off for this run, or let nsys record:\n  --collector nsys\n"
+
+
+class Capture(Protocol):
+    """One recording, which starts once and stops once."""
+
+    def start(self, about: WindowMark | None) -> None:
+        """Start to record; `about` becomes the first thing in the report."""
+
+    def stop(self) -> None:
+        """Stop, once the GPU has finished what was launched."""
+
+
+def new_capture(collector: Collector) -> Capture:
+    """The capture for this process's collector; `NoCapture` if its package is missing."""
+    try:
+        if collector == "kineto":
+            return KinetoCapture(import_module("torch.profiler"))
+        if os.environ.get(OPENER) == "nvtx":
+            return NvtxRangeCapture(import_module("nvtx"))
+    except ImportError:
+        warn_nothing_recorded(collector)
+        return NoCapture()
+    return CudaProfilerCapture()
+
+
+def synchronize() -> None:
+    """Wait for the GPUs that this process uses through torch: the current one, and all on which it
+    holds memory."""
+    torch = _torch_on_gpu()
+    if torch is None:
+        return
+    torch.cuda.synchronize()
+    for device in range(torch.cuda.device_count()):
+        if torch.cuda.memory_reserved(device):
+            torch.cuda.synchronize(device)
+
+
+class CudaProfilerCapture:
+    """From `cudaProfilerStart` to `cudaProfilerStop`, for `nsys -c cudaProfilerApi`.
+
+    Without a GPU there is nothing to start, and only the mark is recorded.
+    """
+
+    def start(self, about: WindowMark | None) -> None:
+        synchronize()
+        torch = _torch_on_gpu()
+        if torch is not None:
+            torch.cuda.profiler.start()
+        if about is not None:
+            mark(json.dumps({KEY: about}))
+
+    def stop(self) -> None:
+        torch = _torch_on_gpu()
+        if torch is None:
+            return
+        try:
+            synchronize()
+        finally:  # a failed kernel raises in the wait; keep what was recorded before it
+            torch.cuda.profiler.stop()
+
+
+class NvtxRangeCapture:
+    """An NVTX range, for nsys in a run without a GPU, where there is no CUDA call to wait for."""
+
+    def __init__(self, nvtx: ModuleType) -> None:
+        self._nvtx = nvtx
+
+    def start(self, about: WindowMark | None) -> None:
+        self._nvtx.push_range(OPENING_RANGE, domain=DOMAIN)
+        if about is not None:
+            mark(json.dumps({KEY: about}))
+
+    def stop(self) -> None:
+        self._nvtx.pop_range(domain=DOMAIN)
+
+
+class KinetoCapture:
+    """A trace of torch.profiler, written to the run's folder or else to the working folder.
+
+    A process can have one active torch.profiler. A second one replaces it, and exporting the trace
+    of the first is then a segmentation fault (torch 2.13.0, 2026-11): if the program uses its own,
+    we do not start ours.
+    """
+
+    def __init__(self, profiler: ModuleType) -> None:
+        self._profiler = profiler
+        self._profile: Any = None
+
+    def start(self, about: WindowMark | None) -> None:
+        torch = import_module("torch")
+        if torch.autograd._profiler_enabled() or _active_profilers(torch):
+            sys.stderr.write(
+                "nsysflow: this process is not recorded: the program's own torch.profiler is"
+                f" running when the window opens, and only one can record. {_INSTEAD}"
+            )
+            return
+        activities = [self._profiler.ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(self._profiler.ProfilerActivity.CUDA)
+        synchronize()
+        self._profile = self._profiler.profile(activities=activities)
+        self._profile.start()
+        if about is not None:
+            self._profile.add_metadata_json(KEY, json.dumps(about))
+
+    def stop(self) -> None:
+        if self._profile is None:
+            return
+        try:
+            synchronize()
+        finally:
+            if self._still_records():
+                self._profile.stop()
+                self._export()
+            else:
+                sys.stderr.write(
+                    "nsysflow: this process has no trace: our torch.profiler stopped before the"
+                    " window closed. Either the program started its own torch.profiler, or the"
+                    f" thread that opened the window ended. {_INSTEAD}"
+                )
+
+    def _still_records(self) -> bool:
+        torch = import_module("torch")
+        enabled: bool = torch.autograd._profiler_enabled()
+        return enabled and _active_profilers(torch) == [self._profile.profiler]
+
+    def _export(self) -> None:
+        name = "report" if rank() is None else f"rank{rank()}"
+        folder = Path(os.environ.get(RUN_FOLDER, "."))
+        try:
+            with scratch_file(folder, ".json.gz") as scratch:
+                self._profile.export_chrome_trace(str(scratch))
+                scratch.replace(_unused_file(folder, name))
+        except OSError as error:  # the program's work is worth more than its trace
+            sys.stderr.write(f"nsysflow: cannot write the trace: {error}\n")
+
+
+def _unused_file(folder: Path, name: str) -> Path:
+    """A new, empty trace file: another process of the run may already have left a `name`."""
+    for own in (name, f"{name}-{os.getpid()}"):
+        path = folder / f"{own}.pt.trace.json.gz"
+        with suppress(FileExistsError):
+            path.touch(exist_ok=False)
+            break
+    return path
+
+
+def _active_profilers(torch: ModuleType) -> list[object]:
+    """torch's profilers that record, or warm up and will record.
+
+    torch keeps no list of them, and its flag does not count those that warm up.
+    """
+    kind = torch.autograd.profiler.profile
+    return [
+        profile
+        for profile in gc.get_referrers(kind)
+        if type(profile) is kind and profile.enabled  # a disabled one lacks the other attributes
+        if profile.entered and profile.kineto_results is None
+    ]
+
+
+class NoCapture:
+    """A window that nobody records."""
+
+    def start(self, about: WindowMark | None) -> None:
+        """Nothing to start."""
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+def _torch_on_gpu() -> ModuleType | None:
+    """torch, if it has already started CUDA in this process; asking must not start it."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and torch.cuda.is_initialized() else None

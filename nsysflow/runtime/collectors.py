@@ -1,0 +1,25 @@
+"""Who profiles this process: nsys, torch.profiler (Kineto), or nobody."""
+
+import os
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from nsysflow.runtime.protocol import COLLECTOR
+
+Collector = Literal["nsys", "kineto"]
+
+
+def attached_collector(environ: Mapping[str, str]) -> Collector | None:
+    """The collector of a process with these environment variables; None if there is none."""
+    collectors: tuple[Collector, ...] = get_args(Collector)
+    for collector in collectors:
+        if environ.get(COLLECTOR) == collector:
+            return collector
+    # nsys sets both for the programs it starts; other tools that record NVTX set the second
+    if environ.get("NSYS_PROFILING_SESSION_ID") or environ.get("NVTX_INJECTION64_PATH"):
+        return "nsys"
+    return None
+
+
+COLLECTOR_HERE: Collector | None = attached_collector(os.environ)
+"""The collector of this process. It does not change after the process has started."""

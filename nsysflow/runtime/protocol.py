@@ -1,0 +1,74 @@
+"""What `nsysflow profile` and the program it runs agree on.
+
+`profile` sets environment variables, which every process of the program inherits. Each process
+leaves a status file in the run's folder (`child_status.py`), and a mark in the report that
+describes the captured window.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Final, Self
+
+CAPTURE: Final = "NSYSFLOW_CAPTURE"
+"""`wait:warmup:active`; set when only a window of steps is recorded."""
+
+COLLECTOR: Final = "NSYSFLOW_COLLECTOR"
+"""`nsys` or `kineto`: who records the ranges and the window."""
+
+OPENER: Final = "NSYSFLOW_OPENER"
+"""`cuda` or `nvtx`: what nsys waits for to open the window. `nvtx` is for runs without a GPU."""
+
+OPENING_RANGE: Final = "capture"
+DOMAIN: Final = "nsysflow.window"
+"""The NVTX range that opens the window, and its domain, which holds no phases."""
+
+KEY: Final = "nsysflow"
+"""The key under which a report describes its window: in the text of an NVTX mark, or at the top
+of a Kineto trace."""
+
+STEP: Final = "step"
+"""The range around each step of `nsysflow.steps`."""
+
+RUN_FOLDER: Final = "NSYSFLOW_RUN_FOLDER"
+"""The run's folder, where a process leaves its status file and its Kineto trace."""
+
+RANK: Final = "LOCAL_RANK"
+"""The rank of a process, set by torchrun."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The steps to capture: `wait` and `warmup` steps pass, then `active` steps are recorded."""
+
+    wait: int
+    warmup: int
+    active: int
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            ValueError: a number is negative, or no step is active.
+        """
+        if min(self.wait, self.warmup) < 0 or self.active < 1:
+            msg = f"'{self}' is not WAIT:WARMUP:ACTIVE with at least one active step"
+            raise ValueError(msg)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`3:2:5` as a window.
+
+        Raises:
+            ValueError: the text is not three numbers, or no step is active.
+        """
+        wait, warmup, active = (int(part) for part in text.split(":"))
+        return cls(wait=wait, warmup=warmup, active=active)
+
+    def __str__(self) -> str:
+        return f"{self.wait}:{self.warmup}:{self.active}"
+
+
+def rank() -> int | None:
+    """This process's rank on its machine; None if torchrun did not start it."""
+    found = os.environ.get(RANK)
+    return int(found) if found is not None and found.isdecimal() else None

@@ -1,0 +1,103 @@
+"""The libraries that record the ranges and marks of this process.
+
+torch and nvtx are imported only when a collector is attached: a script that uses neither pays for
+neither, and the command line, which shares the names of ranges, must not load torch.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import Protocol
+
+from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.range_names import ascii_name
+
+
+class Recorder(Protocol):
+    """Records ranges, which nest per thread, and marks."""
+
+    def open(self, name: str, payload: int | None) -> Callable[[], object]:
+        """Open a range on this thread; calling what is returned closes it."""
+
+    def mark(self, text: str) -> None:
+        """Record an instant."""
+
+
+class Nvtx:
+    """The nvtx package: ranges with payload, in NVTX's default domain."""
+
+    def __init__(self, nvtx: ModuleType) -> None:
+        self._nvtx = nvtx
+
+    def open(self, name: str, payload: int | None) -> Callable[[], object]:
+        self._nvtx.push_range(name, payload=payload)
+        pop: Callable[[], object] = self._nvtx.pop_range
+        return pop
+
+    def mark(self, text: str) -> None:
+        self._nvtx.mark(text)
+
+
+class TorchNvtx:
+    """The NVTX functions of a CUDA build of torch: ranges without payload."""
+
+    def __init__(self, torch: ModuleType) -> None:
+        self._nvtx = torch.cuda.nvtx
+
+    def open(self, name: str, payload: int | None) -> Callable[[], object]:
+        self._nvtx.range_push(name)
+        pop: Callable[[], object] = self._nvtx.range_pop
+        return pop
+
+    def mark(self, text: str) -> None:
+        self._nvtx.mark(text)
+
+
+class RecordFunction:
+    """torch.profiler's ranges. It has no marks: the trace itself describes the window."""
+
+    def __init__(self, profiler: ModuleType) -> None:
+        self._record_function = profiler.record_function
+
+    def open(self, name: str, payload: int | None) -> Callable[[], object]:
+        opened = self._record_function(ascii_name(name))
+        opened.__enter__()
+        return partial(opened.__exit__, None, None, None)
+
+    def mark(self, text: str) -> None:
+        pass
+
+
+_missing: set[str] = set()
+"""Modules that could not be imported here."""
+
+
+def find_recorder(collector: Collector) -> Recorder | None:
+    """What records this process's ranges for `collector`; None if its package is missing."""
+    if collector == "kineto":
+        profiler = _imported("torch.profiler")
+        return None if profiler is None else RecordFunction(profiler)
+    nvtx = _imported("nvtx")
+    return _torch_nvtx() if nvtx is None else Nvtx(nvtx)
+
+
+def _imported(name: str) -> ModuleType | None:
+    """The module, or None. After a failed import it is only taken once the program has it."""
+    # every range asks while there is no recorder, and a failed search of all folders took 30 us
+    if name in _missing and name not in sys.modules:
+        return None
+    try:
+        return import_module(name)
+    except ImportError:
+        _missing.add(name)
+        return None
+
+
+def _torch_nvtx() -> Recorder | None:
+    torch = sys.modules.get("torch")
+    # a CPU build has torch.cuda.nvtx too, and raises when it is called (2.13.0, 2026-11)
+    if torch is not None and torch.backends.cuda.is_built():
+        return TorchNvtx(torch)
+    return None

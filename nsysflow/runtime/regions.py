@@ -1,0 +1,201 @@
+"""Named ranges of a program: `region`, and the usual names.
+
+Workloads write these names and the analysis reads them. An index goes into the payload, so that one
+name stands for one thing, however often it happens.
+"""
+
+import sys
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+from functools import cache
+from typing import Any, Final, NoReturn, TypeVar, cast
+
+from nsysflow.runtime import collectors, protocol, recorders
+from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.recorders import Recorder
+from nsysflow.runtime.this_process import THIS_PROCESS, save_status_at_exit
+from nsysflow.runtime.wrapping import require_function, wrapped
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Region(StrEnum):
+    """The phases of a training step, in the order in which they begin."""
+
+    STEP = protocol.STEP
+    DATA = "data"
+    H2D = "h2d"
+    FORWARD = "forward"
+    LOSS = "loss"
+    BACKWARD = "backward"
+    GRAD_CLIP = "grad_clip"
+    OPTIMIZER = "optimizer"
+    WEIGHT_SYNC = "weight_sync"
+    METRICS = "metrics"
+
+
+class _Range:
+    """An open range.
+
+    Attributes:
+        region: the object that opened it.
+        close: closes it; works only on the thread that opened it.
+        ended: whether another thread left it, and its own thread must still close it.
+    """
+
+    __slots__ = ("close", "ended", "region")
+
+    def __init__(self, opened_by: "region", close: Callable[[], object]) -> None:
+        self.region = opened_by
+        self.close = close
+        self.ended = False
+
+
+class _Open(threading.local):
+    """The open ranges of this thread, innermost last."""
+
+    def __init__(self) -> None:
+        self.ranges: list[_Range] = []
+
+
+_OPEN: Final = _Open()
+_recorder: Recorder | None = None
+_out_of_order_warned = False
+
+
+class region:
+    """A named range: `with region("forward"):`, or `@region("loss")` on a function.
+
+    It belongs to the thread that enters it, closes when an exception leaves it, and can be entered
+    again while it is open. If another thread leaves it, as with a generator that is resumed there,
+    it stays open until its own thread next enters or leaves a range. Without a profiler it does
+    nothing, in less than 1 us, and a decorated function is returned unchanged.
+
+    On a coroutine function it covers the waits too; ranges of coroutines that take turns on one
+    thread are not kept apart. On a generator it covers the code between two `yield`s.
+    """
+
+    __slots__ = ("_latest", "_name", "_payload")
+
+    _latest: _Range | None
+    """The range opened last, while it is open. Not set without a profiler: that would cost time."""
+
+    def __init__(self, name: str, payload: int | None = None) -> None:
+        """Name the range; it opens later.
+
+        Args:
+            name: what the code inside does, the same every time; `Region` has the usual names.
+            payload: a number that changes, such as the step's index.
+
+        Raises:
+            TypeError: the payload is not an int.
+            ValueError: the payload needs more than 64 bits.
+        """
+        if payload is not None and not (type(payload) is int and -(2**63) <= payload < 2**63):
+            _refuse(payload)
+        self._name = name
+        self._payload = payload
+
+    def __enter__(self) -> None:
+        if collectors.COLLECTOR_HERE is not None:
+            here = _OPEN.ranges
+            if here and here[-1].ended:
+                _close_ended(here)
+            self._latest = _Range(self, _opened(self._name, self._payload))
+            here.append(self._latest)
+
+    def __exit__(self, *_raised: object) -> None:
+        if collectors.COLLECTOR_HERE is not None:
+            here = _OPEN.ranges
+            if here and here[-1].region is self:
+                self._latest = None  # a range and its region would keep each other in memory
+                here.pop().close()
+            else:
+                self._close_out_of_order(here)
+            if here and here[-1].ended:
+                _close_ended(here)
+
+    def _close_out_of_order(self, here: list[_Range]) -> None:
+        for index in range(len(here) - 1, -1, -1):
+            if here[index].region is self:
+                _warn_out_of_order(self._name, here[-1].region._name)
+                self._latest = None
+                here.pop(index).close()
+                return
+        # another thread opened it, and only that thread can close it
+        if self._latest is not None:
+            self._latest.ended = True
+
+    def __call__(self, function: Function) -> Function:
+        require_function(function)
+        if collectors.COLLECTOR_HERE is None:
+            return function
+        return cast("Function", wrapped(self, function))
+
+
+def mark(text: str) -> None:
+    """Record an instant with this text; does nothing without a profiler."""
+    recorder = _recorder_here()
+    if recorder is not None:
+        recorder.mark(text)
+
+
+def _close_ended(here: list[_Range]) -> None:
+    """Close ranges that other threads left, unless a range is still open inside."""
+    while here and here[-1].ended:
+        here.pop().close()
+
+
+def _opened(name: str, payload: int | None) -> Callable[[], object]:
+    recorder = _recorder or _recorder_here()
+    if recorder is None:
+        return _nothing
+    THIS_PROCESS.ranges += 1
+    return recorder.open(str(name), payload)
+
+
+def _recorder_here() -> Recorder | None:
+    """The recorder; looked for again until there is one, since torch may be imported later."""
+    global _recorder
+    if _recorder is None and collectors.COLLECTOR_HERE is not None:
+        save_status_at_exit()
+        _recorder = recorders.find_recorder(collectors.COLLECTOR_HERE)
+        if _recorder is None:
+            warn_nothing_recorded(collectors.COLLECTOR_HERE)
+    return _recorder
+
+
+@cache
+def warn_nothing_recorded(collector: Collector) -> None:
+    """Say once on stderr which package is missing, and how to install it."""
+    missing, package = (
+        ("torch is missing", "torch")
+        if collector == "kineto"
+        else ("the nvtx package is missing, and no CUDA build of torch is loaded", "nvtx")
+    )
+    sys.stderr.write(
+        "nsysflow: a profiler is attached, but no range of this process will be recorded:"
+        f" {missing}. Install it:\n  pip install {package}\n"
+    )
+
+
+def _warn_out_of_order(outer: str, inner: str) -> None:
+    """Say once on stderr that ranges overlap instead of nesting."""
+    global _out_of_order_warned
+    if not _out_of_order_warned:
+        _out_of_order_warned = True
+        sys.stderr.write(
+            f"nsysflow: the range '{outer}' ended before '{inner}', which was opened inside it."
+            " Their times in the report are wrong. Do not call next() on nsysflow.steps inside a"
+            " region, and put no region around code that other coroutines or generators interrupt\n"
+        )
+
+
+def _refuse(payload: object) -> NoReturn:
+    msg = f"a range's payload must be an int of at most 64 bits or None, not {payload!r}"
+    raise (ValueError if type(payload) is int else TypeError)(msg)
+
+
+def _nothing() -> None:
+    """Closes a range that was not opened."""

@@ -1,0 +1,48 @@
+"""Every declared table has its function, its columns and its place."""
+
+from importlib import import_module
+
+import pytest
+
+from nsysflow.analysis.analyze import Analysis
+from nsysflow.analysis.declared.tables import DECLARED, TABLES, Table
+from nsysflow.analysis.schema import Frame
+from nsysflow.analysis.tables import schema
+
+every_table = pytest.mark.parametrize("table", DECLARED, ids=lambda table: table.name)
+
+
+@every_table
+def test_its_function_is_there(table: Table) -> None:
+    module, function = table.made_by.split(":")
+    assert callable(getattr(import_module(f"nsysflow.analysis.tables.{module}"), function))
+
+
+@every_table
+def test_its_columns_are_in_the_schema_of_its_name(table: Table) -> None:
+    assert schema.SCHEMAS[table.name] is getattr(schema, table.name.upper())
+
+
+@every_table
+def test_it_is_a_property_of_an_analysis_that_lists_its_columns(table: Table) -> None:
+    if table.of == "run":
+        assert not hasattr(Analysis, table.name)
+        return
+    doc = getattr(Analysis, table.name).__doc__
+    assert all(column in doc for column in schema.SCHEMAS[table.name])
+
+
+@every_table
+def test_it_is_listed_or_a_part_of_one_listed_table(table: Table) -> None:
+    wholes = [each.name for each in TABLES.values() if table.name in each.parts]
+    assert len(wholes) == (0 if table.listed else 1)
+
+
+@every_table
+def test_what_it_is_ranked_by_is_one_of_its_columns(table: Table) -> None:
+    assert table.ranked_by is None or table.ranked_by in schema.SCHEMAS[table.name]
+
+
+def test_no_schema_is_of_no_table() -> None:
+    frames = {name for name, value in vars(schema).items() if isinstance(value, Frame)}
+    assert frames == {table.name.upper() for table in DECLARED}

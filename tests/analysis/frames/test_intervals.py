@@ -1,0 +1,319 @@
+"""The algebra of intervals against the slow and obvious way: instant by instant."""
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysflow.analysis.frames.intervals import (
+    Axis,
+    Cover,
+    flatten,
+    last_at_or_before,
+    merge,
+    sort_with_ties,
+)
+from nsysflow.analysis.view.windows import WINDOWS, apportion, intersect, starts_inside
+
+Span = tuple[int, int]
+
+instants = st.integers(-5, 40)
+lengths = st.integers(0, 8)
+spans = st.lists(st.builds(lambda start, ns: (start, start + ns), instants, lengths), max_size=8)
+"""Overlapping, touching, nested, equal and empty ones."""
+
+
+def frame(of: list[Span]) -> pl.DataFrame:
+    return pl.DataFrame(of, schema={"start": pl.Int64, "end": pl.Int64}, orient="row")
+
+
+def covered(of: list[Span]) -> set[int]:
+    """Every instant inside one of the spans."""
+    return {t for start, end in of for t in range(start, end)}
+
+
+def cover(of: list[Span]) -> Cover:
+    return Cover(merge(frame([span for span in of if span[1] > span[0]])))
+
+
+# --- merge ----------------------------------------------------------------------------------------
+
+
+@given(spans)
+def test_a_union_covers_what_its_parts_cover(given_spans: list[Span]) -> None:
+    merged: list[Span] = merge(frame(given_spans)).rows()
+    assert covered(merged) == covered(given_spans)
+
+
+@given(spans)
+def test_a_union_is_in_order_and_its_pieces_do_not_touch(given_spans: list[Span]) -> None:
+    merged: list[Span] = merge(frame(given_spans)).rows()
+    assert all(end < start for (_, end), (start, _) in pairwise(merged))
+
+
+@given(spans, st.integers(0, 5))
+def test_what_is_no_further_apart_than_the_limit_is_joined(
+    given_spans: list[Span], within_ns: int
+) -> None:
+    merged: list[Span] = merge(frame(given_spans), within_ns=within_ns).rows()
+    # two spans belong together if the hole between them is short enough: widen, unite, narrow
+    wide = [(start, end + within_ns) for start, end in merge(frame(given_spans)).rows()]
+    joined = [(start, end - within_ns) for start, end in merge(frame(wide)).rows()]
+    assert merged == joined
+    assert all(start - end > within_ns for (_, end), (start, _) in pairwise(merged))
+
+
+def test_a_nested_span_does_not_end_the_one_around_it() -> None:
+    #  0----------10   20--30
+    #     3--5
+    assert merge(frame([(0, 10), (3, 5), (20, 30)])).rows() == [(0, 10), (20, 30)]
+
+
+# --- flatten --------------------------------------------------------------------------------------
+
+Claim = tuple[int, int, int | None]
+claims = st.lists(st.tuples(instants, lengths, st.none() | st.integers(0, 2)), max_size=8)
+
+
+@given(claims)
+def test_each_instant_goes_to_the_first_in_rank_of_the_claims_on_it(
+    given_claims: list[Claim],
+) -> None:
+    rows = sorted(given_claims, key=lambda claim: claim[0])
+    table = pl.DataFrame(
+        [(start, start + ns, rank, owner) for owner, (start, ns, rank) in enumerate(rows)],
+        schema={"start": pl.Int64, "end": pl.Int64, "rank": pl.Int64, "owner": pl.UInt32},
+        orient="row",
+    )
+    pieces = flatten(table, rank=lambda of: of.select("rank", "owner"), keep=["owner"])
+    assert pieces.columns == ["start", "end", "owner"]
+    assert pieces["start"].is_sorted()
+    won = [(t, owner) for start, end, owner in pieces.rows() for t in range(start, end)]
+    assert len(won) == len(dict(won))
+    expected: dict[int, int] = {}
+    for owner in sorted(range(len(rows)), key=lambda i: (rows[i][2] is None, rows[i][2] or 0, i)):
+        start, ns, _ = rows[owner]
+        for t in range(start, start + ns):
+            expected.setdefault(t, owner)
+    assert dict(won) == expected
+
+
+# --- covers ---------------------------------------------------------------------------------------
+
+
+@given(spans, st.lists(instants, max_size=6))
+def test_covered_time_until_a_place_is_counted_instant_by_instant(
+    given_spans: list[Span], places: list[int]
+) -> None:
+    found = cover(given_spans).until(pl.Series(places, dtype=pl.Int64))
+    inside = covered(given_spans)
+    assert found.to_list() == [sum(t < place for t in inside) for place in places]
+
+
+@given(spans, spans)
+def test_covered_time_between_two_places_is_what_both_share(
+    given_spans: list[Span], asked: list[Span]
+) -> None:
+    table = frame(asked)
+    found = cover(given_spans).between(table["start"], table["end"])
+    inside = covered(given_spans)
+    assert found.to_list() == [len(inside & set(range(*span))) for span in asked]
+
+
+@given(spans, st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10)), max_size=4))
+def test_slices_hold_the_nanoseconds_asked_for(
+    given_spans: list[Span], asked: list[tuple[int, int]]
+) -> None:
+    pieces = merge(frame([span for span in given_spans if span[1] > span[0]]))
+    owned = pieces.with_row_index("owner")
+    instants_in_order = [
+        (t, owner) for owner, start, end in owned.rows() for t in range(start, end)
+    ]
+    whole = len(instants_in_order)
+    wanted = [
+        (row, min(begin, whole), min(begin + ns, whole)) for row, (begin, ns) in enumerate(asked)
+    ]
+    table = pl.DataFrame(
+        wanted, schema={"row": pl.UInt32, "begin": pl.Int64, "stop": pl.Int64}, orient="row"
+    )
+    found = Cover(owned).slices(table)
+    expected: dict[tuple[int, int], int] = {}
+    for row, begin, stop in wanted:
+        for _, owner in instants_in_order[begin:stop]:
+            expected[row, owner] = expected.get((row, owner), 0) + 1
+    assert [(row, owner, ns) for row, owner, ns in found.select("row", "owner", "ns").rows()] == [
+        (row, owner, ns) for (row, owner), ns in expected.items()
+    ]
+    start_of = dict(owned.select("owner", "start").rows())
+    assert [start_of[o] for o in found["owner"]] == found["start"].to_list()
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.none() | st.integers(0, 2), st.none() | st.integers(0, 2)),
+        max_size=10,
+    )
+)
+def test_rows_of_equal_key_are_sorted_by_the_ties_nulls_last(
+    rows: list[tuple[int, int | None, int | None]],
+) -> None:
+    table = pl.DataFrame(rows, schema={"key": pl.Int64, "a": pl.Int64, "b": pl.Int64}, orient="row")
+    found = sort_with_ties(table, "key", [-pl.col("a"), pl.col("b")])
+
+    def order(row: tuple[int, int | None, int | None]) -> tuple[int, bool, int, bool, int]:
+        key, a, b = row
+        return (key, a is None, -(a or 0), b is None, b or 0)
+
+    assert found.rows() == sorted(rows, key=order)
+    assert found.columns == table.columns
+
+
+@given(st.lists(instants, max_size=8), st.lists(instants, max_size=8), st.booleans())
+def test_the_last_at_or_before_is_found_in_any_order(
+    known: list[int], asked: list[int], in_order: bool
+) -> None:
+    known = sorted(known)
+    asked = sorted(asked) if in_order else asked
+    found = last_at_or_before(pl.Series(known, dtype=pl.Int64), pl.Series(asked, dtype=pl.Int64))
+    expected = [
+        max((i for i, place in enumerate(known) if place <= at), default=None) for at in asked
+    ]
+    assert found.to_list() == expected
+
+
+# --- the axis -------------------------------------------------------------------------------------
+
+TIMES: Final = st.sampled_from((0, 1_795_000_000 * 10**9, -(10**18)))
+
+
+@given(TIMES, st.integers(0, 10**12), st.integers(0, 10**6), st.data())
+def test_a_place_on_the_axis_gives_its_track_and_time_back(
+    first: int, length: int, margin: int, data: st.DataObject
+) -> None:
+    axis = Axis.over(first, first + length, margin_ns=margin)
+    rows = data.draw(
+        st.lists(st.tuples(st.integers(0, 50), st.integers(first, first + length)), min_size=1)
+    )
+    table = pl.DataFrame(rows, schema={"track": pl.UInt32, "at": pl.Int64}, orient="row")
+    place = table.select(axis.at(pl.col("track"), pl.col("at")).alias("place"))
+    back = place.select(
+        axis.track(pl.col("place")).alias("track"), axis.time_ns(pl.col("place")).alias("at")
+    )
+    assert back.rows() == rows
+    # in the order of the tracks, then of time; tracks lie further apart than the margin
+    placed = sorted((track, at, p) for (track, at), (p,) in zip(rows, place.rows(), strict=True))
+    for (track, _, p), (next_track, _, q) in pairwise(placed):
+        assert p <= q
+        assert track == next_track or q - p > margin
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def windows(of: list[tuple[int, Span]]) -> pl.DataFrame:
+    rows = [(device, *span) for device, span in of]
+    return pl.DataFrame(rows, schema=WINDOWS, orient="row")
+
+
+on_devices = st.lists(
+    st.tuples(st.integers(0, 2), st.tuples(st.integers(0, 30), st.integers(1, 9))), max_size=6
+)
+
+
+def spread(of: list[tuple[int, tuple[int, int]]]) -> list[tuple[int, Span]]:
+    return [(device, (start, start + ns)) for device, (start, ns) in of]
+
+
+def of_device(device: int, rows: list[tuple[int, Span]]) -> set[int]:
+    return covered([span for on, span in rows if on == device])
+
+
+AXIS: Final = Axis.over(0, 40, margin_ns=0)
+
+
+@given(on_devices, on_devices)
+def test_an_intersection_is_what_both_cover_on_each_device(
+    some: list[tuple[int, tuple[int, int]]], others: list[tuple[int, tuple[int, int]]]
+) -> None:
+    disjoint = [
+        (device, span)
+        for device in range(3)
+        for span in merge(frame([s for on, s in spread(some) if on == device])).rows()
+    ]
+    found = intersect(windows(disjoint), windows(spread(others)), AXIS)
+    rows = [(device, (start, end)) for device, start, end in found.rows()]
+    for device in range(3):
+        both = of_device(device, disjoint) & of_device(device, spread(others))
+        assert of_device(device, rows) == both
+        assert sum(end - start for on, (start, end) in rows if on == device) == len(both)
+
+
+@given(on_devices, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 39)), max_size=8))
+def test_what_starts_inside_a_window_is_inside(
+    some: list[tuple[int, tuple[int, int]]], starts: list[tuple[int, int]]
+) -> None:
+    disjoint = [
+        (device, span)
+        for device in range(3)
+        for span in merge(frame([s for on, s in spread(some) if on == device])).rows()
+    ]
+    rows = pl.DataFrame(starts, schema={"device_no": pl.UInt32, "start_ns": pl.Int64}, orient="row")
+    found = starts_inside(rows, windows(disjoint), AXIS)
+    assert found.rows() == [row for row in starts if row[1] in of_device(row[0], disjoint)]
+
+
+# --- shares ---------------------------------------------------------------------------------------
+
+parts_and_total = st.lists(st.integers(0, 2**61), min_size=1, max_size=6).flatmap(
+    lambda parts: st.tuples(st.just(parts), st.integers(0, sum(parts)))
+)
+
+
+@given(st.lists(parts_and_total, min_size=1, max_size=4))
+def test_shares_sum_to_the_total_and_each_is_within_1_of_its_own(
+    groups: list[tuple[list[int], int]],
+) -> None:
+    groups = [(parts, min(total, 2**62)) for parts, total in groups if sum(parts) > 0]
+    rows = [
+        (group, which, ns, total)
+        for group, (parts, total) in enumerate(groups)
+        for which, ns in enumerate(parts)
+    ]
+    table = pl.DataFrame(
+        rows,
+        schema={"group": pl.UInt32, "which": pl.Int64, "ns": pl.Int64, "total": pl.Int64},
+        orient="row",
+    )
+    found = apportion(table, by="group", ties="which").sort("group", "which")
+    for group, (parts, total) in enumerate(groups):
+        shares = found.filter(pl.col("group") == group)["ns"].to_list()
+        assert sum(shares) == total
+        for share, part in zip(shares, parts, strict=True):
+            exact = Fraction(part * total, sum(parts))
+            assert abs(share - exact) < 1
+            assert 0 <= share <= part
+
+
+@pytest.mark.parametrize(
+    ("parts", "total", "shares"),
+    [
+        ([3, 3, 4], 5, [2, 1, 2]),  # 1.5, 1.5, 2.0: the tie goes to the first
+        ([1, 1, 1], 2, [1, 1, 0]),
+        ([1, 9], 1, [0, 1]),
+        ([0, 7], 7, [0, 7]),
+        ([10**18, 2 * 10**18], 10**18, [333_333_333_333_333_333, 666_666_666_666_666_667]),
+    ],
+)
+def test_the_largest_remainder_takes_what_is_left(
+    parts: list[int], total: int, shares: list[int]
+) -> None:
+    table = pl.DataFrame({"by": 0, "which": range(len(parts)), "ns": parts, "total": total})
+    found = apportion(table, by="by", ties="which").sort("which")
+    assert found["ns"].to_list() == shares

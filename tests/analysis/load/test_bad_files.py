@@ -1,0 +1,355 @@
+"""A file that cannot be read is an error of its kind that names the file and what to type next."""
+
+import hashlib
+import os
+import re
+import shlex
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from nsysflow.analysis.load import load
+from nsysflow.analysis.load.sqlite.read import read_sqlite
+from nsysflow.cli.main import main
+from nsysflow.errors import Busy, Damaged, Incomplete, NotAReport, ReportError
+from tests.exports import change, write_export
+from tests.reports import sqlite_report
+from tests.unprivileged import unprivileged
+
+EXPORT = "nsys export --type sqlite --force-overwrite=true REPORT.nsys-rep"
+PIECE_ROWS = "nsysflow.analysis.load.sqlite.read.PIECE_ROWS"
+KERNELS, CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+
+
+def error_of(path: Path, kind: type[ReportError]) -> ReportError:
+    """The error that loading `path` raises: of just that kind, with the file and a command."""
+    with pytest.raises(kind) as caught:
+        load(path)
+    assert type(caught.value) is kind
+    assert str(path) in caught.value.seen
+    assert caught.value.advice
+    assert caught.value.command
+    return caught.value
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    return write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": "a"}])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A real report with its big tables only, so that each of many tries is short."""
+    path = sqlite_report(tmp_path_factory.mktemp("whole"), "h200-nvtx-domain")
+    with closing(sqlite3.connect(path)) as db:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_master")]
+    others = {*names} - {"StringIds", "NVTX_EVENTS", KERNELS, CALLS}
+    return change(path, *(f"DROP TABLE {name}" for name in others), "VACUUM").read_bytes()
+
+
+@given(st.data())
+def test_a_report_without_its_last_bytes_is_refused(
+    whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    size = data.draw(st.integers(1, len(whole) - 1))
+    path = tmp_path_factory.mktemp("cut") / "r.sqlite"
+    path.write_bytes(whole[:size])
+    assert f"{size}" in error_of(path, Damaged).seen
+
+
+@pytest.mark.parametrize("lost", [1, 100, 4095, 4096])
+def test_the_expected_and_the_actual_size_are_named(
+    whole: bytes, tmp_path: Path, lost: int
+) -> None:
+    path = tmp_path / "r.sqlite"
+    path.write_bytes(whole[:-lost])
+    error = error_of(path, Damaged)
+    assert f"{len(whole) - lost} of {len(whole)} bytes" in error.seen
+    assert error.command == EXPORT
+
+
+def test_corrupt_pages_in_the_middle_are_damage(tmp_path: Path) -> None:
+    path = sqlite_report(tmp_path)
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        for at in range(4096 * 5, size, 4096):
+            file.seek(at)
+            file.write(b"\xff" * 200)
+    assert error_of(path, Damaged).command == EXPORT
+
+
+@given(st.integers(1, 99), st.binary(min_size=1, max_size=64), st.integers(0, 2**20))
+def test_overwritten_bytes_raise_nothing_but_report_errors(
+    whole: bytes, tmp_path_factory: pytest.TempPathFactory, share: int, junk: bytes, odd: int
+) -> None:
+    at = len(whole) * share // 100 + odd % 4096
+    content = bytearray(whole)
+    content[at : at + len(junk)] = junk
+    content[odd % 8192] ^= 0xFF  # page 1 and 2 are the schema
+    path = tmp_path_factory.mktemp("junk") / "r.sqlite"
+    path.write_bytes(content)
+    with suppress(ReportError):
+        load(path)
+
+
+def rows_of(content: bytes | bytearray, path: Path) -> int:
+    """How many kernels and calls are read or counted as unusable."""
+    path.write_bytes(content)
+    raw = read_sqlite(path, str(path), shapes=False)
+    return len(raw.kernels) + len(raw.calls) + raw.unusable
+
+
+@pytest.fixture(scope="module")
+def whole_rows(whole: bytes, tmp_path_factory: pytest.TempPathFactory) -> int:
+    return rows_of(whole, tmp_path_factory.mktemp("rows") / "r.sqlite")
+
+
+@example(sector=55, junk=28, piece_rows=131_072)  # the first rowids of a table
+@given(st.integers(2, 10_000), st.integers(1, 255), st.sampled_from([200, 131_072]))
+def test_an_overwritten_sector_loses_no_rows_silently(
+    whole: bytes,
+    whole_rows: int,
+    tmp_path_factory: pytest.TempPathFactory,
+    sector: int,
+    junk: int,
+    piece_rows: int,
+) -> None:
+    """SQLite may take a wild rowid for the end of a table, and return fewer rows."""
+    at = 512 * (16 + sector % (len(whole) // 512 - 16))  # after the schema
+    content = bytearray(whole)
+    content[at : at + 512] = bytes([junk]) * 512
+    path = tmp_path_factory.mktemp("sector") / "r.sqlite"
+    with suppress(ReportError), patch(PIECE_ROWS, piece_rows):
+        assert rows_of(content, path) >= whole_rows
+
+
+def test_a_wild_rowid_that_hides_the_rest_of_a_piece_is_damage(tmp_path: Path) -> None:
+    path = sqlite_report(tmp_path)
+    with closing(sqlite3.connect(path)) as db:
+        (root,) = db.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = ?", (CALLS,)
+        ).fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+    content = bytearray(path.read_bytes())
+    # an interior page points to its children by their numbers and greatest rowids
+    first_cell = (root - 1) * size + int.from_bytes(content[(root - 1) * size + 12 :][:2])
+    assert content[(root - 1) * size] == 5
+    child = int.from_bytes(content[first_cell : first_cell + 4])
+    leaf = (child - 1) * size
+    assert content[leaf] == 13
+    cell = leaf + int.from_bytes(content[leaf + 8 + 2 * 40 :][:2])  # the 41st: length, then rowid
+    content[cell + 1] = 0xFF
+    path.write_bytes(content)
+    with patch(PIECE_ROWS, 200):  # the end of a piece, beyond which the wild rowid lies
+        assert re.search(rf"only \d+ of \d+ rows of {CALLS}", error_of(path, Damaged).seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("r.sqlite", EXPORT),
+        ("r.nsys-rep", "nsysflow profile -- COMMAND"),
+        ("r.pt.trace.json", "nsysflow profile --collector kineto -- COMMAND"),
+        ("r.json.gz", "nsysflow profile --collector kineto -- COMMAND"),
+    ],
+)
+def test_an_empty_file_is_damage_and_the_command_makes_it_again(
+    tmp_path: Path, name: str, command: str
+) -> None:
+    path = tmp_path / name
+    path.touch()
+    assert error_of(path, Damaged).command == command
+
+
+@pytest.mark.parametrize("content", [b"hello, world\n" * 99, bytes(range(256)) * 9, b"\0" * 4096])
+def test_a_file_of_another_kind_is_not_a_report(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "r.sqlite"
+    path.write_bytes(content)
+    error_of(path, NotAReport)
+
+
+def test_a_database_of_something_else_is_not_a_report(tmp_path: Path) -> None:
+    error_of(change(tmp_path / "songs.sqlite", "CREATE TABLE songs (title TEXT)"), NotAReport)
+
+
+def test_a_database_without_tables_is_not_a_report(tmp_path: Path) -> None:
+    error_of(change(tmp_path / "r.sqlite", "PRAGMA user_version = 1"), NotAReport)
+
+
+def test_an_export_without_strings_is_incomplete(export: Path) -> None:
+    change(export, "DROP TABLE StringIds")
+    error = error_of(export, Incomplete)
+    assert "StringIds" in error.seen
+    assert error.command == EXPORT
+
+
+def test_an_export_without_a_required_column_is_incomplete(export: Path) -> None:
+    change(export, "ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME DROP COLUMN nameId")
+    assert f"{CALLS} has no column nameId" in error_of(export, Incomplete).seen
+
+
+def test_a_report_beside_its_export_is_named_in_the_command(export: Path) -> None:
+    report = export.with_suffix(".nsys-rep")
+    report.touch()
+    change(export, "DROP TABLE StringIds")
+    command = error_of(export, Incomplete).command
+    options = f"--type sqlite --force-overwrite=true --output={export}"
+    assert command == f"nsys export {options} {report}"
+
+
+@pytest.mark.parametrize("value", ["'soon'", "1.5", "x'00ff'"])
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        (KERNELS, "start"),
+        (KERNELS, "gridX"),
+        (CALLS, "correlationId"),
+        ("NVTX_EVENTS", "globalTid"),
+    ],
+)
+def test_text_where_numbers_belong_is_damage(
+    export: Path, table: str, column: str, value: str
+) -> None:
+    change(export, f"UPDATE {table} SET {column} = {value}")
+    assert "text where numbers belong" in error_of(export, Damaged).seen
+
+
+def test_a_number_out_of_range_is_damage(export: Path) -> None:
+    change(export, f"UPDATE {KERNELS} SET deviceId = {2**40}")
+    error_of(export, Damaged)
+
+
+def test_a_file_that_a_writer_has_locked_is_busy(export: Path) -> None:
+    with closing(sqlite3.connect(export, isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        assert error_of(export, Busy).command == f"cp {export} copy.sqlite"
+        writer.execute("ROLLBACK")
+    load(export)
+
+
+def test_a_file_in_the_middle_of_a_transaction_is_busy(export: Path) -> None:
+    with closing(sqlite3.connect(export, isolation_level=None)) as writer:
+        writer.execute("PRAGMA cache_size = 1")
+        writer.execute("PRAGMA cache_spill = 1")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("CREATE TABLE more AS SELECT randomblob(4096) FROM StringIds")
+        for _ in range(20):
+            writer.execute("INSERT INTO more SELECT randomblob(4096)")
+        error_of(export, Busy)
+        writer.execute("ROLLBACK")
+    load(export)
+
+
+def test_an_export_with_changes_in_the_write_ahead_log_is_busy(export: Path) -> None:
+    with closing(sqlite3.connect(export)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("CREATE TABLE more (x)")
+        writer.commit()
+        assert "-wal" in error_of(export, Busy).seen
+
+
+def test_a_write_ahead_file_at_rest_is_read(export: Path) -> None:
+    change(export, "PRAGMA journal_mode = WAL")
+    assert load(export).ops.height == 1
+
+
+def test_a_path_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
+    for path in (tmp_path / "no.sqlite", tmp_path / "no" / "no.sqlite"):
+        assert error_of(path, NotAReport).command == f"ls {tmp_path}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_something_else_is_not_a_report(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    assert error_of(tmp_path, NotAReport).command == f"ls {tmp_path}"
+
+
+@pytest.mark.parametrize("ending", [".sqlite", ".sqlite.xz", ".pt.trace.json.gz", ".nsys-rep"])
+def test_the_command_for_a_folder_names_its_reports(tmp_path: Path, ending: str) -> None:
+    for rank in range(2):
+        (tmp_path / f"rank{rank}{ending}").touch()
+    typed = error_of(tmp_path, NotAReport).command.split()
+    assert typed[:2] == ["nsysflow", "analyze"]
+    assert sorted(Path("/").glob(typed[2][1:])) == sorted(tmp_path.iterdir())
+
+
+def test_a_pipe_is_not_a_report(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.sqlite"
+    os.mkfifo(path)
+    error_of(path, NotAReport)
+
+
+def test_a_file_without_permission_is_an_error_that_says_so(export: Path) -> None:
+    content = export.read_bytes()
+    assert CliRunner().invoke(main, ["analyze", str(export), "--no-files"]).exit_code == 0
+    with unprivileged() as folder:
+        report = folder / "report.sqlite"
+        report.write_bytes(content)
+        report.chmod(0)
+        assert error_of(report, ReportError).command == f"chmod u+rX {report}"
+        done = CliRunner().invoke(main, ["analyze", str(report)])
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "permission denied" in done.stderr
+        assert [path.name for path in folder.iterdir()] == ["report.sqlite"]
+
+
+def test_a_refused_permission_can_be_allowed(export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, mode: str = "r") -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert error_of(export, ReportError).command == f"chmod u+rX {export}"
+
+
+def beside(folder: Path) -> dict[str, str]:
+    """Every file below a folder with its checksum."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(params=["delete", "wal"])
+def at_rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    path = change(sqlite_report(tmp_path), f"PRAGMA journal_mode = {request.param}")
+    before = beside(tmp_path)
+    yield path
+    assert beside(tmp_path) == before
+
+
+def test_loading_changes_nothing_and_leaves_nothing_beside_the_report(at_rest: Path) -> None:
+    load(at_rest)
+
+
+def test_a_refused_report_is_not_changed_either(tmp_path: Path) -> None:
+    path = change(sqlite_report(tmp_path), "DROP TABLE StringIds", "VACUUM")
+    before = beside(tmp_path)
+    error_of(path, Incomplete)
+    assert beside(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["a?mode=rwc#b.sqlite", "50%25 of it.sqlite", "é ü.sqlite"])
+def test_a_path_may_have_letters_that_mean_something_in_a_uri(tmp_path: Path, name: str) -> None:
+    path = write_export(tmp_path / name, kernels=[{}])
+    assert load(path).ops.height == 1
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["my run.sqlite", "a;b.sqlite", "it's.sqlite"])
+def test_a_command_can_be_pasted_whatever_the_path(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.touch(mode=0o600)
+    (tmp_path / name).with_suffix(".nsys-rep").touch()
+    command = error_of(path, Damaged).command
+    assert shlex.split(command)[-2:] == [f"--output={path}", str(path.with_suffix(".nsys-rep"))]
+
+
+def test_a_link_to_a_report_is_read_under_its_own_name(export: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(export)
+    assert load(link).report == "link"

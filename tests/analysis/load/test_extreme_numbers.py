@@ -1,0 +1,165 @@
+"""Ids, sizes and times near the ends of their ranges give results or an error of ours."""
+
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from nsysflow.analysis.load import load
+from nsysflow.analysis.load.nsys_export.tables import SAMPLED, TABLES
+from nsysflow.errors import Damaged, ReportError
+from tests.analyses import tables_of
+from tests.analysis.load.kineto.traces import event, kernel, write
+from tests.analysis.load.test_parquetdir import as_parquetdir
+from tests.exports import change
+from tests.reports import sqlite_report
+
+VALUES: Final = (
+    *(-(2**63), -(2**62), -(2**31) - 1, -(2**31), -1, 0),
+    *(2**24, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1),
+)
+FARTHEST: Final = (-(2**63), -(2**62), 2**62, 2**63 - 1)
+TOO_WIDE: Final = (-(2**63), -(2**31) - 1, 2**32, 2**63 - 1)
+HARMLESS: Final = "cuKernelGetName"
+KERNELS, CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+
+Column = tuple[str, str]
+"""A table and one of its columns."""
+
+
+def columns(dtypes: tuple[type[pl.DataType], ...]) -> list[Column]:
+    """The columns of these types that we read."""
+    tables = (*TABLES.values(), *SAMPLED.values())
+    return sorted(
+        {
+            (table.name, column)
+            for table in tables
+            for column, dtype in table.columns.items()
+            if dtype in dtypes
+        }
+    )
+
+
+def held(path: Path, wanted: list[Column]) -> list[Column]:
+    """Those of the columns in which an export has a number."""
+    with closing(sqlite3.connect(path)) as db:
+        there = [
+            (name, row[1])
+            for (name,) in db.execute("SELECT name FROM sqlite_master").fetchall()
+            for row in db.execute(f"PRAGMA table_info({name})")
+        ]
+        return [
+            (table, column)
+            for table, column in wanted
+            if (table, column) in there
+            and db.execute(f"SELECT max({column}) FROM {table}").fetchone()[0] is not None
+        ]
+
+
+def is_id(column: Column) -> bool:
+    """Whether a column holds ids, not times, sizes or kinds."""
+    return column[1].lower().endswith(("id", "pid", "tid"))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real report with backtraces, graphs' kernels and copies, of one process."""
+    return sqlite_report(tmp_path_factory.mktemp("real"), "nan_check-sync")
+
+
+def test_a_number_too_wide_for_its_column_is_damage(report: Path, tmp_path: Path) -> None:
+    narrow = held(report, columns((pl.Int32, pl.UInt32)))
+    assert len(narrow) > 15
+    for number, (table, column) in enumerate(narrow):
+        value = TOO_WIDE[number % len(TOO_WIDE)]
+        path = Path(shutil.copy(report, tmp_path / "r.sqlite"))
+        change(
+            path,
+            f"UPDATE {table} SET {column} = {value} WHERE rowid = (SELECT max(rowid)"
+            f" FROM {table} WHERE {column} NOT NULL)",
+        )
+        with pytest.raises(Damaged):
+            load(path)
+
+
+@pytest.mark.parametrize(
+    ("ids", "values", "turn"),
+    [
+        *((True, VALUES, turn) for turn in range(len(VALUES))),
+        *((False, FARTHEST, turn) for turn in range(len(FARTHEST))),
+    ],
+)
+def test_any_numbers_of_64_bits_give_every_table(
+    report: Path, tmp_path: Path, ids: bool, values: tuple[int, ...], turn: int
+) -> None:
+    """Each column has another of the values in each turn, so that all have had all in the end."""
+    wide = [each for each in held(report, columns((pl.Int64,))) if is_id(each) == ids]
+    assert len(wide) > 10
+    path = Path(shutil.copy(report, tmp_path / "r.sqlite"))
+    change(
+        path,
+        *(
+            f"UPDATE {table} SET {column} = {values[(turn + number) % len(values)]} WHERE rowid % 2"
+            for number, (table, column) in enumerate(wide)
+        ),
+    )
+    tables_of(load(path))
+
+
+@pytest.mark.parametrize("value", FARTHEST)
+def test_kernels_of_one_correlation_id_give_every_table(
+    report: Path, tmp_path: Path, value: int
+) -> None:
+    path = Path(shutil.copy(report, tmp_path / "r.sqlite"))
+    tables_of(load(change(path, f"UPDATE {KERNELS} SET correlationId = {value}")))
+
+
+@pytest.mark.parametrize("added", [2**62, -(2**62)])
+def test_correlation_ids_may_be_any_numbers(report: Path, tmp_path: Path, added: int) -> None:
+    path = Path(shutil.copy(report, tmp_path / "nan_check-sync.sqlite"))
+    before = tables_of(load(path))
+    with closing(sqlite3.connect(path)) as db:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_master")]
+    correlated = [name for name in names if name.startswith("CUPTI_ACTIVITY_KIND_")]
+    change(
+        path,
+        *(f"UPDATE {name} SET correlationId = correlationId + {added}" for name in correlated),
+        # one call that launches nothing, so that ids lie further apart than 63 bits
+        f"UPDATE {CALLS} SET correlationId = {-added} WHERE rowid = (SELECT min(rowid) FROM"
+        f" {CALLS} WHERE nameId = (SELECT id FROM StringIds WHERE value LIKE '{HARMLESS}%'))",
+    )
+    after = tables_of(load(path))
+    for name, table in before.items():
+        assert_frame_equal(table, after[name])
+
+
+@pytest.mark.parametrize("value", [2**62, 2**63, 2**64 - 1])
+def test_unsigned_ids_of_a_parquetdir_wrap_as_in_sqlite(
+    report: Path, tmp_path: Path, value: int
+) -> None:
+    folder = as_parquetdir(report, tmp_path / "folder")
+    file = folder / f"{KERNELS}.parquet"
+    id_of = pl.lit(value, pl.UInt64).alias("correlationId")
+    pl.read_parquet(file).with_columns(id_of).write_parquet(file)
+    trace = load(folder)
+    signed = value if value < 2**63 else value - 2**64
+    assert trace.ops.filter(kind="kernel")["correlation"].unique().to_list() == [signed]
+
+
+@pytest.mark.parametrize("value", [*VALUES, 2**63, 10**40])
+def test_a_kineto_trace_with_any_numbers_is_read_or_refused(tmp_path: Path, value: int) -> None:
+    for where in ("correlation", "stream", "device", "graph node id", "pid", "tid", "ts", "dur"):
+        call = event("cuda_runtime", "cudaLaunchKernel", args={"correlation": 1})
+        events = [kernel(correlation=1), call, event("user_annotation", "a")]
+        for one in events:
+            held_by = one if where in one else one.get("args", {})
+            held_by[where] = value
+        with suppress(ReportError):
+            trace = load(write(tmp_path, *events))
+            if where == "correlation" and value in FARTHEST:
+                tables_of(trace)

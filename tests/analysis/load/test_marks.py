@@ -1,0 +1,146 @@
+"""What a window of steps says of itself, and what of that can be used."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsysflow.analysis.load import load
+from nsysflow.analysis.load.marks import (
+    capture_of_mark,
+    capture_rows,
+    first_of_each,
+    flops_rows,
+    slim_mark,
+)
+from nsysflow.analysis.load.pack import pack
+from tests.analysis.load.kineto import traces
+from tests.exports import process, thread, write_export
+
+WINDOW = '{"nsysflow": {"capture": "3:2:5", "unprofiled_step_ns": 4500000}}'
+FLOPS = {"unit": "bf16", "phases": {"forward": 10**12, "backward": 2 * 10**12}}
+
+
+def mark(**more: Any) -> str:  # noqa: ANN401
+    """The text of a mark."""
+    return json.dumps({"nsysflow": {"capture": "3:2:5", "unprofiled_step_ns": 7, **more}})
+
+
+def event(text: str | None, tid: int = thread(), **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A mark as an NVTX event."""
+    return {"eventType": 34, "text": text, "globalTid": tid, "end": None, **columns}
+
+
+def export(path: Path, nvtx: list[dict[str, Any]]) -> Path:
+    return write_export(path, kernels=[{}], calls=[{}], nvtx=nvtx)
+
+
+def test_a_mark_declares_flops_by_phase() -> None:
+    found = first_of_each([(1, mark(flops=FLOPS))])
+    assert flops_rows(found).rows() == [
+        (1, "forward", 10**12, "bf16"),
+        (1, "backward", 2 * 10**12, "bf16"),
+    ]
+
+
+def test_the_first_mark_of_a_process_counts() -> None:
+    other = {"unit": "tf32", "phases": {"forward": 5}}
+    marks = [(1, mark(flops=FLOPS)), (1, mark(flops=other)), (2, mark(flops=other))]
+    found = flops_rows(first_of_each(marks))
+    assert found.filter(process=2).rows() == [(2, "forward", 5, "tf32")]
+    assert found.height == 3
+
+
+@pytest.mark.parametrize(
+    "flops",
+    [
+        None,
+        "many",
+        {"unit": "bf16"},
+        {"unit": "bf16", "phases": {}},
+        {"unit": "int4", "phases": {"forward": 1}},
+        {"unit": "bf16", "phases": {"forward": -1}},
+        {"unit": "bf16", "phases": {"forward": True}},
+        {"unit": "bf16", "phases": {"forward": 1.5}},
+        {"unit": "bf16", "phases": {"forward": 1 << 63}},
+        {"unit": ["bf16"], "phases": {"forward": 1}},
+    ],
+)
+def test_flops_that_cannot_be_used_leave_the_rest_of_the_mark(flops: object) -> None:
+    found = first_of_each([(1, mark(flops=flops))])
+    assert flops_rows(found).is_empty()
+    assert capture_rows(found).rows() == [(1, "3:2:5", 7)]
+
+
+def test_a_slim_mark_says_the_same_and_nothing_else() -> None:
+    slim = slim_mark(mark(flops=FLOPS, secret="x"))
+    assert slim is not None
+    about = {"capture": "3:2:5", "unprofiled_step_ns": 7, "flops": FLOPS}
+    assert json.loads(slim) == {"nsysflow": about}
+    assert slim_mark(slim) == slim
+    assert capture_of_mark(slim) == capture_of_mark(mark(flops=FLOPS))
+
+
+def test_each_process_has_its_own_window(tmp_path: Path) -> None:
+    other = thread(2000, 2000)
+    marks = [event("hello"), event(WINDOW), event('{"nsysflow": {"capture": "0:0:1"}}', other)]
+    path, packed = export(tmp_path / "r.sqlite", marks), tmp_path / "packed.sqlite"
+    pack(path, packed)
+    for report in (path, packed):
+        assert load(report).captures.rows() == [
+            (process(), "3:2:5", 4_500_000),
+            (process(2000), "0:0:1", None),
+        ]
+
+
+def test_the_first_mark_of_a_process_counts_registered_or_not(tmp_path: Path) -> None:
+    marks = [event(None, textId=WINDOW), event('{"nsysflow": {"capture": "9:9:9"}}')]
+    path, packed = export(tmp_path / "r.sqlite", marks), tmp_path / "packed.sqlite"
+    pack(path, packed)
+    for report in (path, packed):
+        assert load(report).captures.rows() == [(process(), "3:2:5", 4_500_000)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"nsysflow": ',
+        '{"nsysflow": 3}',
+        '{"nsysflow": {"capture": 3}}',
+        '{"nsysflow": {"capture": "/home/me/secret"}}',
+        '{"nsysflow": ' + "[" * 100_000,
+        '{"other": {"capture": "3:2:5"}}',
+        "[]",
+        "nsysflow",
+    ],
+)
+def test_a_mark_of_another_kind_is_ignored(tmp_path: Path, text: str) -> None:
+    assert load(export(tmp_path / "r.sqlite", [event(text)])).captures.is_empty()
+
+
+@pytest.mark.parametrize("step_ns", ["-4", "0", "9" * 30, "1.5", "true"])
+def test_an_impossible_step_time_is_null(tmp_path: Path, step_ns: str) -> None:
+    text = f'{{"nsysflow": {{"capture": "3:2:5", "unprofiled_step_ns": {step_ns}}}}}'
+    captures = load(export(tmp_path / "r.sqlite", [event(text)])).captures
+    assert captures.rows() == [(process(), "3:2:5", None)]
+
+
+def test_a_packed_mark_holds_nothing_but_the_window(tmp_path: Path) -> None:
+    text = '{"nsysflow": {"capture": "3:2:5", "host": "secret-host"}, "more": "secret-more"}'
+    path, packed = export(tmp_path / "r.sqlite", [event(text)]), tmp_path / "packed.sqlite"
+    pack(path, packed)
+    assert load(packed).captures.rows() == [(process(), "3:2:5", None)]
+    assert b"secret" not in packed.read_bytes()
+
+
+def test_a_kineto_trace_holds_the_window_beside_its_events(tmp_path: Path) -> None:
+    events = (
+        traces.event("cuda_runtime", "cudaLaunchKernel", args={"correlation": 1}),
+        traces.kernel(),
+    )
+    about = json.loads(WINDOW)
+    assert load(traces.write(tmp_path, *events, **about)).captures.rows() == [
+        (813 << 24, "3:2:5", 4_500_000)
+    ]
+    assert load(traces.write(tmp_path, *events)).captures.is_empty()

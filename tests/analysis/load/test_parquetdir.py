@@ -1,0 +1,94 @@
+"""A parquetdir export loads as the SQLite export of the same report does."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from nsysflow.analysis.load import load
+from nsysflow.errors import Damaged, Incomplete
+from tests.analysis.load.frames import FRAMES, assert_schemas
+from tests.reports import parquetdir_report, sqlite_report
+
+NAMES = (
+    *("h200-ddp-rank0", "synthetic-2", "h200-graph-level"),
+    *("h200-backtrace", "h200-gpu-metrics"),
+)
+UNSIGNED = (
+    "globalPid",
+    "globalTid",
+    "correlationId",
+    "streamId",
+    "deviceId",
+    "id",
+    "demangledName",
+    "typeId",
+    "domainId",
+)
+
+
+def as_parquetdir(database: Path, folder: Path) -> Path:
+    """The tables of an SQLite export as nsys's other export has them: ids unsigned."""
+    folder.mkdir()
+    with closing(sqlite3.connect(database)) as db:
+        names = [
+            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        ]
+        for name in names:
+            rows = db.execute(f"SELECT * FROM {name}")
+            columns = [column for column, *_ in rows.description]
+            frame = pl.DataFrame(
+                rows.fetchall(), schema=columns, orient="row", infer_schema_length=None
+            )
+            wide = [column for column in UNSIGNED if frame.schema.get(column) == pl.Int64]
+            frame = frame.with_columns(pl.col(wide).cast(pl.UInt64, wrap_numerical=True))
+            frame.write_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_exports_of_a_report_are_the_same_trace(tmp_path: Path, name: str) -> None:
+    database = sqlite_report(tmp_path, name)
+    folder = as_parquetdir(database, tmp_path / "folder")
+    one, other = load(database), load(folder)
+    for frame in FRAMES:
+        assert_frame_equal(getattr(one, frame), getattr(other, frame))
+    assert (one.source, one.notes) == (other.source, other.notes)
+    assert other.report == "folder"
+
+
+def test_a_real_parquetdir_loads(tmp_path: Path) -> None:
+    trace = load(parquetdir_report(tmp_path))
+    assert_schemas(trace)
+    assert trace.report == "h200-parquetdir"
+    assert trace.source == "Nsight Systems 2025.3.2.0, schema 3.20.3"
+    assert trace.shapes.height == 552
+    assert trace.notes == ()
+
+
+def test_a_parquetdir_without_strings_is_incomplete(tmp_path: Path) -> None:
+    folder = parquetdir_report(tmp_path)
+    (folder / "StringIds.parquet").unlink()
+    with pytest.raises(Incomplete, match="StringIds") as caught:
+        load(folder)
+    assert "--type parquetdir" in caught.value.command
+
+
+@pytest.mark.parametrize("size", [0, 3, 100, 10_000])
+def test_a_truncated_table_is_named(tmp_path: Path, size: int) -> None:
+    folder = parquetdir_report(tmp_path)
+    table = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
+    table.write_bytes(table.read_bytes()[:size])
+    with pytest.raises(Damaged, match=r"CUPTI_ACTIVITY_KIND_KERNEL\.parquet"):
+        load(folder)
+
+
+def test_text_where_numbers_belong_is_damage(tmp_path: Path) -> None:
+    folder = parquetdir_report(tmp_path)
+    table = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
+    pl.read_parquet(table).with_columns(pl.col("start").cast(pl.String)).write_parquet(table)
+    with pytest.raises(Damaged, match="text where numbers belong"):
+        load(folder)

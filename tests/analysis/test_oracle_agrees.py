@@ -1,0 +1,51 @@
+"""The analysis against its slow oracle: every table, on random traces and on real reports."""
+
+from collections.abc import Mapping
+
+from hypothesis import HealthCheck, given, settings
+
+import nsysflow
+from nsysflow.analysis.tables.schema import SCHEMAS
+from tests.analyses import EXAMPLES, analysed, every_report, oracle_of, oracle_tables_of, rows_of
+from tests.oracle.integrity import integrity
+from tests.oracle.model import PlainTrace, to_trace
+from tests.oracle.report import Report, Row
+from tests.oracle.strategies import traces
+from tests.oracle.tables import oracle_tables
+
+INTEGRITY = {
+    "kernels before their launch": "before_launch",
+    "operations without a launch": "no_launch",
+    "negative durations": "negative",
+    "launches without an operation": "no_operation",
+    "events lost": "events_lost",
+    "clock jumps": "clock_jumps",
+    "overlapping kernels on one stream": "stream_overlap",
+}
+
+
+def assert_agrees(
+    analysis: nsysflow.Analysis, report: Report, tables: Mapping[str, list[Row]]
+) -> None:
+    for name, rows in tables.items():
+        columns = [column for column in SCHEMAS[name] if column != "class"]
+        expected = rows_of(rows, columns)
+        found = rows_of(getattr(analysis, name).to_dicts(), columns)
+        assert list(found - expected) == list(expected - found) == [], f"{name}: {columns}"
+    counts = dict(analysis.integrity.select("check", "count").rows())
+    expected_counts = integrity(report)
+    assert {check: counts.get(check, 0) for check in INTEGRITY} == {
+        check: expected_counts[name] for check, name in INTEGRITY.items()
+    }
+
+
+@given(traces())
+@settings(max_examples=5 * EXAMPLES, suppress_health_check=list(HealthCheck))
+def test_every_table_of_a_random_trace_agrees_with_the_oracle(model: PlainTrace) -> None:
+    report = Report(model)
+    assert_agrees(nsysflow.analyze(to_trace(model)), report, oracle_tables(report))
+
+
+@every_report
+def test_every_table_of_a_real_report_agrees_with_the_oracle(name: str) -> None:
+    assert_agrees(analysed(name), oracle_of(name), oracle_tables_of(name))

@@ -1,0 +1,66 @@
+"""A time that is no time of the recording harms its own row alone."""
+
+from pathlib import Path
+
+import pytest
+
+from nsysflow.analysis.analyze import Analysis, analyze
+from nsysflow.analysis.load import load
+from tests.exports import change, thread, write_export
+
+THREADS = 30
+DAY_NS = 86_400 * 10**9
+TABLES = {
+    "RUNTIME": "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "KERNEL": "CUPTI_ACTIVITY_KIND_KERNEL",
+    "NVTX": "NVTX_EVENTS",
+    "OVERHEAD": "PROFILER_OVERHEAD",
+}
+
+
+def small(path: Path) -> Path:
+    """Work launched by a thread each, in a range each."""
+    rows = [{"start": 100 * n, "end": 100 * n + 50, "correlationId": n + 1} for n in range(THREADS)]
+    host = [row | {"globalTid": thread(1000 + n)} for n, row in enumerate(rows)]
+    return write_export(
+        path,
+        kernels=rows,
+        calls=host,
+        nvtx=[row | {"text": f"part {n}", "end": 3000} for n, row in enumerate(host)],
+        overhead=host,
+    )
+
+
+def numbers(analysis: Analysis) -> list[list[tuple[object, ...]]]:
+    tables = (analysis.accounting, analysis.phases, analysis.gaps, analysis.syncs)
+    return [table.drop("report").rows() for table in tables]
+
+
+@pytest.mark.parametrize(
+    ("name", "off_ns"),
+    [
+        ("RUNTIME", 20_000 * DAY_NS),
+        ("KERNEL", 2**62),
+        ("KERNEL", -(2**62)),
+        ("NVTX", 2**62),
+        ("OVERHEAD", -(2**62)),
+    ],
+)
+def test_a_row_decades_away_changes_nothing_but_the_count_of_leaps(
+    tmp_path: Path, name: str, off_ns: int
+) -> None:
+    table = TABLES[name]
+    again = f"INSERT INTO {table} SELECT * FROM {table} WHERE rowid = {THREADS}"
+    away = f"UPDATE {table} SET start = start + {off_ns}, end = end + {off_ns}"
+    path = change(small(tmp_path / "odd.sqlite"), again, f"{away} WHERE rowid > {THREADS}")
+    odd, whole = analyze(load(path)), analyze(load(small(tmp_path / "whole.sqlite")))
+    assert numbers(odd) == numbers(whole)
+    assert odd.integrity.select("check", "count").rows() == [("clock jumps", 1)]
+
+
+def test_a_row_a_month_away_is_counted_as_a_leap_and_kept(tmp_path: Path) -> None:
+    path = small(tmp_path / "r.sqlite")
+    change(path, f"UPDATE {TABLES['KERNEL']} SET end = {30 * DAY_NS} WHERE rowid = {THREADS}")
+    analysis = analyze(load(path))
+    assert analysis.accounting["window_ns"].to_list() == [30 * DAY_NS]
+    assert analysis.integrity.select("check", "count").rows() == [("clock jumps", 1)]

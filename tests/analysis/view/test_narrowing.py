@@ -1,0 +1,486 @@
+"""A narrowed window against the oracle: parts and causes to the ns, on random and real reports."""
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import nsysflow
+from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.options import Options
+from nsysflow.errors import SelectionError
+from nsysflow.runs.analyze import analyze_reports
+from tests.analyses import (
+    CAUSE_COLUMNS,
+    EXAMPLES,
+    OF_REPORT,
+    PARTS,
+    STALL_COLUMNS,
+    few_reports,
+    loaded,
+    oracle_of,
+    rows_of,
+    sums,
+    tables_of,
+)
+from tests.exports import Row, process, thread, write_export
+from tests.oracle.account_table import accounting, projections
+from tests.oracle.accounting import Keep, common, union
+from tests.oracle.comm import comm
+from tests.oracle.gpu_metrics import gpu_metrics
+from tests.oracle.launches import launches, starved
+from tests.oracle.model import Call, Op, PlainTrace, Shape, to_trace
+from tests.oracle.phase_table import phases
+from tests.oracle.report import Report
+from tests.oracle.steps import steps_of
+from tests.oracle.strategies import NAMES as RANGE_NAMES
+from tests.oracle.strategies import traces
+from tests.reports import PACKED
+
+COMPARED: Final = ["start_ns", "end_ns", "window_ns", *PARTS, *CAUSE_COLUMNS, "gaps"]
+EMPTY_PARTS: Final = dict.fromkeys(COMPARED[2:], 0)
+
+
+# --- what the oracle looks at --------------------------------------------------------------------
+
+
+def in_time(report: Report, from_ns: int | None, to_ns: int | None) -> Keep:
+    """The devices' windows between two instants."""
+    kept: Keep = {}
+    for device, window in report.windows.items():
+        for start, end in window:
+            first = start if from_ns is None else max(start, from_ns)
+            last = end if to_ns is None else min(end, to_ns)
+            kept[device] = union([(first, last)])
+    return kept
+
+
+def in_steps(report: Report, first: int, past: int, name: str | None = None) -> Keep:
+    """The steps of all processes, by their number on each device."""
+    kept: Keep = {}
+    for step in steps_of(report, name):
+        if first <= step.index < past:
+            kept.setdefault(step.device, []).append((step.start_ns, step.end_ns))
+    return kept
+
+
+def of_device(report: Report, device: int) -> Keep:
+    return {device: report.windows[device]}
+
+
+def both(report: Report, *keeps: Keep) -> Keep:
+    """What all of them keep of each device's window."""
+    kept: Keep = {}
+    for device, window in report.windows.items():
+        kept[device] = window
+        for keep in keeps:
+            kept[device] = common(kept[device], union(keep.get(device, [])))
+    return kept
+
+
+def starting_in(report: Report, keep: Keep) -> list[int]:
+    """The operations that start in what is kept."""
+    return [
+        index
+        for index, op in enumerate(report.ops)
+        if any(start <= op.start_ns < end for start, end in keep.get(op.device, []))
+    ]
+
+
+def assert_agrees_with_the_oracle(
+    trace: nsysflow.Trace, report: Report, options: Options, keep: Keep
+) -> None:
+    """The accounting of what is kept, and all that is counted beside it."""
+    keep = both(report, keep)
+    analysis = nsysflow.analyze(trace, options)
+    if not any(keep.values()):
+        with pytest.raises(SelectionError):
+            _ = analysis.accounting
+        return
+    expected = {row["device"]: row for row in accounting(report, keep) if keep[row["device"]]}
+    found = {row["device"]: row for row in analysis.accounting.to_dicts()}
+    assert {device: {c: row[c] for c in COMPARED} for device, row in found.items()} == {
+        device: {c: row[c] for c in COMPARED} for device, row in expected.items()
+    }
+    started = starting_in(report, keep)
+    assert_counted(analysis, report, started)
+    assert_gaps_are_cut(analysis, keep)
+    assert_summaries_add_up(analysis)
+    assert_rows_agree_with_the_oracle(analysis, report, keep)
+    assert analysis.starved.to_dicts() == starved(report, keep)
+
+
+def assert_rows_agree_with_the_oracle(
+    analysis: nsysflow.Analysis, report: Report, keep: Keep
+) -> None:
+    """Tables of what is kept, busy and idle time to its edges."""
+    oracle = {"comm": comm, "phases": phases, "launches": launches, "gpu_metrics": gpu_metrics}
+    for name, made in oracle.items():
+        # the oracle does not work out the launches of a narrowed phase
+        columns = [column for column in OF_REPORT[name] if (name, column) != ("phases", "launches")]
+        found = rows_of(getattr(analysis, name).to_dicts(), columns)
+        assert found == rows_of(made(report, keep), columns), name
+
+
+def assert_counted(analysis: nsysflow.Analysis, report: Report, started: list[int]) -> None:
+    """What starts inside is what is counted."""
+    ops = [report.ops[index] for index in started]
+    kernels = [op for op in ops if op.kind == "kernel"]
+    kernel_ns = sum(op.end_ns - op.start_ns for op in kernels)
+    assert sums(analysis.accounting, ["ops", "kernels", "kernel_ns"]) == {
+        "ops": len(ops),
+        "kernels": len(kernels),
+        "kernel_ns": kernel_ns,
+    }
+    assert sums(analysis.kernels, ["count", "total_ns"]) == {
+        "count": len(kernels),
+        "total_ns": kernel_ns,
+    }
+    assert analysis.copies["count"].sum() == sum(op.kind == "memcpy" for op in ops)
+    outermost = analysis.phases.filter(pl.col("depth") == 1)
+    attributed = [index for index in started if report.op_place(index).how is not None]
+    assert outermost["ops"].sum() == len(attributed)
+
+
+def assert_gaps_are_cut(analysis: nsysflow.Analysis, keep: Keep) -> None:
+    """Every row of the gaps lies in what is kept, and its causes fill it."""
+    gaps = analysis.gaps
+    for row in gaps.to_dicts():
+        border = (row["start_ns"], row["end_ns"])
+        assert common([border], keep[row["device"]]) == [border]
+        assert sum(row[cause] for cause in CAUSE_COLUMNS) == row["duration_ns"]
+        assert min(row[cause] for cause in CAUSE_COLUMNS) >= 0
+    assert gaps["duration_ns"].sum() == analysis.accounting["idle_ns"].sum()
+
+
+def assert_summaries_add_up(analysis: nsysflow.Analysis) -> None:
+    idle = analysis.accounting["idle_ns"].sum()
+    assert analysis.gap_summary["total_ns"].sum() == idle
+    assert analysis.gap_histogram["idle_ns"].sum() == idle
+    charged = sums(analysis.accounting, STALL_COLUMNS)
+    for kind in ("sync", "blocking_copy", "alloc"):
+        calls = analysis.syncs.filter(pl.col("kind") == kind)
+        assert calls["induced_idle_ns"].sum() == charged[f"{kind}_ns"]
+
+
+def a_third(report: Report) -> tuple[int, int]:
+    """From a third to two thirds of the report's operations."""
+    starts = sorted(op.start_ns for op in report.ops)
+    return starts[len(starts) // 3], starts[2 * len(starts) // 3]
+
+
+def inside_an_operation(report: Report, after_ns: int) -> int:
+    """The middle of the longest operation from there on."""
+    later = [op for op in report.ops if op.start_ns >= after_ns]
+    longest = max(later, key=lambda op: op.end_ns - op.start_ns)
+    return (longest.start_ns + longest.end_ns) // 2
+
+
+# --- real reports ---------------------------------------------------------------------------------
+
+
+@few_reports
+def test_a_stretch_of_time_is_split_as_the_oracle_splits_it(name: str) -> None:
+    from_ns, to_ns = a_third(oracle_of(name))
+    options = Options(from_ns=from_ns, to_ns=to_ns)
+    assert_agrees_with_the_oracle(
+        loaded(name), oracle_of(name), options, in_time(oracle_of(name), from_ns, to_ns)
+    )
+
+
+@pytest.mark.parametrize("name", ["h200-gpu-metrics", "h200-ddp-rank0"])
+def test_operations_across_the_edges_are_split_as_the_oracle_splits_them(name: str) -> None:
+    report = oracle_of(name)
+    from_ns, to_ns = (inside_an_operation(report, after_ns) for after_ns in a_third(report))
+    options = Options(from_ns=from_ns, to_ns=to_ns)
+    assert_agrees_with_the_oracle(loaded(name), report, options, in_time(report, from_ns, to_ns))
+
+
+@pytest.mark.parametrize(
+    ("name", "range_"),
+    [
+        ("h200-train", "backward"),
+        ("h200-train", "step_sync/metrics"),
+        ("h200-gpt2-eager", "forward"),
+        ("h200-ddp-rank1", "step"),
+        ("synthetic-3", "forward"),
+        ("synthetic-5", "data/load"),
+    ],
+)
+def test_a_range_is_split_as_the_oracle_splits_it(name: str, range_: str) -> None:
+    report = oracle_of(name)
+    keep = projections(report, range_)
+    assert_agrees_with_the_oracle(loaded(name), report, Options(range=range_), keep)
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "steps"),
+    [
+        ("h200-gpt2-eager", None, (2, 5)),
+        ("h200-train", "step_async", (1, 3)),
+        ("h200-ddp-rank0", None, (0, 2)),
+        ("synthetic-1", None, (1, 4)),
+    ],
+)
+def test_steps_are_split_as_the_oracle_splits_them(
+    name: str, step: str | None, steps: tuple[int, int]
+) -> None:
+    report = oracle_of(name)
+    options = Options(step=step, steps=steps)
+    assert_agrees_with_the_oracle(loaded(name), report, options, in_steps(report, *steps, step))
+
+
+@pytest.mark.parametrize("name", ["synthetic-2", "synthetic-6"])
+def test_one_gpu_of_several_is_split_as_the_oracle_splits_it(name: str) -> None:
+    report = oracle_of(name)
+    for device in report.devices:
+        keep = of_device(report, device)
+        assert_agrees_with_the_oracle(loaded(name), report, Options(device=device), keep)
+
+
+@pytest.mark.parametrize("name", ["synthetic-1", "synthetic-4"])
+def test_all_narrowings_together_leave_what_each_of_them_leaves(name: str) -> None:
+    report = oracle_of(name)
+    device = report.devices[0]
+    from_ns, to_ns = a_third(report)
+    (range_, *_) = (row.name for row in report.trace.ranges)
+    keep = both(
+        report,
+        of_device(report, device),
+        in_time(report, from_ns, to_ns),
+        projections(report, range_),
+        in_steps(report, 0, 3),
+    )
+    options = Options(device=device, from_ns=from_ns, to_ns=to_ns, range=range_, steps=(0, 3))
+    assert_agrees_with_the_oracle(loaded(name), report, options, keep)
+
+
+@pytest.mark.parametrize("steps", [(2, 4), (2, 3)])
+def test_a_starved_window_ends_where_the_steps_looked_at_end(steps: tuple[int, int]) -> None:
+    # Steps 1 to 4 of this report are one starved window, from the first gap of step 1 on.
+    analysis = nsysflow.analyze(loaded("launch_bound-eager-plain"), Options(steps=steps))
+    borders = ["start_ns", "end_ns", "launch_idle_ns"]
+    (starved,) = analysis.starved.select(borders).rows()
+    looked_at = analysis.accounting.select("start_ns", "end_ns", "launch_ns").row(0)
+    assert starved == looked_at
+
+
+@few_reports
+def test_a_window_that_covers_everything_is_no_window(name: str) -> None:
+    report, trace = oracle_of(name), loaded(name)
+    first, last = (min(op.start_ns for op in report.ops), max(op.end_ns for op in report.ops))
+    whole = tables_of(trace)
+    # An operation of zero length may lie outside its device's window, and is then not looked at.
+    outside = len(report.ops) - len(starting_in(report, report.windows))
+    counted = {"kernels", "copies", "comm", "phases", "launches"} if outside else set()
+    for options in (Options(from_ns=first), Options(from_ns=first - 10**9, to_ns=last + 1)):
+        narrowed = tables_of(trace, options)
+        for table in set(OF_REPORT) - counted:
+            assert_frame_equal(seen(whole, table), seen(narrowed, table))
+
+
+def seen(tables: dict[str, pl.DataFrame], name: str) -> pl.DataFrame:
+    """What a table tells of the GPU: before its first operation nothing is looked at."""
+    table = tables[name]
+    if name == "accounting":
+        return table.select("device", *COMPARED)
+    if name == "phases":
+        return table.filter(pl.col("ops") > 0).drop("host_wall_ns")
+    if name == "syncs":
+        return table.filter(pl.col("induced_idle_ns") > 0)
+    return table.filter(pl.col("launches") > 0) if name == "launches" else table
+
+
+def test_one_gpu_of_a_run_is_that_of_the_rank_that_ran_on_it() -> None:
+    reports = [PACKED[f"h200-ddp-rank{number}"] for number in (0, 1)]
+    results = analyze_reports(reports, Options(device=1), tables=["accounting"])
+    assert results.table("accounting").select("report", "device").rows() == [("h200-ddp-rank1", 1)]
+    with pytest.raises(SelectionError, match="no device 5 in any of h200-ddp-rank0"):
+        analyze_reports(reports, Options(device=5), tables=["accounting"])
+
+
+def test_a_rank_without_the_range_asked_for_is_left_out_with_a_note(tmp_path: Path) -> None:
+    """Evaluation and logging are often one rank's alone."""
+    with_it = write_export(
+        tmp_path / "r0.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": "eval"}]
+    )
+    without = write_export(
+        tmp_path / "r1.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": "train"}]
+    )
+    options = Options(range="eval")
+    results = analyze_reports([with_it, without], options, tables=["accounting"])
+    assert results.reports == ("r0",)
+    left_out = "r1 is left out: no range 'eval' in r1. Ranges there: train."
+    assert Note(NoteKind.LEFT_OUT, left_out) in results.notes
+    with pytest.raises(SelectionError, match="no range 'eval' in r1"):
+        analyze_reports([without], options, tables=["accounting"])
+    with pytest.raises(SelectionError, match="no range 'test' in r0"):
+        analyze_reports([with_it, without], Options(range="test"), tables=["accounting"])
+
+
+def test_steps_asked_for_are_those_of_each_process_that_shares_a_gpu(tmp_path: Path) -> None:
+    """One process's window holds the start of the other's next step."""
+    kernels: list[Row] = []
+    calls: list[Row] = []
+    ranges: list[Row] = []
+    for number, pid in enumerate((10, 11)):
+        for step in range(4):
+            at, correlation = 1000 * step + 600 * number, 10 * number + step + 1
+            on = {"globalTid": thread(pid, pid), "start": at}
+            ranges.append({**on, "end": at + 500, "text": "step"})
+            calls.append({**on, "end": at + 10, "correlationId": correlation})
+            kernels.append(
+                {
+                    "start": at + 50,
+                    "end": at + 200,
+                    "correlationId": correlation,
+                    "globalPid": process(pid),
+                }
+            )
+    path = write_export(tmp_path / "r.sqlite", kernels=kernels, calls=calls, nvtx=ranges)
+    steps = nsysflow.analyze(nsysflow.load(path), Options(steps=(1, 2))).steps
+    assert steps.select("process", "step").rows() == [(10, 1), (11, 1)]
+
+
+# --- random traces --------------------------------------------------------------------------------
+
+with_cuts = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+places = st.floats(0, 1)
+
+
+def at(report: Report, place: float) -> int:
+    """An instant of the report's GPU time, or just outside it."""
+    starts = [start for window in report.windows.values() for start, _ in window]
+    ends = [end for window in report.windows.values() for _, end in window]
+    first, last = min(starts, default=0) - 2, max(ends, default=0) + 2
+    return first + round(place * (last - first))
+
+
+@with_cuts
+@given(traces(), places, places)
+def test_any_stretch_of_time_of_any_trace_agrees_with_the_oracle(
+    model: PlainTrace, some: float, other: float
+) -> None:
+    report = Report(model)
+    from_ns, to_ns = sorted((at(report, some), at(report, other)))
+    options = Options(from_ns=from_ns, to_ns=to_ns)
+    assert_agrees_with_the_oracle(to_trace(model), report, options, in_time(report, from_ns, to_ns))
+
+
+@with_cuts
+@given(traces(), st.sampled_from(RANGE_NAMES))
+def test_any_range_of_any_trace_agrees_with_the_oracle(model: PlainTrace, range_: str) -> None:
+    report = Report(model)
+    keep = projections(report, range_)
+    assert_agrees_with_the_oracle(to_trace(model), report, Options(range=range_), keep)
+
+
+@with_cuts
+@given(traces(), st.integers(0, 3), st.integers(1, 3), st.sampled_from((None, None, *RANGE_NAMES)))
+def test_any_steps_of_any_trace_agree_with_the_oracle(
+    model: PlainTrace, first: int, count: int, step: str | None
+) -> None:
+    report = Report(model)
+    steps = (first, first + count)
+    options = Options(step=step, steps=steps)
+    assert_agrees_with_the_oracle(to_trace(model), report, options, in_steps(report, *steps, step))
+
+
+@with_cuts
+@given(traces(), places)
+def test_the_halves_of_a_window_add_up_to_it(model: PlainTrace, place: float) -> None:
+    trace, report = to_trace(model), Report(model)
+    middle = at(report, place)
+    whole = tables_of(trace, only=["accounting"])["accounting"].filter(pl.col("window_ns") > 0)
+    halves = [
+        accounting_or_none(trace, options)
+        for options in (Options(to_ns=middle), Options(from_ns=middle))
+    ]
+    for row in whole.to_dicts():
+        split = [h for half in halves for h in half if h["device"] == row["device"]]
+        for part in ("window_ns", *PARTS):
+            assert sum(half[part] for half in split) == row[part]
+        for cause in CAUSE_COLUMNS:
+            # One gap at most is cut; each of its causes is rounded on both sides.
+            assert abs(sum(half[cause] for half in split) - row[cause]) <= 1
+
+
+@with_cuts
+@given(traces(), st.lists(places, min_size=1, max_size=3))
+def test_what_ran_in_the_parts_of_a_window_adds_up_to_what_ran_in_it(
+    model: PlainTrace, cuts: list[float]
+) -> None:
+    trace, report = to_trace(model), Report(model)
+    borders = [None, *sorted(at(report, place) for place in cuts), None]
+    parts = [Options(from_ns=start, to_ns=end) for start, end in pairwise(borders)]
+    for table in ("gpu_metrics", "phases", "spans"):
+        # None of a span is looked at while no GPU has begun, or all have ended.
+        whole = time_by_row(trace, Options(from_ns=at(report, 0)), table)
+        assert sum((time_by_row(trace, part, table) for part in parts), Counter()) == whole
+
+
+def time_by_row(trace: nsysflow.Trace, options: Options, table: str) -> "Counter[tuple[Any, ...]]":
+    """`busy_ns` or `span_ns` of each row that has any; empty where nothing is looked at."""
+    try:
+        analysis = nsysflow.analyze(trace, options)
+        found = analysis.view.spans if table == "spans" else getattr(analysis, table)
+    except SelectionError:
+        return Counter()
+    of = "span_ns" if table == "spans" else "busy_ns"
+    key = [name for name in ("device", "process", "group", "name", "path") if name in found.columns]
+    return +Counter({tuple(row[name] for name in key): row[of] for row in found.to_dicts()})
+
+
+def accounting_or_none(trace: nsysflow.Trace, options: Options) -> list[dict[str, Any]]:
+    """The accounting as rows; none where nothing is left to look at."""
+    try:
+        return nsysflow.analyze(trace, options).accounting.to_dicts()
+    except SelectionError:
+        return []
+
+
+def test_a_window_inside_one_operation_is_all_compute() -> None:
+    #  GPU  6---------------16     looked at: 8 to 13
+    launch = Call(0, 5, 1 << 24, 1 << 24 | 1, 1, "cudaLaunchKernel")
+    kernel = Op("kernel", 6, 16, 0, 1 << 24, 7, 1, None, "k", "k", Shape())
+    trace = to_trace(PlainTrace(ops=(kernel,), calls=(launch,)))
+    (row,) = nsysflow.analyze(trace, Options(from_ns=8, to_ns=13)).accounting.to_dicts()
+    assert (row["window_ns"], row["compute_ns"], row["ops"]) == (5, 5, 0)
+
+
+# --- what is not there ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            Options(device=7),
+            "no device 7 in h200-ddp-rank0. Devices with GPU work there: 0.",
+        ),
+        (Options(range="evaluate"), "no range 'evaluate' in h200-ddp-rank0. Ranges there: "),
+        (Options(step="epoch", steps=(0, 1)), "no range 'epoch' in h200-ddp-rank0."),
+        (
+            Options(steps=(90, 95)),
+            "h200-ddp-rank0 has 5 steps, 0 to 4: none of them is in --steps 90:95.",
+        ),
+        (Options(steps=(90, None)), "none of them is in --steps 90:."),
+        (Options(from_ns=10**15), "nothing ran in h200-ddp-rank0 in that time: it spans "),
+        (Options(to_ns=-1), "Choose --from and --to inside it."),
+    ],
+)
+def test_what_is_not_there_is_named_with_what_is(options: Options, message: str) -> None:
+    with pytest.raises(SelectionError) as refused:
+        _ = nsysflow.analyze(loaded("h200-ddp-rank0"), options).accounting
+    assert message in str(refused.value)
+
+
+def test_a_range_that_launched_nothing_is_refused() -> None:
+    with pytest.raises(SelectionError, match="launched nothing in the part of h200-train"):
+        _ = nsysflow.analyze(loaded("h200-train"), Options(range="data")).accounting

@@ -1,0 +1,315 @@
+"""The command line: what it prints, what it writes, what it refuses."""
+
+import io
+import json
+from pathlib import Path
+
+import click
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+
+import nsysflow
+from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.tables.schema import GAP_SUMMARY, SCHEMAS, SYNCS
+from nsysflow.cli.main import main
+from nsysflow.errors import Damaged
+from nsysflow.report.results import Results
+from nsysflow.runs import analyze as runs_analyze
+from tests.report.handmade import MS, handmade, training
+
+FILES = {
+    "summary.md", "report.json", "gaps.csv", "gap_summary.csv", "phases.csv", "syncs.csv",
+    "launches.csv", "starved.csv", "kernels.csv", "copies.csv", "comm.csv", "steps.csv",
+}  # fmt: skip
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+    """Replace the analysis by the hand-made training run; holds the options it was asked with."""
+    seen: list[Options] = []
+
+    def analysed(_reports: object, options: Options, **_asked: object) -> Results:
+        seen.append(options)
+        return Results([training()])
+
+    monkeypatch.setattr(runs_analyze, "analyze_reports", analysed)
+    return seen
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory with a report of no content in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.sqlite").write_bytes(b"")
+    return tmp_path
+
+
+def analyze(*arguments: str) -> Result:
+    """`nsysflow analyze` with these arguments."""
+    return CliRunner().invoke(main, ["analyze", *arguments])
+
+
+def commands() -> list[click.Command]:
+    """Every command, and the group itself."""
+    return [main, *main.commands.values()]
+
+
+@pytest.mark.parametrize("command", commands(), ids=lambda each: str(each.name))
+def test_every_command_shows_an_example(command: click.Command) -> None:
+    assert "Example:" in (command.help or "")
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_explains_itself(command: str) -> None:
+    done = CliRunner().invoke(main, [command, "-h"])
+    assert done.exit_code == 0
+    assert "Usage:" in done.stdout
+
+
+def test_the_version_is_the_packages() -> None:
+    assert nsysflow.__version__ in CliRunner().invoke(main, ["--version"]).stdout
+
+
+def test_the_tables_that_can_be_printed_are_those_of_the_analysis() -> None:
+    assert {*TABLES} < {*SCHEMAS}
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_page_is_printed_and_the_files_lie_beside_the_report(here: Path) -> None:
+    done = analyze("run.sqlite")
+    assert done.exit_code == 0, done.output
+    assert "host-bound" in done.stdout
+    assert {path.name for path in (here / "run.sqlite.nsysflow").iterdir()} == FILES
+    assert "wrote run.sqlite.nsysflow" in done.stderr
+    assert "wrote" not in done.stdout
+
+
+@pytest.mark.usefixtures("asked")
+def test_the_page_in_a_pipe_has_no_colour(here: Path) -> None:
+    assert "\x1b" not in analyze("run.sqlite", "--no-files").stdout
+    assert not (here / "run.sqlite.nsysflow").exists()
+
+
+@pytest.mark.usefixtures("asked")
+def test_no_files_writes_nothing(here: Path) -> None:
+    assert analyze("run.sqlite", "--no-files").exit_code == 0
+    assert [path.name for path in here.iterdir()] == ["run.sqlite"]
+
+
+@pytest.mark.usefixtures("asked")
+def test_the_same_folder_twice_is_replaced(here: Path) -> None:
+    assert analyze("run.sqlite", "-o", "out").exit_code == 0
+    (here / "out" / "gaps.csv").write_text("old")
+    assert analyze("run.sqlite", "-o", "out").exit_code == 0
+    assert (here / "out" / "gaps.csv").read_text().startswith("report,device,gap")
+
+
+def test_another_folder_is_refused_before_any_work(asked: list[Options], here: Path) -> None:
+    (here / "out").mkdir()
+    (here / "out" / "thesis.tex").write_text("mine")
+    done = analyze("run.sqlite", "-o", "out")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("nsysflow: out exists")
+    assert asked == []
+    assert [path.name for path in (here / "out").iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.usefixtures("asked")
+def test_force_writes_into_another_folder_and_keeps_what_is_there(here: Path) -> None:
+    (here / "out").mkdir()
+    (here / "out" / "thesis.tex").write_text("mine")
+    assert analyze("run.sqlite", "-o", "out", "--force").exit_code == 0
+    assert {path.name for path in (here / "out").iterdir()} == FILES | {"thesis.tex"}
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize("form", [["csv"], ["md"], ["table"]])
+def test_one_table_is_printed_and_nothing_written(here: Path, form: list[str]) -> None:
+    done = analyze("run.sqlite", "--table", "syncs", "--format", *form)
+    assert done.exit_code == 0, done.output
+    assert "cudaDeviceSynchronize" in done.stdout
+    assert [path.name for path in here.iterdir()] == ["run.sqlite"]
+
+
+@pytest.mark.usefixtures("asked", "here")
+def test_a_csv_table_reads_back() -> None:
+    done = analyze("run.sqlite", "--table", "syncs", "--format", "csv")
+    table = pl.read_csv(done.stdout_bytes)
+    assert table.columns == list(SYNCS)
+    assert table["induced_idle_ns"].to_list() == [8 * MS, 0]
+
+
+@pytest.mark.usefixtures("asked", "here")
+def test_a_parquet_table_reads_back_with_its_types() -> None:
+    done = analyze("run.sqlite", "--table", "syncs", "--format", "parquet")
+    assert pl.read_parquet(io.BytesIO(done.stdout_bytes)).schema == SYNCS
+
+
+@pytest.mark.usefixtures("asked", "here")
+def test_a_format_alone_means_the_gap_summary() -> None:
+    done = analyze("run.sqlite", "--format", "csv")
+    assert done.stdout.splitlines()[0] == ",".join(GAP_SUMMARY)
+
+
+@pytest.mark.usefixtures("asked", "here")
+def test_top_shortens_a_table() -> None:
+    done = analyze("run.sqlite", "--table", "syncs", "--format", "csv", "--top", "1")
+    assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.mark.usefixtures("asked", "here")
+def test_the_document_is_printed() -> None:
+    done = analyze("run.sqlite", "--json")
+    assert json.loads(done.stdout)["schema"] == 1
+
+
+@pytest.mark.usefixtures("asked", "here")
+def test_gaps_go_to_stdout() -> None:
+    done = analyze("run.sqlite", "--gaps-csv", "-", "--min-gap-us", "10000")
+    assert [line.split(",")[2] for line in done.stdout.splitlines()] == ["gap", "7"]
+
+
+@pytest.mark.usefixtures("asked")
+def test_gaps_go_to_one_file_and_no_other(here: Path) -> None:
+    done = analyze("run.sqlite", "--gaps-csv", "gaps.csv")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert {path.name for path in here.iterdir()} == {"run.sqlite", "gaps.csv"}
+    assert len((here / "gaps.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.usefixtures("asked")
+def test_gaps_never_overwrite_the_report(here: Path) -> None:
+    done = analyze("run.sqlite", "--gaps-csv", "./run.sqlite")
+    assert done.exit_code == 1
+    assert "is the report itself" in done.stderr
+    assert (here / "run.sqlite").read_bytes() == b""
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_full_disk_is_one_message_and_no_file(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: object, **_kwargs: object) -> None:
+        raise OSError("No space left on device (os error 28)")
+
+    monkeypatch.setattr(pl.DataFrame, "write_csv", full)
+    done = analyze("run.sqlite", "-o", "out")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("nsysflow: cannot write out: No space left on device")
+    assert [path.name for path in here.iterdir()] == ["run.sqlite"]
+
+
+@pytest.mark.usefixtures("asked")
+def test_several_reports_need_a_folder(here: Path) -> None:
+    (here / "rank1.sqlite").write_bytes(b"")
+    done = analyze("run.sqlite", "rank1.sqlite")
+    assert done.exit_code == 2
+    assert "-o DIR" in done.stderr
+    assert analyze("run.sqlite", "rank1.sqlite", "--no-files").exit_code == 0
+    assert analyze("run.sqlite", "rank1.sqlite", "-o", "both").exit_code == 0
+
+
+@pytest.mark.usefixtures("asked", "here")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--steps", "5"],
+        ["--steps", "5:5"],
+        ["--steps", "a:b"],
+        ["--from", "soon"],
+        ["--framework-gap-us", "nan"],
+        ["--framework-gap-us", "-1"],
+        ["--min-gap-us", "-0.5"],
+        ["--table", "nothing"],
+        ["--top", "0"],
+        ["--json", "--table", "gaps"],
+        ["-o", "out", "--no-files"],
+        ["--no-such-option"],
+    ],
+    ids=" ".join,
+)
+def test_bad_usage_exits_with_two(wrong: list[str]) -> None:
+    assert analyze("run.sqlite", *wrong).exit_code == 2
+
+
+@pytest.mark.usefixtures("here")
+def test_options_arrive_in_ns(asked: list[Options]) -> None:
+    done = analyze(
+        *("run.sqlite", "--no-files", "--device", "1", "--range", "train", "--step", "iter"),
+        *("--from", "8800.123456789", "--to", "9e3", "--skip", "3", "--steps", "2:"),
+        *("--dispatch-us", "12.5", "--domain", "NCCL", "--domain", "-mine"),
+    )
+    assert done.exit_code == 0, done.output
+    assert asked == [
+        Options(
+            framework_gap_ns=12_500, domains_added=("NCCL",), domains_removed=("mine",), device=1,
+            range="train", from_ns=8_800_123_456_789, to_ns=9_000_000_000_000, step="iter",
+            skip=3, steps=(2, None),
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("here")
+def test_an_error_is_one_message_and_exit_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*_asked: object, **_named: object) -> Results:
+        raise Damaged("run.sqlite is truncated")
+
+    monkeypatch.setattr(runs_analyze, "analyze_reports", damaged)
+    done = analyze("run.sqlite")
+    assert (done.exit_code, done.stdout, done.stderr) == (
+        1,
+        "",
+        "nsysflow: run.sqlite is truncated\n",
+    )
+
+
+@pytest.mark.usefixtures("here")
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_asked: object, **_named: object) -> Results:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(runs_analyze, "analyze_reports", broken)
+    assert isinstance(analyze("run.sqlite").exception, ZeroDivisionError)
+
+
+@pytest.mark.usefixtures("here")
+def test_no_gpu_work_is_said_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = Results([handmade()])
+    monkeypatch.setattr(runs_analyze, "analyze_reports", lambda *_asked, **_named: empty)
+    done = analyze("run.sqlite")
+    assert done.exit_code == 0
+    assert "no GPU work" in done.stdout
+
+
+@pytest.mark.usefixtures("here", "asked")
+@pytest.mark.parametrize("form", ["table", "csv"])
+def test_a_table_without_rows_is_said_to_have_none(form: str) -> None:
+    done = analyze("run.sqlite", "--table", "ranks", "--format", form)
+    assert done.exit_code == 0
+    assert "ranks has no rows" in done.stderr
+    assert bool(done.stdout) == (form == "csv")
+
+
+@pytest.mark.usefixtures("here")
+def test_one_report_cannot_be_two_ranks() -> None:
+    done = analyze("run.sqlite", "./run.sqlite", "--no-files")
+    assert done.exit_code == 1
+    assert "given twice" in done.stderr
+
+
+def test_classes_of_kernels_come_from_a_file(here: Path, asked: list[Options]) -> None:
+    (here / "classes.toml").write_text("[[class]]\nname = 'mine'\npattern = '^my_'\n")
+    assert analyze("run.sqlite", "--no-files", "--kernel-classes", "classes.toml").exit_code == 0
+    assert asked[0].kernel_classes == (("mine", "^my_"),)
+    missing = analyze("run.sqlite", "--no-files", "--kernel-classes", "no.toml")
+    assert missing.exit_code == 1
+    assert "no.toml cannot be read" in missing.stderr
+
+
+@pytest.mark.parametrize("typed", ["0", "-1", "nan", "inf", "1e19", "many"])
+def test_flops_that_no_step_has_are_bad_usage(typed: str) -> None:
+    done = CliRunner().invoke(main, ["analyze", "run.sqlite", f"--flops-per-step={typed}"])
+    assert done.exit_code == 2
+    assert "--flops-per-step" in done.stderr

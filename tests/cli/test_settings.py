@@ -1,0 +1,287 @@
+"""Options from nsysflow.toml and pyproject.toml."""
+
+from ast import literal_eval
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from nsysflow.cli.main import main
+from nsysflow.cli.options import seconds
+from nsysflow.cli.settings import COMMANDS, Settings, configured, off_switch, settings_of
+from nsysflow.errors import SettingsError
+
+Given = Callable[..., Result]
+"""Writes nsysflow.toml, and runs `analyze` below with the words typed."""
+
+
+@click.command(cls=configured(), name="analyze")
+@click.option("--top", type=click.IntRange(min=1))
+@click.option("--share", type=float)
+@click.option("--min-gap-us", "at_least")
+@click.option("--from", "from_ns", callback=seconds)
+@click.option("--form", type=click.Choice(["csv", "md"]))
+@click.option("--domain", multiple=True)
+@click.option("-o", "--output", type=click.Path())
+@click.option("--include", type=click.Path(), multiple=True)
+@click.option("--nsys", type=click.Path())
+@click.option("--force", is_flag=True)
+@click.option("--no-files", is_flag=True)
+def analyze(**typed: object) -> None:
+    click.echo({name: value for name, value in typed.items() if value not in (None, (), False)})
+
+
+KNOWN = {
+    word.lstrip("-"): each
+    for each in analyze.params
+    for word in each.opts
+    if isinstance(each, click.Option)
+}
+
+
+@pytest.fixture
+def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
+    def run(text: str, *words: str) -> Result:
+        (tmp_path / "nsysflow.toml").write_text(text)
+        monkeypatch.chdir(tmp_path)
+        return CliRunner().invoke(analyze, words)
+
+    return run
+
+
+def values_of(found: Settings | None) -> dict[str, Any]:
+    """What the file holds; the file must be there."""
+    assert found is not None
+    return dict(found.values)
+
+
+def refusal(done: Result) -> str:
+    """The message of the SettingsError that ended a run."""
+    assert isinstance(done.exception, SettingsError), done.output
+    return str(done.exception)
+
+
+def test_a_file_gives_options_of_every_kind(given: Given) -> None:
+    text = (
+        "[analyze]\ntop = 3\nshare = 1\nmin-gap-us = 1.5\nfrom = 2\nform = 'md'\n"
+        "domain = ['a', '-b']\nforce = true\nno-files = false\n"
+    )
+    seen = {"top": 3, "share": 1.0, "at_least": "1.5", "from_ns": 2_000_000_000}
+    seen |= {"form": "md", "domain": ("a", "-b"), "force": True}
+    assert literal_eval(given(text).output) == seen
+
+
+def test_what_is_typed_wins_over_the_file(given: Given) -> None:
+    assert given("[analyze]\ntop = 3\n", "--top", "9").output == "{'top': 9}\n"
+
+
+def test_underscores_are_as_good_as_dashes(given: Given) -> None:
+    assert given("[analyze]\nmin_gap_us = 7\n").output == "{'at_least': '7'}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("force = 3", "force = 3 in [analyze] must be true or false"),
+        ("force = 'true'", 'force = "true" in [analyze] must be true or false'),
+        ("top = 2.7", "top = 2.7 in [analyze] must be a whole number"),
+        ("top = true", "top = true in [analyze] must be a whole number"),
+        ("top = '3'", 'top = "3" in [analyze] must be a whole number'),
+        ("share = true", "share = true in [analyze] must be a number"),
+        ("form = 3", "form = 3 in [analyze] must be text in quotes"),
+        ("output = 3", "output = 3 in [analyze] must be text in quotes"),
+        ("from = true", "from = true in [analyze] must be text in quotes, or a number"),
+        ("from = 2026-11-20", 'from = "2026-11-20" in [analyze] must be text in quotes, or a'),
+        ("min-gap-us = ['a', 'b']", 'min-gap-us = ["a", "b"] in [analyze] must be text in quotes'),
+        ("domain = 'a'", 'domain = "a" in [analyze] must be a list in brackets'),
+        ("domain = [true]", "domain = [true] in [analyze] must be a list in brackets"),
+        ("domain = {a = 1}", 'domain = {"a": 1} in [analyze] must be a list in brackets'),
+    ],
+)
+def test_a_value_of_another_type_is_refused_with_what_it_must_be(
+    given: Given, tmp_path: Path, line: str, wanted: str
+) -> None:
+    said = refusal(given(f"[analyze]\n{line}\n"))
+    assert said.startswith(f"{tmp_path / 'nsysflow.toml'}: {wanted}")
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [("top = 0", "top"), ("form = 'pdf'", "form"), ("from = 'soon'", "from")],
+)
+def test_a_value_that_the_option_itself_refuses_is_refused_with_the_file(
+    given: Given, tmp_path: Path, line: str, option: str
+) -> None:
+    said = refusal(given(f"[analyze]\n{line}\n"))
+    assert said.startswith(f"{tmp_path / 'nsysflow.toml'}: {option} in [analyze]: ")
+
+
+def test_a_typed_mistake_is_not_blamed_on_the_file(given: Given) -> None:
+    done = given("[analyze]\nform = 'md'\n", "--top", "0")
+    assert done.exit_code == 2
+    assert "Invalid value for '--top'" in done.output
+    assert "nsysflow.toml" not in done.output
+
+
+@pytest.mark.parametrize("name", sorted(main.commands))
+def test_help_works_where_the_file_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "nsysflow.toml").write_text("[analyze\n")
+    monkeypatch.chdir(tmp_path)
+    for word in ("-h", "--help"):
+        done = CliRunner().invoke(main, [name, word])
+        assert done.exit_code == 0, done.output
+        assert "Usage:" in done.output
+
+
+def test_the_help_of_the_program_that_is_run_does_not_hide_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nsysflow.toml").write_text("[profile\n")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["profile", "--dry-run", "--", "true", "-h"])
+    assert done.exit_code == 1
+    assert "is not valid TOML" in done.output
+
+
+def test_a_flag_that_the_file_sets_is_switched_off_when_typed(given: Given) -> None:
+    text = "[analyze]\nforce = true\nno-files = true\n"
+    assert given(text, "--no-force").output == "{'no_files': True}\n"
+    assert given(text, "--files").output == "{'force': True}\n"
+    assert given(text, "--no-force", "--force", "--files").output == "{'force': True}\n"
+
+
+def test_the_switch_that_turns_a_flag_off_stays_out_of_help_and_file(given: Given) -> None:
+    assert "--no-force" not in given("", "--help").output
+    assert "has no option --no-force" in refusal(given("[analyze]\nno-force = true\n"))
+
+
+def test_no_switch_that_turns_a_flag_off_is_an_option_already() -> None:
+    flags = 0
+    for name in COMMANDS:
+        params = main.commands[name].params
+        taken = {word for each in params for word in each.opts}
+        for each in params:
+            if isinstance(each, click.Option) and each.is_flag:
+                flags += 1
+                assert taken.isdisjoint(off_switch(word.lstrip("-")) for word in each.opts)
+    assert flags
+
+
+def test_the_tables_of_the_file_are_those_of_the_commands_that_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nsysflow.toml").write_text("not TOML\n")
+    monkeypatch.chdir(tmp_path)
+
+    def reads_it(name: str) -> bool:
+        try:
+            main.commands[name].make_context(name, [])
+        except SettingsError:
+            return True
+        except click.UsageError:
+            return False  # no argument is typed
+        return False
+
+    assert tuple(filter(reads_it, sorted(main.commands))) == COMMANDS
+
+
+def test_another_commands_table_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "nsysflow.toml").write_text("[profile]\nno-such-option = 3\n")
+    assert values_of(settings_of("analyze", tmp_path, KNOWN)) == {}
+
+
+def test_the_nearest_folder_wins(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "nsysflow.toml").write_text("[analyze]\ntop = 1\n")
+    assert values_of(settings_of("analyze", inner, KNOWN)) == {"top": 1}
+    (tmp_path / "a" / "pyproject.toml").write_text("[tool.nsysflow.analyze]\ntop = 2\n")
+    assert values_of(settings_of("analyze", inner, KNOWN)) == {"top": 2}
+    (tmp_path / "a" / "nsysflow.toml").write_text("[analyze]\ntop = 3\n")
+    assert values_of(settings_of("analyze", inner, KNOWN)) == {"top": 3}
+
+
+def test_a_pyproject_without_our_table_does_not_hide_what_is_above(tmp_path: Path) -> None:
+    inner = tmp_path / "a"
+    inner.mkdir()
+    (tmp_path / "nsysflow.toml").write_text("[analyze]\ntop = 1\n")
+    (inner / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert values_of(settings_of("analyze", inner, KNOWN)) == {"top": 1}
+
+
+def test_a_relative_path_starts_at_the_files_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / "a"
+    inner.mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "nsysflow.toml").write_text(
+        f"[analyze]\noutput = 'out'\nnsys = 'bin/nsys'\ninclude = ['b', '{elsewhere}', '-']\n"
+    )
+    monkeypatch.chdir(inner)
+    assert literal_eval(CliRunner().invoke(analyze, []).output) == {
+        "output": str(tmp_path / "out"),
+        "nsys": str(tmp_path / "bin" / "nsys"),
+        "include": (str(tmp_path / "b"), str(elsewhere), "-"),
+    }
+    typed = CliRunner().invoke(analyze, ["--output", "out"])
+    assert literal_eval(typed.output)["output"] == "out"
+
+
+def test_a_bare_name_of_a_program_is_left_to_path(given: Given) -> None:
+    assert given("[analyze]\nnsys = 'nsys-2025'\n").output == "{'nsys': 'nsys-2025'}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[analyze]\ntpo = 1\n", "has no option --tpo; did you mean top? See what it has:"),
+        ("[analyze]\nworkload = 1\n", "has no option --workload. See what it has:"),
+        ("[analyze\n", "is not valid TOML"),
+        ("analyze = 3\n", "analyze = 3 must be a table"),
+        ("profile = 3\n", "profile = 3 must be a table"),
+        ("[profil]\nbacktrace = true\n", "reads the table profil; did you mean profile? Options"),
+        ("backtrace = true\n", "backtrace = true stands in no command's table. Options stand in"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_with_the_file(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "nsysflow.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as raised:
+        settings_of("analyze", tmp_path, KNOWN)
+    assert said in str(raised.value)
+    assert str(file) in str(raised.value)
+
+
+def test_a_mistake_in_a_pyproject_is_named_with_the_tables_whole_name(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.nsysflow]\nbacktrace = true\n")
+    with pytest.raises(SettingsError, match=r"\[tool\.nsysflow\.profile\]"):
+        settings_of("analyze", tmp_path, KNOWN)
+    (tmp_path / "pyproject.toml").write_text("[tool.nsysflow.analyze]\nforce = 1\n")
+    with pytest.raises(SettingsError, match=r"force = 1 in \[tool\.nsysflow\.analyze\]"):
+        settings_of("analyze", tmp_path, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("backtraces = true", "--backtraces; did you mean backtrace?"),
+        ("backtrace = 3", "backtrace = 3 in [profile] must be true or false"),
+        ("on = 'tpu'", "on in [profile]: 'tpu' is not one of"),
+        ("capture = '3:2'", "capture in [profile]: '3:2' is not WAIT:WARMUP:ACTIVE"),
+    ],
+)
+def test_a_mistake_in_the_file_ends_the_command_with_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str
+) -> None:
+    (tmp_path / "nsysflow.toml").write_text(f"[profile]\n{line}\n")
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(main, ["profile", "--", "true"])
+    assert ran.exit_code == 1
+    assert ran.output.startswith("nsysflow: ")
+    assert said in ran.output

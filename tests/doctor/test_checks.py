@@ -1,0 +1,171 @@
+"""What each check finds, and what it says to do."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsysflow.doctor import diagnose
+from nsysflow.errors import CaptureError, NsysMissing
+from nsysflow.nsys import ImporterProblem, Nsys, find
+from nsysflow.nsys.trial import Trial
+from tests.doctor.machines import (
+    BROKEN,
+    HEALTHY,
+    MISSING,
+    NO_GPU,
+    NSYS,
+    OLD,
+    check,
+    diagnosis,
+    lacking,
+    machines,
+)
+from tests.nsys.fakes import fake_nsys, places, script
+
+
+def test_on_any_machine_exactly_the_checks_that_are_not_ok_say_what_to_do() -> None:
+    for found in map(diagnose, machines()):
+        for one in found.checks:
+            assert (one.status == "ok") == (one.advice == ""), one
+            assert one.seen
+            assert one.advice or not one.command
+            assert "\n" not in one.seen + one.advice + one.command
+
+
+def test_a_broken_nsys_is_a_problem_even_if_torch_could_record() -> None:
+    found = check("nsys", nsys=BROKEN, trial=None)
+    assert found.status == "problem"
+    assert (found.advice, found.command) == ("See it for yourself", "nsys --version")
+
+
+def test_the_gpus_are_counted_by_name() -> None:
+    assert check("gpu").seen == "2 x NVIDIA H200, driver 580.95, CUDA 13.0"
+
+
+def test_an_nsys_older_than_the_drivers_cuda_is_a_problem() -> None:
+    found = check("cuda", nsys=OLD)
+    assert found.status == "problem"
+    assert "12.4" in found.seen
+    assert "13.0" in found.seen
+    assert "no kernels" in found.seen
+    assert diagnosis(nsys=OLD).works[0] == "profile --collector kineto"
+    assert check("cuda", nsys=replace(NSYS, cupti=None)).status == "note"
+
+
+def test_libraries_that_the_importer_lacks_can_be_installed_or_put_into_a_folder() -> None:
+    seen: dict[str, object] = {"importer": lacking("libdw.so.1", "libelf.so.1"), "trial": None}
+    found = check("reports", **seen)
+    assert found.status == "problem"
+    assert found.command == "sudo apt install libdw1 libelf1"
+    assert str(HEALTHY.libraries) in found.advice
+    other = check("reports", importer=lacking("libssh.so"), trial=None)
+    assert other.command == f"mkdir -p {HEALTHY.libraries}"
+    missing = check("reports", importer=ImporterProblem(text="it is missing"), trial=None)
+    assert missing.command == "sudo apt install nsight-systems"
+    assert diagnosis(**seen).works == ("profile --collector kineto", "analyze")
+
+
+def test_a_failed_trial_is_a_problem_and_quoted() -> None:
+    found = check("reports", trial=Trial(problem="a trial ended with 1; it said: x"))
+    assert (found.status, found.seen) == ("problem", "a trial ended with 1; it said: x")
+
+
+@pytest.mark.parametrize(
+    ("nsys", "version", "trial", "status"),
+    [
+        (OLD, "0.2.16", Trial(ranges=True), "ok"),
+        (NSYS, "0.2.11", Trial(ranges=False), "note"),
+        (OLD, "0.2.12", None, "note"),
+        (OLD, "0.2.11", None, "ok"),
+        (OLD, "0.3.0", Trial(problem="x"), "note"),
+        (NSYS, "0.2.16", None, "ok"),
+        (MISSING, "0.2.16", None, "ok"),
+    ],
+)
+def test_the_trial_decides_about_nvtx_and_without_one_the_versions_do(
+    nsys: Nsys | CaptureError, version: str, trial: Trial | None, status: str
+) -> None:
+    assert check("nvtx", nsys=nsys, packages={"nvtx": version}, trial=trial).status == status
+
+
+def test_the_nvtx_to_install_is_one_that_this_nsys_records() -> None:
+    cpu: dict[str, Any] = {"packages": {}, "torch_cuda": None}
+    assert check("nvtx", nsys=OLD, **cpu).command == "pip install 'nvtx<=0.2.11'"
+    assert check("nvtx", **cpu).command == "pip install nvtx"
+
+
+def test_without_nvtx_a_torch_for_cuda_records_the_ranges() -> None:
+    found = check("nvtx", packages={"torch": "2.11.0"}, torch_cuda="13.0")
+    assert found.status == "ok"
+    assert "torch.cuda.nvtx" in found.seen
+
+
+def test_a_torch_for_cpus_is_a_note_only_on_a_machine_with_a_gpu() -> None:
+    seen = {"packages": {"torch": "2.13.0+cpu"}, "torch_cuda": None}
+    assert check("torch", **seen).status == "note"
+    assert check("torch", gpus=NO_GPU, **seen).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("samples", "paranoid", "capabilities", "status", "advice"),
+    [
+        (True, 4, (), "ok", ""),
+        (None, 2, (), "ok", ""),
+        (None, 3, (), "note", "sysctl kernel.perf_event_paranoid=2"),
+        (None, None, (), "note", "sysctl"),
+        (None, 4, (38,), "ok", ""),
+        (False, 2, (), "note", "container"),
+        (False, 4, (21,), "note", "container"),
+        (False, 4, (), "note", "sysctl"),
+    ],
+)
+def test_backtraces_need_cpu_sampling(
+    samples: bool | None,
+    paranoid: int | None,
+    capabilities: tuple[int, ...],
+    status: str,
+    advice: str,
+) -> None:
+    found = check(
+        "backtraces", samples=samples, paranoid=paranoid, capabilities=frozenset(capabilities)
+    )
+    assert found.status == status
+    assert advice in f"{found.advice}: {found.command}"
+
+
+@pytest.mark.parametrize(
+    ("admin_only", "capabilities", "status"),
+    [(True, (21,), "ok"), (True, (38,), "note"), (False, (), "ok"), (None, (), "note")],
+)
+def test_gpu_metrics_need_an_administrator_or_a_driver_that_allows_all_users(
+    admin_only: bool | None, capabilities: tuple[int, ...], status: str
+) -> None:
+    found = check("gpu metrics", admin_only=admin_only, capabilities=frozenset(capabilities))
+    assert found.status == status
+
+
+def test_too_little_room_for_nsys_is_a_note() -> None:
+    assert check("disk", temp_free_bytes=2_000_000_000).status == "note"
+    assert check("disk", temp_free_bytes=4_000_000_000).seen == "4.0 GB free in /home/me/tmp"
+
+
+def test_a_broken_nsys_is_quoted(tmp_path: Path) -> None:
+    broken = script(tmp_path / "nsys", "echo out of order; exit 1")
+    with pytest.raises(CaptureError) as caught:
+        find(broken, places=places(tmp_path))
+    found = check("nsys", nsys=caught.value, trial=None)
+    assert "it said: out of order (exit 1)" in found.seen
+    assert found.command == f"{broken} --version"
+    with pytest.raises(NsysMissing) as missing:
+        find(places=places(tmp_path))
+    found = check("nsys", nsys=missing.value, trial=None)
+    assert found.seen.startswith("no working nsys was found")
+    assert found.command == "sudo apt install nsight-systems"
+
+
+def test_an_nsys_is_shown_with_its_version_path_and_origin(tmp_path: Path) -> None:
+    program = fake_nsys(tmp_path / "path/nsys", "2025.3.1.90-1v0")
+    seen = check("nsys", nsys=find(places=places(tmp_path))).seen
+    assert seen == f"2025.3.1.90-1v0 at {program}, on PATH"

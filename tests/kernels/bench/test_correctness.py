@@ -1,0 +1,109 @@
+"""Wrong results are called wrong."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nsysflow.kernels.bench.correctness import ROUNDING, TRUNCATION, check, compared, corrupted
+from nsysflow.kernels.bench.problem import Cost, Outputs, Problem, Tolerance
+
+LOOSE = Tolerance(relative=0.1, absolute=0.0)
+EXACT = Tolerance(relative=0.0, absolute=0.0)
+
+
+def problem(kernel: Tensor) -> Problem:
+    """A problem: doubling, by a kernel that always returns the same tensor."""
+    return Problem(
+        inputs=(torch.arange(1.0, 5.0),),
+        reference=lambda x: (2 * x,),
+        kernels={"triton": lambda _: (kernel,)},
+        tolerance=LOOSE,
+        cost={"fwd": Cost(bytes=32, flops=4)},
+    )
+
+
+@given(st.floats(-1, 1))
+def test_a_result_is_correct_up_to_the_tolerance_and_wrong_beyond(off: float) -> None:
+    wanted = torch.tensor([8.0], dtype=torch.float64)
+    found = compared([wanted * (1 + off)], [wanted], LOOSE, ROUNDING)
+    assert (found.problem is None) == (found.error <= 1)
+    assert abs(found.error - abs(off) / 0.1) < 1e-9
+
+
+def test_the_absolute_tolerance_scales_with_the_tensor() -> None:
+    tolerance = Tolerance(relative=0.0, absolute=0.01)
+    wanted = torch.tensor([100.0, -100.0])
+    assert compared([wanted + 0.5], [wanted], tolerance, ROUNDING).error == 0.5
+    assert compared([wanted / 100 + 0.5], [wanted / 100], tolerance, ROUNDING).error == 50
+
+
+def test_nan_infinity_and_another_shape_are_wrong() -> None:
+    right = torch.ones(4)
+    for found in (right * torch.nan, right * torch.inf, right[:3], right[None]):
+        assert compared([found], [right], LOOSE, ROUNDING).problem
+    assert compared([], [right], LOOSE, ROUNDING).problem
+
+
+def test_bf16_results_can_be_rounded_once() -> None:
+    wanted = torch.rand(1000, dtype=torch.float64) + 1
+    found = wanted.bfloat16()
+    assert compared([found], [wanted], EXACT, ROUNDING).problem is None
+    assert compared([found.float()], [wanted], EXACT, ROUNDING).problem
+    assert compared([found * 1.01], [wanted], EXACT, TRUNCATION).problem
+
+
+def test_the_worst_output_is_named() -> None:
+    right = torch.ones(3)
+    found = compared([right, right * 2, right * 1.5], [right] * 3, LOOSE, ROUNDING)
+    assert found.problem == "output 1 is off by 10 times the tolerance"
+
+
+def error_of(kernel: Outputs, *, corrupt: bool = False) -> float:
+    made = problem(kernel[0])
+    call = made.kernels["triton"]
+    found = check(
+        made, "fwd", lambda: call(*made.inputs), ours=True, interpreted=True, corrupt=corrupt
+    )
+    return found.error
+
+
+def test_a_corrupted_element_is_noticed() -> None:
+    right = torch.arange(1.0, 5.0) * 2
+    assert error_of((right,)) == 0
+    assert error_of((right,), corrupt=True) > 1
+
+
+def test_corrupting_changes_one_float_of_a_copy() -> None:
+    rows, values = torch.arange(3), torch.zeros(2, 3).t()
+    found = corrupted((rows, values))
+    assert found[0] is rows
+    assert (found[1] != values).sum() == 1
+    assert not values.any()
+
+
+def test_elements_that_a_kernel_does_not_write_are_noticed() -> None:
+    made = problem(torch.empty(0))
+    right = torch.arange(1.0, 5.0) * 2
+    torch.empty(4).copy_(right)  # freed memory may contain the correct result
+
+    def half() -> Outputs:
+        out = torch.empty(4)
+        out[:2] = right[:2]
+        return (out,)
+
+    assert check(made, "fwd", half, ours=True, interpreted=True).problem
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_memory_allocated_before_the_call_is_filled_with_nan_too() -> None:
+    out = torch.arange(1.0, 5.0) * 2
+    made = Problem(
+        inputs=(torch.arange(1.0, 5.0),),
+        reference=lambda x: (2 * x,),
+        kernels={"triton": lambda _: (out,)},
+        tolerance=LOOSE,
+        cost={"fwd": Cost(bytes=32, flops=4)},
+        poison=(out,),
+    )
+    assert check(made, "fwd", lambda: (out,), ours=True, interpreted=True).problem

@@ -1,0 +1,130 @@
+"""How calls are timed; with a GPU, also that they can be."""
+
+from functools import partial
+from weakref import WeakSet
+
+import pytest
+import torch
+
+from nsysflow.kernels.bench.calls import call_of
+from nsysflow.kernels.bench.measurement import (
+    PLACING_S_MAX,
+    RUNS,
+    _again,
+    _once_each,
+    _placements,
+    measured,
+)
+from nsysflow.kernels.bench.problem import Direction, Random
+from nsysflow.kernels.bench.problems import BENCHMARKS
+from nsysflow.kernels.bench.rows import Measured
+from nsysflow.kernels.bench.statistics import PASSES, REPETITIONS, REPLAYS
+from nsysflow.kernels.bench.stopwatch import Call, Stopwatch, stopwatch
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+class Output:
+    """The output of a call; its memory is freed with it."""
+
+
+def counting(living: "WeakSet[Output]", seen: list[int]) -> Call:
+    """A call that records how many outputs exist."""
+
+    def call() -> Output:
+        output = Output()
+        living.add(output)
+        seen.append(len(living))
+        return output
+
+    return call
+
+
+def test_cold_calls_write_to_separate_memory_and_warm_calls_to_the_same() -> None:
+    seen: list[int] = []
+    _once_each(4 * [counting(WeakSet(), seen)])
+    assert seen == [1, 2, 3, 4]
+    seen.clear()
+    _again(counting(WeakSet(), seen), 4)
+    assert seen == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("each", "placements"), [(0, 20), (10, 6), (1000, RUNS)])
+def test_placements_take_at_most_half_of_the_free_memory(
+    each: int, placements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def call() -> None:
+        nonlocal calls
+        calls += 1
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 - calls * each, 100))
+    assert len(_placements(call, lambda: call, 20)) == placements
+    assert calls == placements - 1
+
+
+def test_placements_that_are_slow_to_make_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(100))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 1))
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    assert len(_placements(lambda: None, lambda: lambda: None, 20)) == RUNS + PLACING_S_MAX
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Stopwatch:
+    """A stopwatch for the first GPU; few placements are enough for these tests."""
+    monkeypatch.setattr("nsysflow.kernels.bench.measurement.PLACEMENTS", 2)
+    return stopwatch(torch.device("cuda", 0))
+
+
+def toy(watch: Stopwatch, name: str, direction: Direction) -> Call:
+    benchmark = BENCHMARKS[name]
+    problem = benchmark.make(benchmark.toy, Random(device=watch.device, dtype=torch.float32))
+    return call_of(problem, problem.kernels["triton"], direction)
+
+
+def measured_toy(watch: Stopwatch, name: str, direction: Direction) -> Measured:
+    with watch.using():
+        another = partial(toy, watch, name, direction)
+        return measured(watch, another(), another)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_each_direction_of_each_kernel_can_be_timed_and_captured(
+    watch: Stopwatch, name: str
+) -> None:
+    for direction in BENCHMARKS[name].directions:
+        timed = measured_toy(watch, name, direction)
+        assert timed.why_no_graph is None
+        assert timed.graph_cold is not None
+        assert timed.graph_warm is not None
+        assert timed.device.n == RUNS * REPETITIONS[1]
+        assert timed.graph_warm.n == RUNS * 2 * REPLAYS
+        assert timed.span_cold.n == timed.span_warm.n == timed.graph_cold.n == RUNS * PASSES
+        assert timed.device.min_ns > 0
+        assert timed.host_min_ns > 0
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_call_allocates_what_it_returns(watch: Stopwatch) -> None:
+    assert measured_toy(watch, "copy", "fwd").peak_memory_bytes == 3 * 1024
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_call_that_waits_for_the_gpu_is_timed_but_not_captured(watch: Stopwatch) -> None:
+    with watch.using():
+        x = torch.ones(1000, device=watch.device)
+        timed = measured(watch, lambda: x.sum().item(), lambda: lambda: x.sum().item())
+    assert timed.graph_cold is timed.graph_warm is None
+    assert timed.why_no_graph
+    assert timed.span_cold.min_ns > 0
+    torch.rand(
+        1, device=watch.device
+    )  # raises after a failed capture, unless it is followed by a successful one

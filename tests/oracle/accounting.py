@@ -1,0 +1,92 @@
+"""Where the GPU's time goes (spec §2)."""
+
+import re
+from collections.abc import Iterable
+
+from tests.oracle.model import Op
+
+COMM = re.compile(
+    r"^(nccl|rccl|nvshmem)|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce",
+    re.IGNORECASE,
+)
+
+Interval = tuple[int, int]
+
+Keep = dict[int, list[Interval]]
+"""Per device, what is looked at."""
+
+
+def is_comm(op: Op) -> bool:
+    """§2: Communication kernels: short name matches, case-insensitively."""
+    return op.kind == "kernel" and COMM.search(op.short_name) is not None
+
+
+def is_copy(op: Op) -> bool:
+    """§2: memcpy and memset."""
+    return op.kind in ("memcpy", "memset")
+
+
+def is_compute(op: Op) -> bool:
+    """§2: kernels that are not communication, and graph traces."""
+    return not is_comm(op) and not is_copy(op)
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """Disjoint intervals, in order, that cover the same instants."""
+    merged: list[Interval] = []
+    for start, end in sorted(intervals):
+        if end <= start:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def common(some: list[Interval], others: list[Interval]) -> list[Interval]:
+    """The instants in both, given two results of `union`."""
+    both: list[Interval] = []
+    i = j = 0
+    while i < len(some) and j < len(others):
+        start, end = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
+        if start < end:
+            both.append((start, end))
+        if some[i][1] < others[j][1]:
+            i += 1
+        else:
+            j += 1
+    return both
+
+
+def length(intervals: Iterable[Interval]) -> int:
+    """Their total length, if they are disjoint."""
+    return sum(end - start for start, end in intervals)
+
+
+def covered(ops: Iterable[Op]) -> list[Interval]:
+    """When at least one of the operations runs."""
+    return union((op.start_ns, op.end_ns) for op in ops)
+
+
+def window(ops: Iterable[Op]) -> list[Interval]:
+    """§2: [first operation's start, last operation's end); those of zero length bound no window."""
+    bounding = [op for op in ops if op.end_ns > op.start_ns]
+    if not bounding:
+        return []
+    return [(min(op.start_ns for op in bounding), max(op.end_ns for op in bounding))]
+
+
+def parts(ops: list[Op], window: list[Interval]) -> dict[str, int]:
+    """§2: window = compute + comm_exposed + copy_exposed + idle, exactly, in ns."""
+    inside = [op for op in ops if op.end_ns > op.start_ns]
+    compute = common(covered(op for op in inside if is_compute(op)), window)
+    kernels = common(covered(op for op in inside if not is_copy(op)), window)
+    busy = common(covered(inside), window)
+    return {
+        "window_ns": length(window),
+        "compute_ns": length(compute),
+        "comm_exposed_ns": length(kernels) - length(compute),
+        "copy_exposed_ns": length(busy) - length(kernels),
+        "idle_ns": length(window) - length(busy),
+    }

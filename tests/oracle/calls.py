@@ -1,0 +1,119 @@
+"""Who launched what, and what kind of call each call is (spec §1, §3)."""
+
+import re
+from collections import defaultdict
+
+from tests.oracle.model import Call, Op, PlainTrace
+
+SYNC = re.compile(r"cuda(Device|Stream|Event|Thread)Synchronize|cu(Ctx|Stream|Event)Synchronize")
+ALLOC = re.compile(
+    r"cudaMalloc.*|cudaFree.*|cudaHostAlloc|cudaHostRegister|cudaHostUnregister|cudaMemPool.*"
+    r"|cuMemAlloc.*|cuMemFree.*|cuMemHost.*|cuMemCreate|cuMemMap.*|cuMemUnmap|cuMemRelease"
+    r"|cuMemSetAccess|cuMemAddress.*|cuMemPool.*"
+)
+MODULE_LOAD = re.compile(
+    r"cuModuleLoad.*|cuModuleUnload|cuLibraryLoad.*|cuLibraryUnload"
+    r"|cudaLibraryLoad.*|cudaLibraryUnload|cuLink.*"
+)
+LAUNCH = re.compile(r"(cuda|cu)(Launch|GraphLaunch|Memcpy|Memset|MemPrefetch).*")
+MEMCPY = re.compile(r"(cuda|cu)Memcpy.*")
+KERNEL_LAUNCH = re.compile(r"(cuda|cu)Launch.*")
+
+SLOW_FIRST_LAUNCH_NS = 1_000_000
+STALLS = ("sync", "blocking_copy", "alloc")
+
+
+def class_by_name(name: str) -> str:
+    """§3, classes of calls, by name without suffix; what needs the operation comes later."""
+    if SYNC.fullmatch(name):
+        return "sync"
+    if ALLOC.fullmatch(name):
+        return "alloc"
+    if MODULE_LOAD.fullmatch(name):
+        return "module_load"
+    if LAUNCH.fullmatch(name) and not name.endswith("LaunchHostFunc"):
+        if MEMCPY.fullmatch(name) and "Async" not in name:
+            return "blocking_copy"
+        return "launch"
+    return "api"
+
+
+def call_order(call: Call) -> tuple[int, int, bool, int, int, str]:
+    """§3 rule 2, ties: the call that started first, the longer, the smallest correlationId.
+
+    The spec ends there; thread and name make the order total.
+    """
+    return (
+        call.start_ns,
+        -call.end_ns,
+        call.correlation is None,
+        call.correlation or 0,
+        call.thread,
+        call.name,
+    )
+
+
+class Calls:
+    """The valid operations and calls of a trace, joined and classed.
+
+    Operations and calls are named by their index in `ops` and `calls`.
+    """
+
+    def __init__(self, trace: PlainTrace) -> None:
+        # "one of negative length is dropped and reported (§12)"
+        self.ops: list[Op] = [op for op in trace.ops if op.end_ns >= op.start_ns]
+        # §1: "API and NVTX rows of negative length are dropped and counted". In tie order, so that
+        # a smaller index is the earlier call.
+        self.calls: list[Call] = sorted(
+            (call for call in trace.calls if call.end_ns >= call.start_ns), key=call_order
+        )
+        self._join()
+        self.classes: list[str] = [class_by_name(call.name) for call in self.calls]
+        self._class_pageable_copies()
+        self._class_lazy_loading()
+
+    def _join(self) -> None:
+        """§1: Join on (process, correlationId); NULL or 0 never join. The launch of an operation is
+        the outermost row (smallest start, then largest end)."""
+        self.named: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for index, call in enumerate(self.calls):
+            if call.correlation:
+                self.named[call.process, call.correlation].append(index)
+        self.launch: list[int | None] = []
+        self.launched: dict[int, list[int]] = defaultdict(list)
+        for index, op in enumerate(self.ops):
+            outermost = None
+            if op.process is not None and op.correlation:
+                # `named` is in the order of start, then longer
+                outermost = next(iter(self.named.get((op.process, op.correlation), ())), None)
+            self.launch.append(outermost)
+            if outermost is not None:
+                self.launched[outermost].append(index)
+
+    def _class_pageable_copies(self) -> None:
+        """§3: blocking_copy: of those, a `Memcpy…` whose name lacks `Async`, or whose operation has
+        pageable source or destination."""
+        for op in self.ops:
+            if op.copy is None or op.process is None or not op.correlation:
+                continue
+            if "pageable" in (op.copy.source_memory, op.copy.target_memory):
+                for index in self.named.get((op.process, op.correlation), ())[:1]:
+                    if MEMCPY.fullmatch(self.calls[index].name):
+                        self.classes[index] = "blocking_copy"
+
+    def _class_lazy_loading(self) -> None:
+        """§3: a kernel launch call over 1 ms that is the first of its kernel, by full (demangled)
+        name, in the process (graph launches are left out when looking for the first)."""
+        first: dict[tuple[int, str], int] = {}
+        for index, op in enumerate(self.ops):
+            launch = self.launch[index]
+            if op.kind != "kernel" or launch is None or op.process is None:
+                continue
+            name = self.calls[launch].name
+            if KERNEL_LAUNCH.fullmatch(name) and self.classes[launch] == "launch":
+                key = (op.process, op.name)
+                first[key] = min(launch, first.get(key, launch))
+        for index in first.values():
+            call = self.calls[index]
+            if call.end_ns - call.start_ns > SLOW_FIRST_LAUNCH_NS:
+                self.classes[index] = "module_load"

@@ -1,0 +1,131 @@
+"""Communication kernels (spec §9): what each moved, and how long nothing was computed beside it."""
+
+from collections import defaultdict
+
+from tests.oracle.accounting import Interval, Keep, common, is_comm, is_compute, length, union
+from tests.oracle.model import Message, Range
+from tests.oracle.phases import end_of_trace
+from tests.oracle.range_names import range_name
+from tests.oracle.report import Report, Row, joined, os_pid
+from tests.oracle.stats import percentile, whole
+
+
+def ran_first(report: Report) -> dict[int, list[Interval]]:
+    """When each communication kernel ran as the first of those that ran: an instant belongs to the
+    one that started first, ties as for operations that start together (§3)."""
+    found: dict[int, list[Interval]] = {}
+    for device in report.devices:
+        taken: list[Interval] = []
+        comm = [index for index in report.on(device) if is_comm(report.ops[index])]
+        for index in sorted(comm, key=lambda i: started_order(report, i)):
+            op = report.ops[index]
+            own = union([(op.start_ns, op.end_ns)])
+            found[index] = union(without(own, taken))
+            taken = union([*taken, *own])
+    return found
+
+
+def without(some: list[Interval], others: list[Interval]) -> list[Interval]:
+    """The instants of `some` that `others` do not hold."""
+    left = some
+    for start, end in others:
+        left = [
+            piece
+            for first, last in left
+            for piece in ((first, min(last, start)), (max(first, end), last))
+            if piece[0] < piece[1]
+        ]
+    return left
+
+
+def said_by_nccl(report: Report, index: int) -> tuple[Range, Message | None] | None:
+    """NCCL's innermost range open on the launching thread when the kernel was launched (§7: start,
+    then longer, then row), and what it says is sent."""
+    launch = report.calls.launch[index]
+    if launch is None:
+        return None
+    call = report.calls.calls[launch]
+    last = end_of_trace(report.trace)
+    inside = []
+    for range_ in report.trace.ranges:
+        ours = range_.kind == "push_pop" and (range_.domain or "").lower() == "nccl"
+        end_ns = last if range_.end_ns is None else range_.end_ns
+        if ours and range_.thread == call.thread and range_.start_ns <= call.start_ns < end_ns:
+            inside.append((range_.start_ns, -end_ns, range_.row, range_))
+    if not inside:
+        return None
+    innermost = max(inside, key=lambda found: found[:3])[3]
+    place = (innermost.thread, innermost.start_ns)
+    sent = [each for each in report.trace.messages if (each.thread, each.start_ns) == place]
+    return innermost, sent[0] if sent else None
+
+
+def started_order(report: Report, index: int) -> tuple[object, ...]:
+    """§3: earliest start; ties: earliest launch, then smallest correlationId, streamId,
+    graphNodeId, what is missing last. The spec ends there; names, process and end make it total."""
+    op, launch = report.ops[index], report.calls.launch[index]
+    return (
+        op.start_ns,
+        *last_if_none(None if launch is None else report.calls.calls[launch].start_ns),
+        *last_if_none(op.correlation),
+        op.stream,
+        *last_if_none(op.graph_node),
+        op.short_name,
+        op.name,
+        *last_if_none(op.process),
+        op.end_ns,
+    )
+
+
+def last_if_none(value: int | None) -> tuple[bool, int]:
+    return value is None, value or 0
+
+
+def comm(report: Report, keep: Keep | None = None) -> list[Row]:
+    """§9: per process, GPU, phase, kernel and NCCL's operation; of what is kept."""
+    kept = report.windows if keep is None else keep
+    alone = ran_first(report)
+    groups: dict[tuple[int | None, int, str, str, str | None], list[int]] = defaultdict(list)
+    said = {index: said_by_nccl(report, index) for index in alone}
+    for index in alone:
+        op, about = report.ops[index], said[index]
+        phase = joined(report.op_place(index).path)
+        operation = range_name(about[0].name) if about else None
+        groups[os_pid(op.process), op.device, phase, op.short_name, operation].append(index)
+    rows: list[Row] = []
+    for (process, device, phase, name, operation), members in groups.items():
+        looked_at = kept.get(device, [])
+        compute = union(
+            (op.start_ns, op.end_ns) for op in report.ops if op.device == device and is_compute(op)
+        )
+        ran = [common(alone[index], looked_at) for index in members]
+        busy_ns = sum(length(each) for each in ran)
+        hidden_ns = sum(length(common(each, compute)) for each in ran)
+        begun = [
+            index
+            for index in members
+            if keep is None
+            or any(start <= report.ops[index].start_ns < end for start, end in looked_at)
+        ]
+        if not begun and not busy_ns:
+            continue
+        lengths = [report.ops[i].end_ns - report.ops[i].start_ns for i in begun]
+        sizes = [about[1].bytes for i in begun if (about := said[i]) and about[1] is not None]
+        rows.append(
+            {
+                "report": report.trace.report,
+                "process": process,
+                "device": device,
+                "phase": phase,
+                "name": name,
+                "operation": operation,
+                "count": len(begun),
+                "bytes": sum(sizes) if sizes else None,
+                "total_ns": sum(lengths),
+                "median_ns": whole(percentile(lengths, 50)),
+                "busy_ns": busy_ns,
+                "exposed_ns": busy_ns - hidden_ns,
+                "hidden_pct": 100 * hidden_ns / busy_ns if busy_ns else None,
+            }
+        )
+    return rows

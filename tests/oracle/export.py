@@ -1,0 +1,340 @@
+"""Reading an unpacked SQLite export as the oracle's rows, row by row."""
+
+import json
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from html import unescape
+from math import floor
+from pathlib import Path
+from typing import Any
+
+from tests.oracle.model import (
+    LOW_24_BITS,
+    PROCESS_MASK,
+    Backtrace,
+    Call,
+    Capture,
+    Copy,
+    Device,
+    Diagnostic,
+    Flops,
+    Frame,
+    GpuSample,
+    Message,
+    Op,
+    Overhead,
+    PlainTrace,
+    Range,
+    Shape,
+    Thread,
+)
+
+
+def api_name(name: str) -> str:
+    """§1: API names carry a version suffix (`cudaLaunchKernel_v7000`, `_ptsz`): strip it."""
+    while (shorter := re.sub(r"_(v\d+|ptsz|ptds)$", "", name)) != name:
+        name = shorter
+    return name
+
+
+def kernel_name(short: str, full: str) -> str:
+    """§6: A short name that says nothing is replaced by that of the first template argument."""
+    if short in ("Kernel", "Kernel2", "kernel", "device_kernel", "_kernel_agent"):
+        argument = full.partition(f"{short}<")[2]
+        found = re.match(r"(?:[\w<>]+::)*(?:enable_\w+<(?:\w+::)*)?([A-Za-z]\w+)", argument)
+        return found[1] if found else short
+    return short
+
+
+MEMORY_BY_LABEL = {
+    "Pageable": "pageable",
+    "Pinned": "pinned",
+    "Device": "device",
+    "Array": "array",
+    "Managed": "managed",
+    "Device Static": "device",
+    "Managed Static": "managed",
+    "Unknown": "unknown",
+}
+MEMORY_BY_NUMBER = dict(enumerate(MEMORY_BY_LABEL.values()))
+DIRECTION_BY_LABEL = {
+    "Unknown": "unknown",
+    "Host-to-Device": "HtoD",
+    "Device-to-Host": "DtoH",
+    "Host-to-Array": "HtoA",
+    "Array-to-Host": "AtoH",
+    "Array-to-Array": "AtoA",
+    "Array-to-Device": "AtoD",
+    "Device-to-Array": "DtoA",
+    "Device-to-Device": "DtoD",
+    "Host-to-Host": "HtoH",
+    "Peer-to-Peer": "PtoP",
+    "Unified Host-to-Device": "unified HtoD",
+    "Unified Device-to-Host": "unified DtoH",
+    "Unified Device-to-Device": "unified DtoD",
+}
+DIRECTION_BY_NUMBER = dict(enumerate(DIRECTION_BY_LABEL.values()))
+
+
+class _Export:
+    """An open export: rows as dicts, absent tables as no rows, absent columns as None."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self.db.row_factory = sqlite3.Row
+        self.tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
+        self.strings = {row["id"]: row["value"] for row in self.rows("StringIds")}
+
+    def rows(self, table: str) -> Iterator[dict[str, Any]]:
+        if table in self.tables:
+            for row in self.db.execute(f'SELECT * FROM "{table}" ORDER BY rowid'):
+                yield _Row(zip(row.keys(), row, strict=True))
+
+    def enum(
+        self, table: str, by_label: dict[str, str], fallback: dict[int, str]
+    ) -> dict[int, str]:
+        """§1: Enumerations are read from the `ENUM_*` tables by label, numbers as fallback."""
+        found = {
+            row["id"]: by_label[row["label"]]
+            for row in self.rows(table)
+            if row["label"] in by_label
+        }
+        return {**fallback, **found}
+
+
+class _Row(dict[str, Any]):
+    def __missing__(self, column: str) -> None:
+        return None
+
+
+def _process(thread: int) -> int:
+    """§1: process = `globalTid & ~0xFFFFFF` = `globalPid`."""
+    return thread & PROCESS_MASK
+
+
+def _correlation(row: dict[str, Any]) -> int | None:
+    """§1: NULL or 0 correlationId never join."""
+    return row["correlationId"] or None
+
+
+def read_export(path: Path) -> PlainTrace:
+    """One unpacked SQLite export as canonical rows; rows of negative length are kept."""
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+        export = _Export(db)
+        return PlainTrace(
+            report=path.stem,
+            ops=tuple(_ops(export)),
+            calls=tuple(
+                Call(
+                    row["start"],
+                    row["end"],
+                    _process(row["globalTid"]),
+                    row["globalTid"],
+                    _correlation(row),
+                    api_name(export.strings[row["nameId"]]),
+                )
+                for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")
+            ),
+            ranges=tuple(_ranges(export)),
+            overhead=tuple(
+                Overhead(
+                    row["start"],
+                    row["end"],
+                    _process(row["globalTid"]),
+                    row["globalTid"],
+                    export.strings[row["nameId"]],
+                )
+                for row in export.rows("PROFILER_OVERHEAD")
+                if row["globalTid"] is not None
+            ),
+            threads=tuple(
+                Thread(_process(row["globalTid"]), row["globalTid"], export.strings[row["nameId"]])
+                for row in export.rows("ThreadNames")
+                if row["globalTid"] is not None
+            ),
+            devices=tuple(
+                Device(row["id"], row["name"], row["uuid"], row["smCount"], row["memoryBandwidth"])
+                for row in export.rows("TARGET_INFO_GPU")
+            ),
+            diagnostics=tuple(
+                Diagnostic(row["severity"], row["text"]) for row in export.rows("DIAGNOSTIC_EVENT")
+            ),
+            backtraces=tuple(_backtraces(export)),
+            gpu_samples=tuple(_gpu_samples(export)),
+            captures=tuple(_captures(export)),
+            flops=tuple(_flops(export)),
+            messages=tuple(_messages(export)),
+        )
+
+
+def _ops(export: _Export) -> Iterator[Op]:
+    """§1: kernels, memcpys, memsets and graph traces, on their physical GPU."""
+    gpus = {
+        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
+    }
+    memory = export.enum("ENUM_CUDA_MEM_KIND", MEMORY_BY_LABEL, MEMORY_BY_NUMBER)
+    direction = export.enum("ENUM_CUDA_MEMCPY_OPER", DIRECTION_BY_LABEL, DIRECTION_BY_NUMBER)
+    for kind in ("kernel", "memcpy", "memset", "graph"):
+        table = "GRAPH_TRACE" if kind == "graph" else kind.upper()
+        for row in export.rows(f"CUPTI_ACTIVITY_KIND_{table}"):
+            process = row["globalPid"]
+            pid = None if process is None else (process >> 24) & LOW_24_BITS
+            name = short_name = kind
+            shape = copy = None
+            if kind == "kernel":
+                name = export.strings[row["demangledName"]]
+                short_name = kernel_name(export.strings[row["shortName"]], name)
+                shape = Shape(
+                    row["gridX"],
+                    row["gridY"],
+                    row["gridZ"],
+                    row["blockX"],
+                    row["blockY"],
+                    row["blockZ"],
+                    row["registersPerThread"],
+                    row["staticSharedMemory"] + row["dynamicSharedMemory"],
+                )
+            if kind == "memcpy":
+                copy = Copy(
+                    row["bytes"],
+                    direction.get(row["copyKind"], "unknown"),
+                    memory.get(row["srcKind"]),
+                    memory.get(row["dstKind"]),
+                )
+                name = short_name = f"memcpy {copy.direction}"
+            yield Op(
+                kind,
+                row["start"],
+                row["end"],
+                gpus.get((pid, row["deviceId"]), row["deviceId"]),
+                process,
+                row["streamId"],
+                _correlation(row),
+                row["graphNodeId"],
+                name,
+                short_name,
+                shape,
+                copy,
+            )
+
+
+def _ranges(export: _Export) -> Iterator[Range]:
+    """§1: `NVTX_EVENTS` type 59 (push/pop), 60 (start/end); type 75 names domains, per process."""
+    events = list(export.rows("NVTX_EVENTS"))
+
+    def text(event: dict[str, Any]) -> str | None:
+        return event["text"] if event["text"] is not None else export.strings.get(event["textId"])
+
+    domains = {
+        (_process(event["globalTid"]), event["domainId"]): text(event)
+        for event in events
+        if event["eventType"] == 75
+    }
+    for row, event in enumerate(events):
+        if event["eventType"] in (59, 60):
+            process = _process(event["globalTid"])
+            yield Range(
+                event["start"],
+                event["end"],
+                "push_pop" if event["eventType"] == 59 else "start_end",
+                process,
+                event["globalTid"],
+                domains.get((process, event["domainId"])),
+                text(event) or "",
+                row,
+            )
+
+
+def _backtraces(export: _Export) -> Iterator[Backtrace]:
+    """§11: NVTX events of type 34 in a domain of their own; strings are HTML-escaped."""
+    events = list(export.rows("NVTX_EVENTS"))
+    domains = {
+        event["domainId"]
+        for event in events
+        if event["eventType"] == 75 and event["text"] == "Python Backtrace on CUDA"
+    }
+    for event in events:
+        if event["eventType"] == 34 and event["domainId"] in domains and event["jsonText"]:
+            stack = json.loads(event["jsonText"])["Python Backtrace on CUDA"]["Frames"]
+            frames = (
+                Frame(
+                    unescape(export.strings[frame["File"]]),
+                    frame["Line"],
+                    unescape(export.strings[frame["Function"]]),
+                )
+                for frame in stack
+            )
+            yield Backtrace(event["start"], event["globalTid"], tuple(frames))
+
+
+METRIC_NAMES = {
+    "SM Active": "sm_active_pct",
+    "SMs Active": "sm_active_pct",
+    "SM Issue": "sm_issue_pct",
+    "Tensor Active": "tensor_active_pct",
+    "Tensor Active / FP16 Active": "tensor_active_pct",
+    "DRAM Read Bandwidth": "dram_read_pct",
+    "DRAM Write Bandwidth": "dram_write_pct",
+}
+
+
+def _gpu_samples(export: _Export) -> Iterator[GpuSample]:
+    """§10: the counters by name, on the GPU that the last eight bits of the typeId say."""
+    metrics = {
+        (row["typeId"], row["metricId"]): METRIC_NAMES.get(
+            row["metricName"].removesuffix(" [Throughput %]")
+        )
+        for row in export.rows("TARGET_INFO_GPU_METRICS")
+    }
+    samples: dict[tuple[int, int], dict[str, int]] = defaultdict(dict)
+    for row in export.rows("GPU_METRICS"):
+        metric = metrics.get((row["typeId"], row["metricId"]))
+        if metric is not None:
+            samples[row["typeId"] % 256, row["timestamp"]][metric] = floor(row["value"] + 0.5)
+    for (device, time_ns), values in sorted(samples.items()):
+        yield GpuSample(time_ns, device, **values)
+
+
+def _marks(export: _Export) -> dict[int, dict[str, Any]]:
+    """The mark of a window of steps: JSON with our key, the first of each process."""
+    found: dict[int, dict[str, Any]] = {}
+    for event in export.rows("NVTX_EVENTS"):
+        text = event["text"] or export.strings.get(event["textId"]) or ""
+        if event["eventType"] == 34 and text.startswith('{"nsysflow"'):
+            found.setdefault(_process(event["globalTid"]), json.loads(text)["nsysflow"])
+    return found
+
+
+def _captures(export: _Export) -> Iterator[Capture]:
+    """Which steps the window holds, and what one takes without a profiler."""
+    for process, about in _marks(export).items():
+        yield Capture(process, about["capture"], about.get("unprofiled_step_ns"))
+
+
+def _flops(export: _Export) -> Iterator[Flops]:
+    """What a step computes in each phase, where the program says so."""
+    for process, about in _marks(export).items():
+        if "flops" in about:
+            for phase, flops in about["flops"]["phases"].items():
+                yield Flops(process, phase, flops, about["flops"]["unit"])
+
+
+def _messages(export: _Export) -> Iterator[Message]:
+    """What NCCL's push/pop ranges say in JSON of the message that they send."""
+    events = list(export.rows("NVTX_EVENTS"))
+    domains = {
+        event["domainId"]
+        for event in events
+        if event["eventType"] == 75
+        and (event["text"] or export.strings.get(event["textId"], "")).lower() == "nccl"
+    }
+    for event in events:
+        if event["eventType"] == 59 and event["domainId"] in domains and event["jsonText"]:
+            payload = json.loads(event["jsonText"])
+            if "Message size [bytes]" in payload:
+                size = payload["Message size [bytes]"]
+                communicator = payload.get("NCCL communicator ID")
+                yield Message(event["start"], event["globalTid"], size, communicator)

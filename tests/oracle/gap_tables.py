@@ -1,0 +1,137 @@
+"""Gaps as tables (spec §3)."""
+
+from collections import defaultdict
+
+from tests.oracle.accounting import length
+from tests.oracle.gaps import CAUSES, Gap
+from tests.oracle.report import Report, Row, joined
+from tests.oracle.stats import mean, whole
+from tests.oracle.steps import Step, steps_of
+
+Group = tuple[int, str, str, str, str, str | None]
+"""Device, phase, host_range, cause, culprit, source."""
+
+OUTSIDE = "(outside ranges)"
+LENGTHS = (
+    (2_000, "< 2 us"),
+    (5_000, "< 5 us"),
+    (20_000, "< 20 us"),
+    (100_000, "< 100 us"),
+    (1_000_000, "< 1 ms"),
+    (10_000_000, "< 10 ms"),
+    (100_000_000, "< 100 ms"),
+)
+
+
+def step_of(report: Report, gap: Gap, steps: list[Step]) -> int | None:
+    """§8: a gap counts in the step that holds its start; of the process that ends it."""
+    process = report.ops[gap.next_op].process
+    for step in steps:
+        if (step.process, step.device) == (process, gap.device) and step.holds(gap.start_ns):
+            return step.index
+    return None
+
+
+def gaps(report: Report, step: str | None = None) -> list[Row]:
+    """§3: one row per gap."""
+    steps = steps_of(report, step)
+    rows = []
+    for device in report.devices:
+        for number, gap in enumerate(report.gaps_on(device)):
+            rows.append(
+                {
+                    "report": report.trace.report,
+                    "device": device,
+                    "gap": number,
+                    "step": step_of(report, gap, steps),
+                    "start_ns": gap.start_ns,
+                    "end_ns": gap.end_ns,
+                    "duration_ns": gap.duration_ns,
+                    "cause": gap.cause,
+                    "culprit": report.gaps.culprit(gap, gap.cause),
+                    "source": report.source(gap, gap.cause),
+                    "phase": joined(gap.place.path),
+                    "host_range": joined(gap.host_place.path),
+                    "prev_op": report.ops[gap.prev_op].short_name,
+                    "next_op": report.ops[gap.next_op].short_name,
+                    **{f"{cause}_ns": gap.causes[cause] for cause in CAUSES},
+                }
+            )
+    return rows
+
+
+def gap_summary(report: Report, step: str | None = None) -> list[Row]:
+    """The parts of all gaps, grouped: a gap with three causes counts in three rows."""
+    groups: dict[Group, list[int]] = defaultdict(list)
+    in_steps: dict[Group, int] = defaultdict(int)
+    launchers: dict[Group, set[int | None]] = defaultdict(set)
+    steps = steps_of(report, step)
+    for gap in report.gaps.gaps:
+        inside = step_of(report, gap, steps) is not None
+        for cause in CAUSES:
+            if gap.causes[cause] > 0:
+                key = (
+                    gap.device,
+                    joined(gap.place.path),
+                    (joined(gap.host_place.path) or OUTSIDE) if gap.host_asked else "",
+                    cause,
+                    report.gaps.culprit(gap, cause),
+                    report.source(gap, cause),
+                )
+                groups[key].append(gap.causes[cause])
+                in_steps[key] += gap.causes[cause] if inside else 0
+                launchers[key].add(report.ops[gap.next_op].process)
+    rows: list[Row] = []
+    for key, ns in groups.items():
+        device, phase, host_range, cause, culprit, source = key
+        theirs = [found for found in steps if found.process in launchers[key]]
+        count = sum(found.device == device for found in theirs)
+        of_steps = in_steps[key]
+        rows.append(
+            {
+                "report": report.trace.report,
+                "device": device,
+                "phase": phase,
+                "host_range": host_range,
+                "cause": cause,
+                "culprit": culprit,
+                "source": source,
+                "gaps": len(ns),
+                "total_ns": sum(ns),
+                "mean_ns": whole(mean(ns)),
+                "max_ns": max(ns),
+                "per_step_ns": whole(mean([of_steps] + [0] * (count - 1))) if count else None,
+                "window_pct": 100 * sum(ns) / length(report.windows[device]),
+            }
+        )
+    rows.sort(
+        key=lambda row: (
+            row["device"],
+            row["phase"],
+            row["host_range"],
+            CAUSES.index(row["cause"]),
+            row["culprit"],
+            row["source"] or "",
+        )
+    )
+    return rows
+
+
+def gap_histogram(report: Report) -> list[Row]:
+    """§3: a histogram of gaps by length with count and idle, per (dominant) cause."""
+    groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for gap in report.gaps.gaps:
+        bin_ = sum(gap.duration_ns >= limit for limit, _ in LENGTHS)
+        groups[gap.device, bin_, CAUSES.index(gap.cause)].append(gap.duration_ns)
+    labels = [label for _, label in LENGTHS] + ["longer"]
+    return [
+        {
+            "report": report.trace.report,
+            "device": device,
+            "length": labels[bin_],
+            "cause": CAUSES[cause],
+            "gaps": len(ns),
+            "idle_ns": sum(ns),
+        }
+        for (device, bin_, cause), ns in sorted(groups.items())
+    ]

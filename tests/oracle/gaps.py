@@ -1,0 +1,391 @@
+"""Gaps and their causes: the run-ahead model (spec §3)."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.oracle.calls import STALLS, Calls
+from tests.oracle.model import Op, Overhead, PlainTrace
+from tests.oracle.phases import NOWHERE, Phases, Place
+
+CAUSES = (
+    "profiler",
+    "sync",
+    "blocking_copy",
+    "alloc",
+    "module_load",
+    "api",
+    "host",
+    "launch",
+    "queue_delay",
+    "dependency",
+    "unknown",
+)
+QUEUE_DELAY_LIMIT_NS = 10_000
+FRAMEWORK_GAP_NS = 50_000
+
+RANK = {"sync": 0, "blocking_copy": 0, "alloc": 1, "module_load": 2, "launch": 3, "api": 4}
+"""§3 rule 2: sync = blocking_copy, alloc, module_load, launch, api."""
+
+
+@dataclass
+class Gap:
+    """One gap, its neighbours, and who is to blame for each of its nanoseconds."""
+
+    device: int
+    start_ns: int
+    end_ns: int
+    next_op: int
+    prev_op: int
+    causes: Counter[str] = field(default_factory=Counter)
+    by_call: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    by_overhead: Counter[int] = field(default_factory=Counter)
+    between_calls: Counter[str] = field(default_factory=Counter)
+    host_end_ns: int | None = None
+    """`a` of step 1: where host time ends and queue time begins."""
+    place: Place = NOWHERE
+    host_place: Place = NOWHERE
+    host_asked: bool = False
+    """The launch had not begun when the gap did: the host was doing something else."""
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+    @property
+    def host_ns(self) -> int:
+        """The length of `[g0, a)`."""
+        return 0 if self.host_end_ns is None else self.host_end_ns - self.start_ns
+
+    @property
+    def cause(self) -> str:
+        """§3: the largest part; ties in the table's order."""
+        return max(CAUSES, key=lambda cause: self.causes[cause])  # max takes the first of equals
+
+
+@dataclass
+class Rest:
+    """Step 3's state along one device's gaps of one process."""
+
+    stalled: list[tuple[int, int]] = field(default_factory=list)
+    """Call and ns: stalled instants that no gap was charged with yet, in order of time."""
+    largest_h: int | None = None
+    host_times: list[tuple[int, int]] = field(default_factory=list)
+    """`[g0, a)` of the gaps so far, the skipped ones too."""
+
+
+def _without(interval: tuple[int, int], holes: list[tuple[int, int]]) -> int:
+    """How much of an interval lies in none of the holes, which are disjoint and in order."""
+    begin, end = interval
+    first = bisect_right(holes, begin, key=lambda hole: hole[1])
+    past = bisect_left(holes, end, key=lambda hole: hole[0])
+    return end - begin - sum(min(end, b) - max(begin, a) for a, b in holes[first:past])
+
+
+class Timeline:
+    """The calls of one thread, to be asked which overlap an interval."""
+
+    def __init__(self, calls: Calls, indices: Iterable[int]) -> None:
+        self.indices = sorted(indices)  # calls are sorted by start
+        self.starts = [calls.calls[index].start_ns for index in self.indices]
+        self.latest_end: list[int] = []
+        latest = None
+        for index in self.indices:
+            end = calls.calls[index].end_ns
+            latest = end if latest is None else max(latest, end)
+            self.latest_end.append(latest)
+        self.calls = calls
+
+    def overlapping(self, lo: int, hi: int) -> list[int]:
+        """Calls that have an instant in `[lo, hi)`."""
+        first = bisect_right(self.latest_end, lo)
+        last = bisect_left(self.starts, hi)
+        return [index for index in self.indices[first:last] if self.calls.calls[index].end_ns > lo]
+
+
+class Gaps:
+    """All gaps of a trace, by device and start."""
+
+    def __init__(self, trace: PlainTrace, *, framework_gap_ns: int = FRAMEWORK_GAP_NS) -> None:
+        self.calls = Calls(trace)
+        self.phases = Phases(trace)
+        self.framework_gap_ns = framework_gap_ns
+        self.overhead: list[Overhead] = sorted(
+            (row for row in trace.overhead if row.end_ns > row.start_ns),
+            key=lambda row: (row.start_ns, -row.end_ns, row.thread, row.name),
+        )
+        by_thread: dict[int, list[int]] = defaultdict(list)
+        for index, call in enumerate(self.calls.calls):
+            by_thread[call.thread].append(index)
+        self.timelines = {t: Timeline(self.calls, indices) for t, indices in by_thread.items()}
+        self._busy_edges: dict[int, tuple[list[int], list[int]]] = {}
+        for thread, indices in by_thread.items():
+            edges = [index for index in indices if self.calls.classes[index] != "api"]
+            self._busy_edges[thread] = (
+                sorted(self.calls.calls[index].end_ns for index in edges),
+                sorted(self.calls.calls[index].start_ns for index in edges),
+            )
+        self.gaps: list[Gap] = []
+        for device in sorted({op.device for op in self.calls.ops}):
+            self._device(device)
+
+    # --- what a gap is ---
+
+    def _device(self, device: int) -> None:
+        """A gap is a maximal interval of idle on one device between two operations.
+
+        Head of the spec: an operation of zero length is counted but bounds no gap and no window.
+        """
+        ops = self.calls.ops
+        here = [i for i, op in enumerate(ops) if op.device == device and op.end_ns > op.start_ns]
+        starting: dict[int, list[int]] = defaultdict(list)
+        ending: dict[int, list[int]] = defaultdict(list)
+        for index in here:
+            starting[ops[index].start_ns].append(index)
+            ending[ops[index].end_ns].append(index)
+        here.sort(key=lambda index: ops[index].start_ns)
+        busy_until: int | None = None
+        self.rests: dict[int, Rest] = {}
+        for index in here:
+            op = ops[index]
+            if busy_until is not None and op.start_ns > busy_until:
+                gap = Gap(
+                    device,
+                    busy_until,
+                    op.start_ns,
+                    next_op=self._next(starting[op.start_ns]),
+                    prev_op=self._previous(ending[busy_until]),
+                )
+                self._explain(gap)
+                self.gaps.append(gap)
+            busy_until = op.end_ns if busy_until is None else max(busy_until, op.end_ns)
+
+    def _next(self, candidates: list[int]) -> int:
+        """`n`: ties: earliest launch, then smallest correlationId, streamId, graphNodeId. §1: an
+        operation without an API row in ties sorts last."""
+
+        def order(
+            index: int,
+        ) -> tuple[bool, int, bool, int, int, bool, int, str, str, tuple[bool, int]]:
+            op, launch = self.calls.ops[index], self.calls.launch[index]
+            return (
+                launch is None,
+                0 if launch is None else self.calls.calls[launch].start_ns,
+                op.correlation is None,
+                op.correlation or 0,
+                op.stream,
+                op.graph_node is None,
+                op.graph_node or 0,
+                op.short_name,
+                op.name,
+                (op.process is None, op.process or 0),
+            )
+
+        return min(candidates, key=order)
+
+    def _previous(self, candidates: list[int]) -> int:
+        """`p`: ties: latest launch, then largest correlationId. §1: an operation without an API row
+        in ties sorts last."""
+
+        def order(index: int) -> tuple[bool, int, int, int, int, str, str, tuple[bool, int]]:
+            op, launch = self.calls.ops[index], self.calls.launch[index]
+            return (
+                launch is not None,
+                0 if launch is None else self.calls.calls[launch].start_ns,
+                -1 if op.correlation is None else op.correlation,
+                op.stream,
+                -1 if op.graph_node is None else op.graph_node,
+                op.short_name,
+                op.name,
+                (op.process is None, op.process or 0),
+            )
+
+        return max(candidates, key=order)
+
+    # --- where its time goes ---
+
+    def _explain(self, gap: Gap) -> None:
+        g0, g1 = gap.start_ns, gap.end_ns
+        launch = self.calls.launch[gap.next_op]
+        if launch is None:
+            gap.causes["unknown"] = gap.duration_ns  # step 1: "No `L`: all unknown"
+            return
+        call = self.calls.calls[launch]
+        a = min(max(call.end_ns, g0), g1)
+        gap.host_end_ns = a
+        queued = g1 - a
+        if queued > 0:
+            gap.causes["queue_delay" if queued <= QUEUE_DELAY_LIMIT_NS else "dependency"] = queued
+        # step 2: "Look at thread of `L`, and thread of `P` when it is another thread of the same
+        # process"
+        previous = self.calls.launch[gap.prev_op]
+        linked = previous is not None and self.calls.calls[previous].process == call.process
+        threads = {call.thread}
+        if previous is not None and linked:
+            threads.add(self.calls.calls[previous].thread)
+        self._split_host_time(gap, threads, g0, a)
+        rest = self.rests.setdefault(call.process, Rest())
+        if a > g0:
+            if linked:
+                self._charge_stall(gap, threads, min(g0, call.start_ns), rest)
+            rest.host_times.append((g0, a))
+        gap.place = self.phases.at(call.process, call.thread, call.start_ns)
+        if call.start_ns > g0:
+            instant = (g0 + min(call.start_ns, g1)) // 2
+            gap.host_asked = True
+            gap.host_place = self.phases.at(call.process, call.thread, instant)
+
+    def _elementary(self, threads: set[int], lo: int, hi: int) -> list[tuple[int, int]]:
+        """`[lo, hi)` cut wherever anything on these threads begins or ends."""
+        if lo >= hi:
+            return []
+        cuts = {lo, hi}
+        for thread in threads:
+            if thread in self.timelines:
+                # a zero-length call at lo or later has no instant but ends a stretch
+                timeline = self.timelines[thread]
+                first, last = bisect_left(timeline.starts, lo), bisect_left(timeline.starts, hi)
+                touching = {*timeline.overlapping(lo, hi), *timeline.indices[first:last]}
+                for index in touching:
+                    call = self.calls.calls[index]
+                    cuts |= {t for t in (call.start_ns, call.end_ns) if lo < t < hi}
+        for row in self.overhead:
+            if row.thread in threads:
+                cuts |= {t for t in (row.start_ns, row.end_ns) if lo < t < hi}
+        ordered = sorted(cuts)
+        return list(pairwise(ordered))
+
+    def _active_overhead(self, threads: set[int], lo: int) -> int | None:
+        """The first of the overhead rows of these threads that cover the instant."""
+        for index, row in enumerate(self.overhead):
+            if row.start_ns > lo:
+                break
+            if row.thread in threads and lo < row.end_ns:
+                return index
+        return None
+
+    def _active_call(self, threads: set[int], lo: int) -> int | None:
+        """Rule 2: the class of a call active on either thread, by rank (ties: the call that started
+        first, then the longer, then the smallest correlationId: the calls' order)."""
+        active = [
+            index
+            for thread in threads
+            if thread in self.timelines
+            for index in self.timelines[thread].overlapping(lo, lo + 1)
+        ]
+        return min(active, key=lambda i: (RANK[self.calls.classes[i]], i), default=None)
+
+    def _in_framework_gap(self, threads: set[int], lo: int, hi: int) -> bool:
+        """Rule 3: take all calls of both threads but class `api`; the stretch around the instant,
+        from the end of the last of them to the start of the next, is a framework gap if it is
+        ≤ 50 000 ns; longer, or open on a side: host."""
+        ends, starts = [], []
+        for thread in threads:
+            all_ends, all_starts = self._busy_edges.get(thread, ([], []))
+            before, after = bisect_right(all_ends, lo), bisect_left(all_starts, hi)
+            if before > 0:
+                ends.append(all_ends[before - 1])
+            if after < len(all_starts):
+                starts.append(all_starts[after])
+        return bool(ends and starts) and min(starts) - max(ends) <= self.framework_gap_ns
+
+    def _split_host_time(self, gap: Gap, threads: set[int], lo: int, hi: int) -> None:
+        """Step 2: each instant of `[g0, a)` goes to the first rule that applies."""
+        for begin, end in self._elementary(threads, lo, hi):
+            length = end - begin
+            overhead = self._active_overhead(threads, begin)
+            call = self._active_call(threads, begin)
+            if overhead is not None:
+                gap.causes["profiler"] += length
+                gap.by_overhead[overhead] += length
+                continue
+            cause = None if call is None else self.calls.classes[call]
+            if cause in (None, "api"):
+                if self._in_framework_gap(threads, begin, end):
+                    # class `api` inside a framework gap is `launch`, and time between calls
+                    cause, call = "launch", None
+                else:
+                    cause = cause or "host"
+            gap.causes[cause] += length
+            if call is None:
+                gap.between_calls[cause] += length
+            else:
+                gap.by_call[cause][call] += length
+
+    def _charge_stall(self, gap: Gap, threads: set[int], h: int, rest: "Rest") -> None:
+        """Step 3, charge the stall that used up the run-ahead.
+
+        Args:
+            gap: a gap whose `[g0, a)` is not empty and whose `P` is of `L`'s process.
+            threads: those of `L` and `P`.
+            h: min(g0, L.start).
+            rest: what the gaps before, of this device and process, left.
+        """
+        new: list[tuple[int, int]] = []  # call, ns
+        since = min(self.timelines[t].starts[0] for t in self.timelines)
+        if rest.largest_h is not None:
+            since = rest.largest_h
+        for begin, end in self._elementary(threads, since, h):
+            call = self._active_call(threads, begin)
+            if call is None or self.calls.classes[call] not in STALLS:
+                continue
+            if self._active_overhead(threads, begin) is not None:
+                continue
+            outside = _without((begin, end), rest.host_times)
+            if outside:
+                new.append((call, outside))
+        rest.largest_h = h if rest.largest_h is None else max(rest.largest_h, h)
+        if new:  # "they are the rest, and what was left of the former rest lapses"
+            rest.stalled = new
+        can_give = sum(gap.causes[cause] for cause in ("host", "api", "launch"))
+        x = min(sum(ns for _, ns in rest.stalled), can_give)
+        # "The last x ns of the rest are charged to their calls, under their classes, and leave it"
+        left = x
+        while left > 0:
+            call, ns = rest.stalled.pop()
+            charged = min(ns, left)
+            if ns > charged:
+                rest.stalled.append((call, ns - charged))
+            cause = self.calls.classes[call]
+            gap.causes[cause] += charged
+            gap.by_call[cause][call] += charged
+            left -= charged
+        # "x is taken from `host`, then `api`, then `launch`"
+        for cause in ("host", "api", "launch"):
+            taken = min(x, gap.causes[cause])
+            gap.causes[cause] -= taken
+            x -= taken
+
+    # --- who is to blame ---
+
+    def culprit(self, gap: Gap, cause: str) -> str:
+        """§3: the API name of the single call charged most within the cause, the earliest on a tie,
+        unless the time between calls has more of it; the overhead's name for profiler; empty where
+        the cause is time between calls, queue_delay, dependency or unknown."""
+        if cause == "profiler" and gap.by_overhead:
+            most = min(gap.by_overhead, key=lambda i: (-gap.by_overhead[i], i))
+            return self.overhead[most].name
+        call = self.culprit_call(gap, cause)
+        return "" if call is None else self.calls.calls[call].name
+
+    @staticmethod
+    def culprit_call(gap: Gap, cause: str) -> int | None:
+        """The call among the calls, where it is one."""
+        charged = gap.by_call[cause]
+        if not charged:
+            return None
+        most = min(charged, key=lambda i: (-charged[i], i))
+        return None if gap.between_calls[cause] > charged[most] else most
+
+    def induced(self) -> Counter[int]:
+        """§4: what steps 2 and 3 charged to each sync, blocking_copy or alloc call."""
+        total: Counter[int] = Counter()
+        for gap in self.gaps:
+            for cause in STALLS:
+                total.update(gap.by_call[cause])
+        return total
+
+    def op(self, index: int) -> Op:
+        return self.calls.ops[index]

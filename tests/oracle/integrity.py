@@ -1,0 +1,102 @@
+"""What is wrong with a trace (spec §12)."""
+
+import re
+from collections import defaultdict
+from itertools import pairwise
+
+from tests.oracle.calls import class_by_name
+from tests.oracle.model import Call, Op
+from tests.oracle.report import Report
+
+SEVEN_DAYS_NS = 7 * 24 * 3600 * 10**9
+BEGIN_CAPTURE = re.compile(r"(cuda|cu)StreamBeginCapture.*")
+END_CAPTURE = re.compile(r"(cuda|cu)StreamEndCapture.*")
+LOST = re.compile(
+    r"\b(lost|dropped|discarded)\b.*\bevents?\b|\bevents?\b.*\b(lost|dropped|discarded)\b",
+    re.IGNORECASE,
+)
+NOT_ALL_CUDA = re.compile(r"not all cuda events might have been collected", re.IGNORECASE)
+
+
+def integrity(report: Report) -> dict[str, int]:
+    """§12: the counts, zero or not."""
+    launches = launches_without_operation(report)
+    return {
+        "before_launch": kernels_before_their_launch(report),
+        "no_launch": sum(launch is None for launch in report.calls.launch),
+        "negative": negative_durations(report),
+        "no_operation": launches,
+        "unattributed": sum(report.op_place(i).how is None for i in range(len(report.ops))),
+        "events_lost": sum(
+            LOST.search(row.text) is not None
+            or (launches > 0 and NOT_ALL_CUDA.search(row.text) is not None)
+            for row in report.trace.diagnostics
+        ),
+        "clock_jumps": clock_jumps(report),
+        "stream_overlap": overlapping_kernels(report),
+    }
+
+
+def kernels_before_their_launch(report: Report) -> int:
+    found = 0
+    for op, launch in zip(report.ops, report.calls.launch, strict=True):
+        if op.kind == "kernel" and launch is not None:
+            found += op.start_ns < report.calls.calls[launch].start_ns
+    return found
+
+
+def negative_durations(report: Report) -> int:
+    """Operations, API and NVTX rows that were dropped."""
+    rows = [
+        *((row.start_ns, row.end_ns) for row in report.trace.ops),
+        *((row.start_ns, row.end_ns) for row in report.trace.calls),
+        *((row.start_ns, row.end_ns) for row in report.trace.ranges if row.end_ns is not None),
+    ]
+    return sum(end < start for start, end in rows if end is not None)
+
+
+def launches_without_operation(report: Report) -> int:
+    """§12: launches without an operation (not during stream capture, and between the first and the
+    last operation)."""
+    if not report.ops:
+        return 0
+    first = min(op.start_ns for op in report.ops)
+    last = max(op.end_ns for op in report.ops)
+    launched = {(op.process, op.correlation) for op in report.ops if op.correlation}
+    marks: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+    found = 0
+    for call in report.calls.calls:  # in order of start
+        begins = BEGIN_CAPTURE.fullmatch(call.name) is not None
+        if begins or END_CAPTURE.fullmatch(call.name):
+            marks[call.process].append((call.start_ns, begins))
+        is_launch = class_by_name(call.name) in ("launch", "blocking_copy")
+        if is_launch and (call.process, call.correlation) not in launched:
+            inside = first <= call.start_ns and call.end_ns <= last
+            before = [begun for at, begun in marks[call.process] if at < call.start_ns]
+            found += inside and not (before and before[-1])
+    return found
+
+
+def clock_jumps(report: Report) -> int:
+    """§12: clock jumps (> 7 days) between one row and the next, or in one."""
+    starts = [op.start_ns for op in report.ops] + [call.start_ns for call in report.calls.calls]
+    starts.sort()
+    leaps = sum(later - earlier > SEVEN_DAYS_NS for earlier, later in pairwise(starts))
+    rows: list[Op | Call] = [*report.ops, *report.calls.calls]
+    return leaps + sum(row.end_ns - row.start_ns > SEVEN_DAYS_NS for row in rows)
+
+
+def overlapping_kernels(report: Report) -> int:
+    """§12: overlapping kernels on one stream: those that start before an earlier one has ended (but
+    for a graph's, which may)."""
+    streams = defaultdict(list)
+    for op in report.ops:
+        if op.kind == "kernel" and op.end_ns > op.start_ns and op.graph_node is None:
+            streams[op.process, op.device, op.stream].append((op.start_ns, op.end_ns))
+    found = 0
+    for kernels in streams.values():
+        busy_until = None
+        for start, end in sorted(kernels):
+            found += busy_until is not None and start < busy_until
+            busy_until = end if busy_until is None else max(busy_until, end)
+    return found

@@ -1,0 +1,84 @@
+"""Kernels (spec §6); the classes are data of the analysis, of which only comm is in the spec."""
+
+from collections import Counter, defaultdict
+
+from tests.oracle.accounting import is_comm
+from tests.oracle.model import Shape
+from tests.oracle.report import Report, Row
+from tests.oracle.stats import spread
+
+
+def commonest_shape(shapes: list[Shape]) -> Shape | None:
+    """§6: grid by block (most common); ties: smallest numbers; then likewise among its registers
+    and shared memory."""
+    if not shapes:
+        return None
+
+    def launch(shape: Shape) -> tuple[int, ...]:
+        grid = (shape.grid_x, shape.grid_y, shape.grid_z)
+        return (*grid, shape.block_x, shape.block_y, shape.block_z)
+
+    def full(shape: Shape) -> tuple[int, ...]:
+        return (*launch(shape), shape.registers, shape.shared_bytes)
+
+    by_launch = Counter(launch(shape) for shape in shapes)
+    chosen = min(by_launch, key=lambda key: (-by_launch[key], key))
+    by_full = Counter(full(shape) for shape in shapes if launch(shape) == chosen)
+    return Shape(*min(by_full, key=lambda key: (-by_full[key], key)))
+
+
+def kernels(report: Report) -> list[Row]:
+    """§6: per kernel by full (demangled) name."""
+    sms = {device.device: device.sm_count for device in report.trace.devices}
+    rows: list[Row] = []
+    for device in report.devices:
+        by_name: dict[str, list[int]] = defaultdict(list)
+        for index in report.on(device):
+            if report.ops[index].kind == "kernel":
+                by_name[report.ops[index].name].append(index)
+        of_device = [report.ops[i] for found in by_name.values() for i in found]
+        all_ns = sum(op.end_ns - op.start_ns for op in of_device)
+        for name, found in by_name.items():
+            ops = [report.ops[index] for index in found]
+            ns = [op.end_ns - op.start_ns for op in ops]
+            shape = commonest_shape([op.shape for op in ops if op.shape is not None])
+            row: Row = {
+                "report": report.trace.report,
+                "device": device,
+                "name": name,
+                "short_name": min(op.short_name for op in ops),
+                "class": "comm" if is_comm(ops[0]) else None,
+                "count": len(ops),
+                "total_ns": sum(ns),
+                **spread(ns),
+                "share_pct": 100 * sum(ns) / all_ns if all_ns else None,
+                "tiny_pct": tiny_pct(report, found),
+                **dict.fromkeys(("grid", "block", "registers", "shared_bytes", "waves")),
+            }
+            if shape is not None:
+                blocks = shape.grid_x * shape.grid_y * shape.grid_z
+                sm_count = sms.get(device)
+                row |= {
+                    "grid": f"{shape.grid_x}x{shape.grid_y}x{shape.grid_z}",
+                    "block": f"{shape.block_x}x{shape.block_y}x{shape.block_z}",
+                    "registers": shape.registers,
+                    "shared_bytes": shape.shared_bytes,
+                    "waves": blocks / sm_count if sm_count else None,
+                }
+            rows.append(row)
+    rows.sort(key=lambda row: (-row["total_ns"], row["device"], row["name"]))
+    return rows
+
+
+def tiny_pct(report: Report, found: list[int]) -> float | None:
+    """§6: launches shorter than their own launch call; of those that have one."""
+    launched = [
+        (report.ops[i], launch) for i in found if (launch := report.calls.launch[i]) is not None
+    ]
+    if not launched:
+        return None
+    tiny = 0
+    for op, launch in launched:
+        call = report.calls.calls[launch]
+        tiny += op.end_ns - op.start_ns < call.end_ns - call.start_ns
+    return 100 * tiny / len(launched)

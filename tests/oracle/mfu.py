@@ -1,0 +1,136 @@
+"""What steps and phases compute of what the GPU could: FLOPs as declared over measured time."""
+
+from collections import Counter, defaultdict
+
+from nsysflow.peaks import peak_flops
+from tests.oracle.accounting import Keep
+from tests.oracle.phase_table import phases_of
+from tests.oracle.report import Path, Report, Row, joined, os_pid
+from tests.oracle.stats import percentile, whole
+from tests.oracle.steps import Step, step_paths, steps, steps_of
+
+Spans = dict[Path, tuple[int, list[int]]]
+"""Per path its instances, and the spans of those that launched anything."""
+
+
+def mfu(report: Report, keep: Keep | None = None) -> list[Row]:
+    """A row per process and device for its step, and for each phase in which FLOPs are declared; of
+    what is kept, the whole steps that start in it."""
+    rows: list[Row] = []
+    names = {device.device: device.name for device in reversed(report.trace.devices)}
+    table = steps(report)
+    for process in sorted({flops.process for flops in report.trace.flops}):
+        given = [flops for flops in report.trace.flops if flops.process == process]
+        unit, total = given[0].unit, sum(flops.flops for flops in given)
+        mine = [s for s in steps_of(report) if s.process == process and begins(s, keep)]
+        begun = {(os_pid(step.process), step.device, step.index) for step in mine}
+        paths = step_paths(report, process, None)
+        if len(paths) != 1:
+            continue
+        (step_of,) = paths
+        devices = sorted({step.device for step in mine})
+        for device in devices:
+            here = {each for each in begun if each[1] == device}
+            own = [r for r in table if (r["process"], r["device"], r["step"]) in here]
+            looked_at = [row for row in own if row["steady"]] or own
+            time_ns = whole(percentile([row["duration_ns"] for row in looked_at], 50))
+            rows.append(
+                rate(report, process, device, names, step_of, unit, total, len(looked_at), time_ns)
+            )
+        if len(devices) == 1:
+            spans = all_spans(report, process) if keep is None else spans_in(report, mine, step_of)
+            rows += of_phases(report, process, devices[0], names, step_of, spans)
+    return rows
+
+
+def begins(step: Step, keep: Keep | None) -> bool:
+    """Whether a step starts in what is kept."""
+    kept = () if keep is None else keep.get(step.device, ())
+    return keep is None or any(start <= step.start_ns < end for start, end in kept)
+
+
+def all_spans(report: Report, process: int) -> Spans:
+    """Of the whole report."""
+    found = phases_of(report).items()
+    return {path: (len(p.instances), p.spans) for (of, path), p in found if of == process}
+
+
+def spans_in(report: Report, steps: list[Step], step_of: Path) -> Spans:
+    """Of what these steps launched on their device."""
+    found: dict[Path, list[int]] = defaultdict(list)
+    for step in steps:
+        by_instance = report.ops_by_instance[step.process]
+        launched = set(by_instance[step_of, step.range_])
+        for (path, _), ops in by_instance.items():
+            here = [report.ops[i] for i in launched.intersection(ops)]
+            here = [op for op in here if op.device == step.device]
+            if here:
+                span = max(op.end_ns for op in here) - min(op.start_ns for op in here)
+                found[path].append(span)
+    return {path: (len(spans), spans) for path, spans in found.items()}
+
+
+def of_phases(
+    report: Report,
+    process: int,
+    device: int,
+    names: dict[int, str | None],
+    step_of: Path,
+    phases: Spans,
+) -> list[Row]:
+    """The phases inside a step: what is declared in them and in what they hold."""
+    inside = [path for path in phases if len(path) > len(step_of) and starts(path, step_of)]
+    given = [flops for flops in report.trace.flops if flops.process == process]
+    where = Counter(flops.phase for flops in given for path in inside if path[-1] == flops.phase)
+    declared: dict[Path, int] = defaultdict(int)
+    for flops in given:
+        for path in inside:
+            if path[-1] == flops.phase and where[flops.phase] == 1:
+                for upper in inside:
+                    if starts(path, upper):
+                        declared[upper] += flops.flops
+    steps_taken, _ = phases[step_of]
+    rows = []
+    for path, total in declared.items():
+        instances, spans = phases[path]
+        median = whole(percentile(spans, 50))
+        if median is None:
+            continue
+        time_ns = round(median * instances / steps_taken)
+        rows.append(
+            rate(report, process, device, names, path, given[0].unit, total, steps_taken, time_ns)
+        )
+    return rows
+
+
+def starts(path: Path, upper: Path) -> bool:
+    """Whether `path` is `upper` or inside it."""
+    return path[: len(upper)] == upper
+
+
+def rate(
+    report: Report,
+    process: int,
+    device: int,
+    names: dict[int, str | None],
+    path: Path,
+    unit: str,
+    flops: int,
+    steps_taken: int,
+    time_ns: int | None,
+) -> Row:
+    per_s = flops * 1e9 / time_ns if time_ns else None
+    peak = peak_flops(names.get(device) or "", unit)  # type: ignore[arg-type]
+    return {
+        "report": report.trace.report,
+        "process": os_pid(process),
+        "device": device,
+        "path": joined(path),
+        "unit": unit,
+        "flops": flops,
+        "steps": steps_taken,
+        "time_ns": time_ns,
+        "flops_per_s": per_s,
+        "peak_flops_per_s": peak,
+        "mfu_pct": None if per_s is None or peak is None else 100 * per_s / peak,
+    }

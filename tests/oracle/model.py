@@ -1,0 +1,294 @@
+"""Canonical rows as plain Python values, and the way to and from `Trace`."""
+
+from collections import defaultdict
+from dataclasses import dataclass, fields
+from typing import Any
+
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.trace import Trace
+
+PROCESS_MASK = ~0xFFFFFF
+LOW_24_BITS = 0xFFFFFF
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How one kernel was launched."""
+
+    grid_x: int = 1
+    grid_y: int = 1
+    grid_z: int = 1
+    block_x: int = 32
+    block_y: int = 1
+    block_z: int = 1
+    registers: int = 16
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What one memcpy moved, and between which kinds of memory."""
+
+    bytes: int
+    direction: str
+    source_memory: str | None
+    target_memory: str | None
+
+
+@dataclass(frozen=True)
+class Op:
+    """One GPU operation; `shape` of kernels, `copy` of memcpys."""
+
+    kind: str
+    start_ns: int
+    end_ns: int
+    device: int
+    process: int | None
+    stream: int
+    correlation: int | None
+    graph_node: int | None
+    name: str
+    short_name: str
+    shape: Shape | None = None
+    copy: Copy | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """One CUDA API call, its name without version suffix."""
+
+    start_ns: int
+    end_ns: int
+    process: int
+    thread: int
+    correlation: int | None
+    name: str
+
+
+@dataclass(frozen=True)
+class Range:
+    """One NVTX range; `end_ns` is None for one that never ended."""
+
+    start_ns: int
+    end_ns: int | None
+    kind: str
+    process: int
+    thread: int
+    domain: str | None
+    name: str
+    row: int
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """One stretch of the profiler's own work on a thread of the program."""
+
+    start_ns: int
+    end_ns: int
+    process: int
+    thread: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One named thread."""
+
+    process: int
+    thread: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Device:
+    """One physical GPU."""
+
+    device: int
+    name: str | None
+    uuid: str | None
+    sm_count: int | None
+    memory_bytes_per_s: int | None
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One remark of the profiler about its own capture."""
+
+    severity: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame of a Python stack."""
+
+    file: str | None
+    line: int
+    function: str | None
+
+
+@dataclass(frozen=True)
+class Backtrace:
+    """One sampled Python stack of a CUDA call, innermost frame first."""
+
+    start_ns: int
+    thread: int
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """What the counters of one GPU said at one instant, in percent."""
+
+    time_ns: int
+    device: int
+    sm_active_pct: int | None = None
+    sm_issue_pct: int | None = None
+    tensor_active_pct: int | None = None
+    dram_read_pct: int | None = None
+    dram_write_pct: int | None = None
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What one process says of the window of steps that it captured."""
+
+    process: int | None
+    capture: str
+    unprofiled_step_ns: int | None
+
+
+@dataclass(frozen=True)
+class Flops:
+    """What a process says that its step computes in a phase."""
+
+    process: int
+    phase: str
+    flops: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class Message:
+    """What NCCL says is sent in its range of that thread and start."""
+
+    start_ns: int
+    thread: int
+    bytes: int
+    communicator: int | None
+
+
+@dataclass(frozen=True)
+class PlainTrace:
+    """One report as canonical rows, in any order."""
+
+    report: str = "plain"
+    ops: tuple[Op, ...] = ()
+    calls: tuple[Call, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    overhead: tuple[Overhead, ...] = ()
+    threads: tuple[Thread, ...] = ()
+    devices: tuple[Device, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    backtraces: tuple[Backtrace, ...] = ()
+    gpu_samples: tuple[GpuSample, ...] = ()
+    captures: tuple[Capture, ...] = ()
+    messages: tuple[Message, ...] = ()
+    flops: tuple[Flops, ...] = ()
+
+
+def _frame(rows: list[Any], of: pl.Schema) -> pl.DataFrame:
+    columns = {name: [getattr(row, name) for row in rows] for name in of}
+    return pl.DataFrame(columns, schema=of)
+
+
+def to_trace(trace: PlainTrace) -> Trace:
+    """The same report as the analysis takes it."""
+    shapes: list[Shape] = []
+    copies: list[Copy] = []
+    ops: dict[str, list[Any]] = {name: [] for name in schema.OPS}
+    for op in trace.ops:
+        detail = None
+        if op.shape is not None:
+            detail = len(shapes)
+            shapes.append(op.shape)
+        elif op.copy is not None:
+            detail = len(copies)
+            copies.append(op.copy)
+        for name, values in ops.items():
+            values.append(detail if name == "detail" else getattr(op, name))
+    met, frames = _stacks(trace.backtraces)
+    return Trace(
+        report=trace.report,
+        ops=pl.DataFrame(ops, schema=schema.OPS),
+        shapes=_frame(shapes, schema.SHAPES),
+        copy_details=_frame(copies, schema.COPY_DETAILS),
+        calls=_frame(list(trace.calls), schema.CALLS),
+        ranges=_frame(list(trace.ranges), schema.RANGES),
+        overhead=_frame(list(trace.overhead), schema.OVERHEAD),
+        threads=_frame(list(trace.threads), schema.THREADS),
+        devices=_frame(list(trace.devices), schema.DEVICES),
+        diagnostics=_frame(list(trace.diagnostics), schema.DIAGNOSTICS),
+        backtraces=met,
+        frames=frames,
+        gpu_samples=_frame(list(trace.gpu_samples), schema.GPU_SAMPLES),
+        captures=_frame(list(trace.captures), schema.CAPTURES),
+        messages=_frame(list(trace.messages), schema.MESSAGES),
+        flops=_frame(list(trace.flops), schema.FLOPS),
+    )
+
+
+def _stacks(backtraces: tuple[Backtrace, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The analysis's two frames: where each stack was met, and the frames of the distinct ones."""
+    distinct = list(dict.fromkeys(trace.frames for trace in backtraces))
+    met = [(each.start_ns, each.thread, distinct.index(each.frames)) for each in backtraces]
+    rows = [
+        (stack, depth, frame.file, frame.line, frame.function)
+        for stack, frames in enumerate(distinct)
+        for depth, frame in enumerate(frames)
+    ]
+    return (
+        pl.DataFrame(met, schema=schema.BACKTRACES, orient="row"),
+        pl.DataFrame(rows, schema=schema.FRAMES, orient="row"),
+    )
+
+
+def from_trace(trace: Trace) -> PlainTrace:
+    """The same report as the oracle takes it."""
+
+    def rows(of: type, frame: pl.DataFrame) -> tuple[Any, ...]:
+        names = [field.name for field in fields(of)]
+        return tuple(of(*row) for row in frame.select(names).iter_rows())
+
+    shapes = rows(Shape, trace.shapes)
+    copies = rows(Copy, trace.copy_details)
+    ops = []
+    for row in trace.ops.iter_rows(named=True):
+        detail = row.pop("detail")
+        has_detail = detail is not None
+        shape = shapes[detail] if has_detail and row["kind"] == "kernel" else None
+        copy = copies[detail] if has_detail and row["kind"] == "memcpy" else None
+        ops.append(Op(**row, shape=shape, copy=copy))
+    stacks: dict[int, tuple[Frame, ...]] = defaultdict(tuple)
+    for stack, _, *frame in trace.frames.sort("stack", "depth").iter_rows():
+        stacks[stack] += (Frame(*frame),)
+    return PlainTrace(
+        report=trace.report,
+        ops=tuple(ops),
+        calls=rows(Call, trace.calls),
+        ranges=rows(Range, trace.ranges),
+        overhead=rows(Overhead, trace.overhead),
+        threads=rows(Thread, trace.threads),
+        devices=rows(Device, trace.devices),
+        diagnostics=rows(Diagnostic, trace.diagnostics),
+        backtraces=tuple(
+            Backtrace(start_ns, thread, stacks[stack])
+            for start_ns, thread, stack in trace.backtraces.iter_rows()
+        ),
+        gpu_samples=rows(GpuSample, trace.gpu_samples),
+        captures=rows(Capture, trace.captures),
+        messages=rows(Message, trace.messages),
+        flops=rows(Flops, trace.flops),
+    )

@@ -1,0 +1,162 @@
+"""Where an operation was launched: stacks of NVTX ranges, borrowing, paths (spec §7)."""
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from tests.oracle.model import LOW_24_BITS, Call, Op, Overhead, PlainTrace, Range
+from tests.oracle.range_names import grouped, is_operator
+
+LIBRARY_DOMAINS_ANY_CASE = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
+LIBRARY_DOMAINS = (
+    "GIL Trace",
+    "Python Periodic Sampling",
+    "Python Backtrace on CUDA",
+    "nsysflow.window",
+)
+
+
+def is_library(domain: str | None) -> bool:
+    """§7: Ranges of library domains are not phases."""
+    if domain is None:
+        return False
+    return domain.lower() in LIBRARY_DOMAINS_ANY_CASE or domain in LIBRARY_DOMAINS
+
+
+def end_of_trace(trace: PlainTrace) -> int:
+    """§1: "end of the trace" is the latest end of any row (of those that are not dropped)."""
+    rows: list[Op | Call | Range | Overhead]
+    rows = [*trace.ops, *trace.calls, *trace.ranges, *trace.overhead]
+    ends = [row.end_ns for row in rows if row.end_ns is not None and row.end_ns >= row.start_ns]
+    return max(ends, default=0)
+
+
+@dataclass(frozen=True)
+class Open:
+    """A range that is a phase, with the end it has for us."""
+
+    start_ns: int
+    end_ns: int
+    process: int
+    thread: int
+    name: str
+    row: int
+    cut_off: bool
+    operator: bool
+
+    def covers(self, t: int) -> bool:
+        """Half-open; one of zero length is never open."""
+        return self.start_ns <= t < self.end_ns
+
+
+def stack_order(range_: Open) -> tuple[int, int, int]:
+    """§7: ordered by start, then longer, then row."""
+    return (range_.start_ns, -range_.end_ns, range_.row)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a call was made: the open ranges, outermost first, and how it came to them."""
+
+    ranges: tuple[Open, ...] = ()
+    how: str | None = None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """§7: A path is a list of names."""
+        return tuple(range_.name for range_ in self.ranges)
+
+
+NOWHERE = Place()
+
+
+class Phases:
+    """Answers: which path has a call of this thread at this instant?"""
+
+    def __init__(self, trace: PlainTrace) -> None:
+        end = end_of_trace(trace)
+        ours = [range_ for range_ in trace.ranges if not is_library(range_.domain)]
+        opened = [(range_.kind, self._opened(range_, end)) for range_ in ours]
+        known = [(kind, one) for kind, one in opened if one is not None]
+        # "one of zero length is never open"
+        names = grouped(one.name for _, one in known if one.start_ns < one.end_ns)
+        self.push_pop: dict[int, list[Open]] = defaultdict(list)
+        self.start_end: dict[int, list[Open]] = defaultdict(list)
+        for kind, one in known:
+            named = replace(one, name=names.get(one.name, one.name))
+            if kind == "push_pop":
+                self.push_pop[one.thread].append(named)
+            else:
+                self.start_end[one.process].append(named)
+        for ranges in (*self.push_pop.values(), *self.start_end.values()):
+            ranges.sort(key=stack_order)
+        self.threads: dict[int, list[int]] = defaultdict(list)
+        for thread, ranges in sorted(self.push_pop.items()):
+            self.threads[ranges[0].process].append(thread)
+        self.autograd = {t.thread for t in trace.threads if t.name.startswith("pt_autograd")}
+        self._stacks: dict[int, tuple[list[int], list[tuple[Open, ...]]]] = {}
+
+    @staticmethod
+    def _opened(range_: Range, end_of_trace_ns: int) -> Open | None:
+        """§7: A range without an end is open to the end of the trace."""
+        cut_off = range_.end_ns is None
+        end_ns = end_of_trace_ns if range_.end_ns is None else range_.end_ns
+        if end_ns < range_.start_ns and not cut_off:
+            return None  # §1: NVTX rows of negative length are dropped
+        return Open(
+            range_.start_ns,
+            end_ns,
+            range_.process,
+            range_.thread,
+            range_.name,
+            range_.row,
+            cut_off,
+            is_operator(range_.name),
+        )
+
+    def boundaries(self, thread: int) -> list[int]:
+        """The instants at which the thread's own stack can change."""
+        ranges = [
+            range_ for range_ in self.push_pop.get(thread, ()) if range_.end_ns > range_.start_ns
+        ]
+        return sorted({t for range_ in ranges for t in (range_.start_ns, range_.end_ns)})
+
+    def stack(self, thread: int, t: int) -> tuple[Open, ...]:
+        """§7: `stack(T, t)` = open push/pop ranges of T at t."""
+        if thread not in self._stacks:
+            times = self.boundaries(thread)
+            ranges = self.push_pop.get(thread, [])
+            stacks = [tuple(r for r in ranges if r.covers(time)) for time in times]
+            self._stacks[thread] = (times, stacks)
+        times, stacks = self._stacks[thread]
+        at = bisect_right(times, t) - 1
+        return stacks[at] if at >= 0 else ()
+
+    def inherited(self, process: int, thread: int, t: int) -> tuple[Open, ...]:
+        """§7.3: the stack of the process's main thread (tid = pid) if it has an open range at t,
+        else of the only other non-autograd thread that has one, else none."""
+        main = process | ((process >> 24) & LOW_24_BITS)
+        if thread == main:
+            return ()  # "The main thread never inherits"
+        if main not in self.autograd and (stack := self.stack(main, t)):
+            return stack
+        others = [
+            stack
+            for other in self.threads.get(process, ())
+            if other not in (thread, main) and other not in self.autograd
+            if (stack := self.stack(other, t))
+        ]
+        return others[0] if len(others) == 1 else ()
+
+    def at(self, process: int, thread: int, t: int) -> Place:
+        """§7.3: the path a call of `thread` at `t` has, with what it inherits."""
+        own = self.stack(thread, t)
+        inherits = thread in self.autograd or not own
+        if inherits and (inherited := self.inherited(process, thread, t)):
+            # "inherited stack + own stack (autograd), or the inherited stack (empty one)"
+            return Place(inherited + own, "borrowed")
+        if own:
+            return Place(own, "own")
+        # "the latest-started start/end range of the process that covers L.start; else unattributed"
+        covering = [range_ for range_ in self.start_end.get(process, ()) if range_.covers(t)]
+        return Place((covering[-1],), "process_range") if covering else NOWHERE

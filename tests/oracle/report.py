@@ -1,0 +1,107 @@
+"""One report worked out: what every table starts from."""
+
+from collections import defaultdict
+from functools import cached_property
+from typing import Any
+
+from tests.oracle.accounting import Interval, covered, window
+from tests.oracle.gaps import CAUSES, FRAMEWORK_GAP_NS, Gap, Gaps
+from tests.oracle.model import LOW_24_BITS, PlainTrace
+from tests.oracle.phases import NOWHERE, Open, Place
+from tests.oracle.sources import Sources
+
+Row = dict[str, Any]
+Path = tuple[str, ...]
+
+
+def os_pid(process: int | None) -> int | None:
+    """§1: OS pid = `(globalPid >> 24) & 0xFFFFFF`."""
+    return None if process is None else (process >> 24) & LOW_24_BITS
+
+
+def os_tid(thread: int) -> int:
+    """§1: OS tid = `globalTid & 0xFFFFFF`."""
+    return thread & LOW_24_BITS
+
+
+def joined(path: Path) -> str:
+    """§7: A path is written joined by `/`."""
+    return "/".join(path)
+
+
+def prefixes(place: Place) -> list[tuple[Path, Open]]:
+    """§7: every prefix of the path, with the range that is innermost in it."""
+    return [(place.path[: k + 1], range_) for k, range_ in enumerate(place.ranges)]
+
+
+def causes_of(gaps: list[Gap]) -> dict[str, int]:
+    """One `…_ns` column per cause."""
+    return {f"{cause}_ns": sum(gap.causes[cause] for gap in gaps) for cause in CAUSES}
+
+
+class Report:
+    """A trace with its gaps, and where each call and operation belongs."""
+
+    def __init__(self, trace: PlainTrace, *, framework_gap_ns: int = FRAMEWORK_GAP_NS) -> None:
+        self.trace = trace
+        self.gaps = Gaps(trace, framework_gap_ns=framework_gap_ns)
+        self.calls = self.gaps.calls
+        self.ops = self.calls.ops
+        self.phases = self.gaps.phases
+        self.devices = sorted({op.device for op in self.ops})
+        self.processes = sorted({call.process for call in self.calls.calls})
+        self.induced = self.gaps.induced()
+        self.sources = Sources(trace, self.calls)
+        self._places: dict[int, Place] = {}
+
+    def place(self, call: int) -> Place:
+        """Where a call was made."""
+        if call not in self._places:
+            row = self.calls.calls[call]
+            self._places[call] = self.phases.at(row.process, row.thread, row.start_ns)
+        return self._places[call]
+
+    def op_place(self, op: int) -> Place:
+        """§7: An operation belongs to where it was launched."""
+        launch = self.calls.launch[op]
+        return NOWHERE if launch is None else self.place(launch)
+
+    def on(self, device: int) -> list[int]:
+        """The operations of a device."""
+        return [index for index, op in enumerate(self.ops) if op.device == device]
+
+    def gaps_on(self, device: int) -> list[Gap]:
+        return [gap for gap in self.gaps.gaps if gap.device == device]
+
+    @cached_property
+    def windows(self) -> dict[int, list[Interval]]:
+        """Per device, from the first operation to the last."""
+        return {d: window(self.ops[i] for i in self.on(d)) for d in self.devices}
+
+    @cached_property
+    def busy(self) -> dict[int, list[Interval]]:
+        """Per device, when anything runs."""
+        return {d: covered(self.ops[i] for i in self.on(d)) for d in self.devices}
+
+    def source(self, gap: Gap, cause: str) -> str | None:
+        """§3, §11: the line of the culprit's call where there is one, else of `L`."""
+        culprit = None if cause == "profiler" else self.gaps.culprit_call(gap, cause)
+        return self.sources.of(self.calls.launch[gap.next_op] if culprit is None else culprit)
+
+    def launch_process(self, gap: Gap) -> int | None:
+        """The process of `L`."""
+        launch = self.calls.launch[gap.next_op]
+        return None if launch is None else self.calls.calls[launch].process
+
+    @cached_property
+    def ops_by_instance(self) -> dict[int, dict[tuple[Path, Open], list[int]]]:
+        """Per process: what was launched in each instance of each path."""
+        found: dict[int, dict[tuple[Path, Open], list[int]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for index in range(len(self.ops)):
+            launch = self.calls.launch[index]
+            if launch is not None:
+                for instance in prefixes(self.place(launch)):
+                    found[self.calls.calls[launch].process][instance].append(index)
+        return found

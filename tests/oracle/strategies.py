@@ -1,0 +1,521 @@
+"""Hypothesis strategies for whole traces: small, readable when shrunk, full of awkward cases.
+
+A trace is a few host threads, each of which runs a little program (wait, call, push, pop, …) some
+times over; what the programs launch is placed on the GPUs; then loose rows that no program would
+make (overlapping, negative, without end, without launch) are thrown in and all rows are shuffled.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.oracle.model import (
+    Backtrace,
+    Call,
+    Capture,
+    Copy,
+    Device,
+    Diagnostic,
+    Flops,
+    Frame,
+    GpuSample,
+    Message,
+    Op,
+    Overhead,
+    PlainTrace,
+    Range,
+    Shape,
+    Thread,
+)
+
+# Plain values first: a failing example shrinks towards them. Then both sides of every threshold:
+# 2 us (starved windows), 10 us (queue delay), 50 us (framework gap), 1 ms (lazy loading).
+WAITS_NS = (5, 0, 1, 700, 2_000, 9_999, 10_000, 12_000, 30_000, 49_999, 50_000, 50_001, 200_000)
+CALLS_NS = (5, 0, 1, 700, 3_000, 8_000, 12_000, 50_000, 1_000_000, 1_000_001, 2_000_000)
+OPS_NS = (5, 0, 1, 2, 700, 1_999, 2_001, 4_000, 15_000, 60_000, 1_500_000)
+DELAYS_NS = (1, 0, 5, -5, -2_000, 600, 2_000, 9_999, 10_000, 10_001, 40_000)
+
+KERNELS = (
+    ("void gemm<1>(float*)", "gemm"),
+    ("void gemm<2>(float*)", "gemm"),
+    ("void add<1>(float*)", "add"),
+    ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+    ("void my_Cross_Device_Reduce_1stage<2>(x)", "my_Cross_Device_Reduce_1stage"),
+    ("void flash_fwd_kernel<64>(x)", "flash_fwd_kernel"),
+    ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
+)
+SHAPES = (Shape(), Shape(grid_x=264), Shape(block_x=128, registers=40), Shape(shared_bytes=4096))
+COPIES = (
+    Copy(4, "HtoD", "pageable", "device"),
+    Copy(4096, "DtoH", "device", "pinned"),
+    Copy(4096, "DtoH", "device", "pageable"),
+    Copy(1 << 20, "HtoD", "pinned", "device"),
+    Copy(64, "DtoD", "device", "device"),
+    Copy(64, "PtoP", "device", "device"),
+)
+KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchKernelExC")
+COPY_CALLS = ("cudaMemcpyAsync", "cudaMemcpy", "cuMemcpyDtoH", "cuMemcpyHtoDAsync")
+OTHER_CALLS = (
+    # sync
+    "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
+    "cuCtxSynchronize",
+    # alloc
+    "cudaMalloc",
+    "cudaHostAlloc",
+    "cuMemMap",
+    # module_load
+    "cuLibraryLoadData",
+    "cuModuleUnload",
+    # api, some of which look like another class
+    "cudaEventQuery",
+    "cudaStreamIsCapturing",
+    "cudaLaunchHostFunc",
+    "cudaGraphAddMemcpyNode",
+    "cuKernelGetFunction",
+    "cudaStreamWaitEvent",
+    "cudaStreamBeginCapture",
+    "cudaStreamEndCapture",
+    # launch, of nothing
+    "cudaLaunchKernel",
+    "cudaMemsetAsync",
+)
+NAMES = ("a", "b", "step", "c/d")
+DOMAINS = (None, None, None, "mylib", "NCCL", "nccl", "GIL Trace", "nsysflow.window")
+STREAMS = (7, 13)
+DEVICES = (0, 1)
+THREAD_NAMES = ("python", "pt_autograd_0", "loader", "pt_nccl_watchdg")
+
+
+# --- what a thread does -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Code outside CUDA."""
+
+    ns: int
+
+
+@dataclass(frozen=True)
+class Push:
+    """A push/pop range opens; it is closed by the next `Pop`, or at the thread's end, or never."""
+
+    name: str
+    domain: str | None
+
+
+@dataclass(frozen=True)
+class Pop:
+    """The innermost range closes."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One operation that a call launches, and how the GPU takes it."""
+
+    kind: str
+    what: int
+    """Which kernel or copy."""
+    shape: int
+    ns: int
+    place: str
+    """`delay` after its launch's end, `queue` behind the device's last, or tied to the last one."""
+    delay_ns: int
+    device: int
+    stream: int
+
+
+@dataclass(frozen=True)
+class Do:
+    """A call, with what it launches, some times over."""
+
+    api: str
+    ns: int
+    inner: str
+    """No call inside, one with the same correlation (same start or end), or one with its own."""
+    work: tuple[Work, ...] = ()
+    times: int = 1
+    apart_ns: int = 5
+
+
+def _work(kind: str) -> st.SearchStrategy[Work]:
+    return st.builds(
+        Work,
+        kind=st.just(kind),
+        what=st.integers(0, len(COPIES if kind == "memcpy" else KERNELS) - 1),
+        shape=st.integers(0, len(SHAPES) - 1) if kind == "kernel" else st.just(0),
+        ns=st.sampled_from(OPS_NS),
+        place=st.sampled_from(("delay", "queue", "start_with_last", "end_with_last")),
+        delay_ns=st.sampled_from(DELAYS_NS),
+        device=st.sampled_from((0, 0, 0, 1)),
+        stream=st.sampled_from(STREAMS),
+    )
+
+
+def _do(
+    apis: tuple[str, ...], work: st.SearchStrategy[tuple[Work, ...]], **more: st.SearchStrategy[int]
+) -> st.SearchStrategy[Do]:
+    return st.builds(
+        Do,
+        api=st.sampled_from(apis),
+        ns=st.sampled_from(CALLS_NS),
+        inner=st.sampled_from(("", "", "same start", "same end", "own")),
+        work=work,
+        **more,
+    )
+
+
+_KERNEL = _work("kernel")
+_LAUNCH = _do(KERNEL_LAUNCHES, st.tuples(_KERNEL))
+_BURST = _do(
+    KERNEL_LAUNCHES,
+    st.tuples(_KERNEL),
+    times=st.integers(7, 10),
+    apart_ns=st.sampled_from((5, 3_000, 6_000)),
+)
+_COPY = _do(COPY_CALLS, st.tuples(_work("memcpy")))
+_MEMSET = _do(("cudaMemsetAsync", "cudaMemset"), st.tuples(_work("memset")))
+_GRAPH = _do(("cudaGraphLaunch",), st.lists(_KERNEL, max_size=4).map(tuple))
+_GRAPH_TRACE = _do(("cudaGraphLaunch",), st.tuples(_work("graph")))
+_OTHER = _do(OTHER_CALLS, st.just(()))
+_PUSH = st.builds(Push, st.sampled_from(NAMES), st.sampled_from(DOMAINS))
+_WAIT = st.builds(Wait, st.sampled_from(WAITS_NS))
+
+_ITEMS: tuple[st.SearchStrategy[Any], ...] = (
+    *(_LAUNCH, _LAUNCH, _LAUNCH, _WAIT, _OTHER, _OTHER, _PUSH, _PUSH, st.just(Pop())),
+    *(_COPY, _COPY, _BURST, _MEMSET, _GRAPH, _GRAPH_TRACE),
+)
+_ITEM = st.sampled_from(range(len(_ITEMS))).flatmap(lambda which: _ITEMS[which])
+
+
+# --- running the programs -----------------------------------------------------------------------
+
+
+def _process(pid: int) -> int:
+    return pid << 24
+
+
+def _thread(pid: int, which: int) -> int:
+    """0 is the main thread (tid = pid), 1 an autograd thread, 2 and 3 others."""
+    return _process(pid) | (pid + which)
+
+
+@dataclass
+class _Host:
+    """Rows as the programs make them; operations wait until all launches are known."""
+
+    calls: list[Call] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
+    pending: list[tuple[Call, Work]] = field(default_factory=list)
+    correlations: dict[int, int] = field(default_factory=dict)
+
+    def correlation(self, pid: int) -> int:
+        """Unique per process: another process has the same numbers."""
+        self.correlations[pid] = self.correlations.get(pid, 0) + 1
+        return self.correlations[pid]
+
+    def run(
+        self, pid: int, which: int, at_ns: int, program: list[Any], *, times: int, closes: bool
+    ) -> None:
+        """One thread's program, `times` over."""
+        process, thread = _process(pid), _thread(pid, which)
+        clock = at_ns
+        opened: list[tuple[int, Push]] = []
+
+        def pop(end_ns: int | None) -> None:
+            start_ns, push = opened.pop()
+            row = len(self.ranges)
+            self.ranges.append(
+                Range(start_ns, end_ns, "push_pop", process, thread, push.domain, push.name, row)
+            )
+
+        for _ in range(times):
+            for item in program:
+                if isinstance(item, Wait):
+                    clock += item.ns
+                elif isinstance(item, Push):
+                    opened.append((clock, item))
+                elif isinstance(item, Pop) and opened:
+                    pop(clock)
+                elif isinstance(item, Do):
+                    for _ in range(item.times):
+                        self._call(process, thread, clock, item)
+                        clock += item.ns + (item.apart_ns if item.times > 1 else 0)
+        while opened:
+            pop(clock if closes else None)
+
+    def _call(self, process: int, thread: int, at_ns: int, do: Do) -> None:
+        pid = process >> 24
+        call = Call(at_ns, at_ns + do.ns, process, thread, self.correlation(pid), do.api)
+        self.calls.append(call)
+        self.pending += [(call, work) for work in do.work]
+        if do.inner and do.ns > 1:
+            self.calls.append(self._inner(call, do))
+
+    def _inner(self, call: Call, do: Do) -> Call:
+        """The driver's call inside a runtime call, strictly shorter."""
+        if do.inner == "own":
+            number = self.correlation(call.process >> 24)
+            return replace(
+                call, start_ns=call.start_ns + 1, name="cuKernelGetName", correlation=number
+            )
+        name = "cuMemcpyHtoDAsync" if do.api in COPY_CALLS else "cuLaunchKernel"
+        name = name if do.work else do.api
+        if do.inner == "same start":
+            return replace(call, end_ns=call.end_ns - 1, name=name)
+        return replace(call, start_ns=call.start_ns + 1, name=name)
+
+
+def _ops(pending: list[tuple[Call, Work]]) -> list[Op]:
+    """Places operations in the order of their launches."""
+    last: dict[int, tuple[int, int]] = {}
+    ops = []
+    nodes: dict[Call, int] = {}
+    for call, work in sorted(pending, key=lambda launched: launched[0].start_ns):
+        start_ns = call.end_ns + work.delay_ns
+        start_of_last, end_of_last = last.get(work.device, (start_ns, start_ns))
+        if work.place == "queue":
+            start_ns = max(end_of_last, call.start_ns)
+        elif work.place == "start_with_last":
+            start_ns = start_of_last
+        end_ns = start_ns + work.ns
+        if work.place == "end_with_last" and end_of_last > start_ns:
+            end_ns = end_of_last
+        last[work.device] = (start_ns, end_ns)
+        in_graph = call.name == "cudaGraphLaunch" and work.kind == "kernel"
+        nodes[call] = nodes.get(call, 0) + 1
+        ops.append(
+            _op(
+                work,
+                start_ns,
+                end_ns,
+                call.process,
+                call.correlation,
+                nodes[call] if in_graph else None,
+            )
+        )
+    return ops
+
+
+def _op(
+    work: Work,
+    start_ns: int,
+    end_ns: int,
+    process: int,
+    correlation: int | None,
+    node: int | None = None,
+) -> Op:
+    copy = COPIES[work.what] if work.kind == "memcpy" else None
+    shape = SHAPES[work.shape] if work.kind == "kernel" else None
+    name, short_name = work.kind, work.kind
+    if copy is not None:
+        name = short_name = f"memcpy {copy.direction}"
+    elif work.kind == "kernel":
+        name, short_name = KERNELS[work.what]
+    return Op(
+        work.kind,
+        start_ns,
+        end_ns,
+        work.device,
+        process,
+        work.stream,
+        correlation,
+        node,
+        name,
+        short_name,
+        shape,
+        copy,
+    )
+
+
+# --- loose rows ---------------------------------------------------------------------------------
+
+_AT_NS = st.sampled_from((0, 5, 10, 1_000, 5_000, 20_000, 60_000, 100_000, 1_000_000))
+_LENGTH_NS = st.sampled_from((5, 0, -5, 1, 1_000, 20_000, 60_000, 1_000_000))
+_WHICH = st.integers(0, 3)
+
+
+def _loose_calls(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    """Calls that overlap others of their thread, or have a negative length, or no correlation."""
+    apis = st.sampled_from(OTHER_CALLS + COPY_CALLS)
+    has_correlation = st.booleans()
+    one = st.tuples(st.sampled_from(pids), _WHICH, _AT_NS, _LENGTH_NS, apis, has_correlation)
+    return st.lists(one, max_size=4)
+
+
+def _loose_ranges(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    """Ranges that overlap, end nowhere, have no or a negative length; start/end ranges."""
+    kinds = st.sampled_from(("push_pop", "start_end", "start_end"))
+    one = st.tuples(
+        st.sampled_from(pids),
+        _WHICH,
+        _AT_NS,
+        st.one_of(_LENGTH_NS, st.none()),
+        kinds,
+        st.sampled_from(DOMAINS),
+        st.sampled_from(NAMES),
+    )
+    return st.lists(one, max_size=5)
+
+
+def _loose_ops(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    """Operations that no call launched: correlation NULL, or of a call that is not there."""
+    works = st.sampled_from(("kernel", "memcpy", "memset", "graph")).flatmap(_work)
+    correlation = st.sampled_from((None, 1_000, 1_001))
+    one = st.tuples(st.sampled_from(pids), _AT_NS, _LENGTH_NS, correlation, works)
+    return st.lists(one, max_size=4)
+
+
+def _overhead(pids: tuple[int, ...]) -> st.SearchStrategy[list[Overhead]]:
+    def row(pid: int, which: int, at_ns: int, length_ns: int, name: str) -> Overhead:
+        return Overhead(at_ns, at_ns + length_ns, _process(pid), _thread(pid, which), name)
+
+    names = st.sampled_from(("CUPTI buffer flush", "CUPTI buffer request"))
+    one = st.builds(row, st.sampled_from(pids), _WHICH, _AT_NS, _LENGTH_NS, names)
+    return st.lists(one, max_size=3)
+
+
+# --- what was sampled ---------------------------------------------------------------------------
+
+_OWN_FILES = ("/home/me/train.py", "/home/me/model/utils.py", "/home/me/data/utils.py", "<string>")
+_LIBRARIES = ("/opt/lib/python3.12/site-packages/torch/nn.py", "<frozen runpy>")
+_STACKS = st.lists(
+    st.builds(
+        Frame,
+        st.sampled_from((*_OWN_FILES, *_LIBRARIES)),
+        st.sampled_from((1, 42)),
+        st.sampled_from(("step", "<module>")),
+    ),
+    min_size=1,
+    max_size=3,
+).map(tuple)
+
+
+def _backtraces(calls: tuple[Call, ...]) -> st.SearchStrategy[list[Backtrace]]:
+    """Stacks of some calls, some of them twice, and of an instant at which none was made."""
+
+    def one(call: Call, late_ns: int, frames: tuple[Frame, ...]) -> Backtrace:
+        return Backtrace(call.start_ns + late_ns, call.thread, frames)
+
+    if not calls:
+        return st.just([])
+    some = st.builds(one, st.sampled_from(calls), st.sampled_from((0, 0, 0, 3)), _STACKS)
+    return st.lists(some, max_size=8)
+
+
+_COUNTER = st.sampled_from((None, 0, 1, 20, 59, 60, 61, 100))
+
+
+@st.composite
+def _gpu_samples(draw: Callable[..., Any]) -> list[GpuSample]:
+    """Samples at the pace of a profiler, with one missing here and there, on GPUs that may have
+    done nothing."""
+    found = []
+    for device in draw(st.sampled_from(((), (), (0,), (0, 1), (2,)))):
+        pace_ns = draw(st.sampled_from((1_000, 10_000, 100_000)))
+        at_ns = draw(st.sampled_from((-pace_ns, 0, 5)))
+        for counters in draw(st.lists(st.none() | st.tuples(*[_COUNTER] * 5), max_size=8)):
+            if counters is not None:
+                found.append(GpuSample(at_ns, device, *counters))
+            at_ns += pace_ns
+    return found
+
+
+def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[Message, ...]]:
+    """What some of NCCL's ranges say of the message that is sent in them."""
+    nccl = [r for r in ranges if (r.domain or "").lower() == "nccl" and r.row % 3]
+    size = st.sampled_from((4096, 0, 1 << 26))
+    group = st.sampled_from((None, 7, 8))
+    places = sorted({(r.start_ns, r.thread) for r in nccl})
+    return st.tuples(
+        *(st.builds(Message, st.just(at), st.just(on), size, group) for at, on in places)
+    )
+
+
+# --- whole traces -------------------------------------------------------------------------------
+
+_DIAGNOSTICS = st.sampled_from(
+    (
+        (),
+        (Diagnostic(2, "Not all CUDA events might have been collected."),),
+        (Diagnostic(1, "Profiling has started."), Diagnostic(3, "CUDA events were lost.")),
+    )
+)
+
+
+@st.composite
+def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6) -> PlainTrace:
+    """A canonical trace of one or two processes on one or two GPUs, which they may share."""
+    pids = (1, 2) if draw(st.integers(0, 3)) == 3 else (1,)
+    programs = st.tuples(
+        st.sampled_from(pids),
+        st.sampled_from((0, 0, 0, 1, 1, 2, 3)),
+        _AT_NS,
+        st.tuples(st.lists(_PUSH, max_size=1), st.lists(_ITEM, min_size=1, max_size=max_items)),
+        st.sampled_from((1, 1, 1, 2, 4)),
+        st.booleans(),
+    )
+    host = _Host()
+    for pid, which, at_ns, (outer, items), times, cut_off in draw(
+        st.lists(programs, min_size=1, max_size=max_threads)
+    ):
+        host.run(pid, which, at_ns, [*outer, *items], times=times, closes=not cut_off)
+    ops = _ops(host.pending)
+    for pid, which, at_ns, length_ns, api, has_correlation in draw(_loose_calls(pids)):
+        host.calls.append(
+            Call(
+                at_ns,
+                at_ns + length_ns,
+                _process(pid),
+                _thread(pid, which),
+                host.correlation(pid) if has_correlation else None,
+                api,
+            )
+        )
+    for pid, which, at_ns, length_ns, kind, domain, name in draw(_loose_ranges(pids)):
+        end_ns = None if length_ns is None else at_ns + length_ns
+        row = len(host.ranges)
+        host.ranges.append(
+            Range(at_ns, end_ns, kind, _process(pid), _thread(pid, which), domain, name, row)
+        )
+    for pid, at_ns, length_ns, correlation, work in draw(_loose_ops(pids)):
+        ops.append(_op(work, at_ns, at_ns + length_ns, _process(pid), correlation))
+    overhead = draw(_overhead(pids))
+    backtraces = draw(_backtraces(tuple(host.calls)))
+    gpu_samples = draw(_gpu_samples())
+    captured = draw(st.sampled_from(((), (), pids[:1], pids)))
+    named = draw(st.integers(0, 4))
+    threads = [
+        Thread(_process(pid), _thread(pid, which), name)
+        for pid in pids
+        for which, name in enumerate(THREAD_NAMES)
+        if which == 1 or named > which
+    ]
+    shuffle = random.Random(draw(st.integers(0, 3)))
+    for rows in (ops, host.calls, host.ranges, overhead, threads, gpu_samples):
+        shuffle.shuffle(rows)
+    return PlainTrace(
+        ops=tuple(ops),
+        calls=tuple(host.calls),
+        ranges=tuple(host.ranges),
+        overhead=tuple(overhead),
+        threads=tuple(threads),
+        devices=tuple(
+            Device(device, "NVIDIA H200", f"GPU-{device}", 132, 4_814_304_000_000)
+            for device in DEVICES[: draw(st.integers(0, 2))]
+        ),
+        diagnostics=draw(_DIAGNOSTICS),
+        backtraces=tuple(backtraces),
+        gpu_samples=tuple(gpu_samples),
+        captures=tuple(Capture(_process(pid), "3:2:5", 4_500_000) for pid in captured),
+        messages=draw(_messages(host.ranges)),
+        flops=tuple(
+            Flops(_process(pid), name, 1_000 + place, "bf16")
+            for pid in draw(st.sampled_from(((), pids[:1], pids)))
+            for place, name in enumerate(("a", "b", "step"))
+        ),
+    )

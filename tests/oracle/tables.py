@@ -1,0 +1,38 @@
+"""All tables of the oracle by the names that their declarations give them."""
+
+from collections.abc import Callable
+
+from tests.oracle.account_table import accounting
+from tests.oracle.comm import comm
+from tests.oracle.copies import copies, syncs
+from tests.oracle.gap_tables import gap_histogram, gap_summary, gaps
+from tests.oracle.gpu_metrics import gpu_metrics
+from tests.oracle.kernels import kernels
+from tests.oracle.launches import launches, starved
+from tests.oracle.mfu import mfu
+from tests.oracle.phase_table import phases
+from tests.oracle.report import Report, Row
+from tests.oracle.steps import steps
+
+TABLES: dict[str, Callable[[Report], list[Row]]] = {
+    "accounting": accounting,
+    "gaps": gaps,
+    "gap_summary": gap_summary,
+    "gap_histogram": gap_histogram,
+    "phases": phases,
+    "syncs": syncs,
+    "launches": launches,
+    "starved": starved,
+    "kernels": kernels,
+    "copies": copies,
+    "comm": comm,
+    "steps": steps,
+    "gpu_metrics": gpu_metrics,
+    "mfu": mfu,
+}
+"""Lists of plain dicts with the schema's columns; `integrity` is counts, its words are free."""
+
+
+def oracle_tables(report: Report) -> dict[str, list[Row]]:
+    """All of them."""
+    return {name: made(report) for name, made in TABLES.items()}

@@ -1,0 +1,258 @@
+"""The oracle's tables: the schema's columns, sums that must agree, and a few cases by hand."""
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from nsysflow.analysis.tables.schema import SCHEMAS
+from tests.analyses import EXAMPLES, oracle_of, oracle_tables_of
+from tests.oracle.account_table import accounting, projections, share
+from tests.oracle.copies import copies, syncs
+from tests.oracle.gap_tables import gap_histogram, gap_summary
+from tests.oracle.gaps import CAUSES, Gap
+from tests.oracle.integrity import integrity
+from tests.oracle.launches import launches, starved
+from tests.oracle.model import Call, Copy, Op, PlainTrace, Range, Shape, Thread
+from tests.oracle.phase_table import phases
+from tests.oracle.report import Report, Row
+from tests.oracle.stats import std
+from tests.oracle.steps import steps
+from tests.oracle.strategies import traces
+from tests.oracle.tables import oracle_tables
+from tests.oracle.test_model import every_report
+
+PROCESS = 1 << 24
+MAIN, AUTOGRAD = PROCESS | 1, PROCESS | 2
+
+
+def kernel(start_ns: int, end_ns: int, correlation: int | None = None) -> Op:
+    name = "void k<1>()"
+    return Op(
+        "kernel", start_ns, end_ns, 0, PROCESS, 7, correlation, None, name, "k", Shape(grid_x=264)
+    )
+
+
+def copy(start_ns: int, end_ns: int, correlation: int, source: str, target: str) -> Op:
+    moved = Copy(8, "HtoD", source, target)
+    name = "memcpy HtoD"
+    return Op("memcpy", start_ns, end_ns, 0, PROCESS, 7, correlation, None, name, name, None, moved)
+
+
+def call(start_ns: int, end_ns: int, name: str, correlation: int | None = None) -> Call:
+    return Call(start_ns, end_ns, PROCESS, MAIN, correlation, name)
+
+
+def push_pop(start_ns: int, end_ns: int | None, name: str, row: int, thread: int = MAIN) -> Range:
+    return Range(start_ns, end_ns, "push_pop", PROCESS, thread, None, name, row)
+
+
+def check(report: Report, tables: dict[str, list[Row]]) -> None:
+    """What must hold of any report."""
+    for name, rows in tables.items():
+        of = SCHEMAS[name]
+        for row in rows:
+            assert set(row) == set(of)
+        columns = {column: [row[column] for row in rows] for column in of}
+        pl.DataFrame(columns, schema=of)  # values are of the column's type
+    gaps = tables["gaps"]
+    for cause in CAUSES:
+        of_cause = sum(gap[f"{cause}_ns"] for gap in gaps)
+        assert of_cause == sum(row[f"{cause}_ns"] for row in tables["accounting"])
+        parts = [row for row in tables["gap_summary"] if row["cause"] == cause]
+        assert of_cause == sum(row["total_ns"] for row in parts)
+    idle = sum(gap["duration_ns"] for gap in gaps)
+    assert idle == sum(row["idle_ns"] for row in tables["accounting"])
+    assert idle == sum(row["idle_ns"] for row in tables["gap_histogram"])
+    stalls = sum(gap[f"{c}_ns"] for gap in gaps for c in ("sync", "blocking_copy", "alloc"))
+    assert stalls == sum(row["induced_idle_ns"] for row in tables["syncs"])
+    kernels = sum(op.kind == "kernel" for op in report.ops)
+    assert kernels == sum(row["count"] for row in tables["kernels"])
+    memcpys = sum(op.kind == "memcpy" for op in report.ops)
+    assert memcpys == sum(row["count"] for row in tables["copies"])
+    for row in tables["phases"]:
+        assert row["ops"] == row["own_ops"] + row["borrowed_ops"] + row["process_range_ops"]
+        assert row["busy_ns"] <= row["graph_estimate_ns"]
+        causes = [row[f"{c}_ns"] for c in CAUSES]
+        assert sum(causes) == row["idle_ns"]
+    for row in tables["steps"]:
+        assert row["duration_ns"] >= 0
+    for row in tables["starved"]:
+        assert row["launch_idle_ns"] <= row["idle_ns"] <= row["end_ns"] - row["start_ns"]
+    assert min(integrity(report).values()) >= 0
+
+
+@pytest.mark.slow
+@every_report
+def test_the_tables_of_a_report_agree_with_each_other(report: str) -> None:
+    check(oracle_of(report), oracle_tables_of(report))
+
+
+@pytest.mark.slow
+@settings(max_examples=4 * EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(traces())
+def test_the_tables_of_any_trace_agree_with_each_other(trace: PlainTrace) -> None:
+    report = Report(trace)
+    check(report, oracle_tables(report))
+
+
+@settings(max_examples=4 * EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(traces())
+def test_cutting_the_window_in_two_loses_nothing(trace: PlainTrace) -> None:
+    report = Report(trace)
+    for whole in accounting(report):
+        if whole["start_ns"] is None:
+            continue
+        middle = (whole["start_ns"] + whole["end_ns"]) // 2
+        device = whole["device"]
+        halves = [
+            row
+            for bounds in ((whole["start_ns"], middle), (middle, whole["end_ns"]))
+            for row in accounting(report, {device: [bounds]})
+            if row["device"] == device
+        ]
+        for column in ("window", "compute", "comm_exposed", "copy_exposed", "idle"):
+            column += "_ns"
+            assert sum(half[column] for half in halves) == whole[column]
+        for half in halves:
+            assert sum(half[f"{cause}_ns"] for cause in CAUSES) == half["idle_ns"]
+
+
+def test_a_cut_gap_shares_its_causes_by_largest_remainder() -> None:
+    gap = Gap(0, 0, 10, next_op=0, prev_op=0)
+    gap.causes.update(sync=3, host=3, launch=4)
+    # 5 of 10 inside: 1.5, 1.5, 2.0; the tie goes to the first of the table
+    assert {cause: ns for cause, ns in share(gap, 5).items() if ns} == {
+        "sync": 2,
+        "host": 1,
+        "launch": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([5], None), ([1, 3], 1), ([0, 3], 2), ([0, 7], 5), ([4, 4, 4], 0)]
+)
+def test_std_is_the_samples_rounded(values: list[int], expected: int | None) -> None:
+    assert std(values) == expected
+
+
+def test_run_ahead_counts_what_is_queued_and_has_not_started() -> None:
+    trace = PlainTrace(
+        ops=(kernel(10, 100, 1), kernel(100, 200, 2), kernel(200, 300, 3)),
+        calls=tuple(call(5 * i, 5 * i + 1, "cudaLaunchKernel", i) for i in (1, 2, 3)),
+        ranges=(push_pop(0, 100, "a", 0),),
+    )
+    (row,) = launches(Report(trace))
+    # launches at 5, 10, 15: at 10 the first has just started, at 15 the second waits
+    assert row["run_ahead_median"] == 0.0
+    assert (row["latency_median_ns"], row["queue_median_ns"]) == (90, 89)
+    assert row["api_ns"] == 3
+
+
+def test_a_starved_window_ends_at_a_gap_that_launching_did_not_make() -> None:
+    ops, calls = [], []
+    for i in range(1, 21):
+        # every 10 us a launch of 5 us, its kernel of 1 us follows at once; one long pause
+        at = 10_000 * i + (1_000_000 if i > 9 else 0)
+        calls.append(call(at, at + 5_000, "cudaLaunchKernel", i))
+        ops.append(kernel(at + 5_000, at + 6_000, i))
+    rows = starved(Report(PlainTrace(ops=tuple(ops), calls=tuple(calls))))
+    assert [row["ops"] for row in rows] == [10, 8]
+    assert [row["launch_idle_ns"] for row in rows] == [90_000, 72_000]
+    assert {row["median_interval_ns"] for row in rows} == {10_000}
+    assert rows[0]["graph_estimate_ns"] == 10 * 1_500
+
+
+@pytest.mark.parametrize(
+    ("source", "call_end_ns", "sync_at_ns", "label"),
+    [
+        ("pageable", 90, None, "pageable_blocking"),
+        ("pinned", 20, None, "pinned_async"),
+        ("pinned", 90, None, "pinned_blocking"),
+        ("pinned", 20, 50_020, "pinned_blocking"),
+        ("pinned", 20, 50_021, "pinned_async"),
+        ("device", 20, None, "device"),
+    ],
+)
+def test_a_copy_is_labelled_by_its_host_memory_and_what_its_thread_does(
+    source: str, call_end_ns: int, sync_at_ns: int | None, label: str
+) -> None:
+    calls = [call(10, call_end_ns, "cudaMemcpyAsync", 1), call(30, 31, "cudaEventQuery")]
+    if sync_at_ns is not None:
+        calls.append(call(sync_at_ns, sync_at_ns + 5, "cudaStreamSynchronize"))
+    trace = PlainTrace(ops=(copy(40, 90, 1, source, "device"),), calls=tuple(calls))
+    (row,) = copies(Report(trace))
+    assert row["copy_label"] == label
+    assert (row["bytes"], row["exposed_ns"]) == (8, 50)
+
+
+def test_a_sync_is_blamed_for_the_python_that_it_no_longer_hides() -> None:
+    #  GPU   |--k1--|                |--k2--|
+    #  host  launch sync(10..1000)   python 1000..101000 launch
+    trace = PlainTrace(
+        ops=(kernel(10, 1_000, 1), kernel(101_005, 102_000, 2)),
+        calls=(
+            call(0, 10, "cudaLaunchKernel", 1),
+            call(10, 1_001, "cudaStreamSynchronize", 3),
+            call(101_001, 101_005, "cudaLaunchKernel", 2),
+        ),
+    )
+    report = Report(trace)
+    (row,) = syncs(report)
+    # 1 ns inside the gap by step 2, and by step 3 the 990 ns that it blocked before
+    assert row["induced_idle_ns"] == 991
+    assert row["gpu_busy_ns"] == 990
+    (gap,) = report.gaps.gaps
+    assert gap.causes["host"] == 100_000 - 990
+    culprits = {(part["cause"], part["culprit"]) for part in gap_summary(report)}
+    assert culprits == {
+        ("sync", "cudaStreamSynchronize"),
+        ("host", ""),
+        ("launch", "cudaLaunchKernel"),
+    }
+    assert gap_histogram(report)[0]["length"] == "< 1 ms"
+
+
+def test_backward_borrows_and_its_instance_counts_once() -> None:
+    trace = PlainTrace(
+        ops=(kernel(20, 30, 1), kernel(60, 80, 2)),
+        calls=(
+            Call(12, 13, PROCESS, AUTOGRAD, 1, "cudaLaunchKernel"),
+            Call(52, 53, PROCESS, AUTOGRAD, 2, "cudaLaunchKernel"),
+        ),
+        ranges=(
+            push_pop(0, 100, "step", 0),
+            push_pop(10, 90, "backward", 1),
+            push_pop(11, 40, "mm", 2, AUTOGRAD),
+            push_pop(200, 200, "never", 3),
+        ),
+        threads=(Thread(PROCESS, AUTOGRAD, "pt_autograd_0"),),
+    )
+    rows = {row["path"]: row for row in phases(Report(trace))}
+    assert set(rows) == {"step", "step/backward", "step/backward/mm"}
+    backward = rows["step/backward"]
+    assert (backward["instances"], backward["ops"], backward["borrowed_ops"]) == (1, 2, 2)
+    # The 29 ns of `mm` are the autograd thread's own, beside the 80 of the thread it inherits from.
+    assert (backward["span_ns"], backward["busy_ns"], backward["host_wall_ns"]) == (60, 30, 80)
+    assert rows["step/backward/mm"]["host_wall_ns"] == 29
+    assert rows["step/backward/mm"]["span_ns"] == 10
+    assert backward["exclusive_kernel_ns"] == 20
+
+
+def test_a_step_runs_to_the_first_operation_of_the_next() -> None:
+    starts = (0, 1_000, 2_000, 3_000)
+    trace = PlainTrace(
+        ops=tuple(kernel(at + 100, at + 400, i) for i, at in enumerate(starts, 1)),
+        calls=tuple(
+            call(at + 50, at + 60, "cudaLaunchKernel", i) for i, at in enumerate(starts, 1)
+        ),
+        ranges=tuple(
+            push_pop(at, None if at == 3_000 else at + 900, "step", row)
+            for row, at in enumerate(starts)
+        ),
+    )
+    report = Report(trace)
+    rows = steps(report)
+    assert [row["duration_ns"] for row in rows] == [1_000, 1_000, 1_000, 300]
+    assert [row["idle_ns"] for row in rows] == [700, 700, 700, 0]
+    assert [row["steady"] for row in rows] == [False, False, True, False]
+    assert projections(report, "step") == {0: [(at + 100, at + 400) for at in starts]}

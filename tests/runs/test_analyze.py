@@ -1,0 +1,28 @@
+"""The reports of a run become results."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from nsysflow.analysis.options import Options
+from nsysflow.runs.analyze import analyze_reports
+from nsysflow.runs.manifest import write_manifest
+from tests.runs.runs import RUN
+
+
+@pytest.mark.parametrize(("on", "on_cpu"), [("cpu", True), ("cuda", False)])
+def test_results_know_of_a_run_without_a_gpu(
+    tmp_path: Path, on: Literal["cpu", "cuda"], on_cpu: bool
+) -> None:
+    event = {"ph": "X", "cat": "user_annotation", "name": "step", "pid": 7, "tid": 7}
+    document = {"schemaVersion": 1, "traceEvents": [{**event, "ts": 1, "dur": 2}]}
+    report = tmp_path / "report.pt.trace.json"
+    report.write_text(json.dumps(document))
+    write_manifest(tmp_path, replace(RUN, on=on, reports=(report.name,)))
+    results = analyze_reports([tmp_path], Options())
+    assert results.on_cpu == on_cpu
+    assert any("--on cpu" in note.text for note in results.notes) == on_cpu
+    assert not analyze_reports([report], Options()).on_cpu

@@ -1,0 +1,104 @@
+"""Results are written whole, into folders that are ours or may be written."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nsysflow.errors import OutputError
+from nsysflow.runs.files import check_folder, output_folder, writing
+from nsysflow.runs.manifest import FILE
+from tests.unprivileged import unprivileged
+
+
+def write(folder: Path, text: str = "1") -> None:
+    """Files as an analysis writes them."""
+    with writing(folder) as scratch:
+        for name in ("gaps.csv", "report.json"):
+            (scratch / name).write_text(text)
+
+
+def test_a_folder_of_ours_is_replaced_without_asking(tmp_path: Path) -> None:
+    write(tmp_path / "out", "old")
+    check_folder(tmp_path / "out", force=False)
+    write(tmp_path / "out", "new")
+    assert (tmp_path / "out" / "gaps.csv").read_text() == "new"
+    assert len(list((tmp_path / "out").iterdir())) == 2
+
+
+def test_a_table_without_rows_is_not_left_from_the_last_time(tmp_path: Path) -> None:
+    write(tmp_path / "out")
+    (tmp_path / "out" / "mfu.csv").write_text("from other options")
+    write(tmp_path / "out")
+    assert not (tmp_path / "out" / "mfu.csv").exists()
+
+
+def test_a_folder_that_is_not_ours_keeps_a_file_with_the_name_of_a_table(tmp_path: Path) -> None:
+    (tmp_path / "mfu.csv").write_text("mine")
+    write(tmp_path)
+    assert (tmp_path / "mfu.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize("held", [[], ["thesis.tex"]])
+def test_another_folder_is_refused_unless_forced(tmp_path: Path, held: list[str]) -> None:
+    for name in held:
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(OutputError, match="--force"):
+        check_folder(tmp_path, force=False)
+    check_folder(tmp_path, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == held
+
+
+def test_a_run_of_any_version_may_be_analysed_in_place(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"tool": "nsysflow", "schema": 99}')
+    assert output_folder([tmp_path], None, force=False) == tmp_path
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_even_if_forced(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(OutputError, match="is a file"):
+        check_folder(tmp_path / "out", force=True)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, os.strerror(28)), OSError("No space left on device (os error 28)")]
+)
+def test_a_full_disk_leaves_nothing_and_is_named_with_a_way_out(
+    tmp_path: Path, error: OSError
+) -> None:
+    said = r"No space left on device.*nothing was written.*-o DIR"
+    with pytest.raises(OutputError, match=said), writing(tmp_path / "out") as scratch:  # noqa: PT012
+        (scratch / "gaps.csv").write_text("half")
+        raise error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_the_place_of_one_of_the_files_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "out")
+    (tmp_path / "out/gaps.csv").unlink()
+    (tmp_path / "out/gaps.csv").mkdir()
+    with pytest.raises(OutputError, match=r"gaps\.csv there is a folder; nothing was written"):
+        write(tmp_path / "out")
+
+
+def test_a_read_only_place_is_named_with_a_way_out() -> None:
+    with unprivileged() as folder:
+        folder.chmod(0o555)
+        with pytest.raises(OutputError, match=r"Permission denied.*-o DIR"):
+            write(folder / "out")
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="file is not a folder"):
+        check_folder(tmp_path / "file" / "out", force=False)
+    with unprivileged() as folder:
+        check_folder(folder / "new" / "out", force=False)
+        folder.chmod(0o500)
+        with pytest.raises(OutputError, match=f"{folder} is not a folder that you may write"):
+            check_folder(folder / "new" / "out", force=False)
+        with pytest.raises(OutputError, match="--no-files"):
+            check_folder(folder, force=True)
+        folder.chmod(0)
+        with pytest.raises(OutputError, match=f"{folder} is not a folder"):
+            check_folder(folder / "new" / "out", force=False)

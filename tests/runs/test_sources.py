@@ -1,0 +1,44 @@
+"""Paths that are given stand for reports."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nsysflow.errors import NotAReport, SelectionError
+from nsysflow.runs.manifest import write_manifest
+from nsysflow.runs.sources import distinct_names, distinct_sources, single_report
+from tests.runs.runs import RUN
+
+
+def test_reports_of_one_name_are_told_apart_by_their_folders() -> None:
+    paths = [Path("/data/a/rank0/report.sqlite"), Path("/data/a/rank1/report.sqlite")]
+    assert distinct_names(["report"] * 2, paths) == ["rank0/report", "rank1/report"]
+    assert distinct_names(["report"], paths[:1]) == ["report"]
+    assert distinct_names(["a", "b"], paths) == ["a", "b"]
+
+
+def test_a_runs_only_report_has_the_name_of_the_run(tmp_path: Path) -> None:
+    write_manifest(tmp_path, RUN)
+    (source,) = distinct_sources([tmp_path])
+    assert (source.path, source.name) == (tmp_path / "report.sqlite", tmp_path.name)
+    assert single_report(tmp_path) == source.path
+
+
+def test_each_rank_of_a_run_is_a_report(tmp_path: Path) -> None:
+    write_manifest(tmp_path, replace(RUN, reports=("rank0.sqlite", "rank1.sqlite")))
+    assert [source.name for source in distinct_sources([tmp_path])] == ["rank0", "rank1"]
+    with pytest.raises(NotAReport, match="a run of 2 ranks"):
+        single_report(tmp_path)
+
+
+def test_a_run_without_reports_is_an_error_that_shows_where_its_output_is(tmp_path: Path) -> None:
+    write_manifest(tmp_path, replace(RUN, reports=(), exit_code=3))
+    with pytest.raises(NotAReport, match=r"python train\.py ended with exit code 3") as caught:
+        distinct_sources([tmp_path])
+    assert caught.value.command == f"cat {tmp_path}/output.log"
+
+
+def test_a_report_may_not_be_given_twice(tmp_path: Path) -> None:
+    with pytest.raises(SelectionError, match="was given twice"):
+        distinct_sources([tmp_path / "a.sqlite", tmp_path / "x" / ".." / "a.sqlite"])

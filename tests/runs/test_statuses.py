@@ -1,0 +1,26 @@
+"""The status files of a run's processes are taken in order, and once."""
+
+from pathlib import Path
+
+from nsysflow.runs.statuses import take_statuses
+from nsysflow.runtime.child_status import ChildStatus, write_status
+
+
+def test_statuses_come_back_by_rank_and_pid_and_their_files_go(tmp_path: Path) -> None:
+    written = [
+        ChildStatus(pid=pid, rank=rank, versions={"python": "3.12"}, config={"options": {"n": 1}})
+        for pid, rank in ((9, None), (11, None), (3, 1))
+    ]
+    for status in reversed(written):
+        write_status(tmp_path, status)
+    assert take_statuses(tmp_path) == written
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_understood_costs_only_itself(tmp_path: Path) -> None:
+    good = ChildStatus(pid=5, versions={})
+    write_status(tmp_path, good)
+    for name, text in (("child-6.json", "{"), ("child-7.json", '{"pid": "7"}')):
+        (tmp_path / name).write_text(text)
+    assert take_statuses(tmp_path) == [good]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["child-6.json", "child-7.json"]

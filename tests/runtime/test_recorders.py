@@ -1,0 +1,111 @@
+"""Ranges go to the library that can record them."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import cast
+
+import pytest
+
+from nsysflow import region, steps
+from nsysflow.runtime import collectors, recorders, regions
+from nsysflow.runtime.protocol import OPENER
+from nsysflow.runtime.recorders import find_recorder
+from nsysflow.runtime.this_process import THIS_PROCESS
+from tests.recording import Notes, read_back, recorded
+
+
+def without_nvtx(monkeypatch: pytest.MonkeyPatch, torch: object) -> None:
+    monkeypatch.setattr(recorders, "_missing", set())
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_torch_records_ranges_only_in_a_cuda_build(
+    monkeypatch: pytest.MonkeyPatch, built: bool
+) -> None:
+    notes: list[str] = []
+    nvtx = SimpleNamespace(range_push=notes.append, range_pop=lambda: notes.append("pop"))
+    backends = SimpleNamespace(cuda=SimpleNamespace(is_built=lambda: built))
+    torch = SimpleNamespace(cuda=SimpleNamespace(nvtx=nvtx), backends=backends)
+    without_nvtx(monkeypatch, torch)
+    recorder = find_recorder("nsys")
+    if not built:
+        assert recorder is None
+        return
+    assert recorder is not None
+    recorder.open("forward", 3)()
+    assert notes == ["forward", "pop"]
+
+
+def test_a_missing_recorder_gives_one_warning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    regions.warn_nothing_recorded.cache_clear()
+    without_nvtx(monkeypatch, None)
+    with recorded():
+        monkeypatch.setattr(regions, "_recorder", None)
+        for _ in range(3):
+            with region("forward"):
+                pass
+        assert THIS_PROCESS.ranges == 0
+    assert capsys.readouterr().err.count("pip install nvtx") == 1
+
+
+@pytest.mark.parametrize(("collector", "package"), [("nsys", "nvtx"), ("kineto", "torch.profiler")])
+def test_a_missing_package_does_not_stop_a_loop(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    collector: collectors.Collector,
+    package: str,
+) -> None:
+    regions.warn_nothing_recorded.cache_clear()
+    without_nvtx(monkeypatch, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setenv(OPENER, "nvtx")
+    with recorded(collector):
+        monkeypatch.setattr(regions, "_recorder", None)
+        assert list(steps(range(5), wait=0, warmup=1, active=2)) == list(range(5))
+        assert (THIS_PROCESS.ranges, THIS_PROCESS.window) == (0, "closed")
+    said = capsys.readouterr().err
+    assert said.count(f"pip install {package.partition('.')[0]}\n") == 1
+    assert said.count("nsysflow:") == 1
+
+
+@pytest.mark.parametrize(
+    ("collector", "package", "has"),
+    [("nsys", "nvtx", "push_range"), ("kineto", "torch.profiler", "record_function")],
+)
+def test_a_missing_package_is_searched_for_once_and_used_if_the_program_imports_it(
+    monkeypatch: pytest.MonkeyPatch, collector: collectors.Collector, package: str, has: str
+) -> None:
+    searched: list[str] = []
+
+    def search(name: str) -> object:
+        searched.append(name)
+        if name not in sys.modules:
+            raise ImportError
+        return sys.modules[name]
+
+    monkeypatch.setattr(recorders, "_missing", set())
+    monkeypatch.setattr(recorders, "import_module", search)
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert [find_recorder(collector) for _ in range(3)] == [None] * 3
+    assert searched == [package]
+    monkeypatch.setitem(sys.modules, package, cast("ModuleType", SimpleNamespace(**{has: None})))
+    assert find_recorder(collector) is not None
+
+
+def test_a_recorder_found_later_records_only_ranges_that_open_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    later = Notes()
+    with recorded():
+        monkeypatch.setattr(regions, "_recorder", None)
+        monkeypatch.setattr(recorders, "find_recorder", lambda _collector: None)
+        with region("before"):
+            monkeypatch.setattr(regions, "_recorder", later)
+            with region("after"):
+                pass
+    assert read_back(later) == [("after", [])]

@@ -1,0 +1,120 @@
+"""The status file says what a process did, however it ended."""
+
+from pathlib import Path
+
+import pytest
+
+from nsysflow.runs.statuses import take_statuses
+from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, RANK, RUN_FOLDER
+from tests.runtime.programs import LOOP, PROFILED, run, statuses_of
+
+
+def test_a_status_says_what_the_program_did(tmp_path: Path) -> None:
+    asked = {CAPTURE: "1:2:3", RANK: "4"} | PROFILED
+    (status,) = statuses_of(LOOP, tmp_path, **asked)
+    assert (status.steps, status.window, status.rank, status.gpu) == (6, "closed", 4, None)
+    # step, data and forward of each step; after the window only the body
+    assert status.ranges == 3 * 6 + 3
+    assert set(status.versions) == {"python", "nvtx"}
+    assert status.unprofiled_step_ns is not None
+    assert status.unprofiled_step_ns > 0
+
+
+def test_a_program_that_nobody_profiles_leaves_no_status(tmp_path: Path) -> None:
+    assert statuses_of(LOOP, tmp_path) == []
+
+
+def test_a_program_without_steps_and_regions_leaves_no_status(tmp_path: Path) -> None:
+    assert statuses_of("import nsysflow", tmp_path, **PROFILED) == []
+
+
+def test_a_program_that_fails_inside_the_window_leaves_a_status(tmp_path: Path) -> None:
+    code = LOOP.replace("pass", "raise SystemExit(5)").replace("(9)", "(9), wait=0, warmup=0")
+    assert run(code, tmp_path, **PROFILED).returncode == 5
+    (status,) = take_statuses(tmp_path)
+    assert (status.steps, status.captured, status.window) == (1, 1, "open")
+    assert status.at_end
+
+
+@pytest.mark.parametrize("folder", ["gone", "a file"])
+def test_a_folder_that_cannot_be_written_does_not_stop_the_program(
+    tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / "a file").touch()
+    unusable = {RUN_FOLDER: str(tmp_path / folder)} | PROFILED
+    done = run(f"{LOOP}print('trained')", tmp_path, **unusable, **{CAPTURE: "1:2:3"})
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    (line,) = done.stderr.splitlines()  # one for four attempts
+    assert line.startswith("nsysflow: cannot save what this process did")
+
+
+def test_a_status_is_written_when_the_window_closes(tmp_path: Path) -> None:
+    code = LOOP + "import os; os._exit(0)"
+    (status,) = statuses_of(code, tmp_path, **PROFILED, **{CAPTURE: "0:0:2"})
+    assert status.window == "closed"
+
+
+ENDS = ["import os; os._exit(0)", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"]
+"""Ways to end a program without Python's exit handlers."""
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_program_killed_before_its_window_has_reported_that_it_uses_steps(
+    tmp_path: Path, end: str
+) -> None:
+    run(LOOP.replace("pass", end), tmp_path, **PROFILED, **{CAPTURE: "1:2:3"})
+    (status,) = take_statuses(tmp_path)
+    assert (status.window, status.steps, status.captured) == ("never", 0, 0)
+    assert not status.at_end
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_program_killed_inside_its_window_has_reported_that_it_opened(
+    tmp_path: Path, end: str
+) -> None:
+    code = LOOP.replace("for _", "for i").replace("pass", f"if i == 4:\n            {end}")
+    run(code, tmp_path, **PROFILED, **{CAPTURE: "1:2:3"})
+    (status,) = take_statuses(tmp_path)
+    # as of when the window opened; the two steps that followed are not counted
+    assert (status.window, status.steps, status.captured) == ("open", 3, 0)
+    assert not status.at_end
+    assert status.unprofiled_step_ns is not None
+
+
+def test_a_second_loop_does_not_write_the_status_when_it_begins(tmp_path: Path) -> None:
+    code = f"{LOOP}import os\nfor file in os.listdir(): os.unlink(file)\nsteps([])\nos._exit(0)"
+    assert statuses_of(code, tmp_path, **PROFILED, **{CAPTURE: "9:2:3"}) == []
+
+
+def test_a_forked_worker_does_not_write_its_parents_status(tmp_path: Path) -> None:
+    code = LOOP + (
+        "import os, sys\n"
+        "child = os.fork()\n"
+        "if child == 0: sys.exit()\n"
+        "os.waitpid(child, 0)\n"
+        "print(os.getpid())"
+    )
+    done = run(code, tmp_path, **PROFILED)
+    assert [str(status.pid) for status in take_statuses(tmp_path)] == done.stdout.split()
+
+
+TORCH = """
+from types import SimpleNamespace
+__version__ = "9.9"
+version = SimpleNamespace(cuda=None)
+cuda = SimpleNamespace(is_initialized=lambda: False)
+autograd = SimpleNamespace(_profiler_enabled=lambda: True)
+"""
+"""A torch whose profiler records already, so that ours is not started."""
+
+
+def test_torch_is_in_the_status_although_only_the_window_imports_it(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text(TORCH)
+    (tmp_path / "torch/profiler.py").write_text(
+        "from contextlib import nullcontext as record_function"
+    )
+    code = f"{LOOP}import os; os._exit(0)"
+    (status,) = statuses_of(code, tmp_path, **{COLLECTOR: "kineto", CAPTURE: "0:0:20"})
+    assert (status.window, status.at_end) == ("open", False)
+    assert status.versions["torch"] == "9.9"

@@ -1,0 +1,174 @@
+"""Files and folders appear whole or not at all, and nothing else is lost."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nsysflow.atomic import staged, staged_file, staged_folder
+from tests.unprivileged import unprivileged
+
+
+def write(folder: Path, text: str) -> None:
+    """Two files."""
+    with staged_folder(folder, last="report.json") as scratch:
+        for name in ("gaps.csv", "report.json"):
+            (scratch / name).write_text(text)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_new_folder_appears_with_all_its_files(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "out", "1")
+    assert names(tmp_path / "a" / "out") == ["gaps.csv", "report.json"]
+    assert names(tmp_path / "a") == ["out"]
+
+
+def test_files_replace_older_ones_of_their_names_and_others_stay(tmp_path: Path) -> None:
+    write(tmp_path / "run", "old")
+    (tmp_path / "run" / "report.sqlite").write_text("a capture")
+    write(tmp_path / "run", "new")
+    held = {path.name: path.read_text() for path in (tmp_path / "run").iterdir()}
+    assert held == {"gaps.csv": "new", "report.json": "new", "report.sqlite": "a capture"}
+
+
+def test_a_folder_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "real")
+    write(tmp_path / "out", "1")
+    assert (tmp_path / "out").is_symlink()
+    assert names(tmp_path / "real") == ["gaps.csv", "report.json"]
+
+
+def test_a_stale_file_goes_unless_it_is_written_anew(tmp_path: Path) -> None:
+    write(tmp_path / "out", "old")
+    (tmp_path / "out" / "mfu.csv").write_text("from other options")
+    with staged_folder(tmp_path / "out", stale=["mfu.csv", "gaps.csv"]) as scratch:
+        (scratch / "gaps.csv").write_text("new")
+    assert names(tmp_path / "out") == ["gaps.csv", "report.json"]
+    assert (tmp_path / "out" / "gaps.csv").read_text() == "new"
+
+
+def test_an_error_leaves_no_new_folder(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="full"), staged_folder(tmp_path / "out") as scratch:  # noqa: PT012
+        (scratch / "gaps.csv").write_text("half")
+        raise OSError("disk full")
+    assert names(tmp_path) == []
+
+
+def test_an_error_leaves_the_old_folder_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path / "out", "old")
+    with pytest.raises(OSError, match="full"), staged_folder(tmp_path / "out") as scratch:  # noqa: PT012
+        (scratch / "gaps.csv").write_text("half")
+        raise OSError("disk full")
+    held = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert held == {"gaps.csv": "old", "report.json": "old"}
+
+
+def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
+    for context in (staged_folder(tmp_path / "out"), staged_file(tmp_path / "file")):
+        with pytest.raises(KeyboardInterrupt), context:
+            raise KeyboardInterrupt
+    assert names(tmp_path) == []
+
+
+def test_a_folder_in_the_place_of_a_file_leaves_all_files_as_they_were(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write(out, "old")
+    (out / "report.json").unlink()
+    (out / "report.json").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"report\.json there is a folder"):
+        write(out, "new")
+    assert (out / "gaps.csv").read_text() == "old"
+
+
+def test_a_folder_inside_a_file_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        write(tmp_path / "file" / "out", "1")
+
+
+def test_a_read_only_place_is_an_error() -> None:
+    with unprivileged() as folder:
+        folder.chmod(0o555)
+        with pytest.raises(PermissionError):
+            write(folder / "out", "1")
+        with pytest.raises(PermissionError), staged_file(folder / "gaps.csv"):
+            pass
+
+
+def test_a_new_folder_and_its_files_are_as_open_as_any_other(tmp_path: Path) -> None:
+    write(tmp_path / "out", "1")
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain.csv").touch()
+    assert (tmp_path / "out").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    written = (tmp_path / "out" / "gaps.csv").stat().st_mode
+    assert written == (tmp_path / "plain.csv").stat().st_mode
+
+
+def test_a_single_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="full"), staged_file(tmp_path / "gaps.csv") as scratch:  # noqa: PT012
+        scratch.write_text("half")
+        raise OSError("disk full")
+    assert names(tmp_path) == []
+    with staged_file(tmp_path / "gaps.csv") as scratch:
+        scratch.write_text("whole")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["whole"]
+
+
+def test_files_that_a_writer_leaves_beside_its_own_go_too(tmp_path: Path) -> None:
+    with staged_file(tmp_path / "report.sqlite") as scratch:
+        scratch.write_text("rows")
+        scratch.with_name("report.sqlite-journal").write_text("left")
+    assert names(tmp_path) == ["report.sqlite"]
+
+
+def test_a_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
+    link, target = tmp_path / "gaps.csv", tmp_path / "elsewhere" / "real.csv"
+    target.parent.mkdir()
+    target.write_text("old")
+    link.symlink_to(target)
+    with staged_file(link) as scratch:
+        scratch.write_text("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert names(target.parent) == ["real.csv"]
+
+
+def test_a_link_itself_can_be_replaced(tmp_path: Path) -> None:
+    link = tmp_path / "current"
+    link.symlink_to(tmp_path / "old")
+    with staged(link) as scratch:
+        scratch.symlink_to(tmp_path / "new")
+    assert link.readlink() == tmp_path / "new"
+    assert names(tmp_path) == ["current"]
+
+
+def test_a_folder_that_another_process_made_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(OSError, match="not empty"), staged(out) as scratch:  # noqa: PT012
+        scratch.mkdir()
+        out.mkdir()
+        (out / "theirs").touch()
+    assert names(tmp_path) == ["out"]
+    assert names(out) == ["theirs"]
+
+
+def test_a_pipe_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with staged_file(pipe) as target:
+            target.write_text("rows")
+        assert os.read(reader, 9) == b"rows"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_the_null_device_stays_a_device() -> None:
+    with staged_file(Path(os.devnull)) as target:
+        assert target == Path(os.devnull)

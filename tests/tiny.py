@@ -1,0 +1,68 @@
+"""Tiny traces written down by hand: one process, a main thread, others as needed."""
+
+from typing import Final
+
+import nsysflow
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.pipeline import Timeline
+from tests.oracle.model import Call, Copy, Op, Overhead, PlainTrace, Range, Shape, Thread, to_trace
+
+PROCESS: Final = 1 << 24
+MAIN: Final = PROCESS | 1
+AUTOGRAD: Final = PROCESS | 2
+WORKER: Final = PROCESS | 3
+OTHER: Final = PROCESS | 4
+
+Row = Call | Op | Overhead | Range
+
+
+def launch(
+    start: int, end: int, number: int, *, name: str = "cudaLaunchKernel", thread: int = MAIN
+) -> Call:
+    """A call; `number` is its correlation id."""
+    return Call(start, end, PROCESS, thread, number, name)
+
+
+def call(start: int, end: int, name: str, *, thread: int = MAIN) -> Call:
+    """A call that launches nothing."""
+    return Call(start, end, PROCESS, thread, None, name)
+
+
+def kernel(start: int, end: int, number: int | None, *, device: int = 0, name: str = "k") -> Op:
+    """The kernel that the launch of that number started."""
+    return Op("kernel", start, end, device, PROCESS, 7, number, None, name, name, Shape())
+
+
+def copy(start: int, end: int, number: int | None, direction: str, source: str, target: str) -> Op:
+    """A memcpy of 1 kB."""
+    name, moved = f"memcpy {direction}", Copy(1_000, direction, source, target)
+    return Op("memcpy", start, end, 0, PROCESS, 7, number, None, name, name, copy=moved)
+
+
+def opened(
+    start: int, end: int | None, name: str, *, thread: int = MAIN, kind: str = "push_pop"
+) -> Range:
+    """An NVTX range."""
+    return Range(start, end, kind, PROCESS, thread, None, name, start)
+
+
+def trace_of(*rows: Row) -> nsysflow.Trace:
+    """These rows as a trace; thread `AUTOGRAD` is one of PyTorch's backward threads."""
+    plain = PlainTrace(
+        ops=tuple(row for row in rows if isinstance(row, Op)),
+        calls=tuple(row for row in rows if isinstance(row, Call)),
+        ranges=tuple(row for row in rows if isinstance(row, Range)),
+        overhead=tuple(row for row in rows if isinstance(row, Overhead)),
+        threads=(Thread(PROCESS, AUTOGRAD, "pt_autograd_0"),),
+    )
+    return to_trace(plain)
+
+
+def timeline_of(*rows: Row, options: Options | None = None) -> Timeline:
+    """These rows, taken apart."""
+    return Timeline(trace_of(*rows), options or Options())
+
+
+def analysis_of(*rows: Row, options: Options | None = None) -> nsysflow.Analysis:
+    """These rows, analysed."""
+    return nsysflow.analyze(trace_of(*rows), options)

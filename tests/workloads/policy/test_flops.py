@@ -1,0 +1,65 @@
+"""The policy's operations agree with counts by hand and with what PyTorch counts."""
+
+from importlib import import_module
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from nsysflow.catalog import find
+from nsysflow.kernels.muon import muon_flops, muon_ref
+from nsysflow.workloads.common.config import Work
+from nsysflow.workloads.common.run import options_of
+from nsysflow.workloads.policy.flops import policy_flops
+from nsysflow.workloads.policy.model import Sizes, batch_of, initial_weights
+from nsysflow.workloads.policy.plain_step import PlainStep
+from nsysflow.workloads.policy.rollout import minibatch_of, random_rollout
+from tests.workloads.toys import toy
+
+
+def test_the_operations_of_the_usual_policy_match_a_count_by_hand() -> None:
+    assert policy_flops(options_of(find("trainstep"), "cuda", {})) == {
+        "encoder": 805_306_368,  # 2 · 32768 · 128 · 96
+        "rnn": 3_221_225_472,  # 2 · 32768 · 384 · 128
+        "decoder": 41_943_040,  # 2 · 32768 · 5 · 128
+        # weights once more, 4 068 474 880, and inputs except the encoder's, 3 263 168 512
+        "backward": 7_331_643_392,
+        # 5 · (4·96·96·128 + 2·96³) + 5 · (4·128·128·384 + 2·128³) + 5 · (4·5·5·128 + 2·5³)
+        "optimizer": 32_440_320 + 146_800_640 + 65_250,
+    }
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_forward_and_backward_match_what_pytorch_counts(layers: int) -> None:
+    sizes = Sizes(segments=24, horizon=3, minibatch=6, obs=8, actions=3, hidden=16, layers=layers)
+    rollout = random_rollout(sizes, "cpu", torch.float32)
+    batch = batch_of(minibatch_of(sizes, rollout))
+    step = PlainStep(initial_weights(sizes, "cpu"), batch, torch.float32)
+    ours = policy_flops(sizes)
+    with FlopCounterMode(display=False) as forward:
+        step.encode()
+        step.recur()
+        step.decode()
+    assert forward.get_total_flops() == ours["encoder"] + ours["rnn"] + ours["decoder"]
+    step.loss()
+    with FlopCounterMode(display=False) as backward:
+        step.backward()
+    assert backward.get_total_flops() == ours["backward"]
+
+
+@pytest.mark.parametrize("sides", [(16, 8), (8, 16), (5, 16)])
+def test_muon_matches_what_pytorch_counts(sides: tuple[int, int]) -> None:
+    weight = torch.randn(sides)
+    with FlopCounterMode(display=False) as counter:
+        muon_ref([weight], [weight], [weight], 0.1)
+    assert counter.get_total_flops() == muon_flops(*sides)
+
+
+@pytest.mark.parametrize("name", ["trainforward", "trainstep"])
+def test_a_workload_declares_the_phases_that_it_runs(name: str) -> None:
+    config = toy(find(name), "torch", precision="bf16")
+    work: Work = getattr(import_module(f"nsysflow.workloads.{name}"), name)(config)
+    assert work.flops is not None
+    assert work.flops.unit == "bf16"
+    assert ("optimizer" in work.flops.phases) == (name == "trainstep")
+    assert {"encoder", "rnn", "decoder", "backward"} <= work.flops.phases.keys()

@@ -1,0 +1,86 @@
+"""Plain and fused steps draw the same rows and copy them, and a wrong step is noticed."""
+
+from dataclasses import fields
+
+import pytest
+import torch
+from torch import Tensor
+
+from nsysflow.catalog import find
+from nsysflow.workloads.common.config import Config
+from nsysflow.workloads.policy.draws import uniforms
+from nsysflow.workloads.policy.minibatch import Copy, FusedCopy, PlainCopy, compare
+from nsysflow.workloads.policy.model import Sizes
+from nsysflow.workloads.policy.rollout import RecordedRollout, random_rollout
+from nsysflow.workloads.rolloutcopy import phases_of
+from tests.workloads.toys import toy
+
+STEPS = 3
+SEED = 5
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+Both = tuple[PlainCopy, FusedCopy, RecordedRollout]
+
+
+@pytest.fixture
+def both() -> Both:
+    """Each with its own rollout of the same numbers, and the plain one's rollout."""
+    config: Config[Sizes] = toy(find("rolloutcopy"), options={"layers": 2})
+    sizes = config.options
+    rollouts = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        rollouts.append(random_rollout(sizes, DEVICE, torch.float32))
+    state = torch.full((sizes.layers, sizes.minibatch, 1, sizes.hidden), torch.nan, device=DEVICE)
+    numbers = [uniforms(SEED, sizes.minibatch, step + 1).to(DEVICE) for step in range(STEPS)]
+    return PlainCopy(rollouts[0], state, numbers), FusedCopy(rollouts[1], state, SEED), rollouts[0]
+
+
+def run(copy: Copy) -> list[Tensor]:
+    for phase in phases_of(copy):
+        phase()
+    return [getattr(copy.minibatch, field.name).clone() for field in fields(copy.minibatch)]
+
+
+def test_plain_and_fused_make_the_same_minibatch_in_every_step(both: Both) -> None:
+    plain, fused, _ = both
+    seen = []
+    for _ in range(STEPS):
+        for theirs, ours in zip(run(plain), run(fused), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+        seen.append(plain.draws.rows)
+    assert not torch.equal(seen[0], seen[1])
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_restart_repeats_the_draws(number: int, both: Both) -> None:
+    copy = both[:2][number]
+    first = run(copy)
+    assert not all(torch.equal(a, b) for a, b in zip(run(copy), first, strict=True))
+    copy.restart()
+    assert all(torch.equal(a, b) for a, b in zip(run(copy), first, strict=True))
+
+
+def test_correct_steps_pass_the_comparison(both: Both) -> None:
+    assert all(row.passed for row in compare(*both))
+
+
+class WithoutCopy(FusedCopy):
+    """Copies nothing: its observations are zero."""
+
+    def select_and_copy(self) -> None:
+        self.minibatch.obs.zero_()
+
+
+def test_a_wrong_minibatch_fails_the_comparison(both: Both) -> None:
+    plain, fused, rollout = both
+    wrong = WithoutCopy(rollout, fused.minibatch.state, SEED)
+    failed = [row.what for row in compare(plain, wrong, rollout) if not row.passed]
+    assert failed == ["minibatch"]
+
+
+def test_draws_of_another_seed_fail_the_comparison(both: Both) -> None:
+    plain, fused, rollout = both
+    other = FusedCopy(rollout, fused.minibatch.state, SEED + 1)
+    failed = [row.what for row in compare(plain, other, rollout) if not row.passed]
+    assert failed == ["rows drawn differently"]

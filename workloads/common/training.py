@@ -1,0 +1,77 @@
+"""One training step of a perceptron, shared by the workloads about training."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from nsysflow.runtime.regions import Region, region
+from nsysflow.workloads.common.config import Config, Flops
+from nsysflow.workloads.common.flops import perceptron_flops
+
+
+class Training:
+    """Linear layers with ReLU between them, squared error and AdamW. No step waits for the GPU.
+
+    Attributes:
+        flops: the operations of a step.
+    """
+
+    def __init__(
+        self,
+        config: Config[Any],
+        widths: Sequence[int],
+        batch: int,
+        *,
+        bias: bool = True,
+        parallel: Callable[[nn.Module], nn.Module] | None = None,
+        reduce: Callable[[list[Tensor]], None] | None = None,
+    ) -> None:
+        """Create weights and a target on the device.
+
+        Args:
+            config: device and precision.
+            widths: widths of the input, between the layers, and of the output.
+            batch: rows of a batch.
+            bias: whether the layers have biases.
+            parallel: wraps the model for training on several ranks.
+            reduce: called with the weights at the end of backward, to reduce their gradients.
+        """
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in pairwise(widths):
+            layers += [nn.Linear(fan_in, fan_out, bias=bias, **config.placed), nn.ReLU()]
+        self.flops = Flops(unit=config.unit, phases=perceptron_flops(batch, widths))
+        model = nn.Sequential(*layers[:-1])
+        self._model = parallel(model) if parallel else model
+        self._reduce = reduce
+        # fused: two launches for all parameters
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), fused=config.cuda)
+        self._target = torch.randn(batch, widths[-1], **config.placed)
+        self._loss = torch.zeros((), **config.placed)
+
+    def loss(self) -> Tensor:
+        """The loss of the last step, a scalar on the device."""
+        return self._loss
+
+    def weights(self) -> list[Tensor]:
+        """The weights, first layer first."""
+        return [*self._model.parameters()]
+
+    def step(self, batch: Tensor) -> Tensor:
+        """Train on `batch` (batch, widths[0]) and return the loss, a scalar on the device."""
+        with region(Region.FORWARD):
+            out = self._model(batch)
+        with region(Region.LOSS):
+            loss = functional.mse_loss(out, self._target)
+        with region(Region.BACKWARD):
+            loss.backward()
+            if self._reduce:
+                self._reduce(self.weights())
+        with region(Region.OPTIMIZER):
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+        self._loss = loss.detach()
+        return self._loss

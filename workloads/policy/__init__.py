@@ -1,0 +1,1 @@
+"""The recurrent policy of `rolloutcopy`, `trainforward` and `trainstep`, trained with PPO."""
