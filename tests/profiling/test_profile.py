@@ -131,7 +131,7 @@ def test_a_manifest_without_flops_can_be_read() -> None:
 def test_more_flops_than_the_gpu_can_do_are_an_error_and_the_run_is_kept() -> None:
     ran = profiled("-o", "out", "--flops-per-step", "1e18", *command())
     assert ran.exit_code == 1
-    assert "% of what an NVIDIA H200 can do in bf16" in ran.stderr
+    assert "% of the dense bf16 peak of an NVIDIA H200" in ran.stderr
     assert Path("out/report.sqlite").is_file()
 
 
