@@ -27,7 +27,7 @@ STEPS = st.tuples(st.sampled_from(NAMES), st.sampled_from((None, None, None, 1, 
 MANY = settings(max_examples=5 * EXAMPLES, suppress_health_check=list(HealthCheck))
 """Of layouts drawn at random most match nothing, or everything."""
 
-OURS = ("report_no", "looked_at")
+OURS = ("report_no", "in_window")
 """Of the oracle's rows what the table does not have."""
 
 
@@ -66,7 +66,7 @@ def runs(draw: st.DrawFn, groups: int = 2) -> tuple[list[Collective], int]:
     ahead_ns = [draw(st.integers(-500, 500)) for _ in range(reports)]
     pace_ns = [draw(st.integers(0, 40)) for _ in range(groups)]
     lasts_ns = st.integers(40, 80) if groups == 1 else st.sampled_from((0, 3, 40, 80))
-    looked_at = draw(st.sampled_from((st.just(True), st.sampled_from((True, True, True, False)))))
+    in_window = draw(st.sampled_from((st.just(True), st.sampled_from((True, True, True, False)))))
     at_ns = dict.fromkeys(ranks, 1_000)
     kernels = []
 
@@ -80,7 +80,7 @@ def runs(draw: st.DrawFn, groups: int = 2) -> tuple[list[Collective], int]:
                 Collective(
                     *(rank[0], f"rank{rank[0]}", 100 + rank[0], rank[1], 7, *times, name),
                     *("ncclAllReduce", draw(st.sampled_from((None, 64))), communicator),
-                    looked_at=draw(looked_at),
+                    in_window=draw(in_window),
                 )
             )
 
@@ -98,7 +98,7 @@ def test_ranks_and_arrivals_of_any_run_agree_with_the_oracle(
     run: tuple[list[Collective], int],
 ) -> None:
     kernels, reports = run
-    begun = [kernel for kernel in kernels if kernel.looked_at]
+    begun = [kernel for kernel in kernels if kernel.in_window]
     arrivals, ranks = rank_tables(frames(kernels, reports), frames(begun, reports))
     oracle_ranks, oracle_arrivals = ranks_and_arrivals(kernels)
     assert ranks.rows() == [tuple(row[name] for name in RANKS) for row in oracle_ranks]
@@ -129,7 +129,7 @@ def test_whatever_the_groups_nobody_waits_longer_than_its_own_kernels_take(
     run: tuple[list[Collective], int],
 ) -> None:
     kernels, reports = run
-    begun = [kernel for kernel in kernels if kernel.looked_at]
+    begun = [kernel for kernel in kernels if kernel.in_window]
     _, ranks = rank_tables(frames(kernels, reports), frames(begun, reports))
     own_ns: Counter[tuple[str, int]] = Counter()
     for kernel in begun:
