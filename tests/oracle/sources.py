@@ -26,6 +26,8 @@ def is_own(file: str) -> bool:
     *folders, name = file.replace("\\", "/").split("/")
     if folders[-2:] == ["nsysflow", "workloads"] and name.endswith(".py"):
         return True
+    if folders[-2:] == ["nsysflow", "runtime"] and name.endswith(".py"):
+        return False
     if folders[-1:] == ["nsysflow"] and name in INSIDE:
         return False
     if "site-packages" in folders or "dist-packages" in folders:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow.analysis.frames.source_files import is_own, shown_files
+from tests.oracle import sources as oracle
 
 FOLDERS = st.sampled_from(("", "a", "b", "c"))
 PATHS = st.lists(FOLDERS, max_size=4).map(lambda folders: "/".join([*folders, "utils.py"]))
@@ -30,6 +31,7 @@ PATHS = st.lists(FOLDERS, max_size=4).map(lambda folders: "/".join([*folders, "u
 )
 def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> None:
     assert is_own(path)
+    assert oracle.is_own(path)
     assert shown_files([path]) == {path: shown}
     assert is_own(shown)
 
@@ -45,6 +47,7 @@ def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> No
         ("C:\\py\\Lib\\site-packages\\torch\\nn.py", "site-packages/torch/nn.py"),
         ("/opt/x/site-packages/nsysflow/stepping.py", "site-packages/nsysflow/stepping.py"),
         ("/home/me/code/nsysflow/capturing.py", "nsysflow/capturing.py"),
+        ("/home/me/code/nsysflow/runtime/steps.py", "nsysflow/runtime/steps.py"),
         ("/var/torchinductor_me/ab/cab.py", "torchinductor/ab/cab.py"),
         ("<frozen runpy>", "<frozen runpy>"),
         ("<eval_with_key>.5", "<eval_with_key>.5"),
@@ -52,6 +55,7 @@ def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> No
 )
 def test_a_library_s_file_keeps_the_folders_that_show_it(path: str, shown: str) -> None:
     assert not is_own(path)
+    assert not oracle.is_own(path)
     assert shown_files([path]) == {path: shown}
     assert not is_own(shown)
 
