@@ -29,7 +29,7 @@ COVERED: Final = {
 every_report: Final = pytest.mark.parametrize("name", sorted(EXPECTED))
 
 
-def test_every_expected_figure_is_looked_at_and_of_a_report_that_is_here() -> None:
+def test_every_expected_figure_has_a_test_and_a_report() -> None:
     assert set(EXPECTED) <= set(NAMES)
     assert all(set(figures) == COVERED for figures in EXPECTED.values())
 
@@ -58,7 +58,7 @@ def test_as_many_gaps_as_expected_have_each_dominant_cause(name: str) -> None:
 
 
 @every_report
-def test_each_api_induced_the_expected_idle(name: str) -> None:
+def test_the_idle_behind_each_api_is_as_expected(name: str) -> None:
     induced = analysed(name).syncs.group_by("api").agg(pl.col("induced_idle_ns").sum())
     assert {api: ns for api, ns in induced.rows() if ns} == (
         EXPECTED[name]["induced_idle_ns_by_api"]

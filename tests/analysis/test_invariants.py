@@ -275,12 +275,14 @@ ALWAYS: Final[tuple[Callable[[Analysis], None], ...]] = (
 
 @pytest.mark.parametrize("holds", ALWAYS, ids=lambda holds: holds.__name__)
 @every_report
-def test_on_each_real_report(name: str, holds: Callable[[Analysis], None]) -> None:
+def test_an_invariant_holds_on_each_real_report(
+    name: str, holds: Callable[[Analysis], None]
+) -> None:
     holds(analysed(name))
 
 
 @any_trace
-def test_all_that_always_holds_holds_on_any_trace(model: PlainTrace) -> None:
+def test_invariants_hold_on_any_trace(model: PlainTrace) -> None:
     analysis = nsysflow.analyze(to_trace(model))
     for holds in ALWAYS:
         holds(analysis)
@@ -385,7 +387,7 @@ def test_the_order_of_a_reports_rows_means_nothing(name: str) -> None:
 
 
 @few_reports
-def test_what_a_report_is_called_is_only_printed(name: str) -> None:
+def test_the_name_of_a_report_is_only_printed(name: str) -> None:
     trace = loaded(name)
     renamed = tables_of(replace(trace, report="another"))
     for table in renamed.values():

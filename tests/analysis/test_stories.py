@@ -36,7 +36,7 @@ def test_a_wait_behind_a_full_queue_that_nothing_followed_costs_nothing() -> Non
     assert wait["rank"] >= len(waits.filter(pl.col("induced_idle_ns") > 0))
 
 
-def test_the_longest_wait_costs_the_host_time_that_it_no_longer_hid_and_no_more() -> None:
+def test_the_longest_wait_costs_only_the_host_time_that_it_exposed() -> None:
     # 211 ms behind saturating matmuls. Waiting cost nothing, but then the host needed 13 ms to
     # build the next model: without the wait that would have run beside the matmuls.
     analysis = analysed("h200-train")
@@ -70,7 +70,7 @@ def test_copies_to_pageable_memory_are_charged_inside_the_copy_call() -> None:
     ("path", "kernels"),
     [("warmup/backward", 116), ("step_sync/backward", 348), ("step_async/backward", 348)],
 )
-def test_backward_s_kernels_are_in_backward_though_another_thread_launched_them(
+def test_kernels_of_backward_are_in_backward_although_another_thread_launched_them(
     path: str, kernels: int
 ) -> None:
     backward = phase("h200-train", path)
@@ -96,7 +96,7 @@ def test_a_graph_traced_as_one_is_compute_but_no_kernel() -> None:
     assert analysis.kernels["count"].sum() == whole["kernels"] == whole["ops"] - 10 - 118
 
 
-def test_half_of_gpt2_s_idle_is_host_code_outside_the_steps() -> None:
+def test_half_of_the_idle_of_gpt2_is_host_code_outside_the_steps() -> None:
     by_size = analysed("h200-gpt2-eager").gap_summary.sort("total_ns", descending=True)
     first = by_size.row(0, named=True)
     assert (first["cause"], first["host_range"]) == ("host", "(outside ranges)")
@@ -227,7 +227,7 @@ LABELS: Final = {
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_a_copy_is_called_after_its_memory_and_whether_the_host_waited(
+def test_a_copy_is_labelled_by_its_memory_and_whether_the_host_waited(
     tmp_path: Path, label: str
 ) -> None:
     memory, call_end, sync_at = LABELS[label]
@@ -282,7 +282,7 @@ def test_a_small_copy_to_the_host_is_charged_with_the_whole_wait_for_it(tmp_path
     assert wait["induced_idle_ns"] == wait["blocked_ns"] == 100_700
 
 
-def test_a_copy_within_the_gpu_has_no_host_memory_to_be_called_after(tmp_path: Path) -> None:
+def test_a_copy_within_the_gpu_is_labelled_device(tmp_path: Path) -> None:
     call = {"start": 0, "end": 100, "nameId": "cudaMemcpyAsync_v3020"}
     copy = {"start": 200, "end": 900, "copyKind": 8, "srcKind": DEVICE, "dstKind": DEVICE}
     report = write_export(tmp_path / "copy.sqlite", calls=[call], memcpys=[copy])
@@ -291,7 +291,7 @@ def test_a_copy_within_the_gpu_has_no_host_memory_to_be_called_after(tmp_path: P
 
 
 @pytest.mark.parametrize("correlation", [None, 0, 77])
-def test_work_that_no_call_launched_leaves_its_gap_unknown(
+def test_a_gap_before_work_without_a_call_is_unknown(
     tmp_path: Path, correlation: int | None
 ) -> None:
     call, kernel = launched(ONE, 1, 0, 100)
@@ -301,7 +301,7 @@ def test_work_that_no_call_launched_leaves_its_gap_unknown(
     assert (gap["cause"], gap["unknown_ns"], gap["culprit"]) == ("unknown", 4_880, "")
 
 
-def test_a_wait_pays_for_every_gap_that_follows_until_it_is_used_up(tmp_path: Path) -> None:
+def test_a_wait_is_charged_in_every_gap_that_follows_until_it_is_used_up(tmp_path: Path) -> None:
     #  host  L1  wait 30...100000  L2 70 us later, then L3, L4 every 60 us: each finds the GPU idle
     starts = (0, 70_000, 130_000, 190_000)
     rows = [launched(ONE, number, at, 100) for number, at in enumerate(starts, start=1)]
@@ -323,7 +323,7 @@ def test_a_wait_pays_for_every_gap_that_follows_until_it_is_used_up(tmp_path: Pa
     assert wait["induced_idle_ns"] == wait["blocked_ns"] == 99_970
 
 
-def test_an_api_call_between_two_launches_is_nobodys_culprit(tmp_path: Path) -> None:
+def test_an_api_call_between_two_launches_is_never_a_culprit(tmp_path: Path) -> None:
     #  GPU    20--120                       1050
     #  host  L          api 100......1000   L 1030..1040
     rows = [launched(ONE, 1, 0, 100), launched(ONE, 2, 1_030, 100)]
@@ -337,7 +337,7 @@ def test_an_api_call_between_two_launches_is_nobodys_culprit(tmp_path: Path) -> 
     assert (gap["cause"], gap["culprit"]) == ("launch", "")
 
 
-def test_the_profiler_s_own_work_is_blamed_before_the_call_it_interrupts(tmp_path: Path) -> None:
+def test_the_work_of_the_profiler_is_charged_before_the_call_it_interrupts(tmp_path: Path) -> None:
     #  GPU    20--120                            2020--2120
     #  host  L                  api 1000...........2000 L at 2000
     #  nsys               flush 900........1500
@@ -372,7 +372,7 @@ def test_a_process_that_captured_a_window_of_its_steps_skips_none_of_them() -> N
     assert asked.to_list() == [False, True, True, True, True]
 
 
-def test_two_steps_are_steps_where_the_process_captured_a_window_of_them() -> None:
+def test_two_steps_are_enough_if_the_process_captured_a_window_of_them() -> None:
     trace = loaded("sum_many-loop")
     analysis = nsysflow.analyze(trace)
     assert analysis.step_name == "step"

@@ -18,7 +18,7 @@ def label(*more: Row, source: str = "pinned", returned: int = 10) -> str | None:
 
 
 @pytest.mark.parametrize("source", ["pinned", "pageable"])
-def test_it_names_the_host_s_memory_and_whether_the_call_outlasted_the_copy(source: str) -> None:
+def test_a_label_names_the_host_memory_and_whether_the_call_outlasted_the_copy(source: str) -> None:
     assert label(source=source) == f"{source}_async"
     assert label(source=source, returned=100) == f"{source}_blocking"
 

@@ -29,14 +29,14 @@ def test_the_call_with_most_time_leads_even_in_several_pieces() -> None:
     assert leader([(0, 10, 0), (20, 35, 1), (40, 50, 0)]) == 0
 
 
-def test_of_two_with_equal_time_the_one_that_began_first_leads() -> None:
+def test_the_earlier_of_two_calls_with_equal_time_leads() -> None:
     assert leader([(0, 10, 2), (20, 30, 1)]) == 1
 
 
-def test_nobody_leads_where_the_time_between_calls_has_more() -> None:
+def test_no_call_leads_if_the_time_between_calls_has_more() -> None:
     assert leader([(0, 10, 0), (20, 25, 1)], between_ns=10) == 0
     assert leader([(0, 10, 0), (20, 25, 1)], between_ns=11) is None
 
 
-def test_nobody_leads_where_nothing_lies_inside() -> None:
+def test_no_call_leads_if_none_lies_inside() -> None:
     assert leader([]) is None

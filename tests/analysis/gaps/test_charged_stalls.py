@@ -47,7 +47,7 @@ def test_what_one_gap_leaves_of_a_stall_is_charged_to_the_next() -> None:
     assert charged([(900, 950)], *gaps) == [20, 20, 10]
 
 
-def test_a_new_stall_lets_the_rest_of_the_one_before_lapse() -> None:
+def test_a_new_stall_drops_the_rest_of_the_one_before() -> None:
     gaps = [(1_000, 1_010, 1_020), (1_100, 1_110, 1_130), (1_200, 1_210, 1_230)]
     assert charged([(900, 990), (1_050, 1_055)], *gaps) == [20, 5, 0]
 

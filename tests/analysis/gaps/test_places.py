@@ -10,11 +10,11 @@ def host_range(*ranges: Row, second: int) -> str:
     return str(gap["host_range"])
 
 
-def test_it_is_the_range_open_in_the_middle_of_the_time_before_the_launch() -> None:
+def test_the_host_range_is_open_in_the_middle_of_the_time_before_the_launch() -> None:
     ranges = opened(0, 299, "data"), opened(300, 900, "forward")
     assert host_range(*ranges, second=500) == "forward"  # the middle is at 300
     assert host_range(*ranges, second=498) == ""  # at 299 neither is open
 
 
-def test_it_is_empty_where_the_launch_came_before_the_gap() -> None:
+def test_the_host_range_is_empty_if_the_launch_came_before_the_gap() -> None:
     assert host_range(opened(0, 2_000, "step"), second=50) == ""

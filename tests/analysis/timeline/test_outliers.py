@@ -46,7 +46,7 @@ def numbers(analysis: Analysis) -> list[list[tuple[object, ...]]]:
         ("OVERHEAD", -(2**62)),
     ],
 )
-def test_a_row_decades_away_changes_nothing_but_the_count_of_leaps(
+def test_a_row_decades_away_changes_only_the_count_of_clock_jumps(
     tmp_path: Path, name: str, off_ns: int
 ) -> None:
     table = TABLES[name]
@@ -58,7 +58,7 @@ def test_a_row_decades_away_changes_nothing_but_the_count_of_leaps(
     assert odd.integrity.select("check", "count").rows() == [("clock jumps", 1)]
 
 
-def test_a_row_a_month_away_is_counted_as_a_leap_and_kept(tmp_path: Path) -> None:
+def test_a_row_a_month_away_is_counted_as_a_clock_jump_and_kept(tmp_path: Path) -> None:
     path = small(tmp_path / "r.sqlite")
     change(path, f"UPDATE {TABLES['KERNEL']} SET end = {30 * DAY_NS} WHERE rowid = {THREADS}")
     analysis = analyze(load(path))

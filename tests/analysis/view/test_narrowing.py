@@ -262,7 +262,7 @@ def test_all_narrowings_together_leave_what_each_of_them_leaves(name: str) -> No
 
 
 @pytest.mark.parametrize("steps", [(2, 4), (2, 3)])
-def test_a_starved_window_ends_where_the_steps_looked_at_end(steps: tuple[int, int]) -> None:
+def test_a_starved_window_ends_where_the_selected_steps_end(steps: tuple[int, int]) -> None:
     # Steps 1 to 4 of this report are one starved window, from the first gap of step 1 on.
     analysis = nsysflow.analyze(loaded("launch_bound-eager-plain"), Options(steps=steps))
     borders = ["start_ns", "end_ns", "launch_idle_ns"]
@@ -305,7 +305,7 @@ def test_one_gpu_of_a_run_is_that_of_the_rank_that_ran_on_it() -> None:
         analyze_reports(reports, Options(device=5), tables=["accounting"])
 
 
-def test_a_rank_without_the_range_asked_for_is_left_out_with_a_note(tmp_path: Path) -> None:
+def test_a_rank_without_the_requested_range_is_left_out_with_a_note(tmp_path: Path) -> None:
     """Evaluation and logging are often one rank's alone."""
     with_it = write_export(
         tmp_path / "r0.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": "eval"}]
@@ -324,7 +324,7 @@ def test_a_rank_without_the_range_asked_for_is_left_out_with_a_note(tmp_path: Pa
         analyze_reports([with_it, without], Options(range="test"), tables=["accounting"])
 
 
-def test_steps_asked_for_are_those_of_each_process_that_shares_a_gpu(tmp_path: Path) -> None:
+def test_requested_steps_are_those_of_each_process_that_shares_a_gpu(tmp_path: Path) -> None:
     """One process's window holds the start of the other's next step."""
     kernels: list[Row] = []
     calls: list[Row] = []
@@ -413,7 +413,7 @@ def test_the_halves_of_a_window_add_up_to_it(model: PlainTrace, place: float) ->
 
 @with_cuts
 @given(traces(), st.lists(places, min_size=1, max_size=3))
-def test_what_ran_in_the_parts_of_a_window_adds_up_to_what_ran_in_it(
+def test_times_in_the_parts_of_a_window_add_up_to_those_in_the_window(
     model: PlainTrace, cuts: list[float]
 ) -> None:
     trace, report = to_trace(model), Report(model)
@@ -475,7 +475,9 @@ def test_a_window_inside_one_operation_is_all_compute() -> None:
         (Options(to_ns=-1), "Choose --from and --to inside it."),
     ],
 )
-def test_what_is_not_there_is_named_with_what_is(options: Options, message: str) -> None:
+def test_an_impossible_selection_is_an_error_that_names_the_possible_ones(
+    options: Options, message: str
+) -> None:
     with pytest.raises(SelectionError) as refused:
         _ = nsysflow.analyze(loaded("h200-ddp-rank0"), options).accounting
     assert message in str(refused.value)

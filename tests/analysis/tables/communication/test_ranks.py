@@ -108,7 +108,7 @@ def test_ranks_and_arrivals_of_any_run_agree_with_the_oracle(
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 # by an even number: halves are rounded to even
 @given(runs(), st.integers(-(10**9), 10**9).map(lambda half_ns: 2 * half_ns))
-def test_another_clock_of_a_later_report_moves_nothing_but_that_clock(
+def test_shifting_the_clock_of_a_later_report_changes_only_that_clock(
     run: tuple[list[Collective], int], by_ns: int
 ) -> None:
     kernels, reports = run
@@ -125,7 +125,7 @@ def test_another_clock_of_a_later_report_moves_nothing_but_that_clock(
 
 @MANY
 @given(runs())
-def test_whatever_the_groups_nobody_waits_longer_than_its_own_kernels_take(
+def test_no_rank_waits_longer_than_its_own_kernels_take(
     run: tuple[list[Collective], int],
 ) -> None:
     kernels, reports = run
@@ -158,7 +158,7 @@ def test_the_kernels_of_a_matched_collective_all_overlap(
 
 @MANY
 @given(runs(groups=1))
-def test_of_ranks_that_do_all_together_every_collective_is_matched(
+def test_every_collective_is_matched_if_all_ranks_take_part(
     run: tuple[list[Collective], int],
 ) -> None:
     kernels, reports = run
@@ -169,7 +169,7 @@ def test_of_ranks_that_do_all_together_every_collective_is_matched(
         assert len(arrivals) * len(ranks) == len(common)
 
 
-def test_a_rank_that_comes_late_is_named_and_the_others_wait_for_it() -> None:
+def test_a_straggler_is_named_and_the_others_wait_for_it() -> None:
     kernels = [rank(0), rank(1, late_ns=600, ahead_ns=5_000), rank(2, late_ns=100)]
     arrivals, ranks = rank_tables(frames(kernels, 3))
     assert arrivals.select("spread_ns", "last_report", "ends_spread_ns").rows() == [
@@ -188,7 +188,7 @@ def test_ranks_in_one_report_share_its_clock() -> None:
     assert arrivals["spread_ns"].to_list() == [350]
 
 
-def test_what_not_all_ranks_did_as_often_is_left_out_and_counted() -> None:
+def test_collectives_with_unequal_counts_are_counted_and_not_matched() -> None:
     once_more = replace(rank(1), start_ns=2_000_000, end_ns=2_000_100)
     arrivals, ranks = rank_tables(frames([rank(0), rank(1), once_more], 2))
     assert arrivals.is_empty()
@@ -209,7 +209,7 @@ def pairs(count: int, slower_ns: int, ahead_ns: int) -> list[Collective]:
 
 
 @pytest.mark.parametrize("ahead_ns", [0, 3_000_000_777])
-def test_of_two_groups_at_their_own_pace_nobody_is_called_late(ahead_ns: int) -> None:
+def test_two_independent_groups_have_no_straggler(ahead_ns: int) -> None:
     arrivals, ranks = rank_tables(frames(pairs(40, 200_000, ahead_ns), 4))
     assert arrivals.is_empty()
     assert ranks["collectives"].to_list() == [40] * 4
@@ -217,7 +217,7 @@ def test_of_two_groups_at_their_own_pace_nobody_is_called_late(ahead_ns: int) ->
         assert ranks[name].null_count() == 4
 
 
-def test_clocks_are_of_what_all_do_however_much_more_the_groups_do_alone() -> None:
+def test_clocks_come_from_collectives_of_all_ranks_even_if_groups_have_more() -> None:
     # of another name, every 10 ms: rank 3 always comes 20 us late
     ahead_ns = 3_000_000_777
     together = [
@@ -234,7 +234,7 @@ def test_clocks_are_of_what_all_do_however_much_more_the_groups_do_alone() -> No
     assert ranks["waited_ns"].to_list() == [100_000] * 3 + [0]
 
 
-def test_kinds_whose_clocks_disagree_align_none() -> None:
+def test_collectives_whose_clocks_disagree_align_no_clock() -> None:
     # each kind alone would do: by one rank 1 is 5 ms ahead, by the other not at all
     kernels = [
         Collective(*(rank, f"rank{rank}", 10, rank, 7, at_ns, at_ns + 100_000), name)
@@ -249,7 +249,7 @@ def test_kinds_whose_clocks_disagree_align_none() -> None:
     assert ranks["clock_ns"].null_count() == 2
 
 
-def test_a_short_one_that_ends_apart_is_left_out_and_the_others_stay() -> None:
+def test_only_the_short_collective_that_ends_apart_is_left_out() -> None:
     # the second report's clock is 28 us off at one of them, which takes 8 us
     kernels = [
         Collective(*(rank, f"rank{rank}", 10, rank, 7, at_ns, at_ns + lasts_ns), NAMES[0])
@@ -262,7 +262,7 @@ def test_a_short_one_that_ends_apart_is_left_out_and_the_others_stay() -> None:
     assert ranks.select("collectives", "matched").rows() == [(4, 3), (4, 3)]
 
 
-def test_a_window_moves_no_clock_and_takes_no_collective_for_the_next() -> None:
+def test_a_window_changes_neither_clocks_nor_matches() -> None:
     reports = [loaded(f"h200-ddp-rank{number}") for number in (0, 1)]
     whole = Results([nsysflow.analyze(report) for report in reports])
     # 37 ms apart, the two clocks: the same instants are different steps
@@ -274,7 +274,7 @@ def test_a_window_moves_no_clock_and_takes_no_collective_for_the_next() -> None:
     assert part.table("ranks")["clock_ns"].equals(whole.table("ranks")["clock_ns"])
 
 
-def test_one_rank_has_nobody_to_wait_for() -> None:
+def test_a_single_rank_has_no_rows() -> None:
     arrivals, ranks = rank_tables(frames([rank(0)], 1))
     assert arrivals.is_empty()
     assert ranks.is_empty()
@@ -298,7 +298,7 @@ def test_in_a_real_run_rank_1_waits_for_rank_0_whose_profiler_started_late() -> 
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_which_report_comes_first_only_chooses_the_clock(swapped: bool) -> None:
+def test_the_first_report_only_decides_whose_clock_is_used(swapped: bool) -> None:
     names = ["h200-ddp-rank0", "h200-ddp-rank1"]
     reports = [analysed(name).collectives for name in (names[::-1] if swapped else names)]
     arrivals, ranks = rank_tables(reports)

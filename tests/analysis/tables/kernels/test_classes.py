@@ -60,7 +60,7 @@ def test_no_pattern_matches_an_empty_name() -> None:
         assert not names.str.contains(pattern).any(), name
 
 
-def test_rules_of_ones_own_go_before_ours_and_after_communication(tmp_path: Path) -> None:
+def test_rules_of_a_user_come_before_ours_and_after_communication(tmp_path: Path) -> None:
     file = tmp_path / "classes.toml"
     file.write_text("[[class]]\nname = 'mine'\npattern = '^(nccl|my_|dot)'\n")
     rules = read_kernel_classes(file)

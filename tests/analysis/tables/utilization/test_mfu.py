@@ -82,7 +82,7 @@ def test_phases_add_up_to_the_step_and_their_time_is_less() -> None:
     assert step["time_ns"] > sum(row["time_ns"] for row in phases)
 
 
-def test_a_real_step_runs_at_the_rate_reckoned_by_hand() -> None:
+def test_a_real_step_runs_at_the_rate_computed_by_hand() -> None:
     flops = (3 * LAYERS - 1) * PRODUCT
     (row,) = nsysflow.analyze(loaded(DDP), Options(flops_per_step=flops)).mfu.to_dicts()
     steps = nsysflow.analyze(loaded(DDP)).steps.filter("steady")
@@ -92,7 +92,7 @@ def test_a_real_step_runs_at_the_rate_reckoned_by_hand() -> None:
     assert (row["unit"], row["path"], row["steps"]) == ("bf16", "step", steps.height)
 
 
-def test_more_than_the_gpu_can_do_is_refused_and_says_what_must_be_wrong() -> None:
+def test_a_rate_above_the_peak_is_refused_with_the_options_to_check() -> None:
     options = Options(flops_per_step=3 * LAYERS * PRODUCT, flops_dtype="float32")
     with pytest.raises(
         FlopsError, match="% of the dense float32 peak of an NVIDIA H200"
@@ -102,7 +102,7 @@ def test_more_than_the_gpu_can_do_is_refused_and_says_what_must_be_wrong() -> No
     assert "--flops-dtype tf32" in str(refused.value)
 
 
-def test_what_is_typed_wins_over_what_the_program_says() -> None:
+def test_the_command_line_overrides_what_the_program_declares() -> None:
     trace = telling(DDP, {"forward": 10**9})
     typed = nsysflow.analyze(trace, Options(flops_per_step=5e9)).mfu
     assert typed.select("path", "flops", "unit").rows() == [("step", 5 * 10**9, "bf16")]
@@ -137,9 +137,7 @@ def test_a_report_without_steps_has_no_rate_and_the_page_says_so() -> None:
         ),
     ],
 )
-def test_where_steps_have_no_rate_the_page_says_why(
-    name: str, options: Options, reason: str
-) -> None:
+def test_the_page_says_why_steps_have_no_rate(name: str, options: Options, reason: str) -> None:
     analysis = nsysflow.analyze(loaded(name), replace(options, flops_per_step=1e9))
     assert analysis.mfu.is_empty()
     assert reason in " ".join(mfu_lines(Results([analysis])))
