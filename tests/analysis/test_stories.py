@@ -1,4 +1,4 @@
-"""What the tool is for, one story a test: on real reports, and on exports written by hand."""
+"""What the tool is for, one case per test: on real reports, and on exports written by hand."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_a_wait_behind_a_full_queue_that_nothing_followed_costs_nothing() -> Non
 
 def test_the_longest_wait_costs_only_the_host_time_that_it_exposed() -> None:
     # 211 ms behind saturating matmuls. Waiting cost nothing, but then the host needed 13 ms to
-    # build the next model: without the wait that would have run beside the matmuls.
+    # build the next model. Without the wait, it would have done so during the matmuls.
     analysis = analysed("h200-train")
     wait = analysis.syncs.sort("blocked_ns", descending=True).row(0, named=True)
     assert wait["blocked_ns"] == 210_650_140
@@ -138,7 +138,7 @@ def launched(pid: int, correlation: int, at: int, ns: int, device: int = 0) -> t
 def two_processes(
     folder: Path, gpu_of: dict[int, int], *, nvtx: list[Row] | None = None
 ) -> nsysflow.Analysis:
-    """Each launches two kernels under the same correlation ids, both on what it calls device 0."""
+    """Each launches two kernels with the same correlation ids, on its own device 0."""
     rows = [
         launched(ONE, 1, 0, 100),
         launched(ONE, 2, 1_000, 100),
@@ -260,7 +260,7 @@ def test_a_copy_is_labelled_by_its_memory_and_whether_the_host_waited(
 def test_a_small_copy_to_the_host_is_charged_with_the_whole_wait_for_it(tmp_path: Path) -> None:
     #  host   200 .cpu() ----------------------- 100 900       200 000 launch
     #  GPU    110 kernel ---- 98 000   100 000 copy 100 700        200 120 kernel
-    # The 2 us before the copy are the gap of the same call; they must not hide that it waited.
+    # the 2 us before the copy are a gap of the same call; the call's wait must still count
     kernels = [
         {"start": 110, "end": 98_000, "correlationId": 1},
         {"start": 200_120, "end": 200_200, "correlationId": 3},
@@ -276,7 +276,7 @@ def test_a_small_copy_to_the_host_is_charged_with_the_whole_wait_for_it(tmp_path
     analysis = nsysflow.analyze(nsysflow.load(report))
     before, after = analysis.gaps.select("duration_ns", "blocking_copy_ns", "host_ns").rows()
     assert before == (2_000, 2_000, 0)
-    # 97 800 until the GPU ran dry, 700 and 200 beside and after the copy; the rest is host code
+    # 97 800 before the GPU ran dry, 700 and 200 during and after the copy; the rest is host code
     assert after == (99_420, 97_800 + 700 + 200, 200_000 - 100_900 - 97_800 - 700)
     (wait,) = analysis.syncs.filter(pl.col("kind") == "blocking_copy").to_dicts()
     assert wait["induced_idle_ns"] == wait["blocked_ns"] == 100_700

@@ -1,4 +1,4 @@
-"""Operations that are alike but for their process: which of them a gap lies between."""
+"""Operations and calls that differ in little: which of them a gap belongs to."""
 
 from dataclasses import replace
 
@@ -11,8 +11,7 @@ PROCESSES = (1 << 24, 2 << 24)
 
 
 def alike() -> PlainTrace:
-    """Two processes that launch two equal kernels at the same times on one GPU, each in a range of
-    its own."""
+    """Two processes launch equal kernels at the same times on one GPU, each in its own range."""
     times = ((1, 5, 10, 20), (22, 25, 30, 40))
     return PlainTrace(
         ops=tuple(
@@ -37,7 +36,7 @@ def test_the_first_of_two_processes_with_equal_operations_ends_a_gap_in_any_orde
     trace = to_trace(model)
     (row,) = nsysflow.analyze(trace).gaps.to_dicts()
     assert row["phase"] == "a"
-    # the last process's began it: another process's call, so no stall is looked for before it
+    # the last process's kernel begins the gap; it is another process, so no stall is charged
     assert row == gaps(Report(model))[0]
     for name in ("ops", "calls", "ranges"):
         turned = replace(trace, **{name: getattr(trace, name).reverse()})

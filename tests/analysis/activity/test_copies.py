@@ -8,7 +8,7 @@ US = 1_000
 
 
 def label(*more: Row, source: str = "pinned", returned: int = 10) -> str | None:
-    """Of a copy to the device from 20 to 100, whose call returned at `returned`."""
+    """The label of a copy to the device from 20 to 100, whose call returned at `returned`."""
     rows = (
         launch(0, returned, 1, name="cudaMemcpyAsync"),
         copy(20, 100, 1, "HtoD", source, "device"),

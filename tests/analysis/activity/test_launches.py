@@ -1,4 +1,4 @@
-"""What a launch took, on traces of a few rows."""
+"""The times of a launch, on traces of a few rows."""
 
 from tests.tiny import kernel, launch, timeline_of
 

@@ -1,4 +1,4 @@
-"""The algebra of intervals against the slow and obvious way: instant by instant."""
+"""Functions of intervals, compared with a count of instants."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -24,7 +24,7 @@ Span = tuple[int, int]
 instants = st.integers(-5, 40)
 lengths = st.integers(0, 8)
 spans = st.lists(st.builds(lambda start, ns: (start, start + ns), instants, lengths), max_size=8)
-"""Overlapping, touching, nested, equal and empty ones."""
+"""Intervals that overlap, touch, nest, are equal or empty."""
 
 
 def frame(of: list[Span]) -> pl.DataFrame:
@@ -58,7 +58,7 @@ def test_a_union_is_in_order_and_its_pieces_do_not_touch(given_spans: list[Span]
 @given(spans, st.integers(0, 5))
 def test_intervals_within_the_limit_are_joined(given_spans: list[Span], within_ns: int) -> None:
     merged: list[Span] = merge(frame(given_spans), within_ns=within_ns).rows()
-    # two spans belong together if the hole between them is short enough: widen, unite, narrow
+    # spans are joined if the hole between them is short enough: widen, unite, narrow
     wide = [(start, end + within_ns) for start, end in merge(frame(given_spans)).rows()]
     joined = [(start, end - within_ns) for start, end in merge(frame(wide)).rows()]
     assert merged == joined
@@ -205,7 +205,7 @@ def test_track_and_time_can_be_read_back_from_a_place_on_the_axis(
         axis.track(pl.col("place")).alias("track"), axis.time_ns(pl.col("place")).alias("at")
     )
     assert back.rows() == rows
-    # in the order of the tracks, then of time; tracks lie further apart than the margin
+    # in the order of the tracks, then of time; tracks are further apart than the margin
     placed = sorted((track, at, p) for (track, at), (p,) in zip(rows, place.rows(), strict=True))
     for (track, _, p), (next_track, _, q) in pairwise(placed):
         assert p <= q

@@ -1,4 +1,4 @@
-"""How much of a cover lies in a gap, and which call holds most of it."""
+"""How much of a cover lies in a gap, and which call has most of it."""
 
 import polars as pl
 
@@ -7,14 +7,14 @@ from nsysflow.analysis.gaps.cause_shares import Span
 
 
 def span(pieces: list[tuple[int, int, int]], start: int, end: int) -> Span:
-    """Of pieces with start, end and the call that owns them."""
+    """The cover of pieces with start, end and the call that owns them."""
     schema = {"start": pl.Int64, "end": pl.Int64, "owner": pl.UInt32}
     frame = pl.DataFrame(pieces, schema=schema, orient="row")
     return Span.of(Cover(frame), pl.Series([start]), pl.Series([end]))
 
 
 def leader(pieces: list[tuple[int, int, int]], *, between_ns: int = 0) -> int | None:
-    """The leading call of all pieces; call n began at n."""
+    """The leading call of all pieces. Call n began at n."""
     begun = pl.Series([0, 1, 2, 3], dtype=pl.Int64)
     found = span(pieces, 0, 1_000).leader(begun, pl.Series([between_ns]))
     call: int | None = found.item()

@@ -4,7 +4,7 @@ from tests.tiny import Row, analysis_of, kernel, launch, opened
 
 
 def host_range(*ranges: Row, second: int) -> str:
-    """Of a gap from 100 to 1000, whose next launch began at `second`."""
+    """The host range of a gap from 100 to 1000, whose next launch began at `second`."""
     rows = (launch(0, 10, 1), kernel(20, 100, 1), launch(second, second + 5, 2))
     (gap,) = analysis_of(*rows, kernel(1_000, 1_100, 2), *ranges).gaps.to_dicts()
     return str(gap["host_range"])

@@ -1,4 +1,4 @@
-"""What a path is called in tables, and which files stand for a run."""
+"""The name of a path in tables, and the report that a run's folder stands for."""
 
 import shutil
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""Whose ranges a launch belongs to, on traces of a few rows."""
+"""Which thread's ranges a launch belongs to, on traces of a few rows."""
 
 from tests.tiny import AUTOGRAD, MAIN, OTHER, WORKER, Row, call, kernel, launch, opened, timeline_of
 
 
 def place(thread: int, *ranges: Row) -> tuple[str, str | None]:
-    """The phase of a kernel that `thread` launches at 100, and how it got there."""
+    """The phase of a kernel that `thread` launches at 100, and how it got it."""
     main_is_seen = call(0, 1, "cudaGetDevice", thread=MAIN)
     rows = (main_is_seen, launch(100, 110, 1, thread=thread), kernel(120, 130, 1), *ranges)
     timeline = timeline_of(*rows)

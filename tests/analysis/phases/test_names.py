@@ -1,4 +1,4 @@
-"""Ranges that are numbered: which of them are one phase, and what is a step then (spec §7, §8)."""
+"""Numbered ranges: which of them are one phase, and which are steps (spec §7.7, §8.1)."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ RAW_NAMES = st.lists(_PIECES, max_size=6).map("".join)
 
 
 def named(*names: str) -> list[str]:
-    """What ranges of these raw names are called."""
+    """The normalised names of ranges with these raw names."""
     return grouped(pl.Series("name", names, pl.String)).to_list()
 
 
@@ -104,8 +104,10 @@ def test_steps_and_phases_of_numbered_ranges_agree_with_the_oracle(model: PlainT
 
 
 def program(*ranges: tuple[str, int, int]) -> nsysflow.Trace:
-    """A main thread with these ranges (name, start and end in us) that launches a kernel of 800 ns
-    each us."""
+    """A main thread with these ranges (name, start and end in us).
+
+    It launches a kernel of 800 ns every us.
+    """
     last = max(end for _, _, end in ranges)
     calls = tuple(
         Call(1_000 * at, 1_000 * at + 100, PROCESS, MAIN, at + 1, "cudaLaunchKernel")

@@ -6,7 +6,7 @@ US = 1_000
 
 
 def paced(count: int, *, first: int = 0, every: int = 10 * US, busy: int = US) -> list[Row]:
-    """Launches of 5 us whose kernels of `busy` ns follow at once."""
+    """Launches of 5 us, each directly followed by its kernel of `busy` ns."""
     rows: list[Row] = []
     for number in range(count):
         at = (first + number) * every

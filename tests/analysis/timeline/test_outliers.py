@@ -1,4 +1,4 @@
-"""A time that is no time of the recording harms its own row alone."""
+"""A time outside the recording affects only its own row."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ TABLES = {
 
 
 def small(path: Path) -> Path:
-    """Work launched by a thread each, in a range each."""
+    """Work of two threads, each in its own range."""
     rows = [{"start": 100 * n, "end": 100 * n + 50, "correlationId": n + 1} for n in range(THREADS)]
     host = [row | {"globalTid": thread(1000 + n)} for n, row in enumerate(rows)]
     return write_export(

@@ -1,4 +1,4 @@
-"""Source lines: what nsys records of them becomes what people read."""
+"""Source lines: from nsys's backtraces to tables and page."""
 
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def test_two_files_with_the_same_name_are_distinguished() -> None:
 
 
 def _two_calls(path: Path) -> Path:
-    """A wait and a launch after it, in files of one name; the launch is two rows, one sampled."""
+    """A wait, then a launch, in files with the same name; the launch has two rows, one sampled."""
     wait, launch = {"start": 100, "end": 900_000}, {"start": 920_000, "end": 930_000}
     return write_export(
         path,

@@ -1,4 +1,4 @@
-"""What of rows and gaps lies in a window, on literal frames."""
+"""The parts of rows and gaps inside a window, on literal frames."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,4 @@
-"""A torch.profiler trace is decoded exactly, and tolerantly where that loses nothing."""
+"""A torch.profiler trace is decoded exactly, and tolerantly if that loses nothing."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Communication kernels: which of NCCL's ranges says what they do."""
+"""Communication kernels: which of NCCL's ranges has their message."""
 
 import nsysflow
 from nsysflow.analysis.options import Options

@@ -1,4 +1,4 @@
-"""Ranks beside each other, against the oracle: who comes late, by clocks aligned at the ends."""
+"""Ranks compared with the oracle: the straggler, by clocks aligned at the ends."""
 
 from collections import Counter
 from dataclasses import asdict, replace
@@ -22,13 +22,13 @@ NAMES = (
     "ncclKernel_SendRecv",
 )
 STEPS = st.tuples(st.sampled_from(NAMES), st.sampled_from((None, None, None, 1, 2)), st.booleans())
-"""A collective: its name, communicator, and whether each group does it by itself."""
+"""A collective: its name, communicator, and whether each group has its own."""
 
 MANY = settings(max_examples=5 * EXAMPLES, suppress_health_check=list(HealthCheck))
-"""Of layouts drawn at random most match nothing, or everything."""
+"""Many examples: in most random layouts nothing matches, or everything does."""
 
 OURS = ("report_no", "in_window")
-"""Of the oracle's rows what the table does not have."""
+"""The fields of the oracle's rows that the table does not have."""
 
 
 def frames(kernels: list[Collective], reports: int) -> list[pl.DataFrame]:
@@ -53,11 +53,11 @@ def rank(number: int, late_ns: int = 0, ahead_ns: int = 0, report: int | None = 
 
 @st.composite
 def runs(draw: st.DrawFn, groups: int = 2) -> tuple[list[Collective], int]:
-    """Up to three reports of one or two ranks each, on clocks of their own, all looked at or some.
+    """Up to three reports of one or two ranks each, with their own clocks, all or some selected.
 
-    Of one group, all do all together. Of two, each also does as many of the same names by itself,
-    at its own pace, and now and then a rank does one more. Ends of one collective are up to 5 ns
-    apart, and all are there for at least 40 ns if there is one group.
+    In one group, all ranks do every collective together. Of two groups, each also has its own
+    collectives, of the same names and counts and at its own pace; sometimes a rank has one more.
+    The ends of a collective are up to 5 ns apart. With one group it takes at least 40 ns.
     """
     reports = draw(st.integers(1, 3))
     ranks = [(report, gpu) for report in range(reports) for gpu in range(draw(st.integers(1, 2)))]
@@ -106,7 +106,7 @@ def test_ranks_and_arrivals_of_any_run_agree_with_the_oracle(
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-# by an even number: halves are rounded to even
+# an even number, because halves are rounded to even
 @given(runs(), st.integers(-(10**9), 10**9).map(lambda half_ns: 2 * half_ns))
 def test_shifting_the_clock_of_a_later_report_changes_only_that_clock(
     run: tuple[list[Collective], int], by_ns: int
@@ -196,8 +196,11 @@ def test_collectives_with_unequal_counts_are_counted_and_not_matched() -> None:
 
 
 def pairs(count: int, slower_ns: int, ahead_ns: int) -> list[Collective]:
-    """Two pairs of ranks in a report each: the collectives of each pair, 100 us every millisecond,
-    in the second one `slower_ns` more; none is ever late."""
+    """The collectives of two pairs of ranks, with a report each.
+
+    Each takes 100 us, every millisecond, in the second pair every millisecond and `slower_ns`. No
+    rank is ever late.
+    """
     return [
         Collective(*(rank, f"rank{rank}", 10, rank, 7, start_ns, start_ns + 100_000), NAMES[0])
         for rank in range(4)
@@ -218,7 +221,7 @@ def test_two_independent_groups_have_no_straggler(ahead_ns: int) -> None:
 
 
 def test_clocks_come_from_collectives_of_all_ranks_even_if_groups_have_more() -> None:
-    # of another name, every 10 ms: rank 3 always comes 20 us late
+    # of another name, every 10 ms: rank 3 is always 20 us late
     ahead_ns = 3_000_000_777
     together = [
         Collective(*(rank, f"rank{rank}", 10, rank, 7, start_ns, at_ns + 50_000), NAMES[1])
@@ -235,7 +238,7 @@ def test_clocks_come_from_collectives_of_all_ranks_even_if_groups_have_more() ->
 
 
 def test_collectives_whose_clocks_disagree_align_no_clock() -> None:
-    # each kind alone would do: by one rank 1 is 5 ms ahead, by the other not at all
+    # each name alone would match: by one, rank 1 is 5 ms ahead, by the other not at all
     kernels = [
         Collective(*(rank, f"rank{rank}", 10, rank, 7, at_ns, at_ns + 100_000), name)
         for rank in range(2)
@@ -265,7 +268,7 @@ def test_only_the_short_collective_that_ends_apart_is_left_out() -> None:
 def test_a_window_changes_neither_clocks_nor_matches() -> None:
     reports = [loaded(f"h200-ddp-rank{number}") for number in (0, 1)]
     whole = Results([nsysflow.analyze(report) for report in reports])
-    # 37 ms apart, the two clocks: the same instants are different steps
+    # the two clocks are 37 ms apart: the same instants are in different steps
     starts = [analysed(report.report).steps["start_ns"].to_list() for report in reports]
     options = Options(from_ns=starts[1][1], to_ns=starts[0][3])
     part = Results([nsysflow.analyze(report, options) for report in reports])

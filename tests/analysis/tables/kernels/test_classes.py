@@ -1,4 +1,4 @@
-"""Kernels by class: the table is data, and what public tools misfile is filed right (spec §6)."""
+"""Kernels by class: names that substring tests misfile are in the right class (spec §6.3)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Sampled counters: what a phase or class of kernels is said to do to the chip."""
+"""Sampled counters of phases and kernel classes."""
 
 from dataclasses import replace
 from typing import Any
