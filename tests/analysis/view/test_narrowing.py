@@ -484,5 +484,5 @@ def test_an_impossible_selection_is_an_error_that_names_the_possible_ones(
 
 
 def test_a_range_that_launched_nothing_is_refused() -> None:
-    with pytest.raises(SelectionError, match="launched nothing in the part of h200-train"):
+    with pytest.raises(SelectionError, match="launched nothing in the selected part of h200-train"):
         _ = nsysflow.analyze(loaded("h200-train"), Options(range="data")).accounting
