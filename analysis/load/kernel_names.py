@@ -33,17 +33,17 @@ def short_kernel_name(name: str) -> str:
     plain = name.replace("(anonymous namespace)", "unnamed").replace("operator()", "operator")
     try:
         short, arguments = _parts(plain)[-1]
-        return ((_first_telling(arguments) or short) if short in GENERIC else short) or name
+        return ((_first_specific(arguments) or short) if short in GENERIC else short) or name
     except ValueError:
         return name
 
 
-def _first_telling(arguments: list[str]) -> str | None:
+def _first_specific(arguments: list[str]) -> str | None:
     """The short name of the first template argument that names a kernel."""
     for argument in arguments:
         for name, inner in reversed(_parts(argument)):
             if name in GENERIC or _WRAPPER.fullmatch(name):
-                if found := _first_telling(inner):
+                if found := _first_specific(inner):
                     return found
             elif name.isidentifier() and not _VALUE_OR_PLAIN_TYPE.fullmatch(name):
                 return name

@@ -129,10 +129,10 @@ def _as_ops(
 def _ops(raw: Raw, process: int | None) -> pl.DataFrame:
     full = _strings(raw, raw.kernels["demangledName"])
     short = _strings(raw, raw.kernels["shortName"])
-    telling = _strings(raw, _generic_kernels(raw), short_name())
+    specific = _strings(raw, _generic_kernels(raw), short_name())
     nameless = pl.lit(_NAMELESS, pl.Categorical)
     kernel = pl.coalesce(pl.lit(full), pl.lit(short), nameless)
-    short_kernel = pl.coalesce(pl.lit(telling), pl.lit(short), pl.lit(full), nameless)
+    short_kernel = pl.coalesce(pl.lit(specific), pl.lit(short), pl.lit(full), nameless)
     copy = pl.format("memcpy {}", direction("copyKind", raw.copy_kinds))
     memset, graph = pl.lit("memset"), pl.lit("graph")
     return pl.concat(
