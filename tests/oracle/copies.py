@@ -44,7 +44,7 @@ def syncs(report: Report) -> list[Row]:
 
 
 def is_inner(report: Report, index: int) -> bool:
-    """Whether a call is the driver's part of a runtime call that is a stall too.
+    """§1.8: whether a call is the driver's part of a runtime call that is a stall too.
 
     The two have the same correlation id: one call, recorded twice. The inner one has a row only if
     it was charged itself.

@@ -61,7 +61,7 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
 
 
 def gap_summary(report: Report, step: str | None = None) -> list[Row]:
-    """The parts of all gaps, grouped. A gap with three causes counts in three rows."""
+    """§3.13 to §3.16: parts of gaps, grouped. A gap with three causes counts in three rows."""
     groups: dict[Group, list[int]] = defaultdict(list)
     in_steps: dict[Group, int] = defaultdict(int)
     launchers: dict[Group, set[int | None]] = defaultdict(set)

@@ -56,7 +56,7 @@ class Gap:
 
     @property
     def host_ns(self) -> int:
-        """The length of `[g0, a)`."""
+        """§3.4: the length of `[g0, a)`."""
         return 0 if self.host_end_ns is None else self.host_end_ns - self.start_ns
 
     @property

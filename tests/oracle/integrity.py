@@ -38,6 +38,7 @@ def integrity(report: Report) -> dict[str, int]:
 
 
 def kernels_before_their_launch(report: Report) -> int:
+    """§12: kernels that start before their launch call does."""
     found = 0
     for op, launch in zip(report.ops, report.calls.launch, strict=True):
         if op.kind == "kernel" and launch is not None:

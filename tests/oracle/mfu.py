@@ -46,19 +46,19 @@ def mfu(report: Report, keep: Keep | None = None) -> list[Row]:
 
 
 def begins(step: Step, keep: Keep | None) -> bool:
-    """Whether a step starts in the window."""
+    """§8.10: whether a step starts in the window."""
     kept = () if keep is None else keep.get(step.device, ())
     return keep is None or any(start <= step.start_ns < end for start, end in kept)
 
 
 def all_spans(report: Report, process: int) -> Spans:
-    """The spans of the whole report."""
+    """§8.9: the spans of the whole report."""
     found = phases_of(report).items()
     return {path: (len(p.instances), p.spans) for (of, path), p in found if of == process}
 
 
 def spans_in(report: Report, steps: list[Step], step_of: Path) -> Spans:
-    """The spans of what these steps launched on their device."""
+    """§8.10: the spans of what these steps launched on their device."""
     found: dict[Path, list[int]] = defaultdict(list)
     for step in steps:
         by_instance = report.ops_by_instance[step.process]

@@ -61,7 +61,7 @@ def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path]
 
 
 def begins(op: Op, keep: Keep | None) -> bool:
-    """Whether an operation starts in the window."""
+    """§7.11: whether an operation starts in the window."""
     kept = () if keep is None else keep.get(op.device, ())
     return keep is None or any(start <= op.start_ns < end for start, end in kept)
 

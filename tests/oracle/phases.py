@@ -45,7 +45,7 @@ class Open:
     operator: bool
 
     def covers(self, t: int) -> bool:
-        """Whether it is open at t. One of zero length never is."""
+        """§7.1: whether it is open at t. One of zero length never is."""
         return self.start_ns <= t < self.end_ns
 
 

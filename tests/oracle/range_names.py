@@ -25,7 +25,7 @@ def is_operator(name: str) -> bool:
 
 
 def words(name: str) -> list[str]:
-    """The words of a name: runs of letters. A capital between small letters begins another word."""
+    """§7.7: runs of letters; a capital between small letters begins another word."""
     return re.findall(r"[^\W\d_]+", re.sub(r"([a-z])([A-Z][a-z])", r"\1 \2", name))
 
 

@@ -153,7 +153,7 @@ def ends_together(members: list[Collective], clock: dict[int, int]) -> bool:
 
 
 def shortest_ns(members: list[Collective]) -> int:
-    """The length of the shortest kernel of a collective."""
+    """§9.4: the length of the shortest kernel of a collective."""
     return min(member.end_ns - member.start_ns for member in members)
 
 

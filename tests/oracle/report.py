@@ -80,7 +80,7 @@ class Report:
 
     @cached_property
     def busy(self) -> dict[int, list[Interval]]:
-        """Per device, the time in which any operation runs."""
+        """§2: per device, the time in which any operation runs."""
         return {d: covered(self.ops[i] for i in self.on(d)) for d in self.devices}
 
     def source(self, gap: Gap, cause: str) -> str | None:

@@ -25,6 +25,7 @@ class Step:
     is_last: bool
 
     def holds(self, t: int) -> bool:
+        """§8.2: whether a gap that starts at `t` counts in the step."""
         return self.start_ns <= t < self.end_ns
 
 
