@@ -14,15 +14,15 @@ class Options:
             (spec §3); longer ones are the application's code.
         domains_added: NVTX domains to count as phases although libraries own them (spec §7).
         domains_removed: further NVTX domains whose ranges are not phases.
-        device: the one physical GPU to look at; None looks at all.
+        device: the one physical GPU to select; None selects all.
         range: NVTX range that narrows the window to its instances' projections (spec §2).
         from_ns: start of the window, on the report's clock.
         to_ns: end of the window, exclusive.
         step: name of the range that is one step; None finds it (spec §8).
         skip: leading steps that are never steady; None takes spec §8's default.
-        steps: half-open `(first, end)` of the steps to look at; None on a side leaves it open.
-        flops_per_step: what one step of each process computes; None takes what programs declare.
-        flops_dtype: the arithmetic that it computes in, of `nsysflow.peaks.UNITS`; None takes what
+        steps: half-open `(first, end)` of the steps to select; None on a side leaves it open.
+        flops_per_step: FLOPs of one step of each process; None takes what programs declare.
+        flops_dtype: the arithmetic of these FLOPs, of `nsysflow.peaks.UNITS`; None takes what
             programs declare, else bf16.
         kernel_classes: further (class, pattern) rules on short names, tried before ours (spec §6).
     """

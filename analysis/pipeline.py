@@ -20,10 +20,10 @@ from nsysflow.analysis.trace import Trace
 
 
 class Timeline:
-    """A whole trace, taken apart. Each piece is computed once, when it is first read.
+    """A whole trace and everything computed from it. Each piece is computed when it is first read.
 
     Attributes:
-        trace: what the report says of itself; its rows are let go once they are in order.
+        trace: the report; its rows are freed once `events` exist.
         options: the choices of the caller. The window is not applied here: `view` does that.
     """
 
@@ -51,13 +51,13 @@ class Timeline:
 
     @computed_once
     def explained(self) -> Explained:
-        """All gaps with their causes, and what was charged to which call."""
+        """All gaps with their causes, and the charges to each call."""
         gap_ns = self.options.framework_gap_ns
         return explain(self.events, self.found_gaps, framework_gap_ns=gap_ns)
 
     @computed_once
     def attribution(self) -> Attribution:
-        """Which phase each operation, each stall and each gap's host belongs to."""
+        """The phase of each operation, of each stall, and of the host in each gap."""
         launched = pl.col("launch_start_ns").alias("time_ns")
         called = pl.col("start_ns").alias("time_ns")
         questions = {
@@ -74,7 +74,7 @@ class Timeline:
 
     @computed_once
     def gap_places(self) -> pl.DataFrame:
-        """Where the host was in each gap, and the step and phase of its end: of `places`."""
+        """The places of each gap, from `places`: the host, and the step and phase of its end."""
         hosts = self.attribution.placed["hosts"]["node"]
         return gap_places(self.found_gaps, self.ops, hosts, self.steps, self.events.axis)
 
@@ -107,7 +107,7 @@ class Timeline:
 
     @computed_once
     def launches(self) -> pl.DataFrame:
-        """What each launch took."""
+        """The times of each launch."""
         return launches(self.events)
 
     @computed_once
@@ -117,13 +117,13 @@ class Timeline:
 
     @computed_once
     def communication(self) -> pl.DataFrame:
-        """Every communication kernel, with what NCCL says of it, and `phase`."""
+        """Every communication kernel, with NCCL's operation and message, and `phase`."""
         found = communication(self.events, self.ops)
         return found.with_columns(self.attribution.name_of(found["node"]).alias("phase"))
 
     @computed_once
     def stalls(self) -> pl.DataFrame:
-        """Every call that blocks the host, with `phase` and how busy the GPUs were meanwhile."""
+        """Every call that blocks the host, with `phase` and how long the GPUs were busy."""
         phase = self.attribution.name_of(self.attribution.placed["stalls"]["node"]).alias("phase")
         return with_gpu_busy(self.events, self._stall_calls.with_columns(phase), self.busy)
 

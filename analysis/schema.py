@@ -1,4 +1,4 @@
-"""The canonical frames: what a loader fills in, and all that the analysis knows of a report.
+"""The canonical frames: a loader fills them, and the analysis knows nothing else of a report.
 
 `Trace` holds them. The columns of the tables that the analysis returns are in `tables/schema.py`.
 
@@ -20,7 +20,7 @@ class Frame(pl.Schema):
     """The columns of a frame with their types, and what a row is.
 
     Attributes:
-        about: what a row is, and what needs saying about its columns.
+        about: what a row is, and what its columns mean where the name does not say it.
     """
 
     def __init__(self, about: str, columns: Mapping[str, pl.DataType]) -> None:
@@ -46,7 +46,7 @@ ATTRIBUTION: Final = pl.Enum(["own", "borrowed", "process_range"])
 COPY_LABEL: Final = pl.Enum(
     ["pageable_blocking", "pageable_async", "pinned_blocking", "pinned_async", "device"]
 )
-"""The host's side of a copy, and whether the host waited for it (spec §4)."""
+"""The host's memory in a copy, and whether the host waited for it (spec §4)."""
 
 METRICS: Final = (
     "sm_active_pct",
@@ -55,7 +55,7 @@ METRICS: Final = (
     "dram_read_pct",
     "dram_write_pct",
 )
-"""The sampled GPU counters that are read, each a percentage of what the GPU can do at most."""
+"""The sampled GPU counters that are read, each a percentage of the GPU's maximum."""
 
 OPS: Final = Frame(
     """One row per GPU operation, in any order. `device` is the physical GPU. `correlation` is null

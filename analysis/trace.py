@@ -15,7 +15,7 @@ def _empty(of: pl.Schema) -> pl.DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """One report as canonical frames; nothing after the loader knows where it came from.
+    """One report as canonical frames. Nothing after the loader knows which kind of report it was.
 
     Attributes:
         report: the file's name without folders, as tables print it.

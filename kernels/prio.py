@@ -16,9 +16,9 @@ make all draws.)
 
 1. A program computes the weights of a group of rows (16 at 8192 rows: 512 programs) and their sum.
 2. A program makes 8 draws (64 programs for 512 draws). Each program sums all groups again, 2 KB
-from
-   L2. One random number picks a group and another a row in it. This takes two short prefix sums
-   instead of a long one, and the resolution of a draw is 2**-31 of a group instead of everything.
+   from L2. One random number picks a group and another a row in it. This takes two short prefix
+   sums instead of a long one, and the resolution of a draw is 2**-31 of a group instead of
+   everything.
 
 Random numbers are Philox of (seed, draw, offset). The offset is on the device and the first launch
 increments it, so a captured graph draws other rows at each replay, and the same seed and offset

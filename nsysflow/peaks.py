@@ -1,11 +1,11 @@
-"""What a GPU can compute at most, by its maker: what the benchmark and the reports divide by."""
+"""The peak of each GPU, as its maker states it; the benchmark and the reports divide by it."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
 Unit = Literal["float32", "tf32", "bf16", "fp16", "fp8"]
-"""Arithmetic of matrix products; `tf32` is what float32 tensors are multiplied in where that is
-allowed, with seven times the rate of `float32` on an H200."""
+"""Arithmetic of matrix products. float32 tensors are multiplied in `tf32` where that is allowed, at
+seven times the rate of `float32` on an H200."""
 
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 
@@ -33,9 +33,9 @@ PEAKS: Final[Mapping[str, Mapping[Unit, float]]] = {
     "NVIDIA A100-SXM4-80GB": _A100,
     "NVIDIA A100-SXM4-40GB": _A100,
 }
-"""Operations a second by the GPU's name, as its driver gives it."""
+"""Operations per second, by the GPU's name as the driver gives it."""
 
 
 def peak_flops(gpu: str, unit: Unit) -> float | None:
-    """The most a GPU can do in a second; None where it is not in the table."""
+    """The peak of a GPU in operations per second; None if it is not in the table."""
     return PEAKS.get(gpu, {}).get(unit)

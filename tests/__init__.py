@@ -1,1 +1,1 @@
-"""The tests; a package, so that they can share their oracle and their traces."""
+"""The tests. They are a package to share the oracle and traces."""

@@ -1,4 +1,4 @@
-"""Real reports analysed once for all tests, and what tests do with a trace of any kind."""
+"""Real reports, analysed once for all tests, and helpers for any trace."""
 
 import os
 from collections import Counter
@@ -25,11 +25,11 @@ from tests.oracle.tables import oracle_tables
 from tests.reports import PACKED, sqlite_report
 
 EXAMPLES: Final = int(os.environ.get("NSYSFLOW_EXAMPLES", "8"))
-"""Random traces per test; `make hunt` takes more, and new ones."""
+"""Random traces per test; `make hunt` draws more and new ones."""
 
 NAMES: Final = sorted(PACKED)
 every_report = pytest.mark.parametrize("name", NAMES)
-"""For what asks no more than the one analysis and the one oracle result that all tests share."""
+"""For tests that need only the analysis and the oracle result that all tests share."""
 
 KINDS: Final = (
     "h200-ddp-rank0",  # communication
@@ -38,12 +38,12 @@ KINDS: Final = (
     "h200-nvtx-domain",  # domains with registered strings
     "h200-train",  # no window: start-up inside; backward launched by another thread
     "nan_check-sync",  # a window of steps, with the Python line of each call
-    "synthetic-1",  # what no program makes: three processes on three GPUs
-    "synthetic-3",  # as that, and an operation of zero length outside its device's window
+    "synthetic-1",  # generated, as no program makes it: three processes on three GPUs
+    "synthetic-3",  # the same, and an operation of zero length outside its device's window
 )
 few_reports = pytest.mark.parametrize("name", KINDS)
-"""For what takes an analysis of its own: a report of each kind. Another sample of a kind that is
-here adds time and no case."""
+"""For tests that need an analysis of their own: one report of each kind. A second one of the same
+kind would add time but no case."""
 
 PARTS: Final = ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
 OF_REPORT: Final = {name: SCHEMAS[name] for name, table in TABLES.items() if table.of == "report"}
@@ -61,19 +61,19 @@ def any_trace(test: Callable[..., None]) -> Callable[..., None]:
 
 @cache
 def loaded(name: str) -> nsysflow.Trace:
-    """A real report as it is in the project: packed."""
+    """The path of a real report, packed."""
     return nsysflow.load(PACKED[name])
 
 
 @cache
 def analysed(name: str) -> nsysflow.Analysis:
-    """All of a real report."""
+    """The analysis of a whole real report."""
     return nsysflow.analyze(loaded(name))
 
 
 @cache
 def oracle_of(name: str) -> Report:
-    """A real report as the oracle sees it, with the oracle's own reader."""
+    """A real report, read by the oracle's own reader."""
     with TemporaryDirectory() as folder:
         return Report(read_export(sqlite_report(Path(folder), name)))
 
@@ -96,12 +96,12 @@ def tables_of(
 
 
 def rows_of(rows: Iterable[Mapping[str, Any]], columns: list[str]) -> Counter[tuple[Any, ...]]:
-    """How often each row is there."""
+    """How often each row occurs."""
     return Counter(tuple(_plain(row[column]) for column in columns) for row in rows)
 
 
 def _plain(value: object) -> object:
-    """A value as both sides can be compared: shares and rates differ in a float's last bits."""
+    """A value for comparison: shares and rates differ in a float's last bits."""
     return round(float(f"{value:.12g}"), 9) if isinstance(value, float) else value
 
 
@@ -111,11 +111,11 @@ def sums(frame: pl.DataFrame, columns: Iterable[str]) -> dict[str, int]:
 
 
 def by_device(frame: pl.DataFrame, columns: Iterable[str]) -> dict[int, tuple[Any, ...]]:
-    """The sums of the columns for each device; devices with nothing in them are left out."""
+    """The sums of the columns for each device, without devices whose sums are all 0."""
     summed = frame.group_by("device").agg(pl.col(list(columns)).sum())
     return {device: tuple(found) for device, *found in summed.rows() if any(found)}
 
 
 def ops_of(trace: PlainTrace) -> int:
-    """Operations that count: those of negative length are dropped."""
+    """The operations without those of negative length, which are dropped."""
     return sum(op.end_ns >= op.start_ns for op in trace.ops)

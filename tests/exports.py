@@ -114,9 +114,9 @@ def write_export(
 
     Args:
         path: the SQLite file to write.
-        kernels: and the others: rows of that table, columns over its `DEFAULTS`.
-        tables: rows of tables by name: whole ones for tables without `DEFAULTS`, and replacing
-            META_DATA_EXPORT's.
+        kernels: rows of that table, like the other tables; their columns replace its `DEFAULTS`.
+        tables: rows of other tables by name. Those without `DEFAULTS` need whole rows;
+            META_DATA_EXPORT's rows are replaced.
         strings: further StringIds.
     """
     given: dict[str, Rows] = {

@@ -2,8 +2,8 @@
 
     python -m tests.hunt --minutes 60
 
-What it finds is kept in .hypothesis, so that the test fails again until it is mended. Then write it
-down as a test of its own, small and named.
+Hypothesis keeps a failing example in .hypothesis, so that the test fails again until it is fixed.
+Then make the example a small test with its own name.
 """
 
 import os
@@ -18,7 +18,7 @@ import click
 @click.option("--minutes", default=60.0, show_default=True, help="How long to search.")
 @click.option("--examples", default=100, show_default=True, help="Random traces per test.")
 def main(minutes: float, examples: int) -> None:
-    """Run the tests of random examples again and again; stop at the first that fails."""
+    """Run the tests with random examples repeatedly; stop at the first failure."""
     environment = {**os.environ, "NSYSFLOW_HUNT": "1", "NSYSFLOW_EXAMPLES": str(examples)}
     argv = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "hypothesis", "tests"]
     argv += ["--numprocesses", "auto", "--maxprocesses", "8", "--dist", "worksteal"]

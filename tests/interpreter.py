@@ -1,4 +1,4 @@
-"""Triton's interpreter, in which kernels are tested where there is no GPU."""
+"""Triton's interpreter: kernels are tested in it if there is no GPU."""
 
 import os
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""The captured workloads: which samples are before and after what, and what they show."""
+"""The pairs of samples before and after a remedy, and what they show."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -17,11 +17,11 @@ class Pair:
 
     Attributes:
         before: the sample.
-        after: the sample of the remedy; None where the cause cannot go.
+        after: the sample of the remedy; None if the cause cannot be removed.
         causes: what the GPU waits for before and not after; a blocking copy may count as a sync.
-        phase: what the path must match where the host is in those calls, or, for launches and
-            host code, while the GPU waits for them.
-        line: what their source must match; None where there is none.
+        phase: a pattern for the path of those calls; for launches and host code, for the path of
+            the host while the GPU waits for them.
+        line: a pattern for their source; None if there is none.
         unheld: why something above is missing or wide.
     """
 
@@ -141,25 +141,27 @@ NOT_IDLE: Final = {
     "overlap": "the GPU copies meanwhile: exposed copies",
     "ddp": "the GPU communicates meanwhile: exposed communication",
 }
-"""Workloads whose bottleneck shows otherwise, each with a test of its own."""
+"""Workloads whose bottleneck is not idle time; each has its own test."""
 
 
 @cache
 def trace(name: str) -> nsysflow.Trace:
-    """A sample, read."""
+    """A sample, loaded."""
     return nsysflow.load(SAMPLES / f"{name}.sqlite.xz")
 
 
 @cache
 def analysed(name: str) -> Analysis:
-    """All of a sample."""
+    """The analysis of a whole sample."""
     return nsysflow.analyze(trace(name), nsysflow.Options(step="step"))
 
 
 @cache
 def steady(name: str) -> Analysis:
-    """Without the first step, which holds what starting the profiler costs (docs/facts.md), and,
-    if another is left, without the last one, which no step follows."""
+    """The steady steps: without the first, which includes the profiler's start (docs/facts.md).
+
+    If another is left, also without the last, which no step follows.
+    """
     last = max(2, len(analysed(name).steps) - 1)
     return nsysflow.analyze(trace(name), nsysflow.Options(step="step", steps=(1, last)))
 
@@ -170,13 +172,13 @@ def accounted(name: str) -> dict[str, Any]:
 
 
 def share(name: str, *parts: str) -> float:
-    """How much of the steady steps these parts take."""
+    """The share of the steady steps that these parts take."""
     gpu = accounted(name)
     return sum(int(gpu[f"{part}_ns"]) for part in parts) / int(gpu["window_ns"])
 
 
 def step_ns(name: str) -> float:
-    """What a steady step takes of the GPU's time, on average."""
+    """The mean GPU time of a steady step."""
     return int(accounted(name)["window_ns"]) / len(steady(name).steps)
 
 
@@ -186,13 +188,13 @@ def phase(name: str, path: str) -> dict[str, Any]:
 
 
 def per_step(name: str, path: str, column: str) -> float:
-    """What a phase has in a step, on average."""
+    """A phase's mean per step."""
     row = phase(name, path)
     return int(row[column]) / int(row["instances"])
 
 
 def charged(name: str, causes: tuple[str, ...]) -> pl.DataFrame:
-    """What these causes cost the steady steps: `phase`, `source` and `ns` of each piece."""
+    """The idle of these causes in the steady steps: `phase`, `source` and `ns` of each part."""
     if {"launch", "host"} & {*causes}:
         rows = steady(name).gap_summary.filter(pl.col("cause").is_in(causes))
         return rows.select(pl.col("host_range").alias("phase"), "source", ns="total_ns")

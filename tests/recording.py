@@ -1,4 +1,4 @@
-"""What a program marks: kept in a list by this process, or recorded by a real nsys."""
+"""The ranges and marks of a program: kept in a list, or recorded by a real nsys."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ def read_back(notes: Notes) -> Tree:
 
 @contextmanager
 def recorded(collector: collectors.Collector = "nsys") -> Iterator[Notes]:
-    """As if this process had been started under a profiler and had done nothing yet."""
+    """Make this process look as if it had just been started under a profiler."""
     notes = Notes()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(collectors, "COLLECTOR_HERE", collector)
@@ -65,7 +65,7 @@ def recorded(collector: collectors.Collector = "nsys") -> Iterator[Notes]:
 
 
 def record_and_export(argv: list[str], folder: Path, **variables: str) -> Path:
-    """The SQLite export of what a real nsys records of a program without a GPU."""
+    """The SQLite export of a real nsys's recording of a program without a GPU."""
     report = record(argv, folder, **variables)
     export(real_nsys(), report, report.with_suffix(".sqlite"))
     return report.with_suffix(".sqlite")

@@ -42,7 +42,7 @@ def test_a_folder_may_be_a_link(tmp_path: Path) -> None:
     assert names(tmp_path / "real") == ["gaps.csv", "report.json"]
 
 
-def test_a_stale_file_goes_unless_it_is_written_anew(tmp_path: Path) -> None:
+def test_a_stale_file_is_removed_unless_it_is_written_again(tmp_path: Path) -> None:
     write(tmp_path / "out", "old")
     (tmp_path / "out" / "mfu.csv").write_text("from other options")
     with staged_folder(tmp_path / "out", stale=["mfu.csv", "gaps.csv"]) as scratch:
@@ -99,7 +99,7 @@ def test_a_read_only_place_is_an_error() -> None:
             pass
 
 
-def test_a_new_folder_and_its_files_are_as_open_as_any_other(tmp_path: Path) -> None:
+def test_a_new_folder_and_its_files_have_the_usual_permissions(tmp_path: Path) -> None:
     write(tmp_path / "out", "1")
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain.csv").touch()
@@ -108,7 +108,7 @@ def test_a_new_folder_and_its_files_are_as_open_as_any_other(tmp_path: Path) -> 
     assert written == (tmp_path / "plain.csv").stat().st_mode
 
 
-def test_a_single_file_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_a_single_file_is_complete_or_missing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="full"), staged_file(tmp_path / "gaps.csv") as scratch:  # noqa: PT012
         scratch.write_text("half")
         raise OSError("disk full")
@@ -118,7 +118,7 @@ def test_a_single_file_is_whole_or_not_there(tmp_path: Path) -> None:
     assert [path.read_text() for path in tmp_path.iterdir()] == ["whole"]
 
 
-def test_files_that_a_writer_leaves_beside_its_own_go_too(tmp_path: Path) -> None:
+def test_temporary_files_beside_a_written_file_are_removed(tmp_path: Path) -> None:
     with staged_file(tmp_path / "report.sqlite") as scratch:
         scratch.write_text("rows")
         scratch.with_name("report.sqlite-journal").write_text("left")

@@ -10,7 +10,7 @@ from nsysflow.gpu import Gpus, gpus
 
 
 class NVMLError(Exception):
-    """Stands for NVML's own."""
+    """Stands in for NVML's own error."""
 
 
 def fails(text: str) -> Callable[..., object]:
@@ -22,7 +22,7 @@ def fails(text: str) -> Callable[..., object]:
 
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """NVML on a machine with two GPUs; `open` counts the sessions that are open."""
+    """NVML on a machine with two GPUs; `open` counts its open sessions."""
     fake = SimpleNamespace(NVMLError=NVMLError, open=0)
 
     def opened(by: int) -> None:

@@ -1,4 +1,4 @@
-"""What is installed is what the repository holds, and no more than that."""
+"""The installed package contains what the repository has, and nothing else."""
 
 import os
 import re
@@ -17,7 +17,7 @@ LINKED = ("analysis", "kernels", "workloads", "samples")
 SAMPLE = "nsysflow/samples/nan_check-sync.sqlite.xz"
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 CORE_MAX_BYTES = 300e6
-"""What the core, with all it needs, may take on a disk; 240 MB in 2026-11, most of it polars."""
+"""The disk space that the core and its dependencies may take: 240 MB in 2026-11, mostly polars."""
 
 ELSEWHERE = re.compile(
     r"(?<![\w.])/(?:work|tmp|root)/|pythonhosted\.|pypi\.org|\.debian\.org|npmjs\."
@@ -26,7 +26,7 @@ ELSEWHERE = re.compile(
 
 
 def run(*argv: str | Path, cwd: Path) -> str:
-    """Stdout of a command that must succeed; a failure shows all that it said."""
+    """Stdout of a command that must succeed; a failure shows all its output."""
     done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{argv}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -52,7 +52,7 @@ def test_the_package_reaches_each_root_folder_through_a_link(name: str) -> None:
 @pytest.mark.slow
 def test_the_wheel_holds_every_package_and_data_file(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
-    # rglob stays out of links, so each linked folder is walked by its own name
+    # rglob does not follow links, so each linked folder is walked by its own name
     wanted = {
         path.relative_to(ROOT).as_posix()
         for folder in ("", *LINKED)

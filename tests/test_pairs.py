@@ -1,4 +1,4 @@
-"""The captured workloads: the tool names what is wrong before, and is quiet after."""
+"""Captured workloads: the bottleneck is named before the remedy and gone after it."""
 
 from typing import Final
 
@@ -37,14 +37,16 @@ each_remedy = pytest.mark.parametrize(
 )
 
 
-def test_every_workload_is_a_pair_a_control_or_shows_otherwise() -> None:
+def test_every_workload_is_a_pair_or_a_control_or_not_about_idle_time() -> None:
     paired = {pair.before.partition("-")[0] for pair in PAIRS}
     controls = {workload.name for workload in workloads() if workload.control}
     assert sorted([*paired, *NOT_IDLE, *controls]) == sorted(one.name for one in workloads())
 
 
 @each_pair
-def test_before_the_cause_takes_a_part_of_the_step_and_most_of_its_idle(pair: Pair) -> None:
+def test_before_the_remedy_the_cause_takes_a_part_of_the_step_and_most_of_its_idle(
+    pair: Pair,
+) -> None:
     assert share(pair.before, *pair.causes) >= 0.05
     gpu = accounted(pair.before)
     parts = sorted((int(gpu[f"{cause}_ns"]), cause) for cause in CAUSES)
@@ -52,7 +54,7 @@ def test_before_the_cause_takes_a_part_of_the_step_and_most_of_its_idle(pair: Pa
 
 
 @each_pair
-def test_before_the_phase_and_the_line_are_named(pair: Pair) -> None:
+def test_before_the_remedy_the_phase_and_the_line_are_named(pair: Pair) -> None:
     costs = charged(pair.before, pair.causes)
     there = pl.col("phase").str.contains(f"^{pair.phase}$")
     if pair.line is None:
@@ -63,7 +65,7 @@ def test_before_the_phase_and_the_line_are_named(pair: Pair) -> None:
 
 
 @each_remedy
-def test_after_it_the_cause_is_gone(pair: Pair, after: str) -> None:
+def test_after_the_remedy_the_cause_is_gone(pair: Pair, after: str) -> None:
     assert share(after, *pair.causes) < 0.01
 
 
@@ -123,7 +125,7 @@ def test_fusion_makes_one_kernel_of_three_in_half_the_time(after: str) -> None:
     assert fused["kernel_ns"] < before["kernel_ns"] / 2
 
 
-def test_copies_are_exposed_in_turn_and_hidden_on_a_stream_of_their_own() -> None:
+def test_copies_are_exposed_in_turn_and_hidden_on_their_own_stream() -> None:
     before, after = accounted("overlap-in_turn"), accounted("overlap-side_stream")
     copies = steady("overlap-in_turn").copies.filter(phase="step/h2d")
     assert copies["exposed_ns"].sum() >= 0.05 * before["window_ns"]
@@ -148,7 +150,7 @@ def test_gradients_are_exposed_after_backward_and_hidden_during_it(rank: int) ->
 
 
 @pytest.mark.parametrize("variant", ["no_overlap", "bucketed"])
-def test_the_ranks_of_ddp_took_part_in_the_same_and_none_waited_for_a_profiler(
+def test_the_ranks_of_ddp_share_all_collectives_and_none_waited_for_a_profiler(
     variant: str,
 ) -> None:
     ranks = [analysed(f"ddp-{variant}-rank{rank}").collectives for rank in (0, 1)]
@@ -157,7 +159,7 @@ def test_the_ranks_of_ddp_took_part_in_the_same_and_none_waited_for_a_profiler(
     assert (arrivals["spread_ns"] < 500_000).all()
 
 
-def test_the_waits_of_a_broken_graph_lie_between_triton_s_kernels() -> None:
+def test_the_waits_of_a_broken_graph_lie_between_triton_kernels() -> None:
     waits = steady("graph_break-breaks").gaps.filter(cause="sync")
     assert waits["next_op"].str.starts_with("triton_").all()
     assert len(waits) >= len(steady("graph_break-breaks").steps)
@@ -167,7 +169,7 @@ def test_the_waits_of_a_broken_graph_lie_between_triton_s_kernels() -> None:
 @pytest.mark.parametrize(
     ("control", "at_most"), [("benign_sync-sync", 0.05), ("deep_queue-queued", 0.01)]
 )
-def test_a_control_is_idle_for_next_to_nothing(control: str, at_most: float) -> None:
+def test_a_control_is_hardly_idle(control: str, at_most: float) -> None:
     gpu = analysed(control).accounting.row(0, named=True)
     assert 0 < gpu["idle_ns"] < at_most * gpu["window_ns"]
 

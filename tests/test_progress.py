@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 
 def shown(*, no_color: str, at_most_s: float) -> str:
-    """What a terminal shows of work that goes on until something is shown."""
+    """What a terminal shows of work that lasts until something is shown."""
     terminal = Terminal()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stderr", terminal)

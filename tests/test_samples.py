@@ -1,4 +1,4 @@
-"""The reports that ship: each of a built-in workload, small, and with its command."""
+"""The shipped reports: each is of a built-in workload, small, and listed with its command."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ README: Final = (SAMPLES / "README.md").read_text(encoding="utf-8")
 ROWS: Final = dict(
     re.findall(r"^\| `([^`]+)` \| `nsysflow profile ([^`]+)` \|", README, re.MULTILINE)
 )
-"""What `samples/README.md` says was typed for each report."""
+"""The command of each report in `samples/README.md`."""
 
 SAMPLE_MAX_BYTES: Final = 300_000
 every_sample: Final = pytest.mark.parametrize(

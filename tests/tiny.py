@@ -59,10 +59,10 @@ def trace_of(*rows: Row) -> nsysflow.Trace:
 
 
 def timeline_of(*rows: Row, options: Options | None = None) -> Timeline:
-    """These rows, taken apart."""
+    """The timeline of these rows."""
     return Timeline(trace_of(*rows), options or Options())
 
 
 def analysis_of(*rows: Row, options: Options | None = None) -> nsysflow.Analysis:
-    """These rows, analysed."""
+    """The analysis of these rows."""
     return nsysflow.analyze(trace_of(*rows), options)

@@ -1,7 +1,7 @@
-"""Which kernels are communication, what NCCL says of them, and how much of each was exposed.
+"""Which kernels are communication, what they sent, and how much of each was exposed.
 
-Where several run at once, that time belongs to the one that started first, so that the exposed time
-of all of them is the accounting's, to the ns.
+If several run at once, that time belongs to the one that started first. So their exposed times sum
+to the accounting's, to the ns.
 """
 
 from typing import Final
@@ -18,8 +18,10 @@ NCCL: Final = "nccl"
 
 
 def communication(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
-    """Every communication kernel of `ops`, plus `operation`, `bytes`, `communicator`: what NCCL
-    says in the range that launched it, null where it says nothing."""
+    """Every communication kernel of `ops`, plus `operation`, `bytes` and `communicator`.
+
+    They are from NCCL's range around the launch; null where it lacks them.
+    """
     kernels = ops.filter(pl.col("part") == "comm")
     stated = _stated_by_nccl(events)
     axis = events.axis
@@ -31,8 +33,8 @@ def communication(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _stated_by_nccl(events: Events) -> pl.DataFrame:
-    """The innermost of NCCL's ranges wherever one is open: disjoint `start`, `end` on the thread
-    axis, and `operation`, `bytes`, `communicator`."""
+    """When each of NCCL's ranges was the innermost one: disjoint `start`, `end` on the thread axis,
+    with `operation`, `bytes`, `communicator`."""
     axis = events.axis
     by_nccl = pl.col("domain").str.to_lowercase() == NCCL
     messages = events.trace.messages.unique(
@@ -52,13 +54,13 @@ def _stated_by_nccl(events: Events) -> pl.DataFrame:
 
 
 def _innermost_first(claims: pl.DataFrame) -> pl.DataFrame:
-    """Of ranges that are open together: the one that started last, the shorter, the later row."""
+    """The order of ranges that are open together: innermost first."""
     row = -pl.col("row").cast(pl.Int64)
     return claims.select(-pl.col("start"), pl.col("end"), row.alias("row"))
 
 
 def _started_first(claims: pl.DataFrame) -> pl.DataFrame:
-    """Of kernels that run together: the one that started first, ties as for gaps (§3)."""
+    """The order of kernels that run together: first started first, ties as in spec §3.1."""
     names = (pl.col(name).cast(pl.String) for name in ("short_name", "name"))
     return claims.select("start", *LAUNCH_ORDER, *names, "process", "end")
 
@@ -66,8 +68,10 @@ def _started_first(claims: pl.DataFrame) -> pl.DataFrame:
 def with_exposed_time(
     kernels: pl.DataFrame, windows: pl.DataFrame, busy: Busy, axis: Axis
 ) -> pl.DataFrame:
-    """`kernels` plus `busy_ns` and `exposed_ns` within the windows: how long each ran as the first
-    of those that ran, and how much of that without compute."""
+    """`kernels` plus `busy_ns` and `exposed_ns` within the windows (spec §9.2).
+
+    `busy_ns` is the time that belongs to the kernel, `exposed_ns` the part of it without compute.
+    """
     order = kernels.select("op", *LAUNCH_ORDER, "short_name", "name", "process")
     claims = laid(kernels, axis).hstack(order.get_columns())
     pieces = flatten(claims, rank=_started_first, keep=["op"])

@@ -1,4 +1,4 @@
-"""What each launch took, and how far the host was ahead of the GPU (spec §5)."""
+"""The times of each launch, and how far the host was ahead of the GPU (spec §5)."""
 
 import polars as pl
 
@@ -6,7 +6,7 @@ from nsysflow.analysis.timeline.events import Events
 
 
 def launches(events: Events) -> pl.DataFrame:
-    """What each launch call took, up to the start of its first operation.
+    """The times of each launch call, up to the start of its first operation.
 
     Returns:
         `op`, `call`, `api_ns`, `latency_ns`, `queue_ns`, `run_ahead`.
@@ -25,7 +25,7 @@ def launches(events: Events) -> pl.DataFrame:
 
 
 def _run_ahead(events: Events, launches: pl.DataFrame) -> pl.Series:
-    """How many operations of the process were launched, but not started, at each launch."""
+    """The number of operations of the process that were launched but not started at each launch."""
     times = events.ops.select("call", "thread_no", "start_ns", "launch_start_ns")
     launched = _on_process_axis(times.drop_nulls("call"), events)
     places = _on_process_axis(launches, events)["launched"]

@@ -14,7 +14,7 @@ def stall_calls(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_gpu_busy(events: Events, stalls: pl.DataFrame, busy: Busy) -> pl.DataFrame:
-    """`stalls` plus `process`, `thread` and `gpu_busy_ns`, how busy their GPUs were meanwhile."""
+    """`stalls` plus `process`, `thread`, and `gpu_busy_ns`: how long their GPUs were busy."""
     callers = events.threads.select("thread_no", "thread", "process")
     stalls = stalls.join(callers, on="thread_no", maintain_order="left")
     return stalls.with_columns(_busy_ns(events, stalls, busy))

@@ -6,7 +6,7 @@ sort serves all tracks: no group-by, no loop over tracks.
 
 *Cover.* Disjoint intervals sorted by start, with the time covered before each. How much of `[x, y)`
 they cover takes two searches, `Cover.until(y) - Cover.until(x)`. Covered nanoseconds are numbered,
-and `Cover.slices` finds whose they are: that is how a stall is charged to its call.
+and `Cover.slices` finds their owners: that is how a stall is charged to its call.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ import polars as pl
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """Where a (track, time) pair lies when all tracks are laid end to end.
+    """The place of a (track, time) pair when all tracks are laid end to end.
 
     Attributes:
         origin_ns: the earliest time of any row.
@@ -97,7 +97,7 @@ def merge(intervals: pl.DataFrame, *, within_ns: int = 0) -> pl.DataFrame:
 
 
 def between(intervals: pl.DataFrame) -> pl.DataFrame:
-    """All that lies between disjoint, sorted `intervals`, before the first and after the last."""
+    """The stretches before, between and after disjoint, sorted `intervals`."""
     start, end = intervals["start"], intervals["end"]
     first, last = (pl.Series([edge], dtype=pl.Int64) for edge in (-(2**63), 2**63 - 1))
     return pl.DataFrame({"start": pl.concat([first, end]), "end": pl.concat([start, last])})
@@ -161,8 +161,8 @@ def _contested(claims: pl.DataFrame, rank: Callable[[pl.DataFrame], pl.DataFrame
 def overlaps(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     """A row per overlap of a row with one of `others`.
 
-    `start` and `end` are what they share, `other` is the row in `others`; the other columns are
-    those of `rows`.
+    `start` and `end` are the overlap, `other` is the row in `others`. The other columns are those
+    of `rows`.
 
     Args:
         rows: `start`, `end`, in any order.
@@ -212,7 +212,7 @@ class Cover:
         return self.until(end) - self.until(start)
 
     def slices(self, wanted: pl.DataFrame) -> pl.DataFrame:
-        """Which intervals hold the covered nanoseconds `[begin, stop)`.
+        """The intervals that contain the covered nanoseconds `[begin, stop)`.
 
         Args:
             wanted: `begin`, `stop`, counted in covered time from the cover's start, and any other
@@ -229,7 +229,7 @@ class Cover:
 
 
 def addressed(before: pl.Series, wanted: pl.DataFrame) -> pl.DataFrame:
-    """Which of some pieces laid end to end hold the places `[begin, stop)`.
+    """The pieces, laid end to end, that contain the places `[begin, stop)`.
 
     Args:
         before: the length of all pieces before each; the last piece holds all places after it.

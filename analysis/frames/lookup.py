@@ -4,7 +4,7 @@ import polars as pl
 
 
 def greatest(numbers: pl.Series) -> int:
-    """The greatest of `numbers`; 0 where there is none."""
+    """The maximum of `numbers`; 0 if there are none."""
     most = numbers.max()
     return most if isinstance(most, int) else 0
 
@@ -12,7 +12,7 @@ def greatest(numbers: pl.Series) -> int:
 def by_number(size: int, numbers: pl.Series, values: pl.Series) -> pl.Series:
     """A table of `size` rows with `values` in the rows `numbers`, null elsewhere.
 
-    A gather from it takes a fifth of a hash join. Of several values for one number the last stays.
+    A gather from it takes a fifth of a hash join. If a number has several values, the last is kept.
     """
     return pl.repeat(None, size, dtype=values.dtype, eager=True).scatter(numbers, values)
 

@@ -1,7 +1,7 @@
 """nsys's keys of processes (globalPid) and threads (globalTid).
 
-The low 24 bits of a thread's key are its tid, the next 24 its pid; the bits above tell hosts and
-virtual machines apart. A process's key has 0 for the tid.
+The low 24 bits of a thread's key are its tid, the next 24 its pid; the bits above distinguish hosts
+and virtual machines. A process's key has 0 for the tid.
 """
 
 from typing import Final

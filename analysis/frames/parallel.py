@@ -17,7 +17,7 @@ def side_by_side(work: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class computed_once(Generic[T]):
-    """A property that one thread computes when it is first read; other threads wait for it.
+    """A property that is computed once, when it is first read; other threads wait for it.
 
     `functools.cached_property` lets each thread compute it again (from Python 3.12 on).
     """

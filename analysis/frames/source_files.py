@@ -41,9 +41,9 @@ def is_own(file: str) -> bool:
 def shown_files(files: Iterable[str]) -> dict[str, str]:
     """The short name of each of `files`.
 
-    A file of the program keeps as many parent folders as tell it from the others. A library's file
-    keeps the folders that show that it is one. Short names of short names are the same, since a
-    packed report holds only those.
+    A file of the program keeps as many parent folders as distinguish it from the others. A file of
+    a library keeps the folders that identify it as one. The short name of a short name is itself,
+    because a packed report contains only short names.
     """
     files = list(files)
     own = {file: _parts(file) for file in files if is_own(file)}
@@ -61,7 +61,7 @@ def _shortest(parts: tuple[str, ...], shared: Counter[tuple[str, ...]]) -> str:
 
 
 def _library(file: str) -> str:
-    """A library's file from `site-packages/` on, or from another folder that shows what it is."""
+    """A library's file from `site-packages/` or a similar folder on."""
     found = _LIBRARY.search(_with_slashes(file))
     return re.sub(r"^torchinductor_[^/]*", "torchinductor", found[1]) if found else file
 

@@ -1,4 +1,4 @@
-"""How much of a cover lies in each gap, and which call holds most of it."""
+"""How much of a cover lies in each gap, and which call has most of it."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -26,15 +26,15 @@ class Span:
         return self.stop - self.begin
 
     def leader(self, begun_ns: pl.Series, between_ns: pl.Series | None = None) -> pl.Series:
-        """The row of the call that holds most of each span; of several the one that began first.
+        """The row of the call that has most of each span; the earliest on a tie.
 
-        Null where there is none, or where the time between calls holds more.
+        Null if there is none, or if the time between calls has more.
 
         Args:
             begun_ns: when each call began, by row.
             between_ns: the time between calls in each span.
         """
-        # Where the last piece has more than half, the others need not be looked at. That is true
+        # If the last piece has more than half, the others do not matter. That is true
         # of most launches (the other calls of a gap are short look-ups), and cheap to see.
         intervals = self.cover.intervals
         none = pl.repeat(None, len(self.begin), dtype=pl.UInt32, eager=True)
@@ -66,7 +66,7 @@ class Span:
         return led.scatter(best["row"], best["owner"])
 
     def _contest(self, spans: pl.DataFrame, begun_ns: pl.Series) -> pl.DataFrame:
-        """`row` and `owner` of the spans in which one call holds at least `between`."""
+        """`row` and `owner` of the spans in which one call has at least `between`."""
         pieces = self.cover.slices(spans.select("row", "between", "begin", "stop"))
         calls = pieces.group_by("row", "owner").agg(pl.col("ns").sum(), pl.col("between").first())
         calls = calls.filter(pl.col("ns") >= pl.col("between"))

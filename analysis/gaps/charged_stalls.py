@@ -1,8 +1,8 @@
 """Which stall used up the run-ahead that a gap lacks (spec §3, step 3).
 
-After a stall the host has no run-ahead left, so that work which would have been hidden is exposed,
-in one gap or over many. The stalled time since the gap before is the *rest*; a gap takes its share
-from the rest's end, and what it leaves is there for the gaps that follow.
+After a stall the host has no run-ahead left. Work that would have been hidden is exposed, in one
+gap or over many. The stalled time since the gap before is the *rest*. A gap takes its share from
+the end of the rest and leaves the remainder to the gaps that follow.
 """
 
 import polars as pl
@@ -12,8 +12,10 @@ from nsysflow.analysis.frames.lookup import dense
 
 
 def since_last_gap(linked: pl.Expr, h_ns: pl.Expr, axis: Axis) -> pl.Expr:
-    """From when on a gap looks for stalled time: the latest `h_ns` of the gaps before it, on its
-    device and of its process; the start of the trace for the first one.
+    """The time from which a gap looks for stalled time.
+
+    It is the latest `h_ns` of the gaps before it on its device and of its process; for the first
+    gap, the start of the trace.
 
     Args:
         linked: whether the gap takes part in step 3.
@@ -27,14 +29,14 @@ def since_last_gap(linked: pl.Expr, h_ns: pl.Expr, axis: Axis) -> pl.Expr:
 def charged_stalls(
     stalled: Cover, axis: Axis, waiting: pl.DataFrame, can_give: pl.Series
 ) -> tuple[pl.Series, pl.DataFrame]:
-    """How much stalled time each gap is charged with, and which.
+    """How much stalled time is charged to each gap, and which.
 
     Args:
         stalled: when the hosts were in a stall, on `axis`, with lanes as tracks.
         axis: the axis of lanes and of devices.
         waiting: the gaps that the host kept waiting, by device and time: `gap`, `lane`,
             `device_no`, `process_no`, `start_ns`, `launched_ns`, `linked`, `since_ns`, `h_ns`.
-        can_give: per gap, how much of its time can be laid on a stall.
+        can_give: per gap, how much of its time can be charged to a stall.
 
     Returns:
         ns charged to each gap; and `gap`, `begin`, `stop` of the covered time of `stalled` that was
@@ -59,8 +61,8 @@ def _shares(waiting: pl.DataFrame, can_give: pl.Series, pieces: pl.DataFrame) ->
     """How far each gap has used up the rest that it shares with those before it.
 
     Returns:
-        Per gap `rest` (ns of it when it began) and `first` (where it begins along all pieces),
-        `given_before` and `given` (ns charged to the gaps before, and with this one).
+        Per gap `rest` (its size when it began) and `first` (its place along all pieces),
+        `given_before` and `given` (ns charged to the gaps before, and including this one).
     """
     group = ["device_no", "process_no"]
     stretch = [*group, "stretch"]
@@ -86,7 +88,7 @@ def _shares(waiting: pl.DataFrame, can_give: pl.Series, pieces: pl.DataFrame) ->
 
 
 def _new_stalled_time(stalled: Cover, axis: Axis, waiting: pl.DataFrame) -> pl.DataFrame:
-    """The stalled time that each gap is the first to look at, in pieces.
+    """The new stalled time of each gap, in pieces.
 
     Returns:
         `row` (of `waiting`), `begin` and `stop` in the covered time of `stalled`, in order.

@@ -8,7 +8,7 @@ from nsysflow.analysis.frames.intervals import last_at_or_before, reached_before
 from nsysflow.analysis.timeline.events import LAUNCH_ORDER, Events
 
 NEVER_NS: Final = -(2**63)
-"""Earlier than any time: for missing times that must sort first."""
+"""Earlier than any time; stands for missing times that must sort first."""
 
 
 def find_gaps(events: Events) -> pl.DataFrame:
@@ -68,7 +68,7 @@ def _launch_columns(launches: pl.DataFrame, ops: pl.Series, side: str) -> list[p
 
 
 def _previous(ops: pl.DataFrame, walked: pl.DataFrame, ends: pl.Series) -> pl.Series:
-    """The operation that ends where each gap begins; of several the one launched last."""
+    """The operation that ends where each gap begins; the one launched last, if several do."""
     reaching = (pl.col("reach") >= pl.col("before")).fill_null(value=True)
     frontier = walked.filter(reaching).select("op", "reach")
     tied = frontier["reach"] == frontier["reach"].shift(1)

@@ -1,4 +1,4 @@
-"""What the host threads behind each gap were doing, instant by instant (spec §3, rules 1 to 3).
+"""What the host threads behind each gap were doing, instant by instant (spec §3.5 to §3.8).
 
 A *lane* is the thread of a gap's next launch, or that thread together with the previous launch's.
 Lanes are laid end to end on an axis of their own. Their time is assigned to calls, and to the code
@@ -24,7 +24,7 @@ from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.timeline.events import Events
 
 CLAIM: Final = {cause.name: cause.claim for cause in CAUSES.values() if cause.claim is not None}
-"""Which of several claims on an instant wins, lowest first (spec §3, step 2)."""
+"""The rank of claims on an instant; the lowest wins (spec §3.6)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def host_time(
     Args:
         events: the trace.
         lanes: `lane`, `thread_no`, `other_no` (null where a lane is one thread).
-        asked: of two-thread lanes, the time that matters to each gap: `lane`, `window_ns` (stalls
+        asked: for lanes of two threads, the time that each gap needs: `lane`, `window_ns` (stalls
             count from here), `start_ns` to `launched_ns` (everything counts).
         framework_gap_ns: the longest time between two calls that is the framework's own.
     """
@@ -86,7 +86,7 @@ def host_time(
 
 
 def _rank(events: Events, claims: pl.DataFrame) -> pl.DataFrame:
-    """What orders claims on one instant: class, earlier start, longer call, smaller correlation."""
+    """The order of claims on one instant: class, earlier start, longer call, smaller id."""
     is_call = claims["cause"] != "profiler"
     correlation = events.calls["correlation"].gather(claims["owner"].set(~is_call, None))
     length = pl.col("end") - pl.col("start")
@@ -95,7 +95,7 @@ def _rank(events: Events, claims: pl.DataFrame) -> pl.DataFrame:
 
 
 def _outside(pieces: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
-    """The pieces that begin in none of the stretches."""
+    """The pieces that begin outside all stretches."""
     stretch = last_at_or_before(stretches["start"], pieces["start"])
     within = (pieces["start"] < stretches["end"].gather(stretch)).fill_null(value=False)
     return pieces.filter(~within)
@@ -141,7 +141,7 @@ def _calls_of_single_lanes(events: Events, lanes: pl.DataFrame) -> pl.DataFrame:
 def _calls_of_paired_lanes(
     events: Events, lanes: pl.DataFrame, asked: pl.DataFrame
 ) -> pl.DataFrame:
-    """Calls of two-thread lanes, only where the gaps look.
+    """Calls of two-thread lanes, only those that a gap needs.
 
     Any two threads may form a lane; with all calls of both in each, the cost would grow with the
     square of the threads.
@@ -164,7 +164,7 @@ def _calls_of_paired_lanes(
 
 
 def _calls_within(events: Events, asked: pl.DataFrame) -> pl.DataFrame:
-    """`lane`, `call` of the calls that reach into the time that the gaps look at."""
+    """`lane`, `call` of the calls that reach into the time that a gap needs."""
     places = _on_thread_axis(events, events.calls)
     asked = asked.select(
         "lane",

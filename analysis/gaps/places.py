@@ -7,7 +7,7 @@ from nsysflow.analysis.phases.steps import step_of_gaps
 
 
 def host_questions(gaps: pl.DataFrame) -> pl.DataFrame:
-    """When each gap asks where the host was: in the middle of the time before its launch began.
+    """The instant at which to find the host: the middle of the gap's time before its launch began.
 
     Returns:
         `thread_no` (null where the launch had begun before the gap) and `time_ns`.
@@ -21,8 +21,11 @@ def host_questions(gaps: pl.DataFrame) -> pl.DataFrame:
 def gap_places(
     gaps: pl.DataFrame, ops: pl.DataFrame, host_node: pl.Series, steps: pl.DataFrame, axis: Axis
 ) -> pl.DataFrame:
-    """Per gap `node` and `process` (of the launch that ended it), `host_node` (where the host was),
-    `asked` (whether its launch began in the gap) and `step` (that it starts in).
+    """The places of each gap.
+
+    Returns:
+        Per gap `node` and `process` (of the launch that ended it), `host_node` (where the host
+        was), `asked` (whether its launch began in the gap) and `step` (in which it starts).
 
     Args:
         gaps: of `find_gaps`.

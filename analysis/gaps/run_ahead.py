@@ -96,8 +96,8 @@ def _waiting(events: Events, gaps: pl.DataFrame) -> pl.DataFrame:
     Returns:
         `gap`, `device_no`, `process_no`, `start_ns`, `launched_ns`, `next_start_ns`, `next_no`;
         `linked` (step 3 applies: the launch before was of the same process), `h_ns` and `since_ns`
-        (step 3 looks at `[since_ns, h_ns)` for stalled time); and `other_no`, the thread of the
-        launch before where that is another one of the same process.
+        (step 3 looks for stalled time in `[since_ns, h_ns)`); and `other_no`, the thread of the
+        launch before, if it is another thread of the same process.
     """
     kept_waiting = pl.col("next_call").is_not_null() & (pl.col("launched_ns") > pl.col("start_ns"))
     columns = ["gap", "device_no", "start_ns", "launched_ns", "next_start_ns", "next_no"]
@@ -118,8 +118,10 @@ def _waiting(events: Events, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_lanes(events: Events, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`waiting` with `lane`; and the lanes: `lane`, `thread_no`, `other_no`, those of one thread
-    first, in the order of the threads."""
+    """`waiting` with `lane`; and the lanes: `lane`, `thread_no`, `other_no`.
+
+    Lanes of one thread come first, in the order of the threads.
+    """
     threads = len(events.threads)
     other = pl.col("other_no").cast(pl.Int64) + 1
     code = waiting.select(other.fill_null(0) * threads + pl.col("next_no")).to_series()
@@ -141,7 +143,7 @@ def _split(
     """Steps 2 and 3 for the gaps that the host kept waiting.
 
     Returns:
-        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes but the stalls'; and
+        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes without the stalls; and
         `Explained.charges`.
     """
     parts, own = _host_parts(events, hosts, waiting)
@@ -159,14 +161,14 @@ def _host_parts(
     """Step 2: what the host was doing in each gap.
 
     Returns:
-        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes but the stalls', in the order of
-        `waiting`; and `gap`, `begin`, `stop` of the stalled time inside each.
+        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes without the stalls, in the order
+        of `waiting`; and `gap`, `begin`, `stop` of the stalled time inside each.
     """
     lane = pl.col("lane")
     on_lanes = [
         hosts.axis.at(lane, pl.col(f"{name}_ns")).alias(name) for name in ("start", "launched")
     ]
-    # In the order of the lanes, so that looking places up is a walk along, not a search.
+    # in the order of the lanes, so that a look-up walks along instead of searching
     places = waiting.select("gap", *on_lanes).sort("start")
     start, launched = places["start"], places["launched"]
     covers = (hosts.profiler, hosts.stalled, hosts.module_load, hosts.launch, hosts.api)
@@ -193,7 +195,7 @@ def _host_parts(
 
 
 def _without(parts: list[pl.Series], x: pl.Series) -> list[pl.Series]:
-    """`parts` after `x` was taken from the first, then the next, then the last."""
+    """`parts` without `x`, which is taken from the first, then the next, then the last."""
     left = []
     for part in parts:
         left.append((part - x).clip(lower_bound=0))
@@ -225,7 +227,7 @@ def _stall_parts(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _assembled(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Gaps with the parts of those that have them, and `cause`; the others' are 0."""
+    """`gaps` with their parts, which are 0 where missing, and `cause`."""
     columns = []
     for frame in parts:
         for name in frame.columns[1:]:

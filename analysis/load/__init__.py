@@ -1,4 +1,4 @@
-"""Reports of every kind, as canonical frames: `load(path)`, and the name a report goes by."""
+"""Reports of every kind as canonical frames: `load(path)`, and the name of a report."""
 
 from nsysflow.analysis.load.dispatch import load, report_name
 

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def decoded_or_none(decoder: msgspec.json.Decoder[T], text: str | bytes | msgspec.Raw) -> T | None:
-    """What `decoder` makes of `text`; None where it is not JSON of that type."""
+    """`text`, decoded; None if it is not JSON of that type."""
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

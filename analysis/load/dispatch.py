@@ -1,4 +1,4 @@
-"""The loader for a path, chosen by what the file holds."""
+"""The loader for a path, chosen by the content of the file."""
 
 import re
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ def opened(path: Path, export: nsys_rep.Export | None = None) -> Iterator[tuple[
 
 
 def report_name(path: Path) -> str:
-    """A report's name in tables: the file's, without folders and known suffixes."""
+    """A report's name in tables: the file name without known suffixes."""
     name = path.name or path.resolve().name
     return _SUFFIXES.sub("", name, count=1) or name
 

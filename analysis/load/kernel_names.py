@@ -1,4 +1,4 @@
-"""Short names of kernels: as nsys makes them, or better where those say nothing."""
+"""Short names of kernels: those of nsys, or better ones where those are generic."""
 
 import re
 from collections.abc import Iterator
@@ -6,10 +6,10 @@ from functools import cache
 from typing import Final
 
 GENERIC: Final = frozenset({"Kernel", "Kernel2", "device_kernel", "kernel", "_kernel_agent"})
-"""Names of templates that run whatever kernel they are given: CUTLASS's and Thrust's."""
+"""Generic names: templates of CUTLASS and Thrust that run any kernel."""
 
 _WRAPPER: Final = re.compile(r"enable_\w+|GemmKernel")
-"""Names in the arguments of those that say nothing either: `flash::enable_sm90_or_later<…>`."""
+"""Generic names in their arguments: `flash::enable_sm90_or_later<…>`."""
 
 _VALUE_OR_PLAIN_TYPE: Final = re.compile(
     r"(?i)true|false|const|(?:__nv_|__)?(?:T|void|bool|char|short|long|double|half|u?int|signed"
@@ -26,24 +26,24 @@ def short_kernel_name(name: str) -> str:
     """A kernel's name without return type, namespaces, template arguments and parameters.
 
     `void at::native::vectorized_elementwise_kernel<4, …>(int, …)` is
-    `vectorized_elementwise_kernel`. A generic name gives way to what its template is given:
+    `vectorized_elementwise_kernel`. A generic name is replaced by that of its template argument:
     `void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_tn_align1>(…)` is
-    `cutlass_80_simt_sgemm_64x64_8x5_tn_align1`. A name that cannot be taken apart stays whole.
+    `cutlass_80_simt_sgemm_64x64_8x5_tn_align1`. A name that cannot be parsed stays as it is.
     """
     plain = name.replace("(anonymous namespace)", "unnamed").replace("operator()", "operator")
     try:
         short, arguments = _parts(plain)[-1]
-        return ((_first_telling(arguments) or short) if short in GENERIC else short) or name
+        return ((_first_specific(arguments) or short) if short in GENERIC else short) or name
     except ValueError:
         return name
 
 
-def _first_telling(arguments: list[str]) -> str | None:
+def _first_specific(arguments: list[str]) -> str | None:
     """The short name of the first template argument that names a kernel."""
     for argument in arguments:
         for name, inner in reversed(_parts(argument)):
             if name in GENERIC or _WRAPPER.fullmatch(name):
-                if found := _first_telling(inner):
+                if found := _first_specific(inner):
                     return found
             elif name.isidentifier() and not _VALUE_OR_PLAIN_TYPE.fullmatch(name):
                 return name

@@ -1,5 +1,6 @@
-"""What a window of steps (`nsysflow.steps`) says of itself: which steps it holds, what one takes
-without a profiler, and what one computes. One JSON object per process.
+"""The marks of captured windows (`nsysflow.steps`), one JSON object per process.
+
+They say which steps were captured, how long a step takes without a profiler, and its FLOPs.
 
 In an nsys report it is the text of an NVTX mark, in a Kineto trace a key beside `traceEvents`.
 """
@@ -22,7 +23,7 @@ _Count = Annotated[int, msgspec.Meta(gt=0, lt=1 << 56)]
 
 
 class Flops(msgspec.Struct):
-    """What a step computes: FLOPs by phase, in arithmetic of type `unit`."""
+    """The FLOPs of a step by phase, in arithmetic of type `unit`."""
 
     unit: str
     phases: Annotated[dict[str, _Count], msgspec.Meta(min_length=1)]
@@ -33,12 +34,12 @@ class Flops(msgspec.Struct):
 
 
 class Capture(msgspec.Struct, omit_defaults=True):
-    """What a process says of its window.
+    """The captured window of a process.
 
     Attributes:
-        capture: the steps in it, as `--capture` takes them.
-        unprofiled_step_ns: what a step takes without a profiler.
-        flops: what a step computes.
+        capture: the captured steps, as in `--capture`.
+        unprofiled_step_ns: the time of a step without a profiler.
+        flops: the FLOPs of a step.
     """
 
     capture: str
@@ -47,7 +48,7 @@ class Capture(msgspec.Struct, omit_defaults=True):
 
 
 class _Written(msgspec.Struct):
-    """A `Capture` in JSON. Its parts are decoded one by one: a bad one does not cost the rest."""
+    """A `Capture` in JSON. Its parts are decoded one by one, so that a bad one affects no other."""
 
     capture: _Window
     unprofiled_step_ns: msgspec.Raw = msgspec.Raw()
@@ -65,7 +66,7 @@ _FLOPS: Final = msgspec.json.Decoder(Flops)
 
 
 def capture_in(json: bytes | msgspec.Raw) -> Capture | None:
-    """A `Capture` from the JSON behind our key; None where it is not one."""
+    """A `Capture` from the JSON under our key; None if it is not one."""
     written = decoded_or_none(_WRITTEN, json)
     if written is None:
         return None
@@ -77,19 +78,19 @@ def capture_in(json: bytes | msgspec.Raw) -> Capture | None:
 
 
 def capture_of_mark(text: str) -> Capture | None:
-    """What a mark's text says; None where the mark is not ours."""
+    """The `Capture` in the text of a mark; None if the mark is not ours."""
     mark = decoded_or_none(_MARK, text)
     return None if mark is None else capture_in(mark.ours)
 
 
 def slim_mark(text: str) -> str | None:
-    """A mark with only what we read; None where it is not ours."""
+    """A mark with only the parts that we read; None if it is not ours."""
     found = capture_of_mark(text)
     return None if found is None else msgspec.json.encode({KEY: found}).decode()
 
 
 def first_of_each(marks: Iterable[tuple[int | None, str]]) -> dict[int | None, Capture]:
-    """What the first mark of ours in each process says, of (process, text of a mark)."""
+    """The `Capture` of each process, from its first mark of ours; rows are (process, text)."""
     found: dict[int | None, Capture] = {}
     for process, text in marks:
         capture = capture_of_mark(text)
@@ -99,13 +100,13 @@ def first_of_each(marks: Iterable[tuple[int | None, str]]) -> dict[int | None, C
 
 
 def capture_rows(found: Mapping[int | None, Capture]) -> pl.DataFrame:
-    """`schema.CAPTURES` of what processes say."""
+    """`schema.CAPTURES` of these windows."""
     rows = [(process, each.capture, each.unprofiled_step_ns) for process, each in found.items()]
     return pl.DataFrame(rows, schema=schema.CAPTURES, orient="row")
 
 
 def flops_rows(found: Mapping[int | None, Capture]) -> pl.DataFrame:
-    """`schema.FLOPS` of what processes say."""
+    """`schema.FLOPS` of these windows."""
     rows = [
         (process, phase, count, each.flops.unit)
         for process, each in found.items()

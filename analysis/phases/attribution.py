@@ -1,7 +1,7 @@
 """Which phase each call belongs to, as paths of range names (spec §7).
 
-`inherit` says whose ranges count. Here inherited and own stacks become one tree of nodes, and nodes
-of equal names one path.
+`inherit` decides which thread's ranges count. Here, inherited and own stacks become one tree of
+nodes, and nodes with equal names become one path.
 """
 
 from collections.abc import Iterator
@@ -35,16 +35,16 @@ appearance."""
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """Which phase everything belongs to.
+    """The phase of everything that was asked for.
 
     Attributes:
         ranges: the ranges that can be phases, numbered `range`.
         nodes: `stacks.NODES` (with inherited stacks and start/end ranges), plus `path`, `process`
             and `depth`; the row number is `node`.
         paths: `PATHS`.
-        placed: per question asked, row by row, `node` (null: unattributed) and `how`.
-        open_time: `node`, `start_ns`, `host_wall_ns`: when a stack was a thread's innermost.
-        grafted: nodes of a thread's outermost own range that stand on another thread's stack.
+        placed: per question, row by row, `node` (null: unattributed) and `how`.
+        open_time: `node`, `start_ns`, `host_wall_ns`: when a node was a thread's current stack.
+        grafted: nodes of a thread's outermost own range whose parent is inherited.
     """
 
     ranges: pl.DataFrame
@@ -63,8 +63,10 @@ class Attribution:
         return self.paths["joined"].gather(self.path_of(node)).fill_null("")
 
     def within(self, paths: pl.DataFrame) -> pl.DataFrame:
-        """Every node inside an instance of `paths` (`process`, `path`): `node`, and `range` of the
-        instance, the outermost where instances nest."""
+        """Every node inside an instance of `paths` (`process`, `path`): `node`, `range`.
+
+        `range` is the instance, the outermost one where instances nest.
+        """
         named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
         instances = named.select("node", pl.col("range").alias("instance"))
         nodes = self.nodes.select("node", "parent", "depth").join(instances, on="node", how="left")
@@ -77,7 +79,7 @@ class Attribution:
         return pl.concat(found)
 
     def projected(self, paths: pl.DataFrame) -> pl.DataFrame:
-        """As `within`, with a row for each instance that holds the node."""
+        """Like `within`, with a row for each instance that contains the node."""
         named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
         nodes = self.nodes.select("node", "parent", "depth")
         found = named.select("node", "range")
@@ -88,8 +90,10 @@ class Attribution:
         return found
 
     def levels(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        """`rows` (with `path`) summed up the tree: for each depth, from the deepest, all rows at it
-        or below it, with the path of that depth that holds them."""
+        """`rows` (with `path`) for each depth of the tree, from the deepest.
+
+        Each frame has all rows at that depth or below it, with their path at that depth.
+        """
         paths = self.paths.select("path", "parent_path", "depth")
         rows = rows.join(paths, on="path")
         here = rows.clear()
@@ -101,7 +105,7 @@ class Attribution:
 
 
 def attribute(events: Events, options: Options, questions: dict[str, pl.DataFrame]) -> Attribution:
-    """Find the phase at each (thread, instant) asked for.
+    """Find the phase at each (thread, instant) of the questions.
 
     Args:
         events: the trace.
@@ -129,7 +133,7 @@ def attribute(events: Events, options: Options, questions: dict[str, pl.DataFram
 def _open_time(
     slots: pl.DataFrame, placed: pl.DataFrame, ranges: pl.DataFrame, nodes: pl.DataFrame
 ) -> pl.DataFrame:
-    """`Attribution.open_time`: of threads their slots, of start/end ranges the whole."""
+    """`Attribution.open_time`: the slots of threads, and whole start/end ranges."""
     length = pl.col("end_ns") - pl.col("start_ns")
     spans = ranges.filter(pl.col("kind") == "start_end").select(
         "range", "start_ns", length.alias("host_wall_ns")
@@ -145,8 +149,10 @@ def _open_time(
 def _with_inherited(
     nodes: pl.DataFrame, found: list[pl.DataFrame]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`nodes`, plus one for each own stack on top of an inherited one; and which of these are
-    which: `inherited`, `own`, `node`."""
+    """`nodes`, plus one for each own stack on top of an inherited one.
+
+    The second frame, `inherited`, `own`, `node`, says which node was added for which pair.
+    """
     both = [
         f.filter(pl.col("own").is_not_null() & pl.col("inherited").is_not_null()) for f in found
     ]

@@ -1,8 +1,8 @@
-"""Whose ranges a call belongs to: its thread's own, or those it inherits (spec §7).
+"""The ranges that a call belongs to: its thread's own, or inherited ones (spec §7.3, §7.4).
 
-Autograd launches backward's kernels on threads of its own, where no range is open. A thread without
-ranges inherits those of the main thread, or of the only other thread that has any; failing that,
-the latest start/end range of the process counts.
+Autograd launches backward's kernels on its own threads, where no range is open. A thread without
+ranges inherits those of the main thread, or of the only other thread that has any. If there is
+none, the latest start/end range of the process counts.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class OpenRanges:
         ranges: those that can be phases, numbered `range`.
         nodes: `stacks.NODES` of the threads' own stacks, and one for each start/end range.
         history: `stacks.HISTORY`.
-        slots: when a thread had ranges open: `thread_no`, `time_ns`, `host_wall_ns` (how long),
+        slots: when a thread had open ranges: `thread_no`, `time_ns`, `host_wall_ns` (how long),
             `place`.
         spans: which start/end range covers each instant, on the process axis.
     """
@@ -92,8 +92,10 @@ class OpenRanges:
         return pl.select(pl.coalesce(of_main, of_only)).to_series()
 
     def _only_thread_at(self, places: pl.Series) -> pl.Series:
-        """The only thread with an open range, apart from main and autograd threads; null where
-        there are several or none."""
+        """The only thread with an open range, apart from main and autograd threads.
+
+        Null if there are several or none.
+        """
         threads, axis = self.events.threads, self.events.axis
         others = threads.filter(~pl.col("main") & ~pl.col("autograd"))
         slots = self.slots.join(others.select("thread_no", "process_no"), on="thread_no")
@@ -136,7 +138,7 @@ def _process_spans(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Which start/end range covers each instant of a process, on the process axis; and their nodes.
 
-    Where several do, the last in stack order counts.
+    If several do, the last in stack order counts.
     """
     axis = events.axis
     spans = ranges.filter(pl.col("kind") == "start_end").with_row_index("node", offset=first_node)

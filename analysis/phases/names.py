@@ -1,30 +1,30 @@
-"""One name for ranges that differ only in a number, such as a step's (spec §7)."""
+"""One name for ranges that differ only in a number, such as that of a step (spec §7.6, §7.7)."""
 
 from typing import Final
 
 import polars as pl
 
 OUTSIDE: Final = "(outside ranges)"
-"""The place of what happens while no range is open."""
+"""The name of the place where no range is open."""
 
 SERIAL_NUMBERS: Final = r"(?s), (?:seq|op_id|sizes|input_op_ids) =.*$"
 """What PyTorch's `emit_nvtx` adds to an operator's name, so that equal operators group."""
 
 OPERATOR: Final = r"(?s), seq =|::.*, (?:op_id|sizes|input_op_ids) ="
-"""Matches the raw name of an operator's range: autograd's sequence number, or a number behind a
-name with C++ namespaces. `emit_nvtx` adds an `op_id` to a person's `record_function` too."""
+"""Matches the raw name of an operator's range: one with autograd's sequence number, or with C++
+namespaces and a number. `emit_nvtx` also adds an `op_id` to the program's own `record_function`."""
 
 _TIMES: Final = (
     *("step", "timestep", "iter", "iteration", "epoch", "batch", "minibatch", "microbatch"),
     *("episode", "rollout", "update", "round", "cycle", "request", "frame", "token"),
 )
-"""Words whose number says when. The number of `layer`, `stage`, `rank` or `worker` says where."""
+"""Words whose number says when. After `layer`, `stage`, `rank` or `worker` it says where."""
 
 _LEAST_NAMES: Final = 2
 """A number is removed only if other names differ in it: `batch 64` may be a size."""
 
 _PROFILER_STEP: Final = "ProfilerStep"
-"""PyTorch's own name of a step, `ProfilerStep#7`: its number is removed even if there is one."""
+"""PyTorch's own name of a step, `ProfilerStep#7`: its number is removed even alone."""
 
 
 def _counted() -> str:
@@ -40,7 +40,7 @@ _COUNTED: Final = _counted()
 
 
 def uncounted(name: pl.Expr) -> pl.Expr:
-    """A name without the number that counts steps; null where it has none."""
+    """A name without the number that counts steps; null if it has none."""
     return name.str.extract(_COUNTED, 1)
 
 

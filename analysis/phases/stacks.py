@@ -2,7 +2,7 @@
 
 A *node* is a stack of range instances: its innermost range on top of its parent node. A thread's
 history is a step function of nodes on the thread axis. Ranges of one thread nest, except where
-domains interleave; only for such threads the slower, general way is taken.
+domains interleave; only such threads take the slower, general way.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ PROFILER_DOMAINS: Final = (
     "Python Backtrace on CUDA",
     DOMAIN,
 )
-"""Domains of the profiler itself, and ours, whose range opens the capture window. Not phases."""
+"""Domains of the profiler, and ours, whose range opens the capture window: not phases either."""
 
 NODES: Final = pl.Schema({"node": pl.UInt32(), "parent": pl.UInt32(), "range": pl.UInt32()})
 """Stacks of ranges; `parent` is null for a stack of one."""
@@ -35,10 +35,10 @@ HISTORY: Final = pl.Schema({"place": pl.Int64(), "node": pl.UInt32()})
 
 
 def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
-    """Ranges that can be phases, in stack order (start, longest first, row), numbered `range`.
+    """The ranges that can be phases, in stack order (start, longest first, row), numbered `range`.
 
-    `name` is normalised (step numbers removed); `operator` marks what PyTorch opened around an
-    operator.
+    `name` is normalised (step numbers removed). `operator` marks ranges that PyTorch opened around
+    an operator.
     """
     domain = pl.col("domain").fill_null("")
     owned = domain.str.to_lowercase().is_in(LIBRARY_DOMAINS) | domain.is_in(PROFILER_DOMAINS)
@@ -55,7 +55,7 @@ def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
 
 
 def thread_stacks(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Stacks of the push/pop ranges, and every thread's history of them.
+    """The stacks of the push/pop ranges, and the history of every thread.
 
     Args:
         ranges: of `phase_ranges`, push/pop only.

@@ -20,15 +20,15 @@ def step_paths(
     captures: pl.DataFrame,
     report: str,
 ) -> pl.DataFrame:
-    """The paths whose instances are steps: `process`, `path`, `joined`; none where nothing repeats.
+    """The paths whose instances are steps: `process`, `path`, `joined`; none if no range repeats.
 
     Args:
         attribution: nodes and paths.
         work: of `phases.phase_work`.
         captures: of the trace. In a process that captured a window of its steps, the range `step`
-            is a step however few there are.
+            is a step even if it repeats less than 3 times.
         name: the name or joined path given with `--step`. None takes each process's outermost range
-            that repeats and holds most GPU time, PyTorch's operators aside.
+            that repeats and has the most GPU time, without PyTorch's operators.
         report: for the message.
 
     Raises:
@@ -37,7 +37,7 @@ def step_paths(
     if name is not None:
         return paths_named(attribution, name, report)
     ours = pl.col("process").is_in(captures["process"].implode()) & (pl.col("name") == STEP)
-    # A range that repeats inside another one holds no more GPU time, and is deeper.
+    # a range that repeats inside another one has no more GPU time, and is deeper
     best = (
         work.join(attribution.paths.select("path", "name"), on="path")
         .filter((pl.col("instances") >= MIN_REPEATS) | ours, pl.col("ops") > 0)
@@ -55,8 +55,7 @@ def _named_by_hand(attribution: Attribution) -> pl.DataFrame:
 
 
 def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
-    """(`process`, `path`, `joined`) of the ranges called `name`: by their own name, or by their
-    whole path.
+    """`process`, `path`, `joined` of the ranges called `name`: by their own name or whole path.
 
     Raises:
         SelectionError: there is none.

@@ -1,4 +1,4 @@
-"""What each phase ran and what idle time it has, including what is nested in it (spec §7).
+"""What each phase ran, and its idle time, including nested phases (spec §7.9).
 
 Operations are summed by node (a stack of range instances), nodes are rolled up to their parents
 level by level, and nodes of equal path become one row. Idle time joins them by path.
@@ -32,7 +32,7 @@ NODE_SUMS: Final = (
     "process_range_ops",
     "host_wall_ns",
 )
-"""What adds up from a stack to the one around it."""
+"""The columns that add up from a stack to the one around it."""
 
 COUNTED: Final = (
     *NODE_SUMS,
@@ -44,13 +44,14 @@ COUNTED: Final = (
 def phase_work(
     attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame, axis: Axis
 ) -> pl.DataFrame:
-    """What each process did in each phase: the columns of PHASES but the idle, by `process`
-    and `path` number, with `joined` and `key` of the path.
+    """The columns of PHASES except idle time, by `process` and `path` number.
+
+    Also has `joined` and `key` of the path.
 
     Args:
         attribution: nodes and paths.
         ops: operations on the device axis, with `node` and `how`.
-        host: `node`, `host_wall_ns`: how long each stack was a thread's innermost.
+        host: `node`, `host_wall_ns`: how long each node was a thread's current stack.
         axis: the axis of the operations.
     """
     ops = (
@@ -142,7 +143,7 @@ def _alone() -> pl.Expr:
 
 
 def _by_node(attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
-    """Every node that was open or launched something, without what is nested in it."""
+    """Every node that was open or launched something, without nested nodes."""
     kernel = pl.col("kind") == "kernel"
     how = [
         (pl.col("how") == name).sum().cast(pl.Int64).alias(f"{name}_ops")
@@ -170,9 +171,9 @@ def _by_node(attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame) ->
 
 
 def _rolled_up(attribution: Attribution, nodes: pl.DataFrame) -> pl.DataFrame:
-    """`nodes` including what is nested in them, those that were ever seen.
+    """The `nodes` that occur, each with everything nested in it.
 
-    Host time stops where a stack stands on another thread's: that thread did not spend it.
+    Host time is not passed on to an inherited stack: its thread did not spend that time.
     """
     inner = nodes.clear()
     levels = []

@@ -20,13 +20,13 @@ def accounting_table(view: View) -> pl.DataFrame:
     idle = view.gaps.group_by("device_no").agg(
         pl.len().cast(pl.Int64).alias("gaps"), pl.col(causes).sum()
     )
-    # A window may hold the middle of an operation, or of a gap, and no operation's start.
-    looked_at = pl.concat([ops["device_no"], windows["device_no"]]).unique().implode()
+    # a window may contain the middle of an operation or of a gap, and no operation's start
+    selected = pl.concat([ops["device_no"], windows["device_no"]]).unique().implode()
     devices = events.ops.select("device_no", "device").unique()
     names = view.trace.devices.select("device", "name").unique("device", keep="first")
     counts = [name for name in (*counted.columns, "gaps") if name != "device_no"]
     return (
-        devices.filter(pl.col("device_no").is_in(looked_at))
+        devices.filter(pl.col("device_no").is_in(selected))
         .join(counted, on="device_no", how="left")
         .join(parts, on="device_no", how="left")
         .join(idle, on="device_no", how="left")
@@ -41,7 +41,7 @@ def accounting_table(view: View) -> pl.DataFrame:
 
 
 def _counted(ops: pl.DataFrame) -> pl.DataFrame:
-    """Per device how many operations there are, and the sums of their durations."""
+    """Per device the number of operations and the sums of their durations."""
     ns, kernel = pl.col("end_ns") - pl.col("start_ns"), pl.col("kind") == "kernel"
     return ops.group_by("device_no").agg(
         pl.len().cast(pl.Int64).alias("ops"),
@@ -53,5 +53,5 @@ def _counted(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def hidden_pct(exposed: pl.Expr, union: pl.Expr) -> pl.Expr:
-    """The share of `union` that ran under other work; null where there was none."""
+    """The share of `union` that other work overlapped; null if `union` is empty."""
     return percent(union - exposed, union)

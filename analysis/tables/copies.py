@@ -58,7 +58,7 @@ def _induced(view: View) -> pl.DataFrame:
 
 
 def _exposed(copies: pl.DataFrame, key: list[str], busy: Busy, axis: Axis) -> pl.DataFrame:
-    """Per group `exposed_ns`: the union of its copies while no kernel ran on the device."""
+    """Per group `exposed_ns`: the union of its copies, without the time in which a kernel ran."""
     groups = copies.select(key).unique().with_row_index("group")
     rows = copies.join(groups, on=key, nulls_equal=True)
     laid = rows.select(

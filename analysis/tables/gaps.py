@@ -1,4 +1,4 @@
-"""Gaps as people read them: one row each, summed by place and cause, and by length."""
+"""Gaps: one row each, summed by place and cause, and summed by length."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -27,7 +27,7 @@ LENGTHS: Final = (
 
 
 SLICE_ROWS: Final = 262_144
-"""How many gaps become text at a time: as text a gap takes ten times the memory."""
+"""How many gaps become text at a time. As text, a gap takes ten times the memory."""
 
 
 def gap_table(view: View) -> pl.DataFrame:
@@ -45,7 +45,7 @@ def gap_slices(view: View, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
 
 
 def longest_gaps(view: View, limit: int, at_least_ns: int = 0) -> pl.DataFrame:
-    """The longest `limit` rows of GAPS, longest first, without making the others."""
+    """The longest `limit` rows of GAPS, longest first; the others are not made."""
     length = view.gaps.select(_length_ns().alias("ns")).with_row_index("row")
     top = length.filter(pl.col("ns") >= at_least_ns).top_k(limit, by="ns")
     longest = view.gaps[top["row"]].sort(
@@ -55,7 +55,7 @@ def longest_gaps(view: View, limit: int, at_least_ns: int = 0) -> pl.DataFrame:
 
 
 def count_gaps(view: View, at_least_ns: int = 0) -> int:
-    """How many gaps, or parts of them in the windows, last `at_least_ns` or longer."""
+    """How many gaps, or parts of gaps in the windows, are `at_least_ns` or longer."""
     return int(view.gaps.select((_length_ns() >= at_least_ns).sum()).item())
 
 
@@ -94,7 +94,7 @@ def _rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _names(events: Events, rows: pl.DataFrame) -> pl.Series:
-    """Names of `call` or `overhead` rows; empty where there is neither."""
+    """Names of `call` or `overhead` rows; empty if there is neither."""
     call = events.calls["name"].gather(rows["call"]).cast(pl.String)
     if rows["overhead"].null_count() == len(rows):
         return call.fill_null("")
@@ -103,7 +103,7 @@ def _names(events: Events, rows: pl.DataFrame) -> pl.Series:
 
 
 def _sources(events: Events, culprit: pl.Series, launch: pl.Series) -> pl.Series:
-    """The source lines of the culprits, or else of the launches, both rows of the calls."""
+    """The source lines of the culprits, or else of the launches; both are rows of the calls."""
     call = pl.select(pl.coalesce(culprit, launch)).to_series()
     return events.calls["source"].gather(call).alias("source")
 
@@ -141,9 +141,11 @@ def gap_summary(view: View) -> pl.DataFrame:
 
 
 def _with_place(attribution: Attribution, gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`gaps` plus `place`, one number for `device_no`, `process`, `phase`, `host` and `asked`; and
-    a frame of these by `place`. Grouping by one number takes a third of grouping by four
-    columns."""
+    """`gaps` plus `place`, and a frame of the places.
+
+    `place` is one number for `device_no`, `process`, `phase`, `host` and `asked`: grouping by one
+    number takes a third of the time of grouping by four columns.
+    """
     base = len(attribution.paths) + 1
     phase, host = (attribution.path_of(gaps[c]) for c in ("node", "host_node"))
     named = gaps.select("device_no", "process", "asked").with_columns(
@@ -169,7 +171,7 @@ def _parts(events: Events, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
     parts = parts.with_columns(
         names.gather(culprit).alias("culprit"), _sources(events, call, parts["next_call"])
     )
-    # most reports have no backtraces, and then there is no line to group by
+    # most reports have no backtraces and therefore no lines to group by
     lines = ["source"] if parts["source"].null_count() < len(parts) else []
     return (
         parts.group_by("place", "culprit", *lines)

@@ -41,7 +41,7 @@ OF_OPERATIONS: Final = frozenset(
 
 
 def count_damage(events: Events) -> dict[str, int]:
-    """How often each check finds something, the one of unattributed operations aside."""
+    """How often each check finds something, except unattributed operations."""
     launchless = _launches_without_operation(events)
     return {
         "kernels before their launch": _before_their_launch(events.ops),
@@ -102,7 +102,7 @@ def _launches_without_operation(events: Events) -> int:
     calls = calls.join(
         ops.select("process", "correlation"), on=["process", "correlation"], how="anti"
     )
-    # Before each call, the last begin or end of a capture says whether one was going on.
+    # the last begin or end of a capture before a call says whether one was active
     marks = (
         _captures(events)
         .join(numbers, on="thread_no")
@@ -145,8 +145,8 @@ def _events_lost(events: Events, launchless: int) -> int:
 
 
 def _clock_jumps(events: Events) -> int:
-    """Jumps of over 7 days from one start to the next or within a row, and rows left out for
-    more."""
+    """Jumps of over 7 days from one start to the next or within a row, and rows that were left out
+    because of larger ones."""
     if events.axis.stride_ns <= CLOCK_JUMP_NS:
         return events.outliers
     rows = pl.concat([frame.select("start_ns", "end_ns") for frame in (events.ops, events.calls)])

@@ -1,4 +1,4 @@
-"""What launching cost: call, latency, queue and run-ahead, by phase (spec §5)."""
+"""The cost of launching: call, latency, queue and run-ahead, by phase (spec §5)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What each phase ran and what idle time it has, including what is nested in it (spec §7)."""
+"""What each phase ran, and its idle time, including nested phases (spec §7.9)."""
 
 import polars as pl
 

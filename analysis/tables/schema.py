@@ -78,8 +78,8 @@ GAP_SUMMARY: Final = Frame(
     """One row per place, cause, culprit and line. A gap with three causes counts in three rows.
     Rows are ordered by place, not by size, so that two summaries can be compared with diff.
     `host_range` is `(outside ranges)` where no range was open, and empty where the launch had begun
-    before the gap. `per_step_ns` divides what lies in steps by the steps of the processes whose
-    work ended the gaps; it is null where these have no steps.""",
+    before the gap. `per_step_ns` is the part inside steps, divided by the number of steps of the
+    processes whose work ended the gaps; null if they have no steps.""",
     {
         "report": pl.String(),
         "device": pl.Int32(),
@@ -160,8 +160,8 @@ SYNCS: Final = Frame(
 )
 
 INDUCED: Final = Frame(
-    """One row per call and device that has idle time behind the call: what syncs sums over the
-    devices. `call` numbers the calls.""",
+    """One row per call and device with idle time behind the call; syncs has the sum over devices.
+    `call` numbers the calls.""",
     {**SYNCS, "device": pl.Int32(), "call": pl.UInt32()},
 )
 
@@ -232,8 +232,8 @@ KERNELS: Final = Frame(
 )
 
 COPIES: Final = Frame(
-    """One row per process, device, phase, direction and label of memcpys. `exposed_ns` is what ran
-    while no kernel did.""",
+    """One row per process, device, phase, direction and label of memcpys. `exposed_ns` is the
+    part of their time in which no kernel ran.""",
     {
         "report": pl.String(),
         "process": pl.Int64(),
@@ -364,7 +364,7 @@ INTEGRITY: Final = Frame(
 MFU: Final = Frame(
     """One row per process and device for a step, and for each phase in it with declared FLOPs.
     `flops` are of one step. `time_ns` is the median step's (of the steady ones if there are any),
-    or a phase's median span times how often it runs in a step; `steps` is how many were looked at.
+    or a phase's median span times how often it runs in a step; `steps` is the number of steps used.
     `peak_flops_per_s` is the GPU's in that arithmetic, null where it is not known.""",
     {
         "report": pl.String(),
@@ -401,10 +401,10 @@ ARRIVALS: Final = Frame(
 )
 
 RANKS: Final = Frame(
-    """One row per rank: a process on a GPU. `matched` counts those of its `collectives` that all
-    ranks took part in. Of these: how often it came last, `late_ns` (after the first rank, summed)
-    and `waited_ns` (for the last one). `clock_ns` is how far its report's clock is ahead of the
-    first report's; `residual_ns` is the median difference that remains.""",
+    """One row per rank: a process on a GPU. `matched` counts the `collectives` in which all ranks
+    took part. Of these, it was last in `times_last`; `late_ns` sums how late it was after the first
+    rank, and `waited_ns` how long it waited for the last one. `clock_ns` is how far its report's
+    clock is ahead of the first report's; `residual_ns` is the median difference that remains.""",
     {
         "report": pl.String(),
         "process": pl.Int64(),

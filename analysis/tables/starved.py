@@ -27,8 +27,8 @@ MEMBER_COLUMNS: Final = (
 def starved_runs(ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     """The stretches that runs of launch gaps make: `start`, `end` on the device axis, sorted.
 
-    Launch gaps are longer than 2 us and at least half `launch`. In a run each begins within 50 us
-    of the end of the one before, with no other gap over 2 us between.
+    A launch gap is longer than 2 us, and at least half of it is `launch`. In a run, each begins
+    within 50 us of the end of the one before, with no other gap over 2 us between.
 
     Args:
         ops: operations, sorted on the device axis.
@@ -71,7 +71,7 @@ def starved_table(view: View) -> pl.DataFrame:
 
 
 def _listed(view: View, runs: pl.DataFrame, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """The rows of STARVED: runs of which launching is at least half."""
+    """The rows of STARVED: runs that are at least half launch-caused idle."""
     runs = runs.hstack(_idle(axis, runs, view.gaps))
     runs = runs.filter(2 * pl.col("launch_idle_ns") >= pl.col("end") - pl.col("start"))
     runs = runs.select(
@@ -89,7 +89,7 @@ def _listed(view: View, runs: pl.DataFrame, ops: pl.DataFrame, axis: Axis) -> pl
 
 def _idle(axis: Axis, runs: pl.DataFrame, gaps: pl.DataFrame) -> list[pl.Series]:
     """`idle_ns`, `launch_idle_ns` of the gaps in each of `runs`."""
-    # Running sums after each gap; a run's idle time is the difference of two of them.
+    # running sums after each gap; the idle time of a run is the difference of two of them
     walked = gaps.select(
         axis.at(pl.col("device_no"), pl.col("end_ns")).alias("end"),
         (pl.col("end_ns") - pl.col("start_ns")).cum_sum().alias("idle_ns"),

@@ -1,4 +1,4 @@
-"""The steps one by one, their time split as in the accounting (spec §8)."""
+"""The steps one by one, with their time split as in the accounting (spec §8)."""
 
 import polars as pl
 
@@ -12,8 +12,8 @@ from nsysflow.analysis.view.view import View
 def step_table(view: View) -> pl.DataFrame:
     """The STEPS table.
 
-    The first steps are never steady: `--skip` of them, by default none of a process that captured a
-    window of its steps (the window leaves the first ones out) and 2 of any other.
+    The first `--skip` steps are never steady. The default is 0 for a process that captured a window
+    of its steps, which leaves out the first ones, and 2 for any other.
     """
     causes = [f"{cause}_ns" for cause in CAUSES]
     axis, steps = view.events.axis, view.steps
@@ -38,7 +38,7 @@ def step_table(view: View) -> pl.DataFrame:
 
 
 def _idle_in(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """Per step the causes of the gaps that start in it: differences of running sums."""
+    """Per step the causes of the gaps that start in it, as differences of running sums."""
     causes = pl.col([f"{cause}_ns" for cause in CAUSES])
     place = axis.at(pl.col("device_no"), pl.col("start_ns"))
     starts = gaps.select(place).to_series()

@@ -1,4 +1,4 @@
-"""What each stall call blocked, and the idle time behind it (spec §4)."""
+"""Calls that block the host, and the idle time behind each (spec §4)."""
 
 import polars as pl
 
@@ -7,7 +7,7 @@ from nsysflow.analysis.view.view import View
 
 
 def sync_table(view: View) -> pl.DataFrame:
-    """The SYNCS table, most idle time behind them first."""
+    """The SYNCS table, the most idle time behind a call first."""
     charges = view.charges
     induced = charges.group_by("call").agg(pl.col("ns").sum().alias("induced_idle_ns"))
     rows = (
@@ -51,7 +51,7 @@ def _without_inner(stalls: pl.DataFrame, charged: pl.Series) -> pl.DataFrame:
 
 
 def _described(rows: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
-    """`rows` with the system's ids and names, and with what their copies moved."""
+    """`rows` with the OS ids, names, and the bytes and direction of their copies."""
     moved = copies.group_by("call").agg(
         pl.col("bytes").sum(), pl.col("direction", "copy_label").first()
     )

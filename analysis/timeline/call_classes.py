@@ -16,9 +16,9 @@ LAZY_LOAD_NS: Final = 1_000_000
 
 
 def class_by_name(name: pl.Expr) -> pl.Expr:
-    """The class of a call by its name without suffix, before its operation is looked at.
+    """The class of a call by its name without suffix, as far as the name decides.
 
-    Classes are named like the causes that they make; a call of no other class is `api`.
+    Classes have the names of the causes that they make. A call of no other class is `api`.
     """
     classes = [
         pl.when(makes(cause, name)).then(pl.lit(cause.name))
@@ -76,7 +76,7 @@ def _rows(calls: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
 def _first_slow_launches(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
     """Rows of `calls` over 1 ms that are the first launch of their kernel in their process.
 
-    Of two that begin together the longer counts, then the one with the smaller correlation id.
+    If two begin together, the longer counts, then the one with the smaller correlation id.
     """
     slow = calls.filter(pl.col("end_ns") - pl.col("start_ns") > LAZY_LOAD_NS)
     if slow.is_empty():

@@ -19,14 +19,15 @@ from nsysflow.analysis.timeline.source_lines import with_sources
 from nsysflow.analysis.trace import Trace
 
 SYNC_AFTER_NS = 50_000
-"""A sync that starts within 50 us of an asynchronous copy makes it a blocking one (spec §4). Tracks
-on the axis lie further apart than this and `--framework-gap-us`, the only rules that look ahead."""
+"""A sync that starts within 50 us of an asynchronous copy makes it a blocking one (spec §4.5).
+Tracks on the axis are further apart than this and `--framework-gap-us`. No other rule looks ahead.
+"""
 
 COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
 """Frames whose rows of negative length are counted (spec §1)."""
 
 LAUNCH_ORDER = ("launch_start_ns", "correlation", "stream", "graph_node")
-"""What orders operations that start, or end, together (spec §3); then come names and processes."""
+"""The order of operations that start, or end, together (spec §3.1); then names and processes."""
 
 KEYS = 1 << 63
 """A key holds a process and a correlation id in 63 bits. A damaged report has ids too far apart."""
@@ -41,12 +42,12 @@ class Events:
     """A trace's events, in order.
 
     Attributes:
-        trace: what the report says of itself.
+        trace: the report, without its rows.
         axis: the line on which threads, and devices, are laid end to end.
         ops: `schema.OPS` without negative lengths, sorted by (device, start, launch), plus `op`
             (row number), `device_no`, `part`, `call` (row of its launch in `calls`, null without),
-            `launch_start_ns`, `launch_end_ns`, `thread_no` (that launched it), `first` (it is the
-            call's first operation).
+            `launch_start_ns`, `launch_end_ns`, `thread_no` (that launched it), `first` (whether it
+            is the call's first operation).
         calls: without negative lengths, sorted by thread and start, longest first: `call` (row
             number), `start_ns`, `end_ns`, `thread_no`, `correlation`, `name`, `class`, `source`.
         ranges: `schema.RANGES` without negative lengths, open ends closed, `ended` tells which,
@@ -56,7 +57,7 @@ class Events:
         threads: `thread_no`, `thread`, `process`, `process_no`, `name`, `autograd`, `main`.
         last_ns: the end of the trace.
         dropped: operations, calls and ranges of negative length.
-        outliers: rows left out because their times lie too far from all others.
+        outliers: rows left out because their times are too far from all others.
     """
 
     trace: Trace
@@ -114,7 +115,7 @@ def _not_negative(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:
-    """The least and the greatest of all values; (0, 0) where there are none."""
+    """The minimum and maximum of all values; (0, 0) if there are none."""
     times = [t for f in frames for column in f for t in (column.min(), column.max())]
     known = [t for t in times if isinstance(t, int)]
     return (min(known), max(known)) if known else (0, 0)
@@ -178,8 +179,7 @@ def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
 def _correlation_keys(
     ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
 ) -> tuple[pl.Series, pl.Series]:
-    """The correlation ids of all processes on one line: a key per operation and per call, null
-    where there is none."""
+    """Keys of (process, correlation id) of the operations and of the calls; null without id."""
     processes = threads.select("process", "process_no").unique()
     first, last = _extent([ops.select("correlation"), calls.select("correlation")])
     if (last - first + 1) * (len(processes) + 1) >= KEYS:
@@ -201,13 +201,13 @@ def _correlation_keys(
 
 
 def _renumbered(ops: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Both with their correlation ids numbered from 1 by size; equal ids stay equal."""
+    """Both with correlation ids numbered from 1 in their order; equal ids stay equal."""
     number = pl.concat([ops["correlation"], calls["correlation"]]).rank("dense").cast(pl.Int64)
     return ops.with_columns(number.head(len(ops))), calls.with_columns(number.tail(len(calls)))
 
 
 def _launch_calls(asked: pl.Series, known: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """The row in `calls` of each key asked for, the outermost where several have it."""
+    """The row in `calls` of each key, the outermost if several calls have it."""
     launches = pl.DataFrame({"key": known, "call": calls["call"]})
     if known.null_count():
         launches = launches.drop_nulls("key")

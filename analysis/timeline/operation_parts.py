@@ -1,4 +1,4 @@
-"""What an operation counts as in the accounting: compute, communication or a copy (spec §2)."""
+"""The part of the accounting that an operation counts in (spec §2)."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""Rows whose times cannot belong to the recording: a clock's epoch, a -1, an overflow.
+"""Rows whose times are outside the recording: the epoch of a clock, a -1, an overflow.
 
-One of them makes a report look decades long, and an `Axis` has no room for ten tracks of decades.
+One of them makes a report look decades long, and an `Axis` has no room for ten such tracks.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ CLOCK_JUMP_NS: Final = 7 * 86_400 * 10**9
 
 _PLACES: Final = 1 << 63
 _PATHS_A_NAME: Final = 16
-"""How many paths may end in one range name, at most. Real reports stay below this guess."""
+"""At most this many paths end in one range name. It is a guess; real reports have fewer."""
 
 
 def without_outliers(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], int]:
     """The rows that an `Axis` has room for, and how many were left out.
 
-    Whatever lies within 7 days of the middle row stays, and so does any time where there is room.
+    Rows within 7 days of the middle row stay, and all rows if there is room for them.
 
     Args:
         frames: `operations`, `calls`, `ranges` and `overhead`, without negative lengths.
@@ -40,8 +40,7 @@ def without_outliers(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.D
 
 
 def _tracks(frames: Mapping[str, pl.DataFrame]) -> int:
-    """How many tracks the analysis lays on one axis at most: pairs of threads, or paths on
-    devices."""
+    """The most tracks that the analysis puts on one axis: pairs of threads, or paths on devices."""
     threads = pl.concat([frames[name]["thread"] for name in ("calls", "ranges", "overhead")])
     paths = _PATHS_A_NAME * frames["ranges"]["name"].n_unique() + 1
     devices = frames["operations"].select("process", "device").n_unique()

@@ -1,4 +1,4 @@
-"""The source line of each CUDA call, where Python backtraces were sampled (spec §11)."""
+"""The source line of each CUDA call, if Python backtraces were sampled (spec §11)."""
 
 import polars as pl
 
@@ -12,7 +12,7 @@ def with_sources(
 ) -> pl.DataFrame:
     """`calls` plus `source`, e.g. `train.py:42 in step`: the innermost frame of the program itself.
 
-    Null where there is no backtrace, or no such frame in it. The profiler records one backtrace for
+    Null if there is no backtrace, or no such frame in it. The profiler records one backtrace for
     a runtime call and the driver call inside it. A call without one takes that of the call around
     it, or else that of its correlation id.
 
@@ -36,8 +36,8 @@ def with_sources(
 def _written_by_a_library(own: pl.Series) -> pl.Expr:
     """Whether a frame of sorted stacks is `<string>` code that a library generated.
 
-    What a person types is called by nobody, or by more of it; what a library generates is called by
-    a file that is not `own`.
+    Code that a person typed has no caller, or one that was typed too. Code that a library generates
+    is called by a file that is not `own`.
     """
     file, stack = pl.col("file"), pl.col("stack")
     called = (stack.shift(-1) == stack).fill_null(value=False)
@@ -82,7 +82,7 @@ def _with_stacks(calls: pl.DataFrame, backtraces: pl.DataFrame, axis: Axis) -> p
 def _of_call_around(calls: pl.DataFrame) -> pl.DataFrame:
     """`calls`; those without a stack take it from the first call around them that has one."""
     known = calls.drop_nulls("stack")
-    # The first call that reaches an end is where the running maximum reaches it.
+    # the first call that reaches an end is where the running maximum reaches it
     first = known["end"].cum_max().search_sorted(calls["end"], side="left")
     first = first.set(first >= len(known), None)
     holds = known["start"].gather(first) <= calls["start"]

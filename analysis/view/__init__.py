@@ -1,1 +1,1 @@
-"""What part of a timeline is looked at."""
+"""The part of a timeline that is selected."""

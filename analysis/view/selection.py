@@ -1,4 +1,4 @@
-"""From options to the windows that are looked at (spec §2)."""
+"""From options to the selected windows (spec §2.2)."""
 
 import polars as pl
 
@@ -27,7 +27,7 @@ def selected_windows(
         options: what to narrow to.
 
     Raises:
-        SelectionError: an option names what the report does not hold, or nothing is left.
+        SelectionError: an option names something that the report lacks, or nothing is left.
     """
     windows, axis = whole_windows(events.ops), events.axis
     report = events.trace.report
@@ -50,12 +50,12 @@ def selected_windows(
         projections = ops.join(attribution.projected(paths), on="node")
         windows = intersect(windows, _hulls(projections, ["range"]), axis)
         if windows.is_empty():
-            msg = f"range {options.range!r} launched nothing in the part of {report} looked at."
+            msg = f"range {options.range!r} launched nothing in the selected part of {report}."
             raise SelectionError(msg)
     if options.steps is not None:
         windows = intersect(windows, _of_steps(steps, options.steps, report), axis)
         if windows.is_empty():
-            msg = f"those steps ran nothing in the part of {report} looked at."
+            msg = f"those steps ran nothing in the selected part of {report}."
             raise SelectionError(msg)
     return windows
 

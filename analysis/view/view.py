@@ -35,7 +35,7 @@ class View:
 
     @property
     def trace(self) -> Trace:
-        """What the report says of itself."""
+        """The report, without its rows."""
         return self.timeline.trace
 
     @property
@@ -124,7 +124,7 @@ class View:
         return self.timeline.work
 
     def stalls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Those of `rows` (stalls with `induced_idle_ns`) that belong to the view."""
+        """The `rows` (stalls with `induced_idle_ns`) that belong to the view."""
         return rows
 
     def _launches(self) -> pl.DataFrame:
@@ -145,7 +145,7 @@ class NarrowedView(View):
         """The windows that all options agree on.
 
         Raises:
-            SelectionError: an option names what the report does not hold, or nothing is left.
+            SelectionError: an option names something that the report lacks, or nothing is left.
         """
         of = self.timeline
         return selected_windows(of.events, of.attribution, of.ops, of.steps, of.options)
@@ -162,20 +162,20 @@ class NarrowedView(View):
 
     @computed_once
     def charges(self) -> pl.DataFrame:
-        """The charges, cut as the gaps are."""
+        """The charges, cut like their gaps."""
         return narrow_charges(self.timeline.explained.charges, self.gaps)
 
     @computed_once
     def steps(self) -> pl.DataFrame:
         """The steps that start in the windows."""
         inside = self._starting_inside(self.timeline.steps)
-        # where processes share a GPU, one's window may hold another step of the other
+        # if processes share a GPU, a window of one may contain another step of the other
         wanted = self.options.steps
         return inside if wanted is None else with_numbers(inside, wanted)
 
     @computed_once
     def work(self) -> pl.DataFrame:
-        """What the phases did: counts of what starts in the windows, busy time of all in them."""
+        """What the phases did: counts of what starts in the windows, and busy time inside them."""
         axis, windows, attribution = self.events.axis, self.windows, self.attribution
         host = clipped_time(attribution.open_time, windows)
         begun = phase_work(attribution, self.ops, host, axis)
@@ -189,7 +189,7 @@ class NarrowedView(View):
 
     @computed_once
     def work_of_steps(self) -> pl.DataFrame:
-        """What the phases did in these steps, whole: a phase that a window cuts did less."""
+        """What the phases did in these whole steps; in a window that cuts a phase, it did less."""
         inside = self.attribution.within(self.timeline.step_paths).join(self.steps, on="range")
         ops = self.timeline.ops.join(
             inside, on=["node", "device_no"], how="semi", maintain_order="left"
@@ -198,7 +198,7 @@ class NarrowedView(View):
         return phase_work(self.attribution, ops, no_host, self.events.axis)
 
     def stalls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Those that start between the first window and the last, or that have idle time behind
+        """The rows that start between the first window and the last, or that have idle time behind
         them in a window."""
         first, last = self.windows["start_ns"].min(), self.windows["end_ns"].max()
         within = pl.col("start_ns").is_between(pl.lit(first), pl.lit(last))

@@ -1,4 +1,4 @@
-"""Windows, and what of operations, gaps and charges lies in them (spec §2).
+"""Windows, and the parts of operations, gaps and charges inside them (spec §2).
 
 Causes always come from the whole trace. A gap cut by a window keeps its causes in proportion.
 """
@@ -16,7 +16,7 @@ WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns":
 
 
 def whole_windows(ops: pl.DataFrame) -> pl.DataFrame:
-    """`WINDOWS` from each device's first operation to its last one's end."""
+    """`WINDOWS` from each device's first operation to the end of its last one."""
     return (
         ops.lazy()
         .filter(pl.col("end_ns") > pl.col("start_ns"))
@@ -29,7 +29,7 @@ def whole_windows(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def intersect(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """What lies in both: `WINDOWS`. `others` may overlap one another."""
+    """`WINDOWS` that are in both. `others` may overlap one another."""
     merged = merge(laid(others, axis))
     pieces = overlaps(laid(windows, axis), merged)
     return pieces.select(
@@ -40,8 +40,10 @@ def intersect(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.Dat
 
 
 def clipped_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """How much of each stretch of host time (`node`, `start_ns`, `host_wall_ns`) lies in a window
-    of any device: `node`, `host_wall_ns`."""
+    """The part of each stretch of host time (`node`, `start_ns`, `host_wall_ns`) in the windows.
+
+    Windows of any device count. Returns `node`, `host_wall_ns`.
+    """
     spans = windows.select(pl.col("start_ns").alias("start"), pl.col("end_ns").alias("end"))
     start = open_time["start_ns"]
     wall_ns = Cover(merge(spans)).between(start, start + open_time["host_wall_ns"])
@@ -90,7 +92,7 @@ def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.Dat
 
 
 def narrow_charges(charges: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
-    """Charges scaled as their gaps' causes were.
+    """Charges, scaled like the causes of their gaps.
 
     Args:
         charges: `gap`, `call`, `cause`, `ns`, of whole gaps.

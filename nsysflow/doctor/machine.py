@@ -18,7 +18,7 @@ from nsysflow.torchrun import find_torchrun
 
 CAP_SYS_ADMIN: Final = 21
 CAP_PERFMON: Final = 38
-"""Linux's numbers of the capabilities that allow to read performance counters."""
+"""Linux's numbers of the capabilities that allow reading performance counters."""
 
 _PARANOID: Final = Path("/proc/sys/kernel/perf_event_paranoid")
 _DRIVER_OPTIONS: Final = Path("/proc/driver/nvidia/params")

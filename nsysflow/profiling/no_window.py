@@ -82,7 +82,7 @@ def _not_recorded_by_kineto(plan: Plan, opened: Sequence[ChildStatus]) -> Captur
     return CaptureError(
         f"{_NOTHING}: the steps of the window ran, but torch.profiler left no trace. A profiler of"
         " the program's own may block ours",
-        "See what was said about it",
+        "See the log",
         f"cat {quote(str(plan.request.folder / LOG))}",
     )
 

@@ -1,4 +1,4 @@
-"""From what was asked to what will be run. Pure: `--dry-run` prints it, tests read it."""
+"""The plan of a run: a request becomes commands. Pure: `--dry-run` prints it, tests read it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What was asked of `nsysflow profile`."""
+"""A request to `nsysflow profile`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ class Request:
         processes: how many ranks torchrun starts; None without torchrun.
         nsys: the nsys to use; found automatically when None.
         nsys_args: passed to `nsys profile` unchanged.
-        flops_per_step: what one step of one rank computes; None if not given.
+        flops_per_step: the FLOPs of one step of one rank; None if not given.
         flops_dtype: the arithmetic of those FLOPs.
     """
 

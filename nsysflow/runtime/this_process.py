@@ -20,7 +20,7 @@ class ProcessState:
     """What is counted here; most fields are those of `ChildStatus`.
 
     Attributes:
-        flops: what a step computes, if a built-in workload declares it: `unit`, and `phases` with
+        flops: the FLOPs of a step, if a built-in workload declares them: `unit`, and `phases` with
             a number each.
         warmup_ns: time spent in warm-up steps, summed over loops.
         warmup_steps: how many warm-up steps that was.

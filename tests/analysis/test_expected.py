@@ -23,13 +23,13 @@ COVERED: Final = {
     "dominant_cause_counts",
     "phases_with_gpu_work",
 }
-"""What the tests below look at."""
+"""The figures that the tests below check."""
 
 
 every_report: Final = pytest.mark.parametrize("name", sorted(EXPECTED))
 
 
-def test_every_expected_figure_is_looked_at_and_of_a_report_that_is_here() -> None:
+def test_every_expected_figure_has_a_test_and_a_report() -> None:
     assert set(EXPECTED) <= set(NAMES)
     assert all(set(figures) == COVERED for figures in EXPECTED.values())
 
@@ -58,7 +58,7 @@ def test_as_many_gaps_as_expected_have_each_dominant_cause(name: str) -> None:
 
 
 @every_report
-def test_each_api_induced_the_expected_idle(name: str) -> None:
+def test_the_idle_behind_each_api_is_as_expected(name: str) -> None:
     induced = analysed(name).syncs.group_by("api").agg(pl.col("induced_idle_ns").sum())
     assert {api: ns for api, ns in induced.rows() if ns} == (
         EXPECTED[name]["induced_idle_ns_by_api"]
@@ -87,7 +87,7 @@ def test_a_phase_of_one_process_is_as_busy_as_expected(name: str) -> None:
 
 @every_report
 def test_a_phase_of_several_processes_is_as_busy_as_expected(name: str) -> None:
-    # The figures count a GPU that processes share once; our table has a row for each process.
+    # If processes share a GPU, the figures count it once; our table has a row for each process.
     expected = EXPECTED[name]["phases_with_gpu_work"]
     by_path: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for path, device, start, end in placed_ops(name):
@@ -101,7 +101,7 @@ def test_a_phase_of_several_processes_is_as_busy_as_expected(name: str) -> None:
 
 
 def placed_ops(name: str) -> Iterator[tuple[str, int, int, int]]:
-    """Every operation once for each path that holds it: path, device, start, end."""
+    """Every operation, once for each path that contains it: path, device, start, end."""
     analysis = analysed(name)
     attribution, ops = analysis.timeline.attribution, analysis.timeline.ops
     up = {

@@ -1,6 +1,6 @@
 """`gap_summary.csv` of two real reports, as `analyze` writes it, against reviewed copies.
 
-When they should change, write them again and review the difference by eye:
+When they should change, write them again and review the difference:
 
     for name in h200-train h200-gpt2-eager; do
         nsysflow analyze tests/data/$name.sqlite.xz -o build/$name --force

@@ -1,4 +1,4 @@
-"""What holds of every report, whatever ran: sums, bounds, and changes that change nothing."""
+"""What holds for every report: sums, bounds, and changes that must have no effect."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +29,7 @@ from tests.analyses import (
 )
 from tests.oracle.model import Call, Op, Overhead, PlainTrace, Range, Thread, to_trace
 
-# --- what adds up, and what never is -------------------------------------------------------------
+# --- sums and bounds -----------------------------------------------------------------------------
 
 Analysis = nsysflow.Analysis
 
@@ -90,7 +90,7 @@ def no_time_is_negative(analysis: Analysis) -> None:
     for name, of in OF_REPORT.items():
         table = getattr(analysis, name)
         for column in of:
-            # What starts before its launch has a negative latency: integrity counts it.
+            # an operation that starts before its launch has a negative latency; integrity counts it
             instant = column in ("start_ns", "end_ns") or column.startswith("latency_")
             if column.endswith("_ns") and not instant:
                 assert (table[column].drop_nulls() >= 0).all(), f"{name}.{column}"
@@ -99,8 +99,8 @@ def no_time_is_negative(analysis: Analysis) -> None:
 def no_share_leaves_0_to_100(analysis: Analysis) -> None:
     for name, of in OF_REPORT.items():
         for column in of:
-            # launches.starved_pct is launch-caused idle over span, and the idle before a phase's
-            # first operation is not in its span.
+            # launches.starved_pct is launch-caused idle ÷ span, and the idle before a phase's first
+            # operation is not in its span
             if column.endswith("_pct") and column != "starved_pct":
                 share = getattr(analysis, name)[column].drop_nulls()
                 assert share.is_between(0, 100 + 1e-9).all(), f"{name}.{column}"
@@ -275,21 +275,23 @@ ALWAYS: Final[tuple[Callable[[Analysis], None], ...]] = (
 
 @pytest.mark.parametrize("holds", ALWAYS, ids=lambda holds: holds.__name__)
 @every_report
-def test_on_each_real_report(name: str, holds: Callable[[Analysis], None]) -> None:
+def test_an_invariant_holds_on_each_real_report(
+    name: str, holds: Callable[[Analysis], None]
+) -> None:
     holds(analysed(name))
 
 
 @any_trace
-def test_all_that_always_holds_holds_on_any_trace(model: PlainTrace) -> None:
+def test_invariants_hold_on_any_trace(model: PlainTrace) -> None:
     analysis = nsysflow.analyze(to_trace(model))
     for holds in ALWAYS:
         holds(analysis)
 
 
-# --- changes that change nothing -----------------------------------------------------------------
+# --- changes without an effect -------------------------------------------------------------------
 
 TIMED: Final = ("ops", "calls", "ranges", "overhead")
-"""Frames of a trace that hold times, from one to another."""
+"""Frames of a trace that have a start and an end."""
 
 
 def assert_same(
@@ -307,7 +309,7 @@ def assert_same(
 
 
 def shifted(trace: nsysflow.Trace, by_ns: int) -> nsysflow.Trace:
-    """The same report, all of it `by_ns` later."""
+    """The same report with all times `by_ns` later."""
     times = pl.col("start_ns", "end_ns") + by_ns
     return replace(
         trace,
@@ -319,7 +321,7 @@ def shifted(trace: nsysflow.Trace, by_ns: int) -> nsysflow.Trace:
 
 
 SHIFTS_NS: Final = (1, -1, 7_000_000_001, -(10**12), 1_795_000_000 * 10**9, -4 * 10**18, 4 * 10**18)
-"""A nanosecond; minutes; the clock of a calendar, as Kineto writes it; half of what int64 holds."""
+"""A nanosecond; minutes; calendar time, as in Kineto traces; half of the range of int64."""
 
 
 @any_trace
@@ -336,13 +338,13 @@ def test_a_report_on_another_clock_is_the_same_report(by_ns: int) -> None:
 
 
 def shuffled(trace: nsysflow.Trace, seed: int) -> nsysflow.Trace:
-    """The same rows in another order, what `ops.detail` points at included."""
+    """The same rows in another order, including those that `ops.detail` points to."""
 
     def mixed(frame: pl.DataFrame) -> pl.DataFrame:
         return frame.sample(fraction=1.0, shuffle=True, seed=seed)
 
     def placed(details: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-        """The details mixed, and where each went."""
+        """The details in another order, and the new place of each."""
         order = mixed(details.with_row_index("was").select("was"))["was"]
         went = pl.Series("went", range(len(order)), dtype=pl.UInt32)
         return details[order], went.gather(order.arg_sort())
@@ -385,7 +387,7 @@ def test_the_order_of_a_reports_rows_means_nothing(name: str) -> None:
 
 
 @few_reports
-def test_what_a_report_is_called_is_only_printed(name: str) -> None:
+def test_the_name_of_a_report_is_only_printed(name: str) -> None:
     trace = loaded(name)
     renamed = tables_of(replace(trace, report="another"))
     for table in renamed.values():
@@ -394,7 +396,7 @@ def test_what_a_report_is_called_is_only_printed(name: str) -> None:
     assert_same(tables_of(trace), {n: t.with_columns(called) for n, t in renamed.items()})
 
 
-# --- what others do on their own GPU -------------------------------------------------------------
+# --- other processes on other GPUs ---------------------------------------------------------------
 
 OF_A_DEVICE: Final = ("accounting", "gaps", "gap_summary", "gap_histogram", "starved", "kernels")
 OF_A_PROCESS: Final = ("phases", "syncs", "launches", "copies", "steps")
@@ -429,9 +431,9 @@ Row = TypeVar("Row", Call, Range, Overhead, Thread)
 
 
 def stranger(model: PlainTrace) -> PlainTrace:
-    """The same program again, other processes on other GPUs."""
+    """The same program again, in other processes on other GPUs."""
     process = PIDS_ABOVE << 24
-    thread = process | PIDS_ABOVE  # a main thread's tid stays its process's pid
+    thread = process | PIDS_ABOVE  # the tid of a main thread must equal the pid
 
     def moved(rows: tuple[Row, ...]) -> tuple[Row, ...]:
         return tuple(
@@ -452,7 +454,7 @@ def stranger(model: PlainTrace) -> PlainTrace:
 
 
 def end_of(model: PlainTrace) -> int:
-    """The latest end of any row that counts."""
+    """The latest end of any row that is not dropped."""
     rows: list[Op | Call | Range | Overhead] = [
         *model.ops,
         *model.calls,
@@ -477,7 +479,7 @@ def joined(trace: nsysflow.Trace, other: nsysflow.Trace) -> nsysflow.Trace:
 @any_trace
 def test_an_unrelated_process_on_another_gpu_changes_nothing(model: PlainTrace) -> None:
     trace = to_trace(model)
-    # It ends when the other does: "open to the end of the trace" reaches as far as before.
+    # both end at the same time, so that the end of the trace does not move
     names = (*OF_A_DEVICE, *OF_A_PROCESS)
     alone = tables_of(trace, only=names)
     other = stranger(replace(model, ranges=model.ranges[::2], calls=model.calls[::-1]))
@@ -515,7 +517,7 @@ def test_a_longer_framework_gap_moves_host_to_launch_in_a_report(name: str) -> N
 def assert_framework_gaps_move_host_to_launch(
     trace: nsysflow.Trace, limits: tuple[int, ...]
 ) -> None:
-    """Step 3's stalls see neither where host time is parted, nor what a gap is."""
+    """Check that only `host`, `api` and `launch` change: step 3 takes from their sum."""
     moved = ["host_ns", "api_ns", "launch_ns"]
     fixed = [c for c in CAUSE_COLUMNS if c not in moved]
     kept = ["device", "start_ns", "end_ns", "duration_ns", "phase", "host_range", *fixed]

@@ -21,15 +21,15 @@ from nsysflow.analysis.options import Options
 from tests.reports import DATA
 
 WORTH: Final = 0.02
-"""Places that save at least this share of the window are looked at."""
+"""Only places that save at least this share of the window are compared."""
 
 QUIET: Final = ("deep_queue", "harmless_sync", "prefetch", "dense_then_items")
-"""Classes of programs that nothing starves of launches."""
+"""Classes of programs without starved windows."""
 
 
 @cache
 def simulated() -> tuple[dict[str, nsysflow.Analysis], dict[str, Any]]:
-    """Every program analysed, and the truth about it."""
+    """The analysis of every program, and the true savings."""
     with TemporaryDirectory() as folder, tarfile.open(DATA / "simulated.tar.xz") as archive:
         archive.extractall(folder, filter="data")
         root = Path(folder) / "simulated"
@@ -38,8 +38,8 @@ def simulated() -> tuple[dict[str, nsysflow.Analysis], dict[str, Any]]:
     return {name: nsysflow.analyze(trace, Options()) for name, trace in traces.items()}, truth
 
 
-def blamed_and_saved() -> Iterator[tuple[int, int]]:
-    """Of each place that is worth it, the idle behind its calls and what it would really save."""
+def charged_and_saved() -> Iterator[tuple[int, int]]:
+    """For each place that saves enough: the idle behind its calls, and its true saving."""
     analyses, truth = simulated()
     for name, about in truth.items():
         idle_ns = dict(analyses[name].syncs.select("start_ns", "induced_idle_ns").rows())
@@ -50,7 +50,7 @@ def blamed_and_saved() -> Iterator[tuple[int, int]]:
 
 
 def test_the_idle_behind_a_wait_is_about_what_its_removal_saves() -> None:
-    pairs = list(blamed_and_saved())
+    pairs = list(charged_and_saved())
     assert len(pairs) >= 30
     assert median(abs(idle - saved) / saved for idle, saved in pairs) <= 0.05
     assert abs(sum(idle for idle, _ in pairs) / sum(saved for _, saved in pairs) - 1) <= 0.12

@@ -1,4 +1,4 @@
-"""What the tool is for, one story a test: on real reports, and on exports written by hand."""
+"""What the tool is for, one case per test: on real reports, and on exports written by hand."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,9 +36,9 @@ def test_a_wait_behind_a_full_queue_that_nothing_followed_costs_nothing() -> Non
     assert wait["rank"] >= len(waits.filter(pl.col("induced_idle_ns") > 0))
 
 
-def test_the_longest_wait_costs_the_host_time_that_it_no_longer_hid_and_no_more() -> None:
+def test_the_longest_wait_costs_only_the_host_time_that_it_exposed() -> None:
     # 211 ms behind saturating matmuls. Waiting cost nothing, but then the host needed 13 ms to
-    # build the next model: without the wait that would have run beside the matmuls.
+    # build the next model. Without the wait, it would have done so during the matmuls.
     analysis = analysed("h200-train")
     wait = analysis.syncs.sort("blocked_ns", descending=True).row(0, named=True)
     assert wait["blocked_ns"] == 210_650_140
@@ -70,7 +70,7 @@ def test_copies_to_pageable_memory_are_charged_inside_the_copy_call() -> None:
     ("path", "kernels"),
     [("warmup/backward", 116), ("step_sync/backward", 348), ("step_async/backward", 348)],
 )
-def test_backward_s_kernels_are_in_backward_though_another_thread_launched_them(
+def test_kernels_of_backward_are_in_backward_although_another_thread_launched_them(
     path: str, kernels: int
 ) -> None:
     backward = phase("h200-train", path)
@@ -96,7 +96,7 @@ def test_a_graph_traced_as_one_is_compute_but_no_kernel() -> None:
     assert analysis.kernels["count"].sum() == whole["kernels"] == whole["ops"] - 10 - 118
 
 
-def test_half_of_gpt2_s_idle_is_host_code_outside_the_steps() -> None:
+def test_half_of_the_idle_of_gpt2_is_host_code_outside_the_steps() -> None:
     by_size = analysed("h200-gpt2-eager").gap_summary.sort("total_ns", descending=True)
     first = by_size.row(0, named=True)
     assert (first["cause"], first["host_range"]) == ("host", "(outside ranges)")
@@ -138,7 +138,7 @@ def launched(pid: int, correlation: int, at: int, ns: int, device: int = 0) -> t
 def two_processes(
     folder: Path, gpu_of: dict[int, int], *, nvtx: list[Row] | None = None
 ) -> nsysflow.Analysis:
-    """Each launches two kernels under the same correlation ids, both on what it calls device 0."""
+    """Each launches two kernels with the same correlation ids, on its own device 0."""
     rows = [
         launched(ONE, 1, 0, 100),
         launched(ONE, 2, 1_000, 100),
@@ -227,7 +227,7 @@ LABELS: Final = {
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_a_copy_is_called_after_its_memory_and_whether_the_host_waited(
+def test_a_copy_is_labelled_by_its_memory_and_whether_the_host_waited(
     tmp_path: Path, label: str
 ) -> None:
     memory, call_end, sync_at = LABELS[label]
@@ -260,7 +260,7 @@ def test_a_copy_is_called_after_its_memory_and_whether_the_host_waited(
 def test_a_small_copy_to_the_host_is_charged_with_the_whole_wait_for_it(tmp_path: Path) -> None:
     #  host   200 .cpu() ----------------------- 100 900       200 000 launch
     #  GPU    110 kernel ---- 98 000   100 000 copy 100 700        200 120 kernel
-    # The 2 us before the copy are the gap of the same call; they must not hide that it waited.
+    # the 2 us before the copy are a gap of the same call; the call's wait must still count
     kernels = [
         {"start": 110, "end": 98_000, "correlationId": 1},
         {"start": 200_120, "end": 200_200, "correlationId": 3},
@@ -276,13 +276,13 @@ def test_a_small_copy_to_the_host_is_charged_with_the_whole_wait_for_it(tmp_path
     analysis = nsysflow.analyze(nsysflow.load(report))
     before, after = analysis.gaps.select("duration_ns", "blocking_copy_ns", "host_ns").rows()
     assert before == (2_000, 2_000, 0)
-    # 97 800 until the GPU ran dry, 700 and 200 beside and after the copy; the rest is host code
+    # 97 800 before the GPU ran dry, 700 and 200 during and after the copy; the rest is host code
     assert after == (99_420, 97_800 + 700 + 200, 200_000 - 100_900 - 97_800 - 700)
     (wait,) = analysis.syncs.filter(pl.col("kind") == "blocking_copy").to_dicts()
     assert wait["induced_idle_ns"] == wait["blocked_ns"] == 100_700
 
 
-def test_a_copy_within_the_gpu_has_no_host_memory_to_be_called_after(tmp_path: Path) -> None:
+def test_a_copy_within_the_gpu_is_labelled_device(tmp_path: Path) -> None:
     call = {"start": 0, "end": 100, "nameId": "cudaMemcpyAsync_v3020"}
     copy = {"start": 200, "end": 900, "copyKind": 8, "srcKind": DEVICE, "dstKind": DEVICE}
     report = write_export(tmp_path / "copy.sqlite", calls=[call], memcpys=[copy])
@@ -291,7 +291,7 @@ def test_a_copy_within_the_gpu_has_no_host_memory_to_be_called_after(tmp_path: P
 
 
 @pytest.mark.parametrize("correlation", [None, 0, 77])
-def test_work_that_no_call_launched_leaves_its_gap_unknown(
+def test_a_gap_before_work_without_a_call_is_unknown(
     tmp_path: Path, correlation: int | None
 ) -> None:
     call, kernel = launched(ONE, 1, 0, 100)
@@ -301,7 +301,7 @@ def test_work_that_no_call_launched_leaves_its_gap_unknown(
     assert (gap["cause"], gap["unknown_ns"], gap["culprit"]) == ("unknown", 4_880, "")
 
 
-def test_a_wait_pays_for_every_gap_that_follows_until_it_is_used_up(tmp_path: Path) -> None:
+def test_a_wait_is_charged_in_every_gap_that_follows_until_it_is_used_up(tmp_path: Path) -> None:
     #  host  L1  wait 30...100000  L2 70 us later, then L3, L4 every 60 us: each finds the GPU idle
     starts = (0, 70_000, 130_000, 190_000)
     rows = [launched(ONE, number, at, 100) for number, at in enumerate(starts, start=1)]
@@ -323,7 +323,7 @@ def test_a_wait_pays_for_every_gap_that_follows_until_it_is_used_up(tmp_path: Pa
     assert wait["induced_idle_ns"] == wait["blocked_ns"] == 99_970
 
 
-def test_an_api_call_between_two_launches_is_nobodys_culprit(tmp_path: Path) -> None:
+def test_an_api_call_between_two_launches_is_never_a_culprit(tmp_path: Path) -> None:
     #  GPU    20--120                       1050
     #  host  L          api 100......1000   L 1030..1040
     rows = [launched(ONE, 1, 0, 100), launched(ONE, 2, 1_030, 100)]
@@ -337,7 +337,7 @@ def test_an_api_call_between_two_launches_is_nobodys_culprit(tmp_path: Path) -> 
     assert (gap["cause"], gap["culprit"]) == ("launch", "")
 
 
-def test_the_profiler_s_own_work_is_blamed_before_the_call_it_interrupts(tmp_path: Path) -> None:
+def test_the_work_of_the_profiler_is_charged_before_the_call_it_interrupts(tmp_path: Path) -> None:
     #  GPU    20--120                            2020--2120
     #  host  L                  api 1000...........2000 L at 2000
     #  nsys               flush 900........1500
@@ -372,7 +372,7 @@ def test_a_process_that_captured_a_window_of_its_steps_skips_none_of_them() -> N
     assert asked.to_list() == [False, True, True, True, True]
 
 
-def test_two_steps_are_steps_where_the_process_captured_a_window_of_them() -> None:
+def test_two_steps_are_enough_if_the_process_captured_a_window_of_them() -> None:
     trace = loaded("sum_many-loop")
     analysis = nsysflow.analyze(trace)
     assert analysis.step_name == "step"

@@ -1,4 +1,4 @@
-"""Operations that are alike but for their process: which of them a gap lies between."""
+"""Operations and calls that differ in little: which of them a gap belongs to."""
 
 from dataclasses import replace
 
@@ -11,8 +11,7 @@ PROCESSES = (1 << 24, 2 << 24)
 
 
 def alike() -> PlainTrace:
-    """Two processes that launch two equal kernels at the same times on one GPU, each in a range of
-    its own."""
+    """Two processes launch equal kernels at the same times on one GPU, each in its own range."""
     times = ((1, 5, 10, 20), (22, 25, 30, 40))
     return PlainTrace(
         ops=tuple(
@@ -32,19 +31,19 @@ def alike() -> PlainTrace:
     )
 
 
-def test_of_equal_operations_the_first_process_s_ends_a_gap_in_any_order_of_rows() -> None:
+def test_the_first_of_two_processes_with_equal_operations_ends_a_gap_in_any_order_of_rows() -> None:
     model = alike()
     trace = to_trace(model)
     (row,) = nsysflow.analyze(trace).gaps.to_dicts()
     assert row["phase"] == "a"
-    # the last process's began it: another process's call, so no stall is looked for before it
+    # the last process's kernel begins the gap; it is another process, so no stall is charged
     assert row == gaps(Report(model))[0]
     for name in ("ops", "calls", "ranges"):
         turned = replace(trace, **{name: getattr(trace, name).reverse()})
         assert nsysflow.analyze(turned).gaps.to_dicts() == [row]
 
 
-def test_of_two_slow_launches_of_a_kernel_that_begin_together_the_longer_loaded_its_code() -> None:
+def test_the_longer_of_two_slow_first_launches_that_begin_together_loaded_the_code() -> None:
     process = PROCESSES[0]
     threads = (process | 1, process | 2)
     begun, slow = (5, 10), (5, 1_000_006)
@@ -65,7 +64,7 @@ def test_of_two_slow_launches_of_a_kernel_that_begin_together_the_longer_loaded_
     assert rows[-1]["cause"] == "module_load"
 
 
-def test_of_calls_that_took_as_much_of_a_gap_the_one_that_began_first_is_the_culprit() -> None:
+def test_the_earlier_of_two_calls_with_equal_parts_of_a_gap_is_the_culprit() -> None:
     process, thread = PROCESSES[0], PROCESSES[0] | 1
     model = PlainTrace(
         ops=(

@@ -1,4 +1,4 @@
-"""How far two runs of the kernels' benchmark are apart."""
+"""How far two runs of the kernels' benchmark differ."""
 
 import runpy
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def apart() -> Apart:
 
 
 def rows(*cases: tuple[str, str, str]) -> pl.DataFrame:
-    """Rows as strings, as they are read: kernel, device and graph medians."""
+    """Rows as strings, as a CSV reader gives them: kernel, device and graph medians."""
     kernels, device, graph = zip(*cases, strict=True)
     same = dict.fromkeys(("gpu", "shape", "dtype", "direction", "variant"), "same")
     medians = {"device_median_ns": device, "graph_warm_median_ns": graph, "bytes": "1"}
@@ -31,7 +31,7 @@ def rows(*cases: tuple[str, str, str]) -> pl.DataFrame:
     )
 
 
-def test_the_farthest_comes_first_as_a_share_of_the_smaller(apart: Apart) -> None:
+def test_the_largest_difference_comes_first_as_a_share_of_the_smaller_value(apart: Apart) -> None:
     first = rows(("prio", "1000.0", "500.0"), ("muon", "80.0", "70.0"))
     second = rows(("prio", "990.0", "500.0"), ("muon", "80.0", "77.0"))
     found = apart(first, second)
@@ -45,6 +45,6 @@ def test_a_case_of_one_run_only_or_without_a_median_is_left_out(apart: Apart) ->
     assert apart(first, second).select("kernel", "timing").rows() == [("prio", "device")]
 
 
-def test_of_two_rows_of_a_case_the_later_counts(apart: Apart) -> None:
+def test_the_later_of_two_rows_of_a_case_counts(apart: Apart) -> None:
     first = rows(("prio", "9.0", "9.0"), ("prio", "5.0", "5.0"))
     assert apart(first, rows(("prio", "5.0", "5.0")))["apart_pct"].to_list() == [0.0, 0.0]

@@ -1,4 +1,4 @@
-"""The trace that benchmarks measure on is what one longer run would have left."""
+"""The trace for benchmarks is like that of one longer run."""
 
 import runpy
 
@@ -26,7 +26,7 @@ def kernels(trace: Trace) -> int:
     return trace.ops.filter(pl.col("kind") == "kernel").height
 
 
-def test_as_many_repetitions_are_made_as_reach_the_number_asked_for(
+def test_repetitions_reach_the_requested_number_of_kernels(
     traces: tuple[Trace, Trace],
 ) -> None:
     once, big = traces

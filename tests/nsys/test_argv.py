@@ -1,4 +1,4 @@
-"""The argv of nsys, for every combination of what can be asked for."""
+"""The argv of nsys, for every combination of options."""
 
 import re
 from itertools import product

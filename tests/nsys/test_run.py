@@ -1,4 +1,4 @@
-"""Exports are whole or not there, and nsys's own words about a failure are passed on."""
+"""Exports are complete or missing, and an error quotes nsys."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def report(tmp_path: Path) -> Path:
 
 
 def exporting(folder: Path, body: str = "") -> Path:
-    """A program that exports `export.sqlite` beside it, and then does `body`."""
+    """A program that exports the `export.sqlite` beside it, then runs `body`."""
     folder.mkdir()
     write_export(folder / "export.sqlite", kernels=[{}])
     copy = f'cp "{folder}/export.sqlite" "$out"'

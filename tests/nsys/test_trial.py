@@ -1,4 +1,4 @@
-"""A trial shows what this nsys does here, whatever its version."""
+"""A trial shows what this nsys can do here, whatever its version."""
 
 import re
 from pathlib import Path

@@ -1,5 +1,7 @@
-"""The oracle: the analysis again, slow and obvious, written from the text of the spec alone.
+"""The oracle: the analysis a second time, slow and obvious, written only from docs/spec.md.
 
-It shares nothing with `nsysflow.analysis` but the canonical frames (`schema.py`, `trace.py`), and
-is held to `tests/data/expected.json`. Where the two disagree, one of them or the spec is wrong.
+Functions cite the rules that they follow: §3.4 is rule 4 of section 3. The oracle shares the
+canonical frames with `nsysflow.analysis` (`schema.py`, `trace.py`), the classes of kernels and the
+peaks of GPUs, and nothing else. `tests/data/expected.json` checks it independently. If oracle and
+analysis disagree, one of them or the spec is wrong.
 """

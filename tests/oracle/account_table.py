@@ -1,4 +1,4 @@
-"""Where the GPU's time goes, as a table; and of a narrowed window (spec §2)."""
+"""Where the GPU's time goes, as a table, also of a narrowed window (spec §2)."""
 
 from collections import defaultdict
 
@@ -20,7 +20,7 @@ from tests.oracle.report import Report, Row, joined
 
 
 def accounting(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§2: one row per device; `keep` narrows the window of a device, once per device."""
+    """§2.1, §2.5: one row per device; §2.2: `keep` narrows the window of each device."""
     names = {device.device: device.name for device in report.trace.devices}
     rows = []
     for device in report.devices:
@@ -58,7 +58,7 @@ def accounting(report: Report, keep: Keep | None = None) -> list[Row]:
 
 
 def hidden_pct(exposed_ns: int, union_ns: int) -> float | None:
-    """§2: 100·(1 - copy_exposed / union of copies); null without any."""
+    """§2.5: 100·(1 - exposed / union); null if the union is empty."""
     return 100 * (union_ns - exposed_ns) / union_ns if union_ns else None
 
 
@@ -72,8 +72,10 @@ def _touches(window: list[Interval], start_ns: int, end_ns: int) -> bool:
 
 
 def share(gap: Gap, inside: int) -> dict[str, int]:
-    """§2: a gap cut by the edge of a narrowed window contributes each of its causes in proportion
-    to the part inside (largest remainder, ties in the table's order)."""
+    """§2.3: the causes of a gap in proportion to the part inside a window, by largest remainder.
+
+    Ties go to the first in the table of §3.
+    """
     total = gap.duration_ns
     given = {cause: gap.causes[cause] * inside // total for cause in CAUSES}
     rest = inside - sum(given.values())
@@ -84,15 +86,17 @@ def share(gap: Gap, inside: int) -> dict[str, int]:
 
 
 def causes_in(gap: Gap, keep: Keep | None) -> dict[str, int]:
-    """The causes of what is kept of a gap."""
+    """§2.3: the causes of the part of a gap that is kept."""
     if keep is None:
         return gap.causes
     return share(gap, inside_ns(gap, keep.get(gap.device, [])))
 
 
 def projections(report: Report, name: str) -> Keep:
-    """§2: an NVTX range: the union of its instances' projections; a projection runs from the first
-    to the last operation launched in that instance."""
+    """§2.2: the union of the projections of a range's instances.
+
+    A projection runs from the first to the last operation launched in the instance.
+    """
     found: Keep = {}
     for by_instance in report.ops_by_instance.values():
         launched: dict[Open, list[int]] = defaultdict(list)

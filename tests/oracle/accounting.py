@@ -13,11 +13,11 @@ COMM = re.compile(
 Interval = tuple[int, int]
 
 Keep = dict[int, list[Interval]]
-"""Per device, what is looked at."""
+"""Per device, the intervals of a narrowed window."""
 
 
 def is_comm(op: Op) -> bool:
-    """§2: Communication kernels: short name matches, case-insensitively."""
+    """§2.4: a communication kernel: its short name matches, in any case."""
     return op.kind == "kernel" and COMM.search(op.short_name) is not None
 
 
@@ -32,7 +32,7 @@ def is_compute(op: Op) -> bool:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """Disjoint intervals, in order, that cover the same instants."""
+    """The same instants as disjoint intervals, in order."""
     merged: list[Interval] = []
     for start, end in sorted(intervals):
         if end <= start:
@@ -45,7 +45,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def common(some: list[Interval], others: list[Interval]) -> list[Interval]:
-    """The instants in both, given two results of `union`."""
+    """The instants in both of two results of `union`."""
     both: list[Interval] = []
     i = j = 0
     while i < len(some) and j < len(others):
@@ -60,17 +60,17 @@ def common(some: list[Interval], others: list[Interval]) -> list[Interval]:
 
 
 def length(intervals: Iterable[Interval]) -> int:
-    """Their total length, if they are disjoint."""
+    """The total length of disjoint intervals."""
     return sum(end - start for start, end in intervals)
 
 
 def covered(ops: Iterable[Op]) -> list[Interval]:
-    """When at least one of the operations runs."""
+    """The instants at which at least one of the operations runs."""
     return union((op.start_ns, op.end_ns) for op in ops)
 
 
 def window(ops: Iterable[Op]) -> list[Interval]:
-    """§2: [first operation's start, last operation's end); those of zero length bound no window."""
+    """§2.1: `[first operation's start, last operation's end)`; §1.6: without zero lengths."""
     bounding = [op for op in ops if op.end_ns > op.start_ns]
     if not bounding:
         return []

@@ -1,4 +1,4 @@
-"""Who launched what, and what kind of call each call is (spec §1, §3)."""
+"""Which call launched each operation, and the class of each call (spec §1, §3)."""
 
 import re
 from collections import defaultdict
@@ -24,7 +24,7 @@ STALLS = ("sync", "blocking_copy", "alloc")
 
 
 def class_by_name(name: str) -> str:
-    """§3, classes of calls, by name without suffix; what needs the operation comes later."""
+    """§3, classes of calls, as far as the name decides; what needs the operation comes later."""
     if SYNC.fullmatch(name):
         return "sync"
     if ALLOC.fullmatch(name):
@@ -39,7 +39,7 @@ def class_by_name(name: str) -> str:
 
 
 def call_order(call: Call) -> tuple[int, int, bool, int, int, str]:
-    """§3 rule 2, ties: the call that started first, the longer, the smallest correlationId.
+    """§3.6, ties: the call that started first, then the longer, then the smallest correlationId.
 
     The spec ends there; thread and name make the order total.
     """
@@ -54,16 +54,15 @@ def call_order(call: Call) -> tuple[int, int, bool, int, int, str]:
 
 
 class Calls:
-    """The valid operations and calls of a trace, joined and classed.
+    """The valid operations and calls of a trace, with launches and classes.
 
     Operations and calls are named by their index in `ops` and `calls`.
     """
 
     def __init__(self, trace: PlainTrace) -> None:
-        # "one of negative length is dropped and reported (§12)"
+        # §1.6: rows of negative length are dropped
         self.ops: list[Op] = [op for op in trace.ops if op.end_ns >= op.start_ns]
-        # §1: "API and NVTX rows of negative length are dropped and counted". In tie order, so that
-        # a smaller index is the earlier call.
+        # in the order of ties, so that of two calls the smaller index comes first
         self.calls: list[Call] = sorted(
             (call for call in trace.calls if call.end_ns >= call.start_ns), key=call_order
         )
@@ -73,8 +72,10 @@ class Calls:
         self._class_lazy_loading()
 
     def _join(self) -> None:
-        """§1: Join on (process, correlationId); NULL or 0 never join. The launch of an operation is
-        the outermost row (smallest start, then largest end)."""
+        """§1.8: join on (process, correlationId), never on NULL or 0.
+
+        The launch of an operation is the outermost call: smallest start, then largest end.
+        """
         self.named: dict[tuple[int, int], list[int]] = defaultdict(list)
         for index, call in enumerate(self.calls):
             if call.correlation:
@@ -91,8 +92,7 @@ class Calls:
                 self.launched[outermost].append(index)
 
     def _class_pageable_copies(self) -> None:
-        """§3: blocking_copy: of those, a `Memcpy…` whose name lacks `Async`, or whose operation has
-        pageable source or destination."""
+        """§3, class blocking_copy: a `Memcpy…` whose operation reads or writes pageable memory."""
         for op in self.ops:
             if op.copy is None or op.process is None or not op.correlation:
                 continue
@@ -102,8 +102,10 @@ class Calls:
                         self.classes[index] = "blocking_copy"
 
     def _class_lazy_loading(self) -> None:
-        """§3: a kernel launch call over 1 ms that is the first of its kernel, by full (demangled)
-        name, in the process (graph launches are left out when looking for the first)."""
+        """§3, class module_load: a launch call of over 1 ms that is the first of its kernel.
+
+        The first is per process and full name; graph launches do not count.
+        """
         first: dict[tuple[int, str], int] = {}
         for index, op in enumerate(self.ops):
             launch = self.launch[index]

@@ -1,4 +1,4 @@
-"""Communication kernels (spec §9): what each moved, and how long nothing was computed beside it."""
+"""Communication kernels: what each sent, and how much of it was exposed (spec §9)."""
 
 from collections import defaultdict
 
@@ -11,8 +11,10 @@ from tests.oracle.stats import percentile, whole
 
 
 def ran_first(report: Report) -> dict[int, list[Interval]]:
-    """When each communication kernel ran as the first of those that ran: an instant belongs to the
-    one that started first, ties as for operations that start together (§3)."""
+    """§9.2: the instants that belong to each communication kernel.
+
+    An instant belongs to the kernel that started first, of those that run.
+    """
     found: dict[int, list[Interval]] = {}
     for device in report.devices:
         taken: list[Interval] = []
@@ -26,7 +28,7 @@ def ran_first(report: Report) -> dict[int, list[Interval]]:
 
 
 def without(some: list[Interval], others: list[Interval]) -> list[Interval]:
-    """The instants of `some` that `others` do not hold."""
+    """The instants of `some` that are not in `others`."""
     left = some
     for start, end in others:
         left = [
@@ -39,8 +41,7 @@ def without(some: list[Interval], others: list[Interval]) -> list[Interval]:
 
 
 def said_by_nccl(report: Report, index: int) -> tuple[Range, Message | None] | None:
-    """NCCL's innermost range open on the launching thread when the kernel was launched (§7: start,
-    then longer, then row), and what it says is sent."""
+    """§9.1: NCCL's innermost range open on the launching thread at L.start, and its message."""
     launch = report.calls.launch[index]
     if launch is None:
         return None
@@ -61,8 +62,7 @@ def said_by_nccl(report: Report, index: int) -> tuple[Range, Message | None] | N
 
 
 def started_order(report: Report, index: int) -> tuple[object, ...]:
-    """§3: earliest start; ties: earliest launch, then smallest correlationId, streamId,
-    graphNodeId, what is missing last. The spec ends there; names, process and end make it total."""
+    """§9.2: earliest start; ties as for `n` in §3.1, then names, process and end. None is last."""
     op, launch = report.ops[index], report.calls.launch[index]
     return (
         op.start_ns,
@@ -82,7 +82,7 @@ def last_if_none(value: int | None) -> tuple[bool, int]:
 
 
 def comm(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§9: per process, GPU, phase, kernel and NCCL's operation; of what is kept."""
+    """§9.3: one row per process, device, phase, short name and NCCL's operation."""
     kept = report.windows if keep is None else keep
     alone = ran_first(report)
     groups: dict[tuple[int | None, int, str, str, str | None], list[int]] = defaultdict(list)
@@ -94,18 +94,18 @@ def comm(report: Report, keep: Keep | None = None) -> list[Row]:
         groups[os_pid(op.process), op.device, phase, op.short_name, operation].append(index)
     rows: list[Row] = []
     for (process, device, phase, name, operation), members in groups.items():
-        looked_at = kept.get(device, [])
+        window = kept.get(device, [])
         compute = union(
             (op.start_ns, op.end_ns) for op in report.ops if op.device == device and is_compute(op)
         )
-        ran = [common(alone[index], looked_at) for index in members]
+        ran = [common(alone[index], window) for index in members]
         busy_ns = sum(length(each) for each in ran)
         hidden_ns = sum(length(common(each, compute)) for each in ran)
         begun = [
             index
             for index in members
             if keep is None
-            or any(start <= report.ops[index].start_ns < end for start, end in looked_at)
+            or any(start <= report.ops[index].start_ns < end for start, end in window)
         ]
         if not begun and not busy_ns:
             continue

@@ -10,7 +10,7 @@ SYNC_SOON_NS = 50_000
 
 
 def syncs(report: Report) -> list[Row]:
-    """§4: one row per sync, blocking_copy or alloc call, ranked by induced idle."""
+    """§4.1, §4.2: one row per sync, blocking_copy or alloc call, ranked by induced idle."""
     busy = {process: busy_gpus(report, process) for process in report.processes}
     rows: list[Row] = []
     for index, call in enumerate(report.calls.calls):
@@ -44,8 +44,11 @@ def syncs(report: Report) -> list[Row]:
 
 
 def is_inner(report: Report, index: int) -> bool:
-    """The driver's call inside a runtime call that is a stall itself, under the same correlation:
-    one call, recorded twice; a row of its own only where it was charged itself."""
+    """§1.8: whether a call is the driver's part of a runtime call that is a stall too.
+
+    The two have the same correlation id: one call, recorded twice. The inner one has a row only if
+    it was charged itself.
+    """
     call = report.calls.calls[index]
     if not call.correlation or report.induced[index]:
         return False
@@ -54,14 +57,16 @@ def is_inner(report: Report, index: int) -> bool:
 
 
 def busy_gpus(report: Report, process: int) -> list[Interval]:
-    """§4: when any of the process's GPUs was busy (with whose work ever)."""
+    """§4.1: when any of the process's GPUs was busy, with work of any process."""
     gpus = {op.device for op in report.ops if op.process == process}
     return union(interval for device in gpus for interval in report.busy[device])
 
 
 def copy_label(report: Report, op: int) -> str | None:
-    """§4: memory pageable or pinned (the host side), and blocking or async; `device` between device
-    memories."""
+    """§4.4, §4.5: pageable or pinned (the host side), and blocking or async.
+
+    `device` between device memories; None if the launch or the memory is not known.
+    """
     copy = report.ops[op].copy
     if copy is None:
         return None
@@ -76,9 +81,11 @@ def copy_label(report: Report, op: int) -> str | None:
 
 
 def is_blocking(report: Report, op: int, launch: int) -> bool:
-    """§4: blocking when the API call ends no earlier than the operation, or the thread's next call,
-    class `api` aside, that starts at or after the copy call's end is a sync and starts ≤ 50 000 ns
-    after that end."""
+    """§4.5: whether the copy's call ends no earlier than the copy, or a sync follows at once.
+
+    The sync must be the thread's next call, class `api` aside, and start ≤ 50 000 ns after the
+    copy's call ends.
+    """
     call = report.calls.calls[launch]
     if call.end_ns >= report.ops[op].end_ns:
         return True
@@ -97,7 +104,7 @@ def is_blocking(report: Report, op: int, launch: int) -> bool:
 
 
 def copies(report: Report) -> list[Row]:
-    """§4: one row per kind of copy and phase; `exposed_ns` is what no kernel or graph covers."""
+    """§4.4, §4.5: one row per kind of copy and phase. No kernel or graph overlaps `exposed_ns`."""
     groups: dict[tuple[int, int, str, str, str], list[int]] = defaultdict(list)
     for index, op in enumerate(report.ops):
         if op.copy is not None:

@@ -34,14 +34,14 @@ from tests.oracle.model import (
 
 
 def api_name(name: str) -> str:
-    """§1: API names carry a version suffix (`cudaLaunchKernel_v7000`, `_ptsz`): strip it."""
+    """§1.12: the name without its version suffix (`cudaLaunchKernel_v7000`, `_ptsz`)."""
     while (shorter := re.sub(r"_(v\d+|ptsz|ptds)$", "", name)) != name:
         name = shorter
     return name
 
 
 def kernel_name(short: str, full: str) -> str:
-    """§6: A short name that says nothing is replaced by that of the first template argument."""
+    """§6.2: the short name; a generic one is replaced by that of its first template argument."""
     if short in ("Kernel", "Kernel2", "kernel", "device_kernel", "_kernel_agent"):
         argument = full.partition(f"{short}<")[2]
         found = re.match(r"(?:[\w<>]+::)*(?:enable_\w+<(?:\w+::)*)?([A-Za-z]\w+)", argument)
@@ -80,7 +80,7 @@ DIRECTION_BY_NUMBER = dict(enumerate(DIRECTION_BY_LABEL.values()))
 
 
 class _Export:
-    """An open export: rows as dicts, absent tables as no rows, absent columns as None."""
+    """An open export: rows as dicts. §1.3, §1.4: missing tables have no rows, columns are None."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
@@ -96,7 +96,7 @@ class _Export:
     def enum(
         self, table: str, by_label: dict[str, str], fallback: dict[int, str]
     ) -> dict[int, str]:
-        """§1: Enumerations are read from the `ENUM_*` tables by label, numbers as fallback."""
+        """§1.3: labels by number, from an `ENUM_*` table or else from `fallback`."""
         found = {
             row["id"]: by_label[row["label"]]
             for row in self.rows(table)
@@ -111,12 +111,12 @@ class _Row(dict[str, Any]):
 
 
 def _process(thread: int) -> int:
-    """§1: process = `globalTid & ~0xFFFFFF` = `globalPid`."""
+    """§1.7: process = `globalTid & ~0xFFFFFF` = `globalPid`."""
     return thread & PROCESS_MASK
 
 
 def _correlation(row: dict[str, Any]) -> int | None:
-    """§1: NULL or 0 correlationId never join."""
+    """§1.8: a correlationId of 0 never joins, like NULL."""
     return row["correlationId"] or None
 
 
@@ -171,7 +171,7 @@ def read_export(path: Path) -> PlainTrace:
 
 
 def _ops(export: _Export) -> Iterator[Op]:
-    """§1: kernels, memcpys, memsets and graph traces, on their physical GPU."""
+    """§1.9: kernels, memcpys, memsets and graph traces, on their physical GPU."""
     gpus = {
         (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
     }
@@ -249,7 +249,7 @@ def _ranges(export: _Export) -> Iterator[Range]:
 
 
 def _backtraces(export: _Export) -> Iterator[Backtrace]:
-    """§11: NVTX events of type 34 in a domain of their own; strings are HTML-escaped."""
+    """§11.1: NVTX events of type 34 in a domain of their own; strings are escaped for HTML."""
     events = list(export.rows("NVTX_EVENTS"))
     domains = {
         event["domainId"]
@@ -282,7 +282,7 @@ METRIC_NAMES = {
 
 
 def _gpu_samples(export: _Export) -> Iterator[GpuSample]:
-    """§10: the counters by name, on the GPU that the last eight bits of the typeId say."""
+    """§10.2: counters by name; the low 8 bits of `typeId` are the GPU's index."""
     metrics = {
         (row["typeId"], row["metricId"]): METRIC_NAMES.get(
             row["metricName"].removesuffix(" [Throughput %]")
@@ -299,7 +299,7 @@ def _gpu_samples(export: _Export) -> Iterator[GpuSample]:
 
 
 def _marks(export: _Export) -> dict[int, dict[str, Any]]:
-    """The mark of a window of steps: JSON with our key, the first of each process."""
+    """§8.6: the first mark of each process that is JSON with the key `nsysflow`."""
     found: dict[int, dict[str, Any]] = {}
     for event in export.rows("NVTX_EVENTS"):
         text = event["text"] or export.strings.get(event["textId"]) or ""
@@ -309,13 +309,13 @@ def _marks(export: _Export) -> dict[int, dict[str, Any]]:
 
 
 def _captures(export: _Export) -> Iterator[Capture]:
-    """Which steps the window holds, and what one takes without a profiler."""
+    """§8.6: the captured steps, and the time of a step without a profiler."""
     for process, about in _marks(export).items():
         yield Capture(process, about["capture"], about.get("unprofiled_step_ns"))
 
 
 def _flops(export: _Export) -> Iterator[Flops]:
-    """What a step computes in each phase, where the program says so."""
+    """§8.7: the declared FLOPs of each phase."""
     for process, about in _marks(export).items():
         if "flops" in about:
             for phase, flops in about["flops"]["phases"].items():
@@ -323,7 +323,7 @@ def _flops(export: _Export) -> Iterator[Flops]:
 
 
 def _messages(export: _Export) -> Iterator[Message]:
-    """What NCCL's push/pop ranges say in JSON of the message that they send."""
+    """§9.1: message size and communicator of NCCL's push/pop ranges, from their JSON."""
     events = list(export.rows("NVTX_EVENTS"))
     domains = {
         event["domainId"]

@@ -24,7 +24,7 @@ LENGTHS = (
 
 
 def step_of(report: Report, gap: Gap, steps: list[Step]) -> int | None:
-    """§8: a gap counts in the step that holds its start; of the process that ends it."""
+    """§8.2: the step that contains the gap's start, of the process whose operation ends the gap."""
     process = report.ops[gap.next_op].process
     for step in steps:
         if (step.process, step.device) == (process, gap.device) and step.holds(gap.start_ns):
@@ -33,7 +33,7 @@ def step_of(report: Report, gap: Gap, steps: list[Step]) -> int | None:
 
 
 def gaps(report: Report, step: str | None = None) -> list[Row]:
-    """§3: one row per gap."""
+    """§3.13 to §3.16: one row per gap."""
     steps = steps_of(report, step)
     rows = []
     for device in report.devices:
@@ -61,7 +61,7 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
 
 
 def gap_summary(report: Report, step: str | None = None) -> list[Row]:
-    """The parts of all gaps, grouped: a gap with three causes counts in three rows."""
+    """§3.13 to §3.16: parts of gaps, grouped. A gap with three causes counts in three rows."""
     groups: dict[Group, list[int]] = defaultdict(list)
     in_steps: dict[Group, int] = defaultdict(int)
     launchers: dict[Group, set[int | None]] = defaultdict(set)
@@ -73,7 +73,7 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                 key = (
                     gap.device,
                     joined(gap.place.path),
-                    (joined(gap.host_place.path) or OUTSIDE) if gap.host_asked else "",
+                    (joined(gap.host_place.path) or OUTSIDE) if gap.starts_before_launch else "",
                     cause,
                     report.gaps.culprit(gap, cause),
                     report.source(gap, cause),
@@ -118,7 +118,7 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
 
 
 def gap_histogram(report: Report) -> list[Row]:
-    """§3: a histogram of gaps by length with count and idle, per (dominant) cause."""
+    """§3: the histogram of gaps by length, per cause (the largest)."""
     groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for gap in report.gaps.gaps:
         bin_ = sum(gap.duration_ns >= limit for limit, _ in LENGTHS)

@@ -27,12 +27,12 @@ QUEUE_DELAY_LIMIT_NS = 10_000
 FRAMEWORK_GAP_NS = 50_000
 
 RANK = {"sync": 0, "blocking_copy": 0, "alloc": 1, "module_load": 2, "launch": 3, "api": 4}
-"""§3 rule 2: sync = blocking_copy, alloc, module_load, launch, api."""
+"""§3.6: sync = blocking_copy, alloc, module_load, launch, api."""
 
 
 @dataclass
 class Gap:
-    """One gap, its neighbours, and who is to blame for each of its nanoseconds."""
+    """One gap, the operations beside it, and what each of its nanoseconds is charged to."""
 
     device: int
     start_ns: int
@@ -44,11 +44,11 @@ class Gap:
     by_overhead: Counter[int] = field(default_factory=Counter)
     between_calls: Counter[str] = field(default_factory=Counter)
     host_end_ns: int | None = None
-    """`a` of step 1: where host time ends and queue time begins."""
+    """`a` of §3.4: where host time ends and queue time begins."""
     place: Place = NOWHERE
     host_place: Place = NOWHERE
-    host_asked: bool = False
-    """The launch had not begun when the gap did: the host was doing something else."""
+    starts_before_launch: bool = False
+    """Whether the gap starts before `L` does, so that the host was doing something else."""
 
     @property
     def duration_ns(self) -> int:
@@ -56,28 +56,28 @@ class Gap:
 
     @property
     def host_ns(self) -> int:
-        """The length of `[g0, a)`."""
+        """§3.4: the length of `[g0, a)`."""
         return 0 if self.host_end_ns is None else self.host_end_ns - self.start_ns
 
     @property
     def cause(self) -> str:
-        """§3: the largest part; ties in the table's order."""
+        """§3.13: the largest part; ties go to the first in the table."""
         return max(CAUSES, key=lambda cause: self.causes[cause])  # max takes the first of equals
 
 
 @dataclass
 class Rest:
-    """Step 3's state along one device's gaps of one process."""
+    """§3.9 to §3.12: the state along one device's gaps of one process."""
 
     stalled: list[tuple[int, int]] = field(default_factory=list)
-    """Call and ns: stalled instants that no gap was charged with yet, in order of time."""
+    """The rest of §3.11: calls and their ns that no gap was charged with yet, in order of time."""
     largest_h: int | None = None
     host_times: list[tuple[int, int]] = field(default_factory=list)
-    """`[g0, a)` of the gaps so far, the skipped ones too."""
+    """`[g0, a)` of the gaps so far, including skipped ones."""
 
 
 def _without(interval: tuple[int, int], holes: list[tuple[int, int]]) -> int:
-    """How much of an interval lies in none of the holes, which are disjoint and in order."""
+    """How much of an interval lies outside the holes, which are disjoint and in order."""
     begin, end = interval
     first = bisect_right(holes, begin, key=lambda hole: hole[1])
     past = bisect_left(holes, end, key=lambda hole: hole[0])
@@ -85,7 +85,7 @@ def _without(interval: tuple[int, int], holes: list[tuple[int, int]]) -> int:
 
 
 class Timeline:
-    """The calls of one thread, to be asked which overlap an interval."""
+    """The calls of one thread; finds those that overlap an interval."""
 
     def __init__(self, calls: Calls, indices: Iterable[int]) -> None:
         self.indices = sorted(indices)  # calls are sorted by start
@@ -99,7 +99,7 @@ class Timeline:
         self.calls = calls
 
     def overlapping(self, lo: int, hi: int) -> list[int]:
-        """Calls that have an instant in `[lo, hi)`."""
+        """The calls with an instant in `[lo, hi)`."""
         first = bisect_right(self.latest_end, lo)
         last = bisect_left(self.starts, hi)
         return [index for index in self.indices[first:last] if self.calls.calls[index].end_ns > lo]
@@ -134,9 +134,9 @@ class Gaps:
     # --- what a gap is ---
 
     def _device(self, device: int) -> None:
-        """A gap is a maximal interval of idle on one device between two operations.
+        """§3: a gap is a maximal interval of idle on one device between two operations.
 
-        Head of the spec: an operation of zero length is counted but bounds no gap and no window.
+        §1.6: an operation of zero length bounds no gap.
         """
         ops = self.calls.ops
         here = [i for i, op in enumerate(ops) if op.device == device and op.end_ns > op.start_ns]
@@ -163,8 +163,11 @@ class Gaps:
             busy_until = op.end_ns if busy_until is None else max(busy_until, op.end_ns)
 
     def _next(self, candidates: list[int]) -> int:
-        """`n`: ties: earliest launch, then smallest correlationId, streamId, graphNodeId. §1: an
-        operation without an API row in ties sorts last."""
+        """§3.1: `n`; ties: earliest launch, then smallest correlationId, streamId, graphNodeId.
+
+        §1.10: an operation without a call sorts last. The spec ends there; names and process make
+        the order total.
+        """
 
         def order(
             index: int,
@@ -186,8 +189,11 @@ class Gaps:
         return min(candidates, key=order)
 
     def _previous(self, candidates: list[int]) -> int:
-        """`p`: ties: latest launch, then largest correlationId. §1: an operation without an API row
-        in ties sorts last."""
+        """§3.1: `p`; ties: latest launch, then largest correlationId.
+
+        §1.10: an operation without a call sorts last. The spec ends there; the other columns make
+        the order total.
+        """
 
         def order(index: int) -> tuple[bool, int, int, int, int, str, str, tuple[bool, int]]:
             op, launch = self.calls.ops[index], self.calls.launch[index]
@@ -207,10 +213,11 @@ class Gaps:
     # --- where its time goes ---
 
     def _explain(self, gap: Gap) -> None:
+        """§3.3 to §3.12, and the places of §3.14."""
         g0, g1 = gap.start_ns, gap.end_ns
         launch = self.calls.launch[gap.next_op]
         if launch is None:
-            gap.causes["unknown"] = gap.duration_ns  # step 1: "No `L`: all unknown"
+            gap.causes["unknown"] = gap.duration_ns  # §3.3
             return
         call = self.calls.calls[launch]
         a = min(max(call.end_ns, g0), g1)
@@ -218,8 +225,7 @@ class Gaps:
         queued = g1 - a
         if queued > 0:
             gap.causes["queue_delay" if queued <= QUEUE_DELAY_LIMIT_NS else "dependency"] = queued
-        # step 2: "Look at thread of `L`, and thread of `P` when it is another thread of the same
-        # process"
+        # step 2: the thread of `L`, and that of `P` if it is another one of the same process
         previous = self.calls.launch[gap.prev_op]
         linked = previous is not None and self.calls.calls[previous].process == call.process
         threads = {call.thread}
@@ -234,7 +240,7 @@ class Gaps:
         gap.place = self.phases.at(call.process, call.thread, call.start_ns)
         if call.start_ns > g0:
             instant = (g0 + min(call.start_ns, g1)) // 2
-            gap.host_asked = True
+            gap.starts_before_launch = True
             gap.host_place = self.phases.at(call.process, call.thread, instant)
 
     def _elementary(self, threads: set[int], lo: int, hi: int) -> list[tuple[int, int]]:
@@ -258,7 +264,7 @@ class Gaps:
         return list(pairwise(ordered))
 
     def _active_overhead(self, threads: set[int], lo: int) -> int | None:
-        """The first of the overhead rows of these threads that cover the instant."""
+        """§3.5: the first overhead row of these threads that covers the instant."""
         for index, row in enumerate(self.overhead):
             if row.start_ns > lo:
                 break
@@ -267,8 +273,11 @@ class Gaps:
         return None
 
     def _active_call(self, threads: set[int], lo: int) -> int | None:
-        """Rule 2: the class of a call active on either thread, by rank (ties: the call that started
-        first, then the longer, then the smallest correlationId: the calls' order)."""
+        """§3.6: the active call of either thread with the first class in `RANK`.
+
+        Ties go to the call that started first, then the longer, then the smallest correlationId,
+        which is the order of the calls.
+        """
         active = [
             index
             for thread in threads
@@ -278,9 +287,10 @@ class Gaps:
         return min(active, key=lambda i: (RANK[self.calls.classes[i]], i), default=None)
 
     def _in_framework_gap(self, threads: set[int], lo: int, hi: int) -> bool:
-        """Rule 3: take all calls of both threads but class `api`; the stretch around the instant,
-        from the end of the last of them to the start of the next, is a framework gap if it is
-        ≤ 50 000 ns; longer, or open on a side: host."""
+        """§3.7: whether the stretch between the calls around `[lo, hi)` is a framework gap.
+
+        Class `api` does not count as a call here. A stretch that is open on a side is none.
+        """
         ends, starts = [], []
         for thread in threads:
             all_ends, all_starts = self._busy_edges.get(thread, ([], []))
@@ -292,7 +302,7 @@ class Gaps:
         return bool(ends and starts) and min(starts) - max(ends) <= self.framework_gap_ns
 
     def _split_host_time(self, gap: Gap, threads: set[int], lo: int, hi: int) -> None:
-        """Step 2: each instant of `[g0, a)` goes to the first rule that applies."""
+        """§3.5 to §3.8: each instant of `[g0, a)` goes to the first rule that applies."""
         for begin, end in self._elementary(threads, lo, hi):
             length = end - begin
             overhead = self._active_overhead(threads, begin)
@@ -304,7 +314,7 @@ class Gaps:
             cause = None if call is None else self.calls.classes[call]
             if cause in (None, "api"):
                 if self._in_framework_gap(threads, begin, end):
-                    # class `api` inside a framework gap is `launch`, and time between calls
+                    # §3.8: an `api` call in a framework gap is `launch`, and time between calls
                     cause, call = "launch", None
                 else:
                     cause = cause or "host"
@@ -315,13 +325,13 @@ class Gaps:
                 gap.by_call[cause][call] += length
 
     def _charge_stall(self, gap: Gap, threads: set[int], h: int, rest: "Rest") -> None:
-        """Step 3, charge the stall that used up the run-ahead.
+        """§3.10 to §3.12: charge the stall that used up the run-ahead.
 
         Args:
             gap: a gap whose `[g0, a)` is not empty and whose `P` is of `L`'s process.
             threads: those of `L` and `P`.
             h: min(g0, L.start).
-            rest: what the gaps before, of this device and process, left.
+            rest: what the earlier gaps of this device and process left.
         """
         new: list[tuple[int, int]] = []  # call, ns
         since = min(self.timelines[t].starts[0] for t in self.timelines)
@@ -337,11 +347,11 @@ class Gaps:
             if outside:
                 new.append((call, outside))
         rest.largest_h = h if rest.largest_h is None else max(rest.largest_h, h)
-        if new:  # "they are the rest, and what was left of the former rest lapses"
+        if new:  # §3.11: they become the rest; what was left of the former rest is dropped
             rest.stalled = new
         can_give = sum(gap.causes[cause] for cause in ("host", "api", "launch"))
         x = min(sum(ns for _, ns in rest.stalled), can_give)
-        # "The last x ns of the rest are charged to their calls, under their classes, and leave it"
+        # §3.12: the last x ns of the rest are charged to their calls and leave it
         left = x
         while left > 0:
             call, ns = rest.stalled.pop()
@@ -352,18 +362,19 @@ class Gaps:
             gap.causes[cause] += charged
             gap.by_call[cause][call] += charged
             left -= charged
-        # "x is taken from `host`, then `api`, then `launch`"
+        # §3.12: x is taken from `host` first, then from `api`, then from `launch`
         for cause in ("host", "api", "launch"):
             taken = min(x, gap.causes[cause])
             gap.causes[cause] -= taken
             x -= taken
 
-    # --- who is to blame ---
+    # --- culprits ---
 
     def culprit(self, gap: Gap, cause: str) -> str:
-        """§3: the API name of the single call charged most within the cause, the earliest on a tie,
-        unless the time between calls has more of it; the overhead's name for profiler; empty where
-        the cause is time between calls, queue_delay, dependency or unknown."""
+        """§3.15: the name of the call charged most within the cause; for `profiler` the overhead's.
+
+        It is empty if no call was charged, or if the time between calls has more of the cause.
+        """
         if cause == "profiler" and gap.by_overhead:
             most = min(gap.by_overhead, key=lambda i: (-gap.by_overhead[i], i))
             return self.overhead[most].name
@@ -372,7 +383,7 @@ class Gaps:
 
     @staticmethod
     def culprit_call(gap: Gap, cause: str) -> int | None:
-        """The call among the calls, where it is one."""
+        """§3.15: the index of that call; None if there is none."""
         charged = gap.by_call[cause]
         if not charged:
             return None
@@ -380,7 +391,7 @@ class Gaps:
         return None if gap.between_calls[cause] > charged[most] else most
 
     def induced(self) -> Counter[int]:
-        """§4: what steps 2 and 3 charged to each sync, blocking_copy or alloc call."""
+        """§4.1: what steps 2 and 3 charged to each sync, blocking_copy or alloc call."""
         total: Counter[int] = Counter()
         for gap in self.gaps:
             for cause in STALLS:

@@ -17,16 +17,17 @@ METRICS = ("sm_active_pct", "sm_issue_pct", "tensor_active_pct", "dram_read_pct"
 
 @dataclass(frozen=True)
 class Slot:
-    """The time that a sample covers, and the counters' rates while the GPU was busy in it, in
-    thousandths of a percent."""
+    """§10.3, §10.4: the time that a sample covers, and the rate of each counter in its busy part.
+
+    Rates are in thousandths of a percent.
+    """
 
     interval: Interval
     rates: dict[str, int]
 
 
 def slots_of(report: Report, device: int) -> list[Slot]:
-    """A sample covers from its instant to the next one's, but no more than the median distance. All
-    of what it counted was done while the GPU was busy: value x length / busy, at most 100 %."""
+    """§10.3: a sample covers the time to the next one, at most the median distance."""
     samples = sorted(
         (s for s in report.trace.gpu_samples if s.device == device), key=lambda s: s.time_ns
     )
@@ -49,7 +50,7 @@ def slots_of(report: Report, device: int) -> list[Slot]:
 
 
 def rates(sample: GpuSample, length_ns: int, busy_ns: int) -> dict[str, int]:
-    """The counters that the GPU has."""
+    """§10.4: value · length ÷ busy, at most 100 %, for each counter that the GPU has."""
     values = {name: getattr(sample, name) for name in METRICS}
     return {
         name: max(0, min(100_000, value * 1_000 * length_ns // busy_ns))
@@ -59,7 +60,7 @@ def rates(sample: GpuSample, length_ns: int, busy_ns: int) -> dict[str, int]:
 
 
 def class_of(op: Op) -> str:
-    """§6: by the short name, the first match wins."""
+    """§6.3: the class of the short name; the first match wins."""
     for name, pattern in kernel_classes():
         if re.search(pattern, op.short_name):
             return name
@@ -67,8 +68,7 @@ def class_of(op: Op) -> str:
 
 
 def gpu_metrics(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§10: mean counters per phase and kernel class over busy time; of a narrowed window, over what
-    of that time lies in it."""
+    """§10.1: mean counters per phase and kernel class; §10.8: of a narrowed window."""
     if not report.trace.gpu_samples:
         return []
     rows = []
@@ -95,7 +95,7 @@ def gpu_metrics(report: Report, keep: Keep | None = None) -> list[Row]:
 
 
 def members_of(report: Report, device: int) -> dict[tuple[str, Path], set[int]]:
-    """What runs on a device, by phase (inclusive) and by class of kernels."""
+    """§10.1: the operations on a device by phase (inclusive), and its kernels by class."""
     members: dict[tuple[str, Path], set[int]] = defaultdict(set)
     on_device = set(report.on(device))
     for by_instance in report.ops_by_instance.values():
@@ -108,7 +108,7 @@ def members_of(report: Report, device: int) -> dict[tuple[str, Path], set[int]]:
 
 
 def measured(running: list[Interval], slots: list[Slot]) -> Row:
-    """How long the operations run, how many samples cover some of it, and the means over it."""
+    """§10.5: how long the operations run, the number of samples that share this time, the means."""
     shares = [(slot, length(common(running, [slot.interval]))) for slot in slots]
     shares = [(slot, ns) for slot, ns in shares if ns > 0]
     row: Row = {"busy_ns": length(running), "samples": len(shares)}
@@ -120,7 +120,7 @@ def measured(running: list[Interval], slots: list[Slot]) -> Row:
 
 
 def idle_share(report: Report, device: int, path: Path, kept: list[Interval]) -> Fraction:
-    """How much of what is kept of the spans of a phase's instances the GPU ran nothing."""
+    """§10.6: the share of a phase's spans inside the window in which the GPU runs nothing."""
     spans: dict[Open, list[Op]] = defaultdict(list)
     for by_instance in report.ops_by_instance.values():
         for (found, range_), ops in by_instance.items():
@@ -135,8 +135,7 @@ def idle_share(report: Report, device: int, path: Path, kept: list[Interval]) ->
 
 
 def bound(row: Row, idle: Fraction | None) -> str | None:
-    """§10: compute (tensor or SM issue >= 60 %), memory (DRAM, read and write together, >= 60 %),
-    overhead (idle >= 30 %), else latency; None where nothing was sampled."""
+    """§10.6: compute, memory, overhead or latency; None if nothing was sampled or none applies."""
     compute = [row[name] for name in ("tensor_active_pct", "sm_issue_pct") if row[name] is not None]
     memory = [row[name] for name in ("dram_read_pct", "dram_write_pct") if row[name] is not None]
     if row["samples"] == 0:

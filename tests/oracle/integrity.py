@@ -19,7 +19,7 @@ NOT_ALL_CUDA = re.compile(r"not all cuda events might have been collected", re.I
 
 
 def integrity(report: Report) -> dict[str, int]:
-    """§12: the counts, zero or not."""
+    """§12: all counts, including zeros."""
     launches = launches_without_operation(report)
     return {
         "before_launch": kernels_before_their_launch(report),
@@ -38,6 +38,7 @@ def integrity(report: Report) -> dict[str, int]:
 
 
 def kernels_before_their_launch(report: Report) -> int:
+    """§12: kernels that start before their launch call does."""
     found = 0
     for op, launch in zip(report.ops, report.calls.launch, strict=True):
         if op.kind == "kernel" and launch is not None:
@@ -46,7 +47,7 @@ def kernels_before_their_launch(report: Report) -> int:
 
 
 def negative_durations(report: Report) -> int:
-    """Operations, API and NVTX rows that were dropped."""
+    """§12: operations, calls and ranges that were dropped."""
     rows = [
         *((row.start_ns, row.end_ns) for row in report.trace.ops),
         *((row.start_ns, row.end_ns) for row in report.trace.calls),
@@ -56,8 +57,7 @@ def negative_durations(report: Report) -> int:
 
 
 def launches_without_operation(report: Report) -> int:
-    """§12: launches without an operation (not during stream capture, and between the first and the
-    last operation)."""
+    """§12: between the first and the last operation, but not during stream capture."""
     if not report.ops:
         return 0
     first = min(op.start_ns for op in report.ops)
@@ -78,7 +78,7 @@ def launches_without_operation(report: Report) -> int:
 
 
 def clock_jumps(report: Report) -> int:
-    """§12: clock jumps (> 7 days) between one row and the next, or in one."""
+    """§12: jumps of over 7 days, between two rows or within one."""
     starts = [op.start_ns for op in report.ops] + [call.start_ns for call in report.calls.calls]
     starts.sort()
     leaps = sum(later - earlier > SEVEN_DAYS_NS for earlier, later in pairwise(starts))
@@ -87,8 +87,10 @@ def clock_jumps(report: Report) -> int:
 
 
 def overlapping_kernels(report: Report) -> int:
-    """§12: overlapping kernels on one stream: those that start before an earlier one has ended (but
-    for a graph's, which may)."""
+    """§12: kernels that start before an earlier one of their stream has ended.
+
+    Kernels of a CUDA graph may, and do not count.
+    """
     streams = defaultdict(list)
     for op in report.ops:
         if op.kind == "kernel" and op.end_ns > op.start_ns and op.graph_node is None:

@@ -1,4 +1,4 @@
-"""Kernels (spec §6); the classes are data of the analysis, of which only comm is in the spec."""
+"""Kernels (spec §6). Their classes are data of the analysis; the spec defines only comm."""
 
 from collections import Counter, defaultdict
 
@@ -9,8 +9,10 @@ from tests.oracle.stats import spread
 
 
 def commonest_shape(shapes: list[Shape]) -> Shape | None:
-    """§6: grid by block (most common); ties: smallest numbers; then likewise among its registers
-    and shared memory."""
+    """§6.1: the most common grid and block, and among those the most common registers and memory.
+
+    Ties go to the smallest numbers.
+    """
     if not shapes:
         return None
 
@@ -28,7 +30,7 @@ def commonest_shape(shapes: list[Shape]) -> Shape | None:
 
 
 def kernels(report: Report) -> list[Row]:
-    """§6: per kernel by full (demangled) name."""
+    """§6.1: one row per device and kernel, by full name."""
     sms = {device.device: device.sm_count for device in report.trace.devices}
     rows: list[Row] = []
     for device in report.devices:
@@ -71,7 +73,7 @@ def kernels(report: Report) -> list[Row]:
 
 
 def tiny_pct(report: Report, found: list[int]) -> float | None:
-    """§6: launches shorter than their own launch call; of those that have one."""
+    """§6.1: the share of launches shorter than their own call, of those that have one."""
     launched = [
         (report.ops[i], launch) for i in found if (launch := report.calls.launch[i]) is not None
     ]

@@ -18,8 +18,8 @@ STARVED_PAUSE_NS = 50_000
 
 
 def run_ahead(report: Report) -> dict[int, int]:
-    """§5: per launch, the process's operations whose launch began before L.start and which had not
-    started by then."""
+    """§5.2: per launch, the number of the process's operations that were launched before L.start
+    and had not started by then."""
     calls = report.calls.calls
     in_order = sorted(report.calls.launched, key=lambda launch: calls[launch].start_ns)
     found = {}
@@ -37,8 +37,10 @@ def run_ahead(report: Report) -> dict[int, int]:
 
 
 def launches(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§5: one row per process and path (inclusive) that launches anything; of a narrowed window,
-    anything whose first operation starts in it."""
+    """§5.1 to §5.3, §5.9: one row per process and path (inclusive) that launches anything.
+
+    In a narrowed window, launches count whose first operation starts in it.
+    """
     by_path: dict[tuple[int, Path], list[int]] = defaultdict(list)
     for launch, ops in report.calls.launched.items():
         first_op = min((report.ops[i] for i in ops), key=lambda op: (op.start_ns, op.device))
@@ -55,7 +57,7 @@ def launches(report: Report, keep: Keep | None = None) -> list[Row]:
     rows = []
     for (process, path), found in sorted(by_path.items()):
         calls = [report.calls.calls[launch] for launch in found]
-        # "Launches are distinct calls; latency goes to a call's first operation"
+        # §5.1: latency is to a call's first operation
         first = [min(report.ops[i].start_ns for i in report.calls.launched[j]) for j in found]
         api = [call.end_ns - call.start_ns for call in calls]
         latency = [start - call.start_ns for start, call in zip(first, calls, strict=True)]
@@ -88,22 +90,24 @@ def launches(report: Report, keep: Keep | None = None) -> list[Row]:
 
 
 def span_inside(report: Report, phase: Phase, keep: Keep) -> int:
-    """From the first operation of each instance to the end of the last, on whichever devices: what
-    of that lies in the window of any device."""
-    looked_at = union(interval for kept in keep.values() for interval in kept)
+    """§5.9: the part of a phase's spans inside the window of any device.
+
+    An instance's span runs from its first operation to the end of its last, on any device.
+    """
+    windows = union(interval for kept in keep.values() for interval in kept)
     found = 0
     for launched in phase.launched.values():
         ops = [report.ops[i] for i in launched]
         span = (min(op.start_ns for op in ops), max(op.end_ns for op in ops))
-        found += length(common([span], looked_at))
+        found += length(common([span], windows))
     return found
 
 
 def starved_runs(report: Report, device: int) -> list[tuple[int, int]]:
-    """§5: the stretches that maximal runs of launch gaps make, `(start, end)`.
+    """§5.4, §5.5: `(start, end)` of each maximal run of launch gaps.
 
-    A launch gap is longer than 2 us with `launch` at least half of it. In a run each begins at most
-    50 000 ns after the one before ended, with no other gap over 2 us between.
+    A launch gap is longer than 2 us, and at least half of it is `launch`. In a run, each begins at
+    most 50 000 ns after the one before ended, with no other gap over 2 us between.
     """
     runs: list[list[Gap]] = []
     unbroken = False
@@ -122,15 +126,17 @@ def starved_runs(report: Report, device: int) -> list[tuple[int, int]]:
 
 
 def _end_of_run(report: Report, last: Gap) -> int:
-    """The end of the operation behind the last gap; its start where it is longer than 50 000 ns."""
+    """§5.5: the end of the operation after the last gap, or its start if it is over 50 000 ns."""
     behind = report.ops[last.next_op]
     long = behind.end_ns - behind.start_ns > STARVED_PAUSE_NS
     return behind.start_ns if long else behind.end_ns
 
 
 def starved(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§5: the runs of ≥ 8 operations in which launch-caused idle is at least half. Of a narrowed
-    window: what of each run lies in it."""
+    """§5.6: runs of ≥ 8 operations, at least half of which is launch-caused idle.
+
+    §5.8: in a narrowed window, each run is cut to the part inside.
+    """
     rows = []
     for device in report.devices:
         if not report.windows[device]:
@@ -146,6 +152,7 @@ def starved(report: Report, keep: Keep | None = None) -> list[Row]:
 
 
 def _run(report: Report, device: int, start_ns: int, end_ns: int) -> Row:
+    """§5.7: the columns of one window."""
     ops = [i for i in report.on(device) if start_ns <= report.ops[i].start_ns < end_ns]
     ops.sort(key=lambda i: report.ops[i].start_ns)
     gaps = [
@@ -173,8 +180,10 @@ def _run(report: Report, device: int, start_ns: int, end_ns: int) -> Row:
 
 
 def _commonest_path(report: Report, ops: list[int]) -> Path:
-    """The path with most operations in it (ties: the earliest operation's; of those that start
-    together, the one launched first)."""
+    """§5.7: the path with the most operations; ties go to the path of the earliest operation.
+
+    Of operations that start together, the one launched first is the earliest.
+    """
     paths = Counter(report.op_place(index).path for index in ops)
     first: dict[Path, tuple[int, bool, int, Path]] = {}
     for index in ops:

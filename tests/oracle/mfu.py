@@ -1,4 +1,4 @@
-"""What steps and phases compute of what the GPU could: FLOPs as declared over measured time."""
+"""Model FLOPs utilization (spec §8.7 to §8.11): declared FLOPs over measured time and peak."""
 
 from collections import Counter, defaultdict
 
@@ -10,12 +10,14 @@ from tests.oracle.stats import percentile, whole
 from tests.oracle.steps import Step, step_paths, steps, steps_of
 
 Spans = dict[Path, tuple[int, list[int]]]
-"""Per path its instances, and the spans of those that launched anything."""
+"""Per path, how many instances it has, and the spans of those that launched anything."""
 
 
 def mfu(report: Report, keep: Keep | None = None) -> list[Row]:
-    """A row per process and device for its step, and for each phase in which FLOPs are declared; of
-    what is kept, the whole steps that start in it."""
+    """§8.8, §8.9: a row per process and device for its step, and one per phase with FLOPs.
+
+    §8.10: in a narrowed window, the whole steps that start in it.
+    """
     rows: list[Row] = []
     names = {device.device: device.name for device in reversed(report.trace.devices)}
     table = steps(report)
@@ -32,10 +34,10 @@ def mfu(report: Report, keep: Keep | None = None) -> list[Row]:
         for device in devices:
             here = {each for each in begun if each[1] == device}
             own = [r for r in table if (r["process"], r["device"], r["step"]) in here]
-            looked_at = [row for row in own if row["steady"]] or own
-            time_ns = whole(percentile([row["duration_ns"] for row in looked_at], 50))
+            timed = [row for row in own if row["steady"]] or own
+            time_ns = whole(percentile([row["duration_ns"] for row in timed], 50))
             rows.append(
-                rate(report, process, device, names, step_of, unit, total, len(looked_at), time_ns)
+                rate(report, process, device, names, step_of, unit, total, len(timed), time_ns)
             )
         if len(devices) == 1:
             spans = all_spans(report, process) if keep is None else spans_in(report, mine, step_of)
@@ -44,19 +46,19 @@ def mfu(report: Report, keep: Keep | None = None) -> list[Row]:
 
 
 def begins(step: Step, keep: Keep | None) -> bool:
-    """Whether a step starts in what is kept."""
+    """§8.10: whether a step starts in the window."""
     kept = () if keep is None else keep.get(step.device, ())
     return keep is None or any(start <= step.start_ns < end for start, end in kept)
 
 
 def all_spans(report: Report, process: int) -> Spans:
-    """Of the whole report."""
+    """§8.9: the spans of the whole report."""
     found = phases_of(report).items()
     return {path: (len(p.instances), p.spans) for (of, path), p in found if of == process}
 
 
 def spans_in(report: Report, steps: list[Step], step_of: Path) -> Spans:
-    """Of what these steps launched on their device."""
+    """§8.10: the spans of what these steps launched on their device."""
     found: dict[Path, list[int]] = defaultdict(list)
     for step in steps:
         by_instance = report.ops_by_instance[step.process]
@@ -78,7 +80,7 @@ def of_phases(
     step_of: Path,
     phases: Spans,
 ) -> list[Row]:
-    """The phases inside a step: what is declared in them and in what they hold."""
+    """§8.9: the phases inside a step, with what is declared in them and nested in them."""
     inside = [path for path in phases if len(path) > len(step_of) and starts(path, step_of)]
     given = [flops for flops in report.trace.flops if flops.process == process]
     where = Counter(flops.phase for flops in given for path in inside if path[-1] == flops.phase)
@@ -119,6 +121,7 @@ def rate(
     steps_taken: int,
     time_ns: int | None,
 ) -> Row:
+    """§8.11: one row."""
     per_s = flops * 1e9 / time_ns if time_ns else None
     peak = peak_flops(names.get(device) or "", unit)  # type: ignore[arg-type]
     return {

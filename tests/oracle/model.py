@@ -1,4 +1,4 @@
-"""Canonical rows as plain Python values, and the way to and from `Trace`."""
+"""Canonical rows as plain Python values, and their conversion to and from `Trace`."""
 
 from collections import defaultdict
 from dataclasses import dataclass, fields
@@ -15,7 +15,7 @@ LOW_24_BITS = 0xFFFFFF
 
 @dataclass(frozen=True)
 class Shape:
-    """How one kernel was launched."""
+    """The launch configuration of one kernel."""
 
     grid_x: int = 1
     grid_y: int = 1
@@ -29,7 +29,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Copy:
-    """What one memcpy moved, and between which kinds of memory."""
+    """The bytes of one memcpy, and the two kinds of memory."""
 
     bytes: int
     direction: str
@@ -39,7 +39,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Op:
-    """One GPU operation; `shape` of kernels, `copy` of memcpys."""
+    """One GPU operation. Kernels have a `shape`, memcpys a `copy`."""
 
     kind: str
     start_ns: int
@@ -57,7 +57,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Call:
-    """One CUDA API call, its name without version suffix."""
+    """One CUDA API call; §1.12: its name has no version suffix."""
 
     start_ns: int
     end_ns: int
@@ -69,7 +69,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Range:
-    """One NVTX range; `end_ns` is None for one that never ended."""
+    """One NVTX range; `end_ns` is None if it never ended."""
 
     start_ns: int
     end_ns: int | None
@@ -114,7 +114,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One remark of the profiler about its own capture."""
+    """One message of the profiler about its own recording."""
 
     severity: int
     text: str
@@ -140,7 +140,7 @@ class Backtrace:
 
 @dataclass(frozen=True)
 class GpuSample:
-    """What the counters of one GPU said at one instant, in percent."""
+    """The counters of one GPU at one instant, in percent."""
 
     time_ns: int
     device: int
@@ -153,7 +153,7 @@ class GpuSample:
 
 @dataclass(frozen=True)
 class Capture:
-    """What one process says of the window of steps that it captured."""
+    """§8.6: the mark of a process that captured a window of its steps."""
 
     process: int | None
     capture: str
@@ -162,7 +162,7 @@ class Capture:
 
 @dataclass(frozen=True)
 class Flops:
-    """What a process says that its step computes in a phase."""
+    """§8.7: the FLOPs that a process declares for a phase of its step."""
 
     process: int
     phase: str
@@ -172,7 +172,7 @@ class Flops:
 
 @dataclass(frozen=True)
 class Message:
-    """What NCCL says is sent in its range of that thread and start."""
+    """§9.1: the message of NCCL's range of that thread and start."""
 
     start_ns: int
     thread: int
@@ -205,7 +205,7 @@ def _frame(rows: list[Any], of: pl.Schema) -> pl.DataFrame:
 
 
 def to_trace(trace: PlainTrace) -> Trace:
-    """The same report as the analysis takes it."""
+    """The same report as a `Trace`, for the analysis."""
     shapes: list[Shape] = []
     copies: list[Copy] = []
     ops: dict[str, list[Any]] = {name: [] for name in schema.OPS}
@@ -241,7 +241,7 @@ def to_trace(trace: PlainTrace) -> Trace:
 
 
 def _stacks(backtraces: tuple[Backtrace, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The analysis's two frames: where each stack was met, and the frames of the distinct ones."""
+    """Two frames of `Trace`: the stack of each backtrace, and the frames of each distinct stack."""
     distinct = list(dict.fromkeys(trace.frames for trace in backtraces))
     met = [(each.start_ns, each.thread, distinct.index(each.frames)) for each in backtraces]
     rows = [
@@ -256,7 +256,7 @@ def _stacks(backtraces: tuple[Backtrace, ...]) -> tuple[pl.DataFrame, pl.DataFra
 
 
 def from_trace(trace: Trace) -> PlainTrace:
-    """The same report as the oracle takes it."""
+    """The same report as a `PlainTrace`, for the oracle."""
 
     def rows(of: type, frame: pl.DataFrame) -> tuple[Any, ...]:
         names = [field.name for field in fields(of)]

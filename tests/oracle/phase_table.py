@@ -13,18 +13,18 @@ from tests.oracle.report import Path, Report, Row, joined, os_pid, prefixes
 from tests.oracle.stats import spread
 
 GRAPH_NS_PER_OP = 500
-"""§5: what a CUDA graph of it would take: 1 000 ns per operation on top of its duration."""
+"""§5.7: what a CUDA graph takes per operation, in addition to the operation's duration."""
 
 
 @dataclass
 class Phase:
-    """What is known of one path of one process."""
+    """§7.9: one path of one process."""
 
     instances: set[Open] = field(default_factory=set)
     host_ns: int = 0
     ops: list[int] = field(default_factory=list)
     launched: dict[Open, list[int]] = field(default_factory=dict)
-    """Its operations by instance, whenever they run; `ops` are those that are counted."""
+    """All its operations by instance; in a narrowed window, `ops` are those that start in it."""
     spans: list[int] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
@@ -34,7 +34,7 @@ class Phase:
 
 
 def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path], Phase]:
-    """Every path of every process, inclusive of what is nested in it; of what is kept."""
+    """§7.8, §7.11: every path of every process, with everything nested in it."""
     found: dict[tuple[int, Path], Phase] = defaultdict(Phase)
     _add_host(report, found, keep)
     for process, by_instance in report.ops_by_instance.items():
@@ -46,7 +46,7 @@ def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path]
                 continue
             phase.instances.add(range_)
             phase.ops += ops
-            # span: first to last operation, summed over instances
+            # §7.9: a span is from the first to the last operation of an instance
             first = min(report.ops[index].start_ns for index in ops)
             last = max(report.ops[index].end_ns for index in ops)
             phase.spans.append(last - first)
@@ -61,7 +61,7 @@ def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path]
 
 
 def begins(op: Op, keep: Keep | None) -> bool:
-    """Whether an operation starts in what is kept."""
+    """§7.11: whether an operation starts in the window."""
     kept = () if keep is None else keep.get(op.device, ())
     return keep is None or any(start <= op.start_ns < end for start, end in kept)
 
@@ -69,13 +69,16 @@ def begins(op: Op, keep: Keep | None) -> bool:
 def _add_host(
     report: Report, found: dict[tuple[int, Path], Phase], keep: Keep | None = None
 ) -> None:
-    """Host time: the stretches between the boundaries of a thread's own ranges, under the path that
-    the thread has at their start; a start/end range for itself. Ranges without GPU work count. Of
-    what any device keeps."""
-    looked_at = None if keep is None else union(span for spans in keep.values() for span in spans)
+    """§7.10: add instances and host wall time, also of ranges without GPU work.
+
+    A stretch between two boundaries of a thread's own ranges counts under the path that the thread
+    has at its start. A start/end range counts for itself. §7.11: in a narrowed window, only the
+    part inside the window of any device counts.
+    """
+    windows = None if keep is None else union(span for spans in keep.values() for span in spans)
 
     def kept_ns(begin: int, end: int) -> int:
-        return end - begin if looked_at is None else length(common([(begin, end)], looked_at))
+        return end - begin if windows is None else length(common([(begin, end)], windows))
 
     for thread, ranges in report.phases.push_pop.items():
         process = ranges[0].process
@@ -85,11 +88,11 @@ def _add_host(
             if host_ns and (own := report.phases.stack(thread, begin)):
                 for path, range_ in prefixes(report.phases.at(process, thread, begin)):
                     found[process, path].instances.add(range_)
-                    if range_ in own:  # an inherited range is its own thread's time
+                    if range_ in own:  # the host time of an inherited range is its own thread's
                         found[process, path].host_ns += host_ns
     for process, ranges in report.phases.start_end.items():
         for range_ in ranges:
-            # "one of zero length is never open"
+            # §7.1: one of zero length is never open
             host_ns = max(0, range_.end_ns - range_.start_ns)
             if host_ns and (host_ns := kept_ns(range_.start_ns, range_.end_ns)):
                 phase = found[process, (range_.name,)]
@@ -98,12 +101,12 @@ def _add_host(
 
 
 def phases(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§7: one row per process and path, inclusive; a range without GPU work keeps its row. Of a
-    narrowed window busy and idle time are what lies in it, the rest is of operations that start
-    in it; its `launches` are not worked out here.
+    """§7.8, §7.9: one row per process and path, inclusive; a range without GPU work has a row too.
 
-    The command line's spec has two columns `host_ns` here: wall time of the ranges, and the idle
-    whose cause is `host`. The first is `host_wall_ns`.
+    §7.11: in a narrowed window, busy and idle time are the parts inside it, and the rest is of
+    operations that start in it. Its `launches` are not computed here.
+
+    `host_wall_ns` is the wall time of the ranges, `host_ns` the idle whose cause is `host`.
     """
     rows = []
     for (process, path), phase in sorted(phases_of(report, keep).items()):
@@ -147,7 +150,7 @@ def phases(report: Report, keep: Keep | None = None) -> list[Row]:
 
 
 def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:
-    """The union of its operations per device, summed over devices."""
+    """§7.9: the union of its operations per device, summed over devices."""
     ops = [report.ops[index] for launched in phase.launched.values() for index in launched]
     found = 0
     for device in {op.device for op in ops}:
@@ -157,12 +160,12 @@ def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:
 
 
 def _causes(phase: Phase, keep: Keep | None) -> dict[str, int]:
-    """The idle charged to it, by cause."""
+    """§7.9: its idle by cause."""
     shares = [causes_in(gap, keep) for gap in phase.gaps]
     return {f"{cause}_ns": sum(part[cause] for part in shares) for cause in CAUSES}
 
 
 def graph_estimate_ns(report: Report, ops: list[int]) -> int:
-    """§5: Σ operation durations + 1 000 ns per operation."""
+    """§5.7: Σ operation durations + 500 ns per operation."""
     durations = sum(report.ops[index].end_ns - report.ops[index].start_ns for index in ops)
     return durations + GRAPH_NS_PER_OP * len(ops)

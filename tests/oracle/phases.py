@@ -1,4 +1,4 @@
-"""Where an operation was launched: stacks of NVTX ranges, borrowing, paths (spec §7)."""
+"""Where an operation was launched: stacks of NVTX ranges, inheritance, paths (spec §7)."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -17,14 +17,14 @@ LIBRARY_DOMAINS = (
 
 
 def is_library(domain: str | None) -> bool:
-    """§7: Ranges of library domains are not phases."""
+    """§7.2: ranges of library domains are not phases."""
     if domain is None:
         return False
     return domain.lower() in LIBRARY_DOMAINS_ANY_CASE or domain in LIBRARY_DOMAINS
 
 
 def end_of_trace(trace: PlainTrace) -> int:
-    """§1: "end of the trace" is the latest end of any row (of those that are not dropped)."""
+    """§1.6: the latest end of any row that is not dropped."""
     rows: list[Op | Call | Range | Overhead]
     rows = [*trace.ops, *trace.calls, *trace.ranges, *trace.overhead]
     ends = [row.end_ns for row in rows if row.end_ns is not None and row.end_ns >= row.start_ns]
@@ -33,7 +33,7 @@ def end_of_trace(trace: PlainTrace) -> int:
 
 @dataclass(frozen=True)
 class Open:
-    """A range that is a phase, with the end it has for us."""
+    """A range that is a phase. A range without an end has the end of the trace."""
 
     start_ns: int
     end_ns: int
@@ -45,25 +45,25 @@ class Open:
     operator: bool
 
     def covers(self, t: int) -> bool:
-        """Half-open; one of zero length is never open."""
+        """§7.1: whether it is open at t. One of zero length never is."""
         return self.start_ns <= t < self.end_ns
 
 
 def stack_order(range_: Open) -> tuple[int, int, int]:
-    """§7: ordered by start, then longer, then row."""
+    """§7.1: ordered by start, then longer, then row."""
     return (range_.start_ns, -range_.end_ns, range_.row)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a call was made: the open ranges, outermost first, and how it came to them."""
+    """Where a call was made: the open ranges, outermost first, and §7.5: how it got them."""
 
     ranges: tuple[Open, ...] = ()
     how: str | None = None
 
     @property
     def path(self) -> tuple[str, ...]:
-        """§7: A path is a list of names."""
+        """§7.8: a path is a list of names."""
         return tuple(range_.name for range_ in self.ranges)
 
 
@@ -71,14 +71,14 @@ NOWHERE = Place()
 
 
 class Phases:
-    """Answers: which path has a call of this thread at this instant?"""
+    """Finds the path of a call, given its thread and its start."""
 
     def __init__(self, trace: PlainTrace) -> None:
         end = end_of_trace(trace)
         ours = [range_ for range_ in trace.ranges if not is_library(range_.domain)]
         opened = [(range_.kind, self._opened(range_, end)) for range_ in ours]
         known = [(kind, one) for kind, one in opened if one is not None]
-        # "one of zero length is never open"
+        # §7.7: names are compared over the report's phases; §7.1: zero length is never open
         names = grouped(one.name for _, one in known if one.start_ns < one.end_ns)
         self.push_pop: dict[int, list[Open]] = defaultdict(list)
         self.start_end: dict[int, list[Open]] = defaultdict(list)
@@ -98,11 +98,11 @@ class Phases:
 
     @staticmethod
     def _opened(range_: Range, end_of_trace_ns: int) -> Open | None:
-        """§7: A range without an end is open to the end of the trace."""
+        """§7.1: a range without an end is open to the end of the trace."""
         cut_off = range_.end_ns is None
         end_ns = end_of_trace_ns if range_.end_ns is None else range_.end_ns
         if end_ns < range_.start_ns and not cut_off:
-            return None  # §1: NVTX rows of negative length are dropped
+            return None  # §1.6: dropped
         return Open(
             range_.start_ns,
             end_ns,
@@ -122,7 +122,7 @@ class Phases:
         return sorted({t for range_ in ranges for t in (range_.start_ns, range_.end_ns)})
 
     def stack(self, thread: int, t: int) -> tuple[Open, ...]:
-        """§7: `stack(T, t)` = open push/pop ranges of T at t."""
+        """§7.1: `stack(T, t)`, the open push/pop ranges of thread T at t."""
         if thread not in self._stacks:
             times = self.boundaries(thread)
             ranges = self.push_pop.get(thread, [])
@@ -133,11 +133,13 @@ class Phases:
         return stacks[at] if at >= 0 else ()
 
     def inherited(self, process: int, thread: int, t: int) -> tuple[Open, ...]:
-        """§7.3: the stack of the process's main thread (tid = pid) if it has an open range at t,
-        else of the only other non-autograd thread that has one, else none."""
+        """§7.3: the stack of the process's main thread if it has an open range at t.
+
+        Else that of the only other non-autograd thread that has one, else none.
+        """
         main = process | ((process >> 24) & LOW_24_BITS)
         if thread == main:
-            return ()  # "The main thread never inherits"
+            return ()  # the main thread never inherits
         if main not in self.autograd and (stack := self.stack(main, t)):
             return stack
         others = [
@@ -149,14 +151,14 @@ class Phases:
         return others[0] if len(others) == 1 else ()
 
     def at(self, process: int, thread: int, t: int) -> Place:
-        """§7.3: the path a call of `thread` at `t` has, with what it inherits."""
+        """§7.3, §7.4: the path of a call of `thread` at `t`, with inherited ranges."""
         own = self.stack(thread, t)
         inherits = thread in self.autograd or not own
         if inherits and (inherited := self.inherited(process, thread, t)):
-            # "inherited stack + own stack (autograd), or the inherited stack (empty one)"
+            # an autograd thread has an own stack too; any other that inherits has an empty one
             return Place(inherited + own, "borrowed")
         if own:
             return Place(own, "own")
-        # "the latest-started start/end range of the process that covers L.start; else unattributed"
+        # §7.4: the latest-started start/end range of the process, else unattributed
         covering = [range_ for range_ in self.start_end.get(process, ()) if range_.covers(t)]
         return Place((covering[-1],), "process_range") if covering else NOWHERE

@@ -1,4 +1,4 @@
-"""What ranges are called (spec §7): without serial numbers, and without numbers that count."""
+"""Names of ranges: without PyTorch's serial numbers, and without numbers that count (spec §7)."""
 
 import re
 from collections import defaultdict
@@ -13,24 +13,24 @@ TAILS = (", seq =", ", op_id =", ", sizes =", ", input_op_ids =")
 
 
 def range_name(name: str) -> str:
-    """§7: from `, seq =`, `, op_id =`, `, sizes =` or `, input_op_ids =` on all is dropped."""
+    """§7.6: everything from `, seq =` or one of the others on is dropped."""
     for tail in TAILS:
         name = name.split(tail, 1)[0]
     return name
 
 
 def is_operator(name: str) -> bool:
-    """§7: an operator's raw name has `, seq =`, or `::` before another of those."""
+    """§7.6: the raw name of an operator has `, seq =`, or `::` before one of the others."""
     return ", seq =" in name or any("::" in name.rpartition(tail)[0] for tail in TAILS[1:])
 
 
 def words(name: str) -> list[str]:
-    """Runs of letters; a capital between small letters begins another word."""
+    """§7.7: runs of letters; a capital between small letters begins another word."""
     return re.findall(r"[^\W\d_]+", re.sub(r"([a-z])([A-Z][a-z])", r"\1 \2", name))
 
 
 def stem(name: str) -> str | None:
-    """§7: what stands before a trailing number, if its last word counts time, else nothing."""
+    """§7.7: the name without its trailing number, if the word before says when; else None."""
     rest = name.rstrip()
     if rest.endswith(("]", ")")):
         rest = rest[:-1]
@@ -47,8 +47,11 @@ def stem(name: str) -> str | None:
 
 
 def grouped(names: Iterable[str]) -> dict[str, str]:
-    """§7: the name of each raw name. Where two names or more differ in such a number only, they are
-    called by what stands before it; `ProfilerStep#7` is a step however few there are."""
+    """§7.6, §7.7: the normalised name of each raw name.
+
+    A number is dropped if two or more names differ in nothing else. `ProfilerStep#7` loses its
+    number even alone.
+    """
     plain = {name: range_name(name) for name in names}
     alike: dict[str | None, set[str]] = defaultdict(set)
     for name in plain.values():

@@ -1,4 +1,4 @@
-"""The ranks of a run (spec §9), from lists of plain rows: one per communication kernel."""
+"""The ranks of a run (spec §9), from a list of communication kernels."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tests.oracle.stats import percentile, whole
 
 @dataclass(frozen=True)
 class Collective:
-    """One communication kernel of a rank, of the report with that number."""
+    """One communication kernel of a rank. `in_window`: whether it starts in the window."""
 
     report_no: int
     report: str
@@ -22,22 +22,22 @@ class Collective:
     operation: str | None = None
     bytes: int | None = None
     communicator: int | None = None
-    looked_at: bool = True
+    in_window: bool = True
 
 
 def ranks_and_arrivals(kernels: list[Collective]) -> tuple[list[Row], list[Row]]:
-    """Rows of `ranks`, and of `arrivals`."""
+    """§9.4 to §9.8: the rows of `ranks`, and those of `arrivals`."""
     kernels = [k for k in kernels if "send" not in k.name.lower() and "recv" not in k.name.lower()]
     of_rank: dict[tuple[int, int | None, int], list[Collective]] = defaultdict(list)
     for kernel in kernels:
         of_rank[kernel.report_no, kernel.process, kernel.device].append(kernel)
-    of_rank = {rank: own for rank, own in of_rank.items() if any(k.looked_at for k in own)}
+    of_rank = {rank: own for rank, own in of_rank.items() if any(k.in_window for k in own)}
     ranks = sorted(of_rank, key=lambda key: (key[0], key[1] is not None, key[1] or 0, key[2]))
     if len(ranks) < 2:
         return [], []
     everywhere = matched([of_rank[rank] for rank in ranks])
     together, clock = ended_together(everywhere)
-    met = {no: m for no, m in together.items() if all(each.looked_at for each in m)}
+    met = {no: m for no, m in together.items() if all(each.in_window for each in m)}
 
     def on_first_clock(kernel: Collective) -> tuple[int, int]:
         ahead = clock[kernel.report_no]
@@ -48,7 +48,7 @@ def ranks_and_arrivals(kernels: list[Collective]) -> tuple[list[Row], list[Row]]
             "report": of_rank[rank][0].report,
             "process": rank[1],
             "device": rank[2],
-            "collectives": sum(kernel.looked_at for kernel in of_rank[rank]),
+            "collectives": sum(kernel.in_window for kernel in of_rank[rank]),
             "matched": len(met),
             "times_last": 0,
             "late_ns": 0 if met else None,
@@ -94,8 +94,10 @@ def ranks_and_arrivals(kernels: list[Collective]) -> tuple[list[Row], list[Row]]
 
 
 def matched(ranks: list[list[Collective]]) -> list[list[Collective]]:
-    """The k-th of a name and communicator on every rank, if all ranks have as many of them; in the
-    order of the first rank."""
+    """§9.4: the k-th kernels of a name and communicator on every rank, in the first rank's order.
+
+    All ranks must have equally many of them.
+    """
     kinds: list[dict[tuple[str, int | None], list[Collective]]] = []
     for kernels in ranks:
         by_kind: dict[tuple[str, int | None], list[Collective]] = defaultdict(list)
@@ -123,7 +125,7 @@ def matched(ranks: list[list[Collective]]) -> list[list[Collective]]:
 def ended_together(
     everywhere: list[list[Collective]],
 ) -> tuple[dict[int, list[Collective]], dict[int, int]]:
-    """Those that end together by their number, and the clocks by which they do."""
+    """§9.5, §9.6: the collectives that end together, by number, and each report's clock."""
     kinds: dict[tuple[str, int | None], list[list[Collective]]] = defaultdict(list)
     for members in everywhere:
         kinds[members[0].name, members[0].communicator].append(members)
@@ -139,25 +141,27 @@ def ended_together(
 
 
 def passes(kind: list[list[Collective]], clock: dict[int, int]) -> bool:
-    """Whether less than a tenth ends apart, by the lengths of the shortest kernels."""
+    """§9.5: whether less than a tenth ends apart, by the sum of each one's shortest kernel."""
     apart_ns = sum(shortest_ns(members) for members in kind if not ends_together(members, clock))
     return apart_ns * 10 < sum(shortest_ns(members) for members in kind)
 
 
 def ends_together(members: list[Collective], clock: dict[int, int]) -> bool:
-    """Whether the ends differ by less than half of the shortest kernel."""
+    """§9.4: whether the ends differ by less than half of the shortest kernel."""
     ends = [member.end_ns - clock[member.report_no] for member in members]
     return 2 * (max(ends) - min(ends)) < shortest_ns(members)
 
 
 def shortest_ns(members: list[Collective]) -> int:
-    """The length of the shortest kernel of a collective."""
+    """§9.4: the length of the shortest kernel of a collective."""
     return min(member.end_ns - member.start_ns for member in members)
 
 
 def clocks(met: list[list[Collective]]) -> dict[int, int]:
-    """Per report, how far its clock is ahead of the first one's: the median difference of the ends
-    of these collectives."""
+    """§9.6: how far each report's clock is ahead of the first one's.
+
+    It is the median difference of the ends of these collectives.
+    """
     ahead: dict[int, list[int]] = defaultdict(list)
     for members in met:
         ends: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""One report worked out: what every table starts from."""
+"""One report with gaps, phases and sources: what every table is made from."""
 
 from collections import defaultdict
 from functools import cached_property
@@ -15,22 +15,22 @@ Path = tuple[str, ...]
 
 
 def os_pid(process: int | None) -> int | None:
-    """§1: OS pid = `(globalPid >> 24) & 0xFFFFFF`."""
+    """§1.7: OS pid = `(globalPid >> 24) & 0xFFFFFF`."""
     return None if process is None else (process >> 24) & LOW_24_BITS
 
 
 def os_tid(thread: int) -> int:
-    """§1: OS tid = `globalTid & 0xFFFFFF`."""
+    """§1.7: OS tid = `globalTid & 0xFFFFFF`."""
     return thread & LOW_24_BITS
 
 
 def joined(path: Path) -> str:
-    """§7: A path is written joined by `/`."""
+    """§7.8: a path is written joined by `/`."""
     return "/".join(path)
 
 
 def prefixes(place: Place) -> list[tuple[Path, Open]]:
-    """§7: every prefix of the path, with the range that is innermost in it."""
+    """§7.8: every prefix of the path, with the innermost range of the prefix."""
     return [(place.path[: k + 1], range_) for k, range_ in enumerate(place.ranges)]
 
 
@@ -40,7 +40,7 @@ def causes_of(gaps: list[Gap]) -> dict[str, int]:
 
 
 class Report:
-    """A trace with its gaps, and where each call and operation belongs."""
+    """A trace with its gaps and the phase of each call and operation."""
 
     def __init__(self, trace: PlainTrace, *, framework_gap_ns: int = FRAMEWORK_GAP_NS) -> None:
         self.trace = trace
@@ -55,14 +55,14 @@ class Report:
         self._places: dict[int, Place] = {}
 
     def place(self, call: int) -> Place:
-        """Where a call was made."""
+        """§7.3: where a call was made."""
         if call not in self._places:
             row = self.calls.calls[call]
             self._places[call] = self.phases.at(row.process, row.thread, row.start_ns)
         return self._places[call]
 
     def op_place(self, op: int) -> Place:
-        """§7: An operation belongs to where it was launched."""
+        """§7: an operation belongs to where it was launched."""
         launch = self.calls.launch[op]
         return NOWHERE if launch is None else self.place(launch)
 
@@ -75,16 +75,16 @@ class Report:
 
     @cached_property
     def windows(self) -> dict[int, list[Interval]]:
-        """Per device, from the first operation to the last."""
+        """§2.1: per device, from the first operation to the last."""
         return {d: window(self.ops[i] for i in self.on(d)) for d in self.devices}
 
     @cached_property
     def busy(self) -> dict[int, list[Interval]]:
-        """Per device, when anything runs."""
+        """§2: per device, the time in which any operation runs."""
         return {d: covered(self.ops[i] for i in self.on(d)) for d in self.devices}
 
     def source(self, gap: Gap, cause: str) -> str | None:
-        """§3, §11: the line of the culprit's call where there is one, else of `L`."""
+        """§11.6: the line of the culprit's call, or of `L` if there is no such call."""
         culprit = None if cause == "profiler" else self.gaps.culprit_call(gap, cause)
         return self.sources.of(self.calls.launch[gap.next_op] if culprit is None else culprit)
 
@@ -95,7 +95,7 @@ class Report:
 
     @cached_property
     def ops_by_instance(self) -> dict[int, dict[tuple[Path, Open], list[int]]]:
-        """Per process: what was launched in each instance of each path."""
+        """Per process, the operations launched in each instance of each path."""
         found: dict[int, dict[tuple[Path, Open], list[int]]] = defaultdict(
             lambda: defaultdict(list)
         )

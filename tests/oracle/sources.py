@@ -12,20 +12,22 @@ INSIDE = (
     *("capturing.py", "handshake.py", "recorders.py", "regions.py"),
     *("stepping.py", "telling.py", "windowing.py", "wrapping.py"),
 )
-"""What `region` and `steps` bring into a program."""
+"""The modules of nsysflow's runtime before 2026-11-22, when it became a folder."""
 
 
 def is_own(file: str) -> bool:
-    """§11: outside site-packages and the standard library. Of code without a file, what a person
-    typed counts, and what Python or a library made does not, nor what torch.compile writes. The
-    workloads that come with nsysflow are programs wherever they are installed, and what of it runs
-    inside a program is not."""
+    """§11.3: whether a file is the program's own.
+
+    The workloads that come with nsysflow are, wherever they are installed.
+    """
     if file.startswith("<"):
         typed = ("<string>", "<stdin>", "<console>")
         return file in typed or (file.startswith("<ipython-input-") and file.endswith(">"))
     *folders, name = file.replace("\\", "/").split("/")
     if folders[-2:] == ["nsysflow", "workloads"] and name.endswith(".py"):
         return True
+    if folders[-2:] == ["nsysflow", "runtime"] and name.endswith(".py"):
+        return False
     if folders[-1:] == ["nsysflow"] and name in INSIDE:
         return False
     if "site-packages" in folders or "dist-packages" in folders:
@@ -41,7 +43,7 @@ def is_own(file: str) -> bool:
 
 
 def parts_of(file: str) -> list[str]:
-    """Folders and name, from the user's home on."""
+    """Folders and name, without the user's home folder or the root."""
     if file.startswith("<"):
         return [file]
     folders = file.replace("\\", "/").split("/")
@@ -55,7 +57,7 @@ def parts_of(file: str) -> list[str]:
 
 
 class Sources:
-    """Answers: which line made this call?"""
+    """Finds the source line of a call."""
 
     def __init__(self, trace: PlainTrace, calls: Calls) -> None:
         self.trace = trace
@@ -64,19 +66,19 @@ class Sources:
         for backtrace in trace.backtraces:
             self.at.setdefault((backtrace.thread, backtrace.start_ns), backtrace)
         self.sampled: dict[int, list[int]] = defaultdict(list)
-        """Per thread, the calls that have a backtrace of their own."""
+        """Per thread, the calls with a backtrace at their start."""
         for index, call in enumerate(calls.calls):
             if self.own(index) is not None:
                 self.sampled[call.thread].append(index)
 
     @cached_property
     def own_files(self) -> set[tuple[str, ...]]:
-        """Every file of the program's own in any frame."""
+        """§11.4: every file in a frame that is the program's own."""
         frames = {frame for backtrace in self.trace.backtraces for frame in backtrace.frames}
         return {tuple(parts_of(f.file)) for f in frames if f.file is not None and is_own(f.file)}
 
     def shown(self, file: str) -> str:
-        """Its name alone, with just as many parent folders as it takes to tell it apart."""
+        """§11.4: its name, with as many parent folders as tell it from the other files."""
         parts = parts_of(file)
         for count in range(1, len(parts) + 1):
             end = tuple(parts[-count:])
@@ -86,13 +88,15 @@ class Sources:
         return "/".join(parts)
 
     def own(self, call: int) -> Backtrace | None:
-        """The event's start is the API call's start, on the same thread."""
+        """§11.1: the backtrace with the call's start time and thread."""
         row = self.calls.calls[call]
         return self.at.get((row.thread, row.start_ns))
 
     def backtrace(self, call: int) -> Backtrace | None:
-        """Its own, else that of the first call of its thread around it, else that of the first call
-        of its thread with its correlation id."""
+        """§11.5: its own, else that of the first call of its thread that contains it.
+
+        Else that of the first call of its thread with the same correlation id.
+        """
         if (own := self.own(call)) is not None:
             return own
         row = self.calls.calls[call]
@@ -112,7 +116,7 @@ class Sources:
         return None if first is None else self.own(first)
 
     def of(self, call: int | None) -> str | None:
-        """`train.py:42 in step`: the innermost frame of the program's own; None where none is."""
+        """§11.2: `train.py:42 in step`, the innermost frame that is the program's own, or None."""
         backtrace = None if call is None else self.backtrace(call)
         if backtrace is None:
             return None
@@ -130,7 +134,7 @@ class Sources:
         return f"{self.shown(frame.file or '')}:{frame.line} in {frame.function or '(nameless)'}"
 
     def _generated(self, frame: Frame, caller: Frame | None) -> bool:
-        """`<string>` that a library called."""
+        """§11.3: whether it is a frame of `<string>` that a library called."""
         return frame.file == "<string>" and caller is not None and not self._counts(caller)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Means, medians, percentiles and spreads, exactly (spec, head)."""
+"""Means, medians, percentiles and standard deviations, exact (the conventions of the spec)."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -11,7 +11,7 @@ def mean(values: Sequence[int]) -> Fraction | None:
 
 
 def percentile(values: Sequence[int], percent: int) -> Fraction | None:
-    """Percentiles interpolate linearly; not rounded."""
+    """The percentile, by linear interpolation; not rounded."""
     if not values:
         return None
     ordered = sorted(values)
@@ -22,12 +22,12 @@ def percentile(values: Sequence[int], percent: int) -> Fraction | None:
 
 
 def whole(value: Fraction | None) -> int | None:
-    """Means, medians and percentiles are rounded to whole ns (half to even)."""
+    """Rounded to whole ns, half to even."""
     return None if value is None else round(value)
 
 
 def std(values: Sequence[int]) -> int | None:
-    """Std is the sample's (n - 1), null for one value; rounded like the others."""
+    """The sample's standard deviation (n - 1), rounded; None for fewer than two values."""
     if len(values) < 2:
         return None
     middle = Fraction(sum(values), len(values))

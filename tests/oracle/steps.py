@@ -25,25 +25,25 @@ class Step:
     is_last: bool
 
     def holds(self, t: int) -> bool:
+        """§8.2: whether a gap that starts at `t` counts in the step."""
         return self.start_ns <= t < self.end_ns
 
 
 def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
-    """§8: `--step NAME` names the range that is one step; by default the outermost range that
-    repeats at least 3 times and holds the most GPU time."""
+    """§8.1: the paths of `--step NAME`, or the path that is the step by default."""
     of_process = {path: p for (owner, path), p in phases_of(report).items() if owner == process}
     if name is not None:
         named = {path for path in of_process if name in (path[-1], joined(path))}
-        # a step within a step is none
+        # where instances nest, the outermost counts
         return sorted(p for p in named if not any(p[:k] in named for k in range(1, len(p))))
 
-    # "in a process that captured a window of its steps, a range `step` however few there are"
+    # in a process that captured a window of its steps, a range `step` may repeat less often
     captured = process in {capture.process for capture in report.trace.captures}
     repeating = {
         path
         for path, p in of_process.items()
         if p.ops and (len(p.instances) >= LEAST_REPEATS or (captured and path[-1] == "step"))
-        # "an operator is no step"
+        # an operator is not a step
         if not all(range_.operator for range_ in p.instances)
     }
     outermost = {p for p in repeating if not any(p[:k] in repeating for k in range(1, len(p)))}
@@ -58,8 +58,11 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
 
 
 def steps_of(report: Report, name: str | None = None) -> list[Step]:
-    """§8: Step i on a device runs from its first operation to the next step's first, the last one
-    to the end of the last operation launched in it. Who launched nothing there is no step."""
+    """§8.2, §8.3: step i on a device runs from its first operation to the next step's first.
+
+    The last step runs to the end of the last operation launched in it. An instance that launched
+    nothing on a device is not a step there.
+    """
     found = []
     for process, by_instance in sorted(report.ops_by_instance.items()):
         paths = step_paths(report, process, name)
@@ -81,12 +84,12 @@ def steps_of(report: Report, name: str | None = None) -> list[Step]:
 
 
 def skipped(report: Report, process: int) -> int:
-    """§8: `--skip N`, default 2, 0 for a report captured by our own step window: per process."""
+    """§8.4: the default of `--skip`: 2, or 0 for a process that captured a window of its steps."""
     return 0 if process in {capture.process for capture in report.trace.captures} else SKIP
 
 
 def steps(report: Report, name: str | None = None, skip: int | None = None) -> list[Row]:
-    """§8: Per step: time, accounting of §2, idle by cause (of the gaps that start in it)."""
+    """§8.2 to §8.4: one row per step. A gap counts in the step that contains its start."""
     rows = []
     for step in steps_of(report, name):
         ops = [report.ops[index] for index in report.on(step.device)]

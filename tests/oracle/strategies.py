@@ -1,8 +1,8 @@
 """Hypothesis strategies for whole traces: small, readable when shrunk, full of awkward cases.
 
-A trace is a few host threads, each of which runs a little program (wait, call, push, pop, …) some
-times over; what the programs launch is placed on the GPUs; then loose rows that no program would
-make (overlapping, negative, without end, without launch) are thrown in and all rows are shuffled.
+A trace has a few host threads. Each repeats a small program (wait, call, push, pop, …), and what
+it launches is placed on the GPUs. Then rows are added that no program makes (overlapping, negative,
+without end, without launch), and all rows are shuffled.
 """
 
 import random
@@ -31,7 +31,7 @@ from tests.oracle.model import (
     Thread,
 )
 
-# Plain values first: a failing example shrinks towards them. Then both sides of every threshold:
+# Simple values come first: a failing example shrinks towards them. Then both sides of thresholds:
 # 2 us (starved windows), 10 us (queue delay), 50 us (framework gap), 1 ms (lazy loading).
 WAITS_NS = (5, 0, 1, 700, 2_000, 9_999, 10_000, 12_000, 30_000, 49_999, 50_000, 50_001, 200_000)
 CALLS_NS = (5, 0, 1, 700, 3_000, 8_000, 12_000, 50_000, 1_000_000, 1_000_001, 2_000_000)
@@ -102,7 +102,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Push:
-    """A push/pop range opens; it is closed by the next `Pop`, or at the thread's end, or never."""
+    """A push/pop range opens. The next `Pop` closes it, or the thread's end, or nothing does."""
 
     name: str
     domain: str | None
@@ -115,7 +115,7 @@ class Pop:
 
 @dataclass(frozen=True)
 class Work:
-    """One operation that a call launches, and how the GPU takes it."""
+    """One operation that a call launches, and when the GPU runs it."""
 
     kind: str
     what: int
@@ -123,7 +123,7 @@ class Work:
     shape: int
     ns: int
     place: str
-    """`delay` after its launch's end, `queue` behind the device's last, or tied to the last one."""
+    """`delay` after its launch's end, `queue` behind the device's last one, or tied with it."""
     delay_ns: int
     device: int
     stream: int
@@ -131,12 +131,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Do:
-    """A call, with what it launches, some times over."""
+    """A call and what it launches, repeated."""
 
     api: str
     ns: int
     inner: str
-    """No call inside, one with the same correlation (same start or end), or one with its own."""
+    """No inner call, one of the same correlation id (same start or end), or one of its own."""
     work: tuple[Work, ...] = ()
     times: int = 1
     apart_ns: int = 5
@@ -206,7 +206,7 @@ def _thread(pid: int, which: int) -> int:
 
 @dataclass
 class _Host:
-    """Rows as the programs make them; operations wait until all launches are known."""
+    """Rows made by the programs. Operations are placed once all launches are known."""
 
     calls: list[Call] = field(default_factory=list)
     ranges: list[Range] = field(default_factory=list)
@@ -214,14 +214,14 @@ class _Host:
     correlations: dict[int, int] = field(default_factory=dict)
 
     def correlation(self, pid: int) -> int:
-        """Unique per process: another process has the same numbers."""
+        """The next id. It is unique per process; another process has the same numbers."""
         self.correlations[pid] = self.correlations.get(pid, 0) + 1
         return self.correlations[pid]
 
     def run(
         self, pid: int, which: int, at_ns: int, program: list[Any], *, times: int, closes: bool
     ) -> None:
-        """One thread's program, `times` over."""
+        """Run one thread's program `times` times."""
         process, thread = _process(pid), _thread(pid, which)
         clock = at_ns
         opened: list[tuple[int, Push]] = []
@@ -257,7 +257,7 @@ class _Host:
             self.calls.append(self._inner(call, do))
 
     def _inner(self, call: Call, do: Do) -> Call:
-        """The driver's call inside a runtime call, strictly shorter."""
+        """The driver call inside a runtime call, strictly shorter."""
         if do.inner == "own":
             number = self.correlation(call.process >> 24)
             return replace(
@@ -271,7 +271,7 @@ class _Host:
 
 
 def _ops(pending: list[tuple[Call, Work]]) -> list[Op]:
-    """Places operations in the order of their launches."""
+    """The operations, placed in the order of their launches."""
     last: dict[int, tuple[int, int]] = {}
     ops = []
     nodes: dict[Call, int] = {}
@@ -340,7 +340,7 @@ _WHICH = st.integers(0, 3)
 
 
 def _loose_calls(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
-    """Calls that overlap others of their thread, or have a negative length, or no correlation."""
+    """Calls that overlap others of their thread, or have a negative length or no correlation id."""
     apis = st.sampled_from(OTHER_CALLS + COPY_CALLS)
     has_correlation = st.booleans()
     one = st.tuples(st.sampled_from(pids), _WHICH, _AT_NS, _LENGTH_NS, apis, has_correlation)
@@ -348,7 +348,7 @@ def _loose_calls(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...
 
 
 def _loose_ranges(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
-    """Ranges that overlap, end nowhere, have no or a negative length; start/end ranges."""
+    """Start/end ranges, and ranges that overlap, never end, or have zero or negative length."""
     kinds = st.sampled_from(("push_pop", "start_end", "start_end"))
     one = st.tuples(
         st.sampled_from(pids),
@@ -363,7 +363,7 @@ def _loose_ranges(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ..
 
 
 def _loose_ops(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
-    """Operations that no call launched: correlation NULL, or of a call that is not there."""
+    """Operations without a call: the correlation id is NULL, or that of a call that is missing."""
     works = st.sampled_from(("kernel", "memcpy", "memset", "graph")).flatmap(_work)
     correlation = st.sampled_from((None, 1_000, 1_001))
     one = st.tuples(st.sampled_from(pids), _AT_NS, _LENGTH_NS, correlation, works)
@@ -396,7 +396,7 @@ _STACKS = st.lists(
 
 
 def _backtraces(calls: tuple[Call, ...]) -> st.SearchStrategy[list[Backtrace]]:
-    """Stacks of some calls, some of them twice, and of an instant at which none was made."""
+    """Stacks of some calls, some of them twice, and of an instant without a call."""
 
     def one(call: Call, late_ns: int, frames: tuple[Frame, ...]) -> Backtrace:
         return Backtrace(call.start_ns + late_ns, call.thread, frames)
@@ -412,8 +412,7 @@ _COUNTER = st.sampled_from((None, 0, 1, 20, 59, 60, 61, 100))
 
 @st.composite
 def _gpu_samples(draw: Callable[..., Any]) -> list[GpuSample]:
-    """Samples at the pace of a profiler, with one missing here and there, on GPUs that may have
-    done nothing."""
+    """Regular samples with some missing, also of GPUs that ran nothing."""
     found = []
     for device in draw(st.sampled_from(((), (), (0,), (0, 1), (2,)))):
         pace_ns = draw(st.sampled_from((1_000, 10_000, 100_000)))
@@ -426,7 +425,7 @@ def _gpu_samples(draw: Callable[..., Any]) -> list[GpuSample]:
 
 
 def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[Message, ...]]:
-    """What some of NCCL's ranges say of the message that is sent in them."""
+    """The messages of some of NCCL's ranges."""
     nccl = [r for r in ranges if (r.domain or "").lower() == "nccl" and r.row % 3]
     size = st.sampled_from((4096, 0, 1 << 26))
     group = st.sampled_from((None, 7, 8))
@@ -449,7 +448,7 @@ _DIAGNOSTICS = st.sampled_from(
 
 @st.composite
 def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6) -> PlainTrace:
-    """A canonical trace of one or two processes on one or two GPUs, which they may share."""
+    """A trace of one or two processes on one or two GPUs, which they may share."""
     pids = (1, 2) if draw(st.integers(0, 3)) == 3 else (1,)
     programs = st.tuples(
         st.sampled_from(pids),

@@ -1,4 +1,4 @@
-"""All tables of the oracle by the names that their declarations give them."""
+"""All tables of the oracle, by the names of their declarations."""
 
 from collections.abc import Callable
 
@@ -30,9 +30,9 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "gpu_metrics": gpu_metrics,
     "mfu": mfu,
 }
-"""Lists of plain dicts with the schema's columns; `integrity` is counts, its words are free."""
+"""Each makes rows with the schema's columns. `integrity` is missing: its rows contain free text."""
 
 
 def oracle_tables(report: Report) -> dict[str, list[Row]]:
-    """All of them."""
+    """The rows of every table."""
     return {name: made(report) for name, made in TABLES.items()}

@@ -1,4 +1,4 @@
-"""The oracle against figures on which two other programs agree, for every report at hand."""
+"""The oracle against figures on which two other programs agree, for every report in the tree."""
 
 import json
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ def gaps_of(report: str) -> Gaps:
 
 
 def attributed(gaps: Gaps) -> list[tuple[Op, Place]]:
-    """Every operation and where it was launched."""
+    """Every operation and its phase."""
     calls = gaps.calls
     found = []
     for op, launch in zip(calls.ops, calls.launch, strict=True):
@@ -97,7 +97,7 @@ def test_operations_belong_to_the_expected_phases(report: str) -> None:
 
 
 @every_report
-def test_a_report_survives_the_way_to_the_analysis_and_back(report: str) -> None:
+def test_a_report_converted_to_a_trace_and_back_is_the_same(report: str) -> None:
     trace = oracle_of(report).trace
     assert from_trace(to_trace(trace)) == trace
 
@@ -105,7 +105,7 @@ def test_a_report_survives_the_way_to_the_analysis_and_back(report: str) -> None
 @pytest.mark.slow
 @settings(max_examples=4 * EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(traces())
-def test_any_trace_survives_the_way_to_the_analysis_and_back(trace: PlainTrace) -> None:
+def test_any_trace_converted_to_a_trace_and_back_is_the_same(trace: PlainTrace) -> None:
     assert from_trace(to_trace(trace)) == trace
 
 

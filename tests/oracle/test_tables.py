@@ -47,7 +47,7 @@ def push_pop(start_ns: int, end_ns: int | None, name: str, row: int, thread: int
 
 
 def check(report: Report, tables: dict[str, list[Row]]) -> None:
-    """What must hold of any report."""
+    """Check what must hold for any report."""
     for name, rows in tables.items():
         of = SCHEMAS[name]
         for row in rows:
@@ -120,7 +120,7 @@ def test_cutting_the_window_in_two_loses_nothing(trace: PlainTrace) -> None:
 def test_a_cut_gap_shares_its_causes_by_largest_remainder() -> None:
     gap = Gap(0, 0, 10, next_op=0, prev_op=0)
     gap.causes.update(sync=3, host=3, launch=4)
-    # 5 of 10 inside: 1.5, 1.5, 2.0; the tie goes to the first of the table
+    # 5 of 10 inside: 1.5, 1.5, 2.0; the tie goes to the first in the table
     assert {cause: ns for cause, ns in share(gap, 5).items() if ns} == {
         "sync": 2,
         "host": 1,
@@ -135,7 +135,7 @@ def test_std_is_the_samples_rounded(values: list[int], expected: int | None) -> 
     assert std(values) == expected
 
 
-def test_run_ahead_counts_what_is_queued_and_has_not_started() -> None:
+def test_run_ahead_counts_operations_that_are_queued_and_not_started() -> None:
     trace = PlainTrace(
         ops=(kernel(10, 100, 1), kernel(100, 200, 2), kernel(200, 300, 3)),
         calls=tuple(call(5 * i, 5 * i + 1, "cudaLaunchKernel", i) for i in (1, 2, 3)),
@@ -148,10 +148,10 @@ def test_run_ahead_counts_what_is_queued_and_has_not_started() -> None:
     assert row["api_ns"] == 3
 
 
-def test_a_starved_window_ends_at_a_gap_that_launching_did_not_make() -> None:
+def test_a_starved_window_ends_at_a_long_gap_of_another_cause() -> None:
     ops, calls = [], []
     for i in range(1, 21):
-        # every 10 us a launch of 5 us, its kernel of 1 us follows at once; one long pause
+        # every 10 us a launch of 5 us and directly after it a kernel of 1 us; one long pause
         at = 10_000 * i + (1_000_000 if i > 9 else 0)
         calls.append(call(at, at + 5_000, "cudaLaunchKernel", i))
         ops.append(kernel(at + 5_000, at + 6_000, i))
@@ -185,7 +185,7 @@ def test_a_copy_is_labelled_by_its_host_memory_and_what_its_thread_does(
     assert (row["bytes"], row["exposed_ns"]) == (8, 50)
 
 
-def test_a_sync_is_blamed_for_the_python_that_it_no_longer_hides() -> None:
+def test_a_sync_is_charged_for_the_python_that_it_exposes() -> None:
     #  GPU   |--k1--|                |--k2--|
     #  host  launch sync(10..1000)   python 1000..101000 launch
     trace = PlainTrace(
@@ -198,7 +198,7 @@ def test_a_sync_is_blamed_for_the_python_that_it_no_longer_hides() -> None:
     )
     report = Report(trace)
     (row,) = syncs(report)
-    # 1 ns inside the gap by step 2, and by step 3 the 990 ns that it blocked before
+    # 1 ns is inside the gap (step 2); it blocked 990 ns before the gap (step 3)
     assert row["induced_idle_ns"] == 991
     assert row["gpu_busy_ns"] == 990
     (gap,) = report.gaps.gaps
@@ -212,7 +212,7 @@ def test_a_sync_is_blamed_for_the_python_that_it_no_longer_hides() -> None:
     assert gap_histogram(report)[0]["length"] == "< 1 ms"
 
 
-def test_backward_borrows_and_its_instance_counts_once() -> None:
+def test_an_inherited_range_counts_as_one_instance() -> None:
     trace = PlainTrace(
         ops=(kernel(20, 30, 1), kernel(60, 80, 2)),
         calls=(
@@ -231,7 +231,7 @@ def test_backward_borrows_and_its_instance_counts_once() -> None:
     assert set(rows) == {"step", "step/backward", "step/backward/mm"}
     backward = rows["step/backward"]
     assert (backward["instances"], backward["ops"], backward["borrowed_ops"]) == (1, 2, 2)
-    # The 29 ns of `mm` are the autograd thread's own, beside the 80 of the thread it inherits from.
+    # 80 ns are the main thread's; the 29 ns of `mm` are the autograd thread's own
     assert (backward["span_ns"], backward["busy_ns"], backward["host_wall_ns"]) == (60, 30, 80)
     assert rows["step/backward/mm"]["host_wall_ns"] == 29
     assert rows["step/backward/mm"]["span_ns"] == 10

@@ -1,4 +1,4 @@
-"""An nsys that records nothing: it runs the program, and its report is one that exists already."""
+"""A fake nsys: it runs the program and returns a report that exists already."""
 
 import lzma
 import sys
@@ -50,12 +50,12 @@ for rank in $(seq 0 $((ranks - 1))); do LOCAL_RANK=$rank "$@" || exit; done
 
 
 def fake_nsys(folder: Path, instead: str = "") -> Path:
-    """The program, in `folder`.
+    """Write the program into a folder and return its path.
 
     Args:
         folder: where to put it.
-        instead: shell commands that run once the profiled program has ended, with `$out` (the
-            report without its suffix) and `$code` (the program's exit code); they may exit.
+        instead: shell commands that run after the profiled program, with `$out` (the report
+            without its suffix) and `$code` (the program's exit code). They may exit.
     """
     return script(folder / "nsys", _PROGRAM.format(sqlite=_export(), instead=instead))
 

@@ -1,4 +1,4 @@
-"""A run's folder is made once, and never in the place of other files."""
+"""Each run gets its own folder, and other files are never overwritten."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +40,7 @@ def test_runs_that_start_together_get_a_folder_each(
     assert f"wrote {made[2]}: manifest.json" in ran.stderr
 
 
-def test_a_folder_goes_to_only_one_of_those_who_want_it() -> None:
+def test_each_of_many_runs_at_once_gets_its_own_folder() -> None:
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(make_unused_folder, [Path("run")] * 40))
     assert len(set(made)) == 40

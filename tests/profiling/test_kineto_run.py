@@ -1,4 +1,4 @@
-"""A run recorded by torch.profiler: every trace that its processes leave is a report of it."""
+"""A run recorded by torch.profiler: the trace of each process is a report."""
 
 import sys
 from pathlib import Path

@@ -76,7 +76,7 @@ def test_torchruns_table_of_failures_becomes_one_line() -> None:
     )
 
 
-def test_the_error_stays_in_sight_if_another_rank_goes_on() -> None:
+def test_the_error_is_shown_even_if_another_rank_continues() -> None:
     later = [f"rank 0: step {n}" for n in range(100)]
     assert last_lines(ranks_said("epoch 1", *ERROR, *later))[-3:-1] == ERROR[-2:]
     assert last_lines(ranks_said(*ERROR, *later[:5]))[-6:-1] == tuple(later[:5])

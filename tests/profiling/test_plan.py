@@ -1,4 +1,4 @@
-"""From what was asked to the commands that will be run."""
+"""The commands that a request becomes."""
 
 import shlex
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What cannot work is refused before anything runs."""
+"""A run that cannot work is refused before anything starts."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_without_a_gpu_one_message_says_what_works(
     assert not list(Path().iterdir())
 
 
-def test_without_nsys_torch_profiler_records_and_a_note_says_what_is_lost(
+def test_without_nsys_torch_profiler_records_and_a_note_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Places, "here", lambda: places(tmp_path / "empty"))
@@ -113,7 +113,7 @@ def test_a_note_before_the_run_says_that_nsys_is_too_old_for_the_driver(
         (["--", "nan_check"], "nan_check is a built-in workload"),
     ],
 )
-def test_an_unknown_name_is_answered_with_known_ones(words: list[str], said: str) -> None:
+def test_an_unknown_name_is_an_error_that_lists_known_ones(words: list[str], said: str) -> None:
     ran = profiled(*words)
     assert ran.exit_code == 1
     assert said in ran.stderr

@@ -14,7 +14,7 @@ from tests.runs.runs import RUN
 
 
 @pytest.mark.parametrize(("on", "on_cpu"), [("cpu", True), ("cuda", False)])
-def test_results_know_of_a_run_without_a_gpu(
+def test_results_say_that_a_run_had_no_gpu(
     tmp_path: Path, on: Literal["cpu", "cuda"], on_cpu: bool
 ) -> None:
     event = {"ph": "X", "cat": "user_annotation", "name": "step", "pid": 7, "tid": 7}

@@ -1,4 +1,4 @@
-"""Results are written whole, into folders that are ours or may be written."""
+"""Results are written completely, and only into folders that are ours or new."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_a_folder_of_ours_is_replaced_without_asking(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out").iterdir())) == 2
 
 
-def test_a_table_without_rows_is_not_left_from_the_last_time(tmp_path: Path) -> None:
+def test_an_empty_table_leaves_no_file_of_an_earlier_analysis(tmp_path: Path) -> None:
     write(tmp_path / "out")
     (tmp_path / "out" / "mfu.csv").write_text("from other options")
     write(tmp_path / "out")

@@ -116,7 +116,7 @@ def test_a_program_without_ranges_gets_one_note_on_how_to_mark_them() -> None:
     assert "nsysflow.region" in note
 
 
-def test_a_program_with_steps_but_without_nvtx_is_told_to_install_it() -> None:
+def test_a_program_with_steps_but_without_nvtx_gets_a_note_to_install_it() -> None:
     (note,) = notes(with_child(ranges=0, versions={"python": "3.12.1"}), EMPTY)
     assert "need the nvtx package" in note
     assert "pip install nvtx" in note

@@ -1,4 +1,4 @@
-"""Paths that are given stand for reports."""
+"""The reports that a path stands for."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from nsysflow.runs.sources import distinct_names, distinct_sources, single_repor
 from tests.runs.runs import RUN
 
 
-def test_reports_of_one_name_are_told_apart_by_their_folders() -> None:
+def test_reports_with_the_same_name_are_distinguished_by_their_folders() -> None:
     paths = [Path("/data/a/rank0/report.sqlite"), Path("/data/a/rank1/report.sqlite")]
     assert distinct_names(["report"] * 2, paths) == ["rank0/report", "rank1/report"]
     assert distinct_names(["report"], paths[:1]) == ["report"]

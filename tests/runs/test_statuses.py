@@ -1,4 +1,4 @@
-"""The status files of a run's processes are taken in order, and once."""
+"""The status files of a run's processes are read in order and then removed."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from nsysflow.runs.statuses import take_statuses
 from nsysflow.runtime.child_status import ChildStatus, write_status
 
 
-def test_statuses_come_back_by_rank_and_pid_and_their_files_go(tmp_path: Path) -> None:
+def test_statuses_are_read_by_rank_and_pid_and_their_files_removed(tmp_path: Path) -> None:
     written = [
         ChildStatus(pid=pid, rank=rank, versions={"python": "3.12"}, config={"options": {"n": 1}})
         for pid, rank in ((9, None), (11, None), (3, 1))
@@ -17,7 +17,7 @@ def test_statuses_come_back_by_rank_and_pid_and_their_files_go(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_cannot_be_understood_costs_only_itself(tmp_path: Path) -> None:
+def test_an_unreadable_file_does_not_affect_the_others(tmp_path: Path) -> None:
     good = ChildStatus(pid=5, versions={})
     write_status(tmp_path, good)
     for name, text in (("child-6.json", "{"), ("child-7.json", '{"pid": "7"}')):

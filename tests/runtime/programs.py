@@ -20,7 +20,7 @@ for _ in steps(range(9)):
 
 
 PROFILED = {"NSYS_PROFILING_SESSION_ID": "1"}
-"""As nsys sets it. There is no nsys: ranges are counted and go nowhere."""
+"""The environment as nsys sets it. Without an nsys, ranges are only counted."""
 
 
 def environment(folder: Path, variables: dict[str, str]) -> dict[str, str]:

@@ -96,7 +96,7 @@ def test_a_thread_closes_its_own_ranges() -> None:
 
 
 def on_another_thread(does: Callable[[], object]) -> None:
-    """Do it there, and raise what it raises."""
+    """Call it in another thread, and raise what it raises."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(does).result()
 

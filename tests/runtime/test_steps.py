@@ -39,7 +39,7 @@ def test_without_a_requested_window_every_step_is_marked_once(length: int, sized
 
 
 class Loader(list[str]):
-    """Batches whose number is known."""
+    """Batches with a known length."""
 
     def __iter__(self) -> Iterator[str]:
         for batch in super().__iter__():

@@ -108,7 +108,7 @@ def test_of_many_threads_one_opens_the_window_and_every_step_counts() -> None:
         starting, slow = threading.Event(), noted.start
 
         def start(about: WindowMark | None) -> None:
-            starting.wait(timeout=0.1)  # never set: the others come by meanwhile
+            starting.wait(timeout=0.1)  # never set: meanwhile the other threads pass
             slow(about)
 
         noted.start = start  # type: ignore[method-assign]

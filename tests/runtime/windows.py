@@ -1,4 +1,4 @@
-"""Loops with a capture that only notes when it starts and stops."""
+"""Loops with a capture that only records when it starts and stops."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ class Noted:
 def captured(
     asked: Window | None = None, collector: collectors.Collector = "nsys"
 ) -> Iterator[Noted]:
-    """As if a profiler were attached, and `profile --capture` had asked for that window."""
+    """Make it look as if `profile --capture` had asked for that window."""
     with recorded(collector) as notes, pytest.MonkeyPatch.context() as patch:
         patch.delenv(CAPTURE, raising=False)
         if asked is not None:

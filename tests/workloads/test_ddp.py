@@ -28,7 +28,7 @@ def results_of_two_ranks(variant: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_two_ranks_hold_one_model_and_both_variants_the_same() -> None:
+def test_both_ranks_and_both_variants_have_the_same_weights() -> None:
     # a torchrun each: a second process group in one would find the first one's addresses
     results = [*results_of_two_ranks("no_overlap"), *results_of_two_ranks("bucketed")]
     assert len(results) == 4
@@ -38,7 +38,9 @@ def test_two_ranks_hold_one_model_and_both_variants_the_same() -> None:
     assert results[0] != f"{alone:.6g}"
 
 
-def test_weights_that_differ_from_rank_0_s_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_differ_from_those_of_rank_0_stop_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def from_rank_0(weights: torch.Tensor, _rank: int) -> None:
         weights[3] += 1
 

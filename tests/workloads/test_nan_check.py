@@ -72,7 +72,7 @@ def steps_until_stopped(gpu: Gpu, nan_at: int, count: int) -> int | None:
 
 
 @given(behind=st.integers(0, 3 * RING), nan_at=st.integers(0, 30))
-def test_a_nan_stops_the_run_once_its_flag_has_arrived_and_at_most_a_ring_later(
+def test_a_nan_stops_the_run_when_its_flag_arrives_or_when_the_ring_is_full(
     behind: int, nan_at: int
 ) -> None:
     found = steps_until_stopped(Gpu(behind), nan_at, nan_at + RING + 1)
@@ -80,7 +80,7 @@ def test_a_nan_stops_the_run_once_its_flag_has_arrived_and_at_most_a_ring_later(
 
 
 @given(behind=st.integers(0, 3 * RING))
-def test_the_host_waits_only_when_the_gpu_is_a_ring_behind(behind: int) -> None:
+def test_the_host_waits_only_when_the_gpu_is_a_whole_ring_behind(behind: int) -> None:
     gpu = Gpu(behind)
     assert steps_until_stopped(gpu, nan_at=-1, count=4 * RING) is None
     assert bool(gpu.waits) == (behind > RING)

@@ -10,7 +10,7 @@ from tests.workloads.toys import toy, without_gpu
 
 @pytest.mark.gpu
 @without_gpu
-def test_a_graph_s_minibatches_equal_the_fused_ones() -> None:
+def test_minibatches_of_a_graph_equal_fused_ones() -> None:
     results = []
     for variant in ("fused", "graph"):
         torch.manual_seed(0)

@@ -99,7 +99,7 @@ def difference(curve: Tensor, other: Tensor) -> float:
 
 @pytest.mark.slow
 @each_variant
-def test_in_float32_without_muon_s_roundings_the_loss_equals_float64_s(
+def test_without_roundings_in_muon_the_float32_loss_equals_that_of_float64(
     variant: str, steps: int
 ) -> None:
     start = small_start()
@@ -109,7 +109,7 @@ def test_in_float32_without_muon_s_roundings_the_loss_equals_float64_s(
 
 @pytest.mark.slow
 @each_variant
-def test_in_float32_the_loss_follows_that_of_float64(variant: str, steps: int) -> None:
+def test_the_float32_loss_follows_that_of_float64(variant: str, steps: int) -> None:
     start = small_start()
     losses = curve(variant_of(variant, start), steps)
     assert difference(losses, curve(exact_except_muon(start), steps)) < 1e-5
@@ -118,7 +118,7 @@ def test_in_float32_the_loss_follows_that_of_float64(variant: str, steps: int) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("variant", "steps"), [("torch", STEPS), ("fused", 6)])
-def test_in_bf16_the_loss_stays_close_to_that_of_float32_masters(variant: str, steps: int) -> None:
+def test_the_bf16_loss_stays_close_to_that_of_float32_masters(variant: str, steps: int) -> None:
     start = small_start("bf16")
     master = Start(weights=start.weights, batch=start.batch.to(torch.float32))
     found = curve(variant_of(variant, start), steps)
@@ -128,7 +128,7 @@ def test_in_bf16_the_loss_stays_close_to_that_of_float32_masters(variant: str, s
 @pytest.mark.gpu
 @without_gpu
 @pytest.mark.parametrize("variant", ["torch", "fused"])
-def test_at_the_usual_size_float32_s_loss_equals_float64_s(variant: str) -> None:
+def test_at_the_usual_size_the_float32_loss_equals_that_of_float64(variant: str) -> None:
     start = usual_start("float")
     assert difference(curve(without_roundings(variant, start)), curve(start.exact())) < 1e-5
     rounded = difference(curve(variant_of(variant, start)), curve(exact_except_muon(start)))
@@ -137,7 +137,7 @@ def test_at_the_usual_size_float32_s_loss_equals_float64_s(variant: str) -> None
 
 @pytest.mark.gpu
 @without_gpu
-def test_at_the_usual_size_bf16_s_loss_stays_close_to_that_of_float32_masters() -> None:
+def test_at_the_usual_size_the_bf16_loss_stays_close_to_that_of_float32_masters() -> None:
     start = usual_start("bf16")
     master = Start(weights=start.weights, batch=start.batch.to(torch.float32))
     found = curve(variant_of("fused", start))
@@ -146,7 +146,7 @@ def test_at_the_usual_size_bf16_s_loss_stays_close_to_that_of_float32_masters() 
 
 @pytest.mark.gpu
 @without_gpu
-def test_a_graph_s_steps_equal_the_fused_ones_bit_for_bit() -> None:
+def test_steps_of_a_graph_equal_fused_steps_bit_for_bit() -> None:
     results = []
     for variant in ("fused", "graph"):
         torch.manual_seed(0)

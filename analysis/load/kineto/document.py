@@ -22,7 +22,7 @@ _DIGITS: Final = re.compile(r"-?[0-9]{1,20}")
 
 
 class OddEvent(Exception):
-    """An event is not as torch.profiler writes it."""
+    """An event is not as torch.profiler writes it; the message says why."""
 
 
 class Event(msgspec.Struct, gc=False):
@@ -39,7 +39,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Args(msgspec.Struct, gc=False):
-    """What an event says about its kind of event."""
+    """The arguments of an event that we read."""
 
     device: Any = None
     stream: Any = None
@@ -96,8 +96,10 @@ def decoded_document(content: bytes) -> Document:
 
 
 def _as_strict_json(content: bytes) -> bytes:
-    """JSON that msgspec takes, of what only Python's own parser takes: NaN, control characters in
-    strings, bytes that are not UTF-8."""
+    """JSON for msgspec, from JSON that only Python's own parser accepts.
+
+    That is JSON with NaN, control characters in strings, or bytes that are not UTF-8.
+    """
     text = content.decode("utf-8", "replace")
     return _ENCODER.encode(json.loads(text, parse_float=Decimal, strict=False))
 
@@ -108,7 +110,7 @@ def gpus_of(document: Document) -> list[Gpu]:
 
 
 def args_of(event: Event) -> Args:
-    """The arguments of an event; empty where they are not an object."""
+    """The arguments of an event; empty if they are not an object."""
     return decoded_or_none(_ARGS, event.args) or Args()
 
 

@@ -1,8 +1,8 @@
 """A torch.profiler (Kineto, Chrome) trace as canonical frames.
 
-Ranges are the `record_function` ones (`user_annotation`), which a person named. Left out are
-`cpu_op` events, one per operator and thousands a step, and `gpu_user_annotation` events, which
-repeat the ranges by GPU time. What such a trace lacks (GPU uuid, bandwidth, diagnostics) is null or
+Ranges are those of `record_function` (`user_annotation`), which a person named. Two kinds of events
+are left out: `cpu_op`, one per operator and thousands per step, and `gpu_user_annotation`, which
+repeat the ranges in GPU time. What such a trace lacks (GPU uuid, bandwidth, diagnostics) is null or
 empty.
 
 Times are the file's own `ts`, microseconds with three decimals, kept exact: as float64 they lose
@@ -49,7 +49,7 @@ _RENAMED: Final = {
     "memcpy": "gpu_memcpy",
     "memset": "gpu_memset",
 }
-"""Categories as the first versions of Kineto named them, which also capitalised all of them."""
+"""Categories in the first versions of Kineto, which also capitalised all of them."""
 
 _COPY: Final = re.compile(r"Memcpy (\w+)(?: \((.+) -> (.+)\))?")
 _THREAD: Final = re.compile(r"\((.*)\)\s*$")
@@ -234,8 +234,7 @@ def _ranges(events: list[Event], keys: ThreadKeys, *, ours: bool) -> pl.DataFram
 
 
 def _threads(events: list[Event], keys: ThreadKeys) -> pl.DataFrame:
-    """One name per thread: of `thread 834 (pt_autograd_0)` and `thread 834 (python3)` the first,
-    which is PyTorch's."""
+    """One name per thread: PyTorch's own, `thread 834 (pt_autograd_0)`, if it has several."""
     names: dict[int, str] = {}
     for event in events:
         _, thread = on_thread(event, keys)

@@ -7,13 +7,13 @@ from nsysflow.analysis.frames.nsys_ids import ID_BITS, ID_MASK
 from nsysflow.analysis.load.kineto.document import Event, OddEvent, unquoted
 
 ThreadKeys = Mapping[tuple[object, object], int]
-"""Thread keys by pid and tid, as the trace has them."""
+"""Thread keys by the pid and tid of the trace."""
 
 
 def thread_keys(events: Iterable[Event]) -> ThreadKeys:
     """A key for every thread. A tid that is not an OS tid (a pthread handle) becomes a small one.
 
-    The main thread's tid is the pid and stays so, because that is how the main thread is known.
+    The main thread's tid stays equal to the pid, because that identifies the main thread.
     """
     written = {_thread(event) for event in events}
     pairs = {pair: (unquoted(pair[0]), unquoted(pair[1])) for pair in written}

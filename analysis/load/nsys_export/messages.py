@@ -1,4 +1,4 @@
-"""What NCCL sends: the payloads of its NVTX ranges, one JSON object each.
+"""The messages that NCCL sends: the payloads of its NVTX ranges, one JSON object each.
 
 nsys writes them to `jsonText`, and only with `--include-json=true`.
 """
@@ -48,7 +48,7 @@ def messages(raw: Raw) -> pl.DataFrame:
 
 
 def sent(text: str) -> tuple[int | None, int | None]:
-    """The size of the message and its communicator; None for what a payload does not say."""
+    """The size of the message and its communicator; None for what is missing."""
     payload = decoded_or_none(_PAYLOAD, text)
     if payload is None:
         return None, None
@@ -58,7 +58,7 @@ def sent(text: str) -> tuple[int | None, int | None]:
 
 
 def slim_payload(text: str) -> str | None:
-    """A payload with only what we read; None of one without a size."""
+    """A payload with only the parts that we read; None if it has no size."""
     size, communicator = sent(text)
     if size is None:
         return None

@@ -16,7 +16,7 @@ _LISTED_COLUMNS: Final = 6
 
 
 def notes_on(raw: Raw) -> Iterator[Note]:
-    """Notes on what the export lacks, hides, or has that we do not know."""
+    """Notes on what the export lacks or hides, and on what we do not know."""
     yield from _version(raw)
     yield from _unknown_columns(raw)
     yield from _missing(raw)
@@ -25,7 +25,7 @@ def notes_on(raw: Raw) -> Iterator[Note]:
 
 
 def nameless_calls(count: int, of: int) -> Note:
-    """The note on `count` of `of` calls whose names the export lacks."""
+    """The note that the names of `count` of `of` calls are missing."""
     return Note(
         NoteKind.NAMELESS_CALLS,
         f"{count} of {of} CUDA calls have no name in StringIds, so they count as other CUDA calls",

@@ -1,7 +1,7 @@
-"""What only some exports hold: Python backtraces of CUDA calls, what NCCL's ranges say of their
-messages, and sampled GPU counters.
+"""Parts that only some exports have: Python backtraces of CUDA calls, NCCL's messages, and sampled
+GPU counters.
 
-Each is some rows of a big table, and the other tables say which rows. So these are read last.
+Each is a few rows of a large table, and other tables say which rows. So these are read last.
 """
 
 import html
@@ -84,7 +84,7 @@ def read_sampled(frames: Mapping[str, pl.DataFrame], read: Read) -> dict[str, pl
 def domains_called(
     name: str, nvtx: pl.DataFrame, event_types: pl.DataFrame, strings: pl.DataFrame
 ) -> list[int]:
-    """The ids of the NVTX domains of that name, whatever its case."""
+    """The ids of the NVTX domains of that name, in any case."""
     created = nvtx.filter(pl.col("eventType") == nvtx_event_types(event_types)["NvtxDomainCreate"])
     named = created.join(strings, left_on="textId", right_on="id", how="left")
     ours = named.filter(pl.coalesce("text", "value").str.to_lowercase() == name.lower())
@@ -106,8 +106,10 @@ def wanted_metrics(names: pl.DataFrame) -> pl.DataFrame:
 
 
 def stacks(raw: Raw) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`schema.BACKTRACES` and `schema.FRAMES`. Each distinct text is parsed once: a training loop
-    has some dozens, however long it runs."""
+    """`schema.BACKTRACES` and `schema.FRAMES`.
+
+    Each distinct text is parsed once: a training loop has some dozens, however long it runs.
+    """
     rows = raw.backtraces.drop_nulls("jsonText")
     texts = rows.select(pl.col("jsonText").unique(maintain_order=True)).to_series()
     parsed = [stack_frames(text) for text in texts.cast(pl.String)]
@@ -125,14 +127,14 @@ def stacks(raw: Raw) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def stack_frames(text: str) -> tuple[tuple[int, int, int], ...]:
-    """Ids of file, line and function of each frame; none where `text` is not a backtrace."""
+    """Ids of file, line and function of each frame; none if `text` is not a backtrace."""
     found = decoded_or_none(_BACKTRACE, text)
     frames = found.stack.frames if found is not None else []
     return tuple((frame.file, frame.line, frame.function) for frame in frames)
 
 
 def slim_backtrace(text: str) -> str | None:
-    """A backtrace with only what we read; None where `text` is not one."""
+    """A backtrace with only the parts that we read; None if `text` is not one."""
     found = decoded_or_none(_BACKTRACE, text)
     return msgspec.json.encode(found).decode() if found is not None and found.stack.frames else None
 

@@ -1,6 +1,6 @@
-"""What we read of an nsys export: its tables and columns, by nsys's names.
+"""The tables and columns of an nsys export that we read, by nsys's names.
 
-The only list of those names. The types are as narrow as the canonical frames want them.
+This is the only list of those names. The types are as narrow as in the canonical frames.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ SHAPE_COLUMNS: Final = (
     "staticSharedMemory",
     "dynamicSharedMemory",
 )
-"""How a kernel was launched. Only the `kernels` table of the analysis needs them."""
+"""The launch configuration of a kernel. Only the `kernels` table needs it."""
 
 
 TABLES: Final[Mapping[str, Table]] = {

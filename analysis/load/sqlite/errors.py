@@ -1,4 +1,4 @@
-"""What SQLite and its driver say of a bad file, as errors that a person can act on."""
+"""Errors of SQLite and its driver about a bad file, as errors that a person can act on."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -87,7 +87,7 @@ def _cores() -> int:
 def describe(uri: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, int]]]:
     """The columns of every table, and the first and last rowid of each table that we read.
 
-    Python's own SQLite looks, because it also sees a lock that this process holds.
+    This uses Python's own SQLite, because that also sees a lock of this process.
     """
     with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_WAIT_S)) as db:
         names = [
@@ -101,7 +101,7 @@ def describe(uri: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int,
         for table in (*TABLES.values(), *SAMPLED.values()):
             if table.name in columns:
                 source = f"FROM {quoted(table.name)}"
-                # One query for both would scan the table; each alone is one look into the tree.
+                # one query for both would scan the table; each alone is one look-up in the tree
                 query = f"SELECT (SELECT min(rowid) {source}), (SELECT max(rowid) {source})"
                 first, last = db.execute(query).fetchone()
                 if first is not None:
@@ -164,8 +164,10 @@ def _text(name: str) -> str:
 
 
 def _real(name: str) -> str:
-    """A column of numbers as floats, whatever the first batch holds; text stays text, which is
-    refused later."""
+    """A column of numbers as floats, whatever the first batch contains.
+
+    Text stays text and is refused later.
+    """
     number = f"typeof({quoted(name)}) IN ('integer', 'real')"
     return (
         f"CASE WHEN {number} THEN CAST({quoted(name)} AS REAL) ELSE {quoted(name)} END"
@@ -190,8 +192,8 @@ def _check_none_is_lost(
 ) -> None:
     """Count the rows of each table whose rowids have gaps, since nsys leaves no gaps.
 
-    In an overwritten page SQLite may take a wild rowid for the end of the range asked for, and stop
-    without an error. Counting does not look at rowids, so it finds more rows, or the damage.
+    In an overwritten page, SQLite may treat a wrong rowid as the end of the requested range, and
+    stop without an error. Counting ignores rowids, so it finds more rows, or the damage.
 
     Raises:
         RowsLost: fewer rows were read than there are.

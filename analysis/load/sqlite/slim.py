@@ -1,6 +1,6 @@
-"""A slim copy of an SQLite export: what the analysis reads, and nothing about the traced machine.
+"""A slim copy of an SQLite export: only what the analysis reads, nothing about the machine.
 
-Rows keep their order and ids their numbers, so that the copy loads as the original does.
+Rows keep their order and ids their numbers, so that the copy loads like the original.
 """
 
 import html
@@ -143,7 +143,7 @@ def _copy_marks(db: sqlite3.Connection, columns: tuple[str, ...], raw: Raw) -> N
 
 
 def _copy_strings(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]]) -> None:
-    """Copy the strings that the copied rows name; source files get short names."""
+    """Copy the strings that the copied rows use; source files get short names."""
     db.execute("CREATE TEMP TABLE named (id INTEGER PRIMARY KEY)")
     db.execute("CREATE TEMP TABLE files (id INTEGER PRIMARY KEY, value TEXT)")
     for table, column in _string_ids(present):

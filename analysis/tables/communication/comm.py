@@ -1,4 +1,4 @@
-"""Communication kernels, summed up and one by one: what they moved and exposed (spec §9)."""
+"""Communication kernels, summed up and one by one: bytes and exposed time (spec §9)."""
 
 import polars as pl
 

@@ -1,9 +1,9 @@
-"""Stragglers: which rank came late to the collectives of a run (spec §9).
+"""Stragglers: which rank was last at the collectives of a run (spec §9.4 to §9.8).
 
 Each report has its own clock. A collective ends on all ranks at about the same time, so the median
-difference of those ends gives the skew of two clocks. Groups of ranks (say, pairs of tensor
-parallelism) have collectives of their own with the same names and counts, which do not end
-together: those are left out.
+difference of those ends is the skew of two clocks. Groups of ranks (say, for tensor parallelism)
+have their own collectives with the same names and counts. These do not end together and are left
+out.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.tables.schema import ARRIVALS, COLLECTIVES, RANKS
 
 POINT_TO_POINT: Final = r"(?i)send|recv"
-"""In the names of kernels that only two ranks take part in."""
+"""Matches the names of kernels in which only two ranks take part."""
 
 TOGETHER: Final = 2
-"""The ends of a collective differ by less than its shortest kernel divided by this. Seen on two
-H200s: 2 to 28 us where the shortest kernel took 135 to 265 us."""
+"""The ends of a collective differ by less than its shortest kernel divided by this. On two H200s,
+they differed by 2 to 28 us, and the shortest kernel took 135 to 265 us."""
 
 STRAYING: Final = 10
-"""Of a kind of collectives, less than one part in this many (by time) may end apart: collectives of
-a few us do where clocks are 28 us off."""
+"""Less than one part in this many (by time) of a kind of collectives may end apart. Collectives of
+a few us do so if clocks are 28 us off."""
 
 _RANK: Final = ["report_no", "process", "device"]
 _KIND: Final = ["name", "communicator"]
@@ -34,8 +34,8 @@ def rank_tables(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The ARRIVALS and RANKS tables of a run; both empty for fewer than two ranks.
 
-    The k-th kernel of a name (and communicator, where NCCL states it) is the same collective on all
-    ranks, if all have equally many and they end together. The others are counted and left out.
+    The k-th kernel of a name (and communicator, if NCCL states it) is the same collective on all
+    ranks, if all have equally many and they end together. Others are counted but not matched.
 
     Args:
         reports: COLLECTIVES of each whole report of the run: matching and clocks need all of them.
@@ -71,8 +71,10 @@ def _collectives_of(reports: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _matched(rows: pl.DataFrame, ranks: int) -> pl.DataFrame:
-    """The kernels that may be collectives of all ranks, plus `collective` (its number) and `kind`
-    (the first number of its name and communicator)."""
+    """The kernels that may be collectives of all ranks, plus `collective` and `kind`.
+
+    `collective` is its number, `kind` the first number of its name and communicator.
+    """
     counts = rows.group_by(*_KIND, "rank").agg(pl.len().alias("count"))
     everywhere = (
         counts.group_by(_KIND)
@@ -109,8 +111,8 @@ def _together(met: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _ends(aligned: pl.DataFrame) -> pl.DataFrame:
-    """Per `collective` its `kind`, its shortest kernel `shortest_ns`, and whether it ends
-    `together`."""
+    """Per `collective` its `kind`, `shortest_ns` (its shortest kernel), and `together` (whether it
+    ends together)."""
     apart = pl.col("end_ns").max() - pl.col("end_ns").min()
     shortest = (pl.col("end_ns") - pl.col("start_ns")).min()
     return aligned.group_by("kind", "collective").agg(
@@ -135,8 +137,10 @@ def _aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _clocks(met: pl.DataFrame, *of: str) -> pl.DataFrame:
-    """How far each report's clock is ahead of the first report's: `report_no`, `clock_ns`, for each
-    `of`; no rows where the ranks have nothing in common."""
+    """How far each report's clock is ahead of the first: `report_no`, `clock_ns`, for each `of`.
+
+    No rows if the ranks have no collective in common.
+    """
     ends = met.group_by("report_no", "collective", *of).agg(pl.col("end_ns").max())
     first = ends.filter(pl.col("report_no") == pl.col("report_no").min())
     ahead = pl.col("end_ns") - pl.col("end_ns_first")

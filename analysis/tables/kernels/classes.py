@@ -62,7 +62,7 @@ def class_of(short_name: pl.Expr, more: Rules = ()) -> pl.Expr:
 
     Args:
         short_name: without namespace and template arguments.
-        more: rules that go before ours, after communication.
+        more: rules that come before ours and after communication.
     """
     comm, *ours = kernel_classes()
     matched = [

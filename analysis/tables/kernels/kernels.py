@@ -46,7 +46,7 @@ def kernel_table(view: View) -> pl.DataFrame:
 
 def _commonest_shape(kernels: pl.DataFrame, shapes: pl.DataFrame) -> pl.DataFrame:
     """Per device and name the most common grid and block, and their most common registers and
-    shared memory; of several the smallest."""
+    shared memory. Ties go to the smallest."""
     place = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
     memory = ["registers", "shared_bytes"]
     key = ["device", "name"]

@@ -1,1 +1,1 @@
-"""How much of what a GPU can do is used: sampled counters, and FLOPs."""
+"""How much of the GPU is used: sampled counters, and FLOPs."""

@@ -44,7 +44,7 @@ _MEASURED: Final = pl.Schema(
         **dict.fromkeys(METRICS, pl.Float64()),
     }
 )
-"""What was sampled while the operations of one number (a path's or a class's) ran."""
+"""The counters while the operations of one number (of a path or a class) ran."""
 
 
 def gpu_metrics_table(view: View) -> pl.DataFrame:
@@ -139,8 +139,10 @@ def _classes(
 
 
 def _measured(ops: pl.DataFrame, samples: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """`_MEASURED` of operations with `number`: when those of one number run on a device, and the
-    mean of the samples over that time."""
+    """`_MEASURED` of operations with `number`.
+
+    That is how long those of one number run on a device, and the mean of the samples over it.
+    """
     tracks = ops.select(_KEY).unique().with_row_index("track")
     track, device = pl.col("track"), pl.col("device_no")
     laid = ops.join(tracks, on=_KEY).select(
@@ -175,13 +177,13 @@ def _measured(ops: pl.DataFrame, samples: pl.DataFrame, axis: Axis) -> pl.DataFr
 
 
 def _mean_pct(rate: pl.Expr, ns: pl.Expr) -> pl.Expr:
-    """The mean of `rate` over the time it was sampled, in percent; null where it was not."""
+    """The mean of `rate` over the time in which it was sampled, in percent; null if it was not."""
     sampled_ns = ns.filter(rate.is_not_null()).sum()
     return pl.when(sampled_ns > 0).then((rate * ns).sum() / (FULL // 100 * sampled_ns))
 
 
 def _idle(spans: pl.DataFrame, busy: Busy, axis: Axis) -> pl.DataFrame:
-    """`idle_pct` per path and device: the share of its instances' spans in which nothing ran."""
+    """`idle_pct` per path and device: the share of its instances' spans in which nothing runs."""
     at = laid(spans, axis)
     length_ns = at["end"] - at["start"]
     idle_ns = length_ns - busy.all.between(at["start"], at["end"])

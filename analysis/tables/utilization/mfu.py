@@ -1,6 +1,6 @@
 """Model FLOPs utilization (MFU) of steps and phases (spec §8).
 
-The operations that a step needs by formula, over the time it took and the GPU's peak in that
+The operations that a step needs by formula, divided by its time and the GPU's peak in that
 arithmetic.
 """
 
@@ -21,7 +21,7 @@ from nsysflow.errors import FlopsError
 from nsysflow.peaks import PEAKS, Unit
 
 DEFAULT_UNIT: Unit = "bf16"
-"""What training mostly multiplies in. The page names the peak."""
+"""The arithmetic of most training. The page names the peak."""
 
 WHOLE_STEP = ""
 """The phase under which `--flops-per-step` is declared."""
@@ -32,7 +32,7 @@ def declared_flops(declared: pl.DataFrame, processes: pl.Series, options: Option
 
     Args:
         declared: `schema.FLOPS` of the report.
-        processes: those that took steps.
+        processes: those with steps.
         options: `flops_per_step` holds for each process, `flops_dtype` for declared FLOPs too.
     """
     if options.flops_per_step is not None:
@@ -81,7 +81,7 @@ def rates(
         steps: STEPS.
         phases: `process` (OS pid), `path`, `instances` and `median_ns` of their spans, in whole
             steps.
-        trace: for the devices, and the report's name in messages.
+        trace: for the devices, and for the report's name in messages.
 
     Raises:
         FlopsError: more FLOPs are declared than the GPU can do.
@@ -136,7 +136,7 @@ _MEASURED = ("flops", "steps", "time_ns")
 
 
 def _of_phases(declared: pl.DataFrame, steps: pl.DataFrame, phases: pl.DataFrame) -> pl.DataFrame:
-    """The same for each phase with declared FLOPs, including what is nested in it.
+    """The same for each phase with declared FLOPs, including nested phases.
 
     Only for processes with one GPU, since the span of a phase covers all GPUs.
     """

@@ -8,7 +8,7 @@ US = 1_000
 
 
 def label(*more: Row, source: str = "pinned", returned: int = 10) -> str | None:
-    """Of a copy to the device from 20 to 100, whose call returned at `returned`."""
+    """The label of a copy to the device from 20 to 100, whose call returned at `returned`."""
     rows = (
         launch(0, returned, 1, name="cudaMemcpyAsync"),
         copy(20, 100, 1, "HtoD", source, "device"),
@@ -18,7 +18,7 @@ def label(*more: Row, source: str = "pinned", returned: int = 10) -> str | None:
 
 
 @pytest.mark.parametrize("source", ["pinned", "pageable"])
-def test_it_names_the_host_s_memory_and_whether_the_call_outlasted_the_copy(source: str) -> None:
+def test_a_label_names_the_host_memory_and_whether_the_call_outlasted_the_copy(source: str) -> None:
     assert label(source=source) == f"{source}_async"
     assert label(source=source, returned=100) == f"{source}_blocking"
 

@@ -1,9 +1,9 @@
-"""What a launch took, on traces of a few rows."""
+"""The times of a launch, on traces of a few rows."""
 
 from tests.tiny import kernel, launch, timeline_of
 
 
-def test_latency_runs_from_the_call_s_start_and_queue_time_from_its_end() -> None:
+def test_latency_starts_with_the_call_and_queue_time_at_its_end() -> None:
     (row,) = timeline_of(launch(0, 10, 1), kernel(25, 30, 1)).launches.to_dicts()
     assert (row["api_ns"], row["latency_ns"], row["queue_ns"]) == (10, 25, 15)
 

@@ -18,7 +18,7 @@ def test_only_causes_that_calls_make_have_a_claim_on_an_instant() -> None:
         assert (cause.claim is not None) == (cause.kind in ("profiler", "stall", "call"))
 
 
-def test_a_call_belongs_to_one_cause_but_for_blocking_copies_which_are_launches_too() -> None:
+def test_a_call_belongs_to_one_cause_except_blocking_copies_which_are_launches_too() -> None:
     names = ("cudaStreamSynchronize", "cudaMalloc", "cuModuleLoadData", "cudaLaunchKernel",
              "cudaMemcpyAsync", "cudaMemcpy", "cudaLaunchHostFunc", "cudaEventQuery")  # fmt: skip
     made = {

@@ -13,18 +13,18 @@ every_table = pytest.mark.parametrize("table", DECLARED, ids=lambda table: table
 
 
 @every_table
-def test_its_function_is_there(table: Table) -> None:
+def test_a_table_has_its_function(table: Table) -> None:
     module, function = table.made_by.split(":")
     assert callable(getattr(import_module(f"nsysflow.analysis.tables.{module}"), function))
 
 
 @every_table
-def test_its_columns_are_in_the_schema_of_its_name(table: Table) -> None:
+def test_a_table_has_the_schema_of_its_name(table: Table) -> None:
     assert schema.SCHEMAS[table.name] is getattr(schema, table.name.upper())
 
 
 @every_table
-def test_it_is_a_property_of_an_analysis_that_lists_its_columns(table: Table) -> None:
+def test_a_table_is_a_property_of_an_analysis_that_lists_its_columns(table: Table) -> None:
     if table.of == "run":
         assert not hasattr(Analysis, table.name)
         return
@@ -33,13 +33,13 @@ def test_it_is_a_property_of_an_analysis_that_lists_its_columns(table: Table) ->
 
 
 @every_table
-def test_it_is_listed_or_a_part_of_one_listed_table(table: Table) -> None:
+def test_a_table_is_listed_or_a_part_of_one_listed_table(table: Table) -> None:
     wholes = [each.name for each in TABLES.values() if table.name in each.parts]
     assert len(wholes) == (0 if table.listed else 1)
 
 
 @every_table
-def test_what_it_is_ranked_by_is_one_of_its_columns(table: Table) -> None:
+def test_a_table_is_ranked_by_one_of_its_columns(table: Table) -> None:
     assert table.ranked_by is None or table.ranked_by in schema.SCHEMAS[table.name]
 
 

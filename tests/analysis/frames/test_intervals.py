@@ -1,4 +1,4 @@
-"""The algebra of intervals against the slow and obvious way: instant by instant."""
+"""Functions of intervals, compared with a count of instants."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -24,7 +24,7 @@ Span = tuple[int, int]
 instants = st.integers(-5, 40)
 lengths = st.integers(0, 8)
 spans = st.lists(st.builds(lambda start, ns: (start, start + ns), instants, lengths), max_size=8)
-"""Overlapping, touching, nested, equal and empty ones."""
+"""Intervals that overlap, touch, nest, are equal or empty."""
 
 
 def frame(of: list[Span]) -> pl.DataFrame:
@@ -56,11 +56,9 @@ def test_a_union_is_in_order_and_its_pieces_do_not_touch(given_spans: list[Span]
 
 
 @given(spans, st.integers(0, 5))
-def test_what_is_no_further_apart_than_the_limit_is_joined(
-    given_spans: list[Span], within_ns: int
-) -> None:
+def test_intervals_within_the_limit_are_joined(given_spans: list[Span], within_ns: int) -> None:
     merged: list[Span] = merge(frame(given_spans), within_ns=within_ns).rows()
-    # two spans belong together if the hole between them is short enough: widen, unite, narrow
+    # spans are joined if the hole between them is short enough: widen, unite, narrow
     wide = [(start, end + within_ns) for start, end in merge(frame(given_spans)).rows()]
     joined = [(start, end - within_ns) for start, end in merge(frame(wide)).rows()]
     assert merged == joined
@@ -80,7 +78,7 @@ claims = st.lists(st.tuples(instants, lengths, st.none() | st.integers(0, 2)), m
 
 
 @given(claims)
-def test_each_instant_goes_to_the_first_in_rank_of_the_claims_on_it(
+def test_each_instant_goes_to_the_claim_of_the_first_rank(
     given_claims: list[Claim],
 ) -> None:
     rows = sorted(given_claims, key=lambda claim: claim[0])
@@ -106,7 +104,7 @@ def test_each_instant_goes_to_the_first_in_rank_of_the_claims_on_it(
 
 
 @given(spans, st.lists(instants, max_size=6))
-def test_covered_time_until_a_place_is_counted_instant_by_instant(
+def test_covered_time_before_a_place_equals_a_count_of_instants(
     given_spans: list[Span], places: list[int]
 ) -> None:
     found = cover(given_spans).until(pl.Series(places, dtype=pl.Int64))
@@ -115,7 +113,7 @@ def test_covered_time_until_a_place_is_counted_instant_by_instant(
 
 
 @given(spans, spans)
-def test_covered_time_between_two_places_is_what_both_share(
+def test_covered_time_between_two_places_equals_a_count_of_instants(
     given_spans: list[Span], asked: list[Span]
 ) -> None:
     table = frame(asked)
@@ -125,7 +123,7 @@ def test_covered_time_between_two_places_is_what_both_share(
 
 
 @given(spans, st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10)), max_size=4))
-def test_slices_hold_the_nanoseconds_asked_for(
+def test_slices_contain_the_requested_nanoseconds(
     given_spans: list[Span], asked: list[tuple[int, int]]
 ) -> None:
     pieces = merge(frame([span for span in given_spans if span[1] > span[0]]))
@@ -194,7 +192,7 @@ TIMES: Final = st.sampled_from((0, 1_795_000_000 * 10**9, -(10**18)))
 
 
 @given(TIMES, st.integers(0, 10**12), st.integers(0, 10**6), st.data())
-def test_a_place_on_the_axis_gives_its_track_and_time_back(
+def test_track_and_time_can_be_read_back_from_a_place_on_the_axis(
     first: int, length: int, margin: int, data: st.DataObject
 ) -> None:
     axis = Axis.over(first, first + length, margin_ns=margin)
@@ -207,7 +205,7 @@ def test_a_place_on_the_axis_gives_its_track_and_time_back(
         axis.track(pl.col("place")).alias("track"), axis.time_ns(pl.col("place")).alias("at")
     )
     assert back.rows() == rows
-    # in the order of the tracks, then of time; tracks lie further apart than the margin
+    # in the order of the tracks, then of time; tracks are further apart than the margin
     placed = sorted((track, at, p) for (track, at), (p,) in zip(rows, place.rows(), strict=True))
     for (track, _, p), (next_track, _, q) in pairwise(placed):
         assert p <= q

@@ -14,7 +14,7 @@ def test_codes_are_numbered_in_their_own_order() -> None:
     assert dense(pl.Series([70, 5, 70, 12])).to_list() == [2, 0, 2, 1]
 
 
-def test_the_greatest_of_nothing_is_0() -> None:
+def test_the_maximum_of_no_values_is_0() -> None:
     assert greatest(pl.Series([], dtype=pl.Int64)) == 0
     assert greatest(pl.Series([3, 9, None])) == 9
 

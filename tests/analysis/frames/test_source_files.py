@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow.analysis.frames.source_files import is_own, shown_files
+from tests.oracle import sources as oracle
 
 FOLDERS = st.sampled_from(("", "a", "b", "c"))
 PATHS = st.lists(FOLDERS, max_size=4).map(lambda folders: "/".join([*folders, "utils.py"]))
@@ -30,6 +31,7 @@ PATHS = st.lists(FOLDERS, max_size=4).map(lambda folders: "/".join([*folders, "u
 )
 def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> None:
     assert is_own(path)
+    assert oracle.is_own(path)
     assert shown_files([path]) == {path: shown}
     assert is_own(shown)
 
@@ -45,18 +47,20 @@ def test_a_file_of_the_program_is_shown_by_its_name(path: str, shown: str) -> No
         ("C:\\py\\Lib\\site-packages\\torch\\nn.py", "site-packages/torch/nn.py"),
         ("/opt/x/site-packages/nsysflow/stepping.py", "site-packages/nsysflow/stepping.py"),
         ("/home/me/code/nsysflow/capturing.py", "nsysflow/capturing.py"),
+        ("/home/me/code/nsysflow/runtime/steps.py", "nsysflow/runtime/steps.py"),
         ("/var/torchinductor_me/ab/cab.py", "torchinductor/ab/cab.py"),
         ("<frozen runpy>", "<frozen runpy>"),
         ("<eval_with_key>.5", "<eval_with_key>.5"),
     ],
 )
-def test_a_library_s_file_keeps_the_folders_that_show_it(path: str, shown: str) -> None:
+def test_a_file_of_a_library_keeps_the_folders_that_identify_it(path: str, shown: str) -> None:
     assert not is_own(path)
+    assert not oracle.is_own(path)
     assert shown_files([path]) == {path: shown}
     assert not is_own(shown)
 
 
-def test_what_region_and_steps_import_is_not_the_program_s_own() -> None:
+def test_what_region_and_steps_import_does_not_belong_to_the_program() -> None:
     code = (
         "import sys, nsysflow.runtime.regions, nsysflow.runtime.steps\n"
         "for name, module in sys.modules.items():\n"
@@ -69,7 +73,7 @@ def test_what_region_and_steps_import_is_not_the_program_s_own() -> None:
         assert not is_own(f"/home/me/code/nsysflow/{file.rpartition('/nsysflow/')[2]}"), file
 
 
-def test_files_of_one_name_show_only_the_folders_that_tell_them_apart() -> None:
+def test_files_with_the_same_name_are_shown_with_just_enough_folders() -> None:
     model, data, other = "/home/me/p/model/utils.py", "/home/me/p/data/utils.py", "/x/train.py"
     assert shown_files([model, data, other]) == {
         model: "model/utils.py",
@@ -84,7 +88,7 @@ def test_files_of_one_name_show_only_the_folders_that_tell_them_apart() -> None:
     }
 
 
-def test_folders_that_tell_files_apart_do_not_name_the_user() -> None:
+def test_shown_folders_do_not_name_the_user() -> None:
     assert shown_files(["/home/me/train.py", "/home/me/sub/train.py"]) == {
         "/home/me/train.py": "train.py",
         "/home/me/sub/train.py": "sub/train.py",

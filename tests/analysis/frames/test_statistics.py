@@ -18,7 +18,7 @@ def of(values: list[int], expression: pl.Expr) -> object:
 
 
 @given(VALUES)
-def test_they_are_the_exact_values_rounded_halves_to_even(values: list[int]) -> None:
+def test_statistics_are_exact_values_rounded_half_to_even(values: list[int]) -> None:
     ns = pl.col("ns")
     assert of(values, p95_ns(ns)) == whole(percentile(values, 95))
     assert of(values, median_ns(ns)) == pytest.approx(whole(percentile(values, 50)), rel=1e-15)
@@ -35,7 +35,7 @@ def test_one_value_has_no_standard_deviation() -> None:
     assert of([2, 4, 4, 4, 5, 5, 7, 9], std_ns(pl.col("ns"))) == 2  # sqrt(32 / 7) = 2.14
 
 
-def test_a_share_of_nothing_is_not_known() -> None:
+def test_a_share_of_zero_is_null() -> None:
     assert of([0], percent(pl.col("ns"), pl.col("ns"))) is None
     assert of([4], percent(pl.col("ns") - 1, pl.col("ns"))) == 75
 

@@ -1,4 +1,4 @@
-"""Which stalled time a gap is charged with, on gaps and stalls written down by hand."""
+"""Which stalled time is charged to a gap, on gaps and stalls written by hand."""
 
 import polars as pl
 
@@ -8,11 +8,11 @@ from nsysflow.analysis.gaps.charged_stalls import charged_stalls, since_last_gap
 AXIS = Axis(origin_ns=0, stride_ns=10_000)
 
 Gap = tuple[int, int, int]
-"""Its start, when its launch began, and when that ended."""
+"""The start of a gap, and the start and end of its launch."""
 
 
 def charged(stalls: list[tuple[int, int]], *gaps: Gap, linked: bool = True) -> list[int]:
-    """The ns charged to each gap of one process on one device, which can give all its host time."""
+    """The ns charged to each gap of one process on one device. All host time can be charged."""
     stalled = Cover(pl.DataFrame(stalls, schema=["start", "end"], orient="row"))
     frame = pl.DataFrame(gaps, schema=["start_ns", "next_start_ns", "launched_ns"], orient="row")
     h_ns = pl.min_horizontal("start_ns", "next_start_ns")
@@ -47,13 +47,13 @@ def test_what_one_gap_leaves_of_a_stall_is_charged_to_the_next() -> None:
     assert charged([(900, 950)], *gaps) == [20, 20, 10]
 
 
-def test_a_new_stall_lets_the_rest_of_the_one_before_lapse() -> None:
+def test_a_new_stall_drops_the_rest_of_the_one_before() -> None:
     gaps = [(1_000, 1_010, 1_020), (1_100, 1_110, 1_130), (1_200, 1_210, 1_230)]
     assert charged([(900, 990), (1_050, 1_055)], *gaps) == [20, 5, 0]
 
 
 def test_stalled_time_inside_an_earlier_gap_is_not_charged_again() -> None:
-    # 1000..1100 is the host time of the first gap: the stall in it is charged there, by step 2
+    # 1000..1100 is the host time of the first gap: step 2 charges the stall inside it there
     assert charged([(1_010, 1_090)], (1_000, 1_095, 1_100), (1_200, 1_210, 1_220)) == [0, 0]
 
 
@@ -80,5 +80,5 @@ def test_the_end_of_a_stall_is_charged_first() -> None:
     )
     taken, ranges = charged_stalls(stalled, AXIS, one, pl.Series([120]))
     assert taken.to_list() == [120]
-    # counted in stalled time: 20 of the first stall's 50, and all 100 of the second
+    # in stalled time: 20 of the first stall's 50, and all 100 of the second
     assert ranges.select("begin", "stop").rows() == [(30, 150)]

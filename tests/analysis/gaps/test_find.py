@@ -28,7 +28,7 @@ def test_each_device_has_gaps_of_its_own() -> None:
     assert gaps(*rows, kernel(0, 40, 3, device=1)) == [(10, 30)]
 
 
-def test_of_operations_that_start_together_the_one_launched_first_ended_the_gap() -> None:
+def test_the_operation_launched_first_ends_the_gap_if_several_start_together() -> None:
     rows: list[Row] = [launch(5, 6, 2), launch(3, 4, 3), kernel(0, 10, 1)]
     timeline = timeline_of(*rows, kernel(20, 30, 2, name="late"), kernel(20, 30, 3, name="early"))
     (next_op,) = timeline.found_gaps["next_op"]

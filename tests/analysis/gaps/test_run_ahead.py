@@ -56,7 +56,7 @@ def test_another_cuda_call_in_a_long_pause_is_api_and_in_a_short_one_launch() ->
     }
 
 
-def test_the_profiler_s_own_work_counts_before_every_call() -> None:
+def test_the_work_of_the_profiler_counts_before_every_call() -> None:
     flush = Overhead(100 * US, 140 * US, PROCESS, MAIN, "flush")
     wait = call(90 * US, 150 * US, "cudaStreamSynchronize")
     found = causes(wait, flush)

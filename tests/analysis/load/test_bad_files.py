@@ -29,7 +29,7 @@ KERNELS, CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
 
 def error_of(path: Path, kind: type[ReportError]) -> ReportError:
-    """The error that loading `path` raises: of just that kind, with the file and a command."""
+    """The error that loading `path` raises: of exactly this class, with the file and a command."""
     with pytest.raises(kind) as caught:
         load(path)
     assert type(caught.value) is kind
@@ -46,7 +46,7 @@ def export(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A real report with its big tables only, so that each of many tries is short."""
+    """A real report with only its large tables, so that each of many tries is short."""
     path = sqlite_report(tmp_path_factory.mktemp("whole"), "h200-nvtx-domain")
     with closing(sqlite3.connect(path)) as db:
         names = [name for (name,) in db.execute("SELECT name FROM sqlite_master")]
@@ -100,7 +100,7 @@ def test_overwritten_bytes_raise_nothing_but_report_errors(
 
 
 def rows_of(content: bytes | bytearray, path: Path) -> int:
-    """How many kernels and calls are read or counted as unusable."""
+    """The number of kernels and calls that are read or counted as unusable."""
     path.write_bytes(content)
     raw = read_sqlite(path, str(path), shapes=False)
     return len(raw.kernels) + len(raw.calls) + raw.unusable
@@ -121,7 +121,7 @@ def test_an_overwritten_sector_loses_no_rows_silently(
     junk: int,
     piece_rows: int,
 ) -> None:
-    """SQLite may take a wild rowid for the end of a table, and return fewer rows."""
+    """SQLite may treat a wrong rowid as the end of a table and return fewer rows."""
     at = 512 * (16 + sector % (len(whole) // 512 - 16))  # after the schema
     content = bytearray(whole)
     content[at : at + 512] = bytes([junk]) * 512
@@ -130,7 +130,7 @@ def test_an_overwritten_sector_loses_no_rows_silently(
         assert rows_of(content, path) >= whole_rows
 
 
-def test_a_wild_rowid_that_hides_the_rest_of_a_piece_is_damage(tmp_path: Path) -> None:
+def test_a_wrong_rowid_that_hides_the_rest_of_a_piece_is_damage(tmp_path: Path) -> None:
     path = sqlite_report(tmp_path)
     with closing(sqlite3.connect(path)) as db:
         (root,) = db.execute(
@@ -138,7 +138,7 @@ def test_a_wild_rowid_that_hides_the_rest_of_a_piece_is_damage(tmp_path: Path) -
         ).fetchone()
         (size,) = db.execute("PRAGMA page_size").fetchone()
     content = bytearray(path.read_bytes())
-    # an interior page points to its children by their numbers and greatest rowids
+    # an interior page has the number and the largest rowid of each child
     first_cell = (root - 1) * size + int.from_bytes(content[(root - 1) * size + 12 :][:2])
     assert content[(root - 1) * size] == 5
     child = int.from_bytes(content[first_cell : first_cell + 4])
@@ -147,7 +147,7 @@ def test_a_wild_rowid_that_hides_the_rest_of_a_piece_is_damage(tmp_path: Path) -
     cell = leaf + int.from_bytes(content[leaf + 8 + 2 * 40 :][:2])  # the 41st: length, then rowid
     content[cell + 1] = 0xFF
     path.write_bytes(content)
-    with patch(PIECE_ROWS, 200):  # the end of a piece, beyond which the wild rowid lies
+    with patch(PIECE_ROWS, 200):  # the end of a piece; the wrong rowid lies beyond it
         assert re.search(rf"only \d+ of \d+ rows of {CALLS}", error_of(path, Damaged).seen)
 
 

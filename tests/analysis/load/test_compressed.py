@@ -1,4 +1,4 @@
-"""A compressed report loads as the plain one, and damage to it is an error."""
+"""A compressed report loads like the plain one, and damage to it is an error."""
 
 import errno
 import gzip

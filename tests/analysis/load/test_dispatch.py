@@ -1,4 +1,4 @@
-"""What a path is called in tables, and which files stand for a run."""
+"""The name of a path in tables, and the report that a run's folder stands for."""
 
 import shutil
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_the_current_folder_has_a_name(tmp_path: Path, monkeypatch: pytest.Monke
     assert load(".").report == "run-7"
 
 
-def test_a_run_s_folder_is_read_as_its_report(tmp_path: Path) -> None:
+def test_the_folder_of_a_run_is_read_as_its_report(tmp_path: Path) -> None:
     shutil.copy(DATA / "synthetic-1.sqlite.xz", tmp_path / "report.sqlite.xz")
     assert load(tmp_path).ops.height > 0
     write_export(tmp_path / "report.sqlite", kernels=[{}])

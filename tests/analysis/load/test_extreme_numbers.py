@@ -46,7 +46,7 @@ def columns(dtypes: tuple[type[pl.DataType], ...]) -> list[Column]:
 
 
 def held(path: Path, wanted: list[Column]) -> list[Column]:
-    """Those of the columns in which an export has a number."""
+    """The columns in which an export has a number."""
     with closing(sqlite3.connect(path)) as db:
         there = [
             (name, row[1])
@@ -68,7 +68,7 @@ def is_id(column: Column) -> bool:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real report with backtraces, graphs' kernels and copies, of one process."""
+    """A real report of one process with backtraces, kernels of graphs and copies."""
     return sqlite_report(tmp_path_factory.mktemp("real"), "nan_check-sync")
 
 
@@ -97,7 +97,7 @@ def test_a_number_too_wide_for_its_column_is_damage(report: Path, tmp_path: Path
 def test_any_numbers_of_64_bits_give_every_table(
     report: Path, tmp_path: Path, ids: bool, values: tuple[int, ...], turn: int
 ) -> None:
-    """Each column has another of the values in each turn, so that all have had all in the end."""
+    """Each column gets another value in each round, and every value in the end."""
     wide = [each for each in held(report, columns((pl.Int64,))) if is_id(each) == ids]
     assert len(wide) > 10
     path = Path(shutil.copy(report, tmp_path / "r.sqlite"))
@@ -129,7 +129,7 @@ def test_correlation_ids_may_be_any_numbers(report: Path, tmp_path: Path, added:
     change(
         path,
         *(f"UPDATE {name} SET correlationId = correlationId + {added}" for name in correlated),
-        # one call that launches nothing, so that ids lie further apart than 63 bits
+        # a call that launches nothing: its id is further from the others than 63 bits
         f"UPDATE {CALLS} SET correlationId = {-added} WHERE rowid = (SELECT min(rowid) FROM"
         f" {CALLS} WHERE nameId = (SELECT id FROM StringIds WHERE value LIKE '{HARMLESS}%'))",
     )

@@ -1,4 +1,4 @@
-"""What a window of steps says of itself, and what of that can be used."""
+"""The mark of a captured window, and which marks can be used."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An .nsys-rep is exported with the nsys at hand, or the error says how to do it."""
+"""An .nsys-rep is exported with the nsys that is found, or the error says how to do it."""
 
 import shutil
 from functools import partial
@@ -25,7 +25,7 @@ def report(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def nsys(tmp_path: Path) -> Path:
-    """A program that exports what lies in `export.sqlite` beside it."""
+    """A program that exports the `export.sqlite` beside it."""
     folder = tmp_path / "bin"
     folder.mkdir()
     write_export(folder / "export.sqlite", kernels=[{}])

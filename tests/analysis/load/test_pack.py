@@ -1,4 +1,4 @@
-"""A packed report gives the same results and holds nothing about the machine it came from."""
+"""A packed report gives the same results and contains nothing about its machine."""
 
 import errno
 import gzip

@@ -1,4 +1,4 @@
-"""A parquetdir export loads as the SQLite export of the same report does."""
+"""A parquetdir export loads like the SQLite export of the same report."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Reports that a real nsys makes here, of a program without a GPU: `.ci/nsys` unpacks one."""
+"""Reports of a real nsys, of a program without a GPU; `.ci/nsys` unpacks an nsys."""
 
 import shlex
 import shutil

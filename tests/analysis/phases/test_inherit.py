@@ -1,10 +1,10 @@
-"""Whose ranges a launch belongs to, on traces of a few rows."""
+"""Which thread's ranges a launch belongs to, on traces of a few rows."""
 
 from tests.tiny import AUTOGRAD, MAIN, OTHER, WORKER, Row, call, kernel, launch, opened, timeline_of
 
 
 def place(thread: int, *ranges: Row) -> tuple[str, str | None]:
-    """The phase of a kernel that `thread` launches at 100, and how it got there."""
+    """The phase of a kernel that `thread` launches at 100, and how it got it."""
     main_is_seen = call(0, 1, "cudaGetDevice", thread=MAIN)
     rows = (main_is_seen, launch(100, 110, 1, thread=thread), kernel(120, 130, 1), *ranges)
     timeline = timeline_of(*rows)
@@ -37,11 +37,11 @@ def test_a_thread_with_ranges_of_its_own_inherits_none() -> None:
     assert place(WORKER, *ranges) == ("load", "own")
 
 
-def test_where_main_has_no_range_the_only_other_thread_with_one_counts() -> None:
+def test_the_only_other_thread_with_a_range_counts_if_the_main_thread_has_none() -> None:
     assert place(WORKER, opened(0, 500, "load", thread=OTHER)) == ("load", "borrowed")
 
 
-def test_of_two_other_threads_with_ranges_neither_counts() -> None:
+def test_neither_of_two_other_threads_with_ranges_counts() -> None:
     ranges = opened(0, 500, "load", thread=OTHER), opened(0, 500, "save", thread=OTHER + 1)
     assert place(WORKER, *ranges) == ("", None)
 
@@ -54,7 +54,7 @@ def test_nothing_is_inherited_from_an_autograd_thread() -> None:
     assert place(WORKER, opened(0, 500, "MulBackward", thread=AUTOGRAD)) == ("", None)
 
 
-def test_failing_all_that_the_latest_start_end_range_of_the_process_counts() -> None:
+def test_without_any_stack_the_latest_start_end_range_of_the_process_counts() -> None:
     ranges = [opened(start, 500, f"span at {start}", kind="start_end") for start in (10, 40)]
     assert place(WORKER, *ranges) == ("span at 40", "process_range")
     assert place(WORKER, *ranges, opened(0, 500, "step")) == ("step", "borrowed")

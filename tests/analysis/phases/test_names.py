@@ -1,4 +1,4 @@
-"""Ranges that are numbered: which of them are one phase, and what is a step then (spec §7, §8)."""
+"""Numbered ranges: which of them are one phase, and which are steps (spec §7.7, §8.1)."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ RAW_NAMES = st.lists(_PIECES, max_size=6).map("".join)
 
 
 def named(*names: str) -> list[str]:
-    """What ranges of these raw names are called."""
+    """The normalised names of ranges with these raw names."""
     return grouped(pl.Series("name", names, pl.String)).to_list()
 
 
@@ -104,8 +104,10 @@ def test_steps_and_phases_of_numbered_ranges_agree_with_the_oracle(model: PlainT
 
 
 def program(*ranges: tuple[str, int, int]) -> nsysflow.Trace:
-    """A main thread with these ranges (name, start and end in us) that launches a kernel of 800 ns
-    each us."""
+    """A main thread with these ranges (name, start and end in us).
+
+    It launches a kernel of 800 ns every us.
+    """
     last = max(end for _, _, end in ranges)
     calls = tuple(
         Call(1_000 * at, 1_000 * at + 100, PROCESS, MAIN, at + 1, "cudaLaunchKernel")
@@ -129,15 +131,13 @@ def step_starts_us(trace: nsysflow.Trace, options: Options | None = None) -> lis
     return [start // 1_000 for start in nsysflow.analyze(trace, options).steps["start_ns"]]
 
 
-def test_of_ranges_that_repeat_the_step_is_the_one_with_most_gpu_time_and_not_the_shallowest() -> (
-    None
-):
+def test_the_step_is_the_repeating_range_with_most_gpu_time_and_not_the_shallowest() -> None:
     loads = [("load_shard", at, at + 1) for at in range(4)]
     steps = [("step", at, at + 4) for at in (4, 8, 12)]
     assert step_starts_us(program(*loads, ("train", 4, 16), *steps)) == [4, 8, 12]
 
 
-def test_what_repeats_inside_a_step_is_no_step_however_often() -> None:
+def test_a_range_that_repeats_inside_a_step_is_not_a_step() -> None:
     steps = [("step", at, at + 4) for at in (0, 4, 8)]
     layers = [("layer", at, at + 1) for at in range(12)]
     assert step_starts_us(program(*steps, *layers)) == [0, 4, 8]
@@ -156,20 +156,20 @@ def test_the_iterations_of_two_numbered_epochs_are_steps_of_one_path() -> None:
 
 
 @pytest.mark.parametrize("name", ["aten::mm, op_id = {}", "AddmmBackward0, seq = {}"])
-def test_an_operator_of_pytorch_is_no_step_unless_asked_for(name: str) -> None:
+def test_an_operator_of_pytorch_is_not_a_step_unless_named(name: str) -> None:
     operators = [(name.format(at), at, at + 1) for at in range(6)]
     trace = program(*operators, *(("tail", at, at + 1) for at in (6, 7, 8)))
     assert step_starts_us(trace) == [6, 7, 8]
     assert step_starts_us(trace, Options(step=name.split(",")[0])) == list(range(6))
 
 
-def test_a_range_of_a_person_is_a_step_though_pytorch_numbers_it() -> None:
+def test_a_range_of_the_program_is_a_step_although_pytorch_numbers_it() -> None:
     trace = program(*((f"train_step, op_id = {at}", at, at + 1) for at in range(3)))
     assert step_starts_us(trace) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("options", [Options(range="step 1"), Options(step="step 1")])
-def test_who_asks_for_a_number_is_told_the_name_and_how_to_pick_one(options: Options) -> None:
+def test_the_error_for_a_numbered_range_has_its_name_and_how_to_pick_one(options: Options) -> None:
     trace = program(*((f"step {at}", at, at + 1) for at in range(3)))
     with pytest.raises(SelectionError) as refused:
         _ = nsysflow.analyze(trace, options).steps, nsysflow.analyze(trace, options).accounting

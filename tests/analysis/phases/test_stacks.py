@@ -19,7 +19,7 @@ def test_ranges_nest_by_time() -> None:
     assert places(*nested, at=(5, 15, 25, 35, 60, 100)) == ["a", "a/b", "a/b/c", "a/b", "a", ""]
 
 
-def test_of_ranges_that_begin_together_the_longer_is_outside() -> None:
+def test_the_longer_of_two_ranges_that_begin_together_is_outside() -> None:
     assert places(opened(10, 20, "short"), opened(10, 90, "long"), at=(15,)) == ["long/short"]
 
 

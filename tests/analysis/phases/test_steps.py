@@ -19,11 +19,11 @@ def test_the_range_that_repeats_and_holds_most_gpu_time_is_the_step() -> None:
     assert timeline_of(*rows).step_paths["joined"].to_list() == ["train"]
 
 
-def test_a_range_that_repeats_only_twice_is_no_step() -> None:
+def test_a_range_that_repeats_only_twice_is_not_a_step() -> None:
     assert timeline_of(*loop("train", 2)).step_paths.is_empty()
 
 
-def test_a_step_runs_from_its_first_kernel_to_the_next_step_s_first() -> None:
+def test_a_step_runs_from_its_first_kernel_to_the_first_of_the_next_step() -> None:
     steps = timeline_of(*loop("train", 3)).steps
     assert steps.select("step", "start_ns", "end_ns").rows() == [
         (0, 20, 120),

@@ -6,7 +6,7 @@ US = 1_000
 
 
 def paced(count: int, *, first: int = 0, every: int = 10 * US, busy: int = US) -> list[Row]:
-    """Launches of 5 us whose kernels of `busy` ns follow at once."""
+    """Launches of 5 us, each directly followed by its kernel of `busy` ns."""
     rows: list[Row] = []
     for number in range(count):
         at = (first + number) * every
@@ -23,17 +23,17 @@ def test_a_window_runs_from_the_first_launch_gap_to_the_last_operation() -> None
     assert windows(*paced(12)) == [(6 * US, 116 * US, 11)]
 
 
-def test_fewer_than_8_operations_make_none() -> None:
+def test_fewer_than_8_operations_are_not_a_window() -> None:
     assert windows(*paced(9)) == [(6 * US, 86 * US, 8)]
     assert windows(*paced(8)) == []
 
 
-def test_a_gap_that_launching_did_not_make_ends_it() -> None:
+def test_a_long_gap_of_another_cause_ends_a_window() -> None:
     pause: list[Row] = [launch(1_000 * US, 1_005 * US, 99), kernel(1_005 * US, 1_006 * US, 99)]
     assert windows(*paced(12), *pause) == [(6 * US, 116 * US, 11)]
 
 
-def test_an_operation_of_over_50_us_ends_it_and_is_left_out() -> None:
+def test_an_operation_of_over_50_us_ends_a_window_and_is_left_out() -> None:
     long: list[Row] = [launch(120 * US, 125 * US, 99), kernel(125 * US, 176 * US, 99)]
     assert windows(*paced(12), *long) == [(6 * US, 125 * US, 11)]
 

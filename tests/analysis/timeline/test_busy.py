@@ -6,7 +6,7 @@ from tests.tiny import Row, copy, kernel, timeline_of
 
 
 def parts(*rows: Row, start: int = 0, end: int = 100) -> dict[str, int]:
-    """How `[start, end)` of device 0 splits."""
+    """The parts of `[start, end)` on device 0."""
     timeline = timeline_of(*rows)
     window = pl.DataFrame({"device_no": [0], "start_ns": [start], "end_ns": [end]})
     (found,) = timeline.busy.parts(window, timeline.events.axis).to_dicts()

@@ -1,4 +1,4 @@
-"""A time that is no time of the recording harms its own row alone."""
+"""A time outside the recording affects only its own row."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ TABLES = {
 
 
 def small(path: Path) -> Path:
-    """Work launched by a thread each, in a range each."""
+    """Work of two threads, each in its own range."""
     rows = [{"start": 100 * n, "end": 100 * n + 50, "correlationId": n + 1} for n in range(THREADS)]
     host = [row | {"globalTid": thread(1000 + n)} for n, row in enumerate(rows)]
     return write_export(
@@ -46,7 +46,7 @@ def numbers(analysis: Analysis) -> list[list[tuple[object, ...]]]:
         ("OVERHEAD", -(2**62)),
     ],
 )
-def test_a_row_decades_away_changes_nothing_but_the_count_of_leaps(
+def test_a_row_decades_away_changes_only_the_count_of_clock_jumps(
     tmp_path: Path, name: str, off_ns: int
 ) -> None:
     table = TABLES[name]
@@ -58,7 +58,7 @@ def test_a_row_decades_away_changes_nothing_but_the_count_of_leaps(
     assert odd.integrity.select("check", "count").rows() == [("clock jumps", 1)]
 
 
-def test_a_row_a_month_away_is_counted_as_a_leap_and_kept(tmp_path: Path) -> None:
+def test_a_row_a_month_away_is_counted_as_a_clock_jump_and_kept(tmp_path: Path) -> None:
     path = small(tmp_path / "r.sqlite")
     change(path, f"UPDATE {TABLES['KERNEL']} SET end = {30 * DAY_NS} WHERE rowid = {THREADS}")
     analysis = analyze(load(path))

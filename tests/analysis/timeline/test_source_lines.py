@@ -1,4 +1,4 @@
-"""Source lines: what nsys records of them becomes what people read."""
+"""Source lines: from nsys's backtraces to tables and page."""
 
 from pathlib import Path
 
@@ -32,12 +32,12 @@ def sources_of(*stacks: list[tuple[str, int, str]]) -> list[str | None]:
     return [found.get(number) for number in range(len(stacks))]
 
 
-def test_the_source_is_the_innermost_frame_of_the_programs_own() -> None:
+def test_the_source_is_the_innermost_frame_of_the_program() -> None:
     below = [(TORCH, 9, "item"), ("/home/me/train.py", 42, "step"), ("/home/me/main.py", 7, "run")]
     assert sources_of(below) == ["train.py:42 in step"]
 
 
-def test_a_stack_of_libraries_alone_has_no_source() -> None:
+def test_a_stack_with_only_libraries_has_no_source() -> None:
     assert sources_of([(TORCH, 9, "item"), ("<frozen runpy>", 88, "_run_code")]) == [None]
 
 
@@ -47,7 +47,7 @@ def test_code_typed_in_is_the_programs_own() -> None:
     ]
 
 
-def test_what_a_library_wrote_and_called_is_not_the_programs_own() -> None:
+def test_code_generated_by_a_library_is_not_the_programs_own() -> None:
     inductor = "/opt/lib/python3.12/site-packages/torch/_inductor/runtime/triton_heuristics.py"
     launch = [("<string>", 5, "launcher"), (inductor, 1495, "run")]
     assert sources_of([*launch, ("/home/me/train.py", 42, "step")]) == ["train.py:42 in step"]
@@ -55,13 +55,13 @@ def test_what_a_library_wrote_and_called_is_not_the_programs_own() -> None:
     assert sources_of([*launch, *typed], typed) == ["<string>:3 in step"] * 2
 
 
-def test_two_files_of_one_name_are_told_apart() -> None:
+def test_two_files_with_the_same_name_are_distinguished() -> None:
     stacks = [[("/p/model/utils.py", 3, "f")], [("/p/data/utils.py", 3, "f")]]
     assert sources_of(*stacks) == ["model/utils.py:3 in f", "data/utils.py:3 in f"]
 
 
 def _two_calls(path: Path) -> Path:
-    """A wait and a launch after it, in files of one name; the launch is two rows, one sampled."""
+    """A wait, then a launch, in files with the same name; the launch has two rows, one sampled."""
     wait, launch = {"start": 100, "end": 900_000}, {"start": 920_000, "end": 930_000}
     return write_export(
         path,
@@ -154,7 +154,7 @@ def test_every_sampled_call_of_a_real_run_has_its_line() -> None:
     assert starts["source"].null_count() == 0
 
 
-def test_a_call_inside_one_that_was_sampled_has_its_line_whatever_came_between() -> None:
+def test_a_call_inside_a_sampled_call_has_its_line() -> None:
     def made(start_ns: int, end_ns: int) -> Call:
         return Call(start_ns, end_ns, 1 << 24, (1 << 24) | 1, None, "cudaMalloc")
 

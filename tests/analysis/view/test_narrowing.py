@@ -47,7 +47,7 @@ COMPARED: Final = ["start_ns", "end_ns", "window_ns", *PARTS, *CAUSE_COLUMNS, "g
 EMPTY_PARTS: Final = dict.fromkeys(COMPARED[2:], 0)
 
 
-# --- what the oracle looks at --------------------------------------------------------------------
+# --- the oracle's windows ------------------------------------------------------------------------
 
 
 def in_time(report: Report, from_ns: int | None, to_ns: int | None) -> Keep:
@@ -75,7 +75,7 @@ def of_device(report: Report, device: int) -> Keep:
 
 
 def both(report: Report, *keeps: Keep) -> Keep:
-    """What all of them keep of each device's window."""
+    """The part of each device's window that all of them keep."""
     kept: Keep = {}
     for device, window in report.windows.items():
         kept[device] = window
@@ -85,7 +85,7 @@ def both(report: Report, *keeps: Keep) -> Keep:
 
 
 def starting_in(report: Report, keep: Keep) -> list[int]:
-    """The operations that start in what is kept."""
+    """The operations that start in the window."""
     return [
         index
         for index, op in enumerate(report.ops)
@@ -96,7 +96,7 @@ def starting_in(report: Report, keep: Keep) -> list[int]:
 def assert_agrees_with_the_oracle(
     trace: nsysflow.Trace, report: Report, options: Options, keep: Keep
 ) -> None:
-    """The accounting of what is kept, and all that is counted beside it."""
+    """Compare the accounting of a narrowed window, and all tables of it."""
     keep = both(report, keep)
     analysis = nsysflow.analyze(trace, options)
     if not any(keep.values()):
@@ -119,17 +119,17 @@ def assert_agrees_with_the_oracle(
 def assert_rows_agree_with_the_oracle(
     analysis: nsysflow.Analysis, report: Report, keep: Keep
 ) -> None:
-    """Tables of what is kept, busy and idle time to its edges."""
+    """Compare the tables with busy and idle time that the window cuts."""
     oracle = {"comm": comm, "phases": phases, "launches": launches, "gpu_metrics": gpu_metrics}
     for name, made in oracle.items():
-        # the oracle does not work out the launches of a narrowed phase
+        # the oracle does not compute the launches of a narrowed phase
         columns = [column for column in OF_REPORT[name] if (name, column) != ("phases", "launches")]
         found = rows_of(getattr(analysis, name).to_dicts(), columns)
         assert found == rows_of(made(report, keep), columns), name
 
 
 def assert_counted(analysis: nsysflow.Analysis, report: Report, started: list[int]) -> None:
-    """What starts inside is what is counted."""
+    """Check that exactly the operations that start inside are counted."""
     ops = [report.ops[index] for index in started]
     kernels = [op for op in ops if op.kind == "kernel"]
     kernel_ns = sum(op.end_ns - op.start_ns for op in kernels)
@@ -149,7 +149,7 @@ def assert_counted(analysis: nsysflow.Analysis, report: Report, started: list[in
 
 
 def assert_gaps_are_cut(analysis: nsysflow.Analysis, keep: Keep) -> None:
-    """Every row of the gaps lies in what is kept, and its causes fill it."""
+    """Check that every gap lies in the window and that its causes sum to it."""
     gaps = analysis.gaps
     for row in gaps.to_dicts():
         border = (row["start_ns"], row["end_ns"])
@@ -170,13 +170,13 @@ def assert_summaries_add_up(analysis: nsysflow.Analysis) -> None:
 
 
 def a_third(report: Report) -> tuple[int, int]:
-    """From a third to two thirds of the report's operations."""
+    """The starts of the operations at a third and at two thirds."""
     starts = sorted(op.start_ns for op in report.ops)
     return starts[len(starts) // 3], starts[2 * len(starts) // 3]
 
 
 def inside_an_operation(report: Report, after_ns: int) -> int:
-    """The middle of the longest operation from there on."""
+    """The middle of the longest operation that starts at `after_ns` or later."""
     later = [op for op in report.ops if op.start_ns >= after_ns]
     longest = max(later, key=lambda op: op.end_ns - op.start_ns)
     return (longest.start_ns + longest.end_ns) // 2
@@ -262,13 +262,13 @@ def test_all_narrowings_together_leave_what_each_of_them_leaves(name: str) -> No
 
 
 @pytest.mark.parametrize("steps", [(2, 4), (2, 3)])
-def test_a_starved_window_ends_where_the_steps_looked_at_end(steps: tuple[int, int]) -> None:
-    # Steps 1 to 4 of this report are one starved window, from the first gap of step 1 on.
+def test_a_starved_window_ends_where_the_selected_steps_end(steps: tuple[int, int]) -> None:
+    # steps 1 to 4 of this report are one starved window, from the first gap of step 1 on
     analysis = nsysflow.analyze(loaded("launch_bound-eager-plain"), Options(steps=steps))
     borders = ["start_ns", "end_ns", "launch_idle_ns"]
     (starved,) = analysis.starved.select(borders).rows()
-    looked_at = analysis.accounting.select("start_ns", "end_ns", "launch_ns").row(0)
-    assert starved == looked_at
+    selected = analysis.accounting.select("start_ns", "end_ns", "launch_ns").row(0)
+    assert starved == selected
 
 
 @few_reports
@@ -276,7 +276,7 @@ def test_a_window_that_covers_everything_is_no_window(name: str) -> None:
     report, trace = oracle_of(name), loaded(name)
     first, last = (min(op.start_ns for op in report.ops), max(op.end_ns for op in report.ops))
     whole = tables_of(trace)
-    # An operation of zero length may lie outside its device's window, and is then not looked at.
+    # an operation of zero length may lie outside its device's window and is then not selected
     outside = len(report.ops) - len(starting_in(report, report.windows))
     counted = {"kernels", "copies", "comm", "phases", "launches"} if outside else set()
     for options in (Options(from_ns=first), Options(from_ns=first - 10**9, to_ns=last + 1)):
@@ -286,7 +286,7 @@ def test_a_window_that_covers_everything_is_no_window(name: str) -> None:
 
 
 def seen(tables: dict[str, pl.DataFrame], name: str) -> pl.DataFrame:
-    """What a table tells of the GPU: before its first operation nothing is looked at."""
+    """The rows and columns about the GPU: a window does not start before its first operation."""
     table = tables[name]
     if name == "accounting":
         return table.select("device", *COMPARED)
@@ -305,8 +305,8 @@ def test_one_gpu_of_a_run_is_that_of_the_rank_that_ran_on_it() -> None:
         analyze_reports(reports, Options(device=5), tables=["accounting"])
 
 
-def test_a_rank_without_the_range_asked_for_is_left_out_with_a_note(tmp_path: Path) -> None:
-    """Evaluation and logging are often one rank's alone."""
+def test_a_rank_without_the_requested_range_is_left_out_with_a_note(tmp_path: Path) -> None:
+    """Often only one rank evaluates or logs."""
     with_it = write_export(
         tmp_path / "r0.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": "eval"}]
     )
@@ -407,26 +407,26 @@ def test_the_halves_of_a_window_add_up_to_it(model: PlainTrace, place: float) ->
         for part in ("window_ns", *PARTS):
             assert sum(half[part] for half in split) == row[part]
         for cause in CAUSE_COLUMNS:
-            # One gap at most is cut; each of its causes is rounded on both sides.
+            # at most one gap is cut; each of its causes is rounded on both sides
             assert abs(sum(half[cause] for half in split) - row[cause]) <= 1
 
 
 @with_cuts
 @given(traces(), st.lists(places, min_size=1, max_size=3))
-def test_what_ran_in_the_parts_of_a_window_adds_up_to_what_ran_in_it(
+def test_times_in_the_parts_of_a_window_add_up_to_those_in_the_window(
     model: PlainTrace, cuts: list[float]
 ) -> None:
     trace, report = to_trace(model), Report(model)
     borders = [None, *sorted(at(report, place) for place in cuts), None]
     parts = [Options(from_ns=start, to_ns=end) for start, end in pairwise(borders)]
     for table in ("gpu_metrics", "phases", "spans"):
-        # None of a span is looked at while no GPU has begun, or all have ended.
+        # a span before the first or after the last GPU work is in no window
         whole = time_by_row(trace, Options(from_ns=at(report, 0)), table)
         assert sum((time_by_row(trace, part, table) for part in parts), Counter()) == whole
 
 
 def time_by_row(trace: nsysflow.Trace, options: Options, table: str) -> "Counter[tuple[Any, ...]]":
-    """`busy_ns` or `span_ns` of each row that has any; empty where nothing is looked at."""
+    """`busy_ns` or `span_ns` of each row that has any; empty if the window is empty."""
     try:
         analysis = nsysflow.analyze(trace, options)
         found = analysis.view.spans if table == "spans" else getattr(analysis, table)
@@ -438,7 +438,7 @@ def time_by_row(trace: nsysflow.Trace, options: Options, table: str) -> "Counter
 
 
 def accounting_or_none(trace: nsysflow.Trace, options: Options) -> list[dict[str, Any]]:
-    """The accounting as rows; none where nothing is left to look at."""
+    """The accounting as rows; none if the window is empty."""
     try:
         return nsysflow.analyze(trace, options).accounting.to_dicts()
     except SelectionError:
@@ -446,7 +446,7 @@ def accounting_or_none(trace: nsysflow.Trace, options: Options) -> list[dict[str
 
 
 def test_a_window_inside_one_operation_is_all_compute() -> None:
-    #  GPU  6---------------16     looked at: 8 to 13
+    #  GPU  6---------------16     selected: 8 to 13
     launch = Call(0, 5, 1 << 24, 1 << 24 | 1, 1, "cudaLaunchKernel")
     kernel = Op("kernel", 6, 16, 0, 1 << 24, 7, 1, None, "k", "k", Shape())
     trace = to_trace(PlainTrace(ops=(kernel,), calls=(launch,)))
@@ -454,7 +454,7 @@ def test_a_window_inside_one_operation_is_all_compute() -> None:
     assert (row["window_ns"], row["compute_ns"], row["ops"]) == (5, 5, 0)
 
 
-# --- what is not there ----------------------------------------------------------------------------
+# --- impossible selections ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -475,12 +475,14 @@ def test_a_window_inside_one_operation_is_all_compute() -> None:
         (Options(to_ns=-1), "Choose --from and --to inside it."),
     ],
 )
-def test_what_is_not_there_is_named_with_what_is(options: Options, message: str) -> None:
+def test_an_impossible_selection_is_an_error_that_names_the_possible_ones(
+    options: Options, message: str
+) -> None:
     with pytest.raises(SelectionError) as refused:
         _ = nsysflow.analyze(loaded("h200-ddp-rank0"), options).accounting
     assert message in str(refused.value)
 
 
 def test_a_range_that_launched_nothing_is_refused() -> None:
-    with pytest.raises(SelectionError, match="launched nothing in the part of h200-train"):
+    with pytest.raises(SelectionError, match="launched nothing in the selected part of h200-train"):
         _ = nsysflow.analyze(loaded("h200-train"), Options(range="data")).accounting

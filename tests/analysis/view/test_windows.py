@@ -1,4 +1,4 @@
-"""What of rows and gaps lies in a window, on literal frames."""
+"""The parts of rows and gaps inside a window, on literal frames."""
 
 import polars as pl
 import pytest
@@ -38,7 +38,7 @@ def gaps(*rows: dict[str, int]) -> pl.DataFrame:
     ).with_columns(pl.col("gap").cast(pl.UInt32), pl.lit(0, pl.UInt32).alias("device_no"))
 
 
-def test_what_starts_at_a_window_s_end_is_outside() -> None:
+def test_what_starts_at_the_end_of_a_window_is_outside() -> None:
     rows = spans((0, 5, 9), (0, 10, 11), (0, 20, 30), (1, 15, 16))
     assert starts_inside(rows, spans((0, 10, 20)), AXIS)["start_ns"].to_list() == [10]
 

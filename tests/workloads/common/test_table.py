@@ -43,7 +43,7 @@ def lines(table: Table) -> dict[str, list[str]]:
     return {first: rest for first, *rest in split}
 
 
-def test_an_error_passes_up_to_twice_pytorch_s_or_one_thousandth() -> None:
+def test_an_error_passes_up_to_twice_that_of_pytorch_or_one_thousandth() -> None:
     assert lines(TABLE)["loss"] == ["1.0e-04", "1.9e-03", "FAIL"]
     assert lines(TABLE)["gradient of encoder"] == ["2.0e-03", "3.9e-03", "PASS"]
 

@@ -26,7 +26,7 @@ def test_philox_gives_the_values_published_by_its_authors() -> None:
 
 @pytest.mark.parametrize("seed", [0, 2**40 + 5])
 @pytest.mark.parametrize("segments", [1, 17, 300])
-def test_draws_are_the_same_as_the_kernel_s(segments: int, seed: int) -> None:
+def test_draws_equal_those_of_the_kernel(segments: int, seed: int) -> None:
     advantages = torch.randn(segments, 7, device=DEVICE)
     offset = torch.tensor([2**33], device=DEVICE)
     ours = prio(advantages, 300, seed=seed, offset=offset)

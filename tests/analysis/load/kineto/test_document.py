@@ -1,4 +1,4 @@
-"""A torch.profiler trace is decoded exactly, and tolerantly where that loses nothing."""
+"""A torch.profiler trace is decoded exactly, and tolerantly if that loses nothing."""
 
 import gzip
 import json
@@ -107,7 +107,9 @@ def test_near_json_that_python_reads_is_read(tmp_path: Path, odd: str) -> None:
 
 
 @pytest.mark.parametrize("properties", [None, 3, [3], [{"id": "0"}], [{"id": 2**40}], [{"id": 0}]])
-def test_a_gpu_is_listed_whatever_the_trace_says_of_it(tmp_path: Path, properties: object) -> None:
+def test_a_gpu_is_listed_whatever_the_trace_says_about_it(
+    tmp_path: Path, properties: object
+) -> None:
     trace = load(write(tmp_path, kernel(), deviceProperties=properties))
     assert trace.devices["device"].to_list() == [0]
 

@@ -39,7 +39,7 @@ def test_steps_lose_their_number_so_that_they_repeat() -> None:
     assert phases.filter(path="ProfilerStep")["instances"].to_list() == [3]
 
 
-def test_pageable_and_pinned_copies_are_told_apart() -> None:
+def test_pageable_and_pinned_copies_are_distinguished() -> None:
     details = load(REAL).copy_details.unique().sort("direction")
     sides = details.select("direction", "source_memory", "target_memory").cast(pl.String).rows()
     assert set(sides) == {

@@ -140,7 +140,7 @@ def test_operations_of_negative_length_are_left_to_the_analysis(tmp_path: Path) 
     assert load(path).ops.height == 1
 
 
-def test_a_thread_has_one_name_and_pytorch_s_own_wins(tmp_path: Path) -> None:
+def test_a_thread_has_one_name_and_that_of_pytorch_wins(tmp_path: Path) -> None:
     names: list[Row] = [{"nameId": "python3"}, {"nameId": "pt_autograd_0", "priority": 10}]
     trace = load(write_export(tmp_path / "r.sqlite", threads=names))
     assert trace.threads.rows() == [(process(), thread(), "pt_autograd_0")]

@@ -1,4 +1,4 @@
-"""What NCCL's ranges tell of their messages: a size, a communicator, or nothing usable."""
+"""The messages of NCCL's ranges: size and communicator, or nothing usable."""
 
 import json
 
@@ -10,7 +10,7 @@ REAL = (
     '{"NCCL communicator ID":15653356006786056834,"Message size [bytes]":33554432,'
     '"Reduction operation":"Sum"}'
 )
-"""As nsys 2025.3 exports it with --include-json=true."""
+"""A payload as nsys 2025.3 exports it with --include-json=true."""
 
 
 def test_a_real_payload_has_size_and_communicator() -> None:

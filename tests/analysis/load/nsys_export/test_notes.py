@@ -1,4 +1,4 @@
-"""What the reader should know about an export is a note of its kind."""
+"""Notes on an export: each has a kind and says what the reader should know."""
 
 import json
 from pathlib import Path

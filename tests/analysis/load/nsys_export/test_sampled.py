@@ -1,4 +1,4 @@
-"""Backtraces and sampled counters, as exports hold them."""
+"""Backtraces and sampled counters of an export."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rows of an SQLite export arrive whole, whatever their order and types."""
+"""Rows of an SQLite export are read completely, whatever their order and types."""
 
 import random
 import sqlite3

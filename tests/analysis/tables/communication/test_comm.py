@@ -1,4 +1,4 @@
-"""Communication kernels: which of NCCL's ranges says what they do."""
+"""Communication kernels: which of NCCL's ranges has their message."""
 
 import nsysflow
 from nsysflow.analysis.options import Options
@@ -22,7 +22,7 @@ def one_kernel(*asked: tuple[int, int, str, int]) -> PlainTrace:
     )
 
 
-def test_of_ranges_inside_each_other_the_innermost_says_what_is_sent() -> None:
+def test_the_innermost_of_nested_ranges_gives_the_message() -> None:
     for outer, inner in (((2, 9), (4, 9)), ((4, 9), (4, 7)), ((4, 9), (4, 9))):
         trace = one_kernel((*outer, "ncclGroup", 1), (*inner, "ncclAllReduce", 64))
         (row,) = nsysflow.analyze(to_trace(trace)).comm.to_dicts()
@@ -30,7 +30,7 @@ def test_of_ranges_inside_each_other_the_innermost_says_what_is_sent() -> None:
         assert row == comm(Report(trace))[0]
 
 
-def test_a_range_that_ends_where_the_launch_begins_says_nothing_of_it() -> None:
+def test_a_range_that_ends_where_the_launch_begins_does_not_count() -> None:
     trace = one_kernel((2, 6, "ncclBroadcast", 64))
     (row,) = nsysflow.analyze(to_trace(trace)).comm.to_dicts()
     assert (row["operation"], row["bytes"]) == (None, None)

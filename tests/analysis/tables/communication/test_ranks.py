@@ -1,4 +1,4 @@
-"""Ranks beside each other, against the oracle: who comes late, by clocks aligned at the ends."""
+"""Ranks compared with the oracle: the straggler, by clocks aligned at the ends."""
 
 from collections import Counter
 from dataclasses import asdict, replace
@@ -22,13 +22,13 @@ NAMES = (
     "ncclKernel_SendRecv",
 )
 STEPS = st.tuples(st.sampled_from(NAMES), st.sampled_from((None, None, None, 1, 2)), st.booleans())
-"""A collective: its name, communicator, and whether each group does it by itself."""
+"""A collective: its name, communicator, and whether each group has its own."""
 
 MANY = settings(max_examples=5 * EXAMPLES, suppress_health_check=list(HealthCheck))
-"""Of layouts drawn at random most match nothing, or everything."""
+"""Many examples: in most random layouts nothing matches, or everything does."""
 
-OURS = ("report_no", "looked_at")
-"""Of the oracle's rows what the table does not have."""
+OURS = ("report_no", "in_window")
+"""The fields of the oracle's rows that the table does not have."""
 
 
 def frames(kernels: list[Collective], reports: int) -> list[pl.DataFrame]:
@@ -53,11 +53,11 @@ def rank(number: int, late_ns: int = 0, ahead_ns: int = 0, report: int | None = 
 
 @st.composite
 def runs(draw: st.DrawFn, groups: int = 2) -> tuple[list[Collective], int]:
-    """Up to three reports of one or two ranks each, on clocks of their own, all looked at or some.
+    """Up to three reports of one or two ranks each, with their own clocks, all or some selected.
 
-    Of one group, all do all together. Of two, each also does as many of the same names by itself,
-    at its own pace, and now and then a rank does one more. Ends of one collective are up to 5 ns
-    apart, and all are there for at least 40 ns if there is one group.
+    In one group, all ranks do every collective together. Of two groups, each also has its own
+    collectives, of the same names and counts and at its own pace; sometimes a rank has one more.
+    The ends of a collective are up to 5 ns apart. With one group it takes at least 40 ns.
     """
     reports = draw(st.integers(1, 3))
     ranks = [(report, gpu) for report in range(reports) for gpu in range(draw(st.integers(1, 2)))]
@@ -66,7 +66,7 @@ def runs(draw: st.DrawFn, groups: int = 2) -> tuple[list[Collective], int]:
     ahead_ns = [draw(st.integers(-500, 500)) for _ in range(reports)]
     pace_ns = [draw(st.integers(0, 40)) for _ in range(groups)]
     lasts_ns = st.integers(40, 80) if groups == 1 else st.sampled_from((0, 3, 40, 80))
-    looked_at = draw(st.sampled_from((st.just(True), st.sampled_from((True, True, True, False)))))
+    in_window = draw(st.sampled_from((st.just(True), st.sampled_from((True, True, True, False)))))
     at_ns = dict.fromkeys(ranks, 1_000)
     kernels = []
 
@@ -80,7 +80,7 @@ def runs(draw: st.DrawFn, groups: int = 2) -> tuple[list[Collective], int]:
                 Collective(
                     *(rank[0], f"rank{rank[0]}", 100 + rank[0], rank[1], 7, *times, name),
                     *("ncclAllReduce", draw(st.sampled_from((None, 64))), communicator),
-                    looked_at=draw(looked_at),
+                    in_window=draw(in_window),
                 )
             )
 
@@ -98,7 +98,7 @@ def test_ranks_and_arrivals_of_any_run_agree_with_the_oracle(
     run: tuple[list[Collective], int],
 ) -> None:
     kernels, reports = run
-    begun = [kernel for kernel in kernels if kernel.looked_at]
+    begun = [kernel for kernel in kernels if kernel.in_window]
     arrivals, ranks = rank_tables(frames(kernels, reports), frames(begun, reports))
     oracle_ranks, oracle_arrivals = ranks_and_arrivals(kernels)
     assert ranks.rows() == [tuple(row[name] for name in RANKS) for row in oracle_ranks]
@@ -106,9 +106,9 @@ def test_ranks_and_arrivals_of_any_run_agree_with_the_oracle(
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-# by an even number: halves are rounded to even
+# an even number, because halves are rounded to even
 @given(runs(), st.integers(-(10**9), 10**9).map(lambda half_ns: 2 * half_ns))
-def test_another_clock_of_a_later_report_moves_nothing_but_that_clock(
+def test_shifting_the_clock_of_a_later_report_changes_only_that_clock(
     run: tuple[list[Collective], int], by_ns: int
 ) -> None:
     kernels, reports = run
@@ -125,11 +125,11 @@ def test_another_clock_of_a_later_report_moves_nothing_but_that_clock(
 
 @MANY
 @given(runs())
-def test_whatever_the_groups_nobody_waits_longer_than_its_own_kernels_take(
+def test_no_rank_waits_longer_than_its_own_kernels_take(
     run: tuple[list[Collective], int],
 ) -> None:
     kernels, reports = run
-    begun = [kernel for kernel in kernels if kernel.looked_at]
+    begun = [kernel for kernel in kernels if kernel.in_window]
     _, ranks = rank_tables(frames(kernels, reports), frames(begun, reports))
     own_ns: Counter[tuple[str, int]] = Counter()
     for kernel in begun:
@@ -158,7 +158,7 @@ def test_the_kernels_of_a_matched_collective_all_overlap(
 
 @MANY
 @given(runs(groups=1))
-def test_of_ranks_that_do_all_together_every_collective_is_matched(
+def test_every_collective_is_matched_if_all_ranks_take_part(
     run: tuple[list[Collective], int],
 ) -> None:
     kernels, reports = run
@@ -169,7 +169,7 @@ def test_of_ranks_that_do_all_together_every_collective_is_matched(
         assert len(arrivals) * len(ranks) == len(common)
 
 
-def test_a_rank_that_comes_late_is_named_and_the_others_wait_for_it() -> None:
+def test_a_straggler_is_named_and_the_others_wait_for_it() -> None:
     kernels = [rank(0), rank(1, late_ns=600, ahead_ns=5_000), rank(2, late_ns=100)]
     arrivals, ranks = rank_tables(frames(kernels, 3))
     assert arrivals.select("spread_ns", "last_report", "ends_spread_ns").rows() == [
@@ -188,7 +188,7 @@ def test_ranks_in_one_report_share_its_clock() -> None:
     assert arrivals["spread_ns"].to_list() == [350]
 
 
-def test_what_not_all_ranks_did_as_often_is_left_out_and_counted() -> None:
+def test_collectives_with_unequal_counts_are_counted_and_not_matched() -> None:
     once_more = replace(rank(1), start_ns=2_000_000, end_ns=2_000_100)
     arrivals, ranks = rank_tables(frames([rank(0), rank(1), once_more], 2))
     assert arrivals.is_empty()
@@ -196,8 +196,11 @@ def test_what_not_all_ranks_did_as_often_is_left_out_and_counted() -> None:
 
 
 def pairs(count: int, slower_ns: int, ahead_ns: int) -> list[Collective]:
-    """Two pairs of ranks in a report each: the collectives of each pair, 100 us every millisecond,
-    in the second one `slower_ns` more; none is ever late."""
+    """The collectives of two pairs of ranks, with a report each.
+
+    Each takes 100 us, every millisecond, in the second pair every millisecond and `slower_ns`. No
+    rank is ever late.
+    """
     return [
         Collective(*(rank, f"rank{rank}", 10, rank, 7, start_ns, start_ns + 100_000), NAMES[0])
         for rank in range(4)
@@ -209,7 +212,7 @@ def pairs(count: int, slower_ns: int, ahead_ns: int) -> list[Collective]:
 
 
 @pytest.mark.parametrize("ahead_ns", [0, 3_000_000_777])
-def test_of_two_groups_at_their_own_pace_nobody_is_called_late(ahead_ns: int) -> None:
+def test_two_independent_groups_have_no_straggler(ahead_ns: int) -> None:
     arrivals, ranks = rank_tables(frames(pairs(40, 200_000, ahead_ns), 4))
     assert arrivals.is_empty()
     assert ranks["collectives"].to_list() == [40] * 4
@@ -217,8 +220,8 @@ def test_of_two_groups_at_their_own_pace_nobody_is_called_late(ahead_ns: int) ->
         assert ranks[name].null_count() == 4
 
 
-def test_clocks_are_of_what_all_do_however_much_more_the_groups_do_alone() -> None:
-    # of another name, every 10 ms: rank 3 always comes 20 us late
+def test_clocks_come_from_collectives_of_all_ranks_even_if_groups_have_more() -> None:
+    # of another name, every 10 ms: rank 3 is always 20 us late
     ahead_ns = 3_000_000_777
     together = [
         Collective(*(rank, f"rank{rank}", 10, rank, 7, start_ns, at_ns + 50_000), NAMES[1])
@@ -234,8 +237,8 @@ def test_clocks_are_of_what_all_do_however_much_more_the_groups_do_alone() -> No
     assert ranks["waited_ns"].to_list() == [100_000] * 3 + [0]
 
 
-def test_kinds_whose_clocks_disagree_align_none() -> None:
-    # each kind alone would do: by one rank 1 is 5 ms ahead, by the other not at all
+def test_collectives_whose_clocks_disagree_align_no_clock() -> None:
+    # each name alone would match: by one, rank 1 is 5 ms ahead, by the other not at all
     kernels = [
         Collective(*(rank, f"rank{rank}", 10, rank, 7, at_ns, at_ns + 100_000), name)
         for rank in range(2)
@@ -249,7 +252,7 @@ def test_kinds_whose_clocks_disagree_align_none() -> None:
     assert ranks["clock_ns"].null_count() == 2
 
 
-def test_a_short_one_that_ends_apart_is_left_out_and_the_others_stay() -> None:
+def test_only_the_short_collective_that_ends_apart_is_left_out() -> None:
     # the second report's clock is 28 us off at one of them, which takes 8 us
     kernels = [
         Collective(*(rank, f"rank{rank}", 10, rank, 7, at_ns, at_ns + lasts_ns), NAMES[0])
@@ -262,10 +265,10 @@ def test_a_short_one_that_ends_apart_is_left_out_and_the_others_stay() -> None:
     assert ranks.select("collectives", "matched").rows() == [(4, 3), (4, 3)]
 
 
-def test_a_window_moves_no_clock_and_takes_no_collective_for_the_next() -> None:
+def test_a_window_changes_neither_clocks_nor_matches() -> None:
     reports = [loaded(f"h200-ddp-rank{number}") for number in (0, 1)]
     whole = Results([nsysflow.analyze(report) for report in reports])
-    # 37 ms apart, the two clocks: the same instants are different steps
+    # the two clocks are 37 ms apart: the same instants are in different steps
     starts = [analysed(report.report).steps["start_ns"].to_list() for report in reports]
     options = Options(from_ns=starts[1][1], to_ns=starts[0][3])
     part = Results([nsysflow.analyze(report, options) for report in reports])
@@ -274,7 +277,7 @@ def test_a_window_moves_no_clock_and_takes_no_collective_for_the_next() -> None:
     assert part.table("ranks")["clock_ns"].equals(whole.table("ranks")["clock_ns"])
 
 
-def test_one_rank_has_nobody_to_wait_for() -> None:
+def test_a_single_rank_has_no_rows() -> None:
     arrivals, ranks = rank_tables(frames([rank(0)], 1))
     assert arrivals.is_empty()
     assert ranks.is_empty()
@@ -298,7 +301,7 @@ def test_in_a_real_run_rank_1_waits_for_rank_0_whose_profiler_started_late() -> 
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_which_report_comes_first_only_chooses_the_clock(swapped: bool) -> None:
+def test_the_first_report_only_decides_whose_clock_is_used(swapped: bool) -> None:
     names = ["h200-ddp-rank0", "h200-ddp-rank1"]
     reports = [analysed(name).collectives for name in (names[::-1] if swapped else names)]
     arrivals, ranks = rank_tables(reports)

@@ -1,4 +1,4 @@
-"""Kernels by class: the table is data, and what public tools misfile is filed right (spec §6)."""
+"""Kernels by class: names that substring tests misfile are in the right class (spec §6.3)."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_no_pattern_matches_an_empty_name() -> None:
         assert not names.str.contains(pattern).any(), name
 
 
-def test_rules_of_ones_own_go_before_ours_and_after_communication(tmp_path: Path) -> None:
+def test_rules_of_a_user_come_before_ours_and_after_communication(tmp_path: Path) -> None:
     file = tmp_path / "classes.toml"
     file.write_text("[[class]]\nname = 'mine'\npattern = '^(nccl|my_|dot)'\n")
     rules = read_kernel_classes(file)

@@ -1,4 +1,4 @@
-"""Sampled counters: what a phase or class of kernels is said to do to the chip."""
+"""Sampled counters of phases and kernel classes."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,14 +37,14 @@ def rows(of: PlainTrace) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in found.to_dicts()}
 
 
-def test_a_sample_half_idle_says_twice_as_much_of_its_busy_half() -> None:
+def test_a_half_idle_sample_has_twice_the_rate_in_its_busy_half() -> None:
     half = trace((0, 50, "gemm"), (100, 200, "gemm"), samples=[sample(0, 40), sample(100, 80)])
     assert rows(half)["step"]["sm_active_pct"] == 80.0
     assert rows(half)["step"]["busy_ns"] == 150 * US
     assert rows(half)["step"]["samples"] == 2
 
 
-def test_no_rate_passes_100_pct() -> None:
+def test_no_rate_exceeds_100_pct() -> None:
     rounded_up = trace((0, 1, "gemm"), (100, 101, "gemm"), samples=[sample(0, 2), sample(100, 2)])
     assert rows(rounded_up)["step"]["sm_active_pct"] == 100.0
 
@@ -58,7 +58,7 @@ def test_each_class_has_the_samples_of_its_own_time() -> None:
     assert rows(apart)["step"]["sm_active_pct"] == 50.0
 
 
-def test_what_bounds_is_the_first_that_holds() -> None:
+def test_the_bound_is_the_first_condition_that_holds() -> None:
     def bound(**counters: int) -> str:
         values = {"sm_issue_pct": 10, "dram_read_pct": 10, "dram_write_pct": 10} | counters
         samples = [sample(0, 90, **values), sample(100, 90, **values)]
@@ -83,7 +83,7 @@ def test_a_phase_with_pauses_is_bound_by_overhead_and_its_kernels_are_not() -> N
     assert [row["bound"] for name, row in rows(pauses).items() if name != "step"] == ["latency"]
 
 
-def test_what_no_sample_covers_is_null_and_keeps_its_row() -> None:
+def test_a_phase_without_samples_is_null_and_keeps_its_row() -> None:
     later = trace((0, 10, "gemm"), samples=[sample(5_000, 90), sample(5_100, 90)])
     row = rows(later)["step"]
     assert (row["samples"], row["sm_active_pct"], row["bound"]) == (0, None, None)

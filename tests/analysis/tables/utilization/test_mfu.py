@@ -1,4 +1,4 @@
-"""MFU: against the oracle, by a hand count on a real run, and refused where it cannot be."""
+"""MFU: compared with the oracle and a count by hand; impossible values are refused."""
 
 from collections import Counter
 from dataclasses import replace
@@ -22,11 +22,11 @@ from tests.oracle.steps import steps_of
 
 DDP = "h200-ddp-messages"
 LAYERS, PRODUCT = 10, 2 * 4096**3
-"""`ddp` at its usual size: so many products of 4096 x 4096 forward."""
+"""`ddp` at its usual size: forward has this many products of 4096 x 4096."""
 
 
-def telling(name: str, phases: dict[str, int], unit: str = "bf16") -> nsysflow.Trace:
-    """A real report whose processes say what a step computes."""
+def declaring(name: str, phases: dict[str, int], unit: str = "bf16") -> nsysflow.Trace:
+    """A real report whose processes declare the FLOPs of a step."""
     trace = loaded(name)
     processes = trace.ops["process"].drop_nulls().unique().sort()
     rows = [(process, *each, unit) for process in processes for each in phases.items()]
@@ -34,7 +34,7 @@ def telling(name: str, phases: dict[str, int], unit: str = "bf16") -> nsysflow.T
 
 
 def compared(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
-    """Rates as they can be compared: both sides divide floats."""
+    """Rows with rounded rates, for comparison: both sides divide floats."""
     return Counter(
         tuple(f"{v:.9e}" if isinstance(v, float) else v for v in (row[name] for name in MFU))
         for row in rows
@@ -43,7 +43,7 @@ def compared(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
 
 @pytest.mark.parametrize("name", [DDP, "h200-ddp-rank0", "synthetic-1", "synthetic-2"])
 def test_steps_and_phases_of_a_real_report_have_the_oracles_rates(name: str) -> None:
-    trace = telling(name, {"forward": 10**6, "backward": 2 * 10**6, "aten::mm": 10**5})
+    trace = declaring(name, {"forward": 10**6, "backward": 2 * 10**6, "aten::mm": 10**5})
     given = tuple(Flops(*row) for row in trace.flops.rows())
     report = Report(replace(oracle_of(name).trace, flops=given))
     found = nsysflow.analyze(trace).mfu
@@ -53,7 +53,7 @@ def test_steps_and_phases_of_a_real_report_have_the_oracles_rates(name: str) -> 
 
 @pytest.mark.parametrize("name", [DDP, "h200-ddp-rank0", "synthetic-1"])
 def test_a_window_has_the_rates_of_the_whole_steps_that_start_in_it(name: str) -> None:
-    trace = telling(name, {"forward": 10**6, "backward": 2 * 10**6})
+    trace = declaring(name, {"forward": 10**6, "backward": 2 * 10**6})
     given = tuple(Flops(*row) for row in trace.flops.rows())
     report = Report(replace(oracle_of(name).trace, flops=given))
     starts = sorted(step.start_ns for step in steps_of(report))
@@ -66,7 +66,7 @@ def test_a_window_has_the_rates_of_the_whole_steps_that_start_in_it(name: str) -
 
 
 def test_one_gpu_of_a_process_with_two_has_the_rates_of_its_own_work() -> None:
-    trace = telling("synthetic-1", {"forward": 10**6, "backward": 2 * 10**6, "aten::mm": 10**5})
+    trace = declaring("synthetic-1", {"forward": 10**6, "backward": 2 * 10**6, "aten::mm": 10**5})
     given = tuple(Flops(*row) for row in trace.flops.rows())
     report = Report(replace(oracle_of("synthetic-1").trace, flops=given))
     for device in report.devices:
@@ -75,14 +75,14 @@ def test_one_gpu_of_a_process_with_two_has_the_rates_of_its_own_work() -> None:
 
 
 def test_phases_add_up_to_the_step_and_their_time_is_less() -> None:
-    found = nsysflow.analyze(telling(DDP, {"forward": 3 * 10**9, "backward": 5 * 10**9})).mfu
+    found = nsysflow.analyze(declaring(DDP, {"forward": 3 * 10**9, "backward": 5 * 10**9})).mfu
     step, *phases = found.to_dicts()
     assert [row["path"] for row in phases] == ["step/backward", "step/forward"]
     assert step["flops"] == sum(row["flops"] for row in phases) == 8 * 10**9
     assert step["time_ns"] > sum(row["time_ns"] for row in phases)
 
 
-def test_a_real_step_runs_at_the_rate_reckoned_by_hand() -> None:
+def test_a_real_step_runs_at_the_rate_computed_by_hand() -> None:
     flops = (3 * LAYERS - 1) * PRODUCT
     (row,) = nsysflow.analyze(loaded(DDP), Options(flops_per_step=flops)).mfu.to_dicts()
     steps = nsysflow.analyze(loaded(DDP)).steps.filter("steady")
@@ -92,7 +92,7 @@ def test_a_real_step_runs_at_the_rate_reckoned_by_hand() -> None:
     assert (row["unit"], row["path"], row["steps"]) == ("bf16", "step", steps.height)
 
 
-def test_more_than_the_gpu_can_do_is_refused_and_says_what_must_be_wrong() -> None:
+def test_a_rate_above_the_peak_is_refused_with_the_options_to_check() -> None:
     options = Options(flops_per_step=3 * LAYERS * PRODUCT, flops_dtype="float32")
     with pytest.raises(
         FlopsError, match="% of the dense float32 peak of an NVIDIA H200"
@@ -102,8 +102,8 @@ def test_more_than_the_gpu_can_do_is_refused_and_says_what_must_be_wrong() -> No
     assert "--flops-dtype tf32" in str(refused.value)
 
 
-def test_what_is_typed_wins_over_what_the_program_says() -> None:
-    trace = telling(DDP, {"forward": 10**9})
+def test_the_command_line_overrides_what_the_program_declares() -> None:
+    trace = declaring(DDP, {"forward": 10**9})
     typed = nsysflow.analyze(trace, Options(flops_per_step=5e9)).mfu
     assert typed.select("path", "flops", "unit").rows() == [("step", 5 * 10**9, "bf16")]
     other = nsysflow.analyze(trace, Options(flops_dtype="fp8")).mfu
@@ -113,7 +113,7 @@ def test_what_is_typed_wins_over_what_the_program_says() -> None:
 
 def test_tf32_has_a_peak_of_its_own() -> None:
     peaks = {
-        unit: nsysflow.analyze(telling(DDP, {"forward": 10**9}, unit)).mfu["peak_flops_per_s"][0]
+        unit: nsysflow.analyze(declaring(DDP, {"forward": 10**9}, unit)).mfu["peak_flops_per_s"][0]
         for unit in ("float32", "tf32", "bf16")
     }
     assert peaks == {"float32": 66.9e12, "tf32": 494.7e12, "bf16": 989.4e12}
@@ -137,9 +137,7 @@ def test_a_report_without_steps_has_no_rate_and_the_page_says_so() -> None:
         ),
     ],
 )
-def test_where_steps_have_no_rate_the_page_says_why(
-    name: str, options: Options, reason: str
-) -> None:
+def test_the_page_says_why_steps_have_no_rate(name: str, options: Options, reason: str) -> None:
     analysis = nsysflow.analyze(loaded(name), replace(options, flops_per_step=1e9))
     assert analysis.mfu.is_empty()
     assert reason in " ".join(mfu_lines(Results([analysis])))
