@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-_WORKLOAD: Final = re.compile(r"(?:^|/)nsysflow/workloads/[^/]+\.py$")
+_WORKLOAD: Final = re.compile(r"(?:^|/)nsysflow/workloads/.+\.py$")
 """The workloads that come with nsysflow, wherever they are installed."""
 
 _LIBRARY: Final = re.compile(

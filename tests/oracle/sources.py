@@ -24,7 +24,7 @@ def is_own(file: str) -> bool:
         typed = ("<string>", "<stdin>", "<console>")
         return file in typed or (file.startswith("<ipython-input-") and file.endswith(">"))
     *folders, name = file.replace("\\", "/").split("/")
-    if folders[-2:] == ["nsysflow", "workloads"] and name.endswith(".py"):
+    if ("nsysflow", "workloads") in pairwise(folders) and name.endswith(".py"):
         return True
     if folders[-2:] == ["nsysflow", "runtime"] and name.endswith(".py"):
         return False

@@ -25,6 +25,7 @@ PATHS = st.lists(FOLDERS, max_size=4).map(lambda folders: "/".join([*folders, "u
         ("/var/ipykernel_12/34.py", "34.py"),
         ("/opt/x/site-packages/nsysflow/workloads/nan_check.py", "nan_check.py"),
         ("/usr/lib/python3.12/site-packages/nsysflow/workloads/h2d.py", "h2d.py"),
+        ("/opt/x/site-packages/nsysflow/workloads/policy/plain_step.py", "plain_step.py"),
         ("/usr/local/lib/python3.12/dist-packages/nsysflow/workloads/h2d.py", "h2d.py"),
         ("/home/me/code/nsysflow/train.py", "train.py"),
     ],
