@@ -15,27 +15,13 @@ from nsysflow.analysis.trace import Trace
 
 
 def or_outside(path: str) -> pl.Expr:
-    """A column of paths, spelled out where no range was open."""
+    """A column of paths, with `(outside ranges)` where no range was open."""
     return pl.col(path).fill_null("").replace("", OUTSIDE)
 
 
 def gpu_name(report: str, device: int, *, several: bool) -> str:
-    """How the reports call a GPU: by its index, and by its report where there are several."""
+    """What the page calls a GPU: its index, with its report where there are several."""
     return f"{report} GPU {device}" if several else f"GPU {device}"
-
-
-def once_per_gpu(steps: pl.DataFrame, columns: Sequence[str]) -> int:
-    """What steps hold of these columns, all GPUs together. Steps of processes that share a GPU at
-    the same time each count all of it: the process that counts most speaks for them."""
-    gpu = ["report", "device"]
-    ended = pl.col("start_ns") >= pl.col("end_ns").cum_max().shift(1).over(gpu)
-    by_process = (
-        steps.sort(*gpu, "start_ns", "end_ns")
-        .with_columns(ended.fill_null(value=True).cum_sum().alias("together"))
-        .group_by(*gpu, "together", "process")
-        .agg(pl.sum_horizontal(columns).sum().alias("ns"))
-    )
-    return int(by_process.group_by(*gpu, "together").agg(pl.col("ns").max())["ns"].sum())
 
 
 class Analysed(Protocol):

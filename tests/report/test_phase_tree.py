@@ -27,12 +27,12 @@ def test_nested_phases_are_summed_beside_the_one_around_them() -> None:
     assert forward.children_ns is None
 
 
-def test_siblings_come_dearest_first_and_the_rest_last() -> None:
+def test_the_longest_sibling_comes_first_and_the_rest_last() -> None:
     found, _ = phase_tree(Results([training()]), 10)
     assert [phase.names[-1] for phase in found] == ["step", "forward", "loss", "(outside ranges)"]
 
 
-def test_a_short_tree_keeps_the_dearest_and_what_is_around_them() -> None:
+def test_a_short_tree_keeps_the_longest_phases_and_those_around_them() -> None:
     found, left_out = phase_tree(Results([training()]), 2)
     assert [phase.names for phase in found[:2]] == [("step",), ("step", "forward")]
     assert left_out == 1
