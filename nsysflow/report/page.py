@@ -1,10 +1,10 @@
 """The page model: what a reader sees of a run, before it is set for a terminal or as Markdown."""
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
 from nsysflow.analysis.declared.tables import TABLES, Table
+from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.blocks.steps import steps_sentence
@@ -54,7 +54,7 @@ def compose(results: Results, length: Length, *, top: int | None, at_least_ns: i
     """
     return Page(
         reports=", ".join(results.reports),
-        gpus=_gpus(results),
+        gpus=gpu_names(results.table("accounting")["name"]),
         selection=results.selection,
         steps=steps_sentence(results),
         verdicts=verdicts(results),
@@ -62,11 +62,6 @@ def compose(results: Results, length: Length, *, top: int | None, at_least_ns: i
         blocks=_blocks(results, length, top, at_least_ns),
         notes=tuple(note.text for note in results.notes),
     )
-
-
-def _gpus(results: Results) -> str:
-    names = Counter(results.table("accounting")["name"].drop_nulls())
-    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items())
 
 
 def _blocks(

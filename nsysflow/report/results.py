@@ -10,6 +10,7 @@ from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.short_repr import as_html, as_text, facts_of
 from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.trace import Trace
 
@@ -67,6 +68,26 @@ class Results:
         of_reports = (note for each in self.analyses for note in each.notes)
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
         self._tables: dict[str, pl.DataFrame] = {}
+
+    def __getattr__(self, name: str) -> pl.DataFrame:
+        """The table of that name."""
+        if name not in TABLES:
+            msg = f"{type(self).__name__!r} object has no attribute or table {name!r}"
+            raise AttributeError(msg)
+        return self.table(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *TABLES})
+
+    def __repr__(self) -> str:
+        return as_text("Results", ", ".join(self.reports), self._facts())
+
+    def _repr_html_(self) -> str:
+        tables = f"tables: {', '.join(TABLES)}"
+        return as_html("Results", ", ".join(self.reports), [*self._facts(), tables])
+
+    def _facts(self) -> list[str]:
+        return facts_of(self.table("accounting"), self.table("steps"))
 
     def table(self, name: str) -> pl.DataFrame:
         """The listed table of that name; of a report's tables the rows one after the other."""
