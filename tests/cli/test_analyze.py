@@ -47,7 +47,7 @@ def test_the_screen_names_the_largest_loss_and_where_the_host_was(written: Path)
     assert verdict == (
         "host-bound (48 % idle); largest loss: host code outside any range, between the steps, 24 %"
     )
-    largest = page[page.index(next(line for line in page if "Idle by cause and" in line)) + 2]
+    largest = page[page.index(next(line for line in page if line.startswith("Idle time"))) + 2]
     assert "72.4 ms" in largest
     assert "(outside ranges)" in largest
     assert len(page) < 50

@@ -21,7 +21,7 @@ def titles(page: Page) -> list[str]:
 
 def test_the_page_has_the_blocks_in_the_declared_order() -> None:
     assert titles(composed(Results([training()]))) == [
-        "GPU time", "Idle by cause and place", "Phases", "Waits", "Longest gaps", "Data quality",
+        "GPU time", "Idle time", "Phases", "Waits", "Longest gaps", "Data quality",
     ]  # fmt: skip
 
 

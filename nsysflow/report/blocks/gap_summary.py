@@ -49,7 +49,7 @@ def block(results: Results, limits: Limits) -> Block:
     """The idle time, largest first, with what it is and where."""
     costs = idle_costs(results)
     summary = filled(
-        "Idle by cause and place",
+        "Idle time",
         costs[: limits.rows],
         (
             (figure("idle"), lambda cost: duration(cost.total_ns)),
@@ -62,7 +62,7 @@ def block(results: Results, limits: Limits) -> Block:
             (Column(head="line"), _line),
             (words("waiting phase", spare=True), _waiting_phase),
         ),
-        caption=f"Place: where the host was meanwhile{together(results)}",
+        caption=f"By cause, and by where the host was meanwhile{together(results)}",
         more=(*left_out(len(costs) - limits.rows, "gap_summary"), *starved_line(results)),
     )
     return without_empty_columns(summary)
