@@ -69,8 +69,8 @@ class Analysis:
         return as_text("Analysis", self.trace.report, self._facts())
 
     def _repr_html_(self) -> str:
-        names = ", ".join(table.name for table in tables.DECLARED if table.of == "report")
-        return as_html("Analysis", self.trace.report, [*self._facts(), f"tables: {names}"])
+        names = f"tables: {', '.join(table.name for table in _of_report)}"
+        return as_html("Analysis", self.trace.report, [*self._facts(), names])
 
     def _facts(self) -> list[str]:
         """GPUs, window, busy and idle time, steps; or why there are none."""
@@ -167,8 +167,16 @@ def _property_of(name: str) -> "computed_once[pl.DataFrame]":
     return computed_once(table)
 
 
-for _table in tables.DECLARED:
-    if _table.of == "report":
-        _property = _property_of(_table.name)
-        _property.__set_name__(Analysis, _table.name)
-        setattr(Analysis, _table.name, _property)
+_of_report = [table for table in tables.DECLARED if table.of == "report"]
+for _table in _of_report:
+    _property = _property_of(_table.name)
+    _property.__set_name__(Analysis, _table.name)
+    setattr(Analysis, _table.name, _property)
+
+Analysis.__doc__ = "\n".join(
+    [
+        f"{Analysis.__doc__}",
+        "    Tables, each with its columns in the docstring of `Analysis.NAME`:",
+        *(f"        {_table.name}: {_table.about}." for _table in _of_report),
+    ]
+)

@@ -22,8 +22,8 @@ _DECIMALS: Final = 6
 
 
 def report_json(results: Results) -> str:
-    """The document: about the report, findings, then the tables in their declared order, a row a
-    line."""
+    """The document: about the report, findings, then the tables in their declared order, with one
+    row per line."""
     parts = {
         "schema": json.dumps(SCHEMA_VERSION),
         "tool": json.dumps({"name": "nsysflow", "version": nsysflow.__version__}),

@@ -67,7 +67,7 @@ def phase_field() -> Field[Row]:
 
 
 def gpu_field(results: Results, *, head: str = "GPU") -> Field[Row]:
-    """Which GPU a row is of; with its report where there are several."""
+    """The GPU that a row is of; with its report where there are several reports."""
     several = len(results.reports) > 1
     return Column(head=head), lambda row: gpu_name(row["report"], row["device"], several=several)
 
@@ -78,11 +78,17 @@ def gpu_fields(results: Results, table: pl.DataFrame) -> tuple[Field[Row], ...]:
     return (gpu_field(results),) if several else ()
 
 
+def together(results: Results) -> str:
+    """What a caption says where the rows are sums over several GPUs."""
+    count = results.table("accounting").height
+    return f"; {number(count)} GPUs together" if count > 1 else ""
+
+
 def left_out(count: int, table: str) -> tuple[str, ...]:
     """How many rows a block leaves out and how to see them; nothing where it is complete."""
     return (f"{number(count)} more: --table {table}",) if count > 0 else ()
 
 
 def time_and_share(ns: int, whole_ns: int) -> str:
-    """`105 ms 34 %`."""
+    """A time and its share of the whole: `105 ms 34 %`."""
     return f"{duration(ns)} {share(ns, whole_ns)}" if ns else "0"

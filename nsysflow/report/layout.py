@@ -10,10 +10,10 @@ from rich.cells import cell_len, set_cell_size
 
 _SEPARATOR = "  "
 _NARROWEST = 8
-"""A flexible column is never cut below this; the line runs over instead."""
+"""A flexible column is never narrower than this; the line becomes too long instead."""
 
 _READABLE = 20
-"""A flexible column is not cut below this while there are spare columns to leave out."""
+"""A flexible column is not narrower than this while a spare column can be left out."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ def gpu_name(report: str, device: int, *, several: bool) -> str:
 
 
 class Analysed(Protocol):
-    """What is asked of an `Analysis`, beside a frame for each table of a report."""
+    """What `Results` needs of an `Analysis`, besides a frame for each table of a report."""
 
     @property
     def trace(self) -> Trace: ...
@@ -54,10 +54,12 @@ class Analysed(Protocol):
 class Results:
     """The tables of one or more analysed reports, each computed when it is first asked for.
 
+    Each is an attribute, e.g. `run.ranks`, with the rows of all reports.
+
     Attributes:
-        analyses: of each report.
-        on_cpu: the run was made without a GPU, as its manifest says; False where there is none.
-        notes: what the reader should know, each note once: of the run, then of its reports.
+        analyses: one per report.
+        on_cpu: whether the manifest says that the run was made without a GPU.
+        notes: what the reader should know, each note once: first of the run, then of its reports.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Results:
         return facts_of(self.table("accounting"), self.table("steps"))
 
     def table(self, name: str) -> pl.DataFrame:
-        """The listed table of that name; of a report's tables the rows one after the other."""
+        """The listed table of that name, with the rows of all reports."""
         if TABLES[name].of == "run" and name not in self._tables:
             whole = [each.every_collective for each in self.analyses]
             arrivals, ranks = rank_tables(whole, [each.collectives for each in self.analyses])
@@ -100,15 +102,15 @@ class Results:
         return self._tables[name]
 
     def induced(self) -> pl.DataFrame:
-        """What the calls of `syncs` cost each GPU, a row each."""
+        """The idle time behind the calls of `syncs`, a row per call and GPU."""
         return pl.concat([each.induced for each in self.analyses])
 
     def each_copy(self) -> pl.DataFrame:
-        """The memcpys that `copies` sums up, a row each."""
+        """The memcpys that `copies` sums up, one per row."""
         return pl.concat([each.each_copy for each in self.analyses])
 
     def collectives(self) -> pl.DataFrame:
-        """The communication kernels that `comm` sums up, a row each."""
+        """The communication kernels that `comm` sums up, one per row."""
         return pl.concat([each.collectives for each in self.analyses])
 
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
@@ -128,17 +130,17 @@ class Results:
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The reports' names, as the tables spell them."""
+        """The names of the reports, as in the tables."""
         return tuple(each.trace.report for each in self.analyses)
 
     @property
     def step_name(self) -> str | None:
-        """The range that is one step, where there is one."""
+        """The range that is one step, of the first report that has steps; None without steps."""
         return next((each.step_name for each in self.analyses if each.step_name), None)
 
     @property
     def step_names(self) -> pl.DataFrame:
-        """`report`, `process`, `name`: the range that is one step, of each process that has one."""
+        """`report`, `process`, `name`: the range that is one step, for each process with steps."""
         return pl.concat([each.step_names for each in self.analyses])
 
     @property
@@ -157,7 +159,7 @@ class Results:
 
     @property
     def unprofiled_step_ns(self) -> int | None:
-        """What a step took with no profiler: the median of the processes that measured it."""
+        """How long a step takes unprofiled: the median of the processes that measured it."""
         median_ns = self.captures["unprofiled_step_ns"].median()
         return round(median_ns) if isinstance(median_ns, float) else None
 
@@ -168,7 +170,7 @@ class Results:
 
     @property
     def cuts_steps(self) -> bool:
-        """Whether the window was narrowed otherwise than to whole steps."""
+        """Whether the window may cut steps, as it was narrowed by a range or a time."""
         options = self.analyses[0].options
         return (options.range, options.from_ns, options.to_ns) != (None, None, None)
 

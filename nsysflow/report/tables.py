@@ -27,7 +27,7 @@ def named_table(results: Results, name: str, *, at_least_ns: int = 0) -> pl.Data
 
 
 def write_csv(table: pl.DataFrame, target: Path | BinaryIO) -> None:
-    """Comma, newline, UTF-8, plain numbers, nothing for null."""
+    """A table as CSV: comma, newline, UTF-8, plain numbers, nothing for null."""
     plain(table).write_csv(target, float_scientific=False)
 
 
@@ -41,7 +41,7 @@ def write_gaps_csv(results: Results, target: BinaryIO, *, at_least_ns: int = 0) 
 
 
 def write_parquet(table: pl.DataFrame, target: Path | BinaryIO) -> None:
-    """The same columns with their types."""
+    """A table as Parquet, which keeps the types."""
     table.write_parquet(target)
 
 

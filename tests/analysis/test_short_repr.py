@@ -53,3 +53,9 @@ def test_several_gpus_are_summed_and_ranks_take_their_steps_together() -> None:
 
 def test_without_gpu_work_there_is_nothing_else_to_say() -> None:
     assert facts_of(frame("accounting"), frame("steps")) == ["no GPU work"]
+
+
+def test_the_help_of_an_analysis_lists_its_tables() -> None:
+    doc = nsysflow.Analysis.__doc__ or ""
+    assert "gap_summary: idle time by place, cause and culprit." in doc
+    assert "arrivals:" not in doc

@@ -16,7 +16,7 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, Column
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration, number
+from nsysflow.report.units import duration
 
 PARTS: Final = (
     ("compute_ns", "compute", "█"),
@@ -45,12 +45,6 @@ def block(results: Results, limits: Limits) -> Block:
         caption="Communication and copies: the part not overlapped by compute",
         more=(*_idle_by_cause(results), *left_out(table.height - limits.rows, "accounting")),
     )
-
-
-def together(results: Results) -> str:
-    """What a caption says where the rows are sums over several GPUs."""
-    count = results.table("accounting").height
-    return f"; {number(count)} GPUs together" if count > 1 else ""
 
 
 def _part(column: str, head: str, letter: str) -> Field[Row]:

@@ -6,9 +6,8 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.report.blocks.accounting import together
 from nsysflow.report.blocks.starved import starved_line
-from nsysflow.report.fields import Limits, filled, left_out
+from nsysflow.report.fields import Limits, filled, left_out, together
 from nsysflow.report.idle_parts import idle_parts, line_at, without_function
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results
