@@ -97,22 +97,22 @@ COPIES: Final = Bottleneck(
     columns=("blocking_copy_ns", "copy_exposed_ns"),
     what="exposed copies{place}",
     advice=(
-        "overlap the copies{there}: pinned memory, non_blocking=True, another stream, started"
-        " earlier or read later: --table copies"
+        "overlap the copies{there} (pinned memory, non_blocking=True, another stream, started"
+        " earlier or read later): --table copies"
     ),
 )
 
 READ_BACK: Final = replace(
     COPIES,
     what="reading a few bytes back with {call}{place}",
-    advice="drop the read{there}, or do it some steps later: .item(), .cpu(), `if tensor`",
+    advice="drop the read{there} (.item(), .cpu(), `if tensor`), or do it some steps later",
 )
 """Instead of COPIES, where the host waits for a value: pinned memory does not shorten that."""
 
 ON_GPU: Final = replace(
     COPIES,
     what="exposed copies within the GPU{place}",
-    advice="copy less{there}: write in place, without cat, clone or contiguous: --table copies",
+    advice="copy less{there} (write in place, without cat, clone, contiguous): --table copies",
 )
 """Instead of COPIES, where the data stay on the GPU: there is nothing to pin."""
 
@@ -152,7 +152,7 @@ BOTTLENECKS: Final = (
         kind="sync-bound",
         columns=("sync_ns",),
         what="waiting in {call}{place}",
-        advice="drop or delay the wait{there}: .item(), .cpu(), `if tensor`, synchronize()",
+        advice="drop or delay the wait{there} (.item(), .cpu(), `if tensor`, synchronize())",
     ),
     COPIES,
     Bottleneck(

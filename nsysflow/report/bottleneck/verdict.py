@@ -146,7 +146,7 @@ def _verdict(results: Results, devices: pl.DataFrame, *, alone: bool) -> Verdict
     if busy:
         loss, advice = "", "make the kernels faster: --table kernels"
     elif kind == GPU_BOUND:
-        advice = f"the kernels first (--table kernels); then {advice}"
+        advice = f"first make the kernels faster (--table kernels), then {advice}"
     return Verdict(
         gpus="" if alone else _names(results, devices),
         kind=kind,

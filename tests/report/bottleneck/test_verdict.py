@@ -73,7 +73,9 @@ def test_only_the_kernels_of_a_busy_gpu_can_get_faster() -> None:
 def test_a_gpu_bound_program_may_have_a_loss_worth_a_remark() -> None:
     (verdict,) = verdicts(results(accounting=[device(100 * MS, launch_ns=20 * MS)]))
     assert verdict.sentence == ("GPU-bound (80 % computing); largest loss: launch overhead, 20 %")
-    assert verdict.advice.startswith("the kernels first")
+    assert verdict.advice.startswith(
+        "first make the kernels faster (--table kernels), then launch less"
+    )
 
 
 def test_a_gpu_that_waits_for_others_is_communication_bound() -> None:
@@ -121,7 +123,7 @@ def test_the_line_that_waits_is_what_to_look_at() -> None:
     lines = [("train.py:31 in train", 30 * MS), (None, 4 * MS), ("train.py:9 in train", 6 * MS)]
     syncs = [{**wait, "source": line, "induced_idle_ns": ns} for line, ns in lines]
     (verdict,) = verdicts(results(accounting=[device(100 * MS, sync_ns=40 * MS)], syncs=syncs))
-    assert "delay the wait in step/loss, at train.py:31 in train:" in verdict.advice
+    assert "delay the wait in step/loss, at train.py:31 in train (" in verdict.advice
 
 
 def test_without_any_range_the_line_is_the_place() -> None:
@@ -132,7 +134,7 @@ def test_without_any_range_the_line_is_the_place() -> None:
             syncs=[{**wait, "induced_idle_ns": 40 * MS}],
         )
     )
-    assert "delay the wait at train.py:31 in train:" in verdict.advice
+    assert "delay the wait at train.py:31 in train (" in verdict.advice
 
 
 def test_host_code_is_before_the_line_that_is_known() -> None:
