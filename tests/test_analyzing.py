@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import nsysflow
 from nsysflow.errors import NotAReport, SelectionError
+from nsysflow.runs.manifest import write_manifest
 from tests.analyses import analysed, loaded
 from tests.reports import SAMPLES
+from tests.runs.runs import RUN
 
 REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
 RANKS = [SAMPLES / f"ddp-no_overlap-rank{rank}.sqlite.xz" for rank in (0, 1)]
@@ -35,6 +38,16 @@ def test_a_run_has_its_tables_as_attributes_and_no_others() -> None:
     assert {"ranks", "gap_summary", "notes"} <= {*dir(run)}
     with pytest.raises(AttributeError, match="no attribute or table 'gap_sumary'"):
         _ = run.gap_sumary
+
+
+def test_the_folder_of_a_run_of_several_ranks_is_given_in_a_list(tmp_path: Path) -> None:
+    names = tuple(f"rank{rank}.sqlite.xz" for rank in (0, 1))
+    for name, rank in zip(names, RANKS, strict=True):
+        (tmp_path / name).symlink_to(rank)
+    write_manifest(tmp_path, replace(RUN, reports=names))
+    assert nsysflow.analyze([tmp_path]).reports == ("rank0", "rank1")
+    with pytest.raises(NotAReport, match="is a run of 2 ranks"):
+        nsysflow.analyze(tmp_path)
 
 
 def test_options_narrow_a_report_given_by_its_path() -> None:

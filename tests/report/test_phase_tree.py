@@ -62,3 +62,9 @@ def test_a_range_that_is_never_popped_nests_as_deep_as_it_likes() -> None:
     depth = 1500
     keys = [("/".join(["step"] * level), level) for level in range(1, depth + 1)]
     assert phase_names(keys)[-1] == ("step",) * depth
+
+
+def test_phases_busy_at_the_same_time_leave_no_negative_rest() -> None:
+    rows = [{"path": path, "depth": 1, "busy_ns": 80 * MS, "process": 7} for path in ("a", "b")]
+    found, _ = phase_tree(results(accounting=[device(100 * MS)], phases=rows), 10)
+    assert [phase.names[0] for phase in found] == ["a", "b"]  # nothing is outside the ranges

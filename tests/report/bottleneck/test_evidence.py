@@ -210,13 +210,18 @@ def test_time_before_the_steps_is_not_theirs(outside_ms: int, said: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("times", "eager"), [(400, True), (19, False)], ids=["many short pauses", "a few long ones"]
+    ("times", "mean_us", "eager"),
+    [(20, 60, True), (19, 60, False), (20, 300, False)],
+    ids=["many short pauses", "a few short ones", "many long ones"],
 )
-def test_slow_launching_is_not_code_to_move_to_another_thread(times: int, eager: bool) -> None:
+def test_slow_launching_is_not_code_to_move_to_another_thread(
+    times: int, mean_us: int, eager: bool
+) -> None:
+    host_ns = times * mean_us * 1_000
     found = verdict(
-        accounting=[device(100 * MS, host_ns=60 * MS)],
-        steps=[{"duration_ns": 100 * MS, "host_ns": 60 * MS}],
-        gap_summary=[part("host", 60 * MS, host_range="step/forward", gaps=times)],
+        accounting=[device(2 * host_ns, host_ns=host_ns)],
+        steps=[{"duration_ns": 2 * host_ns, "host_ns": host_ns}],
+        gap_summary=[part("host", host_ns, host_range="step/forward", gaps=times)],
     )
     assert ("torch.compile" in found.advice) is eager
     assert ("in another thread" in found.advice) is not eager
