@@ -13,10 +13,12 @@ from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.short_repr import as_html, as_text, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.view.view import View, view_of
+from nsysflow.errors import NsysflowError
 
 _FIRST: Final = ("explained", "attribution", "launches", "copies", "stalls")
 """Pieces of a timeline that do not need each other: computed side by side before any table."""
@@ -62,6 +64,20 @@ class Analysis:
     def view(self) -> View:
         """What is looked at."""
         return view_of(self.timeline)
+
+    def __repr__(self) -> str:
+        return as_text("Analysis", self.trace.report, self._facts())
+
+    def _repr_html_(self) -> str:
+        names = f"tables: {', '.join(table.name for table in _of_report)}"
+        return as_html("Analysis", self.trace.report, [*self._facts(), names])
+
+    def _facts(self) -> list[str]:
+        """GPUs, window, busy and idle time, steps; or why there are none."""
+        try:
+            return facts_of(self.accounting, self.steps)
+        except NsysflowError as error:  # a repr must not fail in a debugger
+            return [error.seen]
 
     if TYPE_CHECKING:
 
@@ -151,8 +167,16 @@ def _property_of(name: str) -> "computed_once[pl.DataFrame]":
     return computed_once(table)
 
 
-for _table in tables.DECLARED:
-    if _table.of == "report":
-        _property = _property_of(_table.name)
-        _property.__set_name__(Analysis, _table.name)
-        setattr(Analysis, _table.name, _property)
+_of_report = [table for table in tables.DECLARED if table.of == "report"]
+for _table in _of_report:
+    _property = _property_of(_table.name)
+    _property.__set_name__(Analysis, _table.name)
+    setattr(Analysis, _table.name, _property)
+
+Analysis.__doc__ = "\n".join(
+    [
+        f"{Analysis.__doc__}",
+        "    Tables, each with its columns in the docstring of `Analysis.NAME`:",
+        *(f"        {_table.name}: {_table.about}." for _table in _of_report),
+    ]
+)

@@ -7,13 +7,14 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.declared.notes import Note
+from nsysflow.analysis.short_repr import as_html, as_text, gpu_names
 
 
 def _empty(of: pl.Schema) -> pl.DataFrame:
     return of.to_frame()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Trace:
     """One report as canonical frames. Nothing after the loader knows which kind of report it was.
 
@@ -56,6 +57,22 @@ class Trace:
     flops: pl.DataFrame = field(default_factory=lambda: _empty(schema.FLOPS))
     source: str = ""
     notes: tuple[Note, ...] = ()
+
+    def __repr__(self) -> str:
+        return as_text("Trace", self.report, self._facts())
+
+    def _repr_html_(self) -> str:
+        return as_html("Trace", self.report, self._facts())
+
+    def _facts(self) -> list[str]:
+        """What wrote it, the GPUs, and how much there is of each kind."""
+        counts = {
+            "GPU operations": self.ops.height,
+            "CUDA calls": self.calls.height,
+            "NVTX ranges": self.ranges.height,
+        }
+        found = [f"{count:,} {name}" for name, count in counts.items() if count]
+        return [*filter(None, [self.source, gpu_names(self.devices["name"])]), *found]
 
     def without_rows(self) -> Self:
         """The trace without its operations, calls and ranges, the frames that take memory."""

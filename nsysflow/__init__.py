@@ -1,32 +1,45 @@
 """nsysflow: where a GPU waits, why, and what to change.
 
-    trace = nsysflow.load("report.sqlite")
-    analysis = nsysflow.analyze(trace)
+    analysis = nsysflow.analyze("report.sqlite")
     analysis.gap_summary                     # a polars frame, like every table of the analysis
+    run = nsysflow.analyze(["rank0.sqlite", "rank1.sqlite"])
+    run.ranks
 
-The names load on first use: importing nsysflow must not import polars, which would triple the
-time of `nsysflow -h`.
+Names are imported on first use: polars would triple the time of `nsysflow -h`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nsysflow.analysis.analyze import Analysis, analyze
+    from nsysflow.analysis.analyze import Analysis
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.trace import Trace
+    from nsysflow.analyzing import analyze
     from nsysflow.loading import load
+    from nsysflow.report.results import Results
     from nsysflow.runtime.regions import region
     from nsysflow.runtime.steps import steps
 
 __version__ = "0.1.0"
-__all__ = ["Analysis", "Options", "Trace", "__version__", "analyze", "load", "region", "steps"]
+__all__ = [
+    "Analysis",
+    "Options",
+    "Results",
+    "Trace",
+    "__version__",
+    "analyze",
+    "load",
+    "region",
+    "steps",
+]
 
 _HOMES = {
     "Analysis": "nsysflow.analysis.analyze",
     "Options": "nsysflow.analysis.options",
+    "Results": "nsysflow.report.results",
     "Trace": "nsysflow.analysis.trace",
-    "analyze": "nsysflow.analysis.analyze",
+    "analyze": "nsysflow.analyzing",
     "load": "nsysflow.loading",
     "region": "nsysflow.runtime.regions",
     "steps": "nsysflow.runtime.steps",
@@ -38,3 +51,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
         msg = f"module 'nsysflow' has no attribute {name!r}"
         raise AttributeError(msg)
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

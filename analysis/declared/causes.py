@@ -111,7 +111,7 @@ DECLARED: Final = (
         name="queue_delay",
         kind="queue",
         meaning="the work was queued, and started up to 10 us later",
-        label="start of queued work",
+        label="queue delay",
     ),
     Cause(
         name="dependency",

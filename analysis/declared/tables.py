@@ -20,8 +20,11 @@ class Table:
         of: whether each report has one, or the run as a whole.
         csv: whether it becomes a CSV file: always, only with rows, or never.
         json_key: its key in report.json; None where it is not in there.
-        page_rows: how many rows the terminal page shows; None for none.
-        summary_rows: how many rows summary.md shows; None for none.
+        page_rows: how many rows the terminal page shows; 0 where the page only has a sentence on
+            it, None where it has nothing.
+        summary_rows: the same for summary.md.
+        complete: whether a page shows it as a whole, whatever `--top` says.
+        in_slices: whether it is made and written slice by slice, as it has a row per gap.
         ranked_by: what people read it by, largest first, where files keep another order.
         each: the table with a row per event that it sums up; `--format parquet` gives that.
         by_device: the table with a row per device, where its own rows are of all devices.
@@ -37,6 +40,8 @@ class Table:
     json_key: str | None
     page_rows: int | None = None
     summary_rows: int | None = None
+    complete: bool = False
+    in_slices: bool = False
     ranked_by: str | None = None
     each: str | None = None
     by_device: str | None = None
@@ -60,6 +65,7 @@ DECLARED: Final = (
         json_key="devices",
         page_rows=64,
         summary_rows=64,
+        complete=True,
         filled_by=_RECORD_CUDA,
     ),
     Table(
@@ -106,6 +112,7 @@ DECLARED: Final = (
         json_key=None,
         page_rows=3,
         summary_rows=10,
+        in_slices=True,
         ranked_by="duration_ns",
         filled_by="this selection has no idle time between two operations",
     ),
@@ -114,6 +121,7 @@ DECLARED: Final = (
         about="every step, with its time split as in accounting",
         made_by="steps:step_table",
         json_key="steps",
+        page_rows=0,
         summary_rows=20,
         filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
     ),
@@ -122,6 +130,7 @@ DECLARED: Final = (
         about="stretches in which the GPU waited for launches, and what a CUDA graph would take",
         made_by="starved:starved_table",
         json_key="starved",
+        page_rows=0,
         summary_rows=10,
         filled_by="this selection has no launch-bound stretch of 8 operations or more",
     ),
@@ -232,8 +241,9 @@ DECLARED: Final = (
         made_by="integrity:integrity_table",
         csv="never",
         json_key="integrity",
-        page_rows=16,
-        summary_rows=16,
+        page_rows=64,
+        summary_rows=64,
+        complete=True,
         filled_by="no check found anything",
     ),
 )

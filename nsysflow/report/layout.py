@@ -1,6 +1,6 @@
 """Blocks of text cells, and how they are set in columns.
 
-The terminal page and summary.md show the same `Block`s; only the setting differs.
+The terminal page and summary.md show the same `Block`s and differ only in how they set them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,10 +10,10 @@ from rich.cells import cell_len, set_cell_size
 
 _SEPARATOR = "  "
 _NARROWEST = 8
-"""A flexible column is never cut below this; the line runs over instead."""
+"""A flexible column is never narrower than this; the line becomes too long instead."""
 
 _READABLE = 20
-"""A flexible column is not cut below this while there are spare columns to leave out."""
+"""A flexible column is not narrower than this while a spare column can be left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +25,21 @@ class Column:
         right: set to the right, as numbers are.
         flexible: its cells may be shortened.
         spare: may be left out where the line is too narrow for all.
+        drawn: its cells are bars, for a terminal only.
+        letter: what stands for it in a bar.
     """
 
     head: str
     right: bool = False
     flexible: bool = False
     spare: bool = False
+    drawn: bool = False
+    letter: str = ""
+
+    @property
+    def titled(self) -> str:
+        """The heading with the letter in front."""
+        return f"{self.letter} {self.head}" if self.letter else self.head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +47,11 @@ class Block:
     """A titled table of ready-made cells.
 
     Attributes:
-        title: what the table answers.
+        title: its heading, a noun.
         caption: how to read it; may be empty.
         columns: one for each cell of a row.
         rows: the cells, top to bottom.
-        more: lines below it, e.g. what was left out.
+        more: lines below it, e.g. how many rows were left out.
     """
 
     title: str
@@ -53,8 +62,17 @@ class Block:
 
 
 def without_empty_columns(block: Block) -> Block:
-    """The block without the columns in which no row has anything to say."""
-    kept = [index for index, cells in enumerate(zip(*block.rows, strict=True)) if any(cells)]
+    """The block without the columns whose cells are all empty."""
+    cells = zip(*block.rows, strict=True)
+    return _with_columns(block, [index for index, column in enumerate(cells) if any(column)])
+
+
+def without_bars(block: Block) -> Block:
+    """The block without bars."""
+    return _with_columns(block, [at for at, each in enumerate(block.columns) if not each.drawn])
+
+
+def _with_columns(block: Block, kept: Sequence[int]) -> Block:
     return replace(
         block,
         columns=tuple(block.columns[index] for index in kept),
@@ -63,22 +81,24 @@ def without_empty_columns(block: Block) -> Block:
 
 
 def words(head: str, *, spare: bool = False) -> Column:
-    """A column of names, shortened where the line is too narrow."""
+    """A column of names, which are shortened where the line is too narrow."""
     return Column(head=head, flexible=True, spare=spare)
 
 
 def figure(head: str, *, spare: bool = False) -> Column:
-    """A column of numbers: to the right, never shortened."""
+    """A column of numbers, set to the right and never shortened."""
     return Column(head=head, right=True, spare=spare)
 
 
 def printable(text: str) -> str:
-    """Names come from the traced program: line breaks and escapes must not reach a terminal."""
+    """The text without line breaks and escapes: names come from the profiled program, and must not
+    control a terminal."""
     return "".join(letter if letter.isprintable() else "·" for letter in text)
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut a path from the front, other names from the middle: kernels differ at both ends."""
+    """The text in `width` cells. A path is cut at the front, another name in the middle, as kernel
+    names differ at both ends."""
     if cell_len(text) <= width:
         return text
     tail = width - 1 if "/" in text else width // 2
@@ -90,14 +110,14 @@ def shorten(text: str, width: int) -> str:
 def set_in_columns(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None
 ) -> list[str]:
-    """The head and the rows as lines of at most `width` cells where names can give way.
+    """The headings and the rows as lines; names are shortened so that each has `width` cells.
 
     Args:
         columns: how to set each cell.
         rows: the cells.
-        width: the line's length; None never shortens.
+        width: the length of a line; None shortens nothing.
     """
-    table = [[column.head for column in columns], *([printable(c) for c in row] for row in rows)]
+    table = [[column.titled for column in columns], *([printable(c) for c in row] for row in rows)]
     widths = [max(map(cell_len, cells)) for cells in zip(*table, strict=True)]
     if width is not None:
         kept = _kept(columns, widths, width)
@@ -108,7 +128,7 @@ def set_in_columns(
 
 
 def _kept(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
-    """Which columns to show: all, or fewer of the spare ones from the last on."""
+    """Which columns to show: all, or without spare ones, the last of which goes first."""
     kept = list(range(len(columns)))
     least = [
         min(size, _READABLE) if column.flexible else size
@@ -125,7 +145,7 @@ def _kept(columns: Sequence[Column], natural: Sequence[int], width: int) -> list
 def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
     widths = list(natural)
     least = [
-        max(_NARROWEST, cell_len(column.head)) if column.flexible else size
+        max(_NARROWEST, cell_len(column.titled)) if column.flexible else size
         for column, size in zip(columns, natural, strict=True)
     ]
     for _ in range(sum(widths) + len(_SEPARATOR) * (len(widths) - 1) - width):

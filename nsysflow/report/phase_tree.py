@@ -1,4 +1,4 @@
-"""The phases as a tree, each with the GPU's time in it and its share among its siblings."""
+"""The phases as a tree, each with its GPU time and its share among its siblings."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,21 +7,21 @@ from typing import Any
 import polars as pl
 
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.report.costs import idle_parts
+from nsysflow.report.idle_parts import idle_parts
 from nsysflow.report.results import Results
 
 _Key = tuple[str, int]
-"""Path and depth. Names may hold a `/`, so that a path alone can mean two things."""
+"""Path and depth. Names may contain a `/`, so a path alone can mean two things."""
 
 _SUMS = ("instances", "host_wall_ns", "kernels", "kernel_ns", "busy_ns", "launches")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """One path over all processes and GPUs, or the rest that no range covers.
+    """One path over all processes and GPUs, or the time outside all ranges.
 
-    `idle_ns` is what the GPUs idled while the host was here. phases.csv charges idle to the phase
-    whose work came next instead; after a pause between two steps that is not where the time went.
+    `idle_ns` is the idle time of the GPUs while the host was here. phases.csv charges idle time to
+    the phase whose work came next; after a pause between two steps, that is the wrong place.
 
     Attributes:
         names: the ranges from the outermost to this one; `(outside ranges)` alone for the rest.
@@ -30,7 +30,7 @@ class Phase:
         launches: launch calls made in it.
         kernels: kernels launched in it.
         kernel_ns: sum of their durations.
-        busy_ns: GPU time under its operations.
+        busy_ns: GPU time during its operations.
         idle_ns: see above.
         siblings_ns: `time_ns` of it and its siblings together.
         children_ns: `time_ns` of what is nested directly in it; None where nothing is.
@@ -49,7 +49,7 @@ class Phase:
 
     @property
     def time_ns(self) -> int:
-        """GPU time of this phase: at work for it, or idle while the host was in it."""
+        """GPU time of this phase: busy for it, or idle while the host was in it."""
         return self.busy_ns + self.idle_ns
 
     @property
@@ -68,7 +68,7 @@ def phase_names(keys: Iterable[_Key]) -> list[tuple[str, ...]]:
 
 
 def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
-    """At most `limit` phases in tree order, siblings dearest first; how many were left out."""
+    """At most `limit` phases in tree order, the longest sibling first; how many were left out."""
     rows = {(row["path"], row["depth"]): row for row in _merged(results)}
     paths = _Paths(rows)
     idle_ns = _idle_ns(results, paths)
@@ -78,15 +78,15 @@ def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
     nested_ns = {key: sum(map(time_ns.__getitem__, of)) for key, of in paths.children.items()}
     nested_ns[None] = nested_ns.get(None, 0) + rest["busy_ns"] + rest["idle_ns"]
 
-    def dear(key: _Key) -> tuple[int, int]:
-        """The GPU's time, and where that is alike, or there is none at all, the host's."""
+    def longest(key: _Key) -> tuple[int, int]:
+        """GPU time first; the host's time decides where that is equal, or 0 for all."""
         return -time_ns[key], -rows[key]["host_wall_ns"]
 
-    # a phase is never dearer than the one around it, which comes first on a tie
-    kept = set(sorted(rows, key=lambda key: (-time_ns[key], key[1], dear(key), key[0]))[:limit])
+    # a phase is never longer than the one around it, which comes first on a tie
+    kept = set(sorted(rows, key=lambda key: (-time_ns[key], key[1], longest(key), key[0]))[:limit])
 
     def walk(around: _Key | None) -> Iterator[Phase]:
-        for key in sorted(paths.children.get(around, ()), key=lambda key: (dear(key), key)):
+        for key in sorted(paths.children.get(around, ()), key=lambda key: (longest(key), key)):
             if key in kept:
                 yield Phase(
                     names=paths.names[key],
@@ -104,7 +104,7 @@ def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
 
 
 class _Paths:
-    """Which path lies in which."""
+    """Which path is nested in which."""
 
     def __init__(self, keys: Iterable[_Key]) -> None:
         listed = list(dict.fromkeys(keys))
@@ -133,7 +133,7 @@ def _merged(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _idle_ns(results: Results, paths: _Paths) -> dict[_Key | None, int]:
-    """Idle while the host was in a path or deeper; under None what was outside all of them."""
+    """Idle time while the host was in a path or deeper; under None, outside all paths."""
     idle_ns: dict[_Key | None, int] = {}
     places = idle_parts(results).group_by("where").agg(pl.col("total_ns").sum())
     for where, total_ns in places.iter_rows():
@@ -146,7 +146,7 @@ def _idle_ns(results: Results, paths: _Paths) -> dict[_Key | None, int]:
 
 
 def _rest(results: Results, tops: list[dict[str, Any]], idle_ns: int) -> dict[str, int]:
-    """What the GPUs did for no range, and idled while the host was in none."""
+    """Work of the GPUs for no range, and idle time while the host was in none."""
     total = results.table("accounting").select(
         (pl.col("window_ns") - pl.col("idle_ns")).sum().alias("busy_ns"),
         pl.col("kernels", "kernel_ns").sum(),

@@ -10,36 +10,23 @@ from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.short_repr import as_html, as_text, facts_of
 from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.trace import Trace
 
 
 def or_outside(path: str) -> pl.Expr:
-    """A column of paths, spelled out where no range was open."""
+    """A column of paths, with `(outside ranges)` where no range was open."""
     return pl.col(path).fill_null("").replace("", OUTSIDE)
 
 
 def gpu_name(report: str, device: int, *, several: bool) -> str:
-    """How the reports call a GPU: by its index, and by its report where there are several."""
+    """What the page calls a GPU: its index, with its report where there are several."""
     return f"{report} GPU {device}" if several else f"GPU {device}"
 
 
-def once_per_gpu(steps: pl.DataFrame, columns: Sequence[str]) -> int:
-    """What steps hold of these columns, all GPUs together. Steps of processes that share a GPU at
-    the same time each count all of it: the process that counts most speaks for them."""
-    gpu = ["report", "device"]
-    ended = pl.col("start_ns") >= pl.col("end_ns").cum_max().shift(1).over(gpu)
-    by_process = (
-        steps.sort(*gpu, "start_ns", "end_ns")
-        .with_columns(ended.fill_null(value=True).cum_sum().alias("together"))
-        .group_by(*gpu, "together", "process")
-        .agg(pl.sum_horizontal(columns).sum().alias("ns"))
-    )
-    return int(by_process.group_by(*gpu, "together").agg(pl.col("ns").max())["ns"].sum())
-
-
 class Analysed(Protocol):
-    """What is asked of an `Analysis`, beside a frame for each table of a report."""
+    """What `Results` needs of an `Analysis`, besides a frame for each table of a report."""
 
     @property
     def trace(self) -> Trace: ...
@@ -67,10 +54,12 @@ class Analysed(Protocol):
 class Results:
     """The tables of one or more analysed reports, each computed when it is first asked for.
 
+    Each is an attribute, e.g. `run.ranks`, with the rows of all reports.
+
     Attributes:
-        analyses: of each report.
-        on_cpu: the run was made without a GPU, as its manifest says; False where there is none.
-        notes: what the reader should know, each note once: of the run, then of its reports.
+        analyses: one per report.
+        on_cpu: whether the manifest says that the run was made without a GPU.
+        notes: what the reader should know, each note once: first of the run, then of its reports.
     """
 
     def __init__(
@@ -82,8 +71,28 @@ class Results:
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
         self._tables: dict[str, pl.DataFrame] = {}
 
+    def __getattr__(self, name: str) -> pl.DataFrame:
+        """The table of that name."""
+        if name not in TABLES:
+            msg = f"{type(self).__name__!r} object has no attribute or table {name!r}"
+            raise AttributeError(msg)
+        return self.table(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *TABLES})
+
+    def __repr__(self) -> str:
+        return as_text("Results", ", ".join(self.reports), self._facts())
+
+    def _repr_html_(self) -> str:
+        tables = f"tables: {', '.join(TABLES)}"
+        return as_html("Results", ", ".join(self.reports), [*self._facts(), tables])
+
+    def _facts(self) -> list[str]:
+        return facts_of(self.table("accounting"), self.table("steps"))
+
     def table(self, name: str) -> pl.DataFrame:
-        """The listed table of that name; of a report's tables the rows one after the other."""
+        """The listed table of that name, with the rows of all reports."""
         if TABLES[name].of == "run" and name not in self._tables:
             whole = [each.every_collective for each in self.analyses]
             arrivals, ranks = rank_tables(whole, [each.collectives for each in self.analyses])
@@ -93,15 +102,15 @@ class Results:
         return self._tables[name]
 
     def induced(self) -> pl.DataFrame:
-        """What the calls of `syncs` cost each GPU, a row each."""
+        """The idle time behind the calls of `syncs`, a row per call and GPU."""
         return pl.concat([each.induced for each in self.analyses])
 
     def each_copy(self) -> pl.DataFrame:
-        """The memcpys that `copies` sums up, a row each."""
+        """The memcpys that `copies` sums up, one per row."""
         return pl.concat([each.each_copy for each in self.analyses])
 
     def collectives(self) -> pl.DataFrame:
-        """The communication kernels that `comm` sums up, a row each."""
+        """The communication kernels that `comm` sums up, one per row."""
         return pl.concat([each.collectives for each in self.analyses])
 
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
@@ -121,17 +130,17 @@ class Results:
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The reports' names, as the tables spell them."""
+        """The names of the reports, as in the tables."""
         return tuple(each.trace.report for each in self.analyses)
 
     @property
     def step_name(self) -> str | None:
-        """The range that is one step, where there is one."""
+        """The range that is one step, of the first report that has steps; None without steps."""
         return next((each.step_name for each in self.analyses if each.step_name), None)
 
     @property
     def step_names(self) -> pl.DataFrame:
-        """`report`, `process`, `name`: the range that is one step, of each process that has one."""
+        """`report`, `process`, `name`: the range that is one step, for each process with steps."""
         return pl.concat([each.step_names for each in self.analyses])
 
     @property
@@ -150,7 +159,7 @@ class Results:
 
     @property
     def unprofiled_step_ns(self) -> int | None:
-        """What a step took with no profiler: the median of the processes that measured it."""
+        """How long a step takes unprofiled: the median of the processes that measured it."""
         median_ns = self.captures["unprofiled_step_ns"].median()
         return round(median_ns) if isinstance(median_ns, float) else None
 
@@ -161,7 +170,7 @@ class Results:
 
     @property
     def cuts_steps(self) -> bool:
-        """Whether the window was narrowed otherwise than to whole steps."""
+        """Whether the window may cut steps, as it was narrowed by a range or a time."""
         options = self.analyses[0].options
         return (options.range, options.from_ns, options.to_ns) != (None, None, None)
 

@@ -1,62 +1,47 @@
 """The tables as files: CSV for people and diff, Parquet for programs, and report.json."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from math import inf, nan
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import polars as pl
-import polars.selectors as cs
 
-import nsysflow
-from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.report import units
+from nsysflow.report.document import plain
+from nsysflow.report.document import report_json as report_json
 from nsysflow.report.layout import Block, figure, words
-from nsysflow.report.phase_tree import phase_names
 from nsysflow.report.results import Results
 
-SCHEMA_VERSION: Final = 1
-"""Of report.json: additions keep it, a change of meaning raises it."""
-
-_IN_JSON_ONLY: Final = ("accounting", "gap_histogram", "integrity")
-CSV_TABLES: Final = tuple(name for name in TABLES if name not in _IN_JSON_ONLY)
-"""The tables that become a CSV file of their own."""
-
-WHERE_THERE: Final = ("gpu_metrics", "mfu", "arrivals", "ranks")
-"""Those of them that are written only where they have rows: most reports sample no counters, say
-nothing of FLOPs, and are of one rank."""
-
-_DECIMALS: Final = 6
-"""Enough for a share of a second in ns, and stable in a diff."""
+WHERE_THERE: Final = tuple(table.name for table in DECLARED if table.csv == "with rows")
+"""The tables that become a CSV file only where they have rows."""
 
 _INSTANTS: Final = ("start_ns", "end_ns")
 
 
 def named_table(results: Results, name: str, *, at_least_ns: int = 0) -> pl.DataFrame:
-    """A table as it is written; of gaps only those of `at_least_ns` and longer."""
+    """A table as it is written; gaps only of `at_least_ns` and longer."""
     table = results.table(name)
     return table.filter(pl.col("duration_ns") >= at_least_ns) if name == "gaps" else table
 
 
 def write_csv(table: pl.DataFrame, target: Path | BinaryIO) -> None:
-    """Comma, newline, UTF-8, plain numbers, nothing for null."""
-    _plain(table).write_csv(target, float_scientific=False)
+    """A table as CSV: comma, newline, UTF-8, plain numbers, nothing for null."""
+    plain(table).write_csv(target, float_scientific=False)
 
 
 def write_gaps_csv(results: Results, target: BinaryIO, *, at_least_ns: int = 0) -> int:
     """The gaps of `at_least_ns` and longer as CSV, slice by slice; returns how many."""
     rows = 0
     for index, gaps in enumerate(results.gap_slices(at_least_ns)):
-        _plain(gaps).write_csv(target, include_header=index == 0, float_scientific=False)
+        plain(gaps).write_csv(target, include_header=index == 0, float_scientific=False)
         rows += len(gaps)
     return rows
 
 
 def write_parquet(table: pl.DataFrame, target: Path | BinaryIO) -> None:
-    """The same columns with their types."""
+    """A table as Parquet, which keeps the types."""
     table.write_parquet(target)
 
 
@@ -65,41 +50,14 @@ def write_files(results: Results, folder: Path, *, at_least_ns: int = 0) -> None
     # half of the writing is gaps.csv; the other tables are computed meanwhile
     with (folder / "gaps.csv").open("wb") as file, ThreadPoolExecutor(max_workers=1) as writer:
         written = writer.submit(write_gaps_csv, results, file, at_least_ns=at_least_ns)
-        for name in CSV_TABLES:
-            if name == "gaps":
+        for declared in DECLARED:
+            if declared.csv == "never" or declared.in_slices:
                 continue
-            table = results.table(name)
-            if name not in WHERE_THERE or not table.is_empty():
-                write_csv(table, folder / f"{name}.csv")
+            table = results.table(declared.name)
+            if declared.csv == "always" or not table.is_empty():
+                write_csv(table, folder / f"{declared.name}.csv")
         (folder / "report.json").write_text(report_json(results), encoding="utf-8")
         written.result()
-
-
-def report_json(results: Results) -> str:
-    """All tables but the per-gap rows as one JSON document, a row a line."""
-    rows = _json_rows
-    parts = {
-        "schema": json.dumps(SCHEMA_VERSION),
-        "tool": json.dumps({"name": "nsysflow", "version": nsysflow.__version__}),
-        "report": json.dumps(_about(results), ensure_ascii=False),
-        "devices": _json_list(_devices(results)),
-        "phases": _json_list(_phases(results)),
-        **{
-            name: rows(results.table(name))
-            for name in ("syncs", "starved", "kernels", "launches", "copies", "comm")
-        },
-        "gap_summary": rows(results.table("gap_summary")),
-        "gap_histogram": rows(results.table("gap_histogram")),
-        "steps": _steps(results),
-        "gpu_metrics": rows(results.table("gpu_metrics")),
-        "mfu": rows(results.table("mfu")),
-        "arrivals": rows(results.table("arrivals")),
-        "ranks": rows(results.table("ranks")),
-        "findings": "[]",
-        "integrity": rows(results.table("integrity")),
-    }
-    body = ",\n".join(f"{json.dumps(key)}: {text}" for key, text in parts.items())
-    return f"{{\n{body}\n}}\n"
 
 
 def readable(table: pl.DataFrame, title: str) -> Block:
@@ -117,65 +75,6 @@ def readable(table: pl.DataFrame, title: str) -> Block:
         ),
         rows=tuple(zip(*(_cells(series) for series in kept), strict=True)),
     )
-
-
-def _plain(table: pl.DataFrame) -> pl.DataFrame:
-    finite = cs.float().replace([nan, inf, -inf], None)
-    return table.with_columns(finite.round(_DECIMALS))
-
-
-def _json_rows(table: pl.DataFrame) -> str:
-    # a line break inside a string is escaped, so the raw ones stand between rows
-    lines = _plain(table).write_ndjson().rstrip("\n")
-    return "[\n" + lines.replace("\n", ",\n") + "\n]" if lines else "[]"
-
-
-def _json_list(rows: Sequence[dict[str, Any]]) -> str:
-    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
-    return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
-
-
-def _about(results: Results) -> dict[str, Any]:
-    return {
-        "reports": [
-            {"report": each.trace.report, "source": each.trace.source} for each in results.analyses
-        ],
-        "selection": results.selection,
-        "notes": [{"kind": note.kind, "text": note.text} for note in results.notes],
-    }
-
-
-def _devices(results: Results) -> list[dict[str, Any]]:
-    """Accounting with the causes under a key of their own."""
-    causes = {f"{cause}_ns": cause for cause in CAUSES}
-    found = []
-    for row in _plain(results.table("accounting")).iter_rows(named=True):
-        device: dict[str, Any] = {}
-        for column, value in row.items():
-            if column in causes:
-                device.setdefault("causes", {})[causes[column]] = value
-            else:
-                device[column] = value
-        found.append(device)
-    return found
-
-
-def _phases(results: Results) -> list[dict[str, Any]]:
-    """Phases with the list of names behind each path, since names may hold a `/`."""
-    table = _plain(results.table("phases"))
-    names = phase_names(table.select("path", "depth").rows())
-    rows = table.iter_rows(named=True)
-    return [{**row, "names": list(each)} for row, each in zip(rows, names, strict=True)]
-
-
-def _steps(results: Results) -> str:
-    about = {
-        "name": json.dumps(results.step_name, ensure_ascii=False),
-        "unprofiled_step_ns": json.dumps(results.unprofiled_step_ns),
-        "captures": _json_rows(results.captures),
-        "rows": _json_rows(results.table("steps")),
-    }
-    return "{" + ", ".join(f"{json.dumps(key)}: {text}" for key, text in about.items()) + "}"
 
 
 def _same(series: pl.Series) -> bool:

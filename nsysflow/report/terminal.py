@@ -1,63 +1,50 @@
-"""The terminal page: one screen that says what costs most and why."""
+"""The page as lines for a terminal."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from textwrap import wrap
 
 from rich.text import Text
 
-from nsysflow.report import sections
-from nsysflow.report.communication import communication, ranks
-from nsysflow.report.details import steps_line
-from nsysflow.report.fullness import fullness
 from nsysflow.report.layout import Block, printable, set_in_columns
-from nsysflow.report.odd_steps import odd_step_lines
+from nsysflow.report.page import Page, compose
 from nsysflow.report.results import Results
-from nsysflow.report.utilization import mfu_lines, rates
-from nsysflow.report.verdict import verdicts
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _BAR_STYLES = {"█+": "green", "▓+": "magenta", "▒+": "cyan", "░+": "red"}
 
 
 def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0) -> Iterator[Text]:
-    """The page, line by line.
+    """The page of a run, line by line.
 
     Args:
-        results: what to show.
-        width: columns to fill; names give way where they are too few.
-        top: rows of each list; None fits all lists on one screen.
-        at_least_ns: the shortest gap to list.
+        results: the run.
+        width: columns to fill; names are shortened where they are too few.
+        top: rows of each block; None fits all blocks on one screen.
+        at_least_ns: the shortest gap to show.
     """
-    yield from _sentence(" · ".join(filter(None, _titles(results))), width)
+    return set_page(compose(results, "page", top=top, at_least_ns=at_least_ns), width)
+
+
+def set_page(page: Page, width: int) -> Iterator[Text]:
+    """A page as lines."""
+    only = f"only {page.selection}" if page.selection else ""
+    titles = [printable(page.reports), page.gpus, only, printable(page.steps)]
+    yield from _sentence(" · ".join(filter(None, titles)), width)
     yield Text()
-    for verdict in verdicts(results):
+    for verdict in page.verdicts:
         yield from _sentence(verdict.sentence, width, style="bold")
         yield from _sentence(f"next: {verdict.advice}", width)
-    for line in (*odd_step_lines(results), *mfu_lines(results)):
-        yield from _sentence(line, width)
-    # the names and the smaller parts of several GPUs take room
-    bar_width = 30 if results.table("accounting").height == 1 else 15
-    for block in (
-        sections.devices(results, bar_width=bar_width),
-        sections.dearest(results, top or 7),
-        sections.phases(results, top or 10),
-        sections.stalls(results, top or 4),
-        sections.longest_gaps(results, top or 3, at_least_ns=at_least_ns),
-        rates(results, top or 6),
-        communication(results, top or 4),
-        ranks(results, top or 8),
-        fullness(results, top or 6),
-        sections.integrity(results),
-    ):
+    for sentence in page.sentences:
+        yield from _sentence(sentence, width)
+    for block in page.blocks:
         yield from set_block(block, width)
-    for note in results.notes:
-        yield from _sentence(f"note: {printable(note.text)}", width)
+    for note in page.notes:
+        yield from _sentence(f"note: {printable(note)}", width)
 
 
 def set_block(block: Block, width: int | None) -> Iterator[Text]:
-    """A block as lines; nothing where it has no rows."""
+    """A block as lines; none where it has no rows."""
     if not block.rows:
         return
     yield Text()
@@ -75,14 +62,6 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
     for more in block.more:
         for line in _wrapped(more, inner) if inner else [more]:
             yield Text(f"  {line}", style="dim")
-
-
-def _titles(results: Results) -> list[str]:
-    names = ", ".join(results.reports)
-    gpus = Counter(results.table("accounting")["name"].drop_nulls())
-    hardware = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in gpus.items())
-    only = f"only {results.selection}" if results.selection else ""
-    return [printable(names), hardware, only, printable(steps_line(results))]
 
 
 def _sentence(text: str, width: int, style: str = "") -> Iterator[Text]:

@@ -1,4 +1,4 @@
-"""Numbers as people read them. ns stay ns everywhere else; this is the one place that converts."""
+"""Numbers as people read them. Everywhere else times are ns; only this module converts them."""
 
 _NS_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
 _BYTE_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "B"))
@@ -25,20 +25,23 @@ def flops(count: float | None) -> str:
 
 
 def instant(ns: int | None) -> str:
-    """A time on the report's clock in seconds to the us, as `--from` and `--to` take it."""
+    """A time on the report's clock in seconds, to the us, as `--from` and `--to` take it."""
     return "" if ns is None else f"{ns / 1e9:.6f} s"
 
 
 def number(value: int | None) -> str:
-    """A count with separated thousands."""
+    """A count with a comma between thousands."""
     return "" if value is None else f"{value:,}"
 
 
 def percent(value: float | None) -> str:
-    """0..100 with one decimal; what is there but rounds to nothing is `<0.1 %`."""
+    """0..100 with one decimal below 10: `4.4 %`, `34 %`; `<0.1 %` and `>99 %` where rounding would
+    say none or all."""
     if value is None:
         return ""
-    return "<0.1 %" if 0 < value < 0.05 else f"{value:.1f} %"
+    if 0 < value < 0.05:
+        return "<0.1 %"
+    return f"{value:.1f} %" if 0 < value < 9.95 else _whole(value)
 
 
 def share(part: int, whole: int) -> str:
@@ -47,11 +50,13 @@ def share(part: int, whole: int) -> str:
 
 
 def whole_percent(part: int, whole: int) -> str:
-    """For sentences: `48 %`, and `<1 %` or `>99 %` where rounding would say none or all."""
+    """The same for sentences, never with a decimal: `4 %`, and `<1 %` for almost none."""
     value = 100 * part / whole if whole else 0.0
-    if 99.5 <= value < 100:
-        return ">99 %"
-    return "<1 %" if 0 < value < 0.5 else f"{value:.0f} %"
+    return "<1 %" if 0 < value < 0.5 else _whole(value)
+
+
+def _whole(value: float) -> str:
+    return ">99 %" if 99.5 <= value < 100 else f"{value:.0f} %"
 
 
 def significant(value: float) -> str:

@@ -20,18 +20,12 @@ from nsysflow.runs.sources import Source, distinct_sources
 DEMO: Final = "nan_check-sync.sqlite.xz"
 """The report that `nsysflow demo` analyses."""
 
-PAGE: Final = (
-    "gap_summary",
-    "syncs",
-    "phases",
-    "starved",
-    "steps",
-    "accounting",
-    "comm",
-    "mfu",
-    "integrity",
+PAGE: Final = tuple(
+    name
+    for name, table in TABLES.items()
+    if table.of == "report" and table.page_rows is not None and not table.in_slices
 )
-"""The tables that the page shows, computed for each report."""
+"""The tables that the page reads of each report."""
 
 
 def analyze_reports(

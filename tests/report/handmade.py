@@ -104,6 +104,13 @@ def device(window_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
     }
 
 
+def renamed(run: Handmade, report: str) -> Handmade:
+    """`run` as a report of another name."""
+    name = pl.lit(report).alias("report")
+    tables = {each: rows.with_columns(name) for each, rows in run.tables.items()}
+    return replace(run, tables=tables, trace=replace(run.trace, report=report))
+
+
 def part(cause: str, total_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
     """A row of gap_summary."""
     return {"cause": cause, "total_ns": total_ns, "gaps": 1, **columns}

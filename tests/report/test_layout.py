@@ -6,9 +6,11 @@ from rich.cells import cell_len
 
 from nsysflow.report.layout import (
     Block,
+    Column,
     figure,
     set_in_columns,
     shorten,
+    without_bars,
     without_empty_columns,
     words,
 )
@@ -60,9 +62,17 @@ def test_a_name_cannot_break_the_line_or_drive_the_terminal() -> None:
     assert line == "step··[31mred"
 
 
-def test_a_column_without_a_word_in_any_row_goes_and_no_other_does() -> None:
+def test_a_column_whose_cells_are_all_empty_goes_and_no_other_does() -> None:
     columns = (figure("idle"), words("culprit"), words("line"))
     block = Block(title="", columns=columns, rows=(("7 ms", "", ""), ("1 ms", "", "train.py:3")))
     kept = without_empty_columns(block)
     assert [column.head for column in kept.columns] == ["idle", "line"]
     assert kept.rows == (("7 ms", ""), ("1 ms", "train.py:3"))
+
+
+def test_a_bar_is_for_a_terminal_only_as_is_its_letter() -> None:
+    columns = (Column(head="", drawn=True), Column(head="idle", letter="░"))
+    block = Block(title="", columns=columns, rows=(("░░", "7 ms"),))
+    assert set_in_columns(columns, block.rows, 40)[0].split() == ["░", "idle"]
+    assert [column.head for column in without_bars(block).columns] == ["idle"]
+    assert without_bars(block).rows == (("7 ms",),)

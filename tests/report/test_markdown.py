@@ -4,11 +4,13 @@ from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results
 from tests.report.handmade import MS, device, results, training
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
 
 def test_the_verdict_comes_first() -> None:
     lines = summary(Results([training()])).splitlines()
     assert lines[0] == "# run.sqlite"
-    assert lines[2].startswith("**host-bound: the GPU is idle 50 % of 100 ms")
+    assert lines[2].startswith("**host-bound (50 % idle); largest loss: host code")
 
 
 def test_every_table_has_as_many_cells_in_each_row() -> None:
@@ -37,3 +39,19 @@ def test_without_gpu_work_it_says_so_and_ends() -> None:
     page = summary(results())
     assert page.startswith("# run.sqlite\n\n**no GPU work")
     assert "##" not in page
+
+
+def test_a_nested_phase_keeps_its_indent() -> None:
+    page = summary(Results([training()]))
+    assert "| step | 2 |" in page
+    assert f"| {4 * NO_BREAK}forward | 2 |" in page
+
+
+def test_bars_are_left_to_the_terminal() -> None:
+    page = summary(Results([training()]))
+    assert "| GPU | window | compute | comm | copy | idle |" in page
+    assert not {*"█▓▒░"} & {*page}
+
+
+def test_a_note_is_a_bullet_at_the_end() -> None:
+    assert summary(Results([training()])).endswith("\n- 12 ranges of NCCL are not phases\n")

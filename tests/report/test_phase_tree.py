@@ -27,12 +27,12 @@ def test_nested_phases_are_summed_beside_the_one_around_them() -> None:
     assert forward.children_ns is None
 
 
-def test_siblings_come_dearest_first_and_the_rest_last() -> None:
+def test_the_longest_sibling_comes_first_and_the_rest_last() -> None:
     found, _ = phase_tree(Results([training()]), 10)
     assert [phase.names[-1] for phase in found] == ["step", "forward", "loss", "(outside ranges)"]
 
 
-def test_a_short_tree_keeps_the_dearest_and_what_is_around_them() -> None:
+def test_a_short_tree_keeps_the_longest_phases_and_those_around_them() -> None:
     found, left_out = phase_tree(Results([training()]), 2)
     assert [phase.names for phase in found[:2]] == [("step",), ("step", "forward")]
     assert left_out == 1
@@ -62,3 +62,9 @@ def test_a_range_that_is_never_popped_nests_as_deep_as_it_likes() -> None:
     depth = 1500
     keys = [("/".join(["step"] * level), level) for level in range(1, depth + 1)]
     assert phase_names(keys)[-1] == ("step",) * depth
+
+
+def test_phases_busy_at_the_same_time_leave_no_negative_rest() -> None:
+    rows = [{"path": path, "depth": 1, "busy_ns": 80 * MS, "process": 7} for path in ("a", "b")]
+    found, _ = phase_tree(results(accounting=[device(100 * MS)], phases=rows), 10)
+    assert [phase.names[0] for phase in found] == ["a", "b"]  # nothing is outside the ranges

@@ -1,31 +1,24 @@
-"""CSV headers, plain numbers, report.json."""
+"""Tables as files: headers, plain numbers, which files there are."""
 
 import io
-import json
-import re
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (
-    CSV_TABLES,
+    WHERE_THERE,
     named_table,
     readable,
-    report_json,
     write_csv,
     write_files,
 )
 from tests.report.handmade import (
     MS,
-    Handmade,
-    captured,
     frame,
     measured,
-    results,
     sampled,
     training,
     two_ranks,
@@ -97,12 +90,6 @@ HEADERS = {
 """As the command line's spec lists them; there phases.csv has two columns `host_ns`, of which the
 first, the host's time in a phase, is `host_wall_ns`."""
 
-KEYS = [
-    "schema", "tool", "report", "devices", "phases", "syncs", "starved", "kernels", "launches",
-    "copies", "comm", "gap_summary", "gap_histogram", "steps", "gpu_metrics", "mfu", "arrivals",
-    "ranks", "findings", "integrity",
-]  # fmt: skip
-
 
 def csv(name: str, **row: Any) -> str:  # noqa: ANN401
     """One row as CSV, without the header."""
@@ -111,13 +98,7 @@ def csv(name: str, **row: Any) -> str:  # noqa: ANN401
     return out.getvalue().decode().split("\n", 1)[1]
 
 
-def document() -> dict[str, Any]:
-    """report.json of the hand-made training run."""
-    found: dict[str, Any] = json.loads(report_json(Results([training()])))
-    return found
-
-
-@pytest.mark.parametrize("name", CSV_TABLES)
+@pytest.mark.parametrize("name", HEADERS)
 def test_a_csv_file_has_the_promised_columns(name: str, tmp_path: Path) -> None:
     write_files(Results([training(), sampled(), measured(), *two_ranks()]), tmp_path)
     assert (tmp_path / f"{name}.csv").read_text().split("\n")[0] == HEADERS[name]
@@ -130,11 +111,10 @@ def test_the_promised_files_are_all_there(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["gpu_metrics", "mfu", "arrivals", "ranks"])
-def test_what_a_report_cannot_have_makes_no_file_and_no_row(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", WHERE_THERE)
+def test_a_table_that_most_reports_lack_has_no_file_without_rows(name: str, tmp_path: Path) -> None:
     write_files(Results([training()]), tmp_path)
     assert not (tmp_path / f"{name}.csv").exists()
-    assert document()[name] == []
 
 
 def test_null_is_empty_and_lines_end_in_a_newline_alone() -> None:
@@ -161,74 +141,9 @@ def test_short_gaps_are_left_out_of_the_rows_but_not_of_the_sums() -> None:
     assert named_table(run, "gap_summary", at_least_ns=10 * MS).height == 3
 
 
-def test_the_document_has_the_promised_keys_in_order() -> None:
-    assert list(document()) == KEYS
-
-
-def test_the_document_is_the_same_every_time() -> None:
-    assert report_json(Results([training()])) == report_json(Results([training()]))
-
-
-@pytest.mark.parametrize(
-    "name", ["syncs", "starved", "kernels", "launches", "copies", "gap_summary", "gap_histogram"]
-)
-def test_the_documents_rows_are_the_tables(name: str) -> None:
-    table = Results([training()]).table(name)
-    again = pl.DataFrame(document()[name], schema=table.schema)
-    assert again.equals(table)
-
-
-def test_a_devices_causes_are_named_as_causes() -> None:
-    (found,) = document()["devices"]
-    assert list(found["causes"]) == list(CAUSES)
-    assert sum(found["causes"].values()) == found["idle_ns"]
-
-
-def test_a_phase_lists_its_names() -> None:
-    assert [row["names"] for row in document()["phases"]] == [
-        ["step"],
-        ["step", "forward"],
-        ["step", "loss"],
-    ]
-
-
-def test_the_steps_carry_the_name_of_their_range() -> None:
-    assert document()["steps"]["name"] == "step"
-    assert [row["step"] for row in document()["steps"]["rows"]] == [0, 1]
-    assert document()["steps"]["unprofiled_step_ns"] is None
-    assert document()["steps"]["captures"] == []
-
-
-def test_the_steps_carry_what_each_process_says_of_its_window() -> None:
-    run = captured(training(), (7, 36 * MS), (9, 38 * MS), (11, None))
-    steps = json.loads(report_json(Results([run])))["steps"]
-    assert steps["unprofiled_step_ns"] == 37 * MS
-    assert [(row["process"], row["unprofiled_step_ns"]) for row in steps["captures"]] == [
-        (7, 36 * MS),
-        (9, 38 * MS),
-        (11, None),
-    ]
-
-
-def test_nothing_in_the_document_is_not_a_number() -> None:
-    rows = [{"check": "x", "share_pct": float("nan")}]
-    text = report_json(results(integrity=rows, accounting=[{"copy_hidden_pct": float("inf")}]))
-    assert not re.search(r"\b(NaN|Infinity)\b", text)
-    json.loads(text)
-
-
-def test_an_empty_report_is_a_document_too() -> None:
-    assert json.loads(report_json(Results([Handmade(tables={})])))["phases"] == []
-
-
 def test_a_readable_table_drops_what_says_nothing() -> None:
     block = readable(Results([training()]).table("copies"), "copies")
     heads = [column.head for column in block.columns]
     assert "report" not in heads
     assert "phase" not in heads
     assert dict(zip(heads, block.rows[0], strict=True))["bytes"] == "4.00 MB"
-
-
-def test_enums_of_two_reports_are_one_table() -> None:
-    both = Results([training(), training()])
-    assert both.table("gap_summary").height == 6

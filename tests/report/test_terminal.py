@@ -1,15 +1,19 @@
 """The terminal page."""
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
+from nsysflow.report.layout import Block, words
 from nsysflow.report.results import Results
-from nsysflow.report.terminal import page
+from nsysflow.report.terminal import page, set_block
 from tests.report.handmade import MS, device, handmade, part, results, training
 
 GOLDEN = Path(__file__).parent / "page.txt"
@@ -26,13 +30,13 @@ def test_the_page_of_a_small_training_run_reads_as_reviewed() -> None:
 
 
 def test_the_verdict_is_on_top() -> None:
-    assert lines(Results([training()]))[2].startswith("host-bound: ")
+    assert lines(Results([training()]))[2].startswith("host-bound (50 % idle)")
 
 
 @pytest.mark.parametrize("width", [80, 100, 110, 200])
 def test_no_number_is_cut_on_any_terminal(width: int) -> None:
     text = "\n".join(lines(Results([training()]), width))
-    for number in ("30.0 ms", "15.0 ms", "211 ms", "0.050000 s", "49.0 ms 49.0 %"):
+    for number in ("30.0 ms", "15.0 ms", "211 ms", "0.050000 s", "49.0 ms 49 %"):
         assert number in text
 
 
@@ -56,35 +60,13 @@ def test_top_sets_the_rows_of_each_list() -> None:
     assert "2 more: --table gap_summary" in "\n".join(lines(Results([training()]), top=1))
 
 
-def test_the_longest_wait_is_shown_although_it_cost_nothing() -> None:
-    waits = [
-        {"api": f"call{i}", "kind": "sync", "blocked_ns": MS, "induced_idle_ns": MS}
-        for i in range(9)
-    ]
-    harmless = {"api": "cudaDeviceSynchronize", "blocked_ns": 211 * MS}
-    text = lines(results(accounting=[device(MS)], syncs=[*waits, harmless]))
-    assert any("cudaDeviceSynchronize" in line and "211 ms" in line for line in text)
-
-
-def test_one_starved_window_is_no_windows() -> None:
-    run = results(
-        accounting=[device(MS, host_ns=MS)],
-        gap_summary=[part("host", MS)],
-        starved=[{"end_ns": 2 * MS, "graph_estimate_ns": MS}],
-    )
-    (line,) = [line for line in lines(run) if "starved" in line]
-    assert line == (
-        "  1 window starved of launches: 2.00 ms, as CUDA graph about 1.00 ms: --table starved"
-    )
-
-
 def test_without_gpu_work_the_page_is_the_verdict_and_the_notes() -> None:
     empty = Results([handmade(notes=(Note(NoteKind.NO_KERNELS, "no kernels were traced"),))])
     assert lines(empty) == [
         "run.sqlite",
         "",
-        "no GPU work: no kernel, copy or memset in this report",
-        "next: was it captured with --trace cuda, and was the GPU used while the capture was on?",
+        "no GPU work (no kernel, copy or memset in this report)",
+        "next: check that --trace includes cuda, and that the GPU is used during the capture",
         "note: no kernels were traced",
     ]
 
@@ -104,3 +86,24 @@ def test_a_narrowed_window_is_named() -> None:
     some = Results([replace(training(), options=options)])
     assert some.selection == "--range train --from 1.5 --steps 2:"
     assert "only --range train --from 1.5 --steps 2:" in lines(some)[0]
+
+
+@pytest.mark.parametrize(("color_system", "escapes"), [(None, False), ("standard", True)])
+def test_only_the_console_decides_on_escape_codes(
+    color_system: Literal["standard"] | None, escapes: bool
+) -> None:
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, color_system=color_system, width=200)
+    for line in page(Results([training()]), width=110, top=None):
+        console.print(line)
+        assert "\x1b" not in line.plain
+    assert ("\x1b" in out.getvalue()) is escapes
+
+
+def test_a_caption_too_long_for_the_line_of_its_title_goes_below_it() -> None:
+    block = Block(title="Phases", caption="x " * 40, columns=(words("a"),), rows=(("b",),))
+    assert [line.plain.strip()[:6] for line in set_block(block, 60)][:3] == ["", "Phases", "x x x "]
+
+
+def test_a_block_without_rows_has_no_lines() -> None:
+    assert list(set_block(Block(title="Phases", columns=(words("a"),), rows=()), 80)) == []

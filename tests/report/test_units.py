@@ -39,15 +39,18 @@ def test_what_was_not_measured_is_empty_and_never_zero() -> None:
     assert units.share(1, 0) == ""
 
 
-def test_a_small_share_is_not_shown_as_none() -> None:
-    assert units.percent(0.01) == "<0.1 %"
-    assert units.percent(0.0) == "0.0 %"
-    assert units.whole_percent(1, 1_000) == "<1 %"
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0 %"), (0.01, "<0.1 %"), (4.44, "4.4 %"), (9.94, "9.9 %"), (9.95, "10 %"),
+     (34.2, "34 %"), (99.4, "99 %"), (99.9, ">99 %"), (100.0, "100 %"), (535.0, "535 %")],
+)  # fmt: skip
+def test_a_percentage_has_a_decimal_below_ten_alone(value: float, text: str) -> None:
+    assert units.percent(value) == text
 
 
-def test_almost_all_is_not_shown_as_all() -> None:
-    assert units.whole_percent(999, 1_000) == ">99 %"
-    assert units.whole_percent(1_000, 1_000) == "100 %"
+def test_in_a_sentence_it_has_none_and_is_neither_none_nor_all_by_rounding() -> None:
+    shares = [units.whole_percent(part, 1_000) for part in (0, 1, 44, 999, 1_000)]
+    assert shares == ["0 %", "<1 %", "4 %", ">99 %", "100 %"]
 
 
 def test_an_instant_can_be_typed_back_as_an_option() -> None:

@@ -7,9 +7,10 @@ import polars as pl
 import nsysflow
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.timeline.source_lines import stack_sources
-from nsysflow.report.costs import costs
+from nsysflow.report.blocks import block_of
+from nsysflow.report.blocks.gap_summary import idle_costs
+from nsysflow.report.fields import Limits
 from nsysflow.report.results import Results
-from nsysflow.report.sections import dearest, longest_gaps, stalls
 from tests.analyses import analysed
 from tests.analysis.load.nsys_export.test_sampled import BACKTRACES, backtrace
 from tests.exports import write_export
@@ -119,23 +120,24 @@ def test_a_report_without_backtraces_has_no_source_and_no_column_of_them() -> No
     for table in ("gap_summary", "syncs"):
         assert getattr(analysis, table)["source"].null_count() == getattr(analysis, table).height
     run = Results([analysis])
-    for block in (dearest(run, 5), stalls(run, 5), longest_gaps(run, 5)):
+    for table in ("gap_summary", "syncs", "gaps"):
+        block = block_of(table)(run, Limits(rows=5))
         assert "line" not in [column.head for column in block.columns]
 
 
 def test_the_page_names_the_lines_of_a_real_run() -> None:
     run = Results([analysed("h200-backtrace")])
-    for block in (dearest(run, 5), stalls(run, 5), longest_gaps(run, 5)):
+    for table in ("gap_summary", "syncs", "gaps"):
+        block = block_of(table)(run, Limits(rows=5))
         (line,) = [n for n, column in enumerate(block.columns) if column.head == "line"]
         assert any("train.py:" in row[line] for row in block.rows)
-    (wait,) = [
-        c for c in costs(run) if (c.cause, c.where) == ("blocking_copy", "step_sync/metrics")
-    ]
+    place = ("blocking_copy", "step_sync/metrics")
+    (wait,) = [cost for cost in idle_costs(run) if (cost.cause, cost.where) == place]
     assert (wait.line, wait.more_lines) == ("train.py:31 in train", 0)
 
 
 def test_lines_do_not_multiply_the_costs() -> None:
-    found = costs(Results([analysed("h200-backtrace")]))
+    found = idle_costs(Results([analysed("h200-backtrace")]))
     keys = [(cost.cause, cost.where, cost.phase, cost.culprit) for cost in found]
     assert len(keys) == len(set(keys))
     assert any(cost.more_lines for cost in found)

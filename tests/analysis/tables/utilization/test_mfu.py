@@ -12,8 +12,8 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import FLOPS
 from nsysflow.analysis.tables.schema import MFU
 from nsysflow.errors import FlopsError
+from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.results import Results
-from nsysflow.report.utilization import mfu_lines
 from tests.analyses import loaded, oracle_of
 from tests.oracle.mfu import mfu
 from tests.oracle.model import Flops
@@ -123,21 +123,21 @@ def test_a_report_without_steps_has_no_rate_and_the_page_says_so() -> None:
     bare = replace(loaded(DDP), ranges=loaded(DDP).ranges.clear())
     analysis = nsysflow.analyze(bare, Options(flops_per_step=1e9))
     assert analysis.mfu.is_empty()
-    assert "no step was found" in " ".join(mfu_lines(Results([analysis])))
+    assert "no step was found" in " ".join(mfu_sentences(Results([analysis])))
 
 
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
-        ("h200-ddp-rank0", Options(range="backward"), "no step starts in the part looked at"),
+        ("h200-ddp-rank0", Options(range="backward"), "no step starts in the selected part"),
         (
             "h200-train",
             Options(step="forward"),
-            "name one by its whole path (--step warmup/forward)",
+            "name one by its whole path, e.g. --step warmup/forward",
         ),
     ],
 )
 def test_the_page_says_why_steps_have_no_rate(name: str, options: Options, reason: str) -> None:
     analysis = nsysflow.analyze(loaded(name), replace(options, flops_per_step=1e9))
     assert analysis.mfu.is_empty()
-    assert reason in " ".join(mfu_lines(Results([analysis])))
+    assert reason in " ".join(mfu_sentences(Results([analysis])))

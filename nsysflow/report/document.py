@@ -1,0 +1,108 @@
+"""report.json: all tables but the single gaps in one JSON document."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, nan
+from typing import Any, Final
+
+import polars as pl
+import polars.selectors as cs
+
+import nsysflow
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.declared.tables import DECLARED
+from nsysflow.report.phase_tree import phase_names
+from nsysflow.report.results import Results
+
+SCHEMA_VERSION: Final = 2
+"""Additions keep it, a change of meaning raises it."""
+
+_DECIMALS: Final = 6
+"""Enough for a share of a second in ns, and stable in a diff."""
+
+
+def report_json(results: Results) -> str:
+    """The document: about the report, findings, then the tables in their declared order, with one
+    row per line."""
+    parts = {
+        "schema": json.dumps(SCHEMA_VERSION),
+        "tool": json.dumps({"name": "nsysflow", "version": nsysflow.__version__}),
+        "report": json.dumps(_about(results), ensure_ascii=False),
+        "findings": "[]",
+    }
+    for table in DECLARED:
+        if table.json_key is not None:
+            shaped = _SHAPES.get(table.name)
+            rows = shaped(results) if shaped else _json_rows(results.table(table.name))
+            parts[table.json_key] = rows
+    body = ",\n".join(f"{json.dumps(key)}: {text}" for key, text in parts.items())
+    return f"{{\n{body}\n}}\n"
+
+
+def plain(table: pl.DataFrame) -> pl.DataFrame:
+    """A table with rounded, finite numbers; others become null."""
+    finite = cs.float().replace([nan, inf, -inf], None)
+    return table.with_columns(finite.round(_DECIMALS))
+
+
+def _about(results: Results) -> dict[str, Any]:
+    return {
+        "reports": [
+            {"report": each.trace.report, "source": each.trace.source} for each in results.analyses
+        ],
+        "selection": results.selection,
+        "notes": [{"kind": note.kind, "text": note.text} for note in results.notes],
+    }
+
+
+def _devices(results: Results) -> str:
+    """Accounting with the causes under a key of their own."""
+    causes = {f"{cause}_ns": cause for cause in CAUSES}
+    devices = []
+    for row in plain(results.table("accounting")).iter_rows(named=True):
+        device: dict[str, Any] = {}
+        for column, value in row.items():
+            if column in causes:
+                device.setdefault("causes", {})[causes[column]] = value
+            else:
+                device[column] = value
+        devices.append(device)
+    return _json_list(devices)
+
+
+def _phases(results: Results) -> str:
+    """Phases with the list of names behind each path, since names may contain a `/`."""
+    table = plain(results.table("phases"))
+    names = phase_names(table.select("path", "depth").rows())
+    rows = table.iter_rows(named=True)
+    return _json_list([{**row, "names": list(each)} for row, each in zip(rows, names, strict=True)])
+
+
+def _steps(results: Results) -> str:
+    """The steps with the name of their range, and what each process says of its window."""
+    about = {
+        "name": json.dumps(results.step_name, ensure_ascii=False),
+        "unprofiled_step_ns": json.dumps(results.unprofiled_step_ns),
+        "captures": _json_rows(results.captures),
+        "rows": _json_rows(results.table("steps")),
+    }
+    return "{" + ", ".join(f"{json.dumps(key)}: {text}" for key, text in about.items()) + "}"
+
+
+_SHAPES: Final[Mapping[str, Callable[[Results], str]]] = {
+    "accounting": _devices,
+    "phases": _phases,
+    "steps": _steps,
+}
+"""The tables that are more than a list of their rows."""
+
+
+def _json_rows(table: pl.DataFrame) -> str:
+    # a line break inside a string is escaped, so the raw ones stand between rows
+    lines = plain(table).write_ndjson().rstrip("\n")
+    return "[\n" + lines.replace("\n", ",\n") + "\n]" if lines else "[]"
+
+
+def _json_list(rows: Sequence[dict[str, Any]]) -> str:
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"

@@ -1,0 +1,82 @@
+"""The page model: what a reader sees of a run, before it is set for a terminal or as Markdown."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nsysflow.analysis.declared.tables import TABLES, Table
+from nsysflow.analysis.short_repr import gpu_names
+from nsysflow.report.blocks import block_of
+from nsysflow.report.blocks.mfu import mfu_sentences
+from nsysflow.report.blocks.steps import steps_sentence
+from nsysflow.report.bottleneck.outlier_steps import outlier_sentences
+from nsysflow.report.bottleneck.verdict import Verdict, verdicts
+from nsysflow.report.fields import Limits
+from nsysflow.report.layout import Block
+from nsysflow.report.results import Results
+
+Length = Literal["page", "summary"]
+"""How long a page is: one screen, or summary.md."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What a reader sees of a run, in this order.
+
+    Attributes:
+        reports: the reports' names.
+        gpus: what they ran on, e.g. `2 x NVIDIA H200`; empty without GPU work.
+        selection: the options that narrow the window, as they are typed; empty without any.
+        steps: how many steps there are and how long they take; empty without steps.
+        verdicts: what holds the GPUs back; never empty.
+        sentences: what else is worth a line: outlier steps, MFU.
+        blocks: the tables, as far as they have rows.
+        notes: what the reader should know about the reports.
+    """
+
+    reports: str
+    gpus: str
+    selection: str
+    steps: str
+    verdicts: tuple[Verdict, ...]
+    sentences: tuple[str, ...]
+    blocks: tuple[Block, ...]
+    notes: tuple[str, ...]
+
+
+def compose(results: Results, length: Length, *, top: int | None, at_least_ns: int) -> Page:
+    """The page of a run.
+
+    Args:
+        results: the run.
+        length: one screen, or summary.md.
+        top: rows of each block; None for each block's own number.
+        at_least_ns: the shortest gap to show.
+    """
+    return Page(
+        reports=", ".join(results.reports),
+        gpus=gpu_names(results.table("accounting")["name"]),
+        selection=results.selection,
+        steps=steps_sentence(results),
+        verdicts=verdicts(results),
+        sentences=(*outlier_sentences(results), *mfu_sentences(results)),
+        blocks=_blocks(results, length, top, at_least_ns),
+        notes=tuple(note.text for note in results.notes),
+    )
+
+
+def _blocks(
+    results: Results, length: Length, top: int | None, at_least_ns: int
+) -> tuple[Block, ...]:
+    """The blocks of the tables that a page of this length shows, in the declared order."""
+    blocks = []
+    for table in TABLES.values():
+        if rows := rows_shown(table, length):
+            limit = top if top is not None and not table.complete else rows
+            limits = Limits(rows=limit, at_least_ns=at_least_ns)
+            blocks.append(block_of(table.name)(results, limits))
+    return tuple(block for block in blocks if block.rows)
+
+
+def rows_shown(table: Table, length: Length) -> int:
+    """How many rows of a table a page of this length shows; 0 for none."""
+    return (table.page_rows if length == "page" else table.summary_rows) or 0

@@ -1,0 +1,61 @@
+"""How traces and analyses show themselves."""
+
+import polars as pl
+
+import nsysflow
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.short_repr import as_html, as_text, facts_of, gpu_names
+from tests.analyses import analysed, loaded
+from tests.report.handmade import MS, device, frame
+
+
+def test_a_trace_says_who_wrote_it_and_how_much_there_is_and_shows_no_frame() -> None:
+    assert repr(loaded("nan_check-sync")) == (
+        "<Trace of nan_check-sync: Nsight Systems 2025.3.2.0, schema 3.20.3, NVIDIA H200,"
+        " 190 GPU operations, 525 CUDA calls, 35 NVTX ranges>"
+    )
+
+
+def test_an_analysis_says_gpu_window_busy_idle_and_steps() -> None:
+    assert repr(analysed("nan_check-sync")) == (
+        "<Analysis of nan_check-sync: NVIDIA H200, window 20.5 ms, 79 % busy, 21 % idle, 5 steps>"
+    )
+
+
+def test_an_analysis_that_cannot_be_made_says_why() -> None:
+    analysis = nsysflow.analyze(loaded("nan_check-sync"), Options(range="nope"))
+    assert repr(analysis).startswith("<Analysis of nan_check-sync: no range 'nope'")
+
+
+def test_in_a_notebook_an_analysis_lists_its_tables() -> None:
+    html = analysed("nan_check-sync")._repr_html_()
+    assert html.startswith("<b>Analysis of nan_check-sync</b><br>NVIDIA H200<br>")
+    assert "gap_summary" in html
+    assert "arrivals" not in html  # a table of a run
+
+
+def test_a_name_cannot_become_markup() -> None:
+    assert as_html("Trace", "<b>", ["a & b"]) == "<b>Trace of &lt;b&gt;</b><br>a &amp; b"
+    assert as_text("Trace", "<b>", ["a", "b"]) == "<Trace of <b>: a, b>"
+
+
+def test_gpus_of_one_name_are_counted() -> None:
+    assert gpu_names(pl.Series(["H200", "H200", None, "T4"])) == "2 x H200, T4"
+
+
+def test_several_gpus_are_summed_and_ranks_take_their_steps_together() -> None:
+    rows = [device(100 * MS, device=at, host_ns=(20 + 40 * at) * MS) for at in (0, 1)]
+    steps = [{"step": step, "process": process} for step in (0, 1) for process in (7, 8)]
+    assert facts_of(frame("accounting", *rows), frame("steps", *steps)) == [
+        "2 x NVIDIA H200", "window 200.0 ms together", "60 % busy", "40 % idle", "2 steps",
+    ]  # fmt: skip
+
+
+def test_without_gpu_work_there_is_nothing_else_to_say() -> None:
+    assert facts_of(frame("accounting"), frame("steps")) == ["no GPU work"]
+
+
+def test_the_help_of_an_analysis_lists_its_tables() -> None:
+    doc = nsysflow.Analysis.__doc__ or ""
+    assert "gap_summary: idle time by place, cause and culprit." in doc
+    assert "arrivals:" not in doc

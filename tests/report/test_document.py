@@ -1,0 +1,110 @@
+"""report.json."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.declared.tables import DECLARED
+from nsysflow.analysis.options import Options
+from nsysflow.report.document import report_json
+from nsysflow.report.results import Results
+from tests.report.handmade import MS, Handmade, captured, results, training
+
+KEYS = [
+    "schema", "tool", "report", "findings", "devices", "gap_summary", "gap_histogram", "phases",
+    "syncs", "steps", "starved", "launches", "kernels", "copies", "mfu", "comm", "ranks",
+    "arrivals", "gpu_metrics", "integrity",
+]  # fmt: skip
+
+
+def document() -> dict[str, Any]:
+    """report.json of the hand-made training run."""
+    found: dict[str, Any] = json.loads(report_json(Results([training()])))
+    return found
+
+
+def test_the_keys_are_those_of_the_declared_tables_in_their_order() -> None:
+    assert list(document()) == KEYS
+    declared = [table.json_key for table in DECLARED if table.json_key is not None]
+    assert KEYS[-len(declared) :] == declared
+
+
+def test_the_document_says_of_which_kind_it_is() -> None:
+    about = document()
+    assert about["schema"] == 2
+    assert about["tool"]["name"] == "nsysflow"
+    assert about["findings"] == []
+
+
+def test_the_reports_notes_and_selection_are_in_it() -> None:
+    run = replace(training(), options=Options(steps=(2, None)))
+    about = json.loads(report_json(Results([run])))["report"]
+    assert about["reports"] == [{"report": "run.sqlite", "source": "by hand"}]
+    assert about["selection"] == "--steps 2:"
+    assert about["notes"] == [{"kind": "run", "text": "12 ranges of NCCL are not phases"}]
+
+
+@pytest.mark.parametrize("key", ["gpu_metrics", "mfu", "arrivals", "ranks"])
+def test_a_table_without_rows_is_an_empty_list(key: str) -> None:
+    assert document()[key] == []
+
+
+def test_the_document_is_the_same_every_time() -> None:
+    assert report_json(Results([training()])) == report_json(Results([training()]))
+
+
+@pytest.mark.parametrize(
+    "name", ["syncs", "starved", "kernels", "launches", "copies", "gap_summary", "gap_histogram"]
+)
+def test_the_documents_rows_are_the_tables(name: str) -> None:
+    table = Results([training()]).table(name)
+    again = pl.DataFrame(document()[name], schema=table.schema)
+    assert again.equals(table)
+
+
+def test_a_devices_causes_are_named_as_causes() -> None:
+    (found,) = document()["devices"]
+    assert list(found["causes"]) == list(CAUSES)
+    assert sum(found["causes"].values()) == found["idle_ns"]
+
+
+def test_a_phase_lists_its_names() -> None:
+    assert [row["names"] for row in document()["phases"]] == [
+        ["step"],
+        ["step", "forward"],
+        ["step", "loss"],
+    ]
+
+
+def test_the_steps_carry_the_name_of_their_range() -> None:
+    assert document()["steps"]["name"] == "step"
+    assert [row["step"] for row in document()["steps"]["rows"]] == [0, 1]
+    assert document()["steps"]["unprofiled_step_ns"] is None
+    assert document()["steps"]["captures"] == []
+
+
+def test_the_steps_carry_what_each_process_says_of_its_window() -> None:
+    run = captured(training(), (7, 36 * MS), (9, 38 * MS), (11, None))
+    steps = json.loads(report_json(Results([run])))["steps"]
+    assert steps["unprofiled_step_ns"] == 37 * MS
+    assert [(row["process"], row["unprofiled_step_ns"]) for row in steps["captures"]] == [
+        (7, 36 * MS),
+        (9, 38 * MS),
+        (11, None),
+    ]
+
+
+def test_nothing_in_the_document_is_not_a_number() -> None:
+    rows = [{"check": "x", "share_pct": float("nan")}]
+    text = report_json(results(integrity=rows, accounting=[{"copy_hidden_pct": float("inf")}]))
+    assert not re.search(r"\b(NaN|Infinity)\b", text)
+    json.loads(text)
+
+
+def test_an_empty_report_is_a_document_too() -> None:
+    assert json.loads(report_json(Results([Handmade(tables={})])))["phases"] == []

@@ -1,0 +1,66 @@
+"""Blocks from rows."""
+
+import polars as pl
+import pytest
+
+from nsysflow.report.fields import (
+    Limits,
+    filled,
+    gpu_fields,
+    left_out,
+    named_rows,
+    phase_field,
+    time_and_share,
+    value,
+)
+from nsysflow.report.layout import figure, words
+from nsysflow.report.results import Results
+from nsysflow.report.units import duration
+from tests.report.handmade import MS, handmade, renamed
+
+
+def test_each_row_has_a_cell_of_each_field() -> None:
+    block = filled("T", [1, 2], ((figure("n"), str), (words("twice"), lambda n: str(2 * n))))
+    assert [column.head for column in block.columns] == ["n", "twice"]
+    assert block.rows == (("1", "2"), ("2", "4"))
+
+
+def test_null_is_an_empty_cell_and_zero_is_not() -> None:
+    shown = value("ns", duration)
+    assert [shown({"ns": ns}) for ns in (None, 0, 3 * MS)] == ["", "0", "3.00 ms"]
+
+
+def test_a_phase_outside_all_ranges_says_so() -> None:
+    _, cell = phase_field()
+    phases = [cell({"phase": phase}) for phase in ("step", "", None)]
+    assert phases == ["step", "(outside ranges)", "(outside ranges)"]
+
+
+@pytest.mark.parametrize(("devices", "named"), [([0, 0], False), ([0, 1], True)])
+def test_the_gpu_has_a_column_only_where_the_rows_are_of_several(
+    devices: list[int], named: bool
+) -> None:
+    table = pl.DataFrame({"report": "run.sqlite", "device": devices})
+    assert bool(gpu_fields(Results([handmade()]), table)) is named
+
+
+def test_a_gpu_has_its_report_where_there_are_several() -> None:
+    rows = {"report": ["a", "b"], "device": [0, 0]}
+    run = Results([renamed(handmade(), name) for name in "ab"])
+    ((_, cell),) = gpu_fields(run, pl.DataFrame(rows))
+    assert cell({"report": "b", "device": 0}) == "b GPU 0"
+
+
+def test_what_is_left_out_is_a_line_only_where_there_is_any() -> None:
+    assert left_out(1_200, "gaps") == ("1,200 more: --table gaps",)
+    assert left_out(0, "gaps") == left_out(-3, "gaps") == ()
+
+
+def test_no_time_has_no_share() -> None:
+    assert time_and_share(105, 300) == "105 ns 35 %"
+    assert time_and_share(0, 300) == "0"
+
+
+def test_only_the_first_rows_are_taken() -> None:
+    rows = named_rows(pl.DataFrame({"n": [1, 2, 3]}), Limits(rows=2))
+    assert [row["n"] for row in rows] == [1, 2]

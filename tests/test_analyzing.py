@@ -1,0 +1,86 @@
+"""`nsysflow.analyze` and the names of the package."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import nsysflow
+from nsysflow.errors import NotAReport, SelectionError
+from nsysflow.runs.manifest import write_manifest
+from tests.analyses import analysed, loaded
+from tests.reports import SAMPLES
+from tests.runs.runs import RUN
+
+REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
+RANKS = [SAMPLES / f"ddp-no_overlap-rank{rank}.sqlite.xz" for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("report", [REPORT, str(REPORT)], ids=["Path", "str"])
+def test_a_path_gives_the_tables_of_its_report(report: Path | str) -> None:
+    analysis = nsysflow.analyze(report)
+    assert analysis.gap_summary.equals(analysed("nan_check-sync").gap_summary)
+    assert analysis.kernels.equals(analysed("nan_check-sync").kernels)  # with grid and block
+
+
+def test_a_list_gives_the_tables_of_a_run() -> None:
+    run = nsysflow.analyze(RANKS)
+    assert run.ranks["device"].to_list() == [0, 1]
+    each = [analysed(f"ddp-no_overlap-rank{rank}").phases.height for rank in (0, 1)]
+    assert run.phases.height == sum(each)
+    assert repr(run).startswith("<Results of ddp-no_overlap-rank0, ddp-no_overlap-rank1: 2 x ")
+
+
+def test_a_run_has_its_tables_as_attributes_and_no_others() -> None:
+    run = nsysflow.analyze([REPORT])
+    assert {"ranks", "gap_summary", "notes"} <= {*dir(run)}
+    with pytest.raises(AttributeError, match="no attribute or table 'gap_sumary'"):
+        _ = run.gap_sumary
+
+
+def test_the_folder_of_a_run_of_several_ranks_is_given_in_a_list(tmp_path: Path) -> None:
+    names = tuple(f"rank{rank}.sqlite.xz" for rank in (0, 1))
+    for name, rank in zip(names, RANKS, strict=True):
+        (tmp_path / name).symlink_to(rank)
+    write_manifest(tmp_path, replace(RUN, reports=names))
+    assert nsysflow.analyze([tmp_path]).reports == ("rank0", "rank1")
+    with pytest.raises(NotAReport, match="is a run of 2 ranks"):
+        nsysflow.analyze(tmp_path)
+
+
+def test_options_narrow_a_report_given_by_its_path() -> None:
+    whole, part = (nsysflow.analyze(REPORT, options) for options in (
+        None, nsysflow.Options(steps=(2, 3)),
+    ))  # fmt: skip
+    assert (whole.steps.height, part.steps.height) == (5, 1)
+
+
+def test_a_wrong_option_is_refused_before_any_table_is_read() -> None:
+    wrong = nsysflow.Options(steps=(-1, None))
+    for report in (loaded("nan_check-sync"), REPORT):
+        with pytest.raises(SelectionError, match="counted from 0"):
+            nsysflow.analyze(report, wrong)
+    with pytest.raises(SelectionError, match="counted from 0"):
+        nsysflow.analyze(RANKS, wrong)
+
+
+def test_no_report_and_no_such_report_are_errors_of_the_family(tmp_path: Path) -> None:
+    with pytest.raises(SelectionError, match="no report was given"):
+        nsysflow.analyze([])
+    with pytest.raises(NotAReport):
+        nsysflow.analyze(tmp_path / "nothing.sqlite")
+
+
+def test_the_public_names_are_listed_and_there() -> None:
+    assert dir(nsysflow) == sorted(nsysflow.__all__)
+    assert all(getattr(nsysflow, name) is not None for name in nsysflow.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'analyse'"):
+        _ = nsysflow.analyse
+
+
+def test_importing_the_package_brings_neither_polars_nor_torch() -> None:
+    code = "import nsysflow, sys; print({'polars', 'torch', 'rich', 'click'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
