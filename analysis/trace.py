@@ -1,7 +1,7 @@
 """A report as canonical frames: loaders make it, the analysis reads it."""
 
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Literal, Self
 
 import polars as pl
 
@@ -35,6 +35,7 @@ class Trace:
         messages: `schema.MESSAGES`, of NCCL's `ranges`.
         captures: `schema.CAPTURES`.
         flops: `schema.FLOPS`.
+        collector: what recorded the program.
         source: what wrote the report, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`.
         notes: what the reader should know (unknown columns, missing tables).
     """
@@ -55,6 +56,7 @@ class Trace:
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
     flops: pl.DataFrame = field(default_factory=lambda: _empty(schema.FLOPS))
+    collector: Literal["nsys", "kineto"] = "nsys"
     source: str = ""
     notes: tuple[Note, ...] = ()
 

@@ -89,7 +89,7 @@ def _as_output_errors(out: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if "full" not in str(error):
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
             raise
         raise _no_space(out) from error
     except OSError as error:

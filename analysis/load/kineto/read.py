@@ -141,6 +141,7 @@ def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str
         devices=_devices(document, ops_frame),
         captures=capture_rows(captures),
         flops=flops_rows(captures),
+        collector="kineto",
         source=f"torch.profiler (Kineto), schema {document.schema_version}",
         notes=_notes(ops_frame, ranges),
     )

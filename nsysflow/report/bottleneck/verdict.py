@@ -22,9 +22,6 @@ _HARDLY_USED: Final = 0.01
 """A GPU that works for less than this share of the busiest one's time was not meant to work: it
 holds a context, or the few operations of a library that looks at all GPUs."""
 
-_KINETO: Final = "torch.profiler"
-"""How the source of a report begins that nsys did not write."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -76,7 +73,7 @@ def verdicts(results: Results) -> tuple[Verdict, ...]:
 
 
 def _no_work(results: Results) -> Verdict:
-    by_kineto = all(each.trace.source.startswith(_KINETO) for each in results.analyses)
+    by_kineto = all(each.trace.collector == "kineto" for each in results.analyses)
     if results.on_cpu:
         advice = "profile on a machine with a GPU, without --on cpu"
     elif by_kineto:

@@ -94,7 +94,7 @@ def test_no_gpu_work_is_one_clear_sentence() -> None:
 
 
 def test_what_to_check_without_gpu_work_depends_on_who_recorded_and_on_what() -> None:
-    trace = Trace(report="r", source="torch.profiler (Kineto), schema 1")
+    trace = Trace(report="r", collector="kineto")
     kineto = replace(handmade(), trace=trace)
     (verdict,) = verdicts(Results([kineto]))
     assert "ProfilerActivity.CUDA" in verdict.advice
