@@ -7,9 +7,10 @@ the spec's table are made from this list.
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["profiler", "stall", "call", "host", "queue", "unknown"]
+Kind = Literal["profiler", "stall", "call", "launch", "other call", "host", "queue", "unknown"]
 """Where the time of a cause is found: in the profiler's own work; in a call that blocks the host
-(`stall`) or in another call (`call`); between calls (`host`); after the launch, in the GPU's queue
+(`stall`); in a call of its own patterns (`call`); in launch calls and close around them (`launch`);
+in any other call (`other call`); between calls (`host`); after the launch, in the GPU's queue
 (`queue`); or nowhere, as the launch was not recorded."""
 
 
@@ -87,7 +88,7 @@ DECLARED: Final = (
     ),
     Cause(
         name="api",
-        kind="call",
+        kind="other call",
         meaning="another CUDA call",
         label="other CUDA calls",
         claim=5,
@@ -100,7 +101,7 @@ DECLARED: Final = (
     ),
     Cause(
         name="launch",
-        kind="call",
+        kind="launch",
         meaning="launch overhead: launch calls, and the framework's code between them",
         label="launch overhead",
         calls=r"(?:cuda|cu)(?:Launch|GraphLaunch|Memcpy|Memset|MemPrefetch).*",
@@ -133,3 +134,9 @@ CAUSES: Final = {cause.name: cause for cause in DECLARED}
 
 STALLS: Final = tuple(cause.name for cause in DECLARED if cause.kind == "stall")
 """The causes that are charged to one call, and that a call can bring about after it returned."""
+
+IN_CALLS: Final = tuple(cause.name for cause in DECLARED if cause.kind == "call")
+"""The causes that take the time inside their own calls, and no more."""
+
+WITH_CULPRIT: Final = tuple(cause.name for cause in DECLARED if cause.claim is not None)
+"""The causes whose time is that of single calls, or of the profiler's work."""

@@ -1,6 +1,6 @@
 """Independent pieces of work in parallel: polars releases the GIL while it computes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from threading import RLock
 from typing import Any, Generic, Self, TypeVar, overload
@@ -10,7 +10,7 @@ import polars as pl
 T = TypeVar("T")
 
 
-def side_by_side(work: Sequence[Callable[[], T]]) -> list[T]:
+def side_by_side(work: Iterable[Callable[[], T]]) -> list[T]:
     """Results of `work` in order, as many pieces at a time as polars has threads."""
     with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
         return [future.result() for future in [pool.submit(piece) for piece in work]]

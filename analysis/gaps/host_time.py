@@ -11,7 +11,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.declared.causes import CAUSES, IN_CALLS, STALLS
 from nsysflow.analysis.frames.intervals import (
     Axis,
     Cover,
@@ -32,14 +32,14 @@ class HostTime:
     """The time of all lanes by cause; places are on `axis`, tracks are lanes.
 
     Each piece carries `cause` and `owner`, a row of the calls (of the overhead for `profiler`). The
-    covers are disjoint, except `launching`, which contains the first four.
+    covers are disjoint, except `launching`, which contains all of the others but `api`.
 
     Attributes:
         axis: lanes end to end.
         profiler: the profiler's own work.
         stalled: syncs, blocking copies and allocations.
-        module_load: code being loaded.
         launch: launch calls.
+        in_calls: the calls of each cause of `IN_CALLS`, such as code being loaded.
         api: other calls, outside framework gaps.
         launching: launch calls, the framework gaps between them, and everything inside.
     """
@@ -47,8 +47,8 @@ class HostTime:
     axis: Axis
     profiler: Cover
     stalled: Cover
-    module_load: Cover
     launch: Cover
+    in_calls: dict[str, Cover]
     api: Cover
     launching: Cover
 
@@ -78,8 +78,8 @@ def host_time(
         axis=events.axis,
         profiler=Cover(profiler),
         stalled=Cover(pieces.filter(cause.is_in(list(STALLS)))),
-        module_load=Cover(pieces.filter(cause == "module_load")),
         launch=Cover(pieces.filter(cause == "launch")),
+        in_calls={name: Cover(pieces.filter(cause == name)) for name in IN_CALLS},
         api=Cover(_outside(pieces.filter(cause == "api"), bridged)),
         launching=Cover(merge(pl.concat([bridged, profiler.select("start", "end")]))),
     )

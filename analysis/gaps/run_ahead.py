@@ -24,11 +24,6 @@ QUEUE_DELAY_NS: Final = 10_000
 """Work that starts within 10 us of being queued was only delayed; later, it depended on other work
 (spec §3)."""
 
-CULPRIT_CAUSES: Final = tuple(
-    cause.name for cause in CAUSES.values() if cause.kind in ("profiler", "stall", "call")
-)
-"""Causes that one call can be blamed for; its row is in column `<cause>_by`."""
-
 CHARGES: Final = pl.Schema(
     {"gap": pl.UInt32(), "call": pl.UInt32(), "cause": CAUSE, "ns": pl.Int64()}
 )
@@ -41,7 +36,7 @@ class Explained:
 
     Attributes:
         gaps: as `find_gaps` returns them, plus `<cause>_ns` of each cause, `cause` (the largest
-            one), and `<cause>_by` of `CULPRIT_CAUSES`: the row in the calls (for `profiler` in the
+            one), and `<cause>_by` of `WITH_CULPRIT`: the row in the calls (for `profiler` in the
             overhead) of the call charged most, null where the time between calls has more.
         charges: `CHARGES`.
     """
@@ -171,23 +166,24 @@ def _host_parts(
     # in the order of the lanes, so that a look-up walks along instead of searching
     places = waiting.select("gap", *on_lanes).sort("start")
     start, launched = places["start"], places["launched"]
-    covers = (hosts.profiler, hosts.stalled, hosts.module_load, hosts.launch, hosts.api)
-    spans = side_by_side([partial(Span.of, c, start, launched) for c in (*covers, hosts.launching)])
-    profiler, stalled, module_load, calls, api, launching = spans
-    launch_ns = launching.ns - profiler.ns - stalled.ns - module_load.ns
+    covers = [hosts.profiler, hosts.stalled, hosts.launch, hosts.api, hosts.launching]
+    covers += hosts.in_calls.values()
+    spans = side_by_side(partial(Span.of, cover, start, launched) for cover in covers)
+    profiler, stalled, launch, api, launching, *in_calls = spans
+    claimed = dict(zip(hosts.in_calls, in_calls, strict=True)) | {"api": api}
+    launch_ns = launching.ns - profiler.ns - stalled.ns - sum(span.ns for span in in_calls)
     begun_ns = events.calls["start_ns"]
-    leaders: list[Callable[[], pl.Series]]
-    leaders = [partial(profiler.leader, events.overhead["start_ns"])]
-    leaders += [partial(span.leader, begun_ns) for span in (module_load, api)]
-    leaders.append(partial(calls.leader, begun_ns, launch_ns - calls.ns))
-    by = side_by_side(leaders)
+    leaders: dict[str, Callable[[], pl.Series]] = {
+        "profiler": partial(profiler.leader, events.overhead["start_ns"]),
+        "launch": partial(launch.leader, begun_ns, launch_ns - launch.ns),
+        **{name: partial(span.leader, begun_ns) for name, span in claimed.items()},
+    }
     parts = {
         "host_ns": launched - start - launching.ns - api.ns,
-        "api_ns": api.ns,
         "launch_ns": launch_ns,
         "profiler_ns": profiler.ns,
-        "module_load_ns": module_load.ns,
-        **dict(zip(("profiler_by", "module_load_by", "api_by", "launch_by"), by, strict=True)),
+        **{f"{name}_ns": span.ns for name, span in claimed.items()},
+        **dict(zip(map("{}_by".format, leaders), side_by_side(leaders.values()), strict=True)),
     }
     gap = places["gap"]
     own = pl.DataFrame({"gap": gap, "begin": stalled.begin, "stop": stalled.stop})

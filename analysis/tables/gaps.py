@@ -5,9 +5,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.declared.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.frames.statistics import percent, whole_ns
-from nsysflow.analysis.gaps.run_ahead import CULPRIT_CAUSES
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.schema import CAUSE
@@ -69,7 +68,7 @@ def _rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
     dominant = pl.col("cause")
     culprit = pl.coalesce(
         pl.when(dominant == cause).then(f"{cause}_by")
-        for cause in CULPRIT_CAUSES
+        for cause in WITH_CULPRIT
         if cause != "profiler"
     )
     rows = gaps.select(
@@ -162,7 +161,7 @@ def _with_place(attribution: Attribution, gaps: pl.DataFrame) -> tuple[pl.DataFr
 def _parts(events: Events, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
     """The parts of gaps with one cause, grouped by place, culprit and line."""
     ns = pl.col(f"{cause}_ns")
-    by = [f"{cause}_by"] if cause in CULPRIT_CAUSES else []
+    by = [f"{cause}_by"] if cause in WITH_CULPRIT else []
     parts = gaps.select("place", "step", "next_call", f"{cause}_ns", *by).filter(ns > 0)
     nobody = pl.repeat(None, len(parts), dtype=pl.UInt32, eager=True)
     culprit = parts[f"{cause}_by"] if by else nobody

@@ -15,7 +15,8 @@ def test_stalls_are_what_blocks_the_host() -> None:
 
 def test_only_causes_that_calls_make_have_a_claim_on_an_instant() -> None:
     for cause in DECLARED:
-        assert (cause.claim is not None) == (cause.kind in ("profiler", "stall", "call"))
+        of_a_call = cause.kind in ("profiler", "stall", "call", "launch", "other call")
+        assert (cause.claim is not None) == of_a_call
 
 
 def test_a_call_belongs_to_one_cause_except_blocking_copies_which_are_launches_too() -> None:
