@@ -15,13 +15,14 @@ import json
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from nsysflow.cli.options import Command
 from nsysflow.errors import SettingsError
+from nsysflow.nearest import nearest
 
 OWN_FILE: Final = "nsysflow.toml"
 PROJECT_FILE: Final = "pyproject.toml"
@@ -52,12 +53,12 @@ class Settings:
         return _heading(self.file, self.command)
 
 
-def configured(command: type[click.Command] = click.Command) -> type[click.Command]:
+def configured(command: type[click.Command] = Command) -> type[click.Command]:
     """The command class, with a settings file's options as defaults.
 
     Each flag gets a switch that turns it off, which only the command line takes and `-h` leaves
     out. Making a context raises SettingsError for a file that `settings_of` or an option refuses;
-    `-h` does not read the file.
+    `-h` and completion do not read the file.
     """
 
     class Configured(command):  # type: ignore[misc, valid-type]
@@ -69,9 +70,8 @@ def configured(command: type[click.Command] = click.Command) -> type[click.Comma
             **extra: Any,  # noqa: ANN401
         ) -> click.Context:
             options = _options_of(self)
-            found = (
-                None if _asks_for_help(args) else settings_of(str(self.name), Path.cwd(), options)
-            )
+            unread = _asks_for_help(args) or extra.get("resilient_parsing")
+            found = None if unread else settings_of(str(self.name), Path.cwd(), options)
             defaults = {} if found is None else _defaults(found, options)
             try:
                 made: click.Context = super().make_context(
@@ -268,7 +268,7 @@ def _heading(file: Path, command: str) -> str:
 
 def _perhaps(name: str, known: Collection[str]) -> str:
     """The end of a sentence about a name that is not known."""
-    near = get_close_matches(name, known, n=1)
+    near = nearest(name, known, most=1)
     return f"; did you mean {near[0]}?" if near else "."
 
 

@@ -14,7 +14,6 @@ from nsysflow.report.results import Results
 from nsysflow.report.tables import (
     CSV_TABLES,
     named_table,
-    readable,
     report_json,
     write_csv,
     write_files,
@@ -219,14 +218,6 @@ def test_nothing_in_the_document_is_not_a_number() -> None:
 
 def test_an_empty_report_is_a_document_too() -> None:
     assert json.loads(report_json(Results([Handmade(tables={})])))["phases"] == []
-
-
-def test_a_readable_table_drops_what_says_nothing() -> None:
-    block = readable(Results([training()]).table("copies"), "copies")
-    heads = [column.head for column in block.columns]
-    assert "report" not in heads
-    assert "phase" not in heads
-    assert dict(zip(heads, block.rows[0], strict=True))["bytes"] == "4.00 MB"
 
 
 def test_enums_of_two_reports_are_one_table() -> None:
