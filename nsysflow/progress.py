@@ -19,8 +19,11 @@ class Progress:
     def expect(self, pieces: int) -> None:
         """So many more pieces of work are to come."""
 
-    def done(self) -> None:
-        """One piece is done; any thread may say so."""
+    def done(self, pieces: int = 1) -> None:
+        """So many pieces are done; any thread may say so."""
+
+    def stage(self, label: str) -> None:
+        """What is being done from now on."""
 
 
 SILENT: Final = Progress()
@@ -38,8 +41,11 @@ class _Bar(Progress):
         self._expected += pieces
         self._display.update(self._task, total=self._expected)
 
-    def done(self) -> None:
-        self._display.advance(self._task)
+    def done(self, pieces: int = 1) -> None:
+        self._display.advance(self._task, pieces)
+
+    def stage(self, label: str) -> None:
+        self._display.update(self._task, description=label)
 
 
 @contextmanager
@@ -55,7 +61,7 @@ def progress(label: str) -> Iterator[Progress]:
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Display
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
     display = Display(*columns, console=Console(stderr=True), transient=True)
     timer = Timer(_PATIENCE_S, display.start)
     timer.daemon = True

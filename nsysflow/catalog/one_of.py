@@ -17,5 +17,6 @@ class OneOf(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
         if value not in self.choices:
-            self.fail(f"no {self.kind} is called {value!r}. {near_or_all(value, self.choices)}")
+            near = near_or_all(value, self.choices, where="-h")
+            self.fail(f"no {self.kind} is called {value!r}. {near}")
         return super().convert(value, param, ctx)

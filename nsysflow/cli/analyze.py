@@ -200,6 +200,7 @@ def analyse(
             work.expect(1)
         results = analyze_reports(reports, look.options, tables=tables, progress=work)
         if folder is not None:
+            work.stage(f"writing {folder}")
             write_folder(
                 results,
                 folder,

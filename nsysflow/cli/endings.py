@@ -32,7 +32,7 @@ class Group(click.Group):
         name = args[0]
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        msg = f"no command {name!r}. {near_or_all(name, self.commands)}"
+        msg = f"no command {name!r}. {near_or_all(name, self.commands, where='nsysflow -h')}"
         raise click.UsageError(msg, ctx)
 
 

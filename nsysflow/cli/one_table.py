@@ -54,7 +54,7 @@ def columns_of(name: str, typed: str | None) -> tuple[str, ...] | None:
     wanted = tuple(word.strip() for word in typed.split(",") if word.strip())
     for word in wanted:
         if word not in known:
-            msg = f"{name} has no column {word!r}. {near_or_all(word, known)}"
+            msg = f"{name} has no column {word!r}. {near_or_all(word, known, where='--wide')}"
             raise click.UsageError(msg)
     return wanted or None
 
@@ -112,7 +112,7 @@ def _print_for_people(table: pl.DataFrame, name: str, style: Style) -> None:
     shown = table
     if style.top is None and screen.is_terminal:
         shown = table.head(_ROWS_OF_A_SCREEN)
-    width = line_width(screen)
+    width = line_width()
     if style.columns is not None:
         columns = list(style.columns)
     elif style.wide:

@@ -1,6 +1,7 @@
 """Print to stdout: the page, report.json, the gaps, or what the doctor found."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ PIPED_WIDTH: Final = 110
 def show_page(results: Results, *, top: int | None, at_least_ns: int) -> None:
     """The page, as wide as the terminal."""
     screen = console()
-    lines = page(results, width=line_width(screen), top=top, at_least_ns=at_least_ns)
+    lines = page(results, width=line_width(), top=top, at_least_ns=at_least_ns)
     print_lines(screen, lines)
 
 
@@ -42,7 +43,7 @@ def show_diagnosis(diagnosis: Diagnosis, machine: Machine, *, json: bool) -> Non
             out.write(f"{as_json(diagnosis, machine.home)}\n".encode())
         return
     screen = console()
-    print_lines(screen, doctor_page(diagnosis, machine.home, width=line_width(screen)))
+    print_lines(screen, doctor_page(diagnosis, machine.home, width=line_width()))
 
 
 def show_gaps(results: Results, *, at_least_ns: int) -> None:
@@ -85,16 +86,14 @@ def console() -> Console:
         markup=False,
         emoji=False,
         soft_wrap=True,
+        width=line_width(),
         color_system=None if plain else "auto",
     )
 
 
-def line_width(screen: Console) -> int:
+def line_width() -> int:
     """How wide lines may be: COLUMNS, else the terminal, else `PIPED_WIDTH`."""
-    asked = os.environ.get("COLUMNS", "")
-    if asked.isdecimal() and int(asked) > 0:
-        return int(asked)
-    return screen.width if screen.is_terminal else PIPED_WIDTH
+    return shutil.get_terminal_size((PIPED_WIDTH, 0)).columns
 
 
 def print_lines(screen: Console, lines: Iterable[Text]) -> None:

@@ -59,13 +59,16 @@ def analyze_reports(
     """
     sources = distinct_sources(paths)
     names = [table for table in tables if TABLES[table].of == "report"]
-    progress.expect(len(sources) * (1 + pieces_of(names)))
+    pieces = pieces_of(names)
+    progress.expect(2 * pieces * len(sources))  # half of the time is loading
     analyses = []
     left_out: dict[str, SelectionError] = {}
     domains: set[str] = set()
     for source in sources:
+        progress.stage(f"loading {source.name}")
         trace = _load(source, shapes="kernels" in tables)
-        progress.done()
+        progress.done(pieces)
+        progress.stage(f"analysing {source.name}")
         domains |= named_domains(trace.ranges)
         if len(sources) > 1 and _ran_elsewhere(trace, options.device):
             continue

@@ -89,7 +89,7 @@ def newest_run(folder: Path) -> Path:
     if not runs:
         raise NotAReport(
             "no run of nsysflow profile is in this folder",
-            "Name a report or a run, or see what the one shows that comes with nsysflow",
+            "Name a report, or look at the one that comes with nsysflow",
             "nsysflow demo",
         )
     return max(runs, key=lambda run: (run / FILE).stat().st_mtime_ns)
