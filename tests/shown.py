@@ -6,7 +6,7 @@ from typing import Final
 FENCED: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """Blocks of a page, each with its language."""
 
-_PACKED_SIZES: Final = re.compile(r"[\d,]+ of [\d,]+ bytes")
+_PACKED_SIZES: Final = re.compile(r"\([\d.]+ kB, (un)?packed from [\d.]+ kB\)")
 """What `pack` wrote: a few bytes more or less with another SQLite or liblzma."""
 
 
@@ -30,5 +30,5 @@ def is_shown(shown: str, printed: str) -> bool:
 
 def _plain(text: str) -> str:
     """`text` without what differs from machine to machine."""
-    lines = _PACKED_SIZES.sub("N of N bytes", text).rstrip("\n").split("\n")
+    lines = _PACKED_SIZES.sub(r"(N kB, \1packed from N kB)", text).rstrip("\n").split("\n")
     return "\n".join(line.rstrip() for line in lines)

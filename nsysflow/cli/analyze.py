@@ -185,7 +185,7 @@ def analyze(
     else:
         _print(results, look, style, table=table, as_json=as_json)
     if chosen is not None:
-        click.echo(f"wrote {chosen}: summary.md, report.json and the tables", err=True)
+        click.echo(f"wrote {chosen}: summary.md, report.json and {_tables_in(chosen)}", err=True)
 
 
 def analyse(
@@ -210,6 +210,14 @@ def analyse(
             )
             work.done()
     return results
+
+
+def _tables_in(folder: Path) -> str:
+    """The kinds of files that the tables became."""
+    from nsysflow.report.tables import GAPS_PARQUET
+
+    large = (folder / GAPS_PARQUET).is_file()
+    return f"the tables as CSV{f', all gaps as {GAPS_PARQUET}' if large else ''}"
 
 
 def look_of_settings(ctx: click.Context) -> Look:

@@ -8,6 +8,10 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from nsysflow.catalog import workloads as built_in
 
+TYPED: Final = "nsysflow.typed"
+"""Where a context keeps the words of its command: click has parsed none of them when an option
+still lacks its value."""
+
 _SHELLS: Final = ("bash", "zsh", "fish")
 
 
@@ -25,7 +29,7 @@ def variants(ctx: click.Context, _param: click.Parameter, typed: str) -> list[Co
     return [
         CompletionItem(variant.name, help=variant.summary)
         for each in built_in()
-        if each.name == ctx.params.get("workload")
+        if each.name in ctx.meta[TYPED]
         for variant in each.variants
         if variant.name.startswith(typed)
     ]
@@ -35,7 +39,7 @@ def ranges(ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]
     """The ranges of the reports that were typed, which begin so."""
     from nsysflow.runs.ranges import range_names
 
-    reports: tuple[Path, ...] = ctx.params.get("reports") or ()
+    reports = [path for path in map(Path, ctx.meta[TYPED]) if path.exists()]
     names = {name for report in reports for name in range_names(report)}
     return sorted(name for name in names if name.startswith(typed))
 

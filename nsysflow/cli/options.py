@@ -20,6 +20,10 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 class Command(click.Command):
     """A command whose help page has a section for each `section` of its options."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[completion.TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):

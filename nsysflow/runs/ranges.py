@@ -28,7 +28,7 @@ def range_names(report: Path) -> list[str]:
     folder = report if is_run(report) else Path(f"{report}.nsysflow")
     try:
         return sorted({*(_analysed(folder / "phases.csv") or _exported(report))})
-    except (OSError, UnicodeDecodeError, csv.Error, sqlite3.Error):
+    except (OSError, UnicodeDecodeError, KeyError, csv.Error, sqlite3.Error):
         return []
 
 

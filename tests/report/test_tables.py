@@ -10,9 +10,13 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.report import tables
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (
     CSV_TABLES,
+    GAPS_CSV,
+    GAPS_PARQUET,
+    GapsFormat,
     named_table,
     report_json,
     write_csv,
@@ -223,3 +227,31 @@ def test_an_empty_report_is_a_document_too() -> None:
 def test_enums_of_two_reports_are_one_table() -> None:
     both = Results([training(), training()])
     assert both.table("gap_summary").height == 6
+
+
+@pytest.mark.parametrize(
+    ("form", "largest", "made"),
+    [
+        ("auto", 10**6, GAPS_CSV),
+        ("auto", 10, GAPS_PARQUET),
+        ("csv", 10, GAPS_CSV),
+        ("parquet", 10**6, GAPS_PARQUET),
+    ],
+)
+def test_gaps_are_csv_unless_that_is_large_or_parquet_is_asked_for(
+    form: GapsFormat, largest: int, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "LARGEST_GAPS_CSV_BYTES", largest)
+    write_files(Results([training()]), tmp_path, gaps_format=form)
+    (gaps,) = tmp_path.glob("gaps.*")
+    assert gaps.name == made
+    read = pl.read_csv(gaps) if made == GAPS_CSV else pl.read_parquet(gaps)
+    assert (
+        read["duration_ns"].to_list()
+        == Results([training()]).table("gaps")["duration_ns"].to_list()
+    )
+
+
+def test_a_report_without_gaps_has_an_empty_list_of_them(tmp_path: Path) -> None:
+    write_files(Results([Handmade(tables={})]), tmp_path)
+    assert len((tmp_path / GAPS_CSV).read_text().splitlines()) == 1
