@@ -15,7 +15,7 @@ from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
 from nsysflow.cli.completion import completion
 from nsysflow.cli.encoding import take_any_text
-from nsysflow.cli.endings import Group
+from nsysflow.cli.group import Group
 from nsysflow.cli.profile import profile
 from nsysflow.errors import ExitCode
 from nsysflow.progress import progress

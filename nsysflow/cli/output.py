@@ -1,13 +1,11 @@
 """Print to stdout: the page, report.json, the gaps, or what the doctor found."""
 
-import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from errno import EPIPE
 from os import strerror
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from rich.console import Console
 from rich.text import Text
@@ -18,9 +16,7 @@ from nsysflow.errors import OutputError
 from nsysflow.report.results import Results
 from nsysflow.report.tables import report_json, write_gaps_csv
 from nsysflow.report.terminal import page
-
-PIPED_WIDTH: Final = 110
-"""How wide a line is where neither a terminal nor COLUMNS says so."""
+from nsysflow.screen import console, line_width
 
 
 def show_page(results: Results, *, top: int | None, at_least_ns: int) -> None:
@@ -69,31 +65,6 @@ def stdout() -> Iterator[BinaryIO]:
             raise BrokenPipeError(EPIPE, strerror(EPIPE)) from error
         msg = f"cannot write to standard output: {error.strerror or error}"
         raise OutputError(msg) from error
-
-
-class _Screen(Console):
-    """A console that leaves it to the caller what happens when its reader leaves."""
-
-    def on_broken_pipe(self) -> None:
-        raise  # it is called while the BrokenPipeError is handled
-
-
-def console() -> Console:
-    """Standard output for people: without any escape codes in a pipe, or with NO_COLOR."""
-    plain = bool(os.environ.get("NO_COLOR"))
-    return _Screen(
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=True,
-        width=line_width(),
-        color_system=None if plain else "auto",
-    )
-
-
-def line_width() -> int:
-    """How wide lines may be: COLUMNS, else the terminal, else `PIPED_WIDTH`."""
-    return shutil.get_terminal_size((PIPED_WIDTH, 0)).columns
 
 
 def print_lines(screen: Console, lines: Iterable[Text]) -> None:

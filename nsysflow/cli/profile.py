@@ -15,10 +15,10 @@ from nsysflow.catalog import find
 from nsysflow.catalog.workload_options import window
 from nsysflow.cli import completion
 from nsysflow.cli.analyze import Look, analyse, look_of_settings
-from nsysflow.cli.endings import discard, message, say
 from nsysflow.cli.options import Command, flops_options, option
 from nsysflow.cli.request import YOUR_COMMAND, check_workload_options, request_of
 from nsysflow.cli.settings import configured
+from nsysflow.endings import discard, message, say
 from nsysflow.errors import NsysflowError
 from nsysflow.runtime.collectors import Collector
 

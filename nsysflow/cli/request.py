@@ -9,7 +9,7 @@ import click
 
 from nsysflow.catalog import Workload, find
 from nsysflow.catalog.workload_options import workload_options
-from nsysflow.cli.endings import say
+from nsysflow.endings import say
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
