@@ -1,7 +1,6 @@
 """`nsysflow analyze`: reports in, a page or a table out, and the files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,50 +8,26 @@ import click
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.catalog.one_of import OneOf
-from nsysflow.cli.options import (
-    flops_options,
-    microseconds,
-    option,
-    split_domains,
-    window_options,
-)
+from nsysflow.cli.look import Look, analyse, look_of
+from nsysflow.cli.options import flops_options, microseconds, option, window_options
 from nsysflow.cli.settings import configured
-from nsysflow.errors import SelectionError
-from nsysflow.progress import progress
 
 if TYPE_CHECKING:
-    from nsysflow.analysis.options import Options
     from nsysflow.cli.one_table import Form, Style
     from nsysflow.report.results import Results
-    from nsysflow.report.tables import GapsFormat
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
 _OUTPUT: Final = frozenset(
-    {"reports", "folder", "force", "no_files", "table", "columns", "wide", "form", "as_json"}
-    | {"gaps_csv"}
+    [
+        *("reports", "folder", "force", "no_files"),
+        *("table", "columns", "wide", "form", "as_json", "gaps_csv"),
+    ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
 
 _PRINT: Final = "What to print"
 _WRITE: Final = "What to write"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """How a report is looked at.
-
-    Attributes:
-        options: what the analysis is narrowed to.
-        top: rows of each list; None for each list's own number.
-        at_least_ns: shorter gaps are left out of lists and files.
-        gaps_format: the format of the file with all gaps.
-    """
-
-    options: "Options"
-    top: int | None
-    at_least_ns: int
-    gaps_format: "GapsFormat"
 
 
 @click.command(cls=configured())
@@ -165,11 +140,12 @@ def analyze(
         table = "gap_summary"
     alone = [table is not None, as_json, gaps_csv is not None]
     _check_usage(folder, alone, no_files=no_files)
-    look = _look(**view)
-    style = _style(table, columns=columns, wide=wide, form=form, top=look.top)
+    from nsysflow.cli.one_table import style_of
     from nsysflow.runs.files import output_folder
     from nsysflow.runs.sources import newest_run
 
+    look = look_of(**view)
+    style = style_of(table, columns=columns, wide=wide, form=form, top=look.top)
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
@@ -186,30 +162,6 @@ def analyze(
         _print(results, look, style, table=table, as_json=as_json)
     if chosen is not None:
         click.echo(f"wrote {chosen}: summary.md, report.json and {_tables_in(chosen)}", err=True)
-
-
-def analyse(
-    reports: Sequence[Path], look: Look, *, tables: Sequence[str], folder: Path | None
-) -> "Results":
-    """Analyse the reports of a run, and write the files to `folder` if one is named."""
-    from nsysflow.runs.analyze import analyze_reports
-    from nsysflow.runs.files import write_folder
-
-    with progress("analysing") as work:
-        if folder is not None:
-            work.expect(1)
-        results = analyze_reports(reports, look.options, tables=tables, progress=work)
-        if folder is not None:
-            work.stage(f"writing {folder}")
-            write_folder(
-                results,
-                folder,
-                top=look.top,
-                at_least_ns=look.at_least_ns,
-                gaps_format=look.gaps_format,
-            )
-            work.done()
-    return results
 
 
 def _tables_in(folder: Path) -> str:
@@ -231,59 +183,21 @@ def look_of_settings(ctx: click.Context) -> Look:
         SettingsError: the file is wrong.
     """
     params = analyze.make_context("analyze", ["REPORT"], parent=ctx).params
-    return _look(**{name: value for name, value in params.items() if name not in _OUTPUT})
+    return look_of(**{name: value for name, value in params.items() if name not in _OUTPUT})
 
 
 def _check_usage(folder: Path | None, alone: list[bool], *, no_files: bool) -> None:
-    """Refuse options that contradict each other.
+    """Refuse options that cannot be combined.
 
     Raises:
-        click.UsageError: they do.
+        click.UsageError: they were.
     """
     if sum(alone) > 1:
-        msg = "--table, --json and --gaps-csv each want the output for themselves; choose one"
+        msg = "--table, --json and --gaps-csv cannot be combined"
         raise click.UsageError(msg)
     if no_files and folder is not None:
-        msg = "-o DIR and --no-files contradict each other"
+        msg = "-o DIR and --no-files cannot be combined"
         raise click.UsageError(msg)
-
-
-def _look(
-    *,
-    top: int | None,
-    at_least_ns: int,
-    gaps_format: "GapsFormat",
-    classes: Path | None,
-    domains: tuple[str, ...],
-    **window: Any,  # noqa: ANN401
-) -> Look:
-    """What was typed, as a `Look`.
-
-    Raises:
-        click.UsageError: the window ends before it starts.
-        SettingsError: the file of kernel classes is wrong.
-    """
-    from nsysflow.analysis.options import Options
-    from nsysflow.analysis.tables.kernels.classes import read_kernel_classes
-
-    added, removed = split_domains(domains)
-    rules = () if classes is None else read_kernel_classes(classes)
-    try:
-        options = Options(
-            domains_added=added, domains_removed=removed, kernel_classes=rules, **window
-        )
-    except SelectionError as error:
-        raise click.UsageError(str(error)) from error
-    return Look(options=options, top=top, at_least_ns=at_least_ns, gaps_format=gaps_format)
-
-
-def _style(
-    table: str | None, *, columns: str | None, wide: bool, form: "Form | None", top: int | None
-) -> "Style":
-    from nsysflow.cli.one_table import Style, columns_of
-
-    chosen = None if table is None else columns_of(table, columns)
-    return Style(form=form or "table", columns=chosen, wide=wide, top=top)
 
 
 def _wanted(table: str | None, *, whole: bool, page: bool) -> tuple[str, ...]:

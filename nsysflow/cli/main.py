@@ -5,7 +5,7 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -15,21 +15,46 @@ from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
 from nsysflow.cli.completion import completion
 from nsysflow.cli.encoding import take_any_text
-from nsysflow.cli.group import Group
 from nsysflow.cli.profile import profile
+from nsysflow.endings import in_one_message
 from nsysflow.errors import ExitCode
+from nsysflow.nearest import near_or_all
 from nsysflow.progress import progress
 
 ALLOCATOR: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:-1"
-"""Polars' allocator keeps the memory it got, for all threads: a frame of the analysis lives for
-milliseconds, and giving it back to the system and asking again is what costs. 45 % fewer page
-faults and 13 % less memory at 1 M kernels (docs/facts.md). Read when polars loads."""
+"""Lets polars keep the memory that it freed, for all threads. Frames of the analysis live for
+milliseconds, and to return their memory and ask for it again is slow. Saves 45 % of the page faults
+and 13 % of the memory at 1 M kernels (docs/facts.md). Polars reads it when it loads."""
 
 _PATH = click.Path(path_type=Path, readable=False)  # the loader says it better, with exit code 1
 
 
+class _Group(click.Group):
+    """Commands that end alike, listed as they were added. A bug keeps its traceback."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401
+        with in_one_message():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
+        with in_one_message():
+            return super().invoke(ctx)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.commands]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        msg = f"no command {name!r}. {near_or_all(name, self.commands, where='nsysflow -h')}"
+        raise click.UsageError(msg, ctx)
+
+
 @click.group(
-    cls=Group,
+    cls=_Group,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "show_default": True,

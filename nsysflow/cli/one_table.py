@@ -43,14 +43,24 @@ class Style:
     top: int | None = None
 
 
-def columns_of(name: str, typed: str | None) -> tuple[str, ...] | None:
-    """The columns of the table `name` that were typed, as in `gaps,total_ns`.
+def style_of(
+    table: str | None, *, columns: str | None, wide: bool, form: Form | None, top: int | None
+) -> Style:
+    """What was typed, as a `Style`.
 
     Raises:
-        click.UsageError: it has no such column.
+        click.UsageError: the table has no such column.
     """
-    if typed is None:
-        return None
+    chosen = None if table is None or columns is None else _columns_of(table, columns)
+    return Style(form=form or "table", columns=chosen, wide=wide, top=top)
+
+
+def _columns_of(name: str, typed: str) -> tuple[str, ...] | None:
+    """The columns of a table in a list such as `gaps,total_ns`; None where the list is empty.
+
+    Raises:
+        click.UsageError: the table has no such column.
+    """
     known = [*SCHEMAS[name]]
     wanted = tuple(word.strip() for word in typed.split(",") if word.strip())
     for word in wanted:

@@ -69,7 +69,7 @@ def microseconds(_ctx: click.Context, _param: click.Parameter, typed: str) -> in
     """`1.5` microseconds as ns: a length, so not below 0."""
     length_ns = _scaled(typed, _NS_PER_US, "microseconds")
     if length_ns < 0:
-        msg = f"{typed!r} is below 0, and no length of time is"
+        msg = f"{typed!r} is negative, which a length of time cannot be"
         raise click.BadParameter(msg)
     return length_ns
 
@@ -86,7 +86,7 @@ def steps_slice(
         raise click.BadParameter(msg)
     first, end = (int(side) if side else None for side in sides)
     if end is not None and end <= (first or 0):
-        msg = f"{typed!r} holds no step; B is excluded"
+        msg = f"{typed!r} selects no step: B must be greater than A"
         raise click.BadParameter(msg)
     return first, end
 
@@ -111,7 +111,7 @@ def _flops(_ctx: click.Context, _param: click.Parameter, typed: float | None) ->
     """A number of operations: above 0, and fit for 64 bits."""
     if typed is None or 0 < typed <= _MOST_FLOPS:
         return typed
-    msg = f"{typed:g} is no number of FLOPs; a step of a large model takes some 1e15 on each GPU"
+    msg = f"{typed:g} cannot be the FLOPs of a step; a large model needs about 1e15 on each GPU"
     raise click.BadParameter(msg)
 
 

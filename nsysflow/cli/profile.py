@@ -14,7 +14,8 @@ from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.catalog import find
 from nsysflow.catalog.workload_options import window
 from nsysflow.cli import completion
-from nsysflow.cli.analyze import Look, analyse, look_of_settings
+from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.look import Look, analyse
 from nsysflow.cli.options import Command, flops_options, option
 from nsysflow.cli.request import YOUR_COMMAND, check_workload_options, request_of
 from nsysflow.cli.settings import configured

@@ -7,8 +7,8 @@
     [analyze]
     framework-gap-us = 30
 
-The nearest folder that has one wins, from the current one upwards. What is typed wins over it, and
-a flag set there is switched off by `--no-FLAG`. A relative path starts at the file's folder.
+The file in the nearest folder counts, from the current one upwards. The command line overrides it:
+`--no-FLAG` switches off a flag that it sets. A relative path in it starts at the file's folder.
 """
 
 import json
@@ -155,7 +155,7 @@ def _table(file: Path, path: tuple[str, ...]) -> Mapping[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
         return None  # a folder above may be another user's
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"{file} is not valid TOML: {error}. Mend that line, or remove the file"
+        msg = f"{file} is not valid TOML: {error}. Correct that line, or remove the file"
         raise SettingsError(msg) from error
     for key in path:
         found = found.get(key)
@@ -168,14 +168,14 @@ def _table(file: Path, path: tuple[str, ...]) -> Mapping[str, Any] | None:
 def _must_be_table(found: object, name: str, file: Path) -> None:
     if not isinstance(found, dict):
         msg = (
-            f"{file}: {name} = {_shown(found)} must be a table; options stand in one, as in\n"
+            f"{file}: {name} = {_shown(found)} must be a table that holds options, such as\n"
             f"  {_heading(file, 'profile')}\n  backtrace = true"
         )
         raise SettingsError(msg)
 
 
 def _check_tables(found: Mapping[str, Any], file: Path) -> None:
-    """Refuse what is no command's table: nothing would ever read it."""
+    """Refuse what is not the table of a command: nothing would ever read it."""
     for name, value in found.items():
         if name in COMMANDS:
             _must_be_table(value, name, file)
@@ -184,8 +184,8 @@ def _check_tables(found: Mapping[str, Any], file: Path) -> None:
         if isinstance(value, dict):
             seen = f"no command reads the table {name}{_perhaps(name, COMMANDS)}"
         else:
-            seen = f"{name} = {_shown(value)} stands in no command's table."
-        msg = f"{file}: {seen} Options stand in a table of their command: {tables}"
+            seen = f"{name} = {_shown(value)} is outside the table of a command."
+        msg = f"{file}: {seen} Put options into the table of their command: {tables}"
         raise SettingsError(msg)
 
 
@@ -267,7 +267,7 @@ def _heading(file: Path, command: str) -> str:
 
 
 def _perhaps(name: str, known: Collection[str]) -> str:
-    """The end of a sentence about a name that is not known."""
+    """The end of a sentence about an unknown name: what it may have meant."""
     near = nearest(name, known, most=1)
     return f"; did you mean {near[0]}?" if near else "."
 
