@@ -8,7 +8,7 @@ import click
 from nsysflow.nearest import near_or_all
 
 
-class OneOf(click.Choice[str]):
+class OneOf(click.Choice):  # type: ignore[type-arg]  # click 8.1 has no type argument
     """One of the names of some kind, such as `table`."""
 
     def __init__(self, kind: str, names: Iterable[str]) -> None:
@@ -19,4 +19,5 @@ class OneOf(click.Choice[str]):
         if value not in self.choices:
             near = near_or_all(value, self.choices, where="-h")
             self.fail(f"no {self.kind} is called {value!r}. {near}")
-        return super().convert(value, param, ctx)
+        found: str = super().convert(value, param, ctx)
+        return found

@@ -48,6 +48,12 @@ class Option(click.Option):
         self.section = section
         self.former = former
 
+    def get_help_extra(self, ctx: click.Context) -> "click.types.OptionHelpExtra":
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.show_default, str):
+            extra["default"] = self.show_default  # click puts it in parentheses
+        return extra
+
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         record = super().get_help_record(ctx)
         if record is None or not self.former:
