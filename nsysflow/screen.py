@@ -9,6 +9,9 @@ from rich.console import Console
 PIPED_WIDTH: Final = 110
 """How wide a line is where neither a terminal nor COLUMNS says so."""
 
+_NARROWEST: Final = 40
+"""A page does not fit into less; its lines run over instead."""
+
 
 class _Screen(Console):
     """A console that leaves it to the caller what happens when its reader leaves."""
@@ -38,4 +41,4 @@ def console(width: int | None = None, *, markup: bool = False, soft_wrap: bool =
 
 def line_width(piped: int = PIPED_WIDTH) -> int:
     """How wide lines may be: COLUMNS, else the terminal, else `piped`."""
-    return shutil.get_terminal_size((piped, 0)).columns
+    return max(_NARROWEST, shutil.get_terminal_size((piped, 0)).columns)

@@ -9,7 +9,7 @@ import click
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.catalog.one_of import OneOf
 from nsysflow.cli.look import Look, analyse, look_of
-from nsysflow.cli.options import flops_options, microseconds, option, window_options
+from nsysflow.cli.options import Command, flops_options, microseconds, option, window_options
 from nsysflow.cli.settings import configured
 
 if TYPE_CHECKING:
@@ -30,16 +30,30 @@ _PRINT: Final = "What to print"
 _WRITE: Final = "What to write"
 
 
-@click.command(cls=configured())
+class _Analyze(Command):
+    """A command whose help page ends with a list of all tables."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Tables"):
+            formatter.write_dl([(name, table.about) for name, table in TABLES.items()])
+
+
+@click.command(cls=configured(_Analyze))
 @click.argument("reports", nargs=-1, type=_PATH, metavar="[REPORT]...")
 @option(
     "--table",
     section=_PRINT,
     type=OneOf("table", TABLES),
     metavar="NAME",
-    help=f"Print one table instead of the page: {', '.join(TABLES)}.",
+    help="Print one table instead of the page; the tables are listed below.",
 )
-@option("--columns", section=_PRINT, metavar="A,B,C", help="Print these columns of the table.")
+@option(
+    "--columns",
+    section=_PRINT,
+    metavar="A,B,C",
+    help="Print these columns of the table, named as in CSV files.",
+)
 @option("--wide", section=_PRINT, is_flag=True, help="Print all columns, and names in full.")
 @option(
     "--top",

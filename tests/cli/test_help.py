@@ -6,6 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.cli.main import main
 from nsysflow.cli.options import Option
 
@@ -39,7 +40,7 @@ def test_the_version_has_a_short_option(word: str) -> None:
 def test_the_options_of_a_large_command_stand_in_sections(command: str) -> None:
     sections = re.findall(r"^(\w[\w ]*):$", page(command), re.MULTILINE)
     assert len(sections) >= 4
-    assert sections[-1] == "Options"  # of which only --help is left
+    assert "Options" in sections[-2:]  # of which only --help is left, at the end
 
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
@@ -54,6 +55,11 @@ def test_the_help_of_an_option_is_a_sentence_and_its_default_is_shown(
         record = option.get_help_record(click.Context(command, show_default=True))
         assert record is not None
         assert "[default: " in record[1]
+
+
+def test_every_table_is_listed_with_what_a_row_is() -> None:
+    listed = " ".join(page("analyze").partition("Tables:")[2].split())
+    assert all(f"{name} {table.about}" in listed for name, table in TABLES.items())
 
 
 def test_a_former_name_of_an_option_works_and_is_not_shown() -> None:

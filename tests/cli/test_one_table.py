@@ -49,6 +49,10 @@ def test_without_a_width_a_line_is_as_long_as_the_pages(columns: str) -> None:
     assert max(map(len, table("syncs", columns=columns).stdout.splitlines())) <= 110
 
 
+def test_a_line_that_is_too_narrow_for_any_table_runs_over() -> None:
+    assert "idle behind it" in table("syncs", columns="3").stdout
+
+
 def test_the_columns_that_are_not_shown_are_named_with_how_to_see_them() -> None:
     said = table("syncs", columns="60").stderr
     assert said.startswith("not shown: ")
