@@ -101,7 +101,7 @@ DECLARED: Final = (
         summary_rows=30,
         filled_by="put NVTX ranges around the parts of the program: nsysflow.region",
         shown=(
-            "path instances median_ns busy_ns idle_ns launches process report kernels host_wall_ns"
+            "path instances median_ns busy_ns idle_ns host_wall_ns launches process report kernels"
         ),
     ),
     Table(
