@@ -320,6 +320,14 @@ def test_flops_that_no_step_has_are_bad_usage(typed: str) -> None:
 
 
 @pytest.mark.usefixtures("asked")
+def test_gaps_become_parquet_if_asked_and_it_is_said(here: Path) -> None:
+    done = analyze("run.sqlite", "-o", "out", "--gaps-format", "parquet")
+    assert (here / "out" / "gaps.parquet").is_file()
+    assert not (here / "out" / "gaps.csv").exists()
+    assert done.stderr.endswith("the tables as CSV, all gaps as gaps.parquet\n")
+
+
+@pytest.mark.usefixtures("asked")
 def test_without_a_report_the_newest_run_here_is_analysed(here: Path) -> None:
     (here / "run1").mkdir()
     write_manifest(here / "run1", RUN)
