@@ -1,6 +1,6 @@
 """`analyze`: a trace in, every declared table out, each computed when it is first asked for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from nsysflow.analysis.declared import tables
-from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
@@ -35,9 +35,15 @@ def analyze(trace: Trace, options: Options | None = None) -> "Analysis":
         The tables, each computed when it is first read.
 
     Raises:
-        SelectionError: (when a table is read) an option names a range or device that is not there.
+        SelectionError: (when a table is read) an option names a range, domain or device
+            that is not there.
     """
     return Analysis(trace, options or Options())
+
+
+def pieces_of(names: Collection[str]) -> int:
+    """How many pieces of work `Analysis.compute` does for these tables."""
+    return len(_FIRST) + len(names)
 
 
 class Analysis:
@@ -108,21 +114,10 @@ class Analysis:
             )
         )
 
-    @computed_once
+    @property
     def notes(self) -> tuple[Note, ...]:
-        """The loader's notes, and one on each NVTX domain asked for that is not there."""
-        asked = {*self.options.domains_added, *self.options.domains_removed}
-        if not asked:
-            return self.trace.notes
-        found = {*self.timeline.events.ranges["domain"].drop_nulls().unique().cast(pl.String)}
-        known = f"there are: {', '.join(sorted(found))}" if found else "there is none with a name"
-        missing = [
-            Note(
-                NoteKind.UNKNOWN_DOMAIN, f"no NVTX domain {name!r} in {self.trace.report}; {known}"
-            )
-            for name in sorted(asked - found)
-        ]
-        return (*self.trace.notes, *missing)
+        """The loader's notes."""
+        return self.trace.notes
 
     def gap_slices(self, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
         """`gaps` in slices, only those that last `at_least_ns` or longer; never no slice."""
@@ -137,10 +132,15 @@ class Analysis:
         """How many gaps, or parts of them in the windows, last `at_least_ns` or longer."""
         return count_gaps(self.view, at_least_ns)
 
-    def compute(self, *names: str) -> None:
-        """Compute these tables now, on all cores; reading them one by one uses about one."""
+    def compute(self, *names: str, done: Callable[[], object] = lambda: None) -> None:
+        """Compute these tables now, on all cores; reading them one by one uses about one.
+
+        Args:
+            names: of tables.
+            done: called after each of the `pieces_of(names)`.
+        """
         first = [partial(getattr, self.timeline, piece) for piece in _FIRST]
-        side_by_side([*first, *(partial(getattr, self, name) for name in names)])
+        side_by_side([*first, *(partial(getattr, self, name) for name in names)], done)
 
     def _titled(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
         """`rows` with the columns of the table called `name`, the report's name in front."""

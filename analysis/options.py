@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nsysflow.errors import SelectionError
 from nsysflow.peaks import Unit
 
 
@@ -40,3 +41,15 @@ class Options:
     flops_per_step: float | None = None
     flops_dtype: Unit | None = None
     kernel_classes: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that time goes forward.
+
+        Raises:
+            SelectionError: the window ends before it starts.
+        """
+        if self.from_ns is not None and self.to_ns is not None and self.from_ns > self.to_ns:
+            raise SelectionError(
+                f"--from {self.from_ns / 1e9:g} is later than --to {self.to_ns / 1e9:g}",
+                "Give the earlier time to --from",
+            )

@@ -22,6 +22,7 @@ Each says what was seen, what to do, and what to type next.
 """
 
 from collections.abc import Sequence
+from enum import IntEnum
 from pathlib import Path
 from shlex import quote
 from textwrap import indent
@@ -57,6 +58,17 @@ def record_again(*, collector: str | None = None) -> Remedy:
     return "Record the program again", f"nsysflow profile{by} -- COMMAND"
 
 
+class ExitCode(IntEnum):
+    """How a command ends that did not do its work; click's own code for wrong usage is 2."""
+
+    FAILED = 1
+    WRONG_RESULT = 3
+    INTERRUPTED = 130
+    """What shells give a program that Ctrl-C ended."""
+    READER_LEFT = 141
+    """What shells give a program whose reader, such as `head`, had read enough."""
+
+
 class NsysflowError(Exception):
     """Something a person can act on. The command line prints it and exits with `exit_code`.
 
@@ -66,7 +78,7 @@ class NsysflowError(Exception):
         command: what to type next, one command a line, or empty.
     """
 
-    exit_code = 1
+    exit_code: int = ExitCode.FAILED
 
     def __init__(self, seen: str, advice: str = "", command: str = "") -> None:
         super().__init__(seen, advice, command)
@@ -166,7 +178,7 @@ class UnknownWorkload(WorkloadError):
 class WrongResult(WorkloadError):
     """A workload's kernels are too far from float64, as its table says."""
 
-    exit_code = 3
+    exit_code = ExitCode.WRONG_RESULT
 
 
 class BenchError(NsysflowError):

@@ -10,6 +10,10 @@ from hypothesis import settings
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
+# GNU readline, which pytest loads, sets these for every program that a test starts.
+for variable in ("COLUMNS", "LINES"):
+    os.unsetenv(variable)
+
 # No deadline: the first example of a test pays for polars warming up. The random examples are the
 # same in every run and on every machine, so that a change is judged by what it changes. `make hunt`
 # draws new ones.

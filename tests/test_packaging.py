@@ -84,7 +84,7 @@ def test_the_wheel_alone_in_an_empty_venv_analyses_the_sample(wheel: Path, tmp_p
 
 def test_help_imports_neither_torch_nor_polars() -> None:
     heavy = "{'torch', 'triton', 'polars', 'numpy', 'pandas', 'rich'}"
-    code = f"import sys, nsysflow.cli; print(*sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, nsysflow.cli.main; print(*sorted({heavy} & set(sys.modules)))"
     assert run(sys.executable, "-c", code, cwd=ROOT).strip() == ""
 
 

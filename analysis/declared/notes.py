@@ -20,7 +20,6 @@ class NoteKind(StrEnum):
     UNUSABLE_ROWS = "unusable-rows"
     NAMELESS_CALLS = "nameless-calls"
     NAMELESS_RANGES = "nameless-ranges"
-    UNKNOWN_DOMAIN = "unknown-domain"
     RUN = "run"
     LEFT_OUT = "left-out"
 

@@ -28,7 +28,9 @@ class Table:
         ranked_by: what people read it by, largest first, where files keep another order.
         each: the table with a row per event that it sums up; `--format parquet` gives that.
         by_device: the table with a row per device, where its own rows are of all devices.
-        filled_by: what to do so that it has rows.
+        filled_by: what to do so that it has rows, or why it has none.
+        shown: the columns that people act on, most important first. Where a line is narrow, the
+            last ones give way.
         listed: whether `--table` offers it; the others are parts of a listed one.
     """
 
@@ -46,6 +48,7 @@ class Table:
     each: str | None = None
     by_device: str | None = None
     filled_by: str
+    shown: str = ""
     listed: bool = True
 
     @property
@@ -67,6 +70,10 @@ DECLARED: Final = (
         summary_rows=64,
         complete=True,
         filled_by=_RECORD_CUDA,
+        shown=(
+            "report device window_ns compute_ns idle_ns comm_exposed_ns copy_exposed_ns "
+            "host_ns sync_ns launch_ns gaps"
+        ),
     ),
     Table(
         name="gap_summary",
@@ -77,6 +84,10 @@ DECLARED: Final = (
         summary_rows=15,
         ranked_by="total_ns",
         filled_by="this selection has no idle time between two operations",
+        shown=(
+            "total_ns cause host_range source culprit window_pct device report per_step_ns "
+            "gaps phase"
+        ),
     ),
     Table(
         name="gap_histogram",
@@ -85,6 +96,7 @@ DECLARED: Final = (
         csv="never",
         json_key="gap_histogram",
         filled_by="this selection has no idle time between two operations",
+        shown="length cause gaps idle_ns device report",
     ),
     Table(
         name="phases",
@@ -94,6 +106,9 @@ DECLARED: Final = (
         page_rows=10,
         summary_rows=30,
         filled_by="put NVTX ranges around the parts of the program: nsysflow.region",
+        shown=(
+            "path instances median_ns busy_ns idle_ns host_wall_ns launches process report kernels"
+        ),
     ),
     Table(
         name="syncs",
@@ -104,6 +119,9 @@ DECLARED: Final = (
         summary_rows=10,
         by_device="induced",
         filled_by="this selection has no waits, blocking copies or allocations",
+        shown=(
+            "induced_idle_ns api source phase blocked_ns report process start_ns bytes copy_label"
+        ),
     ),
     Table(
         name="gaps",
@@ -115,6 +133,7 @@ DECLARED: Final = (
         in_slices=True,
         ranked_by="duration_ns",
         filled_by="this selection has no idle time between two operations",
+        shown="duration_ns start_ns cause host_range source culprit device report next_op step",
     ),
     Table(
         name="steps",
@@ -124,6 +143,10 @@ DECLARED: Final = (
         page_rows=0,
         summary_rows=20,
         filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
+        shown=(
+            "report process device step duration_ns idle_ns compute_ns steady host_ns "
+            "launch_ns sync_ns comm_exposed_ns copy_exposed_ns"
+        ),
     ),
     Table(
         name="starved",
@@ -133,6 +156,10 @@ DECLARED: Final = (
         page_rows=0,
         summary_rows=10,
         filled_by="this selection has no launch-bound stretch of 8 operations or more",
+        shown=(
+            "launch_idle_ns phase ops graph_estimate_ns start_ns device report "
+            "median_kernel_ns median_interval_ns"
+        ),
     ),
     Table(
         name="launches",
@@ -140,6 +167,10 @@ DECLARED: Final = (
         made_by="launches:launch_table",
         json_key="launches",
         filled_by="put NVTX ranges around the parts of the program: nsysflow.region",
+        shown=(
+            "path launches starved_pct api_median_ns process report latency_median_ns "
+            "run_ahead_median starved_launches queue_median_ns"
+        ),
     ),
     Table(
         name="kernels",
@@ -148,6 +179,9 @@ DECLARED: Final = (
         json_key="kernels",
         summary_rows=20,
         filled_by=_RECORD_CUDA,
+        shown=(
+            "total_ns short_name class count median_ns device report share_pct tiny_pct grid block"
+        ),
     ),
     Table(
         name="copies",
@@ -157,6 +191,9 @@ DECLARED: Final = (
         summary_rows=10,
         each="each_copy",
         filled_by="this selection has no copies",
+        shown=(
+            "direction copy_label phase count bytes device report exposed_ns induced_idle_ns gpu_ns"
+        ),
     ),
     Table(
         name="each_copy",
@@ -176,6 +213,7 @@ DECLARED: Final = (
         page_rows=6,
         summary_rows=30,
         filled_by="give --flops-per-step",
+        shown="path mfu_pct time_ns device report flops_per_s flops unit steps",
     ),
     Table(
         name="comm",
@@ -186,6 +224,10 @@ DECLARED: Final = (
         summary_rows=20,
         each="collectives",
         filled_by="this selection has no communication kernels",
+        shown=(
+            "operation phase count exposed_ns hidden_pct bytes device report median_ns "
+            "total_ns name"
+        ),
     ),
     Table(
         name="collectives",
@@ -206,6 +248,7 @@ DECLARED: Final = (
         page_rows=8,
         summary_rows=64,
         filled_by="give the reports of all ranks: nsysflow analyze rank*.sqlite -o DIR",
+        shown="report device late_ns waited_ns times_last matched process clock_ns residual_ns",
     ),
     Table(
         name="arrivals",
@@ -215,6 +258,10 @@ DECLARED: Final = (
         csv="with rows",
         json_key="arrivals",
         filled_by="give the reports of all ranks: nsysflow analyze rank*.sqlite -o DIR",
+        shown=(
+            "collective operation spread_ns last_report last_device start_ns bytes ranks "
+            "ends_spread_ns"
+        ),
     ),
     Table(
         name="gpu_metrics",
@@ -225,6 +272,10 @@ DECLARED: Final = (
         page_rows=6,
         summary_rows=20,
         filled_by="record with nsysflow profile --gpu-metrics",
+        shown=(
+            "name group busy_ns bound sm_active_pct tensor_active_pct device report "
+            "dram_read_pct dram_write_pct sm_issue_pct"
+        ),
     ),
     Table(
         name="induced",
@@ -245,6 +296,7 @@ DECLARED: Final = (
         summary_rows=64,
         complete=True,
         filled_by="no check found anything",
+        shown="check impact count share_pct report",
     ),
 )
 """All tables, in the order in which people read them."""

@@ -10,14 +10,30 @@ import polars as pl
 T = TypeVar("T")
 
 
-def side_by_side(work: Iterable[Callable[[], T]]) -> list[T]:
-    """Results of `work` in order, as many pieces at a time as polars has threads."""
+def side_by_side(
+    work: Iterable[Callable[[], T]], done: Callable[[], object] = lambda: None
+) -> list[T]:
+    """Results of `work` in order, as many pieces at a time as polars has threads.
+
+    If a piece fails, or Ctrl-C comes, those that have not begun do not begin.
+
+    Args:
+        work: the pieces.
+        done: called after each piece, by its thread.
+    """
     with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
-        return [future.result() for future in [pool.submit(piece) for piece in work]]
+        futures = [pool.submit(piece) for piece in work]
+        for future in futures:
+            future.add_done_callback(lambda _: done())
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 class computed_once(Generic[T]):
-    """A property that is computed once, when it is first read; other threads wait for it.
+    """A property that one thread computes when it is first read; other threads wait for it.
 
     `functools.cached_property` lets each thread compute it again (from Python 3.12 on).
     """

@@ -6,6 +6,7 @@ from nsysflow.analysis.frames.intervals import Axis, last_at_or_before
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.names import uncounted
 from nsysflow.errors import SelectionError
+from nsysflow.nearest import near_or_all
 from nsysflow.runtime.protocol import STEP
 
 MIN_REPEATS = 3
@@ -66,15 +67,15 @@ def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFram
         return found
     kind = pl.select(uncounted(pl.lit(name))).item()
     if not paths.filter(_is_called(pl.lit(kind, pl.String))).is_empty():
-        msg = (
-            f"no range {name!r} in {report}: all of its kind are {kind!r} there, without numbers."
-            f" Ask for {kind!r}; --steps picks steps by their place, counted from 0."
+        raise SelectionError(
+            f"no range {name!r} in {report}: all of its kind are {kind!r} there, without numbers",
+            f"Ask for {kind!r}; --steps picks steps by their place, counted from 0",
         )
-        raise SelectionError(msg)
-    names = attribution.paths["name"].unique(maintain_order=True).head(8).to_list()
-    known = ", ".join(names) or "none, it holds no NVTX ranges"
-    msg = f"no range {name!r} in {report}. Ranges there: {known}."
-    raise SelectionError(msg)
+    names = paths["joined" if "/" in name else "name"].to_list()
+    raise SelectionError(
+        f"no range {name!r} in {report}",
+        near_or_all(name, names, where="--table phases") or "It holds no NVTX ranges",
+    )
 
 
 def _is_called(name: pl.Expr) -> pl.Expr:

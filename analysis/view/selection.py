@@ -8,6 +8,7 @@ from nsysflow.analysis.phases.steps import paths_named
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.analysis.view.windows import intersect, whole_windows
 from nsysflow.errors import SelectionError
+from nsysflow.nearest import near_or_all
 
 
 def selected_windows(
@@ -58,6 +59,25 @@ def selected_windows(
             msg = f"those steps ran nothing in the selected part of {report}."
             raise SelectionError(msg)
     return windows
+
+
+def require_domains(known: set[str], options: Options, where: str) -> None:
+    """Refuse an NVTX domain that is not one of the `known`, which are those of `where`.
+
+    Raises:
+        SelectionError: there is none of that name.
+    """
+    for name in (*options.domains_added, *options.domains_removed):
+        if name not in known:
+            raise SelectionError(
+                f"no NVTX domain {name!r} in {where}",
+                near_or_all(name, sorted(known)) or "All ranges are in the default domain",
+            )
+
+
+def named_domains(ranges: pl.DataFrame) -> set[str]:
+    """The NVTX domains of some ranges; the default domain has no name."""
+    return {*ranges["domain"].drop_nulls().unique().cast(pl.String)}
 
 
 def _of_device(windows: pl.DataFrame, events: Events, device: int) -> pl.DataFrame:

@@ -12,7 +12,12 @@ from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.view.selection import selected_windows, with_numbers
+from nsysflow.analysis.view.selection import (
+    named_domains,
+    require_domains,
+    selected_windows,
+    with_numbers,
+)
 from nsysflow.analysis.view.windows import (
     clipped,
     clipped_time,
@@ -215,8 +220,13 @@ class NarrowedView(View):
 
 
 def view_of(timeline: Timeline) -> View:
-    """The view that the timeline's options ask for."""
+    """The view that the timeline's options ask for.
+
+    Raises:
+        SelectionError: there is no NVTX domain of a name that they hold.
+    """
     options = timeline.options
+    require_domains(named_domains(timeline.events.ranges), options, timeline.trace.report)
     asked = (options.device, options.range, options.from_ns, options.to_ns, options.steps)
     narrowed = any(choice is not None for choice in asked)
     return NarrowedView(timeline) if narrowed else View(timeline)

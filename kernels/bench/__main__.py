@@ -4,6 +4,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,10 +12,19 @@ from nsysflow import catalog
 from nsysflow.catalog.bench_options import bench_options
 from nsysflow.catalog.kernel import dtypes as all_dtypes
 from nsysflow.catalog.kernel import variants as all_variants
-from nsysflow.errors import BenchError, NsysflowError
+from nsysflow.endings import in_one_message
+from nsysflow.errors import BenchError
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+class _Process(click.Command):
+    """A command that ends as those of `nsysflow` do."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with in_one_message():
+            return super().invoke(ctx)
+
+
+@click.command(cls=_Process, context_settings={"help_option_names": ["-h", "--help"]})
 @bench_options
 def main(
     kernels: tuple[str, ...],
@@ -53,8 +63,4 @@ def main(
 
 
 if __name__ == "__main__":
-    try:
-        main(prog_name="nsysflow bench")
-    except NsysflowError as error:
-        click.echo(f"nsysflow: {error}", err=True)
-        sys.exit(error.exit_code)
+    main(prog_name="nsysflow bench")

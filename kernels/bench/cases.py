@@ -12,6 +12,7 @@ from typing import Final
 import torch
 
 from nsysflow.catalog import Kernel
+from nsysflow.errors import ExitCode
 from nsysflow.kernels.bench.calls import (
     BACKENDS,
     Variant,
@@ -39,8 +40,6 @@ from nsysflow.kernels.bench.stopwatch import Stopwatch
 COPY_PCT: Final = (85, 100)
 """The allowed speed of the copy kernel, in per cent of the copy bandwidth of the same run. Above
 100, work is missing from the record or L2 was not flushed. Below 85, it contains other work."""
-
-EXIT_WRONG: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +171,8 @@ def _problem_and_call(bench: Bench, case: Case) -> tuple[Problem, Callable[[], O
 
 
 def exit_code(rows: list[Row]) -> int:
-    """3 if a result is wrong, else 1 if a case failed, else 0."""
+    """How the benchmark ends: a wrong result counts more than a case that failed."""
     outcomes = {row.outcome for row in rows}
-    return EXIT_WRONG if "wrong" in outcomes else 1 if "failed" in outcomes else 0
+    if "wrong" in outcomes:
+        return ExitCode.WRONG_RESULT
+    return ExitCode.FAILED if "failed" in outcomes else 0

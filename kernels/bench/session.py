@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
 
 from nsysflow.catalog import kernels
 from nsysflow.errors import BenchError
@@ -16,6 +15,7 @@ from nsysflow.kernels.bench.problem import DTYPES
 from nsysflow.kernels.bench.rows import Row, add_to_csv, add_to_json, check_file, flat
 from nsysflow.kernels.bench.table import notes_of, spread_of, table_of
 from nsysflow.peaks import peak_flops
+from nsysflow.screen import console, line_width
 
 WIDTH: Final = 200
 """Columns of the output if it is not a terminal; a timed table takes about 180."""
@@ -99,11 +99,9 @@ def _case_to_corrupt(by_kernel: Sequence[Sequence[Case]]) -> Case:
 
 
 def _print(rows: Sequence[Row]) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = WIDTH
-    console.print(table_of(rows))
-    console.print()
+    screen = console(line_width(piped=WIDTH), markup=True, soft_wrap=False)
+    screen.print(table_of(rows))
+    screen.print()
     for note in notes_of(rows):
         click.echo(f"note: {note}", err=True)
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from nsysflow.catalog.kernel import dtypes, kernels, variants
+from nsysflow.catalog.one_of import OneOf
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
@@ -18,14 +19,14 @@ _PARAMETERS: Final = (
     click.argument(
         "kernels",
         nargs=-1,
-        type=click.Choice([kernel.name for kernel in kernels()]),
+        type=OneOf("kernel", [kernel.name for kernel in kernels()]),
         metavar="[KERNEL]...",
     ),
     click.option(
         "--variant",
         "variants",
         multiple=True,
-        type=click.Choice([*variants()]),
+        type=OneOf("variant", variants()),
         help="Run only this variant (can be repeated).",
     ),
     click.option(
@@ -36,7 +37,7 @@ _PARAMETERS: Final = (
         help="Run only this dtype (can be repeated).",
     ),
     click.option(
-        "--sweep", is_flag=True, help="On a GPU, also run a quarter and four times of each size."
+        "--sweep", is_flag=True, help="Also run a quarter and four times of each size, on a GPU."
     ),
     click.option("--csv", "csv_file", type=_FILE, metavar="FILE", help="Append the rows to FILE."),
     click.option(

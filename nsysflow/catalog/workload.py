@@ -1,6 +1,5 @@
 """The built-in workloads as data, from `workloads/catalog.toml`."""
 
-import difflib
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -8,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from nsysflow.errors import UnknownWorkload
+from nsysflow.nearest import near_or_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,5 @@ def _workload(name: str, entry: dict[str, Any]) -> Workload:
 
 
 def _unknown(kind: str, name: str, known: list[str]) -> UnknownWorkload:
-    near = difflib.get_close_matches(name, known)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."
-    seen = f"there is no {kind} called {name!r}"
-    return UnknownWorkload(seen, f"{hint} List all of them", "nsysflow list")
+    advice = near_or_all(name, known, where="nsysflow list")
+    return UnknownWorkload(f"there is no {kind} called {name!r}", advice)

@@ -44,7 +44,7 @@ def _shared(workload: Workload) -> list[click.Option]:
         click.Option(
             ["--capture"],
             default=lambda: os.environ.get(CAPTURE, "3:2:5"),
-            callback=_window,
+            callback=window,
             metavar="WAIT:WARMUP:ACTIVE",
             help="How many steps to run, and which to capture.",
         ),
@@ -70,9 +70,12 @@ def _type(option: Option) -> "click.ParamType[int] | click.ParamType[float]":
     return click.IntRange(min=1) if option.default > 0 else click.INT
 
 
-def _window(_ctx: click.Context, _param: click.Parameter, typed: str) -> Window:
+def window(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> Window | None:
+    """`3:2:5` as a window."""
+    if typed is None:
+        return None
     try:
         return Window.parse(typed)
     except ValueError as error:
-        msg = f"{typed!r} is not WAIT:WARMUP:ACTIVE, e.g. 3:2:5"
+        msg = f"{typed!r} is not WAIT:WARMUP:ACTIVE, e.g. 3:2:5 to capture steps 6 to 10"
         raise click.BadParameter(msg) from error

@@ -1,84 +1,124 @@
 """`nsysflow analyze`: reports in, a page or a table out, and the files."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.cli.options import (
-    flops_options,
-    microseconds,
-    split_domains,
-    window_options,
-)
+from nsysflow.catalog.one_of import OneOf
+from nsysflow.cli.look import Look, analyse, look_of
+from nsysflow.cli.options import Command, flops_options, microseconds, option, window_options
 from nsysflow.cli.settings import configured
-from nsysflow.progress import progress
 
 if TYPE_CHECKING:
-    from nsysflow.analysis.options import Options
+    from nsysflow.cli.one_table import Form, Style
+    from nsysflow.report.results import Results
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
 _OUTPUT: Final = frozenset(
-    {"reports", "folder", "force", "no_files", "table", "form", "as_json", "gaps_csv"}
+    [
+        *("reports", "folder", "force", "no_files"),
+        *("table", "columns", "wide", "form", "as_json", "gaps_csv"),
+    ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """How a report is looked at.
-
-    Attributes:
-        options: what the analysis is narrowed to.
-        top: rows of each list; None for each list's own number.
-        at_least_ns: shorter gaps are left out of lists and files.
-    """
-
-    options: "Options"
-    top: int | None
-    at_least_ns: int
+_PRINT: Final = "What to print"
+_WRITE: Final = "What to write"
 
 
-@click.command(cls=configured())
-@click.argument("reports", nargs=-1, required=True, type=_PATH, metavar="REPORT...")
-@click.option("-o", "--output", "folder", type=_PATH, metavar="DIR", help="Write the files here.")
-@click.option("--force", is_flag=True, help="Write into a folder that nsysflow did not make.")
-@click.option("--no-files", is_flag=True, help="Print only, write nothing.")
-@click.option(
+class _Analyze(Command):
+    """A command whose help page ends with a list of all tables."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Tables"):
+            formatter.write_dl([(name, table.about) for name, table in TABLES.items()])
+
+
+@click.command(cls=configured(_Analyze))
+@click.argument("reports", nargs=-1, type=_PATH, metavar="[REPORT]...")
+@option(
     "--table",
-    type=click.Choice([*TABLES]),
+    section=_PRINT,
+    type=OneOf("table", TABLES),
     metavar="NAME",
-    help=f"Print one table instead: {', '.join(TABLES)}.",
+    help="Print one table instead of the page; the tables are listed below.",
 )
-@click.option(
+@option(
+    "--columns",
+    section=_PRINT,
+    metavar="A,B,C",
+    help="Print these columns of the table, named as in CSV files.",
+)
+@option("--wide", section=_PRINT, is_flag=True, help="Print all columns, and names in full.")
+@option(
+    "--top",
+    section=_PRINT,
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="as many as a screen holds",
+    help="Print the first N rows of the table, or of each list.",
+)
+@option(
     "--format",
     "form",
+    section=_PRINT,
     type=click.Choice(["table", "csv", "md", "parquet"]),
-    help="How to print a table (default: gap_summary, as a table).",
+    show_default="table",
+    help="Print the table in this format.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print report.json instead.")
-@click.option("--gaps-csv", type=_PATH, metavar="FILE", help="Write only gaps.csv; - is stdout.")
-@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Rows of each list.")
-@click.option(
+@option("--json", "as_json", section=_PRINT, is_flag=True, help="Print report.json.")
+@option(
+    "--gaps-csv",
+    section=_PRINT,
+    type=_PATH,
+    metavar="FILE",
+    help="Write every gap to FILE, and nothing else; - prints them.",
+)
+@option(
+    "-o",
+    "--output",
+    "folder",
+    section=_WRITE,
+    type=_PATH,
+    metavar="DIR",
+    show_default="REPORT.nsysflow, or the run's folder",
+    help="Write the files to DIR.",
+)
+@option("--no-files", section=_WRITE, is_flag=True, help="Write no files.")
+@option(
+    "--force", section=_WRITE, is_flag=True, help="Write into a folder that nsysflow did not make."
+)
+@option(
+    "--gaps-format",
+    section=_WRITE,
+    type=click.Choice(["auto", "csv", "parquet"]),
+    default="auto",
+    help="Write the file of all gaps in this format; auto takes Parquet above 50 MB.",
+)
+@window_options
+@option(
     "--min-gap-us",
     "at_least_ns",
+    section="What to look at",
     callback=microseconds,
     default="0",
     metavar="US",
-    help="Leave shorter gaps out of lists and files; the sums keep them.",
+    help="Leave gaps shorter than this out of lists and files; sums keep them.",
 )
-@click.option(
+@flops_options
+@option(
     "--kernel-classes",
     "classes",
+    section="How to judge it",
     type=_PATH,
     metavar="FILE",
-    help="Classes of kernels of your own, tried before ours.",
+    help="Sort kernels by the classes in this TOML file, before the built-in ones.",
 )
-@window_options
-@flops_options
 def analyze(
     reports: tuple[Path, ...],
     folder: Path | None,
@@ -86,61 +126,64 @@ def analyze(
     force: bool,
     no_files: bool,
     table: str | None,
-    form: str | None,
+    columns: str | None,
+    wide: bool,
+    form: "Form | None",
     as_json: bool,
     gaps_csv: Path | None,
     **view: Any,  # noqa: ANN401
 ) -> None:
-    """Say what each GPU waited for in REPORT.
+    """Show what each GPU waited for in a report.
 
-    A REPORT is an nsys export (.sqlite, also .xz, .gz or .zst; a parquetdir), an .nsys-rep, or a
-    trace of torch.profiler. Several are the ranks of one run, and need -o.
+    A REPORT is an nsys export (.sqlite, also .xz, .gz or .zst; a parquetdir), an .nsys-rep, a
+    torch.profiler trace, or the folder of a run. Without one, the newest run in this folder is
+    taken. Several reports are the ranks of one run, and need -o.
 
-    Prints a page and writes the tables to REPORT.nsysflow/. With --table, --json or --gaps-csv it
-    gives that instead, and the tables only with -o.
+    Prints a page, and writes all tables to REPORT.nsysflow/. With --table, --json or --gaps-csv it
+    prints that instead of the page, and writes the tables only with -o.
 
     \b
     Example:
         nsysflow analyze report.sqlite
         nsysflow analyze rank0.sqlite rank1.sqlite -o run1
         nsysflow analyze report.sqlite --table kernels --top 20
-        nsysflow analyze report.sqlite --gaps-csv - --min-gap-us 100 | head
+        nsysflow analyze report.sqlite --table gaps --columns duration_ns,cause,next_op
         nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
-    if form is not None and table is None:
+    if table is None and (form is not None or columns is not None or wide):
         table = "gap_summary"
     alone = [table is not None, as_json, gaps_csv is not None]
     _check_usage(folder, alone, no_files=no_files)
-    from nsysflow.cli import output as show
-    from nsysflow.runs.analyze import PAGE, analyze_reports
-    from nsysflow.runs.files import output_folder, write_folder, write_gaps
+    from nsysflow.cli.one_table import style_of
+    from nsysflow.runs.files import output_folder
+    from nsysflow.runs.sources import newest_run
 
+    look = look_of(**view)
+    style = style_of(table, columns=columns, wide=wide, form=form, top=look.top)
+    if not reports:
+        reports = (newest_run(Path()),)
+        click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
     written = not no_files and (folder is not None or not any(alone))
     if written and folder is None and len(reports) > 1:
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
-    wanted = tuple(TABLES) if written or as_json else PAGE
-    tables = (table,) if table is not None and not written else wanted
-    look = _look(**view)
-    with progress("analysing"):
-        results = analyze_reports(reports, look.options, tables=tables)
-    if chosen is not None:
-        with progress(f"writing {chosen}"):
-            write_folder(results, chosen, top=look.top, at_least_ns=look.at_least_ns)
-    if table is not None:
-        show.show_table(results, table, form or "table", top=look.top, at_least_ns=look.at_least_ns)
-    elif as_json:
-        show.show_json(results)
-    elif gaps_csv == Path("-"):
-        show.show_gaps(results, at_least_ns=look.at_least_ns)
-    elif gaps_csv is not None:
-        rows = write_gaps(results, gaps_csv, reports, at_least_ns=look.at_least_ns)
-        click.echo(f"wrote {gaps_csv}: {rows} gaps", err=True)
+    tables = _wanted(table, whole=written or as_json, page=gaps_csv is None)
+    results = analyse(reports, look, tables=tables, folder=chosen)
+    if gaps_csv is not None:
+        _give_gaps(results, gaps_csv, reports, look.at_least_ns)
     else:
-        show.show_page(results, top=look.top, at_least_ns=look.at_least_ns)
+        _print(results, look, style, table=table, as_json=as_json)
     if chosen is not None:
-        click.echo(f"wrote {chosen}: summary.md, report.json and the tables as CSV", err=True)
+        click.echo(f"wrote {chosen}: summary.md, report.json and {_tables_in(chosen)}", err=True)
+
+
+def _tables_in(folder: Path) -> str:
+    """The kinds of files that the tables became."""
+    from nsysflow.report.tables import GAPS_PARQUET
+
+    large = (folder / GAPS_PARQUET).is_file()
+    return f"the tables as CSV{f', all gaps as {GAPS_PARQUET}' if large else ''}"
 
 
 def look_of_settings(ctx: click.Context) -> Look:
@@ -154,35 +197,55 @@ def look_of_settings(ctx: click.Context) -> Look:
         SettingsError: the file is wrong.
     """
     params = analyze.make_context("analyze", ["REPORT"], parent=ctx).params
-    return _look(**{name: value for name, value in params.items() if name not in _OUTPUT})
+    return look_of(**{name: value for name, value in params.items() if name not in _OUTPUT})
 
 
 def _check_usage(folder: Path | None, alone: list[bool], *, no_files: bool) -> None:
-    """Refuse options that contradict each other.
+    """Refuse options that cannot be combined.
 
     Raises:
-        click.UsageError: they do.
+        click.UsageError: they were.
     """
     if sum(alone) > 1:
-        msg = "--table, --json and --gaps-csv each want the output for themselves; choose one"
+        msg = "--table, --json and --gaps-csv cannot be combined"
         raise click.UsageError(msg)
     if no_files and folder is not None:
-        msg = "-o DIR and --no-files contradict each other"
+        msg = "-o DIR and --no-files cannot be combined"
         raise click.UsageError(msg)
 
 
-def _look(
-    *,
-    top: int | None,
-    at_least_ns: int,
-    classes: Path | None,
-    domains: tuple[str, ...],
-    **window: Any,  # noqa: ANN401
-) -> Look:
-    from nsysflow.analysis.options import Options
-    from nsysflow.analysis.tables.kernels.classes import read_kernel_classes
+def _wanted(table: str | None, *, whole: bool, page: bool) -> tuple[str, ...]:
+    """The tables to compute at once: all, the one that is printed, or those of the page."""
+    if whole:
+        return tuple(TABLES)
+    if table is not None:
+        return (table,)
+    from nsysflow.runs.analyze import PAGE
 
-    added, removed = split_domains(domains)
-    rules = () if classes is None else read_kernel_classes(classes)
-    options = Options(domains_added=added, domains_removed=removed, kernel_classes=rules, **window)
-    return Look(options=options, top=top, at_least_ns=at_least_ns)
+    return PAGE if page else ()
+
+
+def _print(
+    results: "Results", look: Look, style: "Style", *, table: str | None, as_json: bool
+) -> None:
+    from nsysflow.cli.one_table import show_table
+    from nsysflow.cli.output import show_json, show_page
+
+    if table is not None:
+        show_table(results, table, style, at_least_ns=look.at_least_ns)
+    elif as_json:
+        show_json(results)
+    else:
+        show_page(results, top=look.top, at_least_ns=look.at_least_ns)
+
+
+def _give_gaps(results: "Results", target: Path, reports: Sequence[Path], at_least_ns: int) -> None:
+    """Write every gap to a file, or print them."""
+    from nsysflow.cli.output import show_gaps
+    from nsysflow.runs.files import write_gaps
+
+    if target == Path("-"):
+        show_gaps(results, at_least_ns=at_least_ns)
+        return
+    rows = write_gaps(results, target, reports, at_least_ns=at_least_ns)
+    click.echo(f"wrote {target}: {rows} gaps", err=True)

@@ -1,8 +1,10 @@
 """`nsysflow bench`: parse, then start the process that imports torch and does the work."""
 
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -15,10 +17,11 @@ from nsysflow.cli.settings import configured
 @bench_options
 @click.pass_context
 def bench(ctx: click.Context, /, **typed: Any) -> None:  # noqa: ANN401
-    """Check the fused kernels against their references, and time them if there is a GPU.
+    """Check the fused kernels, and time them on a GPU.
 
-    Runs every kernel unless some are named. A kernel with a wrong result is not timed, and the exit
-    code is 3. Without a GPU, small shapes run in Triton's interpreter and nothing is timed.
+    Runs every kernel unless some are named. Each result is compared with a float64 reference. A
+    kernel with a wrong result is not timed, and the exit code is 3. Without a GPU, small shapes run
+    in Triton's interpreter and nothing is timed.
 
     \b
     Example:
@@ -28,10 +31,21 @@ def bench(ctx: click.Context, /, **typed: Any) -> None:  # noqa: ANN401
     """
     # -P: a folder called kernels in the working directory must not be imported instead
     argv = [sys.executable, "-P", "-m", "nsysflow.kernels.bench", *words_of(ctx.command, typed)]
-    code = subprocess.run(argv, check=False).returncode
+    with _ctrl_c_left_to_the_process():
+        code = subprocess.run(argv, check=False).returncode
     if code:
         # a signal's number is negative; a shell adds 128
         sys.exit(code if code > 0 else 128 - code)
+
+
+@contextmanager
+def _ctrl_c_left_to_the_process() -> Iterator[None]:
+    """Let the process that was started end by itself: it keeps the rows that it has."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # to ignore it would be inherited
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def words_of(command: click.Command, typed: Mapping[str, Any]) -> list[str]:

@@ -7,11 +7,11 @@ from typing import Final, TextIO
 _HANDLER: Final = "nsysflow.plain"
 
 _PLAIN: Final = {"█": "#", "▓": "=", "▒": "+", "░": ".", "·": "-", "…": "~"}
-"""Letters for those the page draws with: as wide, and told apart."""
+"""Replacements for the letters that bars are made of: as wide, and all different."""
 
 
 def take_any_text(stream: TextIO | None) -> None:
-    """Have a stream write another letter for one that its encoding lacks, instead of raising."""
+    """Let a stream write another letter where its encoding lacks one, instead of raising."""
     if isinstance(stream, TextIOWrapper):
         codecs.register_error(_HANDLER, _plain)
         stream.reconfigure(errors=_HANDLER)

@@ -13,34 +13,59 @@ import nsysflow
 from nsysflow.catalog import kernels, workloads
 from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
+from nsysflow.cli.completion import completion
 from nsysflow.cli.encoding import take_any_text
 from nsysflow.cli.profile import profile
-from nsysflow.errors import NsysflowError
+from nsysflow.endings import in_one_message
+from nsysflow.errors import ExitCode
+from nsysflow.nearest import near_or_all
 from nsysflow.progress import progress
 
 ALLOCATOR: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:-1"
-"""Polars' allocator keeps the memory it got, for all threads: a frame of the analysis lives for
-milliseconds, and giving it back to the system and asking again is what costs. 45 % fewer page
-faults and 13 % less memory at 1 M kernels (docs/facts.md). Read when polars loads."""
+"""Lets polars keep the memory that it freed, for all threads. Frames of the analysis live for
+milliseconds, and to return their memory and ask for it again is slow. Saves 45 % of the page faults
+and 13 % of the memory at 1 M kernels (docs/facts.md). Polars reads it when it loads."""
 
 _PATH = click.Path(path_type=Path, readable=False)  # the loader says it better, with exit code 1
 
 
 class _Group(click.Group):
-    """Print a NsysflowError as one message and its exit code; let bugs keep their traceback."""
+    """Commands that end alike, listed as they were added. A bug keeps its traceback."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401
+        with in_one_message():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
-        try:
+        with in_one_message():
             return super().invoke(ctx)
-        except NsysflowError as error:
-            click.echo(f"nsysflow: {error}", err=True)
-            sys.exit(error.exit_code)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.commands]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        msg = f"no command {name!r}. {near_or_all(name, self.commands, where='nsysflow -h')}"
+        raise click.UsageError(msg, ctx)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(nsysflow.__version__, prog_name="nsysflow")
+@click.group(
+    cls=_Group,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "show_default": True,
+        "max_content_width": 100,
+    },
+    epilog="Every command has its own page: nsysflow COMMAND -h. To complete names in your shell:"
+    " nsysflow completion -h.",
+)
+@click.version_option(nsysflow.__version__, "-V", "--version", prog_name="nsysflow")
 def main() -> None:
-    """Say where a GPU waits, why, and what to change.
+    """Show where a GPU waits, why, and what to change.
 
     \b
     Example:
@@ -52,17 +77,12 @@ def main() -> None:
     take_any_text(sys.stdout)
 
 
-main.add_command(profile)
-main.add_command(analyze)
-main.add_command(bench)
-
-
-@main.command()
+@click.command()
 def demo() -> None:
-    """Analyse the report that comes with nsysflow.
+    """Analyse a real report that comes with nsysflow.
 
-    Five training steps on an H200, with the line that holds the GPU up. Needs no GPU and no
-    nsys, and writes nothing.
+    It holds five training steps on an H200, with the line of code that the GPU waits for. You need
+    neither a GPU nor nsys, and no file is written.
 
     \b
     Example:
@@ -77,13 +97,13 @@ def demo() -> None:
     click.echo("\nNow yours: nsysflow profile --backtrace -- python train.py")
 
 
-@main.command()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document instead.")
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 def doctor(*, as_json: bool) -> None:
-    """Say what this machine can do, and what to type.
+    """Show what works here, and what to type for the rest.
 
     Looks at nsys, the GPU and its driver, Python's packages and permissions, and tries nsys on a
-    tiny program. Exits with 1 where profiling a GPU cannot work.
+    tiny program. The exit code is 1 if a GPU cannot be profiled here.
 
     \b
     Example:
@@ -98,17 +118,25 @@ def doctor(*, as_json: bool) -> None:
     diagnosis = diagnose(machine)
     show_diagnosis(diagnosis, machine, json=as_json)
     if not diagnosis.profile:
-        sys.exit(1)
+        sys.exit(ExitCode.FAILED)
 
 
-@main.command()
+@click.command()
 @click.argument("report", type=_PATH)
-@click.option("-o", "--output", "out", type=_PATH, metavar="OUT", required=True, help="The copy.")
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=_PATH,
+    metavar="OUT",
+    required=True,
+    help="Write the copy here: a .sqlite, or .sqlite.xz, .gz or .zst.",
+)
 def pack(report: Path, out: Path) -> None:
-    """Copy REPORT to OUT, fit to share.
+    """Make a copy of a report that is safe to share.
 
     An nsys export holds the program's whole environment, its command line, paths and process list.
-    The copy keeps only what the analysis reads, and analyses to the same numbers.
+    The copy keeps only what the analysis reads, so it gives the same numbers.
 
     \b
     Example:
@@ -121,14 +149,26 @@ def pack(report: Path, out: Path) -> None:
     report = single_report(report)
     with progress("packing"):
         pack_report(report, out, export=exporter(None))
-    whole = f" of {report.stat().st_size:,}" if report.is_file() else ""
-    click.echo(f"wrote {out}: {out.stat().st_size:,}{whole} bytes", err=True)
+    click.echo(f"wrote {out} ({_sizes(report, out)})", err=True)
 
 
-@main.command("list")
-@click.option("--json", "as_json", is_flag=True, help="As one document.")
+def _sizes(report: Path, copy: Path) -> str:
+    """How large a copy is, and its original if that is one file."""
+    from nsysflow.report.units import size
+
+    length = copy.stat().st_size
+    if not report.is_file():
+        return size(length)
+    before = report.stat().st_size
+    return f"{size(length)}, {'un' if length > before else ''}packed from {size(before)}"
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print them as one JSON document.")
 def list_all(*, as_json: bool) -> None:
-    """List the built-in workloads with their variants, and the kernels.
+    """List the built-in workloads and kernels.
+
+    Below each workload are its variants, for --variant.
 
     \b
     Example:
@@ -150,3 +190,7 @@ def list_all(*, as_json: bool) -> None:
         click.echo(f"{title}:")
         for name, summary in named:
             click.echo(f"  {name:{width}}  {summary}")
+
+
+for _command in (demo, profile, analyze, doctor, list_all, pack, bench, completion):
+    main.add_command(_command)

@@ -1,11 +1,12 @@
-"""Options as they are typed: seconds, slices of steps, domains."""
+"""Options as they are typed and as the help page groups them: times, slices of steps, domains."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, TypeVar
 
 import click
 
+from nsysflow.cli import completion
 from nsysflow.peaks import UNITS
 
 _NS_PER_S: Final = 1_000_000_000
@@ -13,7 +14,56 @@ _NS_PER_US: Final = 1_000
 _MOST_FLOPS: Final = 1e18
 """As many an H200 does in a quarter of an hour."""
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+class Command(click.Command):
+    """A command whose help page has a section for each `section` of its options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[completion.TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                sections.setdefault(getattr(param, "section", "Options"), []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+class Option(click.Option):
+    """An option in a section of the help page.
+
+    Attributes:
+        section: the heading above it.
+        former: a name that it had before, which still works and is not shown.
+    """
+
+    def __init__(self, *args: Any, section: str, former: str = "", **attributes: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **attributes)
+        self.section = section
+        self.former = former
+
+    def get_help_extra(self, ctx: click.Context) -> "click.types.OptionHelpExtra":
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.show_default, str):
+            extra["default"] = self.show_default  # click puts it in parentheses
+        return extra
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        if record is None or not self.former:
+            return record
+        return record[0].replace(f", {self.former}", ""), record[1]
+
+
+def option(*names: str, section: str, **attributes: Any) -> Callable[[Decorated], Decorated]:  # noqa: ANN401
+    """A decorator that adds an `Option`."""
+    return click.option(*names, cls=Option, section=section, **attributes)
 
 
 def seconds(_ctx: click.Context, _param: click.Parameter, typed: str | None) -> int | None:
@@ -25,7 +75,7 @@ def microseconds(_ctx: click.Context, _param: click.Parameter, typed: str) -> in
     """`1.5` microseconds as ns: a length, so not below 0."""
     length_ns = _scaled(typed, _NS_PER_US, "microseconds")
     if length_ns < 0:
-        msg = f"{typed!r} is below 0, and no length of time is"
+        msg = f"{typed!r} is negative, which a length of time cannot be"
         raise click.BadParameter(msg)
     return length_ns
 
@@ -42,9 +92,16 @@ def steps_slice(
         raise click.BadParameter(msg)
     first, end = (int(side) if side else None for side in sides)
     if end is not None and end <= (first or 0):
-        msg = f"{typed!r} holds no step; B is excluded"
+        msg = f"{typed!r} selects no step: B must be greater than A"
         raise click.BadParameter(msg)
     return first, end
+
+
+def split_domains(domains: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """`(added, removed)`: those without and those with a leading `-`."""
+    added = tuple(name for name in domains if not name.startswith("-"))
+    removed = tuple(name.removeprefix("-") for name in domains if name.startswith("-"))
+    return added, removed
 
 
 def _scaled(typed: str, ns: int, unit: str) -> int:
@@ -56,90 +113,112 @@ def _scaled(typed: str, ns: int, unit: str) -> int:
         raise click.BadParameter(msg) from error
 
 
-_WINDOW: Final = (
-    click.option("--device", type=int, metavar="N", help="Look at one GPU only."),
-    click.option("--range", metavar="NVTX", help="Look at the instances of one NVTX range."),
-    click.option(
-        "--from",
-        "from_ns",
-        callback=seconds,
-        metavar="S",
-        help="Start at this time of the report; of several, by each one's own clock.",
-    ),
-    click.option("--to", "to_ns", callback=seconds, metavar="S", help="Stop here."),
-    click.option("--step", metavar="NVTX", help="The range that is one step (default: found)."),
-    click.option(
-        "--skip",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="Warm-up steps (default 2).",
-    ),
-    click.option(
-        "--steps",
-        callback=steps_slice,
-        metavar="A:B",
-        help="Look at steps A to B - 1, e.g. 2:5 or 2:",
-    ),
-    click.option(
-        "--framework-gap-us",
-        "--dispatch-us",
-        "framework_gap_ns",
-        callback=microseconds,
-        default="50",
-        show_default=True,
-        metavar="US",
-        help="Longest time between two calls that counts as the framework's own.",
-    ),
-    click.option(
-        "--domain",
-        "domains",
-        multiple=True,
-        metavar="[-]NAME",
-        help="Take an NVTX domain's ranges as phases, or with - do not. Repeatable.",
-    ),
-)
-
-
 def _flops(_ctx: click.Context, _param: click.Parameter, typed: float | None) -> float | None:
     """A number of operations: above 0, and fit for 64 bits."""
     if typed is None or 0 < typed <= _MOST_FLOPS:
         return typed
-    msg = f"{typed:g} is no number of FLOPs; a step of a large model takes some 1e15 on each GPU"
+    msg = f"{typed:g} cannot be the FLOPs of a step; a large model needs about 1e15 on each GPU"
     raise click.BadParameter(msg)
 
 
+_WHAT: Final = "What to look at"
+_HOW: Final = "How to judge it"
+
+_WINDOW: Final = (
+    option("--device", section=_WHAT, type=int, metavar="N", help="Look at one GPU."),
+    option(
+        "--range",
+        section=_WHAT,
+        metavar="NVTX",
+        shell_complete=completion.ranges,
+        help="Look at the instances of this NVTX range, by its name or its path.",
+    ),
+    option(
+        "--step",
+        section=_WHAT,
+        metavar="NVTX",
+        shell_complete=completion.ranges,
+        show_default="the outermost range that repeats",
+        help="Take this range as one step.",
+    ),
+    option(
+        "--steps",
+        section=_WHAT,
+        callback=steps_slice,
+        metavar="A:B",
+        help="Look at the steps from A to before B, e.g. 2:5, or 2: to leave out the first two.",
+    ),
+    option(
+        "--skip",
+        section=_WHAT,
+        type=click.IntRange(min=0),
+        metavar="N",
+        show_default="2; 0 where only a window of steps was captured",
+        help="Count the first N steps as warm-up.",
+    ),
+    option(
+        "--from",
+        "from_ns",
+        section=_WHAT,
+        callback=seconds,
+        metavar="S",
+        help="Start at this second of the report's clock; each of several reports has its own.",
+    ),
+    option("--to", "to_ns", section=_WHAT, callback=seconds, metavar="S", help="Stop there."),
+    option(
+        "--domain",
+        "domains",
+        section=_WHAT,
+        multiple=True,
+        metavar="[-]NAME",
+        help="Take the ranges of this NVTX domain as phases too, or with - leave them out. Can be"
+        " repeated.",
+    ),
+    option(
+        "--framework-gap-us",
+        "--dispatch-us",
+        "framework_gap_ns",
+        section=_HOW,
+        former="--dispatch-us",
+        callback=microseconds,
+        default="50",
+        metavar="US",
+        help="Count up to so many microseconds between two calls as the framework's own; longer"
+        " ones are the program's code.",
+    ),
+)
+
 _FLOPS: Final = (
-    click.option(
+    option(
         "--flops-per-step",
+        section=_HOW,
         type=float,
         callback=_flops,
         metavar="F",
-        help="FLOPs of one step of one rank, for its MFU (workloads know theirs).",
+        show_default="what workloads say of themselves",
+        help="Compute MFU with so many FLOPs per step of one rank, e.g. 4.1e12.",
     ),
-    click.option(
+    option(
         "--flops-dtype",
+        section=_HOW,
         type=click.Choice(UNITS),
-        help="What it computes in: which peak of the GPU is 100 % (default: bf16).",
+        show_default="bf16",
+        help="Compare with the GPU's peak in this type.",
     ),
 )
 
 
-def flops_options(command: Command) -> Command:
+def flops_options(command: Decorated) -> Decorated:
     """Add the options that say what a step computes."""
-    for option in reversed(_FLOPS):
-        command = option(command)
-    return command
+    return _added(_FLOPS, command)
 
 
-def window_options(command: Command) -> Command:
+def window_options(command: Decorated) -> Decorated:
     """Add the options that choose what is analysed."""
-    for option in reversed(_WINDOW):
-        command = option(command)
+    return _added(_WINDOW, command)
+
+
+def _added(options: Sequence[Callable[[Decorated], Decorated]], command: Decorated) -> Decorated:
+    for each in reversed(options):
+        command = each(command)
     return command
-
-
-def split_domains(domains: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """`(added, removed)`: those without and those with a leading `-`."""
-    added = tuple(name for name in domains if not name.startswith("-"))
-    removed = tuple(name.removeprefix("-") for name in domains if name.startswith("-"))
-    return added, removed

@@ -7,21 +7,22 @@
     [analyze]
     framework-gap-us = 30
 
-The nearest folder that has one wins, from the current one upwards. What is typed wins over it, and
-a flag set there is switched off by `--no-FLAG`. A relative path starts at the file's folder.
+The file in the nearest folder counts, from the current one upwards. The command line overrides it:
+`--no-FLAG` switches off a flag that it sets. A relative path in it starts at the file's folder.
 """
 
 import json
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from nsysflow.cli.options import Command
 from nsysflow.errors import SettingsError
+from nsysflow.nearest import nearest
 
 OWN_FILE: Final = "nsysflow.toml"
 PROJECT_FILE: Final = "pyproject.toml"
@@ -52,12 +53,12 @@ class Settings:
         return _heading(self.file, self.command)
 
 
-def configured(command: type[click.Command] = click.Command) -> type[click.Command]:
+def configured(command: type[click.Command] = Command) -> type[click.Command]:
     """The command class, with a settings file's options as defaults.
 
     Each flag gets a switch that turns it off, which only the command line takes and `-h` leaves
     out. Making a context raises SettingsError for a file that `settings_of` or an option refuses;
-    `-h` does not read the file.
+    `-h` and completion do not read the file.
     """
 
     class Configured(command):  # type: ignore[misc, valid-type]
@@ -69,9 +70,8 @@ def configured(command: type[click.Command] = click.Command) -> type[click.Comma
             **extra: Any,  # noqa: ANN401
         ) -> click.Context:
             options = _options_of(self)
-            found = (
-                None if _asks_for_help(args) else settings_of(str(self.name), Path.cwd(), options)
-            )
+            unread = _asks_for_help(args) or extra.get("resilient_parsing")
+            found = None if unread else settings_of(str(self.name), Path.cwd(), options)
             defaults = {} if found is None else _defaults(found, options)
             try:
                 made: click.Context = super().make_context(
@@ -155,7 +155,7 @@ def _table(file: Path, path: tuple[str, ...]) -> Mapping[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
         return None  # a folder above may be another user's
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"{file} is not valid TOML: {error}. Mend that line, or remove the file"
+        msg = f"{file} is not valid TOML: {error}. Correct that line, or remove the file"
         raise SettingsError(msg) from error
     for key in path:
         found = found.get(key)
@@ -168,14 +168,14 @@ def _table(file: Path, path: tuple[str, ...]) -> Mapping[str, Any] | None:
 def _must_be_table(found: object, name: str, file: Path) -> None:
     if not isinstance(found, dict):
         msg = (
-            f"{file}: {name} = {_shown(found)} must be a table; options stand in one, as in\n"
+            f"{file}: {name} = {_shown(found)} must be a table that holds options, such as\n"
             f"  {_heading(file, 'profile')}\n  backtrace = true"
         )
         raise SettingsError(msg)
 
 
 def _check_tables(found: Mapping[str, Any], file: Path) -> None:
-    """Refuse what is no command's table: nothing would ever read it."""
+    """Refuse what is not the table of a command: nothing would ever read it."""
     for name, value in found.items():
         if name in COMMANDS:
             _must_be_table(value, name, file)
@@ -184,8 +184,8 @@ def _check_tables(found: Mapping[str, Any], file: Path) -> None:
         if isinstance(value, dict):
             seen = f"no command reads the table {name}{_perhaps(name, COMMANDS)}"
         else:
-            seen = f"{name} = {_shown(value)} stands in no command's table."
-        msg = f"{file}: {seen} Options stand in a table of their command: {tables}"
+            seen = f"{name} = {_shown(value)} is outside the table of a command."
+        msg = f"{file}: {seen} Put options into the table of their command: {tables}"
         raise SettingsError(msg)
 
 
@@ -267,8 +267,8 @@ def _heading(file: Path, command: str) -> str:
 
 
 def _perhaps(name: str, known: Collection[str]) -> str:
-    """The end of a sentence about a name that is not known."""
-    near = get_close_matches(name, known, n=1)
+    """The end of a sentence about an unknown name: what it may have meant."""
+    near = nearest(name, known, most=1)
     return f"; did you mean {near[0]}?" if near else "."
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import join, quote
 from typing import Final
 
-from nsysflow.errors import CaptureError, ChildFailed, NsysflowError
+from nsysflow.errors import CaptureError, ChildFailed, ExitCode, NsysflowError
 from nsysflow.profiling.no_window import ended_inside_window, no_window_error
 from nsysflow.profiling.plan import Plan
 from nsysflow.profiling.program import ProgramEnd
@@ -17,9 +17,6 @@ from nsysflow.runtime.child_status import ChildStatus
 
 _FULL_BELOW_BYTES: Final = 16 << 20
 """A disk with less free space counts as full: nsys fails in many ways then."""
-
-_INTERRUPTED: Final = 130
-"""What shells give a program that Ctrl-C ended."""
 
 _SHOWN_WORDS: Final = 3
 _SHOWN: Final = 60
@@ -98,7 +95,7 @@ def _failed(plan: Plan, end: ProgramEnd, consequence: str) -> ChildFailed:
         f"{_short(plan.request.command)} {what} with exit code {end.exit_code}; {consequence}",
         "See all of its output",
         f"cat {quote(str(plan.request.folder / LOG))}",
-        exit_code=end.exit_code or _INTERRUPTED,
+        exit_code=end.exit_code or ExitCode.INTERRUPTED,
         output=end.last_lines,
     )
 

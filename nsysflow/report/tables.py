@@ -1,23 +1,28 @@
 """The tables as files: CSV for people and diff, Parquet for programs, and report.json."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final, Literal
 
 import polars as pl
 
 from nsysflow.analysis.declared.tables import DECLARED
-from nsysflow.report import units
 from nsysflow.report.document import plain
 from nsysflow.report.document import report_json as report_json
-from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
 
 WHERE_THERE: Final = tuple(table.name for table in DECLARED if table.csv == "with rows")
 """The tables that become a CSV file only where they have rows."""
 
-_INSTANTS: Final = ("start_ns", "end_ns")
+GapsFormat = Literal["auto", "csv", "parquet"]
+"""How the file of all gaps is written; `auto` takes Parquet where CSV would be large."""
+
+GAPS_CSV: Final = "gaps.csv"
+GAPS_PARQUET: Final = "gaps.parquet"
+LARGEST_GAPS_CSV_BYTES: Final = 50_000_000
+"""Larger ones open slowly in an editor or a spreadsheet."""
+
+_SAMPLED_ROWS: Final = 1000
 
 
 def named_table(results: Results, name: str, *, at_least_ns: int = 0) -> pl.DataFrame:
@@ -45,11 +50,15 @@ def write_parquet(table: pl.DataFrame, target: Path | BinaryIO) -> None:
     table.write_parquet(target)
 
 
-def write_files(results: Results, folder: Path, *, at_least_ns: int = 0) -> None:
-    """Every CSV file and report.json into an existing folder."""
-    # half of the writing is gaps.csv; the other tables are computed meanwhile
-    with (folder / "gaps.csv").open("wb") as file, ThreadPoolExecutor(max_workers=1) as writer:
-        written = writer.submit(write_gaps_csv, results, file, at_least_ns=at_least_ns)
+def write_files(
+    results: Results, folder: Path, *, at_least_ns: int = 0, gaps_format: GapsFormat = "auto"
+) -> None:
+    """Every table's file and report.json into an existing folder."""
+    # half of the writing is the gaps; the other tables are computed meanwhile
+    with ThreadPoolExecutor(max_workers=1) as writer:
+        written = writer.submit(
+            _write_gaps, results, folder, form=gaps_format, at_least_ns=at_least_ns
+        )
         for declared in DECLARED:
             if declared.csv == "never" or declared.in_slices:
                 continue
@@ -60,49 +69,18 @@ def write_files(results: Results, folder: Path, *, at_least_ns: int = 0) -> None
         written.result()
 
 
-def readable(table: pl.DataFrame, title: str) -> Block:
-    """A table in human units, without its empty columns and a `report` that is always the same."""
-    kept = [
-        series
-        for series in table
-        if series.null_count() < len(series) and not (series.name == "report" and _same(series))
-    ]
-    return Block(
-        title=title,
-        columns=tuple(
-            figure(_head(series.name)) if series.dtype.is_numeric() else words(series.name)
-            for series in kept
-        ),
-        rows=tuple(zip(*(_cells(series) for series in kept), strict=True)),
-    )
+def _write_gaps(results: Results, folder: Path, *, form: GapsFormat, at_least_ns: int) -> None:
+    """gaps.csv, or gaps.parquet if that is asked for or the CSV would be too large."""
+    large = form == "auto" and _gaps_csv_bytes(results, at_least_ns) > LARGEST_GAPS_CSV_BYTES
+    if form == "parquet" or large:
+        write_parquet(named_table(results, "gaps", at_least_ns=at_least_ns), folder / GAPS_PARQUET)
+        return
+    with (folder / GAPS_CSV).open("wb") as file:
+        write_gaps_csv(results, file, at_least_ns=at_least_ns)
 
 
-def _same(series: pl.Series) -> bool:
-    return series.n_unique() == 1
-
-
-def _head(name: str) -> str:
-    return name.removesuffix("_ns").removesuffix("_pct").replace("_", " ")
-
-
-def _cells(series: pl.Series) -> Iterator[str]:
-    values = series.cast(pl.String) if series.dtype in (pl.Enum, pl.Categorical) else series
-    for value in values:
-        yield _cell(series.name, value)
-
-
-def _cell(name: str, value: Any) -> str:  # noqa: ANN401
-    """One value by its column's unit."""
-    if value is None:
-        return ""
-    if name in _INSTANTS:
-        return units.instant(value)
-    if name.endswith("_ns"):
-        return units.duration(value)
-    if name.endswith("_pct"):
-        return units.percent(value)
-    if name in ("bytes", "shared_bytes"):
-        return units.size(value)
-    if isinstance(value, float):
-        return units.significant(value)
-    return str(value)
+def _gaps_csv_bytes(results: Results, at_least_ns: int) -> float:
+    """About how long gaps.csv gets: its first rows stand for all."""
+    sample = next(iter(results.gap_slices(at_least_ns))).head(_SAMPLED_ROWS)
+    sampled = len(plain(sample).write_csv(include_header=False).encode())
+    return sampled / max(len(sample), 1) * results.count_gaps(at_least_ns)

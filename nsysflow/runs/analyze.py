@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Final
 
 import nsysflow
+from nsysflow.analysis.analyze import pieces_of
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.view.selection import named_domains, require_domains
 from nsysflow.errors import SelectionError
+from nsysflow.progress import SILENT, Progress
 from nsysflow.report.results import Results
 from nsysflow.runs.manifest import Manifest
 from nsysflow.runs.notes import expected_notes, run_notes
@@ -29,7 +32,11 @@ PAGE: Final = tuple(
 
 
 def analyze_reports(
-    paths: Sequence[Path], options: Options, *, tables: Sequence[str] = PAGE
+    paths: Sequence[Path],
+    options: Options,
+    *,
+    tables: Sequence[str] = PAGE,
+    progress: Progress = SILENT,
 ) -> Results:
     """Load and analyse reports, the ranks of one run.
 
@@ -38,28 +45,41 @@ def analyze_reports(
         options: what to narrow the analysis to. Of several reports, those that lack the step, range
             or time are left out with a note, and those without work on `device` without one.
         tables: the tables to compute now, on all cores; others are computed when they are read.
+        progress: hears of each piece of work.
 
     Raises:
         ReportError: a report cannot be read.
         SelectionError: a report was given twice, or no report has what an option names.
     """
     sources = distinct_sources(paths)
+    names = [table for table in tables if TABLES[table].of == "report"]
+    pieces = pieces_of(names)
+    progress.expect(2 * pieces * len(sources))  # half of the time is loading
     analyses = []
     left_out: dict[str, SelectionError] = {}
+    domains: set[str] = set()
     for source in sources:
+        progress.stage(f"loading {source.name}")
         trace = _load(source, shapes="kernels" in tables)
+        progress.done(pieces)
+        progress.stage(f"analysing {source.name}")
+        domains |= named_domains(trace.ranges)
         if len(sources) > 1 and _ran_elsewhere(trace, options.device):
             continue
-        analysis = nsysflow.analyze(trace, with_flops_of(source.manifest, options))
+        wanted = with_flops_of(source.manifest, options)
+        if len(sources) > 1:
+            wanted = _with_domains_of(trace, wanted)
+        analysis = nsysflow.analyze(trace, wanted)
         del trace  # frees its rows: the analysis has its own, in order
         try:
-            analysis.compute(*(table for table in tables if TABLES[table].of == "report"))
+            analysis.compute(*names, done=progress.done)
         except SelectionError as error:  # evaluation, for one, is often a single rank's work
             left_out[source.name] = error
         else:
             analyses.append(analysis)
     if not analyses:
         raise next(iter(left_out.values()), _no_such_device(sources, options.device))
+    require_domains(domains, options, f"any of {_names(sources)}")
     notes = [
         Note(NoteKind.LEFT_OUT, f"{name} is left out: {error.seen}")
         for name, error in left_out.items()
@@ -94,9 +114,19 @@ def _load(source: Source, *, shapes: bool) -> Trace:
     return replace(trace, report=source.name)
 
 
+def _with_domains_of(trace: Trace, options: Options) -> Options:
+    """`options` with only the NVTX domains that this rank has: another one may have the rest."""
+    there = named_domains(trace.ranges)
+    return replace(
+        options,
+        domains_added=tuple(name for name in options.domains_added if name in there),
+        domains_removed=tuple(name for name in options.domains_removed if name in there),
+    )
+
+
 def _no_such_device(sources: Sequence[Source], device: int | None) -> SelectionError:
     return SelectionError(
-        f"no device {device} in any of {', '.join(source.name for source in sources)}",
+        f"no device {device} in any of {_names(sources)}",
         "--table accounting lists the devices",
     )
 
@@ -108,3 +138,7 @@ def _on_cpu(manifest: Manifest | None) -> bool:
 def _ran_elsewhere(trace: Trace, device: int | None) -> bool:
     """Whether none of this rank's work ran on the one GPU to look at."""
     return device is not None and device not in trace.ops["device"]
+
+
+def _names(sources: Sequence[Source]) -> str:
+    return ", ".join(source.name for source in sources)

@@ -1,4 +1,4 @@
-"""Write the results: summary.md, CSV files and report.json in a folder, or gaps.csv alone."""
+"""Write the results: summary.md, the tables and report.json in a folder, or gaps.csv alone."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,14 @@ from nsysflow.atomic import staged_file, staged_folder
 from nsysflow.errors import OutputError
 from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results
-from nsysflow.report.tables import WHERE_THERE, write_files, write_gaps_csv
+from nsysflow.report.tables import (
+    GAPS_CSV,
+    GAPS_PARQUET,
+    WHERE_THERE,
+    GapsFormat,
+    write_files,
+    write_gaps_csv,
+)
 from nsysflow.runs.manifest import is_run
 from nsysflow.runs.sources import sources_of
 
@@ -50,14 +57,21 @@ def check_folder(folder: Path, *, force: bool) -> None:
         )
 
 
-def write_folder(results: Results, folder: Path, *, top: int | None, at_least_ns: int) -> None:
-    """Write summary.md, the CSV files and report.json, all or nothing.
+def write_folder(
+    results: Results,
+    folder: Path,
+    *,
+    top: int | None,
+    at_least_ns: int,
+    gaps_format: GapsFormat = "auto",
+) -> None:
+    """Write summary.md, the tables and report.json, all or nothing.
 
     Raises:
         OutputError: the folder cannot be written; then it is as it was.
     """
     with writing(folder) as scratch:
-        write_files(results, scratch, at_least_ns=at_least_ns)
+        write_files(results, scratch, at_least_ns=at_least_ns, gaps_format=gaps_format)
         page = summary(results, top=top, at_least_ns=at_least_ns)
         (scratch / "summary.md").write_text(page, encoding="utf-8")
 
@@ -66,13 +80,14 @@ def write_folder(results: Results, folder: Path, *, top: int | None, at_least_ns
 def writing(folder: Path) -> Iterator[Path]:
     """A scratch folder whose files become those of `folder`, `MARK` last.
 
-    A table without rows gets no file: an older one of its name goes too, if the folder is ours.
+    A table without rows gets no file, and gaps are either CSV or Parquet: an older file that was
+    not written anew goes, if the folder is ours.
 
     Raises:
         OutputError: the folder cannot be written; then it is as it was.
     """
     ours = (folder / MARK).is_file()
-    stale = [f"{name}.csv" for name in WHERE_THERE] if ours else []
+    stale = [GAPS_CSV, GAPS_PARQUET, *(f"{name}.csv" for name in WHERE_THERE)] if ours else []
     try:
         with staged_folder(folder, last=MARK, stale=stale) as scratch:
             yield scratch

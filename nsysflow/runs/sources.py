@@ -7,7 +7,7 @@ from shlex import join, quote
 
 from nsysflow.analysis.load import report_name
 from nsysflow.errors import NotAReport, SelectionError
-from nsysflow.runs.manifest import LOG, Manifest, read_manifest
+from nsysflow.runs.manifest import FILE, LOG, Manifest, is_run, read_manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +75,24 @@ def distinct_names(names: Sequence[str], files: Sequence[Path]) -> list[str]:
         folders = ["/".join(file.parent.parts[-depth:]) for file in files]
         distinct = [f"{folder}/{name}" for folder, name in zip(folders, names, strict=True)]
     return distinct
+
+
+def newest_run(folder: Path) -> Path:
+    """The run in `folder` that was recorded last, or `folder` where it is a run itself.
+
+    Raises:
+        NotAReport: there is none.
+    """
+    if is_run(folder):
+        return folder
+    runs = [each for each in folder.iterdir() if is_run(each)]
+    if not runs:
+        raise NotAReport(
+            "no run of nsysflow profile is in this folder",
+            "Name a report, or look at the one that comes with nsysflow",
+            "nsysflow demo",
+        )
+    return max(runs, key=lambda run: (run / FILE).stat().st_mtime_ns)
 
 
 def single_report(path: Path) -> Path:

@@ -97,7 +97,7 @@ def test_two_ranks_are_one_run(tmp_path: Path) -> None:
 def test_the_demo_needs_nothing_and_says_what_to_type_next() -> None:
     done = nsysflow("demo")
     assert done.returncode == 0, done.stderr
-    assert "at nan_check.py:125" in done.stdout
+    assert "nan_check.py:125 in check" in done.stdout
     assert "nsysflow profile" in done.stdout.splitlines()[-1]
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import click
@@ -17,7 +18,10 @@ from nsysflow.cli.main import main
 from nsysflow.errors import Damaged
 from nsysflow.report.results import Results
 from nsysflow.runs import analyze as runs_analyze
+from nsysflow.runs.manifest import write_manifest
 from tests.report.handmade import MS, handmade, training
+from tests.reports import SAMPLES
+from tests.runs.runs import RUN
 
 FILES = {
     "summary.md", "report.json", "gaps.csv", "gap_summary.csv", "phases.csv", "syncs.csv",
@@ -313,3 +317,37 @@ def test_flops_that_no_step_has_are_bad_usage(typed: str) -> None:
     done = CliRunner().invoke(main, ["analyze", "run.sqlite", f"--flops-per-step={typed}"])
     assert done.exit_code == 2
     assert "--flops-per-step" in done.stderr
+
+
+@pytest.mark.usefixtures("asked")
+def test_gaps_become_parquet_if_asked_and_it_is_said(here: Path) -> None:
+    done = analyze("run.sqlite", "-o", "out", "--gaps-format", "parquet")
+    assert (here / "out" / "gaps.parquet").is_file()
+    assert not (here / "out" / "gaps.csv").exists()
+    assert done.stderr.endswith("the tables as CSV, all gaps as gaps.parquet\n")
+
+
+@pytest.mark.usefixtures("asked")
+def test_without_a_report_the_newest_run_here_is_analysed(here: Path) -> None:
+    (here / "run1").mkdir()
+    write_manifest(here / "run1", RUN)
+    done = analyze()
+    assert done.exit_code == 0, done.output
+    assert done.stderr.startswith("analysing run1, the newest run here\n")
+    assert (here / "run1" / "report.json").is_file()
+
+
+@pytest.mark.usefixtures("asked", "here")
+def test_without_a_report_and_a_run_the_error_says_what_to_type() -> None:
+    done = analyze()
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.endswith("  nsysflow demo\n")
+
+
+def test_pack_says_how_large_the_copy_is_and_the_report_was(here: Path) -> None:
+    report = SAMPLES / "nan_check-sync.sqlite.xz"
+    plain = CliRunner().invoke(main, ["pack", str(report), "-o", "plain.sqlite"])
+    small = CliRunner().invoke(main, ["pack", "plain.sqlite", "-o", "small.sqlite.xz"])
+    size = r"[\d.]+ kB"
+    assert re.fullmatch(rf"wrote plain\.sqlite \({size}, unpacked from {size}\)\n", plain.stderr)
+    assert re.fullmatch(rf"wrote small\.sqlite\.xz \({size}, packed from {size}\)\n", small.stderr)

@@ -245,8 +245,8 @@ def test_a_bare_name_of_a_program_is_left_to_path(given: Given) -> None:
         ("[analyze\n", "is not valid TOML"),
         ("analyze = 3\n", "analyze = 3 must be a table"),
         ("profile = 3\n", "profile = 3 must be a table"),
-        ("[profil]\nbacktrace = true\n", "reads the table profil; did you mean profile? Options"),
-        ("backtrace = true\n", "backtrace = true stands in no command's table. Options stand in"),
+        ("[profil]\nbacktrace = true\n", "reads the table profil; did you mean profile? Put"),
+        ("backtrace = true\n", "backtrace = true is outside the table of a command. Put"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_the_file(tmp_path: Path, text: str, said: str) -> None:

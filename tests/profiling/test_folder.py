@@ -29,7 +29,7 @@ def test_runs_that_start_together_get_a_folder_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Mock(now=Mock(return_value=datetime(2026, 11, 20, 10, 0, 0)))
-    monkeypatch.setattr("nsysflow.cli.profile.datetime", clock)
+    monkeypatch.setattr("nsysflow.cli.request.datetime", clock)
     Path("train.py").write_text("print('ran')")
     for _ in range(3):
         ran = profiled("--no-analyze", "--", sys.executable, "train.py")

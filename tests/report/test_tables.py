@@ -7,16 +7,20 @@ from typing import Any
 import polars as pl
 import pytest
 
+from nsysflow.report import tables
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (
+    GAPS_CSV,
+    GAPS_PARQUET,
     WHERE_THERE,
+    GapsFormat,
     named_table,
-    readable,
     write_csv,
     write_files,
 )
 from tests.report.handmade import (
     MS,
+    Handmade,
     frame,
     measured,
     sampled,
@@ -141,9 +145,29 @@ def test_short_gaps_are_left_out_of_the_rows_but_not_of_the_sums() -> None:
     assert named_table(run, "gap_summary", at_least_ns=10 * MS).height == 3
 
 
-def test_a_readable_table_drops_what_says_nothing() -> None:
-    block = readable(Results([training()]).table("copies"), "copies")
-    heads = [column.head for column in block.columns]
-    assert "report" not in heads
-    assert "phase" not in heads
-    assert dict(zip(heads, block.rows[0], strict=True))["bytes"] == "4.00 MB"
+@pytest.mark.parametrize(
+    ("form", "largest", "made"),
+    [
+        ("auto", 10**6, GAPS_CSV),
+        ("auto", 10, GAPS_PARQUET),
+        ("csv", 10, GAPS_CSV),
+        ("parquet", 10**6, GAPS_PARQUET),
+    ],
+)
+def test_gaps_are_csv_unless_that_is_large_or_parquet_is_asked_for(
+    form: GapsFormat, largest: int, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "LARGEST_GAPS_CSV_BYTES", largest)
+    write_files(Results([training()]), tmp_path, gaps_format=form)
+    (gaps,) = tmp_path.glob("gaps.*")
+    assert gaps.name == made
+    read = pl.read_csv(gaps) if made == GAPS_CSV else pl.read_parquet(gaps)
+    assert (
+        read["duration_ns"].to_list()
+        == Results([training()]).table("gaps")["duration_ns"].to_list()
+    )
+
+
+def test_a_report_without_gaps_has_an_empty_list_of_them(tmp_path: Path) -> None:
+    write_files(Results([Handmade(tables={})]), tmp_path)
+    assert len((tmp_path / GAPS_CSV).read_text().splitlines()) == 1

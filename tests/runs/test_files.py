@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from nsysflow.errors import OutputError
-from nsysflow.runs.files import check_folder, output_folder, writing
+from nsysflow.report.results import Results
+from nsysflow.report.tables import GAPS_CSV, GAPS_PARQUET, GapsFormat
+from nsysflow.runs.files import check_folder, output_folder, write_folder, writing
 from nsysflow.runs.manifest import FILE
+from tests.report.handmade import training
 from tests.unprivileged import unprivileged
 
 
@@ -31,6 +34,15 @@ def test_an_empty_table_leaves_no_file_of_an_earlier_analysis(tmp_path: Path) ->
     (tmp_path / "out" / "mfu.csv").write_text("from other options")
     write(tmp_path / "out")
     assert not (tmp_path / "out" / "mfu.csv").exists()
+
+
+def test_the_gaps_of_another_format_are_not_left_from_the_last_time(tmp_path: Path) -> None:
+    results = Results([training()])
+    wanted: dict[GapsFormat, str] = {"csv": GAPS_CSV, "parquet": GAPS_PARQUET, "auto": GAPS_CSV}
+    for form, name in wanted.items():
+        write_folder(results, tmp_path / "out", top=None, at_least_ns=0, gaps_format=form)
+        made = {file.name for file in (tmp_path / "out").iterdir()}
+        assert made & {GAPS_CSV, GAPS_PARQUET} == {name}
 
 
 def test_a_folder_that_is_not_ours_keeps_a_file_with_the_name_of_a_table(tmp_path: Path) -> None:

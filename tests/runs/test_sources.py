@@ -1,13 +1,14 @@
 """The reports that a path stands for."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nsysflow.errors import NotAReport, SelectionError
-from nsysflow.runs.manifest import write_manifest
-from nsysflow.runs.sources import distinct_names, distinct_sources, single_report
+from nsysflow.runs.manifest import FILE, write_manifest
+from nsysflow.runs.sources import distinct_names, distinct_sources, newest_run, single_report
 from tests.runs.runs import RUN
 
 
@@ -42,3 +43,23 @@ def test_a_run_without_reports_is_an_error_that_shows_where_its_output_is(tmp_pa
 def test_a_report_may_not_be_given_twice(tmp_path: Path) -> None:
     with pytest.raises(SelectionError, match="was given twice"):
         distinct_sources([tmp_path / "a.sqlite", tmp_path / "x" / ".." / "a.sqlite"])
+
+
+def test_the_newest_run_of_a_folder_is_the_one_recorded_last(tmp_path: Path) -> None:
+    for age_s, name in ((20, "b"), (10, "a"), (30, "c")):
+        (tmp_path / name).mkdir()
+        write_manifest(tmp_path / name, RUN)
+        os.utime(tmp_path / name / FILE, (10**9 - age_s, 10**9 - age_s))
+    (tmp_path / "report.sqlite").touch()
+    assert newest_run(tmp_path) == tmp_path / "a"
+
+
+def test_inside_a_run_it_is_the_newest(tmp_path: Path) -> None:
+    write_manifest(tmp_path, RUN)
+    assert newest_run(tmp_path) == tmp_path
+
+
+def test_a_folder_without_runs_says_what_to_type(tmp_path: Path) -> None:
+    with pytest.raises(NotAReport, match="no run of nsysflow profile") as caught:
+        newest_run(tmp_path)
+    assert caught.value.command == "nsysflow demo"

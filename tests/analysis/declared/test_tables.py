@@ -43,6 +43,14 @@ def test_a_table_is_ranked_by_one_of_its_columns(table: Table) -> None:
     assert table.ranked_by is None or table.ranked_by in schema.SCHEMAS[table.name]
 
 
+@every_table
+def test_the_columns_it_shows_are_its_own_each_once(table: Table) -> None:
+    shown = table.shown.split()
+    assert {*shown} <= {*schema.SCHEMAS[table.name]}
+    assert len({*shown}) == len(shown)
+    assert bool(shown) == table.listed
+
+
 def test_no_schema_is_of_no_table() -> None:
     frames = {name for name, value in vars(schema).items() if isinstance(value, Frame)}
     assert frames == {table.name.upper() for table in DECLARED}

@@ -175,5 +175,5 @@ def test_the_error_for_a_numbered_range_has_its_name_and_how_to_pick_one(options
         _ = nsysflow.analyze(trace, options).steps, nsysflow.analyze(trace, options).accounting
     assert str(refused.value) == (
         "no range 'step 1' in made: all of its kind are 'step' there, without numbers."
-        " Ask for 'step'; --steps picks steps by their place, counted from 0."
+        " Ask for 'step'; --steps picks steps by their place, counted from 0"
     )

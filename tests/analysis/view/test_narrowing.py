@@ -316,12 +316,25 @@ def test_a_rank_without_the_requested_range_is_left_out_with_a_note(tmp_path: Pa
     options = Options(range="eval")
     results = analyze_reports([with_it, without], options, tables=["accounting"])
     assert results.reports == ("r0",)
-    left_out = "r1 is left out: no range 'eval' in r1. Ranges there: train."
+    left_out = "r1 is left out: no range 'eval' in r1"
     assert Note(NoteKind.LEFT_OUT, left_out) in results.notes
     with pytest.raises(SelectionError, match="no range 'eval' in r1"):
         analyze_reports([without], options, tables=["accounting"])
     with pytest.raises(SelectionError, match="no range 'test' in r0"):
         analyze_reports([with_it, without], Options(range="test"), tables=["accounting"])
+
+
+def test_a_domain_may_be_one_ranks_alone_but_not_nobodys() -> None:
+    ranks = [PACKED["h200-ddp-rank0"], PACKED["h200-train"]]  # only the first one has NCCL
+    both = analyze_reports(ranks, Options(domains_added=("NCCL",)), tables=["accounting"])
+    assert both.reports == ("h200-ddp-rank0", "h200-train")
+    with pytest.raises(SelectionError, match=r"no NVTX domain 'NCLC' in any of .* NCCL"):
+        analyze_reports(ranks, Options(domains_added=("NCLC",)), tables=["accounting"])
+
+
+def test_a_window_that_ends_before_it_starts_is_refused() -> None:
+    with pytest.raises(SelectionError, match="--from 2 is later than --to 1"):
+        Options(from_ns=2 * 10**9, to_ns=10**9)
 
 
 def test_steps_asked_for_are_those_of_each_process_that_shares_a_gpu(tmp_path: Path) -> None:
@@ -464,7 +477,20 @@ def test_a_window_inside_one_operation_is_all_compute() -> None:
             Options(device=7),
             "no device 7 in h200-ddp-rank0. Devices with GPU work there: 0.",
         ),
-        (Options(range="evaluate"), "no range 'evaluate' in h200-ddp-rank0. Ranges there: "),
+        (Options(range="evaluate"), "no range 'evaluate' in h200-ddp-rank0. There are: step, "),
+        (
+            Options(range="bckward"),
+            "no range 'bckward' in h200-ddp-rank0. Did you mean backward? There are ",
+        ),
+        (
+            Options(range="step/forwrd"),
+            "no range 'step/forwrd' in h200-ddp-rank0. Did you mean step/forward",
+        ),
+        (
+            Options(domains_added=("NCLC",)),
+            "no NVTX domain 'NCLC' in h200-ddp-rank0. Did you mean NCCL?",
+        ),
+        (Options(domains_removed=("mine",)), "no NVTX domain 'mine' in h200-ddp-rank0. There "),
         (Options(step="epoch", steps=(0, 1)), "no range 'epoch' in h200-ddp-rank0."),
         (
             Options(steps=(90, 95)),

@@ -1,0 +1,67 @@
+"""What a shell completes: workloads, variants and ranges; and the script that makes it do so."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from nsysflow.catalog import workloads as built_in
+
+TYPED: Final = "nsysflow.typed"
+"""Where a context keeps the words of its command: click has parsed none of them when an option
+still lacks its value."""
+
+_SHELLS: Final = ("bash", "zsh", "fish")
+
+
+def workloads(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """The workloads that begin so."""
+    return [
+        CompletionItem(each.name, help=each.summary)
+        for each in built_in()
+        if each.name.startswith(typed)
+    ]
+
+
+def variants(ctx: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """The variants of the workload that was typed, which begin so."""
+    return [
+        CompletionItem(variant.name, help=variant.summary)
+        for each in built_in()
+        if each.name in ctx.meta[TYPED]
+        for variant in each.variants
+        if variant.name.startswith(typed)
+    ]
+
+
+def ranges(ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
+    """The ranges of the reports that were typed, which begin so."""
+    from nsysflow.runs.ranges import range_names
+
+    reports = [path for path in map(Path, ctx.meta[TYPED]) if path.exists()]
+    names = {name for report in reports for name in range_names(report)}
+    return sorted(name for name in names if name.startswith(typed))
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what makes your shell complete names.
+
+    These are commands, options, workloads, variants, tables, and the ranges of the report that
+    was typed: of one that was analysed before, or a plain .sqlite.
+
+    \b
+    Example:
+        eval "$(nsysflow completion bash)"      # put this line into ~/.bashrc
+        eval "$(nsysflow completion zsh)"       # put this line into ~/.zshrc
+        nsysflow completion fish > ~/.config/fish/completions/nsysflow.fish
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        msg = f"this version of click completes nothing in {shell}"
+        raise click.UsageError(msg)
+    root = ctx.find_root()
+    click.echo(found(root.command, {}, "nsysflow", "_NSYSFLOW_COMPLETE").source())

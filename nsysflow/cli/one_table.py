@@ -1,0 +1,154 @@
+"""`--table`: which rows and columns are printed, in which form, and what was left out."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Final, Literal
+
+import click
+import polars as pl
+from rich.text import Text
+
+from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.cli.output import print_lines, stdout
+from nsysflow.nearest import near_or_all
+from nsysflow.report.markdown import table_lines
+from nsysflow.report.one_table import columns_that_fit, readable, with_values
+from nsysflow.report.results import Results
+from nsysflow.report.tables import named_table, write_csv, write_parquet
+from nsysflow.report.terminal import set_block
+from nsysflow.screen import console, line_width
+
+Form = Literal["table", "csv", "md", "parquet"]
+
+_ROWS_OF_A_SCREEN: Final = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How a table is printed.
+
+    Attributes:
+        form: for people (`table`, `md`) or for programs.
+        columns: the columns to print; None for those that matter most.
+        wide: all columns, and no name shortened.
+        top: how many rows; None for a screen of them on a terminal, elsewhere all.
+    """
+
+    form: Form = "table"
+    columns: tuple[str, ...] | None = None
+    wide: bool = False
+    top: int | None = None
+
+
+def style_of(
+    table: str | None, *, columns: str | None, wide: bool, form: Form | None, top: int | None
+) -> Style:
+    """What was typed, as a `Style`.
+
+    Raises:
+        click.UsageError: the table has no such column.
+    """
+    chosen = None if table is None or columns is None else _columns_of(table, columns)
+    return Style(form=form or "table", columns=chosen, wide=wide, top=top)
+
+
+def _columns_of(name: str, typed: str) -> tuple[str, ...] | None:
+    """The columns of a table in a list such as `gaps,total_ns`; None where the list is empty.
+
+    Raises:
+        click.UsageError: the table has no such column.
+    """
+    known = [*SCHEMAS[name]]
+    wanted = tuple(word.strip() for word in typed.split(",") if word.strip())
+    for word in wanted:
+        if word not in known:
+            msg = f"{name} has no column {word!r}. {near_or_all(word, known, where='--wide')}"
+            raise click.UsageError(msg)
+    return wanted or None
+
+
+def show_table(results: Results, name: str, style: Style, *, at_least_ns: int) -> None:
+    """Print one table. As Parquet, `copies` and `comm` have a row for each copy and kernel.
+
+    Raises:
+        click.UsageError: Parquet would go to a terminal.
+    """
+    table = _rows(results, name, style, at_least_ns)
+    if table.is_empty():
+        _say_why_empty(name, at_least_ns)
+    if style.form == "csv":
+        with stdout() as out:
+            write_csv(_chosen(table, style.columns), out)
+    elif style.form == "parquet":
+        _print_parquet(_chosen(table, style.columns))
+    elif style.form == "md":
+        print_lines(
+            console(), map(Text, table_lines(readable(_chosen(table, style.columns), name)))
+        )
+    elif not table.is_empty():
+        _print_for_people(table, name, style)
+
+
+def _rows(results: Results, name: str, style: Style, at_least_ns: int) -> pl.DataFrame:
+    """The rows to print, in the order in which their reader wants them."""
+    declared = TABLES[name]
+    if style.form == "parquet" and declared.each is not None:
+        table: pl.DataFrame = getattr(results, declared.each)()
+    else:
+        table = named_table(results, name, at_least_ns=at_least_ns)
+    if style.form in ("table", "md") and declared.ranked_by is not None:
+        table = table.sort(declared.ranked_by, descending=True, maintain_order=True)
+    return table if style.top is None else table.head(style.top)
+
+
+def _chosen(table: pl.DataFrame, columns: Sequence[str] | None) -> pl.DataFrame:
+    return table if columns is None else table.select(columns)
+
+
+def _print_parquet(table: pl.DataFrame) -> None:
+    if sys.stdout.isatty():
+        msg = "--format parquet is binary: send it to a file, e.g. > table.parquet"
+        raise click.UsageError(msg)
+    whole = BytesIO()
+    write_parquet(table, whole)
+    with stdout() as out:
+        out.write(whole.getvalue())
+
+
+def _print_for_people(table: pl.DataFrame, name: str, style: Style) -> None:
+    screen = console()
+    shown = table
+    if style.top is None and screen.is_terminal:
+        shown = table.head(_ROWS_OF_A_SCREEN)
+    width = line_width()
+    if style.columns is not None:
+        columns = list(style.columns)
+    elif style.wide:
+        columns = table.columns
+    else:
+        columns = columns_that_fit(shown, TABLES[name].shown.split(), width - 2)
+    block = readable(shown.select(columns), name)
+    print_lines(screen, set_block(block, None if style.wide else width))
+    _say_what_is_left_out(table, shown, columns, style)
+
+
+def _say_what_is_left_out(
+    table: pl.DataFrame, shown: pl.DataFrame, columns: Sequence[str], style: Style
+) -> None:
+    """Say on stderr which columns and how many rows are not there, and how to get them."""
+    if len(table) > len(shown):
+        more = len(table) - len(shown)
+        click.echo(f"{more:,} more rows; --top {len(table)} shows all", err=True)
+    hidden = [name for name in with_values(table) if name not in columns]
+    if hidden and style.columns is None:
+        how = "--wide shows all columns, --columns A,B,C chooses"
+        click.echo(f"not shown: {', '.join(hidden)}; {how}", err=True)
+
+
+def _say_why_empty(name: str, at_least_ns: int) -> None:
+    short = at_least_ns and name == "gaps"
+    why = "no gap is as long as --min-gap-us" if short else TABLES[name].filled_by
+    click.echo(f"{name} has no rows: {why}", err=True)

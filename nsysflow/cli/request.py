@@ -1,0 +1,133 @@
+"""What was typed after `nsysflow profile`, as a `Request`."""
+
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import click
+
+from nsysflow.catalog import Workload, find
+from nsysflow.catalog.workload_options import workload_options
+from nsysflow.endings import say
+from nsysflow.runtime.protocol import Window
+
+if TYPE_CHECKING:
+    from nsysflow.profiling.request import Request
+
+YOUR_COMMAND: Final = "Your own command goes after --: nsysflow profile -- python train.py"
+
+_LONGEST_NAME: Final = 40
+
+
+def request_of(
+    workload: str | None,
+    after: tuple[str, ...],
+    *,
+    folder: Path | None,
+    variant: str | None,
+    precision: str | None,
+    on: Literal["cuda", "cpu"],
+    window: Window | None,
+    nproc: int | None,
+    backtrace: bool,
+    gpu_metrics: bool,
+    osrt: bool,
+    trace: str,
+    **others: Any,  # noqa: ANN401
+) -> "Request":
+    """What was typed, as a `Request`.
+
+    Raises:
+        UnknownWorkload: there is no workload or variant of that name.
+        click.UsageError: there is nothing to run, or an option is only for workloads.
+    """
+    from nsysflow.profiling.plan import WINDOW_DEFAULT
+    from nsysflow.profiling.request import Request
+    from nsysflow.profiling.workload import workload_command
+
+    asked = {"--backtrace": backtrace, "--gpu-metrics": gpu_metrics}
+    if on == "cpu" and any(asked.values()):
+        left_out = ", ".join(name for name, wanted in asked.items() if wanted)
+        say(f"note: --on cpu records only ranges; it ignores {left_out}")
+    if workload is not None:
+        if workload.endswith(".py"):
+            msg = f"{workload} is not a built-in workload. {YOUR_COMMAND}"
+            raise click.UsageError(msg)
+        name, command = workload_command(workload, variant, precision, on, window, after)
+        nproc = nproc or find(workload).ranks
+        if on == "cuda":
+            window = window or WINDOW_DEFAULT
+    else:
+        _check_command(after, variant, precision)
+        name, command = _name_of(after), after
+    return Request(
+        command=command,
+        name=name,
+        workload=workload,
+        on=on,
+        folder=folder or Path(f"{name}-{datetime.now():%Y%m%d-%H%M%S}"),
+        window=window,
+        processes=nproc,
+        trace=_traces(trace, osrt=osrt, on=on),
+        backtrace=backtrace and on == "cuda",
+        gpu_metrics=gpu_metrics and on == "cuda",
+        **others,
+    )
+
+
+def check_workload_options(workload: Workload, typed: tuple[str, ...], ctx: click.Context) -> None:
+    """Refuse options that the workload would not take. `-h` prints its options and exits.
+
+    Args:
+        workload: which one.
+        typed: the words after `--`.
+        ctx: the context of the command that will run it.
+
+    Raises:
+        click.UsageError: an option is unknown or has an invalid value.
+    """
+    command = click.Command(workload.name, params=workload_options(workload), help=workload.summary)
+    try:
+        command.make_context(f"{workload.name} --", [*typed], parent=ctx)
+    except click.NoSuchOption as error:
+        near = f"; did you mean {error.possibilities[0]}?" if error.possibilities else "."
+        msg = (
+            f"{workload.name} has no option {error.option_name}{near} See what it has:\n"
+            f"  nsysflow profile {workload.name} -- -h"
+        )
+        raise click.UsageError(msg, ctx) from error
+    except click.UsageError as error:
+        msg = f"{workload.name}: {error.format_message()}"
+        raise click.UsageError(msg, ctx) from error
+
+
+def _check_command(command: tuple[str, ...], variant: str | None, precision: str | None) -> None:
+    """Refuse what only a workload can do.
+
+    Raises:
+        click.UsageError: there is no command, or it has options of a workload.
+    """
+    if not command:
+        msg = "give a workload (nsysflow list shows them), or a command after --"
+        raise click.UsageError(msg)
+    if variant or precision:
+        msg = "--variant and --precision are for workloads, and this is a command"
+        raise click.UsageError(msg)
+
+
+def _traces(typed: str, *, osrt: bool, on: str) -> tuple[str, ...]:
+    """The APIs that nsys traces, each once; without a GPU, CUDA is left out."""
+    words = [word.strip() for word in typed.split(",")]
+    wanted = [*filter(None, words), *(["osrt"] if osrt else [])]
+    on_cpu = [name for name in wanted if name != "cuda"] or ["nvtx"]
+    return tuple(dict.fromkeys(wanted if on == "cuda" else on_cpu))
+
+
+def _name_of(command: tuple[str, ...]) -> str:
+    """The name of a command's run: that of its script, its module or its program."""
+    words = [word for word in command[1:] if word.endswith(".py")]
+    if "-m" in command[:-1]:
+        words.append(command[command.index("-m") + 1].rpartition(".")[2])
+    stem = Path((words or command)[0]).stem
+    return re.sub(r"[^\w.-]+", "_", stem)[:_LONGEST_NAME] or "run"

@@ -1,0 +1,71 @@
+"""One table as people read it: which columns there are, and how wide."""
+
+import polars as pl
+import pytest
+from rich.cells import cell_len
+
+import nsysflow
+from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.report.layout import set_in_columns
+from nsysflow.report.one_table import MOST_COLUMNS, columns_that_fit, readable
+from nsysflow.report.results import Results
+from tests.report.handmade import MS, frame, training
+from tests.reports import SAMPLES
+
+SYNC = frame("syncs", {"api": "cudaDeviceSynchronize", "induced_idle_ns": 8 * MS, "blocked_ns": 1})
+
+
+def test_a_readable_table_drops_what_says_nothing() -> None:
+    block = readable(Results([training()]).table("copies"), "copies")
+    heads = [column.head for column in block.columns]
+    assert "report" not in heads
+    assert "phase" not in heads
+    assert dict(zip(heads, block.rows[0], strict=True))["bytes"] == "4.00 MB"
+
+
+def test_rates_and_flags_are_in_words() -> None:
+    block = readable(frame("mfu", {"path": "step", "flops": 2e9, "flops_per_s": 4.47e11}), "mfu")
+    cells = dict(zip((column.head for column in block.columns), block.rows[0], strict=True))
+    assert (cells["flops"], cells["flops per s"]) == ("2.00 GFLOP", "447 GFLOP/s")
+    assert "yes" in readable(frame("steps", {"steady": True}), "steps").rows[0]
+
+
+def test_idle_time_behind_a_wait_is_called_so() -> None:
+    heads = [column.head for column in readable(SYNC, "syncs").columns]
+    assert "idle behind it" in heads
+
+
+def test_columns_stay_in_the_tables_order_and_the_least_important_go_first() -> None:
+    by_weight = ("induced_idle_ns", "api", "blocked_ns")
+    assert columns_that_fit(SYNC, by_weight, 80) == ["api", "blocked_ns", "induced_idle_ns"]
+    assert columns_that_fit(SYNC, by_weight, 45) == ["api", "induced_idle_ns"]
+    assert columns_that_fit(SYNC, by_weight, 1) == ["induced_idle_ns"]
+
+
+def test_no_more_columns_than_can_be_read() -> None:
+    table = pl.DataFrame({f"c{number}": [1] for number in range(20)})
+    assert columns_that_fit(table, table.columns, 999) == table.columns[:MOST_COLUMNS]
+
+
+@pytest.mark.parametrize("silent", ["source", "report", "process", "gpu_busy_ns"])
+def test_a_column_that_says_nothing_takes_no_room(silent: str) -> None:
+    assert columns_that_fit(SYNC, (silent, "api"), 80) == ["api"]
+
+
+def test_whose_row_it_is_shows_where_rows_differ() -> None:
+    both = frame("syncs", {"api": "a", "report": "rank0"}, {"api": "b", "report": "rank1"})
+    assert columns_that_fit(both, ("report", "api"), 80) == ["report", "api"]
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.of == "report"])
+def test_every_table_of_a_real_report_fits_into_a_terminal(name: str, width: int) -> None:
+    analysis = nsysflow.analyze(nsysflow.load(SAMPLES / "nan_check-sync-metrics.sqlite.xz"))
+    table = getattr(analysis, name).head(40)
+    if table.is_empty():
+        assert name in ("integrity", "comm", "mfu", "starved")
+        return
+    chosen = columns_that_fit(table, TABLES[name].shown.split(), width)
+    assert chosen
+    block = readable(table.select(chosen), name)
+    assert max(map(cell_len, set_in_columns(block.columns, block.rows, width))) <= width
