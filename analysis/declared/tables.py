@@ -52,6 +52,11 @@ class Table:
     listed: bool = True
 
     @property
+    def at_once(self) -> bool:
+        """Whether it is worth computing beforehand: of one report, and not read slice by slice."""
+        return self.of == "report" and not self.in_slices
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """The tables that are not listed by themselves, but belong to this one."""
         return tuple(filter(None, (self.each, self.by_device)))

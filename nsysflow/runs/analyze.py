@@ -6,14 +6,14 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
-import nsysflow
-from nsysflow.analysis.analyze import pieces_of
+from nsysflow.analysis.analyze import analyze, pieces_of
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.view.selection import named_domains, require_domains
 from nsysflow.errors import SelectionError
+from nsysflow.loading import load
 from nsysflow.progress import SILENT, Progress
 from nsysflow.report.results import Results
 from nsysflow.runs.manifest import Manifest
@@ -24,9 +24,7 @@ DEMO: Final = "nan_check-sync.sqlite.xz"
 """The report that `nsysflow demo` analyses."""
 
 PAGE: Final = tuple(
-    name
-    for name, table in TABLES.items()
-    if table.of == "report" and table.page_rows is not None and not table.in_slices
+    name for name, table in TABLES.items() if table.page_rows is not None and table.at_once
 )
 """The tables that the page reads of each report."""
 
@@ -52,7 +50,7 @@ def analyze_reports(
         SelectionError: a report was given twice, or no report has what an option names.
     """
     sources = distinct_sources(paths)
-    names = [table for table in tables if TABLES[table].of == "report"]
+    names = [table for table in tables if TABLES[table].at_once]
     pieces = pieces_of(names)
     progress.expect(2 * pieces * len(sources))  # half of the time is loading
     analyses = []
@@ -69,7 +67,7 @@ def analyze_reports(
         wanted = with_flops_of(source.manifest, options)
         if len(sources) > 1:
             wanted = _with_domains_of(trace, wanted)
-        analysis = nsysflow.analyze(trace, wanted)
+        analysis = analyze(trace, wanted)
         del trace  # frees its rows: the analysis has its own, in order
         try:
             analysis.compute(*names, done=progress.done)
@@ -107,7 +105,7 @@ def with_flops_of(manifest: Manifest | None, options: Options) -> Options:
 
 def _load(source: Source, *, shapes: bool) -> Trace:
     """The trace under its report's name, with the notes on its run."""
-    trace = nsysflow.load(source.path, shapes=shapes)
+    trace = load(source.path, shapes=shapes)
     if source.manifest is not None:
         notes = (*expected_notes(source.manifest, trace), *run_notes(source.manifest, trace))
         trace = replace(trace, notes=notes)
