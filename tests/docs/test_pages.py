@@ -1,70 +1,88 @@
-"""docs/case-studies.md: each command prints what is shown."""
+"""The pages that people read: their commands print what is shown, their Python runs, their links
+lead somewhere."""
 
+import contextlib
+import io
 import re
-from typing import Final
+import subprocess
+from typing import Any, Final
 
 import pytest
-from click.testing import CliRunner
 
-from nsysflow.cli.main import main
-from nsysflow.report.units import duration, percent
-from tests.pairs import NOT_IDLE, PAIRS, share, step_ns
 from tests.reports import ROOT
-from tests.shown import commands, console_blocks, is_shown
+from tests.shown import FENCED, commands, console_blocks, is_shown
 
-CASES: Final = (ROOT / "docs" / "case-studies.md").read_text(encoding="utf-8")
-SHOWN: Final = [
-    pytest.param(command, shown, id=f"{page}: {command}")
-    for page in ("case-studies",)
-    for block in console_blocks((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
-    for command, shown in commands(block)
+READ_BY_USERS: Final = ("README.md", "docs/usage.md", "docs/reading.md")
+"""Pages whose commands and Python are run in a folder of their own. Blocks of `sh` and `py` need a
+GPU, nsys or a package manager."""
+
+LINKED: Final = (
+    *READ_BY_USERS,
+    *("docs/case-studies.md", "docs/design.md", "docs/facts.md", "docs/spec.md", "docs/tables.md"),
+    *("CONTRIBUTING.md", "CHANGELOG.md", "samples/README.md", "kernels/RESULTS.md"),
+)
+
+CONSOLE: Final = [
+    pytest.param(page, block, id=f"{page}: {commands(block)[0][0]}")
+    for page in READ_BY_USERS
+    for block in console_blocks((ROOT / page).read_text(encoding="utf-8"))
 ]
-COMPARED: Final = [
-    *((pair.before, pair.after, pair.causes) for pair in PAIRS if pair.after),
-    ("rolloutcopy-torch", "rolloutcopy-graph", ("launch",)),
-    ("overlap-in_turn", "overlap-side_stream", ("copy_exposed",)),
-    ("ddp-no_overlap-rank0", "ddp-bucketed-rank0", ("comm_exposed",)),
-    ("fusion-eager", "fusion-fused", ()),
-]
-"""What the table of the case studies compares: before, after, and which parts of a step."""
-
-
-def compared(before: str, after: str, parts: tuple[str, ...]) -> str:
-    """A row of that table, of the steady steps."""
-    names = (before, after)
-    shares = [percent(100 * share(name, *parts)) if parts else "" for name in names]
-    times = [duration(round(step_ns(name))) for name in names]
-    return " | ".join([f"`{before}`", f"`{after}`", " + ".join(parts), *shares, *times])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("command", "shown"), SHOWN)
-def test_a_command_prints_what_is_shown(
-    command: str, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    program, *words = command.split()
-    assert program == "nsysflow"
-    assert "--no-files" in words, "it would write beside the sample"
-    printed = CliRunner().invoke(main, words, catch_exceptions=False).output
-    assert is_shown(shown, printed), f"$ {command}\n{printed}"
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("page", "block"), CONSOLE)
+def test_a_command_prints_what_is_shown(page: str, block: str) -> None:
+    for command, shown in commands(block):
+        done = subprocess.run(
+            ["bash", "-c", command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        printed = done.stdout
+        assert "Traceback" not in printed
+        assert is_shown(shown, printed), f"{page} shows otherwise. $ {command}\n{printed}"
 
 
-def test_the_table_of_the_case_studies_is_what_the_samples_say() -> None:
-    rows = re.findall(r"^\| (`.*) \|$", CASES, re.MULTILINE)
-    assert sorted(rows) == sorted(compared(*each) for each in COMPARED)
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("page", ["README.md", "docs/usage.md"])
+def test_the_python_of_a_page_runs_in_order_and_prints_what_is_shown(page: str) -> None:
+    blocks = FENCED.findall((ROOT / page).read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    ran = 0
+    for (language, body), (follows, shown) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
+        if language != "python":
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(body, f"{page}, python block {ran}", "exec"), names)
+        assert follows == "text", "what it prints should follow"
+        assert printed.getvalue() == shown
+        ran += 1
+    assert ran
 
 
-def test_every_pair_has_its_case_with_before_and_after() -> None:
-    cases = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", CASES, re.MULTILINE | re.DOTALL))
-    for pair in PAIRS:
-        case = cases[pair.before.partition("-")[0]]
-        for name in filter(None, (pair.before, pair.after)):
-            assert f"samples/{name}.sqlite.xz" in case, name
-    assert {*NOT_IDLE} <= {*cases}
+def anchors(page: str) -> set[str]:
+    """The headings of a page, as links name them."""
+    heads = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def test_the_readme_gives_the_training_step_as_the_samples_have_it() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    steps = [duration(round(step_ns(f"trainstep-{each}"))) for each in ("torch", "fused", "graph")]
-    assert f"as a CUDA graph: {', '.join(steps)}." in readme
+@pytest.mark.parametrize("page", LINKED)
+def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
+    file = ROOT / page
+    for target in re.findall(r"\]\(([^)\s]+)\)", file.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        other = file.parent / path if path else file
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(other.read_text(encoding="utf-8")), target
+
+
+def test_elision_stands_for_lines_and_nothing_else() -> None:
+    assert is_shown("a\n…\nd\n", "a\nb\nc\nd\n")
+    assert not is_shown("a\n…\nd\n", "a\nb\nc\n")
+    assert not is_shown("a\n…d\n", "a\nbd\n")
