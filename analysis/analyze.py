@@ -68,7 +68,7 @@ class Analysis:
 
     @computed_once
     def view(self) -> View:
-        """What is looked at."""
+        """The selected part."""
         return view_of(self.timeline)
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ class Analysis:
 
     @computed_once
     def every_collective(self) -> pl.DataFrame:
-        """COLLECTIVES of the whole report, whatever is looked at."""
+        """COLLECTIVES of the whole report, whatever is selected."""
         return self._titled("collectives", _made_by("collectives")(View(self.timeline)))
 
     @computed_once

@@ -56,7 +56,7 @@ def test_a_pipe_gets_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 class Counted(Progress):
-    """Counts what it is told."""
+    """Counts the pieces that are done."""
 
     def __init__(self) -> None:
         self.expected = self.finished = 0
