@@ -97,7 +97,7 @@ def test_the_programs_ranges_are_recorded_and_the_page_says_that_there_is_no_gpu
     manifest, trace = the_run()
     assert instances(trace) == {"step": 8, "data": 8, "forward": 8}
     assert "no GPU work (no kernel" in ran.stdout
-    assert "next: profile where a GPU is, without --on cpu" in ran.stdout
+    assert "next: profile on a machine with a GPU, without --on cpu" in ran.stdout
     assert "this run was made with --on cpu: it recorded ranges only" in ran.stdout
     assert re.search(r"^  step +8 .*\n    forward +8 ", ran.stdout, re.MULTILINE)
     assert "Traceback" not in ran.stderr
