@@ -30,7 +30,7 @@ class Table:
         by_device: the table with a row per device, where its own rows are of all devices.
         filled_by: what to do so that it has rows, or why it has none.
         shown: the columns that people act on, most important first. Where a line is narrow, the
-            last ones give way.
+            last ones give way. Empty for the order of the schema.
         listed: whether `--table` offers it; the others are parts of a listed one.
     """
 

@@ -129,7 +129,7 @@ def _print_for_people(table: pl.DataFrame, name: str, style: Style) -> None:
     elif style.wide:
         columns = table.columns
     else:
-        columns = columns_that_fit(shown, TABLES[name].shown.split(), width - 2)
+        columns = columns_that_fit(shown, TABLES[name].shown.split() or table.columns, width - 2)
     block = readable(shown.select(columns), name)
     print_lines(screen, set_block(block, None if style.wide else width))
     _say_what_is_left_out(table, shown, columns, style)

@@ -1,5 +1,6 @@
 """`--table`: which rows and columns are printed, and what stderr says of the rest."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -58,6 +59,13 @@ def test_the_columns_that_are_not_shown_are_named_with_how_to_see_them() -> None
     assert said.startswith("not shown: ")
     assert "blocked_ns" in said
     assert "--wide shows all columns" in said
+
+
+def test_a_table_that_declares_no_columns_shows_the_first_that_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(TABLES, "syncs", replace(TABLES["syncs"], shown=""))
+    assert table("syncs", columns="60").stdout.splitlines()[2].split()[0] == "api"
 
 
 def test_wide_shows_all_columns_and_shortens_nothing() -> None:
