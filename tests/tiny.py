@@ -46,16 +46,20 @@ def opened(
     return Range(start, end, kind, PROCESS, thread, None, name, start)
 
 
-def trace_of(*rows: Row) -> nsysflow.Trace:
-    """These rows as a trace; thread `AUTOGRAD` is one of PyTorch's backward threads."""
-    plain = PlainTrace(
+def plain_of(*rows: Row) -> PlainTrace:
+    """These rows as the oracle takes them; `AUTOGRAD` is one of PyTorch's backward threads."""
+    return PlainTrace(
         ops=tuple(row for row in rows if isinstance(row, Op)),
         calls=tuple(row for row in rows if isinstance(row, Call)),
         ranges=tuple(row for row in rows if isinstance(row, Range)),
         overhead=tuple(row for row in rows if isinstance(row, Overhead)),
         threads=(Thread(PROCESS, AUTOGRAD, "pt_autograd_0"),),
     )
-    return to_trace(plain)
+
+
+def trace_of(*rows: Row) -> nsysflow.Trace:
+    """These rows as a trace."""
+    return to_trace(plain_of(*rows))
 
 
 def timeline_of(*rows: Row, options: Options | None = None) -> Timeline:

@@ -12,6 +12,7 @@ from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report, Row
 from tests.oracle.strategies import traces
 from tests.oracle.tables import oracle_tables
+from tests.tiny import call, copy, kernel, launch, plain_of
 
 INTEGRITY = {
     "kernels before their launch": "before_launch",
@@ -44,6 +45,22 @@ def assert_agrees(
 def test_every_table_of_a_random_trace_agrees_with_the_oracle(model: PlainTrace) -> None:
     report = Report(model)
     assert_agrees(nsysflow.analyze(to_trace(model)), report, oracle_tables(report))
+
+
+def test_an_api_call_that_outlasts_a_stretch_of_launching_agrees_with_the_oracle() -> None:
+    # found by make hunt on 2026-11-22: the call of no length at 10 ends the stretch inside it
+    model = plain_of(
+        launch(0, 5, 1),
+        call(0, 1_000_000, "cudaEventQuery"),
+        launch(10, 10, 3, name="cudaMemcpyAsync"),
+        launch(1_000_000, 1_000_005, 5),
+        kernel(6, 11, 1),
+        copy(11, 16, 3, "HtoD", "pageable", "device"),
+        kernel(1_000_006, 1_000_011, 5),
+    )
+    analysis, report = nsysflow.analyze(to_trace(model)), Report(model)
+    assert_agrees(analysis, report, oracle_tables(report))
+    assert analysis.accounting["api_ns"].item() == 1_000_000 - 16
 
 
 @every_report

@@ -50,3 +50,11 @@ def test_a_wait_inside_a_stretch_of_launching_is_stalled_time() -> None:
 def test_another_call_counts_as_api_only_outside_launching() -> None:
     time = host(call(20, 30, "cudaEventQuery"), call(130, 140, "cudaEventQuery"))
     assert covered_ns(time, "api", 0, 210) == 10
+
+
+def test_another_call_around_the_end_of_launching_counts_from_there_on() -> None:
+    # a call of no length ends the stretch, and cuts no other call in two
+    ending = launch(80, 80, 9, name="cudaMemcpyAsync")
+    time = host(call(65, 150, "cudaEventQuery"), ending)
+    assert covered_ns(time, "launching", 0, 210) == 80 + 10
+    assert covered_ns(time, "api", 0, 210) == 70
