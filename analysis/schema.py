@@ -149,6 +149,7 @@ EVENT_RECORDS: Final = Frame(
     """,
     {
         "process": pl.Int64(),
+        "device": pl.Int32(),
         "correlation": pl.Int64(),
         "stream": pl.Int64(),
         "record": pl.Int64(),
@@ -162,6 +163,7 @@ WAITS: Final = Frame(
     is the event's record in EVENT_RECORDS, null where there is none.""",
     {
         "process": pl.Int64(),
+        "device": pl.Int32(),
         "correlation": pl.Int64(),
         "stream": pl.Int64(),
         "record": pl.Int64(),

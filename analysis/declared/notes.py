@@ -21,6 +21,9 @@ class NoteKind(StrEnum):
     NAMELESS_CALLS = "nameless-calls"
     NAMELESS_RANGES = "nameless-ranges"
     UNKNOWN_DOMAIN = "unknown-domain"
+    EVENTS_NOT_RECORDED = "events-not-recorded"
+    SEVERAL_THREADS = "several-threads"
+    OTHER_RANKS = "other-ranks"
     RUN = "run"
     LEFT_OUT = "left-out"
 

@@ -15,6 +15,7 @@ from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
 from nsysflow.cli.encoding import take_any_text
 from nsysflow.cli.profile import profile
+from nsysflow.cli.whatif import whatif
 from nsysflow.errors import NsysflowError
 from nsysflow.progress import progress
 
@@ -55,6 +56,7 @@ def main() -> None:
 main.add_command(profile)
 main.add_command(analyze)
 main.add_command(bench)
+main.add_command(whatif)
 
 
 @main.command()

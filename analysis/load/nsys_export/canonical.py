@@ -63,8 +63,8 @@ def trace_of(raw: Raw, report: str) -> Trace:
         calls=calls,
         ranges=_ranges(raw, process),
         overhead=_overhead(raw, process),
-        event_records=_on_streams(raw.event_records, process),
-        waits=_on_streams(raw.waits, process),
+        event_records=_on_streams(raw, raw.event_records, process),
+        waits=_on_streams(raw, raw.waits, process),
         threads=_threads(raw),
         devices=_devices(raw.gpus, ops),
         diagnostics=raw.diagnostics,
@@ -158,7 +158,8 @@ def _generic_kernels(raw: Raw) -> pl.Series:
 
 
 def _with_physical_gpu(ops: pl.DataFrame, cuda_devices: pl.DataFrame) -> pl.DataFrame:
-    """`ops` with `device` as the physical GPU: "device 0" may be another GPU in each process."""
+    """`ops`, or other rows of devices, with `device` as the physical GPU: "device 0" may be another
+    GPU in each process."""
     found = cuda_devices.drop_nulls().unique(["pid", "cudaId"], keep="first", maintain_order=True)
     pid = os_pid(pl.col("process"))
     gpus = (
@@ -222,15 +223,17 @@ def _overhead(raw: Raw, process: int | None) -> pl.DataFrame:
     return _on_threads(raw.overhead.with_columns(name), process).select(schema.OVERHEAD.names())
 
 
-def _on_streams(frame: pl.DataFrame, process: int | None) -> pl.DataFrame:
+def _on_streams(raw: Raw, frame: pl.DataFrame, process: int | None) -> pl.DataFrame:
     """Records of events, or waits: `schema.EVENT_RECORDS` and `schema.WAITS`, which are alike."""
     stream, record = pl.col("streamId"), pl.col("eventSyncId")
-    return frame.select(
+    rows = frame.select(
         pl.col("globalPid").fill_null(pl.lit(process, pl.Int64)).alias("process"),
+        pl.col("deviceId").alias("device"),
         correlation(),
         pl.when(stream != _NO_STREAM).then(stream).alias("stream"),
         pl.when(record != 0).then(record).alias("record"),
     )
+    return _with_physical_gpu(rows, raw.cuda_devices)
 
 
 def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:

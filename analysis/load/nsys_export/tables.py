@@ -34,6 +34,7 @@ _OP: Final = {
     "globalPid": pl.Int64(),
 }
 _ON_STREAM: Final = {
+    "deviceId": pl.Int32(),
     "streamId": pl.Int64(),
     "correlationId": pl.Int64(),
     "globalPid": pl.Int64(),
@@ -217,7 +218,7 @@ SAMPLED: Final[Mapping[str, Table]] = {
 _UNREAD: Final = """
     binaryData blockX cacheConfig callchainId category clockRate color computeMajor computeMinor
     constantMemory contextId copyCount ctrlDevPath ctxswDevPath cuDevice busLocation chipName
-    asyncEngines bytes deprecatedSrcId deprecatedSyncType deviceId doubleValue dstContextId
+    asyncEngines bytes deprecatedSrcId deprecatedSyncType doubleValue dstContextId
     dstDeviceId end endGlobalTid eventClass eventId floatValue globalPid graphExecId graphId
     graphNodeId greenContextId gridId int32Value int64Value isDiscrete jsonText jsonTextId
     l2CacheSize launchType localMemoryPerThread localMemoryTotal luid mangledName maxBlockDimX

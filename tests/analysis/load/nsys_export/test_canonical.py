@@ -159,12 +159,12 @@ def test_a_wait_names_its_stream_and_the_record_that_it_waits_for(tmp_path: Path
         },
     )
     trace = load(path)
-    assert trace.event_records.rows() == [(process(), 7, 13, 4)]
-    assert trace.waits.rows() == [(process(), 8, 14, 4), (process(), 9, None, None)]
+    assert trace.event_records.rows() == [(process(), 0, 7, 13, 4)]
+    assert trace.waits.rows() == [(process(), 0, 8, 14, 4), (process(), 0, 9, None, None)]
 
 
 def on_stream(correlation: int, **columns: int) -> Row:
-    return {"correlationId": correlation, "globalPid": process(), "eventId": 1, **columns}
+    return {"correlationId": correlation, "globalPid": process(), "deviceId": 0, **columns}
 
 
 def test_every_stream_wait_of_a_real_report_finds_its_record() -> None:
