@@ -143,6 +143,33 @@ OVERHEAD: Final = Frame(
     },
 )
 
+EVENT_RECORDS: Final = Frame(
+    """One row per recorded CUDA event (`cudaEventRecord`), in the report's order. `stream` is the
+    stream that it was recorded on, `correlation` that of the call. A wait for it has its `record`.
+    """,
+    {
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "correlation": pl.Int64(),
+        "stream": pl.Int64(),
+        "record": pl.Int64(),
+    },
+)
+
+WAITS: Final = Frame(
+    """One row per wait that the profiler recorded, in the report's order: of a stream for an event
+    (`cudaStreamWaitEvent`), or of the host for an event, a stream or a device. `correlation` is
+    that of the call. `stream` waits, or the host waits for it; null where there is none. `record`
+    is the event's record in EVENT_RECORDS, null where there is none.""",
+    {
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "correlation": pl.Int64(),
+        "stream": pl.Int64(),
+        "record": pl.Int64(),
+    },
+)
+
 THREADS: Final = Frame(
     """One row per named thread. `pt_autograd*` marks PyTorch's backward threads.""",
     {"process": pl.Int64(), "thread": pl.Int64(), "name": pl.String()},

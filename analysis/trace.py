@@ -26,6 +26,8 @@ class Trace:
         calls: `schema.CALLS`.
         ranges: `schema.RANGES`.
         overhead: `schema.OVERHEAD`.
+        event_records: `schema.EVENT_RECORDS`.
+        waits: `schema.WAITS`.
         threads: `schema.THREADS`.
         devices: `schema.DEVICES`.
         diagnostics: `schema.DIAGNOSTICS`.
@@ -47,6 +49,8 @@ class Trace:
     calls: pl.DataFrame = field(default_factory=lambda: _empty(schema.CALLS))
     ranges: pl.DataFrame = field(default_factory=lambda: _empty(schema.RANGES))
     overhead: pl.DataFrame = field(default_factory=lambda: _empty(schema.OVERHEAD))
+    event_records: pl.DataFrame = field(default_factory=lambda: _empty(schema.EVENT_RECORDS))
+    waits: pl.DataFrame = field(default_factory=lambda: _empty(schema.WAITS))
     threads: pl.DataFrame = field(default_factory=lambda: _empty(schema.THREADS))
     devices: pl.DataFrame = field(default_factory=lambda: _empty(schema.DEVICES))
     diagnostics: pl.DataFrame = field(default_factory=lambda: _empty(schema.DIAGNOSTICS))

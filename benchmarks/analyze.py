@@ -4,8 +4,8 @@
 
 A real report is repeated in time until it has so many kernels (big_trace.py), then, each in fresh
 processes: the raw read of the columns that the analysis needs (the floor), load and each table,
-`nsysflow analyze` with every file and with `--no-files`, and `nsysflow -h`. Medians go to the
-screen and, with machine and versions, to a CSV file; `ratio` is to the floor.
+`nsysflow analyze` with every file and with `--no-files`, `nsysflow whatif`, and `nsysflow -h`.
+Medians go to the screen and, with machine and versions, to a CSV file; `ratio` is to the floor.
 """
 
 # This process must stay small: on Linux a child's peak memory starts from its parent's.
@@ -76,6 +76,8 @@ def measure(trace: Path) -> Iterable[Result]:
         yield "analyze", seconds, peak_mb
     seconds, peak_mb, _ = run(NSYSFLOW, "analyze", trace, "--no-files")
     yield "analyze --no-files", seconds, peak_mb
+    seconds, peak_mb, _ = run(NSYSFLOW, "whatif", trace, "--remove", "sync")
+    yield "whatif", seconds, peak_mb
     seconds, peak_mb, _ = run(NSYSFLOW, "-h")
     yield "-h", seconds, peak_mb
 

@@ -8,6 +8,7 @@
     + Incomplete     it lacks a table or column that every export has
   - OutputError      an output cannot be written, or should not be overwritten
   - SelectionError   an option names something that is not in this report
+    + UnknownName    a change names what is not in this report; exits 2
   - FlopsError       more FLOPs were declared than the GPU can do
   - CaptureError     `profile` could not capture the program
     + NsysMissing    there is no nsys here, and none was asked for
@@ -117,6 +118,12 @@ class OutputError(NsysflowError):
 
 class SelectionError(NsysflowError):
     """An option names something that is not in this report."""
+
+
+class UnknownName(SelectionError):
+    """A change names a phase, source line, kernel or call that is not in this report."""
+
+    exit_code = 2
 
 
 class FlopsError(NsysflowError):

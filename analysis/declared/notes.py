@@ -20,6 +20,9 @@ class NoteKind(StrEnum):
     UNUSABLE_ROWS = "unusable-rows"
     NAMELESS_CALLS = "nameless-calls"
     NAMELESS_RANGES = "nameless-ranges"
+    EVENTS_NOT_RECORDED = "events-not-recorded"
+    SEVERAL_THREADS = "several-threads"
+    OTHER_RANKS = "other-ranks"
     RUN = "run"
     LEFT_OUT = "left-out"
 

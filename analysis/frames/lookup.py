@@ -29,3 +29,10 @@ def named(number: pl.Series, dtype: pl.Enum) -> pl.Series:
     and 67 ms for 1.0 M rows (2-core VM, 2026-11-20).
     """
     return pl.Series(number.name, dtype.categories, dtype=dtype).gather(number)
+
+
+def matching(names: pl.Series, pattern: str) -> pl.Series:
+    """Whether each of the categories `names` matches; each distinct name is looked at once."""
+    known = names.unique()
+    found = known.filter(known.cast(pl.String).str.contains(pattern))
+    return names.is_in(found.implode())

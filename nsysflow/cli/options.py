@@ -124,6 +124,23 @@ def _flops(_ctx: click.Context, _param: click.Parameter, typed: float | None) ->
 _WHAT: Final = "What to look at"
 _HOW: Final = "How to judge it"
 
+_STEP: Final = option(
+    "--step",
+    section=_WHAT,
+    metavar="NVTX",
+    shell_complete=completion.ranges,
+    show_default="the outermost range that repeats",
+    help="Take this range as one step.",
+)
+_SKIP: Final = option(
+    "--skip",
+    section=_WHAT,
+    type=click.IntRange(min=0),
+    metavar="N",
+    show_default="2; 0 where only a window of steps was captured",
+    help="Count the first N steps as warm-up.",
+)
+
 _WINDOW: Final = (
     option("--device", section=_WHAT, type=int, metavar="N", help="Look at one GPU."),
     option(
@@ -133,14 +150,7 @@ _WINDOW: Final = (
         shell_complete=completion.ranges,
         help="Look at the instances of this NVTX range, by its name or its path.",
     ),
-    option(
-        "--step",
-        section=_WHAT,
-        metavar="NVTX",
-        shell_complete=completion.ranges,
-        show_default="the outermost range that repeats",
-        help="Take this range as one step.",
-    ),
+    _STEP,
     option(
         "--steps",
         section=_WHAT,
@@ -148,14 +158,7 @@ _WINDOW: Final = (
         metavar="A:B",
         help="Look at the steps from A to before B, e.g. 2:5, or 2: to leave out the first two.",
     ),
-    option(
-        "--skip",
-        section=_WHAT,
-        type=click.IntRange(min=0),
-        metavar="N",
-        show_default="2; 0 where only a window of steps was captured",
-        help="Count the first N steps as warm-up.",
-    ),
+    _SKIP,
     option(
         "--from",
         "from_ns",
@@ -211,6 +214,11 @@ _FLOPS: Final = (
 def flops_options(command: Decorated) -> Decorated:
     """Add the options that say what a step computes."""
     return _added(_FLOPS, command)
+
+
+def step_options(command: Decorated) -> Decorated:
+    """Add the options that say what a step is."""
+    return _added((_STEP, _SKIP), command)
 
 
 def window_options(command: Decorated) -> Decorated:

@@ -15,6 +15,7 @@ WORDS = {
     "analyze": ["x.sqlite"],
     "completion": ["bash"],
     "pack": ["x.sqlite", "-o", "y.sqlite"],
+    "whatif": ["x.sqlite"],
 }
 """What a command cannot do without."""
 

@@ -24,7 +24,17 @@ def page(*words: str) -> str:
 
 def test_the_commands_come_in_the_order_in_which_a_newcomer_needs_them() -> None:
     names = re.findall(r"^  (\w+)  ", page().partition("Commands:")[2], re.MULTILINE)
-    assert names == ["demo", "profile", "analyze", "doctor", "list", "pack", "bench", "completion"]
+    assert names == [
+        "demo",
+        "profile",
+        "analyze",
+        "whatif",
+        "doctor",
+        "list",
+        "pack",
+        "bench",
+        "completion",
+    ]
 
 
 def test_no_summary_of_a_command_is_cut() -> None:

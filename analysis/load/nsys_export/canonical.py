@@ -24,6 +24,9 @@ from nsysflow.runtime.protocol import KEY
 _VALUE: Final = pl.col("value")
 _NAMELESS: Final = "(nameless)"
 
+_NO_STREAM: Final = 0xFFFF_FFFF
+"""CUPTI's number of a stream where there is none."""
+
 _LONGEST_TABLE: Final = 1 << 22
 """Strings are looked up by position up to this id. nsys numbers them from 0, so real ids are far
 below; a damaged one may ask for 2^32 rows."""
@@ -60,6 +63,8 @@ def trace_of(raw: Raw, report: str) -> Trace:
         calls=calls,
         ranges=_ranges(raw, process),
         overhead=_overhead(raw, process),
+        event_records=_on_streams(raw, raw.event_records, process),
+        waits=_on_streams(raw, raw.waits, process),
         threads=_threads(raw),
         devices=_devices(raw.gpus, ops),
         diagnostics=raw.diagnostics,
@@ -153,7 +158,8 @@ def _generic_kernels(raw: Raw) -> pl.Series:
 
 
 def _with_physical_gpu(ops: pl.DataFrame, cuda_devices: pl.DataFrame) -> pl.DataFrame:
-    """`ops` with `device` as the physical GPU: "device 0" may be another GPU in each process."""
+    """`ops`, or other rows of devices, with `device` as the physical GPU: "device 0" may be another
+    GPU in each process."""
     found = cuda_devices.drop_nulls().unique(["pid", "cudaId"], keep="first", maintain_order=True)
     pid = os_pid(pl.col("process"))
     gpus = (
@@ -215,6 +221,19 @@ def _nameless(calls: pl.DataFrame) -> list[Note]:
 def _overhead(raw: Raw, process: int | None) -> pl.DataFrame:
     name = _strings(raw, raw.overhead["nameId"]).fill_null(_NAMELESS).alias("name")
     return _on_threads(raw.overhead.with_columns(name), process).select(schema.OVERHEAD.names())
+
+
+def _on_streams(raw: Raw, frame: pl.DataFrame, process: int | None) -> pl.DataFrame:
+    """Records of events, or waits: `schema.EVENT_RECORDS` and `schema.WAITS`, which are alike."""
+    stream, record = pl.col("streamId"), pl.col("eventSyncId")
+    rows = frame.select(
+        pl.col("globalPid").fill_null(pl.lit(process, pl.Int64)).alias("process"),
+        pl.col("deviceId").alias("device"),
+        correlation(),
+        pl.when(stream != _NO_STREAM).then(stream).alias("stream"),
+        pl.when(record != 0).then(record).alias("record"),
+    )
+    return _with_physical_gpu(rows, raw.cuda_devices)
 
 
 def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:

@@ -35,6 +35,8 @@ class Raw:
     graphs: pl.DataFrame
     nvtx: pl.DataFrame
     overhead: pl.DataFrame
+    event_records: pl.DataFrame
+    waits: pl.DataFrame
     threads: pl.DataFrame
     cuda_devices: pl.DataFrame
     gpus: pl.DataFrame

@@ -33,6 +33,13 @@ _OP: Final = {
     "correlationId": pl.Int64(),
     "globalPid": pl.Int64(),
 }
+_ON_STREAM: Final = {
+    "deviceId": pl.Int32(),
+    "streamId": pl.Int64(),
+    "correlationId": pl.Int64(),
+    "globalPid": pl.Int64(),
+    "eventSyncId": pl.Int64(),
+}
 _LABELS: Final = pl.Schema({"id": pl.Int64(), "name": pl.String(), "label": pl.String()})
 
 
@@ -120,6 +127,16 @@ TABLES: Final[Mapping[str, Table]] = {
         columns=pl.Schema({**_SPAN, "globalTid": pl.Int64(), "nameId": pl.UInt32()}),
         required=("start", "end"),
     ),
+    "event_records": Table(
+        name="CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+        columns=pl.Schema(_ON_STREAM),
+        required=("streamId",),
+    ),
+    "waits": Table(
+        name="CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        columns=pl.Schema(_ON_STREAM),
+        required=("streamId",),
+    ),
     "threads": Table(
         name="ThreadNames",
         columns=pl.Schema({"globalTid": pl.Int64(), "nameId": pl.UInt32(), "priority": pl.Int64()}),
@@ -201,15 +218,16 @@ SAMPLED: Final[Mapping[str, Table]] = {
 _UNREAD: Final = """
     binaryData blockX cacheConfig callchainId category clockRate color computeMajor computeMinor
     constantMemory contextId copyCount ctrlDevPath ctxswDevPath cuDevice busLocation chipName
-    asyncEngines bytes deprecatedSrcId doubleValue dstContextId dstDeviceId endGlobalTid eventClass
-    floatValue globalPid graphExecId graphId graphNodeId greenContextId gridId int32Value
-    int64Value isDiscrete jsonText jsonTextId l2CacheSize launchType localMemoryPerThread
-    localMemoryTotal luid mangledName maxBlockDimX maxBlockDimY maxBlockDimZ maxBlocksPerSm
-    maxGridDimX maxGridDimY maxGridDimZ maxIPC maxRegistersPerBlock maxRegistersPerSm
-    maxShmemPerBlock maxShmemPerBlockOptin maxShmemPerSm maxThreadsPerBlock maxWarpsPerSm memKind
-    migrationCause nodeMask pwGpuId rangeId rawTimestamp returnValue revision sharedMemoryExecuted
-    sharedMemoryLimitConfig smMajor smMinor source sourceId srcContextId srcDeviceId threadsPerWarp
-    timestamp timestampType totalMemory typeName uint32Value uint64Value value virtualAddress vmId
+    asyncEngines bytes deprecatedSrcId deprecatedSyncType doubleValue dstContextId
+    dstDeviceId end endGlobalTid eventClass eventId floatValue globalPid graphExecId graphId
+    graphNodeId greenContextId gridId int32Value int64Value isDiscrete jsonText jsonTextId
+    l2CacheSize launchType localMemoryPerThread localMemoryTotal luid mangledName maxBlockDimX
+    maxBlockDimY maxBlockDimZ maxBlocksPerSm maxGridDimX maxGridDimY maxGridDimZ maxIPC
+    maxRegistersPerBlock maxRegistersPerSm maxShmemPerBlock maxShmemPerBlockOptin maxShmemPerSm
+    maxThreadsPerBlock maxWarpsPerSm memKind migrationCause nodeMask pwGpuId rangeId rawTimestamp
+    returnValue revision sharedMemoryExecuted sharedMemoryLimitConfig smMajor smMinor source
+    sourceId srcContextId srcDeviceId start syncType threadsPerWarp timestamp timestampType
+    totalMemory typeName uint32Value uint64Value value virtualAddress vmId
     clusterSchedulingPolicy clusterX clusterY clusterZ maxActiveClusters maxPotentialClusterSize
     numMultiprocessors numaNodeId qmdBulkReleaseDone qmdLastCtaDone qmdPreexitDone
     sharedMemoryRequestedPercentage tensorSizeMinusOneElements uuid

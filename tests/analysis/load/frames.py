@@ -10,6 +10,8 @@ FRAMES = {
     "calls": schema.CALLS,
     "ranges": schema.RANGES,
     "overhead": schema.OVERHEAD,
+    "event_records": schema.EVENT_RECORDS,
+    "waits": schema.WAITS,
     "threads": schema.THREADS,
     "devices": schema.DEVICES,
     "diagnostics": schema.DIAGNOSTICS,

@@ -29,6 +29,8 @@ FRAMES = (
     "calls",
     "ranges",
     "overhead",
+    "event_records",
+    "waits",
     "threads",
     "devices",
     "backtraces",

@@ -144,3 +144,31 @@ def test_a_thread_has_one_name_and_that_of_pytorch_wins(tmp_path: Path) -> None:
     names: list[Row] = [{"nameId": "python3"}, {"nameId": "pt_autograd_0", "priority": 10}]
     trace = load(write_export(tmp_path / "r.sqlite", threads=names))
     assert trace.threads.rows() == [(process(), thread(), "pt_autograd_0")]
+
+
+def test_a_wait_names_its_stream_and_the_record_that_it_waits_for(tmp_path: Path) -> None:
+    nobody = {"streamId": 0xFFFF_FFFF, "eventSyncId": 0}
+    path = write_export(
+        tmp_path / "r.sqlite",
+        tables={
+            "CUPTI_ACTIVITY_KIND_CUDA_EVENT": [on_stream(7, streamId=13, eventSyncId=4)],
+            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [
+                on_stream(8, streamId=14, eventSyncId=4),
+                on_stream(9, **nobody),
+            ],
+        },
+    )
+    trace = load(path)
+    assert trace.event_records.rows() == [(process(), 0, 7, 13, 4)]
+    assert trace.waits.rows() == [(process(), 0, 8, 14, 4), (process(), 0, 9, None, None)]
+
+
+def on_stream(correlation: int, **columns: int) -> Row:
+    return {"correlationId": correlation, "globalPid": process(), "deviceId": 0, **columns}
+
+
+def test_every_stream_wait_of_a_real_report_finds_its_record() -> None:
+    trace = loaded("h200-ddp-rank1")
+    waits = trace.waits.filter(trace.waits["stream"].is_not_null())
+    found = waits.join(trace.event_records, on=["process", "record"])
+    assert len(waits) == len(found) == 120

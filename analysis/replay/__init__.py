@@ -1,0 +1,1 @@
+"""What would a change to the program save? The trace is replayed with it."""

@@ -1,0 +1,1 @@
+"""What a caller may change in a program, and what that does to it."""

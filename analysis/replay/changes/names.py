@@ -1,0 +1,152 @@
+"""What the names in a change stand for: phases, source lines, kernels and single calls."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Cover, laid, merge
+from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid
+from nsysflow.analysis.phases.steps import paths_named
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.replay.changes.declared import KINDS, Removal
+from nsysflow.analysis.replay.dependencies.program import Recorded
+from nsysflow.errors import UnknownName
+from nsysflow.nearest import near_or_all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """A report's names. All methods raise UnknownName for one that is not there.
+
+    Attributes:
+        timeline: the trace.
+        recorded: its program.
+    """
+
+    timeline: Timeline
+    recorded: Recorded
+
+    def instances(self, phase: str) -> pl.Series:
+        """Per operation the instance of the phase that it was launched in; null outside."""
+        inside = self._nodes_in(phase)
+        nodes = self.timeline.ops.select("node")
+        return nodes.join(inside, on="node", how="left", maintain_order="left")["range"]
+
+    def time_in(self, phase: str) -> Cover:
+        """When the phase was open, on the axis of threads."""
+        return self._cover(self._open_ranges(phase))
+
+    def graphed_time_in(self, phase: str, waits: pl.DataFrame) -> Cover:
+        """When instances of the phase were open that launch something and in which none of `waits`
+        begins: those that one launch of a graph can stand for."""
+        axis = self.timeline.events.axis
+        launching = self.instances(phase).drop_nulls().unique()
+        ranges = self._open_ranges(phase).filter(pl.col("range").is_in(launching.implode()))
+        place = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("place")
+        begun = waits.select(place).to_series().sort()
+        at = laid(ranges, axis, "thread_no")
+        holds = begun.search_sorted(at["end"]) > begun.search_sorted(at["start"])
+        waiting = ranges["range"].filter(holds).unique()
+        return self._cover(ranges.filter(~pl.col("range").is_in(waiting.implode())))
+
+    def stalls(self, removal: Removal) -> pl.Series:
+        """The calls that a removal takes: nodes of the program."""
+        calls = self.recorded.program.calls
+        kind = calls.filter(pl.col("class").is_in(KINDS[removal.kind]))["node"]
+        if removal.at is None:
+            return kind
+        there = self._stalls_at(removal.at)
+        return kind.filter(kind.is_in(there.implode()))
+
+    def kernels(self, name: str) -> pl.Series:
+        """Whether each operation is a kernel of that name, short or full."""
+        ops = self.timeline.events.ops
+        is_kernel = pl.col("kind") == "kernel"
+        called = (pl.col("short_name").cast(pl.String) == name) | (
+            pl.col("name").cast(pl.String) == name
+        )
+        names = ops.filter(is_kernel).select("short_name", "name").unique().filter(called)
+        if names.is_empty():
+            known = ops.filter(is_kernel)["short_name"].unique().cast(pl.String).sort()
+            raise self._unknown("kernel", name, known)
+        wanted = pl.col("name").is_in(names["name"].implode()) & pl.col("short_name").is_in(
+            names["short_name"].implode()
+        )
+        return ops.select(is_kernel & wanted).to_series()
+
+    def calls(self, asked: Iterable[tuple[int, int, int]]) -> pl.Series:
+        """The rows of single calls in the events: process and thread (the system's ids, or the
+        report's keys) and start."""
+        events = self.timeline.events
+        rows = pl.DataFrame(
+            list(asked), schema=dict.fromkeys(("p", "t", "start_ns"), pl.Int64), orient="row"
+        )
+        threads = events.threads.select("thread_no", "process", "thread")
+        calls = events.calls.select("call", "thread_no", "start_ns").join(rows, on="start_ns")
+        calls = calls.join(threads, on="thread_no")
+        process, thread = pl.col("process"), pl.col("thread")
+        mine = ((pl.col("p") == process) | (pl.col("p") == os_pid(process))) & (
+            (pl.col("t") == thread) | (pl.col("t") == os_tid(thread))
+        )
+        found = calls.filter(mine)
+        missing = rows.join(found, on=["p", "t", "start_ns"], how="anti")
+        if not missing.is_empty():
+            raise self._no_call(missing, len(rows))
+        return found["call"].unique()
+
+    def _no_call(self, missing: pl.DataFrame, asked: int) -> UnknownName:
+        process, thread, start_ns = missing.row(0)
+        report = self.timeline.trace.report
+        return UnknownName(
+            f"{len(missing)} of {asked} calls are not in {report}: the first is of process"
+            f" {process}, thread {thread}, start_ns {start_ns}",
+            "Take rows of its syncs.csv, with a column thread",
+        )
+
+    def _stalls_at(self, place: str) -> pl.Series:
+        """The stalls at a source line (`train.py:42`, also with ` in step`), or in a phase."""
+        stalls = self.timeline.stalls
+        source = pl.col("source").cast(pl.String)
+        line = source.str.replace(r" in [^ ]*$", "")
+        at_line = stalls.filter((source == place) | (line == place))
+        if at_line.is_empty():
+            lines = stalls.select(line.unique()).to_series().drop_nulls()
+            self._check_phase(place, "source line or phase", lines)
+            inside = self._nodes_in(place)["node"]
+            node = self.timeline.attribution.placed["stalls"]["node"]
+            at_line = stalls.filter(node.is_in(inside.implode()))
+        return self.recorded.node_of_call.gather(at_line["call"]).drop_nulls().unique()
+
+    def _open_ranges(self, phase: str) -> pl.DataFrame:
+        """`range`, `thread_no`, `start_ns`, `end_ns` of the phase's instances: on their own thread,
+        and on the threads that run backward for it."""
+        self._check_phase(phase)
+        events, attribution = self.timeline.events, self.timeline.attribution
+        paths = paths_named(attribution, phase, self.timeline.trace.report)
+        nodes = attribution.nodes.join(paths.select("process", "path"), on=["process", "path"])
+        ranges = attribution.ranges.join(nodes.select("range").unique(), on="range", how="semi")
+        own = ranges.select("range", "thread_no", "process", "start_ns", "end_ns")
+        backward = events.threads.filter("autograd").select("process", "thread_no")
+        helped = own.drop("thread_no").join(backward, on="process").select(own.columns)
+        return pl.concat([own, helped]).drop("process")
+
+    def _cover(self, ranges: pl.DataFrame) -> Cover:
+        return Cover(merge(laid(ranges, self.timeline.events.axis, "thread_no")))
+
+    def _nodes_in(self, phase: str) -> pl.DataFrame:
+        """`node` and `range` of all that lies in instances of the phase."""
+        self._check_phase(phase)
+        attribution = self.timeline.attribution
+        return attribution.within(paths_named(attribution, phase, self.timeline.trace.report))
+
+    def _check_phase(self, name: str, what: str = "phase", others: Iterable[str] = ()) -> None:
+        paths = self.timeline.attribution.paths
+        known = {*paths["name"], *paths["joined"]}
+        if name not in known:
+            raise self._unknown(what, name, [*known, *others])
+
+    def _unknown(self, what: str, name: str, known: Iterable[str]) -> UnknownName:
+        """The error that proposes the nearest names, or the first ones."""
+        seen = f"no {what} {name!r} in {self.timeline.trace.report}"
+        return UnknownName(seen, near_or_all(name, sorted({*known})))

@@ -1,0 +1,1 @@
+"""Who waits for whom in a recorded trace, and for how long."""

@@ -1,0 +1,220 @@
+"""What `nsysflow whatif` predicts against what was saved: writes docs/accuracy.md.
+
+    python -m benchmarks.accuracy
+
+Reads the samples, where a program was changed and recorded again, and the simulated programs of the
+tests, whose true savings are known. Nothing is timed, so that every run writes the same page.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from shlex import split
+from typing import Final
+
+import nsysflow
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.dependencies.program import Recorded, recorded
+from nsysflow.analysis.replay.lengths import Lengths, lengths
+from nsysflow.analysis.replay.whatif import lengths_after
+from nsysflow.cli.whatif import whatif
+from tests.analysis.replay.sites import Site, sites
+from tests.reports import ROOT, SAMPLES
+
+PAGE: Final = ROOT / "docs" / "accuracy.md"
+
+SKIPPED: Final = 1
+"""The first step of a sample holds what starting the profiler costs (docs/facts.md)."""
+
+NOT_CHANGES: Final = frozenset({"report", "step", "skip", "as_json"})
+
+
+INTRODUCTION: Final = """\
+# How accurate is `nsysflow whatif`?
+
+Made by `python -m benchmarks.accuracy` from the samples and the simulated programs of the tests.
+Recorded is compared with recorded: both sides hold what the profiler costs. A prediction is good
+within 10 % of the saving or 1 % of the step (of simulated programs, the window).
+"""
+
+PAIRS_INTRODUCTION: Final = """\
+## Programs that were changed and recorded again
+
+Mean of the steps from the second one on; the first holds the start of the profiler.
+
+| before → after | change | step before, ms | predicted, ms | saved, ms | off, of the saving \
+| of the step | good |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"""
+
+PAIRS_REMARK: Final = """
+Rows without a verdict are of remedies that change more than the wait: `alloc_churn` and `metrics`
+also lose the host code around it (the second row), `graph_break` runs other kernels. Their first
+row is the wait's part of the saving."""
+
+SIMULATED_INTRODUCTION: Final = """\
+## Simulated programs
+
+44 programs of 22 classes, each simulated again without the site. Controls are waits that hurt
+nobody.
+
+| sites | good | of |
+| --- | ---: | ---: |"""
+
+MISSES_INTRODUCTION: Final = """
+Not good, since threads or streams that compete for the GPU keep the order that they had:
+
+| program | site | window, ms | predicted, ms | saved, ms | off, of the window |
+| --- | --- | ---: | ---: | ---: | ---: |"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A sample, the sample of its remedy, and the change that stands for that.
+
+    Attributes:
+        before: the sample.
+        after: the sample with the remedy.
+        change: options of `nsysflow whatif`.
+        also: further ones for what the remedy does to the host besides.
+        aimed: the remedy does no more than the change, so that the prediction should hold.
+    """
+
+    before: str
+    after: str
+    change: str
+    also: str = ""
+    aimed: bool = True
+
+
+PAIRS: Final = (
+    Pair(before="dataload-sync", after="dataload-async", change="--remove sync"),
+    Pair(before="h2d-pageable", after="h2d-pinned", change="--async-copies"),
+    Pair(before="h2d-pinned_blocking", after="h2d-pinned", change="--async-copies"),
+    Pair(before="nan_check-sync", after="nan_check-async", change="--remove sync"),
+    Pair(before="launch_bound-eager-plain", after="launch_bound-graph", change="--graph step"),
+    Pair(before="rolloutcopy-fused", after="rolloutcopy-graph", change="--graph step"),
+    Pair(before="trainforward-fused", after="trainforward-graph", change="--graph step"),
+    Pair(before="trainstep-fused", after="trainstep-graph", change="--graph step"),
+    Pair(
+        before="alloc_churn-empty_cache",
+        after="alloc_churn-cached",
+        change="--remove alloc",
+        also="--faster-host step/metrics=0",
+        aimed=False,
+    ),
+    Pair(
+        before="metrics-each_step",
+        after="metrics-at_end",
+        change="--remove all",
+        also="--faster-host step/metrics=0",
+        aimed=False,
+    ),
+    Pair(
+        before="graph_break-breaks",
+        after="graph_break-fullgraph",
+        change="--remove all",
+        aimed=False,
+    ),
+)
+
+
+@cache
+def timeline(name: str) -> Timeline:
+    """A sample, taken apart."""
+    trace = nsysflow.load(SAMPLES / f"{name}.sqlite.xz", shapes=False)
+    return Timeline(trace, Options(skip=SKIPPED))
+
+
+@cache
+def recording(name: str) -> Recorded:
+    """What a sample's program did."""
+    return recorded(timeline(name).events)
+
+
+def changes(typed: str) -> Changes:
+    """Changes as the command line takes them."""
+    params = whatif.make_context("whatif", ["REPORT", *split(typed)]).params
+    return Changes(**{name: value for name, value in params.items() if name not in NOT_CHANGES})
+
+
+def step_ns(of: Lengths) -> int:
+    """A step that is there."""
+    assert of.step_ns is not None
+    return of.step_ns
+
+
+def predicted_ns(name: str, change: str) -> int:
+    """What a change of a sample saves of a step, by the replay."""
+    before = lengths(timeline(name))
+    return step_ns(before) - step_ns(
+        lengths_after(timeline(name), recording(name), changes(change))
+    )
+
+
+def page() -> Iterator[str]:
+    """The lines of docs/accuracy.md."""
+    yield INTRODUCTION
+    yield from _pairs()
+    yield ""
+    yield from _simulated()
+
+
+def _pairs() -> Iterator[str]:
+    yield PAIRS_INTRODUCTION
+    for pair in PAIRS:
+        yield _row(pair, pair.change)
+        if pair.also:
+            yield _row(pair, f"{pair.change} {pair.also}")
+    yield PAIRS_REMARK
+
+
+def _row(pair: Pair, change: str) -> str:
+    before = step_ns(lengths(timeline(pair.before)))
+    saved = before - step_ns(lengths(timeline(pair.after)))
+    said = predicted_ns(pair.before, change)
+    off = abs(said - saved)
+    good = off <= max(0.1 * abs(saved), 0.01 * before)
+    cells = (
+        f"`{pair.before}` → `{pair.after}`",
+        f"`{change}`",
+        *(f"{ns / 1e6:.3f}" for ns in (before, said, saved)),
+        f"{100 * off / abs(saved):.1f} %",
+        f"{100 * off / before:.1f} %",
+        ("yes" if good else "**no**") if pair.aimed else "",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _simulated() -> Iterator[str]:
+    found = sites()
+    yield SIMULATED_INTRODUCTION
+    kinds = {"stall": "waits", "host": "host code", "graph": "launches as one graph"}
+    for kind, words in kinds.items():
+        of_kind = [site for site in found if site.kind == kind]
+        yield f"| {words} | {sum(site.hit for site in of_kind)} | {len(of_kind)} |"
+    controls = [site for site in found if site.control]
+    quiet = sum(site.said_ns <= 0.005 * site.window_ns for site in controls)
+    yield f"| controls, at most 0.5 % of the window | {quiet} | {len(controls)} |"
+    yield MISSES_INTRODUCTION
+    yield from (_miss(site) for site in found if not site.hit)
+
+
+def _miss(site: Site) -> str:
+    off = abs(site.said_ns - site.saves_ns)
+    times = (f"{ns / 1e6:.3f}" for ns in (site.window_ns, site.said_ns, site.saves_ns))
+    cells = (site.program, site.name, *times, f"{100 * off / site.window_ns:.1f} %")
+    return f"| {' | '.join(cells)} |"
+
+
+def main(target: Path) -> None:
+    """Write the page."""
+    target.write_text("\n".join(page()) + "\n", encoding="utf-8")
+    sys.stderr.write(f"wrote {target.name}\n")
+
+
+if __name__ == "__main__":
+    main(PAGE)

@@ -1,0 +1,185 @@
+"""`nsysflow whatif`: a report and changes in; step, window and idle time before and after out."""
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from nsysflow.cli import completion
+from nsysflow.cli.options import Command, option, step_options
+from nsysflow.nearest import nearest
+from nsysflow.progress import progress
+
+if TYPE_CHECKING:
+    from nsysflow.analysis.replay.changes.declared import Removal
+
+_PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
+_CALL: Final = ("process", "thread", "start_ns")
+_CHANGE: Final = "What to change"
+_MOST: Final = 1e6
+"""Nobody asks for code a million times slower; a factor above is a slip."""
+
+
+def _removals(
+    _ctx: click.Context, _param: click.Parameter, typed: tuple[str, ...]
+) -> "tuple[Removal, ...]":
+    """`sync@train.py:42` as what to remove, and where."""
+    from nsysflow.analysis.replay.changes.declared import KINDS, Removal
+
+    found = []
+    for each in typed:
+        kind, at, place = each.partition("@")
+        if kind not in KINDS:
+            near = [f"Did you mean {each}?" for each in nearest(kind, KINDS, most=1)]
+            msg = " ".join([f"{kind!r} is not one of {', '.join(KINDS)}.", *near])
+            raise click.BadParameter(msg)
+        if at and not place:
+            msg = f"{each!r} names no place: a source line (train.py:42) or a phase follows the @"
+            raise click.BadParameter(msg)
+        found.append(Removal(kind=kind, at=place or None))
+    return tuple(found)
+
+
+def _factors(
+    _ctx: click.Context, _param: click.Parameter, typed: tuple[str, ...]
+) -> tuple[tuple[str, float], ...]:
+    """`NAME=0.5` as name and factor; a name may hold `=` itself."""
+    return tuple(_factor(each) for each in typed)
+
+
+def _factor(typed: str) -> tuple[str, float]:
+    name, _, factor = typed.rpartition("=")
+    try:
+        value = float(factor)
+    except ValueError:
+        value = -1.0
+    if not name or not 0 <= value <= _MOST:
+        msg = f"{typed!r} is not NAME=FACTOR, e.g. NAME=0.5 for half of the time"
+        raise click.BadParameter(msg)
+    return name, value
+
+
+def _calls(
+    _ctx: click.Context, _param: click.Parameter, file: Path | None
+) -> tuple[tuple[int, int, int], ...]:
+    """The calls that a CSV file names."""
+    if file is None:
+        return ()
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            rows = csv.DictReader(lines)
+            missing = [name for name in _CALL if name not in (rows.fieldnames or ())]
+            if missing:
+                needed = ", ".join(_CALL)
+                msg = f"{file} has no column {missing[0]}; it needs {needed}, as syncs.csv has"
+                raise click.BadParameter(msg)
+            return tuple(_call(row, file, rows.line_num) for row in rows)
+    except (UnicodeDecodeError, csv.Error) as error:
+        msg = f"{file} is not a CSV file: {error}"
+        raise click.BadParameter(msg) from error
+
+
+def _call(row: dict[str, str], file: Path, line: int) -> tuple[int, int, int]:
+    msg = f"line {line} of {file} does not hold three whole numbers of 64 bits"
+    try:
+        process, thread, start_ns = (int(row[name]) for name in _CALL)
+    except (TypeError, ValueError) as error:
+        raise click.BadParameter(msg) from error
+    if max(map(abs, (process, thread, start_ns))) >= 1 << 63:
+        raise click.BadParameter(msg)
+    return process, thread, start_ns
+
+
+@click.command(cls=Command)
+@click.argument("report", type=_PATH)
+@option(
+    "--remove",
+    "removed",
+    section=_CHANGE,
+    multiple=True,
+    callback=_removals,
+    metavar="KIND[@PLACE]",
+    help="Remove the waits of a KIND (sync, alloc, copy or all), everywhere or at a source line or"
+    " in a phase.",
+)
+@option(
+    "--remove-calls",
+    "removed_calls",
+    section=_CHANGE,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    callback=_calls,
+    metavar="FILE",
+    help="Remove these calls: a CSV with process, thread and start_ns, as syncs.csv has them.",
+)
+@option("--async-copies", section=_CHANGE, is_flag=True, help="Let no copy block the host.")
+@option(
+    "--graph",
+    "graphs",
+    section=_CHANGE,
+    multiple=True,
+    metavar="PHASE",
+    shell_complete=completion.ranges,
+    help="Launch a phase as a CUDA graph.",
+)
+@option(
+    "--scale",
+    "scaled",
+    section=_CHANGE,
+    multiple=True,
+    callback=_factors,
+    metavar="KERNEL=FACTOR",
+    help="Multiply the time of a kernel by FACTOR.",
+)
+@option(
+    "--faster-host",
+    section=_CHANGE,
+    multiple=True,
+    callback=_factors,
+    metavar="PHASE=FACTOR",
+    help="Multiply the time of host code in a phase by FACTOR.",
+)
+@option(
+    "--no-profiler",
+    section=_CHANGE,
+    is_flag=True,
+    help="Remove the profiler's own work, as far as the report records it.",
+)
+@step_options
+@option("--json", "as_json", section="What to print", is_flag=True, help="Print a JSON document.")
+def whatif(
+    report: Path,
+    *,
+    step: str | None,
+    skip: int | None,
+    as_json: bool,
+    **changes: Any,  # noqa: ANN401
+) -> None:
+    """Show what a change to a program would save.
+
+    Replays the report with the change: each call and operation begins as soon as what it waited
+    for is done. Changes can be combined. Options that take a name can be repeated.
+
+    \b
+    Example:
+        nsysflow whatif report.sqlite --remove sync@train.py:42
+        nsysflow whatif report.sqlite --graph step/forward
+        nsysflow whatif report.sqlite --async-copies --faster-host data=0.5 --json
+    """
+    from nsysflow.analysis.options import Options
+    from nsysflow.analysis.pipeline import Timeline
+    from nsysflow.analysis.replay.changes.declared import Changes
+    from nsysflow.analysis.replay.whatif import whatif as replayed
+    from nsysflow.loading import load
+    from nsysflow.report.whatif import whatif_json, whatif_lines
+    from nsysflow.runs.sources import single_report
+
+    with progress("replaying"):
+        trace = load(single_report(report), shapes=False)
+        timeline = Timeline(trace, Options(step=step, skip=skip))
+        found = replayed(timeline, Changes(**changes))
+    if as_json:
+        click.echo(whatif_json(found))
+        return
+    for line in whatif_lines(trace.report, found):
+        click.echo(line)

@@ -1,0 +1,87 @@
+"""Tiny traces replayed with changes. Times are in us, so that lags of a few us are small."""
+
+from dataclasses import replace
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.replay.changes.apply import changed
+from nsysflow.analysis.replay.changes.declared import Changes, Removal
+from nsysflow.analysis.replay.dependencies.program import recorded
+from nsysflow.analysis.replay.replay import Times, replay
+from tests import tiny
+from tests.oracle.model import Call, Op, Range
+
+US: Final = 1_000
+MAIN, AUTOGRAD, WORKER = tiny.MAIN, tiny.AUTOGRAD, tiny.WORKER
+
+Row = Call | Op | Range
+OnStream = tuple[int, int, int]
+"""A record of an event, or a wait for it: correlation, stream, record."""
+
+
+def launch(
+    start: int, end: int, number: int, *, name: str = "cudaLaunchKernel", thread: int = MAIN
+) -> Call:
+    """The launch of that number."""
+    return tiny.launch(start * US, end * US, number, name=name, thread=thread)
+
+
+def call(start: int, end: int, name: str, *, thread: int = MAIN) -> Call:
+    """A call that launches nothing."""
+    return tiny.call(start * US, end * US, name, thread=thread)
+
+
+def kernel(start: int, end: int, number: int, *, stream: int = 7, name: str = "k") -> Op:
+    """The kernel of that launch."""
+    return replace(tiny.kernel(start * US, end * US, number, name=name), stream=stream)
+
+
+def upload(start: int, end: int, number: int, *, source: str) -> Op:
+    """A copy to the GPU from `pageable` or `pinned` memory."""
+    return tiny.copy(start * US, end * US, number, "HtoD", source, "device")
+
+
+def opened(start: int, end: int, name: str) -> Range:
+    """An NVTX range."""
+    return tiny.opened(start * US, end * US, name)
+
+
+def timeline_of(
+    *rows: Row, records: tuple[OnStream, ...] = (), waits: tuple[OnStream, ...] = ()
+) -> Timeline:
+    """These rows, taken apart, with records of events and waits for them."""
+    trace = replace(
+        tiny.trace_of(*rows),
+        event_records=_on_streams(schema.EVENT_RECORDS, records),
+        waits=_on_streams(schema.WAITS, waits),
+    )
+    return Timeline(trace, Options())
+
+
+def _on_streams(frame: schema.Frame, rows: tuple[OnStream, ...]) -> pl.DataFrame:
+    whole = [(tiny.PROCESS, 0, *row) for row in rows]
+    return pl.DataFrame(whole, schema=frame, orient="row")
+
+
+def without(kind: str, at: str | None = None) -> Changes:
+    """A kind of wait removed."""
+    return Changes(removed=(Removal(kind=kind, at=at),))
+
+
+def replayed(timeline: Timeline, changes: Changes) -> Times:
+    """When everything happens after the changes."""
+    return replay(changed(timeline, recorded(timeline.events), changes))
+
+
+def kernel_starts(timeline: Timeline, changes: Changes) -> list[float]:
+    """When each operation begins after the changes, in us."""
+    return [start / US for start in replayed(timeline, changes).ops["start_ns"]]
+
+
+def call_ends(timeline: Timeline, changes: Changes) -> list[float]:
+    """When each call that the replay knows ends after the changes, in us."""
+    return [end / US for end in replayed(timeline, changes).calls["end_ns"]]

@@ -1,0 +1,114 @@
+"""The sites of simulated programs: what their removal saves, really and by the replay.
+
+tests/data/simulated.tar.xz holds the truth about each site: what is saved if its calls take no time
+(stall), its host code takes none (host) or its launches are one graph.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Cover
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.replay.changes.apply import changed
+from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes.graphing import with_graphs
+from nsysflow.analysis.replay.dependencies.program import Recorded, recorded
+from nsysflow.analysis.replay.replay import replay
+from tests.analysis.test_simulated import simulated
+
+NOWHERE: Final = Cover(pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64}))
+CONTROLS: Final = ("harmless_sync", "deep_queue")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A site of a program.
+
+    Attributes:
+        program: its name.
+        name: the site's.
+        kind: `stall`, `host` or `graph`.
+        control: nothing is to be saved there.
+        saves_ns: what its removal really saves.
+        said_ns: what the replay says.
+        window_ns: the program's window.
+    """
+
+    program: str
+    name: str
+    kind: str
+    control: bool
+    saves_ns: int
+    said_ns: int
+    window_ns: int
+
+    @property
+    def hit(self) -> bool:
+        """Whether it is within 10 % of the saving or 1 % of the window."""
+        allowed = max(0.1 * abs(self.saves_ns), 0.01 * self.window_ns)
+        return abs(self.said_ns - self.saves_ns) <= allowed
+
+
+@cache
+def sites() -> list[Site]:
+    """Every site of every program."""
+    analyses, truth = simulated()
+    return [
+        site
+        for name, about in truth.items()
+        for site in _sites(name, analyses[name].timeline, about)
+    ]
+
+
+def _sites(program: str, timeline: Timeline, about: dict[str, Any]) -> Iterator[Site]:
+    recording, window_ns = recorded(timeline.events), about["window"]
+    for name, of in about["sites"].items():
+        calls = [start for start, _, site in about["calls"] if site == name]
+        yield Site(
+            program=program,
+            name=name,
+            kind=of["kind"],
+            control=about["class"] in CONTROLS or name == "last",
+            saves_ns=of["saving"],
+            said_ns=window_ns - _after(timeline, recording, name, of, calls),
+            window_ns=window_ns,
+        )
+
+
+def _after(
+    timeline: Timeline, recording: Recorded, name: str, of: dict[str, Any], calls: list[int]
+) -> int:
+    """The window after the site's change."""
+    if of["kind"] == "graph":
+        runs = _runs(timeline, calls, of["ops"])
+        program = with_graphs(recording.program, runs, NOWHERE, timeline.events.axis)
+    elif calls:
+        changes = Changes(removed_calls=tuple(_keys(timeline, calls)))
+        program = changed(timeline, recording, changes)
+    else:
+        program = changed(timeline, recording, Changes(faster_host=((name, 0.0),)))
+    ops = replay(program).ops
+    return int(ops.select(pl.max("end_ns") - pl.min("start_ns")).item())
+
+
+def _keys(timeline: Timeline, calls: list[int]) -> Iterator[tuple[int, int, int]]:
+    """Process, thread and start of calls by their start."""
+    of = timeline.events.calls.filter(pl.col("start_ns").is_in(calls))
+    yield from (
+        of.join(timeline.events.threads, on="thread_no")
+        .select("process", "thread", "start_ns")
+        .iter_rows()
+    )
+
+
+def _runs(timeline: Timeline, calls: list[int], counts: list[int]) -> pl.Series:
+    """Per operation the run of launches that it is in."""
+    launched = iter(calls)
+    run = {start: i for i, count in enumerate(counts) for start in islice(launched, count)}
+    begun = timeline.events.ops["launch_start_ns"]
+    return begun.replace_strict(run, default=None, return_dtype=pl.UInt32)

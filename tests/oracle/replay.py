@@ -1,0 +1,306 @@
+"""What-if by replay (spec §14): waits removed from a trace that names no events."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import combinations, pairwise
+from statistics import median
+
+from tests.oracle.calls import Calls
+from tests.oracle.model import LOW_24_BITS, Op, PlainTrace
+
+FREE = re.compile(r"(cudaFree|cuMemFree).*")
+EVENT_SYNC = re.compile(r"(cuda|cu)EventSynchronize")
+MEMCPY = re.compile(r"(cuda|cu)Memcpy.*")
+NEVER = -(10**30)
+
+
+def middle(values: Iterable[int], default: int) -> int:
+    """A median in whole ns, halves to even; the default where there are no values."""
+    found = list(values)
+    return round(median(found)) if found else default
+
+
+class Replay:
+    """A trace as a program. Calls and operations are named by their index."""
+
+    def __init__(self, trace: PlainTrace) -> None:
+        self.trace = trace
+        known = Calls(trace)
+        self.calls, self.classes = known.calls, known.classes
+        # "the order of §3.1", as far as the reports need it
+        order = sorted(
+            range(len(known.ops)),
+            key=lambda o: (
+                known.ops[o].device,
+                known.ops[o].start_ns,
+                self._begun(known, o),
+                known.ops[o].correlation or 0,
+                known.ops[o].stream,
+            ),
+        )
+        self.ops: list[Op] = [known.ops[o] for o in order]
+        launch = [known.launch[o] for o in order]
+        self._outermost(launch)
+        self.launch = [None if c is None else self.holder[c] for c in launch]
+        self.nodes = sorted(
+            {c for c in self.launch if c is not None}
+            | {c for c in self.outer if self.classes[c] != "api"},
+            key=lambda c: (self.calls[c].thread, self.calls[c].start_ns),
+        )
+        self._predecessors()
+        self._targets()
+        self._queue()
+        self._bounds()
+
+    @staticmethod
+    def _begun(known: Calls, op: int) -> int:
+        launch = known.launch[op]
+        return 0 if launch is None else known.calls[launch].start_ns
+
+    def _outermost(self, launch: list[int | None]) -> None:
+        """*Calls* are the outermost ones of a thread."""
+        self.outer: list[int] = []
+        self.holder: dict[int, int] = {}
+        by_thread: dict[int, list[int]] = defaultdict(list)
+        for c, call in enumerate(self.calls):
+            by_thread[call.thread].append(c)
+        for indices in by_thread.values():
+            until = NEVER
+            for c in indices:
+                if self.calls[c].start_ns >= until:
+                    self.outer.append(c)
+                self.holder[c] = self.outer[-1]
+                until = max(until, self.calls[c].end_ns)
+
+    def _predecessors(self) -> None:
+        """Rules 1 and 2."""
+        threads: dict[int, list[int]] = defaultdict(list)
+        for c in self.nodes:
+            threads[self.calls[c].thread].append(c)
+        autograd = {t.thread for t in self.trace.threads if t.name.startswith("pt_autograd")}
+        helpers: dict[int, set[int]] = defaultdict(set)
+        for one, other in combinations(threads, 2):
+            if one >> 24 != other >> 24:
+                continue
+            main = [t for t in (one, other) if t & LOW_24_BITS == (t >> 24) & LOW_24_BITS]
+            backward = len({one, other} & autograd) == 1 and bool(set(main) - autograd)
+            merged = sorted((self.calls[c].start_ns, t) for t in (one, other) for c in threads[t])
+            turns = sum(a[1] != b[1] for a, b in pairwise(merged))
+            fewer = min(len(threads[one]), len(threads[other]))
+            if backward or turns <= fewer / 5:
+                helpers[one].add(other)
+                helpers[other].add(one)
+        self.before: dict[int, int | None] = {}
+        self.pred: dict[int, int | None] = {}
+        for thread, indices in threads.items():
+            for place, c in enumerate(indices):
+                own = indices[place - 1] if place else None
+                ended = [
+                    d
+                    for t in helpers[thread]
+                    for d in threads[t]
+                    if self.calls[d].end_ns <= self.calls[c].start_ns
+                ]
+                pred = own
+                for d in ended:
+                    if pred is None or self.calls[d].end_ns > self.calls[pred].end_ns:
+                        pred = d
+                self.before[c], self.pred[c] = own, pred
+
+    def _targets(self) -> None:
+        """Rules 3 and 4."""
+        self.after: dict[int, tuple[int, int]] = {}
+        self.cost = {c: self.calls[c].end_ns - self.calls[c].start_ns for c in self.nodes}
+        for c in self.nodes:
+            call = self.calls[c]
+            frees = FREE.fullmatch(call.name) and "Async" not in call.name
+            if self.classes[c] == "blocking_copy":
+                found = [o for o, launch in enumerate(self.launch) if launch == c]
+            elif EVENT_SYNC.fullmatch(call.name):
+                found = [o for o, op in enumerate(self.ops) if op.process == call.process]
+            elif self.classes[c] == "sync" or frees:
+                tails: dict[tuple[int, int], tuple[int, int, int]] = {}
+                for o, op in enumerate(self.ops):
+                    launch = self.launch[o]
+                    if launch is None or op.process != call.process:
+                        continue
+                    begun = self.calls[launch].start_ns
+                    if begun < call.start_ns:
+                        key = (op.device, op.stream)
+                        tails[key] = max(tails.get(key, (NEVER, 0, 0)), (begun, op.end_ns, o))
+                found = [o for _, _, o in tails.values()]
+            else:
+                continue
+            found = [o for o in found if self.ops[o].end_ns <= call.end_ns]
+            if found:
+                target = max(found, key=lambda o: (self.ops[o].end_ns, o))
+                own = call.end_ns - max(call.start_ns, self.ops[target].end_ns)
+                self.after[c] = (target, own)
+                self.cost[c] = own
+
+    def _queue(self) -> None:
+        """Rule 5."""
+        lanes: dict[tuple[int | None, int], dict[int, int]] = defaultdict(dict)
+        for o, launch in enumerate(self.launch):
+            if launch is not None:
+                lanes[self.ops[o].process, self.ops[o].device][launch] = o
+        for lane in lanes.values():
+            launches = sorted(lane, key=lambda c: self.calls[c].start_ns)
+            full: list[tuple[int, int]] = []
+            costs: dict[str, list[int]] = defaultdict(list)
+            for k, c in enumerate(launches[1024:], 1024):
+                if c in self.after:
+                    continue
+                done = sum(self.ops[lane[d]].end_ns <= self.calls[c].start_ns for d in launches)
+                ahead = lane[launches[k - 1024]]
+                since = self.calls[c].end_ns - self.ops[ahead].end_ns
+                if k - done >= 1000:
+                    full.append((c, ahead))
+                else:
+                    costs[self.calls[c].name].append(self.cost[c])
+                    if k % 16 == 0 and since >= 0:
+                        self.after[c] = (ahead, 0)
+            for c, ahead in full:
+                since = self.calls[c].end_ns - self.ops[ahead].end_ns
+                if since >= 0:
+                    self.cost[c] = min(self.cost[c], middle(costs[self.calls[c].name], 5_000))
+                    self.after[c] = (ahead, since)
+
+    def _bounds(self) -> None:
+        """Rules 6 to 9."""
+        self.sources: list[list[list[int]]] = []  # of each operation, [operation or -1, lag]
+        prev: list[int | None] = []
+        last: dict[tuple[int, int | None, int], int] = {}
+        for o, op in enumerate(self.ops):
+            key = (op.device, op.process, op.stream)
+            before = last.get(key)
+            late = before is not None and op.start_ns - self.ops[before].end_ns >= -2_000
+            prev.append(before if late else None)
+            last[key] = o
+        lags, gaps = [], []
+        firsts: set[int] = set()
+        in_time = sorted(range(len(self.ops)), key=lambda o: (self.ops[o].start_ns, o))
+        for o in in_time:
+            launch, before, op = self.launch[o], prev[o], self.ops[o]
+            if launch is None:
+                continue
+            begun = self.calls[launch].start_ns
+            first, done = launch not in firsts, None if before is None else self.ops[before].end_ns
+            firsts.add(launch)
+            if first and op.kind in ("kernel", "graph") and (done is None or done <= begun):
+                lags.append(op.start_ns - begun)
+            if done is not None and begun + 5_000 <= done:
+                gaps.append(op.start_ns - done)
+        self.lag, gap = max(0, middle(lags, 5_000)), max(0, middle(gaps, 1_000))
+        turns = self._turns()
+        for o, op in enumerate(self.ops):
+            bounds: list[list[int]] = []
+            if (launch := self.launch[o]) is not None:
+                bounds.append([-1, min(self.lag, op.start_ns - self.calls[launch].start_ns)])
+            if (before := prev[o]) is not None:
+                bounds.append([before, min(gap, op.start_ns - self.ops[before].end_ns)])
+            if o in turns and (seen := op.start_ns - self.ops[turns[o]].end_ns) >= 0:
+                bounds.append([turns[o], min(gap, seen)])
+            self.sources.append(bounds)
+            if not bounds:
+                continue
+            if op.start_ns - self._reached(o) > 10_000:
+                near = [
+                    (self.ops[d].end_ns, d)
+                    for d in range(len(self.ops))
+                    if self.ops[d].device == op.device
+                    and op.start_ns - 10_000 <= self.ops[d].end_ns <= op.start_ns
+                ]
+                if near and max(near)[1] < o:
+                    bounds.append([max(near)[1], op.start_ns - max(near)[0]])
+            missing, reached = op.start_ns - self._reached(o), self._reached(o)
+            at = [self._at(o, bound) for bound in bounds]
+            binding = [b for b, time in zip(bounds, at, strict=True) if time == reached]
+            binding[-1][1] += missing
+
+    def _at(self, op: int, bound: list[int]) -> int:
+        source, lag = bound
+        launch = self.launch[op]
+        if source >= 0:
+            return self.ops[source].end_ns + lag
+        assert launch is not None
+        return self.calls[launch].start_ns + lag
+
+    def _reached(self, op: int) -> int:
+        return max(self._at(op, bound) for bound in self.sources[op])
+
+    def _turns(self) -> dict[int, int]:
+        """Of each kernel the one before it on its device, if that is of another stream and kernels
+        of the two never overlap."""
+        overlap: set[frozenset[object]] = set()
+        pairs: list[tuple[int, int]] = []
+        longest: dict[int, int] = {}
+        before: dict[int, int] = {}
+
+        def lane(o: int) -> tuple[object, ...]:
+            return self.ops[o].device, self.ops[o].process, self.ops[o].stream
+
+        for o, op in enumerate(self.ops):
+            if op.kind != "kernel" or op.end_ns == op.start_ns:
+                continue
+            for d in {*longest.values(), *before.values()}:
+                same_device = self.ops[d].device == op.device
+                if same_device and lane(d) != lane(o) and self.ops[d].end_ns > op.start_ns:
+                    overlap.add(frozenset({lane(d), lane(o)}))
+            if op.device in before and lane(before[op.device]) != lane(o):
+                pairs.append((o, before[op.device]))
+            before[op.device] = o
+            if op.end_ns >= self.ops[longest.get(op.device, o)].end_ns:
+                longest[op.device] = o
+        return {o: d for o, d in pairs if frozenset({lane(o), lane(d)}) not in overlap}
+
+    def ends_without(self, classes: Iterable[str]) -> list[int]:
+        """When each operation ends, with the calls of these classes removed (rule 12)."""
+        gone = {c for c in self.nodes if self.classes[c] in set(classes)}
+        launching = [
+            self.cost[c]
+            for c in self.nodes
+            if self.classes[c] == "launch" and MEMCPY.fullmatch(self.calls[c].name)
+        ]
+        copying = middle(launching, 5_000)
+        events: list[tuple[int, int, int]] = []
+        for c in self.nodes:
+            events.append((self.calls[c].start_ns, 1, c))
+            if c in self.after:
+                events.append((self.calls[c].end_ns, 0, c))
+        events += [(op.start_ns, 2, o) for o, op in enumerate(self.ops)]
+        start: dict[int, int] = {}
+        end: dict[int, int] = {}
+        ends = [op.end_ns for op in self.ops]
+        for _, kind, i in sorted(events):
+            if kind == 1:
+                start[i] = self._start(i, end)
+                copies = self.classes[i] == "blocking_copy"
+                removed = min(self.cost[i], copying) if copies else 0
+                end[i] = start[i] + (removed if i in gone else self.cost[i])
+            elif kind == 0 and i not in gone:
+                target, back = self.after[i]
+                end[i] = max(end[i], ends[target] + back)
+            elif kind == 2:
+                ends[i] = self._op_start(i, start, ends, gone) + (
+                    self.ops[i].end_ns - self.ops[i].start_ns
+                )
+        return ends
+
+    def _start(self, c: int, end: dict[int, int]) -> int:
+        pred, before = self.pred[c], self.before[c]
+        if pred is None:
+            return self.calls[c].start_ns
+        work = self.calls[c].start_ns - self.calls[pred].end_ns
+        return max(end[pred] + work, NEVER if before is None else end[before])
+
+    def _op_start(self, o: int, start: dict[int, int], ends: list[int], gone: set[int]) -> int:
+        launch, times = self.launch[o], []
+        for source, lag in self.sources[o]:
+            if source >= 0:
+                times.append(ends[source] + lag)
+            elif launch is not None:
+                removed = launch in gone and self.classes[launch] == "blocking_copy"
+                times.append(start[launch] + (min(lag, self.lag) if removed else lag))
+        return max(times, default=self.ops[o].start_ns)
