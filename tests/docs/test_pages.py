@@ -18,7 +18,14 @@ GPU, nsys or a package manager."""
 
 LINKED: Final = (
     *READ_BY_USERS,
-    *("docs/case-studies.md", "docs/design.md", "docs/facts.md", "docs/spec.md", "docs/tables.md"),
+    *(
+        "docs/accuracy.md",
+        "docs/case-studies.md",
+        "docs/design.md",
+        "docs/facts.md",
+        "docs/spec.md",
+        "docs/tables.md",
+    ),
     *("CONTRIBUTING.md", "CHANGELOG.md", "samples/README.md", "kernels/RESULTS.md"),
 )
 
