@@ -7,7 +7,15 @@ the end of the rest and leaves the remainder to the gaps that follow.
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis, Cover, addressed, between, merge, overlaps
+from nsysflow.analysis.frames.intervals import (
+    Axis,
+    Cover,
+    addressed,
+    between,
+    laid,
+    merge,
+    overlaps,
+)
 from nsysflow.analysis.frames.lookup import dense
 
 
@@ -94,25 +102,25 @@ def _new_stalled_time(stalled: Cover, axis: Axis, waiting: pl.DataFrame) -> pl.D
         `row` (of `waiting`), `begin` and `stop` in the covered time of `stalled`, in order.
     """
     code = pl.col("device_no").cast(pl.Int64) * (1 << 32) + pl.col("process_no")
-    track = pl.lit(dense(waiting.select(code).to_series()))
-    host_times = waiting.select(
-        axis.at(track, pl.col("start_ns")).alias("start"),
-        axis.at(track, pl.col("launched_ns")).alias("end"),
+    track = dense(waiting.select(code).to_series()).alias("track")
+    waiting = waiting.with_row_index("row").with_columns(track)
+    host_times = laid(waiting.rename({"launched_ns": "end_ns"}), axis, "track")
+    windows = waiting.filter("linked", pl.col("since_ns") < pl.col("h_ns")).select(
+        "row", "lane", "track", pl.col("since_ns").alias("start_ns"), pl.col("h_ns").alias("end_ns")
     )
-    windows = (
-        waiting.select(
-            axis.at(track, pl.col("since_ns")).alias("start"),
-            axis.at(track, pl.col("h_ns")).alias("end"),
-            "lane",
-            "linked",
-        )
-        .with_row_index("row")
-        .filter("linked", pl.col("start") < pl.col("end"))
+    # most windows have no stalled time at all, and need not be cut at the gaps before them
+    begin, stop = _covered_until(stalled, axis, windows)
+    windows = windows.filter(stop > begin)
+    parts = overlaps(windows.hstack(laid(windows, axis, "track")), between(merge(host_times)))
+    parts = parts.with_columns(
+        axis.time_ns(pl.col("start")).alias("start_ns"), axis.time_ns(pl.col("end")).alias("end_ns")
     )
-    parts = overlaps(windows, between(merge(host_times)))
-    begin, stop = (
-        stalled.until(parts.select(axis.at(pl.col("lane"), axis.time_ns(pl.col(side)))).to_series())
-        for side in ("start", "end")
-    )
+    begin, stop = _covered_until(stalled, axis, parts)
     pieces = parts.select("row", begin.alias("begin"), stop.alias("stop"))
     return pieces.filter(pl.col("stop") > pl.col("begin"))
+
+
+def _covered_until(stalled: Cover, axis: Axis, rows: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    """The covered time of `stalled` up to the start and up to the end of rows with a `lane`."""
+    on_lanes = laid(rows, axis, "lane")
+    return stalled.until(on_lanes["start"]), stalled.until(on_lanes["end"])
