@@ -29,6 +29,12 @@ IMPACT: Final = {
 }
 """Checks in the order in which they are shown, and which numbers a count above zero affects."""
 
+OF_GRAPHS: Final = (
+    "graph operations into other launches",
+    "graph kernels over 100 times their median",
+)
+"""Checks of the times of graphs' operations."""
+
 OF_OPERATIONS: Final = frozenset(
     {
         "kernels before their launch",
