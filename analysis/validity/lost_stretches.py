@@ -86,16 +86,25 @@ def _in_stretches(launches: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFr
 
 
 def _matters(launches: pl.DataFrame, timeline: Timeline) -> bool:
-    """Whether a step lacks enough of its operations, or a process as a whole."""
-    pieces = pl.concat([_steps(timeline), _whole(launches)])
-    shares = (
-        pieces.join(launches, on="process")
-        .filter(pl.col("start_ns").is_between("piece_start", "piece_end", closed="left"))
-        .group_by("process", "piece_start", "piece_end")
-        .agg(pl.col("lost").sum(), pl.len().alias("of"))
+    """Whether a step lacks enough of its operations, or a process as a whole.
+
+    Launches are in the order of process and start. Thousands of steps are looked up in them by
+    search, and the lost ones between two places are a difference of running sums.
+    """
+    axis = timeline.events.axis
+    processes = launches.select(pl.col("process").unique().sort()).with_row_index("process_no")
+    pieces = pl.concat([_steps(timeline), _whole(launches)]).join(processes, on="process")
+    called = launches.join(processes, on="process", maintain_order="left")
+    places = called.select(axis.at(pl.col("process_no"), pl.col("start_ns"))).to_series()
+    first, end = (
+        places.search_sorted(
+            pieces.select(axis.at(pl.col("process_no"), pl.col(time))).to_series(), side="left"
+        )
+        for time in ("piece_start", "piece_end")
     )
-    enough = (pl.col("lost") > 0) & (100 * pl.col("lost") >= LEAST_PCT * pl.col("of"))
-    return bool(shares.select(enough.any()).item())
+    lost_before = pl.concat([pl.Series("lost", [0], pl.UInt32), launches["lost"].cum_sum()])
+    lost = lost_before.gather(end) - lost_before.gather(first)
+    return bool(((lost > 0) & (100 * lost >= LEAST_PCT * (end - first))).any())
 
 
 def _steps(timeline: Timeline) -> pl.DataFrame:
