@@ -91,6 +91,11 @@ def analyze_demo() -> Results:
         return analyze_reports([report], Options())
 
 
+def _has_ranks(manifest: Manifest) -> bool:
+    """Whether a run has several ranks, or is the part of one node."""
+    return manifest.processes is not None or len(manifest.reports) > 1
+
+
 def with_flops_of(manifest: Manifest | None, options: Options) -> Options:
     """`options`, with the FLOPs that were given when the run was profiled, unless given now."""
     if manifest is None:
@@ -135,7 +140,7 @@ def origin_of(sources: Sequence[Source]) -> Origin:
     return Origin(
         paths={source.name: source.path for source in sources},
         on_cpu=all(each is not None and each.on == "cpu" for each in manifests),
-        ranks=all(each is not None and each.processes is not None for each in manifests),
+        ranks=all(each is not None and _has_ranks(each) for each in manifests),
         driver=drivers[0] if drivers else "",
     )
 

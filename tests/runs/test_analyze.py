@@ -34,7 +34,8 @@ def test_manifests_say_where_reports_come_from() -> None:
     path = Path("run/report.sqlite")
     source = Source(path=path, name="run", manifest=replace(RUN, versions={"driver": "580.65"}))
     assert origin_of([source]) == Origin(paths={"run": path}, driver="580.65")
-    ranks = [replace(source, name=name, manifest=replace(RUN, processes=2)) for name in "ab"]
+    ranks = [replace(source, name=name, manifest=replace(RUN, reports=("a", "b"))) for name in "ab"]
     assert origin_of(ranks).ranks
+    assert origin_of([replace(source, manifest=replace(RUN, processes=1))]).ranks
     assert not origin_of([*ranks, source]).ranks
     assert not origin_of([*ranks, replace(source, manifest=None)]).ranks
