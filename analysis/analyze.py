@@ -17,6 +17,7 @@ from nsysflow.analysis.short_repr import as_html, as_text, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.validity.checks import Failed, failed_checks
 from nsysflow.analysis.view.view import View, view_of
 from nsysflow.errors import NsysflowError
 
@@ -113,6 +114,12 @@ class Analysis:
                 "name",
             )
         )
+
+    @computed_once
+    def failed_checks(self) -> tuple[Failed, ...]:
+        """What makes the recording unfit to be judged, the weightiest first; empty for a sound one.
+        The tables are computed all the same."""
+        return failed_checks(self.view)
 
     @property
     def notes(self) -> tuple[Note, ...]:

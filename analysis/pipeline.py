@@ -5,6 +5,7 @@ import polars as pl
 from nsysflow.analysis.activity.communication import communication
 from nsysflow.analysis.activity.copies import copies
 from nsysflow.analysis.activity.launches import launches
+from nsysflow.analysis.activity.lost_launches import lost_launches
 from nsysflow.analysis.activity.stalls import stall_calls, with_gpu_busy
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.gaps.find import find_gaps
@@ -109,6 +110,11 @@ class Timeline:
     def launches(self) -> pl.DataFrame:
         """The times of each launch."""
         return launches(self.events)
+
+    @computed_once
+    def lost_launches(self) -> pl.DataFrame:
+        """The launch calls without an operation."""
+        return lost_launches(self.events)
 
     @computed_once
     def copies(self) -> pl.DataFrame:

@@ -58,6 +58,9 @@ class Events:
         last_ns: the end of the trace.
         dropped: operations, calls and ranges of negative length.
         outliers: rows left out because their times are too far from all others.
+        recorded: operations in the report, the dropped ones included.
+        unstamped: those of them whose start or end is 0, which is what CUPTI writes where it has no
+            time.
     """
 
     trace: Trace
@@ -70,6 +73,8 @@ class Events:
     last_ns: int
     dropped: int
     outliers: int
+    recorded: int
+    unstamped: int
 
 
 def in_order(trace: Trace, options: Options) -> Events:
@@ -106,6 +111,10 @@ def in_order(trace: Trace, options: Options) -> Events:
         last_ns=latest_end_ns,
         dropped=sum(len(frames[name]) - len(lasting[name]) for name in COUNTED_WHEN_DROPPED),
         outliers=outliers,
+        recorded=len(trace.ops),
+        unstamped=trace.ops.select(
+            ((pl.col("start_ns") == 0) | (pl.col("end_ns") == 0)).sum()
+        ).item(),
     )
 
 

@@ -132,6 +132,10 @@ class View:
         """The `rows` (stalls with `induced_idle_ns`) that belong to the view."""
         return rows
 
+    def calls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The `rows` (calls) that belong to the view."""
+        return rows
+
     def _launches(self) -> pl.DataFrame:
         return self.timeline.launches
 
@@ -205,9 +209,15 @@ class NarrowedView(View):
     def stalls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows that start between the first window and the last, or that have idle time behind
         them in a window."""
+        return rows.filter(self._begun_within() | (pl.col("induced_idle_ns") > 0))
+
+    def calls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows that start between the first window and the last."""
+        return rows.filter(self._begun_within())
+
+    def _begun_within(self) -> pl.Expr:
         first, last = self.windows["start_ns"].min(), self.windows["end_ns"].max()
-        within = pl.col("start_ns").is_between(pl.lit(first), pl.lit(last))
-        return rows.filter(within | (pl.col("induced_idle_ns") > 0))
+        return pl.col("start_ns").is_between(pl.lit(first), pl.lit(last))
 
     def _launches(self) -> pl.DataFrame:
         return self.timeline.launches.join(self.ops, on="op", how="semi")

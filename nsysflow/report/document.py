@@ -11,6 +11,7 @@ import polars.selectors as cs
 import nsysflow
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
+from nsysflow.report.bottleneck.judgement import judge
 from nsysflow.report.phase_tree import phase_names
 from nsysflow.report.results import Results
 
@@ -22,12 +23,13 @@ _DECIMALS: Final = 6
 
 
 def report_json(results: Results) -> str:
-    """The document: about the report, findings, then the tables in their declared order, with one
-    row per line."""
+    """The document: about the report, the verdict, findings, then the tables in their declared
+    order, with one row per line."""
     parts = {
         "schema": json.dumps(SCHEMA_VERSION),
         "tool": json.dumps({"name": "nsysflow", "version": nsysflow.__version__}),
         "report": json.dumps(_about(results), ensure_ascii=False),
+        "verdict": json.dumps(_verdict(results), ensure_ascii=False),
         "findings": "[]",
     }
     for table in DECLARED:
@@ -53,6 +55,12 @@ def _about(results: Results) -> dict[str, Any]:
         "selection": results.selection,
         "notes": [{"kind": note.kind, "text": note.text} for note in results.notes],
     }
+
+
+def _verdict(results: Results) -> dict[str, Any]:
+    """Whether the recording can be judged, and what is concluded."""
+    found = judge(results)
+    return {"valid": found.valid, "why": found.why, "bound": found.bound, "text": found.text}
 
 
 def _devices(results: Results) -> str:

@@ -34,8 +34,11 @@ def set_page(page: Page) -> str:
     lines = [f"# {_escaped(page.reports)}", ""]
     if page.selection:
         lines += [f"Only {_escaped(page.selection)}.", ""]
-    for verdict in page.verdicts:
-        lines += [f"**{_escaped(verdict.sentence)}**", "", f"Next: {_escaped(verdict.advice)}", ""]
+    for index, headline in enumerate(page.headlines):
+        lines += [f"**{_escaped(headline.sentence)}**", ""]
+        for remark in page.remarks if index == 0 else ():
+            lines += [f"{_escaped(remark)}.", ""]
+        lines += [f"Next: {_escaped(headline.advice)}", ""]
     for sentence in page.sentences:
         lines += [f"{_escaped(sentence)}.", ""]
     for block in page.blocks:

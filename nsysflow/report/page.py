@@ -8,8 +8,10 @@ from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.blocks.steps import steps_sentence
+from nsysflow.report.bottleneck.judgement import judge
 from nsysflow.report.bottleneck.outlier_steps import outlier_sentences
-from nsysflow.report.bottleneck.verdict import Verdict, verdicts
+from nsysflow.report.bottleneck.validity import Invalid
+from nsysflow.report.bottleneck.verdict import Verdict
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
 from nsysflow.report.results import Results
@@ -27,7 +29,8 @@ class Page:
         gpus: what they ran on, e.g. `2 x NVIDIA H200`; empty without GPU work.
         selection: the options that narrow the window, as they are typed; empty without any.
         steps: how many steps there are and how long they take; empty without steps.
-        verdicts: what holds the GPUs back; never empty.
+        headlines: what holds the GPUs back, or why that cannot be said; never empty.
+        remarks: what to keep in mind about the headlines, a line each.
         sentences: what else is worth a line: outlier steps, MFU.
         blocks: the tables, as far as they have rows.
         notes: what the reader should know about the reports.
@@ -37,7 +40,8 @@ class Page:
     gpus: str
     selection: str
     steps: str
-    verdicts: tuple[Verdict, ...]
+    headlines: tuple[Verdict | Invalid, ...]
+    remarks: tuple[str, ...]
     sentences: tuple[str, ...]
     blocks: tuple[Block, ...]
     notes: tuple[str, ...]
@@ -52,12 +56,14 @@ def compose(results: Results, length: Length, *, top: int | None, at_least_ns: i
         top: rows of each block; None for each block's own number.
         at_least_ns: the shortest gap to show.
     """
+    judgement = judge(results)
     return Page(
         reports=", ".join(results.reports),
         gpus=gpu_names(results.table("accounting")["name"]),
         selection=results.selection,
         steps=steps_sentence(results),
-        verdicts=verdicts(results),
+        headlines=judgement.headlines,
+        remarks=judgement.remarks,
         sentences=(*outlier_sentences(results), *mfu_sentences(results)),
         blocks=_blocks(results, length, top, at_least_ns),
         notes=tuple(note.text for note in results.notes),

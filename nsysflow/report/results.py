@@ -1,6 +1,8 @@
 """One run: the tables of its reports, one report per rank."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import polars as pl
@@ -13,6 +15,7 @@ from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.short_repr import as_html, as_text, facts_of
 from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.validity.checks import Failed
 
 
 def or_outside(path: str) -> pl.Expr:
@@ -45,10 +48,29 @@ class Analysed(Protocol):
     @property
     def every_collective(self) -> pl.DataFrame: ...
     @property
+    def failed_checks(self) -> tuple[Failed, ...]: ...
+    @property
     def notes(self) -> tuple[Note, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
     def count_gaps(self, at_least_ns: int) -> int: ...
     def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where reports come from, as far as they do not say it themselves.
+
+    Attributes:
+        paths: each report's path, as it was typed, by the report's name.
+        on_cpu: whether the manifest says that the run was made without a GPU.
+        ranks: whether the manifests say that the reports are ranks.
+        driver: the version of the GPU's driver; empty where no manifest has it.
+    """
+
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    on_cpu: bool = False
+    ranks: bool = False
+    driver: str = ""
 
 
 class Results:
@@ -58,15 +80,19 @@ class Results:
 
     Attributes:
         analyses: one per report.
-        on_cpu: whether the manifest says that the run was made without a GPU.
+        origin: where the reports come from.
         notes: what the reader should know, each note once: first of the run, then of its reports.
     """
 
     def __init__(
-        self, analyses: Sequence[Analysed], *, on_cpu: bool = False, notes: Sequence[Note] = ()
+        self,
+        analyses: Sequence[Analysed],
+        *,
+        origin: Origin | None = None,
+        notes: Sequence[Note] = (),
     ) -> None:
         self.analyses = tuple(analyses)
-        self.on_cpu = on_cpu
+        self.origin = origin or Origin()
         of_reports = (note for each in self.analyses for note in each.notes)
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
         self._tables: dict[str, pl.DataFrame] = {}

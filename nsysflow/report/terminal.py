@@ -32,9 +32,11 @@ def set_page(page: Page, width: int) -> Iterator[Text]:
     titles = [printable(page.reports), page.gpus, only, printable(page.steps)]
     yield from _sentence(" · ".join(filter(None, titles)), width)
     yield Text()
-    for verdict in page.verdicts:
-        yield from _sentence(verdict.sentence, width, style="bold")
-        yield from _sentence(f"next: {verdict.advice}", width)
+    for index, headline in enumerate(page.headlines):
+        yield from _sentence(headline.sentence, width, style="bold")
+        for remark in page.remarks if index == 0 else ():
+            yield from _sentence(remark, width)
+        yield from _sentence(f"next: {headline.advice}", width)
     for sentence in page.sentences:
         yield from _sentence(sentence, width)
     for block in page.blocks:

@@ -15,7 +15,7 @@ from nsysflow.analysis.view.selection import named_domains, require_domains
 from nsysflow.errors import SelectionError
 from nsysflow.loading import load
 from nsysflow.progress import SILENT, Progress
-from nsysflow.report.results import Results
+from nsysflow.report.results import Origin, Results
 from nsysflow.runs.manifest import Manifest
 from nsysflow.runs.notes import expected_notes, run_notes
 from nsysflow.runs.sources import Source, distinct_sources
@@ -82,14 +82,18 @@ def analyze_reports(
         Note(NoteKind.LEFT_OUT, f"{name} is left out: {error.seen}")
         for name, error in left_out.items()
     ]
-    on_cpu = all(_on_cpu(source.manifest) for source in sources)
-    return Results(analyses, on_cpu=on_cpu, notes=notes)
+    return Results(analyses, origin=origin_of(sources), notes=notes)
 
 
 def analyze_demo() -> Results:
     """Analyse the report that comes with nsysflow."""
     with as_file(files("nsysflow") / "samples" / DEMO) as report:
         return analyze_reports([report], Options())
+
+
+def _has_ranks(manifest: Manifest) -> bool:
+    """Whether a run has several ranks, or is the part of one node."""
+    return manifest.processes is not None or len(manifest.reports) > 1
 
 
 def with_flops_of(manifest: Manifest | None, options: Options) -> Options:
@@ -129,8 +133,16 @@ def _no_such_device(sources: Sequence[Source], device: int | None) -> SelectionE
     )
 
 
-def _on_cpu(manifest: Manifest | None) -> bool:
-    return manifest is not None and manifest.on == "cpu"
+def origin_of(sources: Sequence[Source]) -> Origin:
+    """Where the reports come from, by their manifests."""
+    manifests = [source.manifest for source in sources]
+    drivers = [each.versions["driver"] for each in manifests if each and "driver" in each.versions]
+    return Origin(
+        paths={source.name: source.path for source in sources},
+        on_cpu=all(each is not None and each.on == "cpu" for each in manifests),
+        ranks=all(each is not None and _has_ranks(each) for each in manifests),
+        driver=drivers[0] if drivers else "",
+    )
 
 
 def _ran_elsewhere(trace: Trace, device: int | None) -> bool:

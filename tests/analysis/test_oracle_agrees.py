@@ -22,6 +22,8 @@ INTEGRITY = {
     "events lost": "events_lost",
     "clock jumps": "clock_jumps",
     "overlapping kernels on one stream": "stream_overlap",
+    "graph operations into other launches": "graph_into_others",
+    "graph kernels over 100 times their median": "graph_long",
 }
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.tables.schema import EACH_COPY, SCHEMAS
-from tests.reports import DATA, ROOT
+from tests.breaking import MIDDLE_THIRD_GONE, broken
+from tests.reports import DATA, ROOT, SAMPLES
 
 GPT2 = DATA / "h200-gpt2-eager.sqlite.xz"
 RANKS = [DATA / f"h200-ddp-rank{rank}.sqlite.xz" for rank in range(2)]
@@ -153,3 +155,29 @@ def test_copies_as_parquet_are_each_copy_and_add_up_to_the_table() -> None:
     table = pl.read_csv(io.StringIO(nsysflow(*arguments[:-1], "csv").stdout))
     table = table.with_columns(pl.col("phase").fill_null(""))
     assert sums.rows() == table.select(*key, "count", "bytes").sort(key).rows()
+
+
+def test_a_broken_recording_gets_its_tables_under_a_headline_of_its_own(tmp_path: Path) -> None:
+    report = broken(tmp_path, "h200-train", MIDDLE_THIRD_GONE)
+    done = nsysflow("analyze", report, "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[2].startswith("Incomplete capture: 3,")
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"summary.md", "gaps.csv", "phases.csv"} <= files
+    verdict = json.loads((tmp_path / "out" / "report.json").read_text())["verdict"]
+    assert (verdict["valid"], verdict["why"]) == (False, "incomplete-capture")
+
+
+def test_reports_that_are_no_ranks_name_a_command_that_works(tmp_path: Path) -> None:
+    two = []
+    for name in ("nan_check-sync", "h2d-pinned"):
+        two.append(tmp_path / f"my {name}.sqlite.xz")
+        two[-1].write_bytes((SAMPLES / f"{name}.sqlite.xz").read_bytes())
+    done = nsysflow("analyze", *two, "--json")
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)["verdict"]
+    assert verdict["why"] == "unrelated-reports"
+    program, *words = shlex.split(verdict["text"].partition(": ")[2])
+    alone = nsysflow(*words)
+    assert (program, alone.returncode) == ("nsysflow", 0)
+    assert "GPU-bound" in alone.stdout

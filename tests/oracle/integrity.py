@@ -7,6 +7,7 @@ from itertools import pairwise
 from tests.oracle.calls import class_by_name
 from tests.oracle.model import Call, Op
 from tests.oracle.report import Report
+from tests.oracle.stats import percentile
 
 SEVEN_DAYS_NS = 7 * 24 * 3600 * 10**9
 BEGIN_CAPTURE = re.compile(r"(cuda|cu)StreamBeginCapture.*")
@@ -34,6 +35,8 @@ def integrity(report: Report) -> dict[str, int]:
         ),
         "clock_jumps": clock_jumps(report),
         "stream_overlap": overlapping_kernels(report),
+        "graph_into_others": graph_operations_into_other_launches(report),
+        "graph_long": long_graph_kernels(report),
     }
 
 
@@ -102,3 +105,34 @@ def overlapping_kernels(report: Report) -> int:
             found += busy_until is not None and start < busy_until
             busy_until = end if busy_until is None else max(busy_until, end)
     return found
+
+
+def graph_operations_into_other_launches(report: Report) -> int:
+    """§12: operations of a graph during which an operation of another launch starts on their
+    stream."""
+    streams = defaultdict(list)
+    for op in report.ops:
+        if op.end_ns > op.start_ns:
+            streams[op.process, op.device, op.stream].append(op)
+    return sum(
+        any(
+            other.correlation != op.correlation and op.start_ns <= other.start_ns < op.end_ns
+            for other in ops
+        )
+        for ops in streams.values()
+        for op in ops
+        if op.graph_node is not None
+    )
+
+
+def long_graph_kernels(report: Report) -> int:
+    """§12: kernels of a graph that last over 100 times the median of the same node."""
+    nodes = defaultdict(list)
+    for op in report.ops:
+        if op.kind == "kernel" and op.graph_node is not None:
+            nodes[op.process, op.graph_node, op.name].append(op.end_ns - op.start_ns)
+    return sum(
+        lasts > 100 * (percentile(lengths, 50) or 0)
+        for lengths in nodes.values()
+        for lasts in lengths
+    )

@@ -12,6 +12,7 @@ from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
 from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.validity.checks import Failed
 from nsysflow.report.results import Results
 
 MS = 1_000_000
@@ -27,6 +28,7 @@ class Handmade:
     options: Options = field(default_factory=Options)
     step_name: str | None = None
     notes: tuple[Note, ...] = ()
+    failed_checks: tuple[Failed, ...] = ()
     collectives: pl.DataFrame = field(default_factory=COLLECTIVES.to_frame)
 
     @property

@@ -11,13 +11,14 @@ import pytest
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.document import report_json
 from nsysflow.report.results import Results
 from tests.report.handmade import MS, Handmade, captured, results, training
 
 KEYS = [
-    "schema", "tool", "report", "findings", "devices", "gap_summary", "gap_histogram", "phases",
-    "syncs", "steps", "starved", "launches", "kernels", "copies", "mfu", "comm", "ranks",
+    "schema", "tool", "report", "verdict", "findings", "devices", "gap_summary", "gap_histogram",
+    "phases", "syncs", "steps", "starved", "launches", "kernels", "copies", "mfu", "comm", "ranks",
     "arrivals", "gpu_metrics", "integrity",
 ]  # fmt: skip
 
@@ -108,3 +109,18 @@ def test_nothing_in_the_document_is_not_a_number() -> None:
 
 def test_an_empty_report_is_a_document_too() -> None:
     assert json.loads(report_json(Results([Handmade(tables={})])))["phases"] == []
+
+
+def test_the_verdict_of_a_valid_recording_has_its_bound() -> None:
+    found = document()["verdict"]
+    assert list(found) == ["valid", "why", "bound", "text"]
+    assert (found["valid"], found["why"], found["bound"]) == (True, None, "host-bound")
+    assert found["text"].startswith("host-bound (50 % idle); largest loss: ")
+
+
+def test_the_verdict_of_an_invalid_recording_has_its_reason() -> None:
+    failed = Failed(check=Check.UNSTAMPED, count=1, of=9)
+    run = replace(training(), failed_checks=(failed,))
+    found = json.loads(report_json(Results([run])))["verdict"]
+    assert (found["valid"], found["why"], found["bound"]) == (False, "unstamped-operations", None)
+    assert found["text"].startswith("Incomplete capture: 1 of 9 operations")

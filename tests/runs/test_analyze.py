@@ -8,8 +8,10 @@ from typing import Literal
 import pytest
 
 from nsysflow.analysis.options import Options
-from nsysflow.runs.analyze import analyze_reports
+from nsysflow.report.results import Origin
+from nsysflow.runs.analyze import analyze_reports, origin_of
 from nsysflow.runs.manifest import write_manifest
+from nsysflow.runs.sources import Source
 from tests.runs.runs import RUN
 
 
@@ -23,6 +25,17 @@ def test_results_say_that_a_run_had_no_gpu(
     report.write_text(json.dumps(document))
     write_manifest(tmp_path, replace(RUN, on=on, reports=(report.name,)))
     results = analyze_reports([tmp_path], Options())
-    assert results.on_cpu == on_cpu
+    assert results.origin.on_cpu == on_cpu
     assert any("--on cpu" in note.text for note in results.notes) == on_cpu
-    assert not analyze_reports([report], Options()).on_cpu
+    assert not analyze_reports([report], Options()).origin.on_cpu
+
+
+def test_manifests_say_where_reports_come_from() -> None:
+    path = Path("run/report.sqlite")
+    source = Source(path=path, name="run", manifest=replace(RUN, versions={"driver": "580.65"}))
+    assert origin_of([source]) == Origin(paths={"run": path}, driver="580.65")
+    ranks = [replace(source, name=name, manifest=replace(RUN, reports=("a", "b"))) for name in "ab"]
+    assert origin_of(ranks).ranks
+    assert origin_of([replace(source, manifest=replace(RUN, processes=1))]).ranks
+    assert not origin_of([*ranks, source]).ranks
+    assert not origin_of([*ranks, replace(source, manifest=None)]).ranks

@@ -13,6 +13,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.declared.diagnostics import IMPORT_ERRORS
 from nsysflow.analysis.frames.source_files import shown_files
 from nsysflow.analysis.load.marks import slim_mark
 from nsysflow.analysis.load.nsys_export.labels import nvtx_event_types
@@ -38,7 +39,7 @@ _TEXT_SQL: Final = "mark(CAST(text AS BLOB))"
 _REGISTERED_TEXT_SQL: Final = (
     "mark(CAST(coalesce(text, (SELECT value FROM src.StringIds WHERE id = textId)) AS BLOB))"
 )
-_LOSS: Final = re.compile(r"(?i)\b(lost|dropped|discarded|missing|not all)\b")
+_LOSS: Final = re.compile(rf"{IMPORT_ERRORS}|\b(lost|dropped|discarded|missing|not all)\b")
 _PATH: Final = re.compile(r"\S*[/\\]\S*")
 
 
@@ -190,7 +191,7 @@ def _string_ids(present: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, s
 
 
 def _loss(text: str) -> str | None:
-    """A message on lost events, without paths; None for any other message."""
+    """A message on lost events or a failed import, without paths; None for any other message."""
     return _PATH.sub("(path)", text) if _LOSS.search(text) else None
 
 

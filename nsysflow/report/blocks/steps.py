@@ -16,6 +16,7 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
+from nsysflow.report.step_times import median_ns, steps_by_range, without_profiler
 from nsysflow.report.units import duration, number, whole_percent
 
 
@@ -48,13 +49,7 @@ def _part(head: str, column: str) -> Field[Row]:
 def steps_sentence(results: Results) -> str:
     """`5 steps of step, median 61.4 ms (2 to 4 steady: 60.9 ms, 12 % idle; unprofiled 50.0 ms: the
     profiler adds 22 %)`, for each range that is a step; empty without steps."""
-    steps = results.table("steps").join(
-        results.step_names, on=["report", "process"], how="left", maintain_order="left"
-    )
-    return "; ".join(
-        _clause(results, name, some)
-        for (name,), some in steps.group_by("name", maintain_order=True)
-    )
+    return "; ".join(_clause(results, *each) for each in steps_by_range(results))
 
 
 def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:
@@ -65,10 +60,10 @@ def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:
     remarks = []
     if 0 < steady.height < steps.height:
         idle = whole_percent(int(steady["idle_ns"].sum()), int(steady["duration_ns"].sum()))
-        median = duration(_median_ns(steady))
+        median = duration(median_ns(steady))
         remarks.append(f"{_which(steps, steady)} steady: {median}, {idle} idle")
-    remarks += _unprofiled(results, steps if steady.is_empty() else steady)
-    clause = f"{count}, median {duration(_median_ns(steps))}"
+    remarks += _unprofiled(results, steps)
+    clause = f"{count}, median {duration(median_ns(steps))}"
     return f"{clause} ({'; '.join(remarks)})" if remarks else clause
 
 
@@ -82,26 +77,17 @@ def _which(steps: pl.DataFrame, steady: pl.DataFrame) -> str:
 
 
 def _unprofiled(results: Results, steps: pl.DataFrame) -> list[str]:
-    """How long a step takes without the profiler, and what the profiler adds; only of the processes
-    that measured it."""
-    of = ["report", "process"]
-    measured = results.captures.drop_nulls("unprofiled_step_ns").join(steps, on=of, how="semi")
-    profiled = steps.join(measured, on=of, how="semi")
-    if profiled.is_empty():
+    """How long a step takes without the profiler, and what the profiler adds."""
+    found = without_profiler(results, steps)
+    if found is None:
         return []
-    unprofiled_ns = int(measured.select(pl.col("unprofiled_step_ns").median().round()).item())
-    text = f"unprofiled {duration(unprofiled_ns)}"
-    added_ns = _median_ns(profiled) - unprofiled_ns
-    if added_ns <= 0 or not unprofiled_ns:
+    text = f"unprofiled {duration(found.step_ns)}"
+    if found.added_ns <= 0 or not found.step_ns:
         return [text]
-    return [f"{text}: the profiler adds {whole_percent(added_ns, unprofiled_ns)}"]
+    return [f"{text}: the profiler adds {whole_percent(found.added_ns, found.step_ns)}"]
 
 
 def _count(steps: pl.DataFrame) -> int:
     """How many steps a process has; all ranks have theirs at the same time."""
     each = steps.group_by("report", "process").agg(pl.col("step").n_unique())
     return greatest(each["step"])
-
-
-def _median_ns(steps: pl.DataFrame) -> int:
-    return int(steps.select(pl.col("duration_ns").median().round()).item())

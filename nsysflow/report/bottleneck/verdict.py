@@ -33,6 +33,7 @@ class Verdict:
         evidence: how much the GPU computes or idles, or another figure.
         loss: what takes the most of the rest; empty where nothing is worth a remark.
         advice: what to do next, a clause.
+        judged: whether the kind is a bound; not where the GPU has next to nothing to do.
     """
 
     gpus: str = ""
@@ -40,6 +41,12 @@ class Verdict:
     evidence: str
     loss: str = ""
     advice: str
+    judged: bool = True
+
+    @property
+    def bound(self) -> str | None:
+        """The kind, if it is a bound."""
+        return self.kind if self.judged else None
 
     @property
     def sentence(self) -> str:
@@ -74,7 +81,7 @@ def verdicts(results: Results) -> tuple[Verdict, ...]:
 
 def _no_work(results: Results) -> Verdict:
     by_kineto = all(each.trace.collector == "kineto" for each in results.analyses)
-    if results.on_cpu:
+    if results.origin.on_cpu:
         advice = "profile on a machine with a GPU, without --on cpu"
     elif by_kineto:
         advice = (
@@ -87,6 +94,7 @@ def _no_work(results: Results) -> Verdict:
         kind="no GPU work",
         evidence="no kernel, copy or memset in this report",
         advice=advice,
+        judged=False,
     )
 
 
@@ -102,6 +110,7 @@ def _hardly_used(results: Results, used: pl.DataFrame, unused: pl.DataFrame) -> 
         kind="hardly used",
         evidence=f"{number(ops)} operation{'' if ops == 1 else 's'}, {duration(busy_ns)} of work",
         advice=advice,
+        judged=False,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from nsysflow.analysis.trace import Trace
 from nsysflow.report.bottleneck.bottlenecks import BOTTLENECKS, Bottleneck
 from nsysflow.report.bottleneck.verdict import verdicts
-from nsysflow.report.results import Results
+from nsysflow.report.results import Origin, Results
 from tests.analyses import analysed
 from tests.report.handmade import MS, device, handmade, part, results, training
 
@@ -100,7 +100,7 @@ def test_what_to_check_without_gpu_work_depends_on_who_recorded_and_on_what() ->
     assert "ProfilerActivity.CUDA" in verdict.advice
     assert "--trace" not in verdict.advice
     for analysis in (handmade(), kineto):
-        (verdict,) = verdicts(Results([analysis], on_cpu=True))
+        (verdict,) = verdicts(Results([analysis], origin=Origin(on_cpu=True)))
         assert verdict.advice == "profile on a machine with a GPU, without --on cpu"
 
 

@@ -1,0 +1,64 @@
+"""Launch calls whose operation was not recorded (spec §12)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.timeline.call_classes import makes
+from nsysflow.analysis.timeline.events import Events
+
+_CAPTURE: Final = r"^(?:cuda|cu)Stream(?:Begin|End)Capture"
+
+
+def lost_launches(events: Events) -> pl.DataFrame:
+    """The launch calls without an operation.
+
+    Launches during a stream capture are recorded instead of run, and are left out; any thread of
+    the process may capture.
+
+    Returns:
+        `call`, `process`, `start_ns`, `end_ns`, `correlation`, `name`.
+    """
+    ops = events.ops
+    led = pl.repeat(value=False, n=len(events.calls), eager=True)
+    led = led.scatter(ops["call"].drop_nulls(), True)
+    launching = pl.col("class").is_in(["launch", "blocking_copy", "module_load"])
+    names = makes(CAUSES["launch"], pl.col("name").cast(pl.String))
+    calls = with_process(events.calls.filter(launching & ~led).filter(names), events)
+    if not calls.is_empty():
+        calls = calls.join(
+            ops.select("process", "correlation"), on=["process", "correlation"], how="anti"
+        )
+    return outside_capture(calls, events)
+
+
+def with_process(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Rows of `events.calls` as `lost_launches` returns them."""
+    process = events.threads["process"].gather(calls["thread_no"])
+    return calls.select(
+        "call", process.alias("process"), "start_ns", "end_ns", "correlation", "name"
+    )
+
+
+def outside_capture(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Those of `calls` (with `process`) before which no stream capture of their process began that
+    has not ended."""
+    if calls.is_empty():
+        return calls
+    names = events.calls.select(pl.col("name").unique())
+    named = names.filter(pl.col("name").cast(pl.String).str.contains(_CAPTURE))
+    marks = with_process(events.calls.join(named, on="name", how="semi"), events).select(
+        "process",
+        "start_ns",
+        pl.col("name").cast(pl.String).str.contains("Begin").alias("capturing"),
+    )
+    # the last begin or end of a capture before a call says whether one was active
+    found = calls.sort("start_ns", "call").join_asof(
+        marks.sort("start_ns"),
+        on="start_ns",
+        by="process",
+        allow_exact_matches=False,
+        check_sortedness=False,
+    )
+    return found.filter(~pl.col("capturing").fill_null(value=False)).drop("capturing")

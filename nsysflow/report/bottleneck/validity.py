@@ -1,0 +1,110 @@
+"""What is said of a recording that is not fit to be judged, instead of a verdict."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Final
+
+from nsysflow.analysis.tables.communication.ranks import rank_tables
+from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.report.results import Results
+from nsysflow.report.units import instant, number
+
+UNRELATED: Final = "unrelated-reports"
+"""The check of several reports together; those of a single one are `Check`s."""
+
+_RANK: Final = re.compile(r"(?i)rank\D?\d")
+_NSYS: Final = re.compile(r"Nsight Systems (\d[\w.]*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invalid:
+    """A check that failed.
+
+    Attributes:
+        why: the name of the check.
+        sentence: what is wrong.
+        advice: what to do next, a clause.
+    """
+
+    why: str
+    sentence: str
+    advice: str
+
+
+def failures(results: Results) -> tuple[Invalid, ...]:
+    """The checks that failed, the weightiest first; none where the recording can be judged."""
+    failed = [
+        (each.trace.report, found) for each in results.analyses for found in each.failed_checks
+    ]
+    blind = [found for _, found in failed if found.check is Check.NO_KERNELS]
+    if blind and len(blind) == len(results.analyses) and not results.origin.on_cpu:
+        return (_no_kernels(results, blind[0]),)
+    rest = [_incomplete(results, *each) for each in failed if each[1].check is not Check.NO_KERNELS]
+    return (*_unrelated(results), *rest)
+
+
+def _no_kernels(results: Results, found: Failed) -> Invalid:
+    recorder = _NSYS.search(results.analyses[0].trace.source)
+    nsys = f"nsys {recorder[1]}" if recorder else "nsys"
+    driver = f"the driver ({results.origin.driver})" if results.origin.driver else "the driver"
+    again = "record again with a newer nsys"
+    if found.count:
+        sentence = f"{nsys} is probably older than {driver}"
+    elif found.of:
+        sentence = f"either the program launches none, or {nsys} is older than {driver}"
+        again = f"if it should launch some, {again}"
+    else:
+        sentence = f"{nsys} is probably older than {driver}"
+        again += ", and with cuda in --trace"
+    return Invalid(
+        why=str(Check.NO_KERNELS), sentence=f"No kernel in this report: {sentence}", advice=again
+    )
+
+
+def _incomplete(results: Results, report: str, found: Failed) -> Invalid:
+    count, of = number(found.count), number(found.of)
+    again = "record again with a newer nsys"
+    if found.check is Check.IMPORT_ERRORS:
+        errors = "an error" if found.count == 1 else f"{count} errors"
+        what = f"nsys reports {errors} while it imported what it had recorded"
+    elif found.check is Check.UNSTAMPED:
+        what = f"{count} of {of} operations are stamped 0"
+    else:
+        when = f"from {instant(found.start_ns)} to {instant(found.end_ns)}"
+        what = f"{count} of {of} launches have no operation ({when})"
+        again = "record again, for a shorter time or fewer steps"
+    where = f" in {report}" if len(results.analyses) > 1 else ""
+    sentence = f"Incomplete capture{where}: {what}"
+    return Invalid(why=str(found.check), sentence=sentence, advice=again)
+
+
+def _unrelated(results: Results) -> Iterator[Invalid]:
+    """The failure of several reports in which nothing says that they are ranks of one run."""
+    if len(results.reports) < 2 or results.origin.ranks or are_named_as_ranks(results.reports):
+        return
+    matched, _ = rank_tables([each.every_collective for each in results.analyses])
+    if matched.is_empty():
+        first = results.reports[0]
+        path = quote(str(results.origin.paths.get(first, first)))
+        yield Invalid(
+            why=UNRELATED,
+            sentence="These do not look like ranks of one run",
+            advice=f"analyse each by itself: nsysflow analyze {path}",
+        )
+
+
+def are_named_as_ranks(names: Sequence[str]) -> bool:
+    """Whether all names have a `rank` with a number, or differ only in one number that counts up
+    from 0: `report.0`, `report.1`, … as a launcher numbers them, but not nsys's own `report1`,
+    `report2`, which are one run each."""
+    if all(_RANK.search(name) for name in names):
+        return True
+    parts = [re.split(r"(\d+)", name) for name in names]
+    if len({len(each) for each in parts}) > 1:
+        return False
+    differing = [each for each in zip(*parts, strict=True) if len({*each}) > 1]
+    if len(differing) != 1 or not all(each.isdecimal() for each in differing[0]):
+        return False
+    return sorted(map(int, differing[0])) == list(range(len(names)))

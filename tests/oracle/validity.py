@@ -1,0 +1,107 @@
+"""Whether a recording is fit to be judged (spec §12.2)."""
+
+import re
+from collections import defaultdict
+
+from tests.oracle.integrity import BEGIN_CAPTURE, END_CAPTURE
+from tests.oracle.model import Call
+from tests.oracle.phase_table import phases_of
+from tests.oracle.report import Report
+from tests.oracle.steps import step_paths
+
+KERNEL_LAUNCH = re.compile(r"(cuda|cu)(Launch|GraphLaunch).*(?<!LaunchHostFunc)")
+IN_A_ROW = 20
+
+Failures = dict[str, tuple[int, int, int | None, int | None]]
+"""By check: how many are wrong, of how many, from when, until when."""
+
+
+def failures(report: Report) -> Failures:
+    """§12.2: the checks that fail, except those that read messages."""
+    trace = report.trace
+    if not any(op.kind in ("kernel", "graph") for op in report.ops):
+        ranges = [row for row in trace.ranges if row.end_ns is None or row.end_ns >= row.start_ns]
+        if not (report.ops or report.calls.calls or ranges):
+            return {}
+        launches = sum(
+            KERNEL_LAUNCH.fullmatch(call.name) is not None for call in report.calls.calls
+        )
+        return {"no-kernels": (launches, len(report.ops), None, None)}
+    found: Failures = {}
+    unstamped = sum(0 in (op.start_ns, op.end_ns) for op in trace.ops)
+    if unstamped and 100 * unstamped >= len(trace.ops):
+        found["unstamped-operations"] = (unstamped, len(trace.ops), None, None)
+    launches_of = kernel_launches(report)
+    lost_of = {process: in_stretches(report, rows) for process, rows in launches_of.items()}
+    lost = [call for rows in lost_of.values() for call in rows]
+    if any(
+        matters(piece, lost_of[process])
+        for process, rows in launches_of.items()
+        for piece in [rows, *in_steps(report, process, rows)]
+    ):
+        found["incomplete-capture"] = (
+            len(lost),
+            sum(len(rows) for rows in launches_of.values()),
+            min(call.start_ns for call in lost),
+            max(call.end_ns for call in lost),
+        )
+    return found
+
+
+def kernel_launches(report: Report) -> dict[int, list[Call]]:
+    """Of each process the launches of kernels and graphs, outside stream capture, in order."""
+    capturing: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+    of_id: dict[tuple[int, int], Call] = {}
+    for call in report.calls.calls:  # in order of start, then longer
+        begins = BEGIN_CAPTURE.fullmatch(call.name) is not None
+        if begins or END_CAPTURE.fullmatch(call.name):
+            capturing[call.process].append((call.start_ns, begins))
+        if not KERNEL_LAUNCH.fullmatch(call.name) or not call.correlation:
+            continue
+        before = [begun for at, begun in capturing[call.process] if at < call.start_ns]
+        if not (before and before[-1]):
+            of_id.setdefault((call.process, call.correlation), call)
+    found: dict[int, list[Call]] = defaultdict(list)
+    for call in of_id.values():
+        found[call.process].append(call)
+    order = {
+        process: sorted(rows, key=lambda call: (call.start_ns, -call.end_ns, call.correlation or 0))
+        for process, rows in found.items()
+    }
+    return order
+
+
+def in_stretches(report: Report, launches: list[Call]) -> list[Call]:
+    """The launches that are one of so many in a row without an operation."""
+    launched = {(op.process, op.correlation) for op in report.ops}
+    found: list[Call] = []
+    row: list[Call] = []
+    for call in [*launches, None]:
+        if call is not None and (call.process, call.correlation) not in launched:
+            row.append(call)
+            continue
+        if len(row) >= IN_A_ROW:
+            found += row
+        row = []
+    return found
+
+
+def in_steps(report: Report, process: int, launches: list[Call]) -> list[list[Call]]:
+    """The launches in each step: between the start and the end of its range on the host."""
+    wanted = step_paths(report, process, None)
+    ranges = {
+        range_
+        for (owner, path), phase in phases_of(report).items()
+        if owner == process and path in wanted
+        for range_ in phase.instances
+    }
+    return [
+        [call for call in launches if range_.start_ns <= call.start_ns < range_.end_ns]
+        for range_ in ranges
+    ]
+
+
+def matters(piece: list[Call], lost: list[Call]) -> bool:
+    """Whether at least 1 % of these launches lack their operation."""
+    missing = len({*piece} & {*lost})
+    return missing > 0 and 100 * missing >= len(piece)
