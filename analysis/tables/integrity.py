@@ -153,25 +153,36 @@ def _into_other_launches(ops: pl.DataFrame) -> int:
     """Operations of a graph during which one of another launch starts on their stream."""
     if not ops["graph_node"].count():
         return 0
-    launch = pl.struct("device_no", "process", "stream", "correlation")
-    stream = ["device_no", "process", "stream"]
-    lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns")).sort(*stream, "start_ns", "op")
+    rows = _on_streams_of_graphs(ops)
+    another = pl.col("correlation").ne_missing(pl.col("correlation").shift(1))
+    early = pl.col("start_ns") < reached_before(pl.col("end_ns"))
+    if not rows.select((another & early).over("stream_no").any()).item():
+        return 0
     # in this order, the next operation of another launch is the first of the next run
+    rows = rows.sort("stream_no", "start_ns", "op").with_columns(
+        pl.struct("stream_no", "correlation").rle_id().alias("run")
+    )
     runs = (
-        lasting.with_columns(launch.rle_id().alias("run"))
-        .group_by("run", *stream, maintain_order=True)
+        rows.group_by("run", "stream_no", maintain_order=True)
         .agg(pl.col("start_ns").first().alias("begun"), pl.col("start_ns").last().alias("last"))
         .select(
             "run",
-            pl.col("begun").shift(-1).over(stream).alias("next"),
-            pl.col("last").shift(1).over(stream).alias("before"),
+            pl.col("begun").shift(-1).over("stream_no").alias("next"),
+            pl.col("last").shift(1).over("stream_no").alias("before"),
         )
     )
     into = (pl.col("next") < pl.col("end_ns")) | (pl.col("before") == pl.col("start_ns"))
-    graph = lasting.with_columns(launch.rle_id().alias("run")).filter(
-        pl.col("graph_node").is_not_null()
-    )
+    graph = rows.filter(pl.col("graph_node").is_not_null())
     return int(graph.join(runs, on="run").select(into.sum()).item())
+
+
+def _on_streams_of_graphs(ops: pl.DataFrame) -> pl.DataFrame:
+    """Operations of some length on streams that graphs use, with `stream_no`."""
+    stream = ["device_no", "process", "stream"]
+    rows = ops.select("op", "graph_node", "correlation", "start_ns", "end_ns", *stream)
+    rows = rows.filter(pl.col("end_ns") > pl.col("start_ns"))
+    used = rows.filter(pl.col("graph_node").is_not_null()).select(stream).unique()
+    return rows.join(used.with_row_index("stream_no"), on=stream, maintain_order="left")
 
 
 def _long_graph_kernels(ops: pl.DataFrame) -> int:
