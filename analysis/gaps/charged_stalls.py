@@ -50,9 +50,13 @@ def charged_stalls(
         ns charged to each gap; and `gap`, `begin`, `stop` of the covered time of `stalled` that was
         charged.
     """
+    code = pl.col("device_no").cast(pl.Int64) * (1 << 32) + pl.col("process_no")
+    track = dense(waiting.select(code).to_series()).alias("track")
+    waiting = waiting.with_row_index("row").with_columns(track)
     pieces = _new_stalled_time(stalled, axis, waiting)
     length = pieces["stop"] - pieces["begin"]
     before = length.cum_sum() - length
+    can_give = waiting.select(pl.when("linked").then(can_give).otherwise(0)).to_series()
     shares = _shares(waiting, can_give, pieces.with_columns(length=length, before=before))
     taken = (shares["given"] - shares["given_before"]).alias("taken")
     from_rest = shares.select(
@@ -66,33 +70,43 @@ def charged_stalls(
 
 
 def _shares(waiting: pl.DataFrame, can_give: pl.Series, pieces: pl.DataFrame) -> pl.DataFrame:
-    """How far each gap has used up the rest that it shares with those before it.
+    """How far each gap has used up the rest that it shares with those before it on its track.
 
     Returns:
         Per gap `rest` (its size when it began) and `first` (its place along all pieces),
         `given_before` and `given` (ns charged to the gaps before, and including this one).
     """
-    group = ["device_no", "process_no"]
-    stretch = [*group, "stretch"]
     opened = pieces.group_by("row").agg(
         pl.col("length").sum().alias("rest"), pl.col("before").min().alias("first")
     )
-    return (
-        waiting.select(
-            "gap", *group, pl.when("linked").then(can_give).otherwise(0).alias("can_give")
-        )
-        .with_row_index("row")
-        .join(opened, on="row", how="left", maintain_order="left")
-        .with_columns(pl.col("rest").is_not_null().cum_sum().over(group).alias("stretch"))
-        .with_columns(
-            pl.col("rest", "first").first().over(stretch).fill_null(0),
-            pl.col("can_give").cum_sum().over(stretch).alias("needed"),
-        )
-        .with_columns(
-            pl.min_horizontal("needed", "rest").alias("given"),
-            pl.min_horizontal(pl.col("needed") - pl.col("can_give"), "rest").alias("given_before"),
-        )
+    rows = waiting.select("row", "gap", "track", can_give.alias("can_give")).with_columns(
+        pl.repeat(None, len(waiting), dtype=pl.Int64, eager=True)
+        .scatter(opened["row"], opened[name])
+        .alias(name)
+        for name in ("rest", "first")
     )
+    apart = not rows["track"].is_sorted()
+    if apart:
+        rows = rows.sort("track", "row")
+    begins = pl.col("rest").is_not_null() | (pl.col("track") != pl.col("track").shift(1))
+    needed = pl.col("can_give").cum_sum()
+    # from here on each gap has what the first one of its stretch opened, or nothing
+    since = {
+        name: pl.when(begins.fill_null(value=True)).then(value).forward_fill()
+        for name, value in {
+            "rest": pl.col("rest").fill_null(0),
+            "first": pl.col("first").fill_null(0),
+            "needed_before": needed - pl.col("can_give"),
+        }.items()
+    }
+    shares = rows.with_columns(**since, needed=needed).with_columns(
+        pl.col("needed") - pl.col("needed_before")
+    )
+    shares = shares.with_columns(
+        pl.min_horizontal("needed", "rest").alias("given"),
+        pl.min_horizontal(pl.col("needed") - pl.col("can_give"), "rest").alias("given_before"),
+    )
+    return shares.sort("row") if apart else shares
 
 
 def _new_stalled_time(stalled: Cover, axis: Axis, waiting: pl.DataFrame) -> pl.DataFrame:
@@ -101,9 +115,6 @@ def _new_stalled_time(stalled: Cover, axis: Axis, waiting: pl.DataFrame) -> pl.D
     Returns:
         `row` (of `waiting`), `begin` and `stop` in the covered time of `stalled`, in order.
     """
-    code = pl.col("device_no").cast(pl.Int64) * (1 << 32) + pl.col("process_no")
-    track = dense(waiting.select(code).to_series()).alias("track")
-    waiting = waiting.with_row_index("row").with_columns(track)
     host_times = laid(waiting.rename({"launched_ns": "end_ns"}), axis, "track")
     windows = waiting.filter("linked", pl.col("since_ns") < pl.col("h_ns")).select(
         "row", "lane", "track", pl.col("since_ns").alias("start_ns"), pl.col("h_ns").alias("end_ns")
