@@ -21,8 +21,11 @@ from nsysflow.analysis.validity.checks import Failed, failed_checks
 from nsysflow.analysis.view.view import View, view_of
 from nsysflow.errors import NsysflowError
 
-_FIRST: Final = ("explained", "attribution", "launches", "copies", "stalls")
-"""Pieces of a timeline that do not need each other: computed side by side before any table."""
+_FIRST: Final = ("explained", "gap_places", "stalls", "copies")
+"""Pieces of a timeline that need little of each other: computed side by side before any table."""
+
+_FIRST_OF_LAUNCHES: Final = ("launches",)
+"""Another such piece, which the table of that name alone needs."""
 
 
 def analyze(trace: Trace, options: Options | None = None) -> "Analysis":
@@ -44,7 +47,12 @@ def analyze(trace: Trace, options: Options | None = None) -> "Analysis":
 
 def pieces_of(names: Collection[str]) -> int:
     """How many pieces of work `Analysis.compute` does for these tables."""
-    return len(_FIRST) + len(names)
+    return len(_first(names)) + len(names)
+
+
+def _first(names: Collection[str]) -> tuple[str, ...]:
+    """The pieces to compute before these tables."""
+    return (*_FIRST, *(_FIRST_OF_LAUNCHES if "launches" in names else ()))
 
 
 class Analysis:
@@ -146,7 +154,7 @@ class Analysis:
             names: of tables.
             done: called after each of the `pieces_of(names)`.
         """
-        first = [partial(getattr, self.timeline, piece) for piece in _FIRST]
+        first = [partial(getattr, self.timeline, piece) for piece in _first(names)]
         side_by_side([*first, *(partial(getattr, self, name) for name in names)], done)
 
     def _titled(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:

@@ -26,11 +26,10 @@ def lost_launches(events: Events) -> pl.DataFrame:
     launching = pl.col("class").is_in(["launch", "blocking_copy", "module_load"])
     names = makes(CAUSES["launch"], pl.col("name").cast(pl.String))
     calls = with_process(events.calls.filter(launching & ~led).filter(names), events)
-    if not calls.is_empty():
-        calls = calls.join(
-            ops.select("process", "correlation"), on=["process", "correlation"], how="anti"
-        )
-    return outside_capture(calls, events)
+    key = ["process", "correlation"]
+    # few calls are left: to look each operation up among them is quicker than the reverse
+    led_otherwise = ops.select(key).join(calls.select(key).unique(), on=key, how="semi")
+    return outside_capture(calls.join(led_otherwise, on=key, how="anti"), events)
 
 
 def with_process(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
