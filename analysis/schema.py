@@ -159,8 +159,8 @@ EVENT_RECORDS: Final = Frame(
 WAITS: Final = Frame(
     """One row per wait that the profiler recorded, in the report's order: of a stream for an event
     (`cudaStreamWaitEvent`), or of the host for an event, a stream or a device. `correlation` is
-    that of the call. `stream` waits, or the host waits for it; null where there is none. `record`
-    is the event's record in EVENT_RECORDS, null where there is none.""",
+    that of the call. `stream` waits, or the host waits for it; null if the wait names none.
+    `record` is the event's record in EVENT_RECORDS; null if the report has none.""",
     {
         "process": pl.Int64(),
         "device": pl.Int32(),

@@ -254,7 +254,7 @@ def addressed(before: pl.Series, wanted: pl.DataFrame) -> pl.DataFrame:
 
 
 def last_at_or_before(sorted_places: pl.Series, places: pl.Series) -> pl.Series:
-    """Index of the last of `sorted_places` at or before each place; null where there is none.
+    """Index of the last of `sorted_places` at or before each place; null before the first.
 
     Sorted places, the usual case, are found by walking along both: 3 ms for 1.0 M places in 2.4 M,
     where binary search takes 45 ms (2-core VM, 2026-11-20).

@@ -32,7 +32,7 @@ def named(number: pl.Series, dtype: pl.Enum) -> pl.Series:
 
 
 def matching(names: pl.Series, pattern: str) -> pl.Series:
-    """Whether each of the categories `names` matches; each distinct name is looked at once."""
+    """Whether each of the categories `names` matches. Each distinct name is tested once."""
     known = names.unique()
     found = known.filter(known.cast(pl.String).str.contains(pattern))
     return names.is_in(found.implode())

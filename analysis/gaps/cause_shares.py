@@ -28,7 +28,7 @@ class Span:
     def leader(self, begun_ns: pl.Series, between_ns: pl.Series | None = None) -> pl.Series:
         """The row of the call that has most of each span; the earliest on a tie.
 
-        Null if there is none, or if the time between calls has more.
+        Null if no call has any, or if the time between calls has more.
 
         Args:
             begun_ns: when each call began, by row.

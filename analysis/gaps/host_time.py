@@ -99,8 +99,8 @@ def _rank(events: Events, claims: pl.DataFrame) -> pl.DataFrame:
 def _outside(pieces: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
     """The parts of the pieces outside all stretches.
 
-    Only a call of no length lets a stretch begin or end inside a piece. Where there is none, whole
-    pieces go, in a quarter of the time.
+    A stretch begins or ends inside a piece only at a call of no length. Such calls are rare.
+    Without them, whole pieces are kept or dropped, in a quarter of the time.
     """
     rest = between(stretches)
     at = last_at_or_before(rest["start"], pieces["start"])

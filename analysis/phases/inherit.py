@@ -57,7 +57,7 @@ class OpenRanges:
 
         Returns:
             Per row `own` (the thread's stack), `inherited` (another thread's) and `span` (the
-            process's start/end range); null where there is none.
+            process's start/end range); null without one.
         """
         threads, axis = self.events.threads, self.events.axis
         no = asked["thread_no"]

@@ -59,7 +59,7 @@ def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFram
     """`process`, `path`, `joined` of the ranges called `name`: by their own name or whole path.
 
     Raises:
-        SelectionError: there is none.
+        SelectionError: the report has no range of that name.
     """
     paths = _paths(attribution)
     found = paths.filter(_is_called(pl.lit(name)))

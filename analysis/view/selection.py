@@ -65,7 +65,7 @@ def require_domains(known: set[str], options: Options, where: str) -> None:
     """Refuse an NVTX domain that is not one of the `known`, which are those of `where`.
 
     Raises:
-        SelectionError: there is none of that name.
+        SelectionError: the report has no NVTX domain of that name.
     """
     for name in (*options.domains_added, *options.domains_removed):
         if name not in known:

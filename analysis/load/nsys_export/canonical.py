@@ -25,7 +25,7 @@ _VALUE: Final = pl.col("value")
 _NAMELESS: Final = "(nameless)"
 
 _NO_STREAM: Final = 0xFFFF_FFFF
-"""CUPTI's number of a stream where there is none."""
+"""CUPTI's stream number for a wait that names no stream."""
 
 _LONGEST_TABLE: Final = 1 << 22
 """Strings are looked up by position up to this id. nsys numbers them from 0, so real ids are far
