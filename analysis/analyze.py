@@ -18,6 +18,7 @@ from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.validity.checks import Failed, failed_checks
+from nsysflow.analysis.view.judged import judged_view
 from nsysflow.analysis.view.view import View, view_of
 from nsysflow.errors import NsysflowError
 
@@ -124,6 +125,11 @@ class Analysis:
         )
 
     @computed_once
+    def judged(self) -> "Tables":
+        """The judged part."""
+        return Tables(self.timeline)
+
+    @computed_once
     def failed_checks(self) -> tuple[Failed, ...]:
         """What makes the recording unfit to be judged, the weightiest first; empty for a sound one.
         The tables are computed all the same."""
@@ -162,6 +168,18 @@ class Analysis:
         report = pl.lit(self.trace.report).alias("report")
         schema = SCHEMAS[name]
         return rows.with_columns(report).select(schema.names()).match_to_schema(schema)
+
+
+class Tables(Analysis):
+    """The tables of the judged part (stub until the branch `steps` is merged)."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+
+    @computed_once
+    def view(self) -> View:
+        """The judged part."""
+        return judged_view(self.timeline)
 
 
 def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a frame

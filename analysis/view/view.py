@@ -35,6 +35,8 @@ class View:
         timeline: the trace behind it.
     """
 
+    of_steps = False
+
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
 

@@ -1,7 +1,8 @@
 """What may be changed in a replay, as declared by the caller."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 KINDS: Final = {
     "sync": ("sync",),
@@ -46,3 +47,41 @@ class Changes:
     faster_host: tuple[tuple[str, float], ...] = ()
     async_copies: bool = False
     no_profiler: bool = False
+
+    @classmethod
+    def together(cls, each: Iterable[Self]) -> Self:
+        """All of these changes at once; of two factors for one name, the smaller one counts."""
+        every = list(each)
+        return cls(
+            removed=tuple(dict.fromkeys(one for of in every for one in of.removed)),
+            removed_calls=tuple(dict.fromkeys(one for of in every for one in of.removed_calls)),
+            graphs=tuple(dict.fromkeys(one for of in every for one in of.graphs)),
+            scaled=_smallest(one for of in every for one in of.scaled),
+            faster_host=_smallest(one for of in every for one in of.faster_host),
+            async_copies=any(of.async_copies for of in every),
+            no_profiler=any(of.no_profiler for of in every),
+        )
+
+    def options(self) -> Iterator[str]:
+        """The changes as options of `nsysflow whatif`, word by word. Single calls have none: they
+        are in a file there."""
+        for removal in self.removed:
+            yield from ("--remove", f"{removal.kind}@{removal.at}" if removal.at else removal.kind)
+        for phase in self.graphs:
+            yield from ("--graph", phase)
+        for kernel, factor in self.scaled:
+            yield from ("--scale", f"{kernel}={factor:g}")
+        for phase, factor in self.faster_host:
+            yield from ("--faster-host", f"{phase}={factor:g}")
+        if self.async_copies:
+            yield "--async-copies"
+        if self.no_profiler:
+            yield "--no-profiler"
+
+
+def _smallest(factors: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Each name with its smallest factor."""
+    found: dict[str, float] = {}
+    for name, factor in factors:
+        found[name] = min(factor, found.get(name, factor))
+    return tuple(found.items())

@@ -1,0 +1,82 @@
+"""What a rule finds, and what changing it would save."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nsysflow.analysis.replay.changes.declared import Changes
+
+Method = Literal["replay", "bound"]
+"""How a saving was reckoned: by replaying the change, or as the most that it can be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing to change.
+
+    Attributes:
+        rule: the rule's name, in kebab-case.
+        title: what happens and where, one phrase in plain words.
+        change: what to do, in the order in which people should try it.
+        evidence: the numbers that it rests on, a sentence each.
+        table: the table that holds these numbers.
+        size_ns: what is lost there per step as the tables have it: which findings are worth a
+            replay. Not a saving.
+        steps: how many of the judged steps have it; 1 where no steps are judged.
+        changes: what is replayed to value it; None where no replay can.
+        exact: whether the replayed change is what people would do. If not, its saving is the most
+            that can be saved.
+        at_most_ns: the most that can be saved per step, where nothing is replayed.
+        process: the OS pid; None where it is of several.
+        device: None where it is of several.
+        phase: where it happens; empty outside all ranges, and where it is in several places.
+        source: the source line; empty where none is known.
+        via: the call, kernel or stream that it is about; may be empty.
+    """
+
+    rule: str
+    title: str
+    change: tuple[str, ...]
+    evidence: tuple[str, ...]
+    table: str
+    size_ns: int
+    steps: int
+    changes: Changes | None = None
+    exact: bool = True
+    at_most_ns: int = 0
+    process: int | None = None
+    device: int | None = None
+    phase: str = ""
+    source: str = ""
+    via: str = ""
+
+    @property
+    def method(self) -> Method:
+        """How its saving is reckoned."""
+        return "replay" if self.changes is not None and self.exact else "bound"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Valued:
+    """A finding and its saving, per judged step (or of the judged window where there are none).
+
+    Attributes:
+        finding: what to change.
+        low_ns: what is saved at least.
+        high_ns: what is saved at most; the same where the change itself was replayed.
+        step_ns: the recorded step that it is saved of.
+    """
+
+    finding: Finding
+    low_ns: int
+    high_ns: int
+    step_ns: int
+
+    @property
+    def pct(self) -> float:
+        """The most that is saved, as a share of the step."""
+        return 100 * self.high_ns / self.step_ns if self.step_ns else 0.0
+
+    @property
+    def rank_ns(self) -> float:
+        """What findings are sorted by: a replay counts whole, an upper bound half."""
+        return float(self.high_ns) if self.finding.method == "replay" else self.high_ns / 2

@@ -1,0 +1,104 @@
+"""What a change saves: the judged steps replayed with it (spec §14, §16)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.phases.steps import find_steps
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.replay.changes.apply import changed
+from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.dependencies.program import Recorded, recorded
+from nsysflow.analysis.replay.part import part_of
+from nsysflow.analysis.replay.replay import replay
+
+MOST_OPS: Final = 60_000
+"""A replay of so many operations takes 0.1 s. Of a longer report the middle steps are replayed."""
+
+FEWEST_STEPS: Final = 2
+"""A mean of fewer steps says little."""
+
+
+class Replays:
+    """A report's judged steps, to be replayed with changes. If none are judged, the whole trace."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+
+    @computed_once
+    def measured(self) -> pl.DataFrame:
+        """The steps that are replayed and measured: neighbours, of the process and device whose
+        steps take longest; with `begun_ns` and `ended_ns` of their ranges."""
+        judged = self.subject.judged_steps
+        length = (pl.col("end_ns") - pl.col("start_ns")).mean()
+        means = judged.group_by("process", "device_no").agg(length.alias("ns"))
+        slowest = means.sort("ns", "process", "device_no").tail(1)
+        steps = judged.join(slowest, on=["process", "device_no"], how="semi").sort("step")
+        ranges = self.subject.timeline.attribution.ranges
+        return steps.with_columns(
+            ranges["start_ns"].gather(steps["range"]).alias("begun_ns"),
+            ranges["end_ns"].gather(steps["range"]).alias("ended_ns"),
+        )
+
+    @computed_once
+    def part(self) -> Timeline:
+        """What is replayed: all of the report, or of a long one some steps and their neighbours."""
+        timeline = self.subject.timeline
+        if not self.subject.of_steps or len(timeline.events.ops) <= MOST_OPS:
+            return timeline
+        chosen = _middle(self.measured, len(timeline.events.ops))
+        every = timeline.steps.join(chosen, on=["process", "device_no"], how="semi")
+        begun = timeline.attribution.ranges["start_ns"].gather(every["range"]).sort()
+        first, last = chosen.select(pl.min("begun_ns"), last=pl.max("begun_ns")).row(0)
+        # a step before them, so that they do not begin on an idle host, and one behind them
+        before = begun.filter(begun < first).tail(1).to_list()
+        behind = begun.filter(begun > last).head(2).to_list()
+        path = timeline.step_paths.join(chosen, on="process", how="semi").row(0, named=True)
+        return part_of(
+            timeline,
+            before[0] if before else first,
+            behind[1] if len(behind) > 1 else timeline.events.last_ns + 1,
+            step=path["joined"],
+        )
+
+    @computed_once
+    def recording(self) -> Recorded:
+        """The program of the part."""
+        return recorded(self.part.events)
+
+    @computed_once
+    def before_ns(self) -> int:
+        """A step as recorded, in the part."""
+        return self._step_ns(self.part.events.ops)
+
+    def saving_ns(self, changes: Changes) -> int:
+        """What a step takes less with the changes; negative where it takes more.
+
+        Raises:
+            UnknownName: a phase, source line, kernel or call is not in the part.
+        """
+        times = replay(changed(self.part, self.recording, changes))
+        return self.before_ns - self._step_ns(times.ops)
+
+    def _step_ns(self, ops: pl.DataFrame) -> int:
+        """The mean of the measured steps with operations at these times; else the window."""
+        if not self.subject.of_steps:
+            lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
+            return lasting.select(pl.col("end_ns").max() - pl.col("start_ns").min()).item() or 0
+        moved = self.part.ops.with_columns(ops["start_ns"], ops["end_ns"])
+        begun = self.part.attribution.ranges.select("range", pl.col("start_ns").alias("begun_ns"))
+        steps = find_steps(self.part.attribution, self.part.step_paths, moved)
+        key = ["process", "device", "begun_ns"]
+        mine = steps.join(begun, on="range").join(self.measured, on=key, how="semi")
+        mine = mine.filter(~pl.col("cut"))
+        length = (pl.col("end_ns") - pl.col("start_ns")).mean()
+        return round(mine.select(length).item() or 0)
+
+
+def _middle(steps: pl.DataFrame, ops: int) -> pl.DataFrame:
+    """Neighbouring steps from the middle, as many as `MOST_OPS` allow."""
+    count = max(FEWEST_STEPS, MOST_OPS * len(steps) // ops)
+    first = max(0, (len(steps) - count) // 2)
+    return steps.slice(first, count)

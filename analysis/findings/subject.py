@@ -1,0 +1,79 @@
+"""What rules look at: the judged part of a report."""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.view.view import View
+
+if TYPE_CHECKING:
+    from nsysflow.analysis.analyze import Tables
+
+
+class Subject:
+    """The judged part of one report: its steady steps, or all of it where there are none.
+
+    Attributes:
+        tables: the tables of the judged part, e.g. `subject.tables.gap_summary`.
+        timeline: the whole trace.
+    """
+
+    def __init__(self, tables: "Tables") -> None:
+        self.tables = tables
+        self.timeline: Timeline = tables.timeline
+
+    @property
+    def view(self) -> View:
+        """The judged part itself."""
+        return self.tables.view
+
+    @computed_once
+    def judged_steps(self) -> pl.DataFrame:
+        """The steps that are judged: rows of `timeline.steps`; none where a window is judged."""
+        return self.view.steps if self.view.of_steps else self.view.steps.clear()
+
+    @computed_once
+    def of_steps(self) -> bool:
+        """Whether steps are judged. If not, every figure `per step` is of the whole window."""
+        return not self.judged_steps.is_empty()
+
+    @computed_once
+    def steps(self) -> int:
+        """How many steps are judged, on the device that has most of them; at least 1."""
+        counts = self.judged_steps.group_by("process", "device_no").len()["len"]
+        return max(1, *counts.to_list()) if len(counts) else 1
+
+    @computed_once
+    def step_ns(self) -> int:
+        """The mean of the judged steps on the device where it is longest; else the window."""
+        if not self.of_steps:
+            window = self.tables.accounting["window_ns"].max()
+            return window if isinstance(window, int) else 0
+        lengths = self.judged_steps.with_columns(
+            (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
+        )
+        means = lengths.group_by("process", "device_no").agg(pl.col("ns").mean())
+        return round(float(means.select(pl.col("ns").max()).item()))
+
+    def per_step(self, total_ns: int) -> int:
+        """A sum over the judged part, per step."""
+        return round(total_ns / self.steps)
+
+    def worst_ns(self, rows: pl.DataFrame, column: str) -> int:
+        """The sum of a column per step, on the device where it is largest; rows without `device`
+        are of one."""
+        if rows.is_empty():
+            return 0
+        if "device" not in rows.columns:
+            return self.per_step(int(rows[column].sum()))
+        sums = rows.group_by("device").agg(pl.col(column).sum())
+        return self.per_step(int(sums[column].max()))  # type: ignore[arg-type]
+
+    def steps_with(self, times_ns: pl.Series) -> int:
+        """In how many of the judged steps one of these instants lies; 1 where none are judged."""
+        if not self.of_steps:
+            return 1
+        starts = self.judged_steps["start_ns"].unique().sort()
+        return max(1, starts.search_sorted(times_ns, side="right").n_unique())
