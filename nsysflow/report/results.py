@@ -7,9 +7,14 @@ from typing import Protocol
 
 import polars as pl
 
+from nsysflow.analysis.analyze import Tables
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.findings.find import Found, find_of_run
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.table import findings_table
 from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.short_repr import as_html, as_text, facts_of
@@ -49,6 +54,8 @@ class Analysed(Protocol):
     def every_collective(self) -> pl.DataFrame: ...
     @property
     def failed_checks(self) -> tuple[Failed, ...]: ...
+    @property
+    def judged(self) -> Tables: ...
     @property
     def notes(self) -> tuple[Note, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
@@ -123,9 +130,16 @@ class Results:
             whole = [each.every_collective for each in self.analyses]
             arrivals, ranks = rank_tables(whole, [each.collectives for each in self.analyses])
             self._tables |= {"arrivals": arrivals, "ranks": ranks}
+        if name == "findings":
+            return findings_table(self.found)
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
+
+    @computed_once
+    def found(self) -> Found:
+        """What to change in the run, the largest saving first, with all that is known of it."""
+        return find_of_run([Subject(each.judged) for each in self.analyses])
 
     def induced(self) -> pl.DataFrame:
         """The idle time behind the calls of `syncs`, a row per call and GPU."""

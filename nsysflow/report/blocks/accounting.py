@@ -16,7 +16,7 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, Column
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration
+from nsysflow.units import duration
 
 PARTS: Final = (
     ("compute_ns", "compute", "█"),

@@ -6,7 +6,7 @@ from nsysflow.analysis.tables.kernels.classes import OTHER
 from nsysflow.report.fields import Limits, filled, left_out, named_rows, value
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration, number, percent, share
+from nsysflow.units import duration, number, percent, share
 
 
 def block(results: Results, limits: Limits) -> Block:

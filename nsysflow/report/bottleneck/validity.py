@@ -9,7 +9,7 @@ from typing import Final
 from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.results import Results
-from nsysflow.report.units import instant, number
+from nsysflow.units import instant, number
 
 UNRELATED: Final = "unrelated-reports"
 """The check of several reports together; those of a single one are `Check`s."""
