@@ -128,6 +128,15 @@ class Analysis:
         )
 
     @computed_once
+    def step_counts(self) -> dict[tuple[str, int], int]:
+        """How many judged steps each GPU has, by report and device; empty where none are judged."""
+        if not self.view.of_steps:
+            return {}
+        steps = self.view.steps.group_by("process", "device").len().group_by("device").max()
+        report = self.trace.report
+        return {(report, device): count for device, count in steps.select("device", "len").rows()}
+
+    @computed_once
     def judged(self) -> "Tables":
         """The judged part."""
         return Tables(self.timeline)
