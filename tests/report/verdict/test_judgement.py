@@ -7,7 +7,7 @@ import pytest
 
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.validity.checks import Check, Failed
-from nsysflow.report.bottleneck.judgement import judge
+from nsysflow.report.verdict.judgement import judge
 from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results
 from nsysflow.report.terminal import page
