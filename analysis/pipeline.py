@@ -4,8 +4,10 @@ import polars as pl
 
 from nsysflow.analysis.activity.communication import communication
 from nsysflow.analysis.activity.copies import copies
+from nsysflow.analysis.activity.graph_times import WrongTimes
 from nsysflow.analysis.activity.launches import launches
 from nsysflow.analysis.activity.lost_launches import lost_launches
+from nsysflow.analysis.activity.lost_stretches import launches_in_stretches
 from nsysflow.analysis.activity.stalls import stall_calls, with_gpu_busy
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.gaps.find import find_gaps
@@ -115,6 +117,17 @@ class Timeline:
     def lost_launches(self) -> pl.DataFrame:
         """The launch calls without an operation."""
         return lost_launches(self.events)
+
+    @computed_once
+    def launches_in_stretches(self) -> pl.DataFrame | None:
+        """All kernel launches, with `lost`: whether they lost their operations in a row. None where
+        none did."""
+        return launches_in_stretches(self.events, self.lost_launches)
+
+    @computed_once
+    def wrong_times(self) -> WrongTimes:
+        """The operations of graphs whose times cannot be right."""
+        return WrongTimes.of(self.events.ops)
 
     @computed_once
     def copies(self) -> pl.DataFrame:
