@@ -18,6 +18,7 @@ from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.validity.checks import Failed, failed_checks
+from nsysflow.analysis.view.judged import judged_view
 from nsysflow.analysis.view.view import View, view_of
 from nsysflow.errors import NsysflowError
 
@@ -55,84 +56,26 @@ def _first(names: Collection[str]) -> tuple[str, ...]:
     return (*_FIRST, *(_FIRST_OF_LAUNCHES if "launches" in names else ()))
 
 
-class Analysis:
-    """The tables of one report: each is a property, e.g. `analysis.gap_summary`.
+class Tables:
+    """The tables of a view: each is a property, e.g. `tables.gap_summary`.
 
     Attributes:
         timeline: the whole trace, taken apart.
     """
 
-    def __init__(self, trace: Trace, options: Options) -> None:
-        self.timeline = Timeline(trace, options)
-
-    @property
-    def trace(self) -> Trace:
-        """What the report says of itself; its rows are let go once they are in order."""
-        return self.timeline.trace
-
-    @property
-    def options(self) -> Options:
-        """What the analysis was narrowed to."""
-        return self.timeline.options
+    def __init__(self, timeline: Timeline, view: Callable[[Timeline], View]) -> None:
+        """Take a timeline, and what makes the view of it when the first table is read."""
+        self.timeline = timeline
+        self._make_view = view
 
     @computed_once
     def view(self) -> View:
-        """The selected part."""
-        return view_of(self.timeline)
-
-    def __repr__(self) -> str:
-        return as_text("Analysis", self.trace.report, self._facts())
-
-    def _repr_html_(self) -> str:
-        names = f"tables: {', '.join(table.name for table in _of_report)}"
-        return as_html("Analysis", self.trace.report, [*self._facts(), names])
-
-    def _facts(self) -> list[str]:
-        """GPUs, window, busy and idle time, steps; or why there are none."""
-        try:
-            return facts_of(self.accounting, self.steps)
-        except NsysflowError as error:  # a repr must not fail in a debugger
-            return [error.seen]
+        """The part of the timeline that the tables are of."""
+        return self._make_view(self.timeline)
 
     if TYPE_CHECKING:
 
         def __getattr__(self, table: str) -> pl.DataFrame: ...
-
-    @computed_once
-    def every_collective(self) -> pl.DataFrame:
-        """COLLECTIVES of the whole report, whatever is selected."""
-        return self._titled("collectives", _made_by("collectives")(View(self.timeline)))
-
-    @computed_once
-    def step_name(self) -> str | None:
-        """The path of the range that is one step (several if processes differ); None where nothing
-        repeats."""
-        names = self.timeline.step_paths["joined"].unique(maintain_order=True)
-        return ", ".join(names) or None
-
-    @computed_once
-    def step_names(self) -> pl.DataFrame:
-        """`report`, `process`, `name`: what `step_name` says, process by process."""
-        return (
-            self.timeline.step_paths.group_by("process", maintain_order=True)
-            .agg(pl.col("joined").str.join(", ").alias("name"))
-            .select(
-                pl.lit(self.trace.report).alias("report"),
-                os_pid(pl.col("process")).alias("process"),
-                "name",
-            )
-        )
-
-    @computed_once
-    def failed_checks(self) -> tuple[Failed, ...]:
-        """What makes the recording unfit to be judged, the weightiest first; empty for a sound one.
-        The tables are computed all the same."""
-        return failed_checks(self.view)
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """The loader's notes."""
-        return self.trace.notes
 
     def gap_slices(self, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
         """`gaps` in slices, only those that last `at_least_ns` or longer; never no slice."""
@@ -159,9 +102,81 @@ class Analysis:
 
     def _titled(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
         """`rows` with the columns of the table called `name`, the report's name in front."""
-        report = pl.lit(self.trace.report).alias("report")
+        report = pl.lit(self.timeline.trace.report).alias("report")
         schema = SCHEMAS[name]
         return rows.with_columns(report).select(schema.names()).match_to_schema(schema)
+
+
+class Analysis(Tables):
+    """The tables of one report: each is a property, e.g. `analysis.gap_summary`."""
+
+    def __init__(self, trace: Trace, options: Options) -> None:
+        super().__init__(Timeline(trace, options), view_of)
+
+    @computed_once
+    def judged(self) -> Tables:
+        """The same tables of what is judged: of the typical steps (spec §8.9)."""
+        return Tables(self.timeline, judged_view)
+
+    @property
+    def trace(self) -> Trace:
+        """What the report says of itself; its rows are let go once they are in order."""
+        return self.timeline.trace
+
+    @property
+    def options(self) -> Options:
+        """What the analysis was narrowed to."""
+        return self.timeline.options
+
+    def __repr__(self) -> str:
+        return as_text("Analysis", self.trace.report, self._facts())
+
+    def _repr_html_(self) -> str:
+        names = f"tables: {', '.join(table.name for table in _of_report)}"
+        return as_html("Analysis", self.trace.report, [*self._facts(), names])
+
+    def _facts(self) -> list[str]:
+        """GPUs, window, busy and idle time, steps; or why there are none."""
+        try:
+            return facts_of(self.accounting, self.steps)
+        except NsysflowError as error:  # a repr must not fail in a debugger
+            return [error.seen]
+
+    @computed_once
+    def every_collective(self) -> pl.DataFrame:
+        """COLLECTIVES of the whole report, whatever is selected."""
+        return self._titled("collectives", _made_by("collectives")(View(self.timeline)))
+
+    @computed_once
+    def step_name(self) -> str | None:
+        """The path of the range that is one step (several if processes differ); None where nothing
+        repeats."""
+        names = self.timeline.step_paths["joined"].unique(maintain_order=True)
+        return ", ".join(names) or None
+
+    @computed_once
+    def step_names(self) -> pl.DataFrame:
+        """`report`, `process`, `name`: what `step_name` says, process by process."""
+        return (
+            self.timeline.step_paths.group_by("process", maintain_order=True)
+            .agg(pl.col("joined").str.join(", ").alias("name"))
+            .select(
+                pl.lit(self.timeline.trace.report).alias("report"),
+                os_pid(pl.col("process")).alias("process"),
+                "name",
+            )
+        )
+
+    @computed_once
+    def failed_checks(self) -> tuple[Failed, ...]:
+        """What makes the recording unfit to be judged, the weightiest first; empty for a sound one.
+        The tables are computed all the same."""
+        return failed_checks(self.view)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """The loader's notes."""
+        return self.trace.notes
 
 
 def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a frame
@@ -172,9 +187,9 @@ def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a f
 
 
 def _property_of(name: str) -> "computed_once[pl.DataFrame]":
-    """The property of `Analysis` that gives a table."""
+    """The property of `Tables` that gives a table."""
 
-    def table(self: Analysis) -> pl.DataFrame:
+    def table(self: Tables) -> pl.DataFrame:
         return self._titled(name, _made_by(name)(self.view))
 
     columns = ", ".join(SCHEMAS[name])
@@ -185,8 +200,8 @@ def _property_of(name: str) -> "computed_once[pl.DataFrame]":
 _of_report = [table for table in tables.DECLARED if table.of == "report"]
 for _table in _of_report:
     _property = _property_of(_table.name)
-    _property.__set_name__(Analysis, _table.name)
-    setattr(Analysis, _table.name, _property)
+    _property.__set_name__(Tables, _table.name)
+    setattr(Tables, _table.name, _property)
 
 Analysis.__doc__ = "\n".join(
     [

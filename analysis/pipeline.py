@@ -17,6 +17,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution, attribute
 from nsysflow.analysis.phases.steps import find_steps, step_paths
 from nsysflow.analysis.phases.work import phase_work
+from nsysflow.analysis.steps.kinds import with_kinds
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events, in_order
 from nsysflow.analysis.trace import Trace
@@ -105,8 +106,17 @@ class Timeline:
 
     @computed_once
     def steps(self) -> pl.DataFrame:
-        """When each step ran on each device."""
-        return find_steps(self.attribution, self.step_paths, self.ops)
+        """When each step ran on each device, and whether it is `steady`: of `steps.with_kinds`."""
+        ops, wrong = self.events.ops, self.wrong_times.rows
+        return with_kinds(
+            find_steps(self.attribution, self.step_paths, self.ops),
+            gaps=self.explained.gaps,
+            wrong=ops.select("process", "device_no", "start_ns")[wrong],
+            launches=self.launches_in_stretches,
+            captured=self.trace.captures["process"],
+            skip=self.options.skip,
+            axis=self.events.axis,
+        )
 
     @computed_once
     def launches(self) -> pl.DataFrame:

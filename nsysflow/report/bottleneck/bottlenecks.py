@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from nsysflow.analysis.phases.steps import SKIPPED_BY_DEFAULT
+from nsysflow.analysis.steps.kinds import SKIPPED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +134,7 @@ LOADING: Final = Bottleneck(
     kind="load-bound",
     columns=("module_load_ns",),
     what="loading GPU code for the first time{place}",
-    advice=(
-        "this is warm-up: capture later steps, or leave these out with"
-        f" --steps {SKIPPED_BY_DEFAULT}:"
-    ),
+    advice=(f"this is warm-up: capture later steps, or leave these out with --steps {SKIPPED}:"),
 )
 
 LATER_ADVICE: Final = (

@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.phases.steps import SKIPPED_BY_DEFAULT
+from nsysflow.analysis.steps.kinds import SKIPPED
 from nsysflow.report.bottleneck.bottlenecks import (
     CLEARING,
     COMMUNICATION,
@@ -105,7 +105,7 @@ def _advice(
         return EAGER_ADVICE
     if bottleneck is HOST and not where:
         return SCATTERED_ADVICE
-    if bottleneck is LOADING and steps.filter(pl.col("step") >= SKIPPED_BY_DEFAULT).is_empty():
+    if bottleneck is LOADING and steps.filter(pl.col("step") >= SKIPPED).is_empty():
         return LATER_ADVICE
     return bottleneck.advice
 

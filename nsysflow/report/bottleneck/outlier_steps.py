@@ -4,6 +4,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.options import StepPart, typed_steps
 from nsysflow.report.bottleneck.shared_gpus import once_per_gpu
 from nsysflow.report.results import Results
 from nsysflow.report.units import duration, number, whole_percent
@@ -22,7 +23,7 @@ _LISTED: Final = 3
 
 def outlier_sentences(results: Results) -> tuple[str, ...]:
     """`outlier step 3: 117 ms, 2.6 times the median of the 5 steps, with 57 % of the idle time;
-    --steps 3:4 shows it alone`; none where the sums are like the steps.
+    --steps 3 shows it alone`; none where the sums are like the steps.
 
     A first step may pay for the start of the profiler, and one in many saves a checkpoint. What to
     change there is another question than what to change in every step. There is no sentence where
@@ -77,6 +78,7 @@ def _how_to_select(results: Results, which: list[int]) -> str:
     first = which[0]
     only_one = len(which) == 1
     if which == list(range(len(which))):
-        _, end = results.analyses[0].options.steps or (None, None)
-        return f"--steps {len(which)}:{end or ''} leaves {'it' if only_one else 'them'} out"
-    return f"--steps {first}:{first + 1} shows {'it' if only_one else 'the first'} alone"
+        parts = results.analyses[0].options.steps
+        without = typed_steps((*parts, StepPart(0, len(which), out=True)))
+        return f"{without} leaves {'it' if only_one else 'them'} out"
+    return f"--steps {first} shows {'it' if only_one else 'the first'} alone"

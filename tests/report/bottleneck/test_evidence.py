@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.schema import COLLECTIVES
 from nsysflow.report.bottleneck.bottlenecks import LAUNCH
 from nsysflow.report.bottleneck.evidence import evidence_of
@@ -77,7 +77,7 @@ def clearing(options: Options, *recorded: dict[str, Any]) -> str:
     return found.sentence + found.advice
 
 
-@pytest.mark.parametrize("options", [Options(), Options(device=0), Options(steps=(2, None))])
+@pytest.mark.parametrize("options", [Options(), Options(device=0), Options(steps=(StepPart(2),))])
 def test_exposed_time_that_is_in_no_copy_is_of_memsets(options: Options) -> None:
     said = clearing(options, {})
     assert "exposed memsets, 70 %" in said
