@@ -4,8 +4,10 @@ import polars as pl
 
 from nsysflow.analysis.activity.communication import communication
 from nsysflow.analysis.activity.copies import copies
+from nsysflow.analysis.activity.graph_times import WrongTimes
 from nsysflow.analysis.activity.launches import launches
 from nsysflow.analysis.activity.lost_launches import lost_launches
+from nsysflow.analysis.activity.lost_stretches import launches_in_stretches
 from nsysflow.analysis.activity.stalls import stall_calls, with_gpu_busy
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.gaps.find import find_gaps
@@ -15,6 +17,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution, attribute
 from nsysflow.analysis.phases.steps import find_steps, step_paths
 from nsysflow.analysis.phases.work import phase_work
+from nsysflow.analysis.steps.kinds import with_kinds
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events, in_order
 from nsysflow.analysis.trace import Trace
@@ -103,8 +106,17 @@ class Timeline:
 
     @computed_once
     def steps(self) -> pl.DataFrame:
-        """When each step ran on each device."""
-        return find_steps(self.attribution, self.step_paths, self.ops)
+        """When each step ran on each device, and whether it is `steady`: of `steps.with_kinds`."""
+        ops, wrong = self.events.ops, self.wrong_times.rows
+        return with_kinds(
+            find_steps(self.attribution, self.step_paths, self.ops),
+            gaps=self.explained.gaps,
+            wrong=ops.select("process", "device_no", "start_ns")[wrong],
+            launches=self.launches_in_stretches,
+            captured=self.trace.captures["process"],
+            skip=self.options.skip,
+            axis=self.events.axis,
+        )
 
     @computed_once
     def launches(self) -> pl.DataFrame:
@@ -115,6 +127,17 @@ class Timeline:
     def lost_launches(self) -> pl.DataFrame:
         """The launch calls without an operation."""
         return lost_launches(self.events)
+
+    @computed_once
+    def launches_in_stretches(self) -> pl.DataFrame | None:
+        """All kernel launches, with `lost`: whether they lost their operations in a row. None where
+        none did."""
+        return launches_in_stretches(self.events, self.lost_launches)
+
+    @computed_once
+    def wrong_times(self) -> WrongTimes:
+        """The operations of graphs whose times cannot be right."""
+        return WrongTimes.of(self.events.ops)
 
     @computed_once
     def copies(self) -> pl.DataFrame:

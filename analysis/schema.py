@@ -48,6 +48,9 @@ COPY_LABEL: Final = pl.Enum(
 )
 """The host's memory in a copy, and whether the host waited for it (spec §4)."""
 
+STEP_KIND: Final = pl.Enum(["steady", "start-up", "one-off", "cut-off", "incomplete"])
+"""Whether a step is typical, or why it is not (spec §8.4)."""
+
 METRICS: Final = (
     "sm_active_pct",
     "sm_issue_pct",

@@ -11,9 +11,9 @@ import polars.selectors as cs
 import nsysflow
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
-from nsysflow.report.verdict.judgement import judge
 from nsysflow.report.phase_tree import phase_names
 from nsysflow.report.results import Results
+from nsysflow.report.verdict.judgement import judge
 
 SCHEMA_VERSION: Final = 2
 """Additions keep it, a change of meaning raises it."""

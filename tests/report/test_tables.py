@@ -69,7 +69,7 @@ HEADERS = {
     ),
     "steps": (
         "report,process,device,step,start_ns,end_ns,duration_ns,compute_ns,comm_exposed_ns,"
-        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady"
+        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady,kind"
     ),
     "comm": (
         "report,process,device,phase,name,operation,count,bytes,total_ns,median_ns,busy_ns,"

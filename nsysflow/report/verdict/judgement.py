@@ -7,10 +7,10 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
-from nsysflow.report.verdict.validity import Invalid, failures
-from nsysflow.report.verdict.verdict import Verdict, verdicts
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import steps_by_range, without_profiler
+from nsysflow.report.verdict.validity import Invalid, failures
+from nsysflow.report.verdict.verdict import Verdict, verdicts
 from nsysflow.units import number, whole_percent
 
 SLOWED_PCT: Final = 15

@@ -1,13 +1,14 @@
 """The verdict in one line: what holds these GPUs back."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.waited.bound import Bound, bound_of
+from nsysflow.analysis.waited.bound import bound_of
+from nsysflow.report.fields import Row
 from nsysflow.report.results import Results, gpu_name
 from nsysflow.units import duration, number, whole_percent
 
@@ -46,6 +47,10 @@ LOSSES: Final = {
     **{name: cause.label for name, cause in CAUSES.items()},
 }
 """What each part is called as a loss."""
+
+
+Parts = Mapping[str, int]
+"""The ns of each part of a GPU's time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +94,7 @@ def verdicts(results: Results) -> tuple[Verdict, ...]:
     busy_ns = pl.col("window_ns") - pl.col("idle_ns")
     used = accounting.filter(busy_ns >= HARDLY_USED * busy_ns.max())
     unused = accounting.join(used, on=["report", "device"], how="anti", maintain_order="left")
-    groups: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[Row]] = {}
     parts = _parts(results)
     lost_ns = pl.col("window_ns") - pl.col("compute_ns")
     for row in used.sort(lost_ns, descending=True, maintain_order=True).iter_rows(named=True):
@@ -100,17 +105,14 @@ def verdicts(results: Results) -> tuple[Verdict, ...]:
     return (*found, *([] if unused.is_empty() else [_hardly_used(results, used, unused)]))
 
 
-Parts = Mapping[str, int]
-
-
-def _parts(results: Results) -> Any:  # noqa: ANN401
+def _parts(results: Results) -> Callable[[Row], Parts]:
     """A function from a row of accounting to its parts: compute, what compute waited for, idle."""
     waited = (
         results.table("waited").group_by("report", "device", "kind").agg(pl.col("total_ns").sum())
     )
     sums = {row[:3]: row[3] for row in waited.rows()}
 
-    def parts(row: Mapping[str, Any]) -> Parts:
+    def parts(row: Row) -> Parts:
         key = (row["report"], row["device"])
         return {
             "compute": row["compute_ns"],
@@ -124,10 +126,10 @@ def _parts(results: Results) -> Any:  # noqa: ANN401
 
 def _verdict(
     results: Results,
-    rows: Sequence[Mapping[str, Any]],
-    parts_of: Any,
+    rows: Sequence[Row],
+    parts_of: Callable[[Row], Parts],
     *,
-    alone: bool,  # noqa: ANN401
+    alone: bool,
 ) -> Verdict:
     """The verdict on GPUs of one kind."""
     sums: dict[str, int] = {}
@@ -214,6 +216,6 @@ def _hardly_used(results: Results, used: pl.DataFrame, unused: pl.DataFrame) -> 
     )
 
 
-def _names(results: Results, rows: Any) -> str:  # noqa: ANN401
+def _names(results: Results, rows: Iterable[Row]) -> str:
     several = len(results.reports) > 1
     return ", ".join(gpu_name(row["report"], row["device"], several=several) for row in rows)
