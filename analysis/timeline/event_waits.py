@@ -42,13 +42,12 @@ def event_waits(events: Events, stream_no: pl.Series) -> EventWaits:
     asked = int(matching(events.calls["name"], STREAM_WAIT).sum())
     if events.trace.waits.is_empty():
         return EventWaits(edges=_NO_EDGES, hosts=_NO_HOSTS, missing=asked)
-    ops = events.ops.with_columns(stream_no)
-    streams = ops.select("stream_no", *STREAM).unique()
+    first = stream_no.to_frame().with_row_index("op").unique("stream_no")
+    streams = events.ops.select(STREAM)[first["op"]].hstack([first["stream_no"]])
     both = pl.concat([events.trace.event_records, events.trace.waits])
     placed = _with_calls(both, events).join(streams, on=STREAM, how="left", nulls_equal=True)
     recording = matching(placed["name"], EVENT_RECORD)
-    launched = ops.filter(pl.col("call").is_not_null()).sort("launch_start_ns", "end_ns")
-    launched = launched.select("op", "stream_no", "launch_start_ns")
+    launched = _launched_on(placed["stream_no"], events, stream_no)
     before = _neighbour(placed.filter(recording), launched, "backward")
     key = ["process", "record"]
     waits = placed.filter(~recording).join(before.select(*key, source="op"), on=key, how="left")
@@ -67,6 +66,13 @@ _NO_EDGES: Final = pl.DataFrame(schema={"op": pl.UInt32, "source": pl.UInt32})
 _NO_HOSTS: Final = pl.DataFrame(
     schema={"call": pl.UInt32, "record_op": pl.UInt32, "awaited_no": pl.UInt32}
 )
+
+
+def _launched_on(wanted: pl.Series, events: Events, stream_no: pl.Series) -> pl.DataFrame:
+    """The launched operations of the streams `wanted`, in the order of their launches."""
+    ops = events.ops.select("op", "launch_start_ns", "end_ns").with_columns(stream_no)
+    ops = ops.filter(stream_no.is_in(wanted.unique().implode())).drop_nulls("launch_start_ns")
+    return ops.sort("launch_start_ns", "end_ns", "op").drop("end_ns")
 
 
 def _with_calls(rows: pl.DataFrame, events: Events) -> pl.DataFrame:
