@@ -21,6 +21,8 @@ from nsysflow.analysis.steps.kinds import with_kinds
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events, in_order
 from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.waited.producers import Producers, producers
+from nsysflow.analysis.waited.split import split
 
 
 class Timeline:
@@ -149,6 +151,16 @@ class Timeline:
         """Every communication kernel, with NCCL's operation and message, and `phase`."""
         found = communication(self.events, self.ops)
         return found.with_columns(self.attribution.name_of(found["node"]).alias("phase"))
+
+    @computed_once
+    def producers(self) -> Producers:
+        """Whom each operation waited for on the GPU."""
+        return producers(self.events)
+
+    @computed_once
+    def waited(self) -> pl.DataFrame:
+        """The time without compute by what was waited for: `split.PIECES`."""
+        return split(self.events, self.producers.latest)
 
     @computed_once
     def stalls(self) -> pl.DataFrame:

@@ -40,6 +40,9 @@ RANGE_KIND: Final = pl.Enum(["push_pop", "start_end"])
 CAUSE: Final = pl.Enum([*CAUSES])
 """Why a GPU idles, in the order that breaks ties."""
 
+KIND_OF_WAIT: Final = pl.Enum(["host", "communication", "copy", "other", "start", "unresolved"])
+"""What the next compute operation waited for (spec §15)."""
+
 ATTRIBUTION: Final = pl.Enum(["own", "borrowed", "process_range"])
 """How an operation got its phase (spec §7)."""
 

@@ -106,6 +106,15 @@ DECLARED: Final = (
         ),
     ),
     Table(
+        name="waited",
+        about="time without compute by what the next compute operation waited for",
+        made_by="tables.waited:waited_table",
+        json_key="waited",
+        ranked_by="total_ns",
+        filled_by="in this selection the GPU computes all the time",
+        shown="total_ns kind name stream phase waits largest_ns window_pct device report process",
+    ),
+    Table(
         name="gap_summary",
         about="idle time by place, cause and culprit",
         made_by="tables.gaps:gap_summary",

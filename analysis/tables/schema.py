@@ -10,7 +10,7 @@ import polars as pl
 
 from nsysflow.analysis.declared import tables
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.schema import CAUSE, COPY_LABEL, METRICS, STEP_KIND, Frame
+from nsysflow.analysis.schema import CAUSE, COPY_LABEL, KIND_OF_WAIT, METRICS, STEP_KIND, Frame
 
 BOUND: Final = pl.Enum(["compute", "memory", "overhead", "latency"])
 """What limits a phase or class, as far as sampled counters show (spec §10)."""
@@ -98,6 +98,28 @@ GAPS: Final = Frame(
         "prev_op": pl.String(),
         "next_op": pl.String(),
         **_CAUSES,
+    },
+)
+
+WAITED: Final = Frame(
+    """One row per process, device, phase, kind and operation of the time without compute. Of
+    `communication`, `copy` and `other` (an operation of another GPU), `name` and `stream` are those
+    of the operation that was waited for, `phase` and `process` those of its launch. `host` (not
+    launched yet), `start` (launched and free to start) and `unresolved` are of the operation that
+    had not started, without its name. `waits` counts the waits. A device's rows sum to its window
+    minus compute.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "phase": pl.String(),
+        "kind": KIND_OF_WAIT,
+        "name": pl.String(),
+        "stream": pl.Int64(),
+        "waits": pl.Int64(),
+        "total_ns": pl.Int64(),
+        "largest_ns": pl.Int64(),
+        "window_pct": pl.Float64(),
     },
 )
 

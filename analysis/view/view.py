@@ -116,6 +116,11 @@ class View:
         return with_exposed_time(kernels, self.windows, self.busy, self.events.axis)
 
     @computed_once
+    def waited(self) -> pl.DataFrame:
+        """The time without compute in the windows, by what was waited for: `split.PIECES`."""
+        return self.timeline.waited
+
+    @computed_once
     def work(self) -> pl.DataFrame:
         """What the phases did in the windows."""
         return self.timeline.work
@@ -209,6 +214,11 @@ class NarrowedView(View):
         inside = self._starting_inside(self.timeline.steps)
         # if processes share a GPU, a window of one may contain another step of the other
         return selected_steps(inside, self.options.steps)
+
+    @computed_once
+    def waited(self) -> pl.DataFrame:
+        """The pieces of this time that lie in the windows."""
+        return clipped(self.timeline.waited, self.windows, self.events.axis)
 
     @computed_once
     def work(self) -> pl.DataFrame:

@@ -26,6 +26,7 @@ from tests.runs.runs import RUN
 FILES = {
     "summary.md", "report.json", "gaps.csv", "gap_summary.csv", "phases.csv", "syncs.csv",
     "launches.csv", "starved.csv", "kernels.csv", "copies.csv", "comm.csv", "steps.csv",
+    "waited.csv",
 }  # fmt: skip
 
 

@@ -82,6 +82,7 @@ HEADERS = {
         "collective,name,operation,bytes,ranks,start_ns,spread_ns,last_report,last_device,"
         "ends_spread_ns"
     ),
+    "waited": ("report,process,device,phase,kind,name,stream,waits,total_ns,largest_ns,window_pct"),
     "ranks": (
         "report,process,device,collectives,matched,times_last,late_ns,waited_ns,clock_ns,"
         "residual_ns"
