@@ -1,6 +1,7 @@
 """A narrowed window against the oracle: parts and causes to the ns, on random and real reports."""
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -127,7 +128,7 @@ def assert_rows_agree_with_the_oracle(
 ) -> None:
     """Compare the tables with busy and idle time that the window cuts."""
     step = analysis.options.step
-    oracle = {
+    oracle: dict[str, Callable[[Report, Keep], list[dict[str, Any]]]] = {
         "comm": comm,
         "phases": partial(phases, name=step, numbers=numbers),
         "launches": launches,
