@@ -391,7 +391,7 @@ STEPS: Final = Frame(
 STEP_GROUP: Final = pl.Enum(
     ["before", "steady", "periodic", "one-off", "incomplete", "cut-off", "after"]
 )
-"""What a row of step_groups holds (spec §8.10)."""
+"""What a row of step_groups holds (spec §8.17)."""
 
 STEP_GROUPS: Final = Frame(
     """The window by kind of step; the rows of a process and device sum to its device's window.

@@ -135,7 +135,7 @@ class View:
         """`process`, `path`, `busy_ns`: how long the phases' operations ran in steady steps of
         their process."""
         key = ["process", "device_no"]
-        steps = self.steps.filter("steady")
+        steps = self.timeline.steps.filter("steady")
         pairs = steps.select(key).unique().with_row_index("pair")
         steps = steps.join(pairs, on=key).sort("pair", "start_ns")
         ops = self._parts_of_ops().join(pairs, on=key, maintain_order="left")

@@ -1,12 +1,13 @@
 """Gaps as tables (spec §3)."""
 
 from collections import defaultdict
+from fractions import Fraction
 
 from tests.oracle.accounting import length
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.report import Report, Row, joined
 from tests.oracle.stats import mean, whole
-from tests.oracle.steps import Step, steps_of
+from tests.oracle.steps import Step, kinds_of, steps_of
 
 Group = tuple[int, str, str, str, str, str | None]
 """Device, phase, host_range, cause, culprit, source."""
@@ -64,10 +65,13 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
     """§3.13 to §3.16: parts of gaps, grouped. A gap with three causes counts in three rows."""
     groups: dict[Group, list[int]] = defaultdict(list)
     in_steps: dict[Group, int] = defaultdict(int)
+    in_steady: dict[Group, int] = defaultdict(int)
     launchers: dict[Group, set[int | None]] = defaultdict(set)
     steps = steps_of(report, step)
+    steady = [found for found, kind in kinds_of(report, step).items() if kind.name == "steady"]
     for gap in report.gaps.gaps:
         inside = step_of(report, gap, steps) is not None
+        inside_steady = step_of(report, gap, steady) is not None
         for cause in CAUSES:
             if gap.causes[cause] > 0:
                 key = (
@@ -80,13 +84,11 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                 )
                 groups[key].append(gap.causes[cause])
                 in_steps[key] += gap.causes[cause] if inside else 0
+                in_steady[key] += gap.causes[cause] if inside_steady else 0
                 launchers[key].add(report.ops[gap.next_op].process)
     rows: list[Row] = []
     for key, ns in groups.items():
         device, phase, host_range, cause, culprit, source = key
-        theirs = [found for found in steps if found.process in launchers[key]]
-        count = sum(found.device == device for found in theirs)
-        of_steps = in_steps[key]
         rows.append(
             {
                 "report": report.trace.report,
@@ -100,7 +102,8 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                 "total_ns": sum(ns),
                 "mean_ns": whole(mean(ns)),
                 "max_ns": max(ns),
-                "per_step_ns": whole(mean([of_steps] + [0] * (count - 1))) if count else None,
+                "per_step_ns": per_step(in_steps[key], steps, device, launchers[key]),
+                "steady_per_step_ns": per_step(in_steady[key], steady, device, launchers[key]),
                 "window_pct": 100 * sum(ns) / length(report.windows[device]),
             }
         )
@@ -115,6 +118,12 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
         )
     )
     return rows
+
+
+def per_step(ns: int, steps: list[Step], device: int, launchers: set[int | None]) -> int | None:
+    """§8.19: per step of these processes on the device; None where they have none."""
+    count = sum(step.process in launchers and step.device == device for step in steps)
+    return whole(Fraction(ns, count)) if count else None
 
 
 def gap_histogram(report: Report) -> list[Row]:

@@ -2,7 +2,9 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from tests.oracle.account_table import causes_in, inside_ns
 from tests.oracle.accounting import Keep, common, covered, length, union
@@ -11,6 +13,9 @@ from tests.oracle.model import Op
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, joined, os_pid, prefixes
 from tests.oracle.stats import spread
+
+if TYPE_CHECKING:
+    from tests.oracle.steps import Step
 
 GRAPH_NS_PER_OP = 500
 """§5.7: what a CUDA graph takes per operation, in addition to the operation's duration."""
@@ -100,7 +105,12 @@ def _add_host(
                 phase.host_ns += host_ns
 
 
-def phases(report: Report, keep: Keep | None = None) -> list[Row]:
+def phases(
+    report: Report,
+    keep: Keep | None = None,
+    name: str | None = None,
+    numbers: range | None = None,
+) -> list[Row]:
     """§7.8, §7.9: one row per process and path, inclusive; a range without GPU work has a row too.
 
     §7.11: in a narrowed window, busy and idle time are the parts inside it, and the rest is of
@@ -108,7 +118,10 @@ def phases(report: Report, keep: Keep | None = None) -> list[Row]:
 
     `host_wall_ns` is the wall time of the ranges, `host_ns` the idle whose cause is `host`.
     """
+    from tests.oracle.steps import steady_in  # which steps there are is known from the phases
+
     rows = []
+    steady = steady_in(report, keep, name, numbers)
     for (process, path), phase in sorted(phases_of(report, keep).items()):
         busy_ns = _busy_ns(report, phase, keep)
         if not (phase.instances or phase.gaps or busy_ns):
@@ -144,9 +157,41 @@ def phases(report: Report, keep: Keep | None = None) -> list[Row]:
                 "own_ops": how["own"],
                 "borrowed_ops": how["borrowed"],
                 "process_range_ops": how["process_range"],
+                "steady_per_step_ns": _steady_per_step(report, process, phase, keep, *steady),
             }
         )
     return rows
+
+
+def _steady_per_step(
+    report: Report,
+    process: int,
+    phase: Phase,
+    keep: Keep | None,
+    steady: "list[Step]",
+    counted: "list[Step]",
+) -> int | None:
+    """§8.19: busy and idle time in steady steps, per step."""
+    count = len({step.range_ for step in counted if step.process == process})
+    if not count:
+        return None
+    mine: Keep = {}
+    for step in steady:
+        if step.process == process:
+            mine.setdefault(step.device, []).append((step.start_ns, step.end_ns))
+    windows = {device: union(spans) for device, spans in mine.items()}
+    if keep is not None:
+        windows = {d: common(spans, union(keep.get(d, []))) for d, spans in windows.items()}
+    busy_ns = _busy_ns(report, phase, {d: windows.get(d, []) for d in report.devices})
+    idle_ns = 0
+    for gap in phase.gaps:
+        ended_by = report.ops[gap.next_op].process
+        if any(
+            (step.process, step.device) == (ended_by, gap.device) and step.holds(gap.start_ns)
+            for step in steady
+        ):
+            idle_ns += sum(causes_in(gap, keep).values())
+    return round(Fraction(busy_ns + idle_ns, count))
 
 
 def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:

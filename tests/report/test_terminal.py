@@ -82,9 +82,11 @@ def test_the_gpus_of_several_reports_are_told_apart() -> None:
 
 
 def test_a_narrowed_window_is_named() -> None:
-    options = Options(range="train", from_ns=1_500_000_000, steps=(StepPart(2),))
+    options = Options(
+        range="train", from_ns=1_500_000_000, steps=(StepPart(2), StepPart(7, 8, out=True))
+    )
     some = Results([replace(training(), options=options)])
-    assert some.selection == "--range train --from 1.5 --steps 2:"
+    assert some.selection == "--range train --from 1.5 --steps 2: --steps '!7'"
     assert "only --range train --from 1.5 --steps 2:" in lines(some)[0]
 
 
