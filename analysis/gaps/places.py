@@ -25,7 +25,8 @@ def gap_places(
 
     Returns:
         Per gap `node` and `process` (of the launch that ended it), `host_node` (where the host
-        was), `asked` (whether its launch began in the gap) and `step` (in which it starts).
+        was; null where its launch had begun before the gap, or no range was open), `between_node`
+        (the same, or else that of the launch) and `step` (in which the gap starts).
 
     Args:
         gaps: of `find_gaps`.
@@ -39,9 +40,11 @@ def gap_places(
         ops["node"].gather(gaps["next_op"]),
         ops["process"].gather(gaps["next_op"]),
         host_node.alias("host_node"),
-        asked.alias("asked"),
         "device_no",
         "start_ns",
+        asked.alias("asked"),
     )
+    between = pl.when("asked").then("host_node").otherwise("node").alias("between_node")
+    places = places.with_columns(between)
     step = step_of_gaps(steps, places, axis)
-    return places.drop("device_no", "start_ns").with_columns(step)
+    return places.drop("device_no", "start_ns", "asked").with_columns(step)

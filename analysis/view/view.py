@@ -23,6 +23,7 @@ from nsysflow.analysis.view.windows import (
     clipped_time,
     narrow_charges,
     narrow_gaps,
+    narrow_parts,
     starts_inside,
     whole_windows,
 )
@@ -79,6 +80,13 @@ class View:
         return self.timeline.gaps
 
     @computed_once
+    def idle_parts(self) -> dict[str, pl.DataFrame]:
+        """The idle time of these gaps by cause and place: `idle_places.IDLE_PARTS`, with `row` (of
+        `gaps`) for `gap`."""
+        parts = self.timeline.idle_parts
+        return {cause: rows.rename({"gap": "row"}) for cause, rows in parts.items()}
+
+    @computed_once
     def charges(self) -> pl.DataFrame:
         """What these gaps charge to each stall call: `run_ahead.CHARGES`."""
         return self.timeline.explained.charges
@@ -116,7 +124,7 @@ class View:
     @computed_once
     def idle(self) -> pl.DataFrame:
         """The idle time in the windows, by phase and cause."""
-        return phase_idle(self.attribution, self.gaps)
+        return phase_idle(self.attribution, self.gaps, self.idle_parts)
 
     @computed_once
     def spans(self) -> pl.DataFrame:
@@ -168,6 +176,12 @@ class NarrowedView(View):
     def gaps(self) -> pl.DataFrame:
         """The parts of gaps in the windows, each with its share of the causes."""
         return narrow_gaps(self.timeline.gaps, self.windows, self.events.axis)
+
+    @computed_once
+    def idle_parts(self) -> dict[str, pl.DataFrame]:
+        """The idle time of these parts of gaps, cut like them."""
+        rank = self.attribution.by_name
+        return narrow_parts(self.timeline.idle_parts, self.gaps, rank)
 
     @computed_once
     def charges(self) -> pl.DataFrame:

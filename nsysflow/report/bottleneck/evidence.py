@@ -31,8 +31,7 @@ from nsysflow.report.bottleneck.bottlenecks import (
 )
 from nsysflow.report.bottleneck.places import largest, parts_of, place_of, placed, there, within
 from nsysflow.report.bottleneck.shared_gpus import once_per_gpu
-from nsysflow.report.idle_parts import where_host_was
-from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.results import Results, gpu_name, or_outside
 
 _SHORT_NS: Final = 200_000
 _OFTEN: Final = 20
@@ -128,7 +127,7 @@ def _is_graphed(results: Results, devices: pl.DataFrame, steps: pl.DataFrame, wh
     here = results.table("gap_summary").join(devices, on=["report", "device"], how="semi")
     launches = here.filter(pl.col("cause") == "launch")
     if where:
-        launches = launches.select(where_host_was(), "culprit", "total_ns").filter(within(where))
+        launches = launches.with_columns(or_outside("phase").alias("where")).filter(within(where))
     graphs = launches.filter(pl.col("culprit").str.contains("GraphLaunch", literal=True))
     return 2 * int(graphs["total_ns"].sum()) > int(launches["total_ns"].sum())
 

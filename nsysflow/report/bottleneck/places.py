@@ -8,22 +8,28 @@ import polars as pl
 
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.bottleneck.bottlenecks import HOST, Bottleneck
-from nsysflow.report.idle_parts import idle_parts, line_at
 from nsysflow.report.layout import printable, shorten
 from nsysflow.report.results import Results, or_outside
+from nsysflow.report.source_lines import line_at
 
 _ONE_PLACE: Final = 0.5
 """A place with this share of the time is named."""
 
 
 def parts_of(results: Results, devices: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """The time in these columns by place: rows of `idle_parts`, and exposed copies with their
-    `direction`."""
-    key = ["report", "device"]
+    """The time in these columns by place: `where`, `culprit`, `source`, `times`, `total_ns`, and
+    the `direction` of exposed copies."""
     causes = [column.removesuffix("_ns") for column in columns]
-    idle = idle_parts(results).filter(pl.col("cause").is_in(causes))
-    direction = pl.lit(None, pl.String).alias("direction")
-    parts = [idle.join(devices, on=key, how="semi").with_columns(direction)]
+    idle = results.table("gap_summary").filter(pl.col("cause").is_in(causes))
+    parts = [
+        idle.join(devices, on=["report", "device"], how="semi").select(
+            or_outside("phase").alias("where"),
+            *("culprit", "source"),
+            pl.lit(None, pl.String).alias("direction"),
+            pl.col("gaps").alias("times"),
+            "total_ns",
+        )
+    ]
     if "copy_exposed_ns" in columns:
         parts.append(_exposed_copies(results, devices))
     return pl.concat(parts, how="diagonal")

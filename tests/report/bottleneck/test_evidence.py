@@ -24,10 +24,13 @@ def verdict(**rows: Any) -> Verdict:  # noqa: ANN401
 
 
 def read_back(size_bytes: int) -> Verdict:
-    wait = {"api": "cudaMemcpyAsync", "kind": "blocking_copy", "phase": "step/log"}
+    call = {"api": "cudaMemcpyAsync", "kind": "blocking_copy"}
     copy = {"direction": "DtoH", "bytes": size_bytes, "induced_idle_ns": 40 * MS}
+    where = {"phase": "step/log", "culprit": "cudaMemcpyAsync"}
     return verdict(
-        accounting=[device(100 * MS, blocking_copy_ns=40 * MS)], syncs=[{**wait, **copy}]
+        accounting=[device(100 * MS, blocking_copy_ns=40 * MS)],
+        syncs=[{**call, **copy}],
+        gap_summary=[part("blocking_copy", 40 * MS, **where)],
     )
 
 
@@ -92,14 +95,16 @@ def test_a_window_that_may_cut_copies_has_memsets_only_where_nothing_is_copied()
 
 
 def test_a_gpu_is_not_blamed_for_waits_that_stopped_another() -> None:
-    wait = {"api": "cudaStreamSynchronize", "kind": "sync", "phase": "generate"}
+    wait = {"culprit": "cudaStreamSynchronize", "phase": "generate"}
     run = handmade(
         accounting=[
             device(100 * MS, device=0, sync_ns=60 * MS),
             device(100 * MS, device=1, host_ns=50 * MS),
         ],
-        syncs=[{**wait, "induced_idle_ns": 60 * MS}],
-        gap_summary=[part("host", 50 * MS, device=1, host_range="train", phase="train")],
+        gap_summary=[
+            part("sync", 60 * MS, **wait),
+            part("host", 50 * MS, device=1, phase="train"),
+        ],
     )
     first, second = verdicts(Results([run]))
     assert first.sentence == (
@@ -111,7 +116,7 @@ def test_a_gpu_is_not_blamed_for_waits_that_stopped_another() -> None:
 
 
 def test_graphs_whose_kernels_were_not_recorded_are_known_as_graphs() -> None:
-    launches = part("launch", 60 * MS, host_range="decode", culprit="cudaGraphLaunch")
+    launches = part("launch", 60 * MS, phase="decode", culprit="cudaGraphLaunch")
     found = verdict(accounting=[device(100 * MS, launch_ns=60 * MS)], gap_summary=[launches])
     assert found.advice.startswith("replay less")
     one_by_one = {**launches, "culprit": "cudaLaunchKernel"}
@@ -120,7 +125,7 @@ def test_graphs_whose_kernels_were_not_recorded_are_known_as_graphs() -> None:
 
 
 def test_a_gpu_without_graphs_is_not_advised_for_another_ones() -> None:
-    launches = {"host_range": "step", "phase": "step"}
+    launches = {"phase": "step"}
     graphed = part("launch", 90 * MS, device=0, culprit="cudaGraphLaunch", **launches)
     eager = part("launch", 60 * MS, device=1, culprit="cudaLaunchKernel", **launches)
     phase = {"path": "step", "depth": 1}
@@ -160,10 +165,9 @@ def test_warm_up_is_left_out_by_steps_only_where_there_are_steps() -> None:
 
 
 def test_what_is_said_of_idle_time_leaves_out_copies_on_the_gpu() -> None:
-    wait = {"api": "cudaMemcpy", "kind": "blocking_copy", "phase": "step/scatter"}
     found = verdict(
         accounting=[device(100 * MS, blocking_copy_ns=30 * MS, copy_exposed_ns=20 * MS)],
-        syncs=[{**wait, "induced_idle_ns": 30 * MS}],
+        gap_summary=[part("blocking_copy", 30 * MS, phase="step/scatter")],
         copies=[{"phase": "step/scatter", "exposed_ns": 20 * MS}],
     )
     assert found.sentence == (
@@ -186,7 +190,7 @@ def test_a_bottleneck_is_named_after_the_innermost_range_with_half_of_it(
     outer = [("step", 1), ("step/forward", 2), ("step/backward", 2), ("load", 1)]
     found = verdict(
         accounting=[device(100 * MS, launch_ns=40 * MS)],
-        gap_summary=[part("launch", 10 * MS, host_range=path) for path in paths],
+        gap_summary=[part("launch", 10 * MS, phase=path) for path in paths],
         phases=[
             *({"path": path, "depth": depth} for path, depth in outer),
             *({"path": path, "depth": path.count("/") + 1} for path in paths),
@@ -203,7 +207,7 @@ def test_time_before_the_steps_is_not_theirs(outside_ms: int, said: bool) -> Non
         step_name="step",
         accounting=[device(100 * MS, alloc_ns=80 * MS)],
         steps=[{"duration_ns": 30 * MS, "alloc_ns": inside_ms * MS}],
-        syncs=[{"api": "cudaMalloc", "kind": "alloc", "phase": "load", "induced_idle_ns": 80 * MS}],
+        gap_summary=[part("alloc", 80 * MS, phase="load", culprit="cudaMalloc")],
     )
     assert ("in load, before or after the steps, 80 %" in found.loss) is said
     assert ("--steps 0:" in found.advice) is said
@@ -221,7 +225,7 @@ def test_slow_launching_is_not_code_to_move_to_another_thread(
     found = verdict(
         accounting=[device(2 * host_ns, host_ns=host_ns)],
         steps=[{"duration_ns": 2 * host_ns, "host_ns": host_ns}],
-        gap_summary=[part("host", host_ns, host_range="step/forward", gaps=times)],
+        gap_summary=[part("host", host_ns, phase="step/forward", gaps=times)],
     )
     assert ("torch.compile" in found.advice) is eager
     assert ("in another thread" in found.advice) is not eager

@@ -59,7 +59,7 @@ def test_a_place_without_a_name_says_nothing() -> None:
 
 
 def test_only_the_causes_asked_for_have_parts() -> None:
-    rows = [part("host", 3 * MS, host_range="a"), part("launch", 5 * MS, host_range="b")]
+    rows = [part("host", 3 * MS, phase="a"), part("launch", 5 * MS, phase="b")]
     run = results(accounting=[device(9 * MS)], gap_summary=rows)
     found = parts_of(run, run.table("accounting"), ["launch_ns"])
     assert found.select("where", "total_ns").rows() == [("b", 5 * MS)]
