@@ -123,10 +123,7 @@ DECLARED: Final = (
         full_rows=15,
         ranked_by="total_ns",
         filled_by="this selection has no idle time between two operations",
-        shown=(
-            "total_ns cause host_range source culprit window_pct device report per_step_ns "
-            "gaps phase"
-        ),
+        shown=("total_ns cause phase source culprit window_pct device report per_step_ns gaps"),
     ),
     Table(
         name="gap_histogram",
@@ -186,7 +183,10 @@ DECLARED: Final = (
         in_slices=True,
         ranked_by="duration_ns",
         filled_by="this selection has no idle time between two operations",
-        shown="duration_ns start_ns cause host_range source culprit device report next_op step",
+        shown=(
+            "duration_ns start_ns cause phase source culprit device report waiting_phase next_op "
+            "step"
+        ),
     ),
     Table(
         name="steps",

@@ -5,14 +5,14 @@ from fractions import Fraction
 
 from tests.oracle.accounting import length
 from tests.oracle.gaps import CAUSES, Gap
+from tests.oracle.idle_places import NOT_RECORDED, culprit_at, main_place, name_of, places_in
 from tests.oracle.report import Report, Row, joined
 from tests.oracle.stats import mean, whole
 from tests.oracle.steps import Step, kinds_of, steps_of
 
-Group = tuple[int, str, str, str, str, str | None]
-"""Device, phase, host_range, cause, culprit, source."""
+Group = tuple[int, str, str, str, str | None]
+"""Device, phase, cause, culprit, source."""
 
-OUTSIDE = "(outside ranges)"
 LENGTHS = (
     (2_000, "< 2 us"),
     (5_000, "< 5 us"),
@@ -33,8 +33,14 @@ def step_of(report: Report, gap: Gap, steps: list[Step]) -> int | None:
     return None
 
 
+def waiting_phase(report: Report, gap: Gap) -> str:
+    """§3.14: the path of `L`."""
+    launch = report.calls.launch[gap.next_op]
+    return NOT_RECORDED if launch is None else joined(report.place(launch).path)
+
+
 def gaps(report: Report, step: str | None = None) -> list[Row]:
-    """§3.13 to §3.16: one row per gap."""
+    """§3.13 to §3.21: one row per gap."""
     steps = steps_of(report, step)
     rows = []
     for device in report.devices:
@@ -51,7 +57,8 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
                     "cause": gap.cause,
                     "culprit": report.gaps.culprit(gap, gap.cause),
                     "source": report.source(gap, gap.cause),
-                    "phase": joined(gap.place.path),
+                    "phase": name_of(main_place(report, gap)),
+                    "waiting_phase": waiting_phase(report, gap),
                     "host_range": joined(gap.host_place.path),
                     "prev_op": report.ops[gap.prev_op].short_name,
                     "next_op": report.ops[gap.next_op].short_name,
@@ -62,7 +69,7 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
 
 
 def gap_summary(report: Report, step: str | None = None) -> list[Row]:
-    """§3.13 to §3.16: parts of gaps, grouped. A gap with three causes counts in three rows."""
+    """§3.13 to §3.23: parts of gaps, grouped. A gap with three causes counts in three rows."""
     groups: dict[Group, list[int]] = defaultdict(list)
     in_steps: dict[Group, int] = defaultdict(int)
     in_steady: dict[Group, int] = defaultdict(int)
@@ -73,28 +80,26 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
         inside = step_of(report, gap, steps) is not None
         inside_steady = step_of(report, gap, steady) is not None
         for cause in CAUSES:
-            if gap.causes[cause] > 0:
-                key = (
-                    gap.device,
-                    joined(gap.place.path),
-                    (joined(gap.host_place.path) or OUTSIDE) if gap.starts_before_launch else "",
-                    cause,
-                    report.gaps.culprit(gap, cause),
-                    report.source(gap, cause),
-                )
-                groups[key].append(gap.causes[cause])
-                in_steps[key] += gap.causes[cause] if inside else 0
-                in_steady[key] += gap.causes[cause] if inside_steady else 0
+            for spot, part_ns in places_in(report, gap, cause).items():
+                if cause == "profiler":
+                    culprit, call = report.gaps.culprit(gap, cause), None
+                else:
+                    call = culprit_at(report, gap, cause, spot)
+                    culprit = "" if call is None else report.calls.calls[call].name
+                line = report.sources.of(report.calls.launch[gap.next_op] if call is None else call)
+                key = (gap.device, name_of(spot), cause, culprit, line)
+                groups[key].append(part_ns)
+                in_steps[key] += part_ns if inside else 0
+                in_steady[key] += part_ns if inside_steady else 0
                 launchers[key].add(report.ops[gap.next_op].process)
     rows: list[Row] = []
     for key, ns in groups.items():
-        device, phase, host_range, cause, culprit, source = key
+        device, phase, cause, culprit, source = key
         rows.append(
             {
                 "report": report.trace.report,
                 "device": device,
                 "phase": phase,
-                "host_range": host_range,
                 "cause": cause,
                 "culprit": culprit,
                 "source": source,
@@ -111,7 +116,6 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
         key=lambda row: (
             row["device"],
             row["phase"],
-            row["host_range"],
             CAUSES.index(row["cause"]),
             row["culprit"],
             row["source"] or "",

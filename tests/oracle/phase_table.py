@@ -6,9 +6,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tests.oracle.account_table import causes_in, inside_ns
 from tests.oracle.accounting import Keep, common, covered, length, union
 from tests.oracle.gaps import CAUSES, Gap
+from tests.oracle.idle_places import places_in
 from tests.oracle.model import Op
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, joined, os_pid, prefixes
@@ -31,7 +31,10 @@ class Phase:
     launched: dict[Open, list[int]] = field(default_factory=dict)
     """All its operations by instance; in a narrowed window, `ops` are those that start in it."""
     spans: list[int] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    idle_ns: Counter[str] = field(default_factory=Counter)
+    """§3.17 to §3.19: the idle time of each cause for which this is the place."""
+    gaps: list[tuple[Gap, int]] = field(default_factory=list)
+    """The same by gap."""
 
     @property
     def span_ns(self) -> int:
@@ -56,12 +59,14 @@ def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path]
             last = max(report.ops[index].end_ns for index in ops)
             phase.spans.append(last - first)
     for gap in report.gaps.gaps:
-        if keep is not None and not inside_ns(gap, keep.get(gap.device, [])):
-            continue
         process_of_launch = report.launch_process(gap)
         if process_of_launch is not None:
-            for path, _ in prefixes(gap.place):
-                found[process_of_launch, path].gaps.append(gap)
+            for cause in CAUSES:
+                for spot, ns in places_in(report, gap, cause, keep).items():
+                    for depth in range(1, len(spot or ()) + 1):
+                        phase = found[process_of_launch, (spot or ())[:depth]]
+                        phase.idle_ns[cause] += ns
+                        phase.gaps.append((gap, ns))
     return found
 
 
@@ -124,12 +129,12 @@ def phases(
     steady = steady_in(report, keep, name, numbers)
     for (process, path), phase in sorted(phases_of(report, keep).items()):
         busy_ns = _busy_ns(report, phase, keep)
-        if not (phase.instances or phase.gaps or busy_ns):
+        if not (phase.instances or phase.idle_ns or busy_ns):
             continue
         ops = [report.ops[index] for index in phase.ops]
         kernels = [op for op in ops if op.kind == "kernel"]
         how = Counter(report.op_place(index).how for index in phase.ops)
-        causes = _causes(phase, keep)
+        causes = {f"{cause}_ns": phase.idle_ns[cause] for cause in CAUSES}
         exclusive = [i for i in phase.ops if report.op_place(i).path == path]
         rows.append(
             {
@@ -184,13 +189,13 @@ def _steady_per_step(
         windows = {d: common(spans, union(keep.get(d, []))) for d, spans in windows.items()}
     busy_ns = _busy_ns(report, phase, {d: windows.get(d, []) for d in report.devices})
     idle_ns = 0
-    for gap in phase.gaps:
+    for gap, ns in phase.gaps:
         ended_by = report.ops[gap.next_op].process
         if any(
             (step.process, step.device) == (ended_by, gap.device) and step.holds(gap.start_ns)
             for step in steady
         ):
-            idle_ns += sum(causes_in(gap, keep).values())
+            idle_ns += ns
     return round(Fraction(busy_ns + idle_ns, count))
 
 
@@ -202,12 +207,6 @@ def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:
         busy = covered(op for op in ops if op.device == device)
         found += length(busy if keep is None else common(busy, keep.get(device, [])))
     return found
-
-
-def _causes(phase: Phase, keep: Keep | None) -> dict[str, int]:
-    """§7.9: its idle by cause."""
-    shares = [causes_in(gap, keep) for gap in phase.gaps]
-    return {f"{cause}_ns": sum(part[cause] for part in shares) for cause in CAUSES}
 
 
 def graph_estimate_ns(report: Report, ops: list[int]) -> int:

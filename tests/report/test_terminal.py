@@ -44,9 +44,9 @@ def test_the_page_fits_a_screen_however_much_there_is() -> None:
     names = [f"step/{index:02}" for index in range(40)]
     many = results(
         accounting=[device(100 * MS, host_ns=80 * MS)],
-        gap_summary=[part("host", 2 * MS, host_range=name) for name in names],
-        phases=[{"path": "step", "depth": 1, "busy_ns": 20 * MS}]
-        + [{"path": name, "depth": 2, "busy_ns": MS // 2} for name in names],
+        gap_summary=[part("host", 2 * MS, phase=name) for name in names],
+        phases=[{"path": "step", "depth": 1, "busy_ns": 20 * MS, "idle_ns": 80 * MS}]
+        + [{"path": name, "depth": 2, "busy_ns": MS // 2, "idle_ns": 2 * MS} for name in names],
         syncs=[{"api": f"call{index}", "blocked_ns": MS} for index in range(40)],
         gaps=[{"gap": index, "duration_ns": MS, "cause": "host"} for index in range(40)],
     )
