@@ -1,7 +1,7 @@
 """All findings of a report: every rule asked, each finding valued, the largest saving first."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding, Valued
@@ -16,6 +16,14 @@ differ by as much."""
 
 MOST_REPLAYED: Final = 12
 """The largest findings are replayed; those behind them lose less than each of these."""
+
+TAKES_TURNS: Final = 2
+"""Waits hide each other if all together save more than twice what they save alone, or one saves
+less than half of what is lost there."""
+
+TAKEN_OVER: Final = (
+    "the replay saves less than half of that: another wait takes over, or it hides other work"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +61,7 @@ def find(subject: Subject) -> Found:
     asked.sort(key=lambda one: -one.size_ns)
     kept = [_valued(one, replays, subject) for one in asked[:MOST_REPLAYED]]
     valued = sorted(
-        (one for one in kept if one.high_ns >= worth_ns),
+        (one for one in _without_hidden(kept) if one.high_ns >= max(worth_ns, one.finding.worth_ns)),
         key=lambda one: (-one.rank_ns, one.finding.rule, one.finding.title),
     )
     return Found(
@@ -66,12 +74,22 @@ def find(subject: Subject) -> Found:
     )
 
 
+def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
+    """The findings without those of all waits at once that say no more than those of each wait."""
+    alone_ns = sum(one.high_ns for one in valued if one.finding.waits and not one.finding.joint)
+    for one in valued:
+        if not one.finding.joint or one.high_ns > TAKES_TURNS * alone_ns:
+            yield one
+
+
 def _valued(finding: Finding, replays: Replays, subject: Subject) -> Valued:
     """A finding with its saving. Of a part of the steps, it is scaled to the mean of all."""
     if finding.changes is None:
         high_ns = min(finding.at_most_ns, subject.step_ns)
         return Valued(finding=finding, low_ns=0, high_ns=high_ns, step_ns=subject.step_ns)
     saved_ns = max(0, replays.saving_ns(finding.changes))
+    if finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
+        finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
     low_ns = saved_ns if finding.exact else 0
     return Valued(finding=finding, low_ns=low_ns, high_ns=saved_ns, step_ns=subject.step_ns)
 
