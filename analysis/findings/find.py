@@ -90,6 +90,8 @@ def _valued(finding: Finding, replays: Replays, subject: Subject) -> Valued:
     saved_ns = max(0, replays.saving_ns(finding.changes))
     if finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
         finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
+    if not finding.exact and finding.at_most_ns:
+        saved_ns = min(saved_ns, finding.at_most_ns)
     low_ns = saved_ns if finding.exact else 0
     return Valued(finding=finding, low_ns=low_ns, high_ns=saved_ns, step_ns=subject.step_ns)
 

@@ -25,7 +25,8 @@ class Finding:
         changes: what is replayed to value it; None where no replay can.
         exact: whether the replayed change is what people would do. If not, its saving is the most
             that can be saved.
-        at_most_ns: the most that can be saved per step, where nothing is replayed.
+        at_most_ns: the most that can be saved per step, where nothing is replayed, or where what is
+            replayed is more than people would do; 0 where it is not known.
         worth_ns: a replay that saves less than this per step is not worth a line.
         waits: whether waits of the host are removed: of several, each may hide the others.
         joint: whether it stands for all waits at once.

@@ -1,4 +1,4 @@
-"""Where a GPU waits for Python and for launches: one pause per gap, with its place."""
+"""Where a GPU waits for Python, for launches and for code: one pause per gap, with its place."""
 
 from typing import Final
 
@@ -27,7 +27,8 @@ LOADS_DATA: Final = (
 
 def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
     """The pauses of the judged part: `device`, `process`, `start_ns`, `ns`, `phase` (where the host
-    was; `OUTSIDE` in no range), `data` (whether that loads data) and `long`.
+    was; `OUTSIDE` in no range), `loads_code` (whether code is loaded in it), `data` (whether its
+    phase loads data) and `long`; code is not data, and neither is long.
 
     Args:
         view: the judged part.
@@ -43,7 +44,8 @@ def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
         view.events.ops["device"].gather(gaps["next_op"]).alias("device"),
         "process",
         "start_ns",
-        (pl.col("host_ns") + pl.col("launch_ns")).alias("ns"),
+        (pl.col("module_load_ns") > 0).alias("loads_code"),
+        (pl.col("host_ns") + pl.col("launch_ns") + pl.col("module_load_ns")).alias("ns"),
         pl.lit(attribution.name_of(node)).alias("phase"),
     ).filter(pl.col("ns") > 0)
     inner = pl.col("phase")
@@ -53,7 +55,7 @@ def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
     long = (pl.col("ns") >= LONG_NS) | (
         (pl.col("ns") >= LONG_IN_SHORT_STEP_NS) & (2 * pl.col("ns") > per_step_ns)
     )
+    loads, data = pl.col("loads_code"), inner.str.contains(LOADS_DATA)
     return rows.with_columns(
-        pl.when(inner.str.contains(LOADS_DATA)).then(True).otherwise(False).alias("data"),
-        long.alias("long"),
+        (data & ~loads).alias("data"), (long & ~data & ~loads).alias("long")
     ).with_columns(pl.col("phase").replace("", OUTSIDE))

@@ -6,9 +6,14 @@ from typing import Final
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.rules.allocator_churn import allocator_churn
 from nsysflow.analysis.findings.rules.blocking_copies import blocking_copies
+from nsysflow.analysis.findings.rules.code_loading import code_loading
 from nsysflow.analysis.findings.rules.data_loading import data_loading
+from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
+from nsysflow.analysis.findings.rules.exposed_communication import exposed_communication
+from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
 from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.waits import waits
 from nsysflow.analysis.findings.subject import Subject
 
@@ -21,5 +26,10 @@ RULES: Final[tuple[Rule, ...]] = (
     launch_bound,
     data_loading,
     host_code,
+    code_loading,
+    exposed_communication,
+    exposed_copy,
+    dependency_wait,
+    profiler_overhead,
 )
 """All rules. Their order only decides between findings that save the same."""

@@ -22,17 +22,21 @@ CHANGE: Final = (
     "profile that Python (py-spy, cProfile): vectorise loops, cache what does not change",
 )
 
+LEAST_PAUSES: Final = 3
+"""Where no steps are judged, fewer pauses are start-up and no loop."""
+
 
 def host_code(subject: Subject) -> Iterator[Finding]:
     """Each phase in which the GPU mostly waits for long pieces of Python, in at least half the
     steps."""
     outside = (pl.col("phase") == OUTSIDE) & pl.lit(subject.of_steps)
-    pauses = subject.pauses.filter("long", ~pl.col("data"), ~outside)
+    pauses = subject.pauses.filter("long", ~outside)
     whole = dict(subject.pauses.group_by("phase").agg(pl.col("ns").sum()).rows())
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
         steps = subject.steps_with(rows["start_ns"])
         mostly = 2 * rows["ns"].sum() >= whole[phase]
-        if mostly and 2 * steps >= subject.steps:
+        recurs = 2 * steps >= subject.steps if subject.of_steps else len(rows) >= LEAST_PAUSES
+        if mostly and recurs:
             yield _finding(subject, str(phase), rows, steps)
 
 

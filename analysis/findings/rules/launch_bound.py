@@ -55,7 +55,7 @@ def launch_bound(subject: Subject) -> Iterator[Finding]:
     launches, starved = _launches(subject, phase)
     if 100 * starved < STARVED_PCT * launches:
         return
-    graphs = _graphs(subject)
+    graphs, graphed = _graphs(subject), _graphed(subject)
     if graphs is None:
         return
     of_graphs = graphs > 0
@@ -76,7 +76,8 @@ def launch_bound(subject: Subject) -> Iterator[Finding]:
         table="launches",
         size_ns=size_ns,
         steps=subject.steps,
-        changes=None if of_graphs else Changes(graphs=_graphed(subject)),
+        changes=None if of_graphs else Changes(graphs=graphed or subject.step_paths),
+        exact=bool(graphed),
         at_most_ns=size_ns,
         phase=phase,
         source=source,
@@ -84,8 +85,13 @@ def launch_bound(subject: Subject) -> Iterator[Finding]:
 
 
 def _short_pauses(subject: Subject) -> pl.DataFrame:
-    """The pauses inside steps that are neither long nor of data loading."""
-    return subject.pauses.filter(~pl.col("long"), ~pl.col("data"), _in_step(subject))
+    """The pauses inside steps that a graph shortens."""
+    return subject.pauses.filter(~_other(), _in_step(subject))
+
+
+def _other() -> pl.Expr:
+    """Pauses that are no graph's matter."""
+    return pl.col("long") | pl.col("data") | pl.col("loads_code")
 
 
 def _in_step(subject: Subject) -> pl.Expr:
@@ -119,10 +125,10 @@ def _graphs(subject: Subject) -> int | None:
 
 
 def _graphed(subject: Subject) -> tuple[str, ...]:
-    """What can become graphs: the step; or, where it loads data or holds long pieces of Python, the
-    phases in it that do not."""
+    """What can become graphs: the step; or, where much of it is no graph's matter, the phases in it
+    of which nothing is; empty where there are none."""
     pauses = subject.pauses.filter(_in_step(subject))
-    other = pauses.filter(pl.col("long") | pl.col("data"))
+    other = pauses.filter(_other())
     if 100 * other["ns"].sum() <= FEW_PCT * pauses["ns"].sum():
         return subject.step_paths
     phases = subject.tables.launches.filter(pl.col("launches") > 0)["path"].to_list()
@@ -132,8 +138,8 @@ def _graphed(subject: Subject) -> tuple[str, ...]:
         for path in phases
         if path.startswith(f"{step}/") and path.count("/") == step.count("/") + 1
     ]
-    kept = [path for path in parts if not any(_is_in(one, path) for one in other["phase"].unique())]
-    return tuple(kept) or subject.step_paths
+    others = other["phase"].unique()
+    return tuple(path for path in parts if not any(_is_in(one, path) for one in others))
 
 
 def _is_in(phase: str, path: str) -> bool:
