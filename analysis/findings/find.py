@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding, Valued
-from nsysflow.analysis.findings.rules import RULES
+from nsysflow.analysis.findings.rules import RULES, RULES_OF_RUN
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.replay.changes.declared import Changes
@@ -60,12 +60,11 @@ def find(subject: Subject) -> Found:
     asked = [one for rule in RULES for one in rule(subject) if one.size_ns >= worth_ns]
     asked.sort(key=lambda one: -one.size_ns)
     kept = [_valued(one, replays, subject) for one in asked[:MOST_REPLAYED]]
-    valued = sorted(
-        (one for one in _without_hidden(kept) if one.high_ns >= max(worth_ns, one.finding.worth_ns)),
-        key=lambda one: (-one.rank_ns, one.finding.rule, one.finding.title),
+    valued = _ranked(
+        one for one in _without_hidden(kept) if one.high_ns >= max(worth_ns, one.finding.worth_ns)
     )
     return Found(
-        valued=tuple(valued),
+        valued=valued,
         together_ns=_together_ns([one.finding for one in valued], replays),
         step_ns=subject.step_ns,
         of_steps=subject.of_steps,
@@ -84,10 +83,14 @@ def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
 
 def _valued(finding: Finding, replays: Replays, subject: Subject) -> Valued:
     """A finding with its saving. Of a part of the steps, it is scaled to the mean of all."""
-    if finding.changes is None:
-        high_ns = min(finding.at_most_ns, subject.step_ns)
-        return Valued(finding=finding, low_ns=0, high_ns=high_ns, step_ns=subject.step_ns)
-    saved_ns = max(0, replays.saving_ns(finding.changes))
+    saved_ns = None if finding.changes is None else replays.saving_ns(finding.changes)
+    if saved_ns is None:
+        # no replay: what is lost there is the most that can be saved
+        most_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
+        bound = replace(finding, exact=False)
+        high_ns = min(most_ns, subject.step_ns)
+        return Valued(finding=bound, low_ns=0, high_ns=high_ns, step_ns=subject.step_ns)
+    saved_ns = max(0, saved_ns)
     if finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
         finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
     if not finding.exact and finding.at_most_ns:
@@ -97,13 +100,31 @@ def _valued(finding: Finding, replays: Replays, subject: Subject) -> Valued:
 
 
 def _together_ns(findings: Iterable[Finding], replays: Replays) -> int | None:
-    """What all changes save at once: savings overlap, so this is one more replay and no sum."""
+    """What all changes save at once: savings overlap, so this is one more replay and no sum. None
+    where fewer than two are replayed."""
     changes = [one.changes for one in findings if one.changes is not None]
     if len(changes) < 2:
         return None
-    return max(0, replays.saving_ns(Changes.together(changes)))
+    saved_ns = replays.saving_ns(Changes.together(changes))
+    return None if saved_ns is None else max(0, saved_ns)
 
 
 def find_of_run(subjects: Sequence[Subject]) -> Found:
-    """The findings of the reports of a run: those of the slowest report."""
-    return max((find(subject) for subject in subjects), key=lambda found: found.step_ns)
+    """The findings of the reports of a run: those of the slowest report, and what only all reports
+    together show."""
+    slowest = max((find(subject) for subject in subjects), key=lambda found: found.step_ns)
+    if len(subjects) < 2:
+        return slowest
+    compared = [
+        _valued(one, Replays(of), of) for rule in RULES_OF_RUN for of, one in rule(subjects)
+    ]
+    worth_ns = WORTH_PCT / 100 * slowest.step_ns
+    worthy = (one for one in compared if one.high_ns >= worth_ns)
+    return replace(slowest, valued=_ranked([*slowest.valued, *worthy]))
+
+
+def _ranked(valued: Iterable[Valued]) -> tuple[Valued, ...]:
+    """The largest saving first; of equal ones by name."""
+    return tuple(
+        sorted(valued, key=lambda one: (-one.rank_ns, one.finding.rule, one.finding.title))
+    )

@@ -16,8 +16,8 @@ copies up to 64 kB through a buffer of its own.)"""
 
 def stall_rows(view: View) -> pl.DataFrame:
     """Every stall of the judged part: `call`, `api`, `kind` (its class), `what` (`read`,
-    `pageable`, `pinned`, `sync` or `alloc`), `phase`, `source`, `at_phase` (its phase where it has no line), `start_ns`, `blocked_ns`, `idle_ns`
-    (behind it, on the GPU where that is most)."""
+    `pageable`, `pinned`, `sync` or `alloc`), `phase`, `source`, `at_phase` (its phase where it has
+    no line), `start_ns`, `blocked_ns`, `idle_ns` (behind it, on the GPU where that is most)."""
     gaps = view.timeline.found_gaps
     charges = view.charges.with_columns(gaps["device_no"].gather(view.charges["gap"]))
     idle = charges.group_by("call", "device_no").agg(pl.col("ns").sum())
@@ -86,9 +86,9 @@ def _copy_of(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     for_stream = rows["name"].cast(pl.String).str.contains("StreamSynchronize")
     return pl.DataFrame(
         [
-            pl.select(
-                pl.coalesce(own[name], pl.when(pl.lit(for_stream)).then(pl.lit(found[name])))
-            ).to_series().alias(name)
+            pl.select(pl.coalesce(own[name], pl.when(pl.lit(for_stream)).then(pl.lit(found[name]))))
+            .to_series()
+            .alias(name)
             for name in about
         ]
     )

@@ -9,6 +9,7 @@ from nsysflow.analysis.findings.stalls import stall_rows
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.view.view import View
+from nsysflow.units import duration
 
 if TYPE_CHECKING:
     from nsysflow.analysis.analyze import Tables
@@ -73,6 +74,15 @@ class Subject:
     def stalls(self) -> pl.DataFrame:
         """Its calls that block the host: `stalls.stall_rows`."""
         return stall_rows(self.view)
+
+    @property
+    def a_step(self) -> str:
+        """What follows a figure per step in a sentence; nothing where a window is judged."""
+        return " a step" if self.of_steps else ""
+
+    def spent(self, ns: int) -> str:
+        """A time per step in words: `3.92 ms a step`; `3.92 ms` of a window."""
+        return f"{duration(ns)}{self.a_step}"
 
     def per_step(self, total_ns: int) -> int:
         """A sum over the judged part, per step."""

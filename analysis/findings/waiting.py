@@ -12,7 +12,7 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes, Removal
 from nsysflow.analysis.replay.changes.names import ITSELF
-from nsysflow.units import duration, number
+from nsysflow.units import number
 
 What = Literal["read", "pageable", "pinned", "sync", "alloc"]
 """What a call does: reads a value back, copies from or to pageable memory, waits for a copy of
@@ -80,14 +80,13 @@ class Stalls:
         self, subject: Subject, *, rule: str, what: str, change: tuple[str, ...]
     ) -> Finding:
         """The finding that says to remove them."""
-        a_step = " a step" if subject.of_steps else ""
         return Finding(
             rule=rule,
             title=f"{what}: {self.api}{place(self.phase, self.source)}",
             change=change,
             evidence=(
-                f"{self._often(subject)} block the host for {duration(self.blocked_ns)}{a_step}",
-                f"the GPU idles for {duration(self.idle_ns)}{a_step} behind them",
+                f"{self._often(subject)} block the host for {subject.spent(self.blocked_ns)}",
+                f"the GPU idles for {subject.spent(self.idle_ns)} behind them",
             ),
             table="syncs",
             size_ns=self.size_ns,

@@ -1,6 +1,6 @@
 """The rules, one per file: each looks at a subject and says what could be changed there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding
@@ -14,10 +14,13 @@ from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
 from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
+from nsysflow.analysis.findings.rules.straggler import straggler
 from nsysflow.analysis.findings.rules.waits import waits
 from nsysflow.analysis.findings.subject import Subject
 
 Rule = Callable[[Subject], Iterator[Finding]]
+RuleOfRun = Callable[[Sequence[Subject]], Iterator[tuple[Subject, Finding]]]
+"""A rule for the reports of a run together: findings, each with the report that values it."""
 
 RULES: Final[tuple[Rule, ...]] = (
     waits,
@@ -33,3 +36,6 @@ RULES: Final[tuple[Rule, ...]] = (
     profiler_overhead,
 )
 """All rules. Their order only decides between findings that save the same."""
+
+RULES_OF_RUN: Final[tuple[RuleOfRun, ...]] = (straggler,)
+"""The rules that compare the reports of a run."""

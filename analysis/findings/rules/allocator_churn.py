@@ -14,7 +14,7 @@ from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.waiting import stalls_of
 from nsysflow.analysis.replay.changes.declared import Changes, Removal
-from nsysflow.units import duration, number
+from nsysflow.units import number
 
 CHANGE: Final = (
     "no torch.cuda.empty_cache() in the loop; let PyTorch keep what it has",
@@ -29,7 +29,6 @@ def allocator_churn(subject: Subject) -> Iterator[Finding]:
     if not every:
         return
     most = every[-1]
-    a_step = " a step" if subject.of_steps else ""
     apis = subject.stalls.filter(pl.col("what") == "alloc")["api"].value_counts(sort=True)
     counted = ", ".join(f"{number(n)} {api}" for api, n in apis.head(3).iter_rows())
     idle_ns = sum(one.idle_ns for one in every)
@@ -40,8 +39,8 @@ def allocator_churn(subject: Subject) -> Iterator[Finding]:
         change=CHANGE,
         evidence=(
             f"{counted} in {subject.steps} steps" if subject.of_steps else counted,
-            f"they block the host for {duration(blocked_ns)}{a_step}; the GPU idles for"
-            f" {duration(idle_ns)}{a_step} behind them",
+            f"they block the host for {subject.spent(blocked_ns)}; the GPU idles for"
+            f" {subject.spent(idle_ns)} behind them",
             "what Python does around these calls is not in the saving",
         ),
         table="syncs",

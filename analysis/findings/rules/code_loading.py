@@ -32,7 +32,9 @@ def code_loading(subject: Subject) -> Iterator[Finding]:
     steps = subject.steps_with(pauses["start_ns"])
     most = pauses.group_by("phase").agg(pl.col("ns").sum()).sort("ns", "phase")["phase"][-1]
     calls = subject.tables.gap_summary.filter(pl.col("cause") == "module_load")
-    calls = calls.group_by("culprit").agg(pl.col("gaps", "total_ns").sum()).sort("total_ns", "culprit")
+    calls = (
+        calls.group_by("culprit").agg(pl.col("gaps", "total_ns").sum()).sort("total_ns", "culprit")
+    )
     culprit, _, loading_ns = calls.row(-1)
     yield Finding(
         rule="code-loading",

@@ -14,7 +14,6 @@ from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.units import duration
 
 CHANGE: Final = (
     "DataLoader(num_workers=4 or more, persistent_workers=True, pin_memory=True)",
@@ -40,13 +39,12 @@ def data_loading(subject: Subject) -> Iterator[Finding]:
 def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
     size_ns = subject.worst_ns(rows, "ns")
     known = phase != OUTSIDE
-    a_step = " a step" if subject.of_steps else ""
     return Finding(
         rule="data-loading",
         title=f"the GPU waits for data{place(phase)}" if known else "host code between the steps",
         change=CHANGE if known else BETWEEN,
         evidence=(
-            f"the GPU waits {duration(size_ns)}{a_step} for host code{place(phase)}",
+            f"the GPU waits {subject.spent(size_ns)} for host code{place(phase)}",
             "the saving holds if the workers keep up" if known else "no range says what it does",
         ),
         table="gap_summary",

@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import duration, number
+from nsysflow.units import number
 
 CHANGE: Final = (
     "record the event right after the work that is needed, not after all that follows",
@@ -27,7 +27,6 @@ def dependency_wait(subject: Subject) -> Iterator[Finding]:
 def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
     idle_ns = subject.worst_ns(rows, "total_ns")
     first: dict[str, Any] = rows.sort("total_ns", "culprit").row(-1, named=True)
-    a_step = " a step" if subject.of_steps else ""
     awaited = f" for {first['culprit']}" if first["culprit"] else " for another one"
     source = first["source"] or ""
     return Finding(
@@ -35,7 +34,7 @@ def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
         title=f"a stream waits{awaited}{place(phase, source)}",
         change=CHANGE,
         evidence=(
-            f"the GPU idles for {duration(idle_ns)}{a_step} in {number(int(rows['gaps'].sum()))}"
+            f"the GPU idles for {subject.spent(idle_ns)} in {number(int(rows['gaps'].sum()))}"
             " gaps whose next operation was launched long before",
         ),
         table="gap_summary",

@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.units import duration, number, size
+from nsysflow.units import number, size
 
 WORTH_PCT: Final = 5
 """With well-filled buckets 2.7 % of a step stays exposed (ddp-bucketed, two H200s): the last bucket
@@ -29,7 +29,6 @@ def exposed_communication(subject: Subject) -> Iterator[Finding]:
     if comm.is_empty() or 100 * exposed_ns < WORTH_PCT * subject.step_ns:
         return
     most: dict[str, Any] = comm.sort("exposed_ns", "phase", "name").row(-1, named=True)
-    a_step = " a step" if subject.of_steps else ""
     of = most["operation"] or most["name"]
     count = subject.per_step(int(comm["count"].sum()))
     sent = comm["bytes"].sum() if comm["bytes"].null_count() == 0 else None
@@ -39,8 +38,8 @@ def exposed_communication(subject: Subject) -> Iterator[Finding]:
         title=f"communication that kernels wait for: {of}{place(most['phase'])}",
         change=CHANGE,
         evidence=(
-            f"{number(count)} collectives{a_step}{moved}; for {duration(exposed_ns)}{a_step} nothing"
-            " computes meanwhile",
+            f"{number(count)} collectives{subject.a_step}{moved}",
+            f"nothing computes meanwhile for {subject.spent(exposed_ns)}",
             "the saving is that of communication that takes no time; waiting for a slower rank is"
             " part of it",
         ),

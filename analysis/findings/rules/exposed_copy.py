@@ -13,7 +13,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.units import duration, number, size
+from nsysflow.units import number, size
 
 WORTH_PCT: Final = 12.5
 """Copying ahead takes a stream, an event and a second set of buffers: not worth it for less than an
@@ -40,7 +40,6 @@ def exposed_copy(subject: Subject) -> Iterator[Finding]:
 
 def _finding(subject: Subject, direction: str, rows: pl.DataFrame, exposed_ns: int) -> Finding:
     most: dict[str, Any] = rows.sort("exposed_ns", "phase").row(-1, named=True)
-    a_step = " a step" if subject.of_steps else ""
     moved = subject.per_step(int(rows["bytes"].sum()))
     count = subject.per_step(int(rows["count"].sum()))
     return Finding(
@@ -48,8 +47,8 @@ def _finding(subject: Subject, direction: str, rows: pl.DataFrame, exposed_ns: i
         title=f"{direction} copies with nothing computing meanwhile{place(most['phase'])}",
         change=CHANGE,
         evidence=(
-            f"{number(count)} copies{a_step} of {size(moved)} in all; for {duration(exposed_ns)}"
-            f"{a_step} nothing computes meanwhile",
+            f"{number(count)} copies{subject.a_step} of {size(moved)} in all",
+            f"nothing computes meanwhile for {subject.spent(exposed_ns)}",
             "the saving is that of copies that take no time, as if all ran under kernels",
         ),
         table="copies",

@@ -42,7 +42,6 @@ def host_code(subject: Subject) -> Iterator[Finding]:
 
 def _finding(subject: Subject, phase: str, rows: pl.DataFrame, steps: int) -> Finding:
     size_ns = subject.worst_ns(rows, "ns")
-    a_step = " a step" if subject.of_steps else ""
     known = phase != OUTSIDE
     nested = known and any(one.startswith(f"{phase}/") for one in subject.tables.phases["path"])
     at = phase + ITSELF if nested else phase
@@ -51,7 +50,7 @@ def _finding(subject: Subject, phase: str, rows: pl.DataFrame, steps: int) -> Fi
         title=f"one piece of host code holds the GPU up{place(phase)}",
         change=CHANGE,
         evidence=(
-            f"the GPU waits {duration(size_ns)}{a_step} for it, in {number(len(rows))} pauses of"
+            f"the GPU waits {subject.spent(size_ns)} for it, in {number(len(rows))} pauses of"
             f" {duration(int(rows['ns'].sum()) // len(rows))}",
             "the saving is that of no host time there at all",
         ),

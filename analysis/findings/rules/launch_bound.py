@@ -59,7 +59,9 @@ def launch_bound(subject: Subject) -> Iterator[Finding]:
     if graphs is None:
         return
     of_graphs = graphs > 0
-    what = f"{number(graphs)} CUDA graphs" if of_graphs else f"{number(_per_step(subject))} launches"
+    what = (
+        f"{number(graphs)} CUDA graphs" if of_graphs else f"{number(_per_step(subject))} launches"
+    )
     source = _source(subject, phase)
     share = whole_percent(int(phases["ns"][-1]), int(phases["ns"].sum()))
     pauses = round(len(short) / subject.steps)

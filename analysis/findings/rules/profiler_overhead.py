@@ -8,7 +8,6 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.units import duration
 
 CHANGE: Final = (
     "record less: no source lines (backtraces), no CPU samples, fewer steps (--capture)",
@@ -21,14 +20,13 @@ def profiler_overhead(subject: Subject) -> Iterator[Finding]:
     idle_ns = subject.worst_ns(subject.tables.accounting, "profiler_ns")
     if not idle_ns:
         return
-    a_step = " a step" if subject.of_steps else ""
     rows = subject.tables.gap_summary.filter(pl.col("cause") == "profiler")
     yield Finding(
         rule="profiler-overhead",
         title="the profiler's own work keeps the GPU waiting",
         change=CHANGE,
         evidence=(
-            f"the GPU idles for {duration(idle_ns)}{a_step} while the profiler works:"
+            f"the GPU idles for {subject.spent(idle_ns)} while the profiler works:"
             f" {', '.join(sorted(rows['culprit'].unique()))}",
             "without a profiler the program does not lose this",
         ),

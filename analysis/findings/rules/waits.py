@@ -11,7 +11,6 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.waiting import Stalls, stalls_of
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.units import duration
 
 READ_BACK: Final = (
     "read it some steps later, or keep it on the GPU: torch.where or a mask instead of `if tensor`",
@@ -44,7 +43,6 @@ def _taking_turns(subject: Subject, every: list[Stalls]) -> Finding:
     """All waits at once, where each takes over when another one is removed."""
     idle_ns = sum(one.idle_ns for one in every)
     blocked_ns = sum(one.blocked_ns for one in every)
-    a_step = " a step" if subject.of_steps else ""
     places = sorted(every, key=lambda one: -one.blocked_ns)
     names = ", ".join(one.source or one.phase or "outside any range" for one in places[:4])
     return Finding(
@@ -53,8 +51,8 @@ def _taking_turns(subject: Subject, every: list[Stalls]) -> Finding:
         change=("remove them together: " + names, *WAIT),
         evidence=(
             "removed alone, each lets another one take over: they save together what none does",
-            f"they block the host for {duration(blocked_ns)}{a_step}, and the GPU idles for"
-            f" {duration(idle_ns)}{a_step} behind them",
+            f"they block the host for {subject.spent(blocked_ns)}, and the GPU idles for"
+            f" {subject.spent(idle_ns)} behind them",
         ),
         table="syncs",
         size_ns=max(one.size_ns for one in every),
