@@ -22,7 +22,8 @@ class Table:
         json_key: its key in report.json; None where it is not in there.
         page_rows: how many rows the terminal page shows; 0 where the page only has a sentence on
             it, None where it has nothing.
-        summary_rows: the same for summary.md.
+        full_rows: the same for summary.md and `--full`.
+        judged: whether a page shows the judged steps of it; if not, the whole window.
         complete: whether a page shows it as a whole, whatever `--top` says.
         in_slices: whether it is made and written slice by slice, as it has a row per gap.
         ranked_by: what people read it by, largest first, where files keep another order.
@@ -41,7 +42,8 @@ class Table:
     csv: Literal["always", "with rows", "never"] = "always"
     json_key: str | None
     page_rows: int | None = None
-    summary_rows: int | None = None
+    full_rows: int | None = None
+    judged: bool = True
     complete: bool = False
     in_slices: bool = False
     ranked_by: str | None = None
@@ -83,7 +85,7 @@ DECLARED: Final = (
         csv="never",
         json_key="devices",
         page_rows=64,
-        summary_rows=64,
+        full_rows=64,
         complete=True,
         filled_by=_RECORD_CUDA,
         shown=(
@@ -92,12 +94,33 @@ DECLARED: Final = (
         ),
     ),
     Table(
+        name="kernels",
+        about="kernels by full name, with class, time, grid and block",
+        made_by="tables.kernels.kernels:kernel_table",
+        json_key="kernels",
+        page_rows=4,
+        full_rows=20,
+        filled_by=_RECORD_CUDA,
+        shown=(
+            "total_ns short_name class count median_ns device report share_pct tiny_pct grid block"
+        ),
+    ),
+    Table(
+        name="waited",
+        about="time without compute by what the next compute operation waited for",
+        made_by="tables.waited:waited_table",
+        json_key="waited",
+        ranked_by="total_ns",
+        filled_by="in this selection the GPU computes all the time",
+        shown="total_ns kind name stream phase waits largest_ns window_pct device report process",
+    ),
+    Table(
         name="gap_summary",
         about="idle time by place, cause and culprit",
         made_by="tables.gaps:gap_summary",
         json_key="gap_summary",
-        page_rows=7,
-        summary_rows=15,
+        page_rows=0,
+        full_rows=15,
         ranked_by="total_ns",
         filled_by="this selection has no idle time between two operations",
         shown=(
@@ -119,8 +142,8 @@ DECLARED: Final = (
         about="per NVTX range and its place: what ran for it, how long, and the idle time",
         made_by="tables.phases:phase_table",
         json_key="phases",
-        page_rows=10,
-        summary_rows=30,
+        page_rows=8,
+        full_rows=30,
         filled_by="put NVTX ranges around the parts of the program: nsysflow.region",
         shown=(
             "path instances median_ns busy_ns idle_ns host_wall_ns launches process report kernels"
@@ -131,8 +154,8 @@ DECLARED: Final = (
         about="waits, blocking copies and allocations, ranked by the idle time behind them",
         made_by="tables.syncs:sync_table",
         json_key="syncs",
-        page_rows=4,
-        summary_rows=10,
+        page_rows=3,
+        full_rows=10,
         by_device="induced",
         filled_by="this selection has no waits, blocking copies or allocations",
         shown=(
@@ -144,8 +167,7 @@ DECLARED: Final = (
         about="every gap, with its cause, place, source line and neighbours",
         made_by="tables.gaps:gap_table",
         json_key=None,
-        page_rows=3,
-        summary_rows=10,
+        full_rows=10,
         in_slices=True,
         ranked_by="duration_ns",
         filled_by="this selection has no idle time between two operations",
@@ -156,12 +178,24 @@ DECLARED: Final = (
         about="every step, with its time split as in accounting",
         made_by="tables.steps:step_table",
         json_key="steps",
-        page_rows=0,
-        summary_rows=20,
+        full_rows=20,
+        judged=False,
         filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
         shown=(
-            "report process device step duration_ns idle_ns compute_ns steady host_ns "
+            "report process device step kind duration_ns idle_ns compute_ns host_ns "
             "launch_ns sync_ns comm_exposed_ns copy_exposed_ns"
+        ),
+    ),
+    Table(
+        name="step_groups",
+        about="the window by kind of step: start-up, steady, one-off, periodic, cut off",
+        made_by="tables.step_groups:step_groups",
+        csv="with rows",
+        json_key="step_groups",
+        filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
+        shown=(
+            "kind steps count every total_ns excess_ns cause cause_ns phase source device process "
+            "report idle_ns second_cause second_cause_ns largest_ns culprit"
         ),
     ),
     Table(
@@ -169,8 +203,7 @@ DECLARED: Final = (
         about="stretches in which the GPU waited for launches, and what a CUDA graph would take",
         made_by="tables.starved:starved_table",
         json_key="starved",
-        page_rows=0,
-        summary_rows=10,
+        full_rows=10,
         filled_by="this selection has no launch-bound stretch of 8 operations or more",
         shown=(
             "launch_idle_ns phase ops graph_estimate_ns start_ns device report "
@@ -189,22 +222,11 @@ DECLARED: Final = (
         ),
     ),
     Table(
-        name="kernels",
-        about="kernels by full name, with class, time, grid and block",
-        made_by="tables.kernels.kernels:kernel_table",
-        json_key="kernels",
-        summary_rows=20,
-        filled_by=_RECORD_CUDA,
-        shown=(
-            "total_ns short_name class count median_ns device report share_pct tiny_pct grid block"
-        ),
-    ),
-    Table(
         name="copies",
         about="copies by direction, kind and phase",
         made_by="tables.copies:copy_table",
         json_key="copies",
-        summary_rows=10,
+        full_rows=10,
         each="each_copy",
         filled_by="this selection has no copies",
         shown=(
@@ -226,8 +248,7 @@ DECLARED: Final = (
         made_by="tables.utilization.mfu:mfu_table",
         csv="with rows",
         json_key="mfu",
-        page_rows=6,
-        summary_rows=30,
+        full_rows=30,
         filled_by="give --flops-per-step",
         shown="path mfu_pct time_ns device report flops_per_s flops unit steps",
     ),
@@ -236,8 +257,8 @@ DECLARED: Final = (
         about="communication kernels by operation and phase, with their exposed time",
         made_by="tables.communication.comm:comm_table",
         json_key="comm",
-        page_rows=4,
-        summary_rows=20,
+        page_rows=3,
+        full_rows=20,
         each="collectives",
         filled_by="this selection has no communication kernels",
         shown=(
@@ -261,8 +282,8 @@ DECLARED: Final = (
         of="run",
         csv="with rows",
         json_key="ranks",
-        page_rows=8,
-        summary_rows=64,
+        page_rows=4,
+        full_rows=64,
         filled_by="give the reports of all ranks: nsysflow analyze rank*.sqlite -o DIR",
         shown="report device late_ns waited_ns times_last matched process clock_ns residual_ns",
     ),
@@ -285,8 +306,8 @@ DECLARED: Final = (
         made_by="tables.utilization.gpu_metrics:gpu_metrics_table",
         csv="with rows",
         json_key="gpu_metrics",
-        page_rows=6,
-        summary_rows=20,
+        page_rows=3,
+        full_rows=20,
         filled_by="record with nsysflow profile --gpu-metrics",
         shown=(
             "name group busy_ns bound sm_active_pct tensor_active_pct device report "
@@ -309,7 +330,8 @@ DECLARED: Final = (
         csv="never",
         json_key="integrity",
         page_rows=64,
-        summary_rows=64,
+        full_rows=64,
+        judged=False,
         complete=True,
         filled_by="no check found anything",
         shown="check impact count share_pct report",

@@ -15,7 +15,7 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.table import findings_table
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.short_repr import as_html, as_text, facts_of
 from nsysflow.analysis.tables.communication.ranks import rank_tables
@@ -57,6 +57,8 @@ class Analysed(Protocol):
     @property
     def judged(self) -> Tables: ...
     @property
+    def step_counts(self) -> Mapping[tuple[str, int], int]: ...
+    @property
     def notes(self) -> tuple[Note, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
     def count_gaps(self, at_least_ns: int) -> int: ...
@@ -71,13 +73,17 @@ class Origin:
         paths: each report's path, as it was typed, by the report's name.
         on_cpu: whether the manifest says that the run was made without a GPU.
         ranks: whether the manifests say that the reports are ranks.
-        driver: the version of the GPU's driver; empty where no manifest has it.
+        typed: the paths that were given, which give the same run again.
+        versions: of what took part, by name; empty without a manifest.
+        started: when the run was recorded, in UTC; empty without a manifest.
     """
 
     paths: Mapping[str, Path] = field(default_factory=dict)
     on_cpu: bool = False
     ranks: bool = False
-    driver: str = ""
+    typed: tuple[Path, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    started: str = ""
 
 
 class Results:
@@ -203,6 +209,35 @@ class Results:
         median_ns = self.captures["unprofiled_step_ns"].median()
         return round(median_ns) if isinstance(median_ns, float) else None
 
+    @computed_once
+    def judged(self) -> "Results":
+        """The judged part of the run: its steady steps, or all of it where there are none."""
+        return Results([each.judged for each in self.analyses], origin=self.origin)
+
+    @computed_once
+    def _counts(self) -> dict[tuple[str, int], int]:
+        """How many judged steps each GPU has."""
+        return {key: count for each in self.analyses for key, count in each.step_counts.items()}
+
+    @property
+    def of_steps(self) -> bool:
+        """Whether these are the tables of judged steps, so that figures are given per step."""
+        return bool(self._counts)
+
+    @property
+    def step_count(self) -> int:
+        """How many judged steps there are, on the GPU that has most; 1 where none are judged."""
+        return max(self._counts.values(), default=1)
+
+    def steps_on(self, report: str, device: int) -> int:
+        """How many judged steps a GPU has; 1 where none are judged."""
+        return self._counts.get((report, device), 1)
+
+    @property
+    def per_step(self) -> str:
+        """What a caption says where figures are per step."""
+        return "; per step" if self.of_steps else ""
+
     @property
     def has_copies(self) -> bool:
         """Whether any memcpy was recorded."""
@@ -218,12 +253,11 @@ class Results:
     def selection(self) -> str:
         """The options that narrow the window, as they are typed; empty for whole reports."""
         options = self.analyses[0].options
-        first, end = options.steps or (None, None)
         typed = {
             "--device": options.device,
             "--range": options.range,
             "--from": None if options.from_ns is None else options.from_ns / 1e9,
             "--to": None if options.to_ns is None else options.to_ns / 1e9,
-            "--steps": options.steps and f"{'' if first is None else first}:{end or ''}",
         }
-        return " ".join(f"{name} {value}" for name, value in typed.items() if value is not None)
+        words = [f"{name} {value}" for name, value in typed.items() if value is not None]
+        return " ".join([*words, *filter(None, [typed_steps(options.steps)])])

@@ -48,7 +48,8 @@ def failures(results: Results) -> tuple[Invalid, ...]:
 def _no_kernels(results: Results, found: Failed) -> Invalid:
     recorder = _NSYS.search(results.analyses[0].trace.source)
     nsys = f"nsys {recorder[1]}" if recorder else "nsys"
-    driver = f"the driver ({results.origin.driver})" if results.origin.driver else "the driver"
+    version = results.origin.versions.get("driver", "")
+    driver = f"the driver ({version})" if version else "the driver"
     again = "record again with a newer nsys"
     if found.count:
         sentence = f"{nsys} is probably older than {driver}"
