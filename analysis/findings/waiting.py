@@ -85,7 +85,7 @@ class Stalls:
             title=f"{what}: {self.api}{place(self.phase, self.source)}",
             change=change,
             evidence=(
-                f"{self._often(subject)} block the host for {subject.spent(self.blocked_ns)}",
+                f"{self._often(subject)} the host for {subject.spent(self.blocked_ns)}",
                 f"the GPU idles for {subject.spent(self.idle_ns)} behind them",
             ),
             table="syncs",
@@ -100,12 +100,16 @@ class Stalls:
         )
 
     def _often(self, subject: Subject) -> str:
-        """`2 calls a step`; `3 calls in 10 steps` where not every step has one."""
+        """`2 calls a step block`; `3 calls in 10 steps block` where not every step has one."""
         calls = self.calls / subject.steps
         if not subject.of_steps or calls < 1:
             within = f" in {number(subject.steps)} steps" if subject.of_steps else ""
-            return f"{number(self.calls)} {'call' if self.calls == 1 else 'calls'}{within}"
-        return "one call a step" if calls < 1.5 else f"{calls:.0f} calls a step"
+            return (
+                f"one call{within} blocks"
+                if self.calls == 1
+                else (f"{number(self.calls)} calls{within} block")
+            )
+        return "one call a step blocks" if calls < 1.5 else f"{calls:.0f} calls a step block"
 
 
 def stalls_of(subject: Subject, *wanted: What) -> Iterator[Stalls]:

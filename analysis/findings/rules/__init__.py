@@ -13,6 +13,7 @@ from nsysflow.analysis.findings.rules.exposed_communication import exposed_commu
 from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
 from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.straggler import straggler
 from nsysflow.analysis.findings.rules.waits import waits
@@ -30,6 +31,7 @@ RULES: Final[tuple[Rule, ...]] = (
     data_loading,
     host_code,
     code_loading,
+    periodic_pause,
     exposed_communication,
     exposed_copy,
     dependency_wait,
