@@ -1,9 +1,10 @@
 """What there is to say about each rule, whatever report it found something in."""
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +44,7 @@ def explanations() -> dict[str, Explanation]:
 
 
 def _read(text: str) -> Explanation:
-    """An entry, its texts without the line breaks of the file."""
-    entry = tomllib.loads(text)
-    held = {
-        each.name: tuple(entry[each.name])
-        if isinstance(entry[each.name], list)
-        else entry[each.name]
-        for each in fields(Explanation)
-    }
-    held["why"] = " ".join(held["why"].split())
-    return Explanation(**held)
+    """An entry; its paragraph without the line breaks of the file."""
+    held: dict[str, Any] = tomllib.loads(text)
+    held |= {name: tuple(held[name]) for name in ("signs", "leave", "causes", "tables")}
+    return Explanation(**held | {"why": " ".join(held["why"].split())})

@@ -17,16 +17,13 @@ WIDEST: Final = 94
 
 def rules_in_the_code() -> set[str]:
     """The names that `Finding(rule=...)` has in the rules' files."""
-    names = set()
+    names: set[str] = set()
     for file in (ROOT / "analysis" / "findings" / "rules").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.keyword) and node.arg == "rule":
-                names |= {each.value for each in ast.walk(node.value) if _is_name(each)}
+                texts = (each for each in ast.walk(node.value) if isinstance(each, ast.Constant))
+                names |= {each.value for each in texts if isinstance(each.value, str)}
     return names
-
-
-def _is_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def test_every_rule_is_explained() -> None:
