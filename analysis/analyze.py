@@ -9,6 +9,9 @@ import polars as pl
 
 from nsysflow.analysis.declared import tables
 from nsysflow.analysis.declared.notes import Note
+from nsysflow.analysis.findings.find import Found, find_of_run
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.table import findings_table
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
@@ -125,9 +128,28 @@ class Analysis:
         )
 
     @computed_once
+    def step_counts(self) -> dict[tuple[str, int], int]:
+        """How many judged steps each GPU has, by report and device; empty where none are judged."""
+        if not self.view.of_steps:
+            return {}
+        steps = self.view.steps.group_by("process", "device").len().group_by("device").max()
+        report = self.trace.report
+        return {(report, device): count for device, count in steps.select("device", "len").rows()}
+
+    @computed_once
     def judged(self) -> "Tables":
         """The judged part."""
         return Tables(self.timeline)
+
+    @computed_once
+    def found(self) -> Found:
+        """What to change, the largest saving first, with all that is known of it."""
+        return find_of_run([Subject(self.judged)])
+
+    @computed_once
+    def findings(self) -> pl.DataFrame:
+        """FINDINGS: what to change, the largest saving first."""
+        return findings_table(self.found)
 
     @computed_once
     def failed_checks(self) -> tuple[Failed, ...]:
@@ -186,7 +208,7 @@ def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a f
     """The function that makes a table, as its declaration names it."""
     (declared,) = (table for table in tables.DECLARED if table.name == name)
     module, function = declared.made_by.split(":")
-    return getattr(import_module(f"nsysflow.analysis.tables.{module}"), function)
+    return getattr(import_module(f"nsysflow.analysis.{module}"), function)
 
 
 def _property_of(name: str) -> "computed_once[pl.DataFrame]":

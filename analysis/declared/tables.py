@@ -16,13 +16,14 @@ class Table:
         name: as `--table`, `Analysis` and files spell it. Its columns are `schema.NAME`, its block
             on the page is `nsysflow/report/blocks/NAME.py` where `page_rows` is not None.
         about: what a row is, for help and docs.
-        made_by: the function that makes it, as `module:function` in `nsysflow.analysis.tables`.
+        made_by: the function that makes it, as `module:function` in `nsysflow.analysis`.
         of: whether each report has one, or the run as a whole.
         csv: whether it becomes a CSV file: always, only with rows, or never.
         json_key: its key in report.json; None where it is not in there.
         page_rows: how many rows the terminal page shows; 0 where the page only has a sentence on
             it, None where it has nothing.
-        summary_rows: the same for summary.md.
+        full_rows: the same for summary.md and `--full`.
+        judged: whether a page shows the judged steps of it; if not, the whole window.
         complete: whether a page shows it as a whole, whatever `--top` says.
         in_slices: whether it is made and written slice by slice, as it has a row per gap.
         ranked_by: what people read it by, largest first, where files keep another order.
@@ -41,7 +42,8 @@ class Table:
     csv: Literal["always", "with rows", "never"] = "always"
     json_key: str | None
     page_rows: int | None = None
-    summary_rows: int | None = None
+    full_rows: int | None = None
+    judged: bool = True
     complete: bool = False
     in_slices: bool = False
     ranked_by: str | None = None
@@ -66,13 +68,24 @@ _RECORD_CUDA: Final = "record with --trace cuda,nvtx while the GPU is in use"
 
 DECLARED: Final = (
     Table(
+        name="findings",
+        about="what to change, what that would save, and on which numbers it rests",
+        made_by="findings.table:findings_table",
+        of="run",
+        json_key="findings",
+        ranked_by=None,
+        complete=True,
+        filled_by="no change is known that would save 1 % of a step or more",
+        shown="finding saving_high_ns saving_pct title rule phase source steps method report",
+    ),
+    Table(
         name="accounting",
         about="per GPU, where its time went: compute, exposed communication and copies, idle",
-        made_by="accounting:accounting_table",
+        made_by="tables.accounting:accounting_table",
         csv="never",
         json_key="devices",
         page_rows=64,
-        summary_rows=64,
+        full_rows=64,
         complete=True,
         filled_by=_RECORD_CUDA,
         shown=(
@@ -81,12 +94,24 @@ DECLARED: Final = (
         ),
     ),
     Table(
+        name="kernels",
+        about="kernels by full name, with class, time, grid and block",
+        made_by="tables.kernels.kernels:kernel_table",
+        json_key="kernels",
+        page_rows=4,
+        full_rows=20,
+        filled_by=_RECORD_CUDA,
+        shown=(
+            "total_ns short_name class count median_ns device report share_pct tiny_pct grid block"
+        ),
+    ),
+    Table(
         name="gap_summary",
         about="idle time by place, cause and culprit",
-        made_by="gaps:gap_summary",
+        made_by="tables.gaps:gap_summary",
         json_key="gap_summary",
-        page_rows=7,
-        summary_rows=15,
+        page_rows=0,
+        full_rows=15,
         ranked_by="total_ns",
         filled_by="this selection has no idle time between two operations",
         shown=(
@@ -97,7 +122,7 @@ DECLARED: Final = (
     Table(
         name="gap_histogram",
         about="gaps by length and cause",
-        made_by="gaps:gap_histogram",
+        made_by="tables.gaps:gap_histogram",
         csv="never",
         json_key="gap_histogram",
         filled_by="this selection has no idle time between two operations",
@@ -106,10 +131,10 @@ DECLARED: Final = (
     Table(
         name="phases",
         about="per NVTX range and its place: what ran for it, how long, and the idle time",
-        made_by="phases:phase_table",
+        made_by="tables.phases:phase_table",
         json_key="phases",
-        page_rows=10,
-        summary_rows=30,
+        page_rows=8,
+        full_rows=30,
         filled_by="put NVTX ranges around the parts of the program: nsysflow.region",
         shown=(
             "path instances median_ns busy_ns idle_ns host_wall_ns launches process report kernels"
@@ -118,10 +143,10 @@ DECLARED: Final = (
     Table(
         name="syncs",
         about="waits, blocking copies and allocations, ranked by the idle time behind them",
-        made_by="syncs:sync_table",
+        made_by="tables.syncs:sync_table",
         json_key="syncs",
-        page_rows=4,
-        summary_rows=10,
+        page_rows=3,
+        full_rows=10,
         by_device="induced",
         filled_by="this selection has no waits, blocking copies or allocations",
         shown=(
@@ -131,10 +156,9 @@ DECLARED: Final = (
     Table(
         name="gaps",
         about="every gap, with its cause, place, source line and neighbours",
-        made_by="gaps:gap_table",
+        made_by="tables.gaps:gap_table",
         json_key=None,
-        page_rows=3,
-        summary_rows=10,
+        full_rows=10,
         in_slices=True,
         ranked_by="duration_ns",
         filled_by="this selection has no idle time between two operations",
@@ -143,10 +167,10 @@ DECLARED: Final = (
     Table(
         name="steps",
         about="every step, with its time split as in accounting",
-        made_by="steps:step_table",
+        made_by="tables.steps:step_table",
         json_key="steps",
-        page_rows=0,
-        summary_rows=20,
+        full_rows=20,
+        judged=False,
         filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
         shown=(
             "report process device step duration_ns idle_ns compute_ns steady host_ns "
@@ -156,10 +180,9 @@ DECLARED: Final = (
     Table(
         name="starved",
         about="stretches in which the GPU waited for launches, and what a CUDA graph would take",
-        made_by="starved:starved_table",
+        made_by="tables.starved:starved_table",
         json_key="starved",
-        page_rows=0,
-        summary_rows=10,
+        full_rows=10,
         filled_by="this selection has no launch-bound stretch of 8 operations or more",
         shown=(
             "launch_idle_ns phase ops graph_estimate_ns start_ns device report "
@@ -169,7 +192,7 @@ DECLARED: Final = (
     Table(
         name="launches",
         about="per phase, what launching cost: calls, latency, queue time, run-ahead",
-        made_by="launches:launch_table",
+        made_by="tables.launches:launch_table",
         json_key="launches",
         filled_by="put NVTX ranges around the parts of the program: nsysflow.region",
         shown=(
@@ -178,22 +201,11 @@ DECLARED: Final = (
         ),
     ),
     Table(
-        name="kernels",
-        about="kernels by full name, with class, time, grid and block",
-        made_by="kernels.kernels:kernel_table",
-        json_key="kernels",
-        summary_rows=20,
-        filled_by=_RECORD_CUDA,
-        shown=(
-            "total_ns short_name class count median_ns device report share_pct tiny_pct grid block"
-        ),
-    ),
-    Table(
         name="copies",
         about="copies by direction, kind and phase",
-        made_by="copies:copy_table",
+        made_by="tables.copies:copy_table",
         json_key="copies",
-        summary_rows=10,
+        full_rows=10,
         each="each_copy",
         filled_by="this selection has no copies",
         shown=(
@@ -203,7 +215,7 @@ DECLARED: Final = (
     Table(
         name="each_copy",
         about="every copy",
-        made_by="copies:each_copy",
+        made_by="tables.copies:each_copy",
         csv="never",
         json_key=None,
         filled_by="this selection has no copies",
@@ -212,21 +224,20 @@ DECLARED: Final = (
     Table(
         name="mfu",
         about="FLOPs per second of steps and phases, and their share of the GPU's peak",
-        made_by="utilization.mfu:mfu_table",
+        made_by="tables.utilization.mfu:mfu_table",
         csv="with rows",
         json_key="mfu",
-        page_rows=6,
-        summary_rows=30,
+        full_rows=30,
         filled_by="give --flops-per-step",
         shown="path mfu_pct time_ns device report flops_per_s flops unit steps",
     ),
     Table(
         name="comm",
         about="communication kernels by operation and phase, with their exposed time",
-        made_by="communication.comm:comm_table",
+        made_by="tables.communication.comm:comm_table",
         json_key="comm",
-        page_rows=4,
-        summary_rows=20,
+        page_rows=3,
+        full_rows=20,
         each="collectives",
         filled_by="this selection has no communication kernels",
         shown=(
@@ -237,7 +248,7 @@ DECLARED: Final = (
     Table(
         name="collectives",
         about="every communication kernel",
-        made_by="communication.comm:collectives",
+        made_by="tables.communication.comm:collectives",
         csv="never",
         json_key=None,
         filled_by="this selection has no communication kernels",
@@ -246,19 +257,19 @@ DECLARED: Final = (
     Table(
         name="ranks",
         about="per rank, how late it came to the collectives and how long it waited in them",
-        made_by="communication.ranks:rank_tables",
+        made_by="tables.communication.ranks:rank_tables",
         of="run",
         csv="with rows",
         json_key="ranks",
-        page_rows=8,
-        summary_rows=64,
+        page_rows=4,
+        full_rows=64,
         filled_by="give the reports of all ranks: nsysflow analyze rank*.sqlite -o DIR",
         shown="report device late_ns waited_ns times_last matched process clock_ns residual_ns",
     ),
     Table(
         name="arrivals",
         about="per collective, when the first and the last rank came",
-        made_by="communication.ranks:rank_tables",
+        made_by="tables.communication.ranks:rank_tables",
         of="run",
         csv="with rows",
         json_key="arrivals",
@@ -271,11 +282,11 @@ DECLARED: Final = (
     Table(
         name="gpu_metrics",
         about="per phase and kernel class, the sampled GPU counters",
-        made_by="utilization.gpu_metrics:gpu_metrics_table",
+        made_by="tables.utilization.gpu_metrics:gpu_metrics_table",
         csv="with rows",
         json_key="gpu_metrics",
-        page_rows=6,
-        summary_rows=20,
+        page_rows=3,
+        full_rows=20,
         filled_by="record with nsysflow profile --gpu-metrics",
         shown=(
             "name group busy_ns bound sm_active_pct tensor_active_pct device report "
@@ -285,7 +296,7 @@ DECLARED: Final = (
     Table(
         name="induced",
         about="per wait and GPU, the idle time behind it",
-        made_by="syncs:induced_table",
+        made_by="tables.syncs:induced_table",
         csv="never",
         json_key=None,
         filled_by="this selection has no waits, blocking copies or allocations",
@@ -294,11 +305,12 @@ DECLARED: Final = (
     Table(
         name="integrity",
         about="what may be wrong with the recording, and which numbers that affects",
-        made_by="integrity:integrity_table",
+        made_by="tables.integrity:integrity_table",
         csv="never",
         json_key="integrity",
         page_rows=64,
-        summary_rows=64,
+        full_rows=64,
+        judged=False,
         complete=True,
         filled_by="no check found anything",
         shown="check impact count share_pct report",

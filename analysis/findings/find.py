@@ -1,6 +1,6 @@
 """All findings of a report: every rule asked, each finding valued, the largest saving first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +30,7 @@ class Found:
             judged.
         of_steps: whether savings are per step.
         steps: how many steps were judged.
+        report: the report that they are of.
     """
 
     valued: tuple[Valued, ...]
@@ -37,6 +38,7 @@ class Found:
     step_ns: int
     of_steps: bool
     steps: int
+    report: str
 
 
 def find(subject: Subject) -> Found:
@@ -60,6 +62,7 @@ def find(subject: Subject) -> Found:
         step_ns=subject.step_ns,
         of_steps=subject.of_steps,
         steps=subject.steps,
+        report=subject.timeline.trace.report,
     )
 
 
@@ -79,3 +82,8 @@ def _together_ns(findings: Iterable[Finding], replays: Replays) -> int | None:
     if len(changes) < 2:
         return None
     return max(0, replays.saving_ns(Changes.together(changes)))
+
+
+def find_of_run(subjects: Sequence[Subject]) -> Found:
+    """The findings of the reports of a run: those of the slowest report."""
+    return max((find(subject) for subject in subjects), key=lambda found: found.step_ns)

@@ -24,6 +24,33 @@ _SPREAD: Final = {
     f"{name}_ns": pl.Int64() for name in ("mean", "median", "min", "max", "std", "p95")
 }
 
+FINDINGS: Final = Frame(
+    """One row per thing to change, the largest saving first; `finding` numbers them. Savings are of
+    a recorded step that is judged, of the slowest rank, or of the window where no steps are judged.
+    `method` is `replay` where the change itself was replayed, so that low and high are the same,
+    and `bound` where `saving_high_ns` is the most that it can be. `via` is the call, kernel or
+    stream that it is about. `steps` is how many of the judged steps have it. Savings overlap: they
+    are never summed. `process` and `device` are null where it is of several.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "finding": pl.Int64(),
+        "rule": pl.String(),
+        "title": pl.String(),
+        "phase": pl.String(),
+        "source": pl.String(),
+        "via": pl.String(),
+        "saving_low_ns": pl.Int64(),
+        "saving_high_ns": pl.Int64(),
+        "saving_pct": pl.Float64(),
+        "method": pl.String(),
+        "steps": pl.Int64(),
+        "evidence": pl.String(),
+        "change": pl.String(),
+    },
+)
+
 ACCOUNTING: Final = Frame(
     """One row per device: window = compute + comm_exposed + copy_exposed + idle, to the ns, and the
     causes sum to idle. `kernel_ns`, `copy_ns` and `comm_ns` are sums of durations, not parts of the

@@ -21,7 +21,7 @@ _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it 
 _OUTPUT: Final = frozenset(
     [
         *("reports", "folder", "force", "no_files"),
-        *("table", "columns", "wide", "form", "as_json", "gaps_csv"),
+        *("full", "table", "columns", "wide", "form", "as_json", "gaps_csv"),
     ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
@@ -41,6 +41,9 @@ class _Analyze(Command):
 
 @click.command(cls=configured(_Analyze))
 @click.argument("reports", nargs=-1, type=_PATH, metavar="[REPORT]...")
+@option(
+    "--full", section=_PRINT, is_flag=True, help="Print all findings and lists, not one screen."
+)
 @option(
     "--table",
     section=_PRINT,
@@ -125,6 +128,7 @@ def analyze(
     *,
     force: bool,
     no_files: bool,
+    full: bool,
     table: str | None,
     columns: str | None,
     wide: bool,
@@ -153,7 +157,7 @@ def analyze(
     if table is None and (form is not None or columns is not None or wide):
         table = "gap_summary"
     alone = [table is not None, as_json, gaps_csv is not None]
-    _check_usage(folder, alone, no_files=no_files)
+    _check_usage(folder, [*alone, full], no_files=no_files)
     from nsysflow.cli.one_table import style_of
     from nsysflow.runs.files import output_folder
     from nsysflow.runs.sources import newest_run
@@ -173,7 +177,7 @@ def analyze(
     if gaps_csv is not None:
         _give_gaps(results, gaps_csv, reports, look.at_least_ns)
     else:
-        _print(results, look, style, table=table, as_json=as_json)
+        _print(results, look, style, table=table, as_json=as_json, full=full)
     if chosen is not None:
         click.echo(f"wrote {chosen}: summary.md, report.json and {_tables_in(chosen)}", err=True)
 
@@ -207,7 +211,7 @@ def _check_usage(folder: Path | None, alone: list[bool], *, no_files: bool) -> N
         click.UsageError: they were.
     """
     if sum(alone) > 1:
-        msg = "--table, --json and --gaps-csv cannot be combined"
+        msg = "--full, --table, --json and --gaps-csv cannot be combined"
         raise click.UsageError(msg)
     if no_files and folder is not None:
         msg = "-o DIR and --no-files cannot be combined"
@@ -226,7 +230,13 @@ def _wanted(table: str | None, *, whole: bool, page: bool) -> tuple[str, ...]:
 
 
 def _print(
-    results: "Results", look: Look, style: "Style", *, table: str | None, as_json: bool
+    results: "Results",
+    look: Look,
+    style: "Style",
+    *,
+    table: str | None,
+    as_json: bool,
+    full: bool,
 ) -> None:
     from nsysflow.cli.one_table import show_table
     from nsysflow.cli.output import show_json, show_page
@@ -236,7 +246,7 @@ def _print(
     elif as_json:
         show_json(results)
     else:
-        show_page(results, top=look.top, at_least_ns=look.at_least_ns)
+        show_page(results, full=full, top=look.top, at_least_ns=look.at_least_ns)
 
 
 def _give_gaps(results: "Results", target: Path, reports: Sequence[Path], at_least_ns: int) -> None:

@@ -156,7 +156,7 @@ def pack(report: Path, out: Path) -> None:
 
 def _sizes(report: Path, copy: Path) -> str:
     """How large a copy is, and its original if that is one file."""
-    from nsysflow.report.units import size
+    from nsysflow.units import size
 
     length = copy.stat().st_size
     if not report.is_file():

@@ -13,16 +13,18 @@ from rich.text import Text
 from nsysflow.doctor import Diagnosis, Machine, as_json
 from nsysflow.doctor import page as doctor_page
 from nsysflow.errors import OutputError
+from nsysflow.report.page import Length
 from nsysflow.report.results import Results
 from nsysflow.report.tables import report_json, write_gaps_csv
 from nsysflow.report.terminal import page
 from nsysflow.screen import console, line_width
 
 
-def show_page(results: Results, *, top: int | None, at_least_ns: int) -> None:
-    """The page, as wide as the terminal."""
+def show_page(results: Results, *, full: bool = False, top: int | None, at_least_ns: int) -> None:
+    """The page, as wide as the terminal: one screen, or all of it."""
     screen = console()
-    lines = page(results, width=line_width(), top=top, at_least_ns=at_least_ns)
+    length: Length = "full" if full else "page"
+    lines = page(results, width=line_width(), length=length, top=top, at_least_ns=at_least_ns)
     print_lines(screen, lines)
 
 

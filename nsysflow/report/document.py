@@ -30,7 +30,6 @@ def report_json(results: Results) -> str:
         "tool": json.dumps({"name": "nsysflow", "version": nsysflow.__version__}),
         "report": json.dumps(_about(results), ensure_ascii=False),
         "verdict": json.dumps(_verdict(results), ensure_ascii=False),
-        "findings": "[]",
     }
     for table in DECLARED:
         if table.json_key is not None:

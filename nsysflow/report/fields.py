@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.layout import Block, Column, words
 from nsysflow.report.results import Results, gpu_name
-from nsysflow.report.units import duration, number, share
+from nsysflow.units import duration, number, share
 
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ The terminal page and summary.md show the same `Block`s and differ only in how t
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
@@ -14,6 +15,10 @@ _NARROWEST = 8
 
 _READABLE = 20
 """A flexible column is not narrower than this while a spare column can be left out."""
+
+
+BAR_LETTERS: Final = "█▓▒░▚"
+"""What parts of a bar are drawn with, so that they differ without colour."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +66,18 @@ class Block:
     more: tuple[str, ...] = ()
 
 
+def bar(parts: Sequence[int], width: int) -> str:
+    """The parts in proportion, one letter of `BAR_LETTERS` each. Rounding their running sum keeps
+    the width."""
+    total = sum(parts)
+    edges = [
+        round(width * sum(parts[: index + 1]) / total) if total else 0
+        for index in range(len(parts))
+    ]
+    cells = [edge - before for edge, before in zip(edges, [0, *edges[:-1]], strict=True)]
+    return "".join(letter * count for letter, count in zip(BAR_LETTERS, cells, strict=False))
+
+
 def without_empty_columns(block: Block) -> Block:
     """The block without the columns whose cells are all empty."""
     cells = zip(*block.rows, strict=True)
@@ -69,7 +86,10 @@ def without_empty_columns(block: Block) -> Block:
 
 def without_bars(block: Block) -> Block:
     """The block without bars."""
-    return _with_columns(block, [at for at, each in enumerate(block.columns) if not each.drawn])
+    drawn = str.maketrans("", "", BAR_LETTERS)
+    more = tuple(" ".join(line.translate(drawn).split()) for line in block.more)
+    kept = [at for at, each in enumerate(block.columns) if not each.drawn]
+    return replace(_with_columns(block, kept), more=more)
 
 
 def _with_columns(block: Block, kept: Sequence[int]) -> Block:
@@ -99,9 +119,19 @@ def printable(text: str) -> str:
 def shorten(text: str, width: int) -> str:
     """The text in `width` cells. A path is cut at the front, another name in the middle, as kernel
     names differ at both ends."""
-    if cell_len(text) <= width:
-        return text
-    tail = width - 1 if "/" in text else width // 2
+    return (
+        text
+        if cell_len(text) <= width
+        else _cut(text, width, width - 1 if "/" in text else width // 2)
+    )
+
+
+def shorten_middle(text: str, width: int) -> str:
+    """A sentence in `width` cells, cut in the middle: it says at both ends what it is about."""
+    return text if cell_len(text) <= width else _cut(text, width, width // 2)
+
+
+def _cut(text: str, width: int, tail: int) -> str:
     head = width - 1 - tail
     # set_cell_size pads where a double-width letter would be cut in two
     return set_cell_size(text, head) + "…" + set_cell_size(text[::-1], tail)[::-1]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from nsysflow.report.findings import Suggestions
 from nsysflow.report.layout import Block, printable, shorten, without_bars
 from nsysflow.report.page import Page, compose
 from nsysflow.report.results import Results
@@ -26,25 +27,57 @@ def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -
         top: rows of each block; None for each block's own number.
         at_least_ns: the shortest gap to show.
     """
-    return set_page(compose(results, "summary", top=top, at_least_ns=at_least_ns))
+    return set_page(compose(results, "full", top=top, at_least_ns=at_least_ns))
 
 
 def set_page(page: Page) -> str:
-    """A page as Markdown."""
-    lines = [f"# {_escaped(page.reports)}", ""]
-    if page.selection:
-        lines += [f"Only {_escaped(page.selection)}.", ""]
-    for index, headline in enumerate(page.headlines):
-        lines += [f"**{_escaped(headline.sentence)}**", ""]
-        for remark in page.remarks if index == 0 else ():
-            lines += [f"{_escaped(remark)}.", ""]
-        lines += [f"Next: {_escaped(headline.advice)}", ""]
-    for sentence in page.sentences:
-        lines += [f"{_escaped(sentence)}.", ""]
+    """A page as Markdown: what matters in a few lines, the rest folded."""
+    lines = [f"# {_escaped(page.reports)}", "", *_headlines(page)]
+    body = [*_suggestions(page.suggestions)]
+    body += [f"{_escaped(sentence)}.\n" for sentence in page.sentences]
     for block in page.blocks:
-        lines += block_lines(block)
-    lines += [f"- {_escaped(note)}" for note in page.notes]
+        body += block_lines(block)
+    body += [f"- {_escaped(note)}" for note in page.notes]
+    if body:
+        lines += ["<details>", f"<summary>{_what_is_folded(page)}</summary>", "", *body]
+        lines += ["", "</details>"]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _headlines(page: Page) -> Iterator[str]:
+    """The verdict, what ran, how long a step takes, and what to change first."""
+    for index, headline in enumerate(page.headlines):
+        yield from (f"**{_escaped(headline.sentence)}**", "")
+        for remark in page.remarks if index == 0 else ():
+            yield from (f"{_escaped(remark)}.", "")
+        if headline.advice:
+            yield from (f"Next: {_escaped(headline.advice)}", "")
+    only = f"only {page.selection}" if page.selection else ""
+    about = " · ".join(filter(None, [page.gpus, *page.recorded, only]))
+    for line in filter(None, [about, page.steps]):
+        yield from (f"{_escaped(line)}  ", "")
+    for first in page.suggestions.rows[:1]:
+        yield from (f"First: {_escaped(f'{first.saving}: {first.title}')}  ", "")
+
+
+def _what_is_folded(page: Page) -> str:
+    titles = ["Findings"] if page.suggestions.rows else []
+    return ", ".join([*titles, *(block.title for block in page.blocks)]) or "Notes"
+
+
+def _suggestions(found: Suggestions) -> Iterator[str]:
+    """The findings as a table; nothing without."""
+    if not found.rows:
+        return
+    yield from ("## Findings", "", f"Savings are {_escaped(found.caption)}.", "")
+    yield _row(["", "saving", "what", "change", "steps"])
+    yield _row(["---:", "---", "---", "---", "---"])
+    for each in found.rows:
+        saving = each.saving.removeprefix("save ")
+        yield _row(
+            [str(each.number), *map(_escaped, (saving, each.title, each.change, each.steps))]
+        )
+    yield from ("", _escaped(found.more), "")
 
 
 def block_lines(block: Block) -> Iterator[str]:
@@ -56,7 +89,7 @@ def block_lines(block: Block) -> Iterator[str]:
         yield from (f"{_escaped(block.caption)}.", "")
     yield from table_lines(without_bars(block))
     yield ""
-    for line in block.more:
+    for line in without_bars(block).more:
         yield from (_escaped(line), "")
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 from rich.cells import cell_len
 
-from nsysflow.report import units
+from nsysflow import units
 from nsysflow.report.layout import Block, figure, words
 
 MOST_COLUMNS: Final = 7

@@ -1,7 +1,7 @@
 """The page model: what a reader sees of a run, before it is set for a terminal or as Markdown."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from nsysflow.analysis.declared.tables import TABLES, Table
 from nsysflow.analysis.short_repr import gpu_names
@@ -9,15 +9,21 @@ from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.bottleneck.judgement import judge
-from nsysflow.report.bottleneck.outlier_steps import outlier_sentences
 from nsysflow.report.bottleneck.validity import Invalid
 from nsysflow.report.bottleneck.verdict import Verdict
 from nsysflow.report.fields import Limits
+from nsysflow.report.findings import Suggestions, suggestions
 from nsysflow.report.layout import Block
 from nsysflow.report.results import Results
 
-Length = Literal["page", "summary"]
-"""How long a page is: one screen, or summary.md."""
+Length = Literal["page", "full"]
+"""How long a page is: one screen, or all that people read (`--full`, summary.md)."""
+
+VERSIONS: Final = ("driver", "torch", "triton")
+"""The versions that a figure may depend on most."""
+
+FIRST: Final = 3
+"""So many findings are on one screen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,21 +33,25 @@ class Page:
     Attributes:
         reports: the reports' names.
         gpus: what they ran on, e.g. `2 x NVIDIA H200`; empty without GPU work.
+        recorded: with which versions, and when, as far as that is known.
         selection: the options that narrow the window, as they are typed; empty without any.
         steps: how many steps there are and how long they take; empty without steps.
         headlines: what holds the GPUs back, or why that cannot be said; never empty.
         remarks: what to keep in mind about the headlines, a line each.
-        sentences: what else is worth a line: outlier steps, MFU.
+        suggestions: what to change, the largest saving first.
+        sentences: what else is worth a line: MFU.
         blocks: the tables, as far as they have rows.
         notes: what the reader should know about the reports.
     """
 
     reports: str
     gpus: str
+    recorded: tuple[str, ...]
     selection: str
     steps: str
     headlines: tuple[Verdict | Invalid, ...]
     remarks: tuple[str, ...]
+    suggestions: Suggestions
     sentences: tuple[str, ...]
     blocks: tuple[Block, ...]
     notes: tuple[str, ...]
@@ -52,7 +62,7 @@ def compose(results: Results, length: Length, *, top: int | None, at_least_ns: i
 
     Args:
         results: the run.
-        length: one screen, or summary.md.
+        length: one screen, or all of it.
         top: rows of each block; None for each block's own number.
         at_least_ns: the shortest gap to show.
     """
@@ -60,14 +70,24 @@ def compose(results: Results, length: Length, *, top: int | None, at_least_ns: i
     return Page(
         reports=", ".join(results.reports),
         gpus=gpu_names(results.table("accounting")["name"]),
+        recorded=_recorded(results),
         selection=results.selection,
         steps=steps_sentence(results),
         headlines=judgement.headlines,
         remarks=judgement.remarks,
-        sentences=(*outlier_sentences(results), *mfu_sentences(results)),
+        suggestions=suggestions(results, FIRST if length == "page" else len(results.found.valued)),
+        sentences=mfu_sentences(results),
         blocks=_blocks(results, length, top, at_least_ns),
         notes=tuple(note.text for note in results.notes),
     )
+
+
+def _recorded(results: Results) -> tuple[str, ...]:
+    """The profiler, driver and framework that took part, and the day."""
+    origin = results.origin
+    profiler = results.analyses[0].trace.source.partition(",")[0]
+    versions = (f"{name} {origin.versions[name]}" for name in VERSIONS if name in origin.versions)
+    return tuple(filter(None, [profiler, *versions, origin.started[:10]]))
 
 
 def _blocks(
@@ -75,14 +95,16 @@ def _blocks(
 ) -> tuple[Block, ...]:
     """The blocks of the tables that a page of this length shows, in the declared order."""
     blocks = []
+    judged = results.judged
     for table in TABLES.values():
         if rows := rows_shown(table, length):
             limit = top if top is not None and not table.complete else rows
             limits = Limits(rows=limit, at_least_ns=at_least_ns)
-            blocks.append(block_of(table.name)(results, limits))
+            of = judged if table.judged else results
+            blocks.append(block_of(table.name)(of, limits))
     return tuple(block for block in blocks if block.rows)
 
 
 def rows_shown(table: Table, length: Length) -> int:
     """How many rows of a table a page of this length shows; 0 for none."""
-    return (table.page_rows if length == "page" else table.summary_rows) or 0
+    return (table.page_rows if length == "page" else table.full_rows) or 0

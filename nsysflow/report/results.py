@@ -7,9 +7,14 @@ from typing import Protocol
 
 import polars as pl
 
+from nsysflow.analysis.analyze import Tables
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.findings.find import Found, find_of_run
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.table import findings_table
 from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.short_repr import as_html, as_text, facts_of
@@ -50,6 +55,10 @@ class Analysed(Protocol):
     @property
     def failed_checks(self) -> tuple[Failed, ...]: ...
     @property
+    def judged(self) -> Tables: ...
+    @property
+    def step_counts(self) -> Mapping[tuple[str, int], int]: ...
+    @property
     def notes(self) -> tuple[Note, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
     def count_gaps(self, at_least_ns: int) -> int: ...
@@ -64,13 +73,17 @@ class Origin:
         paths: each report's path, as it was typed, by the report's name.
         on_cpu: whether the manifest says that the run was made without a GPU.
         ranks: whether the manifests say that the reports are ranks.
-        driver: the version of the GPU's driver; empty where no manifest has it.
+        typed: the paths that were given, which give the same run again.
+        versions: of what took part, by name; empty without a manifest.
+        started: when the run was recorded, in UTC; empty without a manifest.
     """
 
     paths: Mapping[str, Path] = field(default_factory=dict)
     on_cpu: bool = False
     ranks: bool = False
-    driver: str = ""
+    typed: tuple[Path, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    started: str = ""
 
 
 class Results:
@@ -123,9 +136,16 @@ class Results:
             whole = [each.every_collective for each in self.analyses]
             arrivals, ranks = rank_tables(whole, [each.collectives for each in self.analyses])
             self._tables |= {"arrivals": arrivals, "ranks": ranks}
+        if name == "findings":
+            return findings_table(self.found)
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
+
+    @computed_once
+    def found(self) -> Found:
+        """What to change in the run, the largest saving first, with all that is known of it."""
+        return find_of_run([Subject(each.judged) for each in self.analyses])
 
     def induced(self) -> pl.DataFrame:
         """The idle time behind the calls of `syncs`, a row per call and GPU."""
@@ -188,6 +208,35 @@ class Results:
         """How long a step takes unprofiled: the median of the processes that measured it."""
         median_ns = self.captures["unprofiled_step_ns"].median()
         return round(median_ns) if isinstance(median_ns, float) else None
+
+    @computed_once
+    def judged(self) -> "Results":
+        """The judged part of the run: its steady steps, or all of it where there are none."""
+        return Results([each.judged for each in self.analyses], origin=self.origin)
+
+    @computed_once
+    def _counts(self) -> dict[tuple[str, int], int]:
+        """How many judged steps each GPU has."""
+        return {key: count for each in self.analyses for key, count in each.step_counts.items()}
+
+    @property
+    def of_steps(self) -> bool:
+        """Whether these are the tables of judged steps, so that figures are given per step."""
+        return bool(self._counts)
+
+    @property
+    def step_count(self) -> int:
+        """How many judged steps there are, on the GPU that has most; 1 where none are judged."""
+        return max(self._counts.values(), default=1)
+
+    def steps_on(self, report: str, device: int) -> int:
+        """How many judged steps a GPU has; 1 where none are judged."""
+        return self._counts.get((report, device), 1)
+
+    @property
+    def per_step(self) -> str:
+        """What a caption says where figures are per step."""
+        return "; per step" if self.of_steps else ""
 
     @property
     def has_copies(self) -> bool:

@@ -6,24 +6,28 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from nsysflow.report.layout import Block, printable, set_in_columns
-from nsysflow.report.page import Page, compose
+from nsysflow.report.findings import Suggestions
+from nsysflow.report.layout import Block, printable, set_in_columns, shorten, shorten_middle
+from nsysflow.report.page import Length, Page, compose
 from nsysflow.report.results import Results
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _BAR_STYLES = {"█+": "green", "▓+": "magenta", "▒+": "cyan", "░+": "red"}
 
 
-def page(results: Results, *, width: int, top: int | None, at_least_ns: int = 0) -> Iterator[Text]:
+def page(
+    results: Results, *, width: int, length: Length = "page", top: int | None, at_least_ns: int = 0
+) -> Iterator[Text]:
     """The page of a run, line by line.
 
     Args:
         results: the run.
         width: columns to fill; names are shortened where they are too few.
-        top: rows of each block; None fits all blocks on one screen.
+        length: one screen, or all of it.
+        top: rows of each block; None for each block's own number.
         at_least_ns: the shortest gap to show.
     """
-    return set_page(compose(results, "page", top=top, at_least_ns=at_least_ns), width)
+    return set_page(compose(results, length, top=top, at_least_ns=at_least_ns), width)
 
 
 def set_page(page: Page, width: int) -> Iterator[Text]:
@@ -36,13 +40,32 @@ def set_page(page: Page, width: int) -> Iterator[Text]:
         yield from _sentence(headline.sentence, width, style="bold")
         for remark in page.remarks if index == 0 else ():
             yield from _sentence(remark, width)
-        yield from _sentence(f"next: {headline.advice}", width)
+        if headline.advice:
+            yield from _sentence(f"next: {headline.advice}", width)
+    yield from _suggestions(page.suggestions, width)
     for sentence in page.sentences:
         yield from _sentence(sentence, width)
     for block in page.blocks:
         yield from set_block(block, width)
     for note in page.notes:
         yield from _sentence(f"note: {printable(note)}", width)
+
+
+def _suggestions(found: Suggestions, width: int) -> Iterator[Text]:
+    """The findings in two lines each; none where there are none."""
+    if not found.rows:
+        return
+    yield Text()
+    yield Text("Findings", style="bold").append(f"  {found.caption}", style="not bold dim")
+    savings = max(len(each.saving) for each in found.rows)
+    for each in found.rows:
+        head = f"  {each.number}  {each.saving:<{savings}}  "
+        title = shorten_middle(printable(each.title), width - len(head))
+        yield Text(head).append(title, style="bold")
+        change = shorten(printable(each.change), width - 7 - len(each.steps))
+        line = f"     {change}"
+        yield Text(f"{line}{each.steps:>{width - len(line)}}", style="dim")
+    yield from (Text(f"  {line}", style="dim") for line in _wrapped(found.more, width - 2))
 
 
 def set_block(block: Block, width: int | None) -> Iterator[Text]:

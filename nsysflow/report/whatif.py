@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.replay.whatif import WhatIf
-from nsysflow.report.units import duration, percent, share
+from nsysflow.units import duration, percent, share
 
 
 def whatif_lines(report: str, found: WhatIf) -> Iterator[str]:

@@ -82,7 +82,7 @@ def analyze_reports(
         Note(NoteKind.LEFT_OUT, f"{name} is left out: {error.seen}")
         for name, error in left_out.items()
     ]
-    return Results(analyses, origin=origin_of(sources), notes=notes)
+    return Results(analyses, origin=origin_of(sources, paths), notes=notes)
 
 
 def analyze_demo() -> Results:
@@ -133,15 +133,17 @@ def _no_such_device(sources: Sequence[Source], device: int | None) -> SelectionE
     )
 
 
-def origin_of(sources: Sequence[Source]) -> Origin:
+def origin_of(sources: Sequence[Source], typed: Sequence[Path]) -> Origin:
     """Where the reports come from, by their manifests."""
     manifests = [source.manifest for source in sources]
-    drivers = [each.versions["driver"] for each in manifests if each and "driver" in each.versions]
+    known = [each for each in manifests if each is not None]
     return Origin(
         paths={source.name: source.path for source in sources},
         on_cpu=all(each is not None and each.on == "cpu" for each in manifests),
         ranks=all(each is not None and _has_ranks(each) for each in manifests),
-        driver=drivers[0] if drivers else "",
+        typed=tuple(typed),
+        versions=known[0].versions if known else {},
+        started=known[0].started if known else "",
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from nsysflow.cli.main import main
-from nsysflow.report.units import duration, percent
+from nsysflow.units import duration, percent
 from tests.pairs import NOT_IDLE, PAIRS, share, step_ns
 from tests.reports import ROOT
 from tests.shown import commands, console_blocks, is_shown

@@ -15,7 +15,7 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import figure, words
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration
+from nsysflow.units import duration
 from tests.report.handmade import MS, handmade, renamed
 
 

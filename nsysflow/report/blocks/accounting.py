@@ -1,5 +1,6 @@
 """Where each GPU's time goes."""
 
+from collections.abc import Callable
 from typing import Final
 
 from nsysflow.analysis.declared.causes import CAUSES
@@ -12,19 +13,18 @@ from nsysflow.report.fields import (
     left_out,
     named_rows,
     time_and_share,
-    value,
 )
-from nsysflow.report.layout import Block, Column
+from nsysflow.report.layout import BAR_LETTERS, Block, Column, bar, figure
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration
+from nsysflow.units import duration
 
 PARTS: Final = (
-    ("compute_ns", "compute", "█"),
-    ("comm_exposed_ns", "comm", "▓"),
-    ("copy_exposed_ns", "copy", "▒"),
-    ("idle_ns", "idle", "░"),
+    ("compute_ns", "compute"),
+    ("comm_exposed_ns", "comm"),
+    ("copy_exposed_ns", "copy"),
+    ("idle_ns", "idle"),
 )
-"""The parts of a window in the order of the accounting, with letters that differ without colour."""
+"""The parts of a window in the order of the accounting."""
 
 
 def block(results: Results, limits: Limits) -> Block:
@@ -32,39 +32,49 @@ def block(results: Results, limits: Limits) -> Block:
     table = results.table("accounting")
     # several GPUs have longer names and smaller parts
     width = 30 if table.height == 1 else 15
-    bar = Column(head="", spare=True, drawn=True)
+    drawn = Column(head="", spare=True, drawn=True)
     return filled(
         "GPU time",
         named_rows(table, limits),
         (
             gpu_field(results),
-            (Column(head="window", right=True), value("window_ns", duration)),
-            (bar, lambda row: _bar([row[column] for column, _, _ in PARTS], width)),
-            *(_part(*part) for part in PARTS),
+            (figure("step" if results.of_steps else "window"), _per_step(results, "window_ns")),
+            (drawn, lambda row: bar([row[column] for column, _ in PARTS], width)),
+            *(
+                _part(results, *part, letter)
+                for part, letter in zip(PARTS, BAR_LETTERS, strict=False)
+            ),
         ),
-        caption="Communication and copies: the part not overlapped by compute",
+        caption=f"Communication and copies: the part not overlapped by compute{results.per_step}",
         more=(*_idle_by_cause(results), *left_out(table.height - limits.rows, "accounting")),
     )
 
 
-def _part(column: str, head: str, letter: str) -> Field[Row]:
-    titled = Column(head=head, right=True, letter=letter)
-    return titled, lambda row: time_and_share(row[column], row["window_ns"])
+def _per_step(results: Results, column: str) -> Callable[[Row], str]:
+    return lambda row: duration(round(row[column] / _steps(results, row)))
+
+
+def _steps(results: Results, row: Row) -> int:
+    return results.steps_on(row["report"], row["device"])
+
+
+def _part(results: Results, column: str, head: str, letter: str) -> Field[Row]:
+    def cell(row: Row) -> str:
+        steps = _steps(results, row)
+        return time_and_share(round(row[column] / steps), round(row["window_ns"] / steps))
+
+    return Column(head=head, right=True, letter=letter), cell
 
 
 def _idle_by_cause(results: Results) -> tuple[str, ...]:
     """`idle by cause: host code 105 ms 34 %, …`, largest first; nothing without idle time."""
     accounting = results.table("accounting")
     window_ns = int(accounting["window_ns"].sum())
+    steps = max(1, *(_steps(results, row) for row in accounting.iter_rows(named=True)), 1)
     sums = {cause.label: int(accounting[f"{name}_ns"].sum()) for name, cause in CAUSES.items()}
     ranked = sorted((item for item in sums.items() if item[1]), key=lambda item: -item[1])
-    parts = [f"{label} {time_and_share(ns, window_ns)}" for label, ns in ranked]
+    parts = [
+        f"{label} {time_and_share(round(ns / steps), round(window_ns / steps))}"
+        for label, ns in ranked
+    ]
     return (f"idle by cause: {', '.join(parts)}",) if parts else ()
-
-
-def _bar(parts: list[int], width: int) -> str:
-    """The parts in proportion; rounding their running sum keeps the width."""
-    total = sum(parts)
-    edges = [round(width * sum(parts[: index + 1]) / total) if total else 0 for index in range(4)]
-    cells = [edge - before for edge, before in zip(edges, [0, *edges[:-1]], strict=True)]
-    return "".join(letter * count for (_, _, letter), count in zip(PARTS, cells, strict=True))

@@ -13,7 +13,7 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration, number, percent, size
+from nsysflow.units import duration, number, percent, size
 
 
 def block(results: Results, limits: Limits) -> Block:

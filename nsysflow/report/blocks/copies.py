@@ -3,7 +3,7 @@
 from nsysflow.report.fields import Limits, filled, left_out, named_rows, phase_field, value
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration, number, size
+from nsysflow.units import duration, number, size
 
 
 def block(results: Results, limits: Limits) -> Block:

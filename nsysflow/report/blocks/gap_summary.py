@@ -11,7 +11,7 @@ from nsysflow.report.fields import Limits, filled, left_out, together
 from nsysflow.report.idle_parts import idle_parts, line_at, without_function
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration, number, percent
+from nsysflow.units import duration, number, percent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from nsysflow.report.fields import Limits, Row, filled, gpu_field, left_out, val
 from nsysflow.report.idle_parts import line_at, where_host_was_in_gap
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration, instant
+from nsysflow.units import duration, instant
 
 
 def block(results: Results, limits: Limits) -> Block:

@@ -16,7 +16,7 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration, percent
+from nsysflow.units import duration, percent
 
 FEW_SMS: Final = "few SMs active"
 """The GPU is busy all the time, and most SMs have nothing to do: too few or too small blocks."""

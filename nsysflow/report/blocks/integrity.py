@@ -3,7 +3,7 @@
 from nsysflow.report.fields import Limits, filled, left_out, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns, words
 from nsysflow.report.results import Results
-from nsysflow.report.units import number, percent
+from nsysflow.units import number, percent
 
 
 def block(results: Results, limits: Limits) -> Block:

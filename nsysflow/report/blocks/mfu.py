@@ -5,7 +5,7 @@ import polars as pl
 from nsysflow.report.fields import Limits, filled, gpu_fields, left_out, named_rows, value
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results, gpu_name
-from nsysflow.report.units import duration, flops, percent
+from nsysflow.units import duration, flops, percent
 
 
 def block(results: Results, limits: Limits) -> Block:

@@ -4,7 +4,7 @@ from nsysflow.report.fields import Limits, filled, left_out
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.phase_tree import Phase, phase_tree
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration, number, share
+from nsysflow.units import duration, number, share
 
 
 def block(results: Results, limits: Limits) -> Block:

@@ -3,7 +3,7 @@
 from nsysflow.report.fields import Limits, Row, filled, gpu_field, left_out, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns
 from nsysflow.report.results import Results, gpu_name
-from nsysflow.report.units import duration, number
+from nsysflow.units import duration, number
 
 
 def block(results: Results, limits: Limits) -> Block:

@@ -17,7 +17,7 @@ from nsysflow.report.fields import (
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import median_ns, steps_by_range, without_profiler
-from nsysflow.report.units import duration, number, whole_percent
+from nsysflow.units import duration, number, whole_percent
 
 
 def block(results: Results, limits: Limits) -> Block:

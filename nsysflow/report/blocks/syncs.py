@@ -5,7 +5,7 @@ import polars as pl
 from nsysflow.report.fields import Limits, filled, left_out, together, value
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results, or_outside
-from nsysflow.report.units import duration, number
+from nsysflow.units import duration, number
 
 
 def block(results: Results, limits: Limits) -> Block:

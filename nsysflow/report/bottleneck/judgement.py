@@ -11,7 +11,7 @@ from nsysflow.report.bottleneck.validity import Invalid, failures
 from nsysflow.report.bottleneck.verdict import Verdict, verdicts
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import steps_by_range, without_profiler
-from nsysflow.report.units import number, whole_percent
+from nsysflow.units import number, whole_percent
 
 SLOWED_PCT: Final = 15
 """From here on the profiler changes what is seen: it slows launching and host code alone, so their

@@ -6,7 +6,7 @@ import polars as pl
 
 from nsysflow.report.bottleneck.shared_gpus import once_per_gpu
 from nsysflow.report.results import Results
-from nsysflow.report.units import duration, number, whole_percent
+from nsysflow.units import duration, number, whole_percent
 
 _TIMES_MEDIAN: Final = 2
 """An outlier step takes this many times the median."""

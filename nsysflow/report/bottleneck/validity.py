@@ -9,7 +9,7 @@ from typing import Final
 from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.results import Results
-from nsysflow.report.units import instant, number
+from nsysflow.units import instant, number
 
 UNRELATED: Final = "unrelated-reports"
 """The check of several reports together; those of a single one are `Check`s."""
@@ -48,7 +48,8 @@ def failures(results: Results) -> tuple[Invalid, ...]:
 def _no_kernels(results: Results, found: Failed) -> Invalid:
     recorder = _NSYS.search(results.analyses[0].trace.source)
     nsys = f"nsys {recorder[1]}" if recorder else "nsys"
-    driver = f"the driver ({results.origin.driver})" if results.origin.driver else "the driver"
+    version = results.origin.versions.get("driver", "")
+    driver = f"the driver ({version})" if version else "the driver"
     again = "record again with a newer nsys"
     if found.count:
         sentence = f"{nsys} is probably older than {driver}"

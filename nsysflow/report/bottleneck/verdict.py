@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.report.bottleneck.bottlenecks import BOTTLENECKS, Bottleneck
 from nsysflow.report.bottleneck.evidence import evidence_of
 from nsysflow.report.results import Results, gpu_name
-from nsysflow.report.units import duration, number, whole_percent
+from nsysflow.units import duration, number, whole_percent
 
 GPU_BOUND: Final = "GPU-bound"
 

@@ -15,7 +15,7 @@ every_table = pytest.mark.parametrize("table", DECLARED, ids=lambda table: table
 @every_table
 def test_a_table_has_its_function(table: Table) -> None:
     module, function = table.made_by.split(":")
-    assert callable(getattr(import_module(f"nsysflow.analysis.tables.{module}"), function))
+    assert callable(getattr(import_module(f"nsysflow.analysis.{module}"), function))
 
 
 @every_table

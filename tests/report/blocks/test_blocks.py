@@ -39,7 +39,7 @@ def test_every_table_on_a_page_has_a_block_and_no_block_is_of_another() -> None:
     folder = Path(blocks.__file__).parent
     stems = {path.stem for path in folder.glob("*.py")} - {"__init__"}
     assert stems == {table.name for table in SHOWN}
-    assert {table.name for table in DECLARED if table.page_rows or table.summary_rows} == stems
+    assert {table.name for table in DECLARED if table.page_rows or table.full_rows} == stems
 
 
 @every_block

@@ -1,0 +1,90 @@
+"""Findings as people read them: two lines each."""
+
+from dataclasses import dataclass
+from shlex import join
+
+from nsysflow.analysis.findings.find import Found
+from nsysflow.analysis.findings.finding import Valued
+from nsysflow.report.results import Results
+from nsysflow.units import duration, number, percent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggestion:
+    """A finding in two lines.
+
+    Attributes:
+        number: as `nsysflow explain` takes it.
+        saving: `save 542 us (13 %)`, `save up to …`.
+        title: what happens and where.
+        change: the first thing to try.
+        steps: `in each of 5 steps`; empty where no steps are judged.
+    """
+
+    number: int
+    saving: str
+    title: str
+    change: str
+    steps: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggestions:
+    """The first findings of a run.
+
+    Attributes:
+        caption: what savings are of, and what all changes save together.
+        rows: the findings; may be empty.
+        more: where the rest is, and each of them in full; empty without findings.
+    """
+
+    caption: str
+    rows: tuple[Suggestion, ...]
+    more: str
+
+
+def suggestions(results: Results, limit: int) -> Suggestions:
+    """What to change first."""
+    found = results.found
+    rows = tuple(
+        Suggestion(
+            number=index,
+            saving=saving_of(one),
+            title=one.finding.title,
+            change=one.finding.change[0],
+            steps=_steps(one, found.steps) if found.of_steps else "",
+        )
+        for index, one in enumerate(found.valued[:limit], start=1)
+    )
+    return Suggestions(caption=_caption(found), rows=rows, more=_more(results, len(rows)))
+
+
+def saving_of(valued: Valued) -> str:
+    """What a finding saves: `save up to 2.10 ms (38 %)`."""
+    most = "" if valued.finding.method == "replay" else "up to "
+    return f"save {most}{duration(valued.high_ns)} ({percent(valued.pct)})"
+
+
+def _caption(found: Found) -> str:
+    of = "per step" if found.of_steps else "of the whole window"
+    if found.together_ns is None:
+        return of
+    left = duration(found.step_ns - found.together_ns)
+    return f"{of}; all together: {duration(found.step_ns)} → {left}"
+
+
+def _steps(valued: Valued, steps: int) -> str:
+    have = min(valued.finding.steps, steps)
+    if steps == 1:
+        return "in the one step"
+    return f"in each of {number(steps)} steps" if have == steps else f"in {have} of {steps} steps"
+
+
+def _more(results: Results, shown: int) -> str:
+    """Where the rest of the findings is, and how to see one in full."""
+    if not shown:
+        return ""
+    paths = [str(path) for path in results.origin.typed] or [results.found.report]
+    left = len(results.found.valued) - shown
+    rest = f"{number(left)} more: --table findings; " if left else ""
+    return f"{rest}why, and an example: nsysflow explain 1 {join(paths)}"
