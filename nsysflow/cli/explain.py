@@ -87,7 +87,6 @@ def _explain_finding(ctx: click.Context, number: int, reports: tuple[Path, ...])
         UnknownName: it has no finding of that number.
     """
     from nsysflow.report.explain.finding import explain_finding
-    from nsysflow.report.explain.numbered import numbered
     from nsysflow.runs.sources import newest_run
     from nsysflow.screen import line_width
 
@@ -95,10 +94,10 @@ def _explain_finding(ctx: click.Context, number: int, reports: tuple[Path, ...])
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
     results = analyse(reports, look_of_settings(ctx), tables=(), folder=None)
-    found = numbered(results)
-    if not 1 <= number <= len(found):
-        raise UnknownName(*_no_such(number, len(found), results))
-    _print([explain_finding(found[number - 1], results, line_width())])
+    count = len(results.found.valued)
+    if not 1 <= number <= count:
+        raise UnknownName(*_no_such(number, count, results))
+    _print([explain_finding(results, number, line_width())])
 
 
 def _no_such(number: int, count: int, results: "Results") -> tuple[str, str]:

@@ -65,7 +65,7 @@ def _suggestions(found: Suggestions, width: int) -> Iterator[Text]:
         change = shorten(printable(each.change), width - 7 - len(each.steps))
         line = f"     {change}"
         yield Text(f"{line}{each.steps:>{width - len(line)}}", style="dim")
-    yield from (Text(f"  {line}", style="dim") for line in _wrapped(found.more, width - 2))
+    yield from (Text(f"  {line}", style="dim") for line in wrapped(found.more, width - 2))
 
 
 def set_block(block: Block, width: int | None) -> Iterator[Text]:

@@ -5,62 +5,66 @@ from shlex import join
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explained.explanation import explanations
-from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.find import Found
+from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.report.explain.behind import gaps_behind, rows_behind
 from nsysflow.report.explain.explained import Explained, Facts, Lines, Points, Prose
-from nsysflow.report.explain.numbered import Numbered
 from nsysflow.report.explain.pages import code_of
-from nsysflow.report.results import Results
-from nsysflow.report.units import duration, percent, share
+from nsysflow.report.results import Analysed, Results
+from nsysflow.units import duration, percent, share
 
 
-def explain_finding(chosen: Numbered, results: Results, width: int) -> Explained:
+def explain_finding(results: Results, number: int, width: int) -> Explained:
     """One finding in full.
 
     Args:
-        chosen: which one.
-        results: its run.
+        results: the run.
+        number: of the finding, from 1.
         width: columns of a line.
     """
-    finding = chosen.valued.finding
+    found = results.found
+    valued = found.valued[number - 1]
+    finding, analysis = valued.finding, _analysis_of(found, results)
     explanation = explanations()[finding.rule]
-    tables = chosen.analysis.judged
-    report = chosen.analysis.trace.report
     return Explained(
-        kind=f"finding {chosen.number} of {chosen.count} in {report} · {finding.rule}",
+        kind=f"finding {number} of {len(found.valued)} in {found.report} · {finding.rule}",
         title=finding.title,
         parts=(
-            Facts(rows=tuple(_facts(chosen, results))),
+            Facts(rows=tuple(_facts(valued, results))),
             Prose(title="Why it costs time", text=explanation.why),
-            *rows_behind(finding, tables, width),
-            *gaps_behind(finding, tables, explanation.causes),
+            *rows_behind(finding, analysis.judged, width),
+            *gaps_behind(finding, analysis.judged, explanation.causes),
             Points(title="What to change, in this order", items=finding.change, numbered=True),
             *code_of(explanation),
             Points(title="When to leave it", items=explanation.leave),
-            Lines(title="To see the numbers", lines=tuple(_commands(chosen, results))),
+            Lines(title="To see the numbers", lines=tuple(_commands(finding, results))),
         ),
     )
 
 
-def _facts(chosen: Numbered, results: Results) -> Iterator[tuple[str, str]]:
-    finding, found = chosen.valued.finding, chosen.found
-    yield "saves", _saving(chosen)
+def _analysis_of(found: Found, results: Results) -> Analysed:
+    """The report that the findings are of."""
+    return next(each for each in results.analyses if each.trace.report == found.report)
+
+
+def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
+    finding, found = valued.finding, results.found
+    yield "saves", _saving(valued, found)
     yield "saves", reckoned(finding)
-    yield "saves", _estimated(chosen, results)
+    yield "saves", _estimated(valued, results)
     yield "where", _where(finding)
     if found.of_steps:
         yield "steps", f"{finding.steps} of the {found.steps} judged steps have it"
     for sentence in finding.evidence:
         yield "evidence", sentence
-    for failed in chosen.analysis.failed_checks:
+    for failed in _analysis_of(found, results).failed_checks:
         yield "careful", f"the recording fails the check {failed.check}: record it again first"
 
 
-def _saving(chosen: Numbered) -> str:
+def _saving(valued: Valued, found: Found) -> str:
     """`542 us a step (13 % of 3.99 ms)`."""
-    valued, found = chosen.valued, chosen.found
     high = duration(valued.high_ns)
     if valued.low_ns == valued.high_ns:
         much = high
@@ -109,12 +113,12 @@ def _listed(names: Iterable[str]) -> str:
     return f"{first} and {len(rest)} more" if rest else first
 
 
-def _estimated(chosen: Numbered, results: Results) -> str:
-    """The saving of a step that is not recorded, which is shorter; empty where it is not known."""
-    unprofiled_ns, step_ns = results.unprofiled_step_ns, chosen.valued.step_ns
-    if not chosen.found.of_steps or unprofiled_ns is None or unprofiled_ns >= step_ns:
+def _estimated(valued: Valued, results: Results) -> str:
+    """The saving of a step without the profiler; empty where that is not known, or no shorter."""
+    unprofiled_ns, step_ns = results.unprofiled_step_ns, valued.step_ns
+    if not results.found.of_steps or unprofiled_ns is None or unprofiled_ns >= step_ns:
         return ""
-    saved_ns = round(chosen.valued.high_ns * unprofiled_ns / step_ns)
+    saved_ns = round(valued.high_ns * unprofiled_ns / step_ns)
     return (
         f"estimated without the profiler: {duration(saved_ns)} of {duration(unprofiled_ns)}"
         f" ({share(saved_ns, unprofiled_ns)})"
@@ -132,19 +136,19 @@ def _where(finding: Finding) -> str:
     return " · ".join(filter(None, named))
 
 
-def _commands(chosen: Numbered, results: Results) -> Iterator[str]:
+def _commands(finding: Finding, results: Results) -> Iterator[str]:
     """What shows the numbers, as it is typed."""
-    finding = chosen.valued.finding
-    paths = results.origin.paths
-    mine = [str(paths[chosen.analysis.trace.report])]
-    asked = mine if TABLES[finding.table].of == "report" else [str(each) for each in paths.values()]
+    analysis = _analysis_of(results.found, results)
+    report = str(results.origin.paths[results.found.report])
+    of_run = TABLES[finding.table].of == "run"
+    asked = [str(each) for each in results.origin.typed] if of_run else [report]
     yield join(["nsysflow", "analyze", *asked, "--table", finding.table])
     if explanations()[finding.rule].causes and finding.table != "gaps":
-        yield join(["nsysflow", "analyze", *mine, "--table", "gaps"])
+        yield join(["nsysflow", "analyze", report, "--table", "gaps"])
     changes = [] if finding.changes is None else [*finding.changes.options()]
     if changes:
-        options = chosen.analysis.options
+        options = analysis.options
         step = [] if options.step is None else ["--step", options.step]
         skip = [] if options.skip is None else ["--skip", str(options.skip)]
-        yield join(["nsysflow", "whatif", *mine, *changes, *step, *skip])
+        yield join(["nsysflow", "whatif", report, *changes, *step, *skip])
     yield join(["nsysflow", "explain", finding.rule])
