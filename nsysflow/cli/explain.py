@@ -12,7 +12,7 @@ from nsysflow.cli.analyze import look_of_settings
 from nsysflow.cli.look import analyse
 from nsysflow.cli.options import Command
 from nsysflow.errors import UnknownName
-from nsysflow.nearest import near_or_all
+from nsysflow.nearest import nearest
 
 if TYPE_CHECKING:
     from nsysflow.report.explain.explained import Explained
@@ -74,7 +74,10 @@ def _explain_name(typed: str) -> None:
         if Path(typed).exists():
             advice = "Before a report, name the number of its finding"
             raise UnknownName(seen, advice, f"nsysflow explain 1 {quote(typed)}")
-        raise UnknownName(seen, near_or_all(typed, known, where="nsysflow explain"))
+        near = " or ".join(nearest(typed, known))
+        if near:
+            raise UnknownName(seen, f"Did you mean {near}?")
+        raise UnknownName(seen, "See what there is", "nsysflow explain")
     from nsysflow.report.explain.pages import pages_of
 
     _print(pages_of(name))

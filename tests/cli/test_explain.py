@@ -108,6 +108,7 @@ def test_ranks_are_asked_for_together() -> None:
     ("words", "said"),
     [
         (("snyc",), "nothing is called 'snyc'. Did you mean sync"),
+        (("quark",), "nothing is called 'quark'. See what there is:\n  nsysflow explain"),
         (("99", str(REPORT)), "has no finding 99. There is 1 to 2"),
         (("0", str(REPORT)), "has no finding 0"),
         (("1", str(SAMPLES / "deep_queue-queued.sqlite.xz")), "has no finding 1. No change"),

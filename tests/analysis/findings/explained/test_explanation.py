@@ -18,7 +18,7 @@ WIDEST: Final = 94
 def rules_in_the_code() -> set[str]:
     """The names that `Finding(rule=...)` has in the rules' files."""
     names: set[str] = set()
-    for file in (ROOT / "analysis" / "findings" / "rules").glob("*.py"):
+    for file in (ROOT / "analysis" / "findings" / "rules").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.keyword) and node.arg == "rule":
                 texts = (each for each in ast.walk(node.value) if isinstance(each, ast.Constant))
