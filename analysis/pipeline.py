@@ -4,8 +4,10 @@ import polars as pl
 
 from nsysflow.analysis.activity.communication import communication
 from nsysflow.analysis.activity.copies import copies
+from nsysflow.analysis.activity.graph_times import WrongTimes
 from nsysflow.analysis.activity.launches import launches
 from nsysflow.analysis.activity.lost_launches import lost_launches
+from nsysflow.analysis.activity.lost_stretches import launches_in_stretches
 from nsysflow.analysis.activity.stalls import stall_calls, with_gpu_busy
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.gaps.find import find_gaps
@@ -15,9 +17,12 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution, attribute
 from nsysflow.analysis.phases.steps import find_steps, step_paths
 from nsysflow.analysis.phases.work import phase_work
+from nsysflow.analysis.steps.kinds import with_kinds
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events, in_order
 from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.waited.producers import Producers, producers
+from nsysflow.analysis.waited.split import split
 
 
 class Timeline:
@@ -103,8 +108,17 @@ class Timeline:
 
     @computed_once
     def steps(self) -> pl.DataFrame:
-        """When each step ran on each device."""
-        return find_steps(self.attribution, self.step_paths, self.ops)
+        """When each step ran on each device, and whether it is `steady`: of `steps.with_kinds`."""
+        ops, wrong = self.events.ops, self.wrong_times.rows
+        return with_kinds(
+            find_steps(self.attribution, self.step_paths, self.ops),
+            gaps=self.explained.gaps,
+            wrong=ops.select("process", "device_no", "start_ns")[wrong],
+            launches=self.launches_in_stretches,
+            captured=self.trace.captures["process"],
+            skip=self.options.skip,
+            axis=self.events.axis,
+        )
 
     @computed_once
     def launches(self) -> pl.DataFrame:
@@ -117,6 +131,17 @@ class Timeline:
         return lost_launches(self.events)
 
     @computed_once
+    def launches_in_stretches(self) -> pl.DataFrame | None:
+        """All kernel launches, with `lost`: whether they lost their operations in a row. None where
+        none did."""
+        return launches_in_stretches(self.events, self.lost_launches)
+
+    @computed_once
+    def wrong_times(self) -> WrongTimes:
+        """The operations of graphs whose times cannot be right."""
+        return WrongTimes.of(self.events.ops)
+
+    @computed_once
     def copies(self) -> pl.DataFrame:
         """Every memcpy, with its label."""
         return copies(self.events)
@@ -126,6 +151,16 @@ class Timeline:
         """Every communication kernel, with NCCL's operation and message, and `phase`."""
         found = communication(self.events, self.ops)
         return found.with_columns(self.attribution.name_of(found["node"]).alias("phase"))
+
+    @computed_once
+    def producers(self) -> Producers:
+        """Whom each operation waited for on the GPU."""
+        return producers(self.events)
+
+    @computed_once
+    def waited(self) -> pl.DataFrame:
+        """The time without compute by what was waited for: `split.PIECES`."""
+        return split(self.events, self.producers.latest)
 
     @computed_once
     def stalls(self) -> pl.DataFrame:

@@ -163,7 +163,9 @@ def steady(name: str) -> Analysis:
     If another is left, also without the last, which no step follows.
     """
     last = max(2, len(analysed(name).steps) - 1)
-    return nsysflow.analyze(trace(name), nsysflow.Options(step="step", steps=(1, last)))
+    return nsysflow.analyze(
+        trace(name), nsysflow.Options(step="step", steps=(nsysflow.StepPart(1, last),))
+    )
 
 
 def accounted(name: str) -> dict[str, Any]:

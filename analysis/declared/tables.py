@@ -106,6 +106,15 @@ DECLARED: Final = (
         ),
     ),
     Table(
+        name="waited",
+        about="time without compute by what the next compute operation waited for",
+        made_by="tables.waited:waited_table",
+        json_key="waited",
+        ranked_by="total_ns",
+        filled_by="in this selection the GPU computes all the time",
+        shown="total_ns kind name stream phase waits largest_ns window_pct device report process",
+    ),
+    Table(
         name="gap_summary",
         about="idle time by place, cause and culprit",
         made_by="tables.gaps:gap_summary",
@@ -173,8 +182,20 @@ DECLARED: Final = (
         judged=False,
         filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
         shown=(
-            "report process device step duration_ns idle_ns compute_ns steady host_ns "
+            "report process device step kind duration_ns idle_ns compute_ns host_ns "
             "launch_ns sync_ns comm_exposed_ns copy_exposed_ns"
+        ),
+    ),
+    Table(
+        name="step_groups",
+        about="the window by kind of step: start-up, steady, one-off, periodic, cut off",
+        made_by="tables.step_groups:step_groups",
+        csv="with rows",
+        json_key="step_groups",
+        filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
+        shown=(
+            "kind steps count every total_ns excess_ns cause cause_ns phase source device process "
+            "report idle_ns second_cause second_cause_ns largest_ns culprit"
         ),
     ),
     Table(

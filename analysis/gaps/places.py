@@ -25,13 +25,14 @@ def gap_places(
 
     Returns:
         Per gap `node` and `process` (of the launch that ended it), `host_node` (where the host
-        was), `asked` (whether its launch began in the gap) and `step` (in which it starts).
+        was), `asked` (whether its launch began in the gap), `step` (in which it starts) and
+        `steady` (whether that step is).
 
     Args:
         gaps: of `find_gaps`.
         ops: all operations, with `node`.
         host_node: the answers to `host_questions`.
-        steps: of `find_steps`.
+        steps: with `steady`.
         axis: of the devices.
     """
     asked = (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False)
@@ -43,5 +44,5 @@ def gap_places(
         "device_no",
         "start_ns",
     )
-    step = step_of_gaps(steps, places, axis)
-    return places.drop("device_no", "start_ns").with_columns(step)
+    steps_of = step_of_gaps(steps, places, axis)
+    return places.drop("device_no", "start_ns").hstack(steps_of.get_columns())

@@ -40,7 +40,7 @@ def gap_slices(view: View, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
     if at_least_ns > 0:
         gaps = gaps.filter(_length_ns() >= at_least_ns)
     for first in range(0, max(len(gaps), 1), SLICE_ROWS):
-        yield _rows(view, gaps[first : first + SLICE_ROWS])
+        yield gap_rows(view, gaps[first : first + SLICE_ROWS])
 
 
 def longest_gaps(view: View, limit: int, at_least_ns: int = 0) -> pl.DataFrame:
@@ -50,7 +50,7 @@ def longest_gaps(view: View, limit: int, at_least_ns: int = 0) -> pl.DataFrame:
     longest = view.gaps[top["row"]].sort(
         _length_ns(), "device_no", "start_ns", descending=[True, False, False]
     )
-    return _rows(view, longest)
+    return gap_rows(view, longest)
 
 
 def count_gaps(view: View, at_least_ns: int = 0) -> int:
@@ -62,7 +62,7 @@ def _length_ns() -> pl.Expr:
     return pl.col("end_ns") - pl.col("start_ns")
 
 
-def _rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
+def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
     """Rows of GAPS for some of the view's gaps."""
     events, attribution, ops = view.events, view.attribution, view.events.ops
     dominant = pl.col("cause")
@@ -116,27 +116,33 @@ def gap_summary(view: View) -> pl.DataFrame:
     phase, host = (attribution.paths["joined"].gather(groups[c]) for c in ("phase", "host"))
     asked = pl.when("asked").then(pl.lit(host).fill_null(OUTSIDE)).otherwise(pl.lit(""))
     groups = groups.with_columns(phase.fill_null("").alias("phase"), asked.alias("host_range"))
-    counted = view.steps.group_by("process", "device_no").agg(pl.len().alias("steps"))
+    counted = view.steps.group_by("process", "device_no").agg(
+        pl.len().alias("steps"), pl.col("steady").sum().alias("steady_steps")
+    )
     key = ["device_no", "phase", "host_range", "cause", "culprit", "source"]
-    sums = pl.col("gaps", "total_ns", "in_steps_ns").sum()
+    sums = pl.col("gaps", "total_ns", "in_steps_ns", "in_steady_ns").sum()
     by_process = groups.group_by(*key, "process").agg(sums, pl.col("max_ns").max())
     by_process = by_process.join(counted, on=["process", "device_no"], how="left")
     window = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
     devices = events.ops.select("device_no", "device").unique("device_no")
     return (
         by_process.group_by(key)
-        .agg(sums, pl.col("max_ns").max(), pl.col("steps").sum())
+        .agg(sums, pl.col("max_ns").max(), pl.col("steps", "steady_steps").sum())
         .join(view.windows.group_by("device_no").agg(window), on="device_no")
         .join(devices, on="device_no")
         .with_columns(
             whole_ns(pl.col("total_ns") / pl.col("gaps")).alias("mean_ns"),
-            pl.when(pl.col("steps") > 0)
-            .then(whole_ns(pl.col("in_steps_ns") / pl.col("steps")))
-            .alias("per_step_ns"),
+            _mean_ns("in_steps_ns", "steps").alias("per_step_ns"),
+            _mean_ns("in_steady_ns", "steady_steps").alias("steady_per_step_ns"),
             percent(pl.col("total_ns"), pl.col("window_ns")).alias("window_pct"),
         )
         .sort("device", "phase", "host_range", "cause", "culprit", "source")
     )
+
+
+def _mean_ns(total: str, count: str) -> pl.Expr:
+    """Per step; null where there are none."""
+    return pl.when(pl.col(count) > 0).then(whole_ns(pl.col(total) / pl.col(count)))
 
 
 def _with_place(attribution: Attribution, gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -162,7 +168,7 @@ def _parts(events: Events, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
     """The parts of gaps with one cause, grouped by place, culprit and line."""
     ns = pl.col(f"{cause}_ns")
     by = [f"{cause}_by"] if cause in WITH_CULPRIT else []
-    parts = gaps.select("place", "step", "next_call", f"{cause}_ns", *by).filter(ns > 0)
+    parts = gaps.select("place", "step", "steady", "next_call", f"{cause}_ns", *by).filter(ns > 0)
     nobody = pl.repeat(None, len(parts), dtype=pl.UInt32, eager=True)
     culprit = parts[f"{cause}_by"] if by else nobody
     names = events.overhead["name"] if cause == "profiler" else events.calls["name"]
@@ -179,10 +185,11 @@ def _parts(events: Events, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
             ns.sum().alias("total_ns"),
             ns.max().alias("max_ns"),
             ns.filter(pl.col("step").is_not_null()).sum().alias("in_steps_ns"),
+            ns.filter("steady").sum().alias("in_steady_ns"),
         )
         .select(
             "place",
-            *("gaps", "total_ns", "max_ns", "in_steps_ns"),
+            *("gaps", "total_ns", "max_ns", "in_steps_ns", "in_steady_ns"),
             pl.col("culprit").cast(pl.String).fill_null(""),
             (pl.col("source") if lines else pl.lit(None)).cast(pl.String).alias("source"),
             pl.lit(cause, CAUSE).alias("cause"),

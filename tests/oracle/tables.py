@@ -13,9 +13,11 @@ from tests.oracle.mfu import mfu
 from tests.oracle.phase_table import phases
 from tests.oracle.report import Report, Row
 from tests.oracle.steps import steps
+from tests.oracle.waited import waited
 
 TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "accounting": accounting,
+    "waited": waited,
     "gaps": gaps,
     "gap_summary": gap_summary,
     "gap_histogram": gap_histogram,

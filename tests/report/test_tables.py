@@ -69,7 +69,7 @@ HEADERS = {
     ),
     "steps": (
         "report,process,device,step,start_ns,end_ns,duration_ns,compute_ns,comm_exposed_ns,"
-        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady"
+        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady,kind"
     ),
     "comm": (
         "report,process,device,phase,name,operation,count,bytes,total_ns,median_ns,busy_ns,"
@@ -82,6 +82,7 @@ HEADERS = {
         "collective,name,operation,bytes,ranks,start_ns,spread_ns,last_report,last_device,"
         "ends_spread_ns"
     ),
+    "waited": ("report,process,device,phase,kind,name,stream,waits,total_ns,largest_ns,window_pct"),
     "ranks": (
         "report,process,device,collectives,matched,times_last,late_ns,waited_ns,clock_ns,"
         "residual_ns"

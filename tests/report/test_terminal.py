@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from nsysflow.analysis.declared.notes import Note, NoteKind
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.layout import Block, words
 from nsysflow.report.results import Results
 from nsysflow.report.terminal import page, set_block
@@ -82,7 +82,7 @@ def test_the_gpus_of_several_reports_are_told_apart() -> None:
 
 
 def test_a_narrowed_window_is_named() -> None:
-    options = Options(range="train", from_ns=1_500_000_000, steps=(2, None))
+    options = Options(range="train", from_ns=1_500_000_000, steps=(StepPart(2),))
     some = Results([replace(training(), options=options)])
     assert some.selection == "--range train --from 1.5 --steps 2:"
     assert "only --range train --from 1.5 --steps 2:" in lines(some)[0]

@@ -1,4 +1,4 @@
-"""Who waits for which event: what the profiler recorded of it (spec §14)."""
+"""Who waits for which event: what the profiler recorded of it (spec §1, §14)."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -22,7 +22,7 @@ class EventWaits:
     Attributes:
         edges: `op` and `source`: the first operation launched on a stream after it was told to
             wait, and the last one launched on the event's stream before the event was recorded.
-        hosts: `node`, and `record_op` (the operation before the event that the host waits for) or
+        hosts: `call`, and `record_op` (the operation before the event that the host waits for) or
             `awaited_no` (the stream that it waits for).
         missing: stream waits whose event the report does not name.
     """
@@ -32,42 +32,47 @@ class EventWaits:
     missing: int
 
 
-def event_waits(events: Events, ops: pl.DataFrame, node_of_call: pl.Series) -> EventWaits:
+def event_waits(events: Events, stream_no: pl.Series) -> EventWaits:
     """Match waits, records of events and operations.
 
     Args:
         events: the trace.
-        ops: of `placed_operations`.
-        node_of_call: of `Host`.
+        stream_no: the number of each operation's stream, of `stream_numbers`.
     """
     asked = int(matching(events.calls["name"], STREAM_WAIT).sum())
     if events.trace.waits.is_empty():
         return EventWaits(edges=_NO_EDGES, hosts=_NO_HOSTS, missing=asked)
-    streams = ops.select("stream_no", *STREAM).unique()
+    first = stream_no.to_frame().with_row_index("op").unique("stream_no")
+    streams = events.ops.select(STREAM)[first["op"]].hstack([first["stream_no"]])
     both = pl.concat([events.trace.event_records, events.trace.waits])
     placed = _with_calls(both, events).join(streams, on=STREAM, how="left", nulls_equal=True)
     recording = matching(placed["name"], EVENT_RECORD)
-    launched = ops.filter(pl.col("node").is_not_null()).sort("launch_start_ns", "end_ns")
-    launched = launched.select("op", "stream_no", "launch_start_ns")
+    launched = _launched_on(placed["stream_no"], events, stream_no)
     before = _neighbour(placed.filter(recording), launched, "backward")
     key = ["process", "record"]
     waits = placed.filter(~recording).join(before.select(*key, source="op"), on=key, how="left")
     by_stream = matching(waits["name"], STREAM_WAIT)
     after = _neighbour(waits.filter(by_stream), launched, "forward")
     hosts = waits.filter(~by_stream)
-    node = node_of_call.gather(hosts["call"]).alias("node")
-    hosts = hosts.select(node, record_op="source", awaited_no="stream_no")
+    hosts = hosts.select("call", record_op="source", awaited_no="stream_no")
     return EventWaits(
         edges=after.select("op", "source").drop_nulls(),
-        hosts=hosts.drop_nulls("node").unique("node", keep="first"),
+        hosts=hosts.unique("call", keep="first", maintain_order=True),
         missing=max(0, asked - waits.filter(by_stream)["record"].count()),
     )
 
 
 _NO_EDGES: Final = pl.DataFrame(schema={"op": pl.UInt32, "source": pl.UInt32})
 _NO_HOSTS: Final = pl.DataFrame(
-    schema={"node": pl.UInt32, "record_op": pl.UInt32, "awaited_no": pl.UInt32}
+    schema={"call": pl.UInt32, "record_op": pl.UInt32, "awaited_no": pl.UInt32}
 )
+
+
+def _launched_on(wanted: pl.Series, events: Events, stream_no: pl.Series) -> pl.DataFrame:
+    """The launched operations of the streams `wanted`, in the order of their launches."""
+    ops = events.ops.select("op", "launch_start_ns", "end_ns").with_columns(stream_no)
+    ops = ops.filter(stream_no.is_in(wanted.unique().implode())).drop_nulls("launch_start_ns")
+    return ops.sort("launch_start_ns", "end_ns", "op").drop("end_ns")
 
 
 def _with_calls(rows: pl.DataFrame, events: Events) -> pl.DataFrame:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nsysflow.analysis.validity.checks import Check, Failed
-from nsysflow.report.bottleneck.validity import Invalid, are_named_as_ranks, failures
 from nsysflow.report.results import Origin, Results
+from nsysflow.report.verdict.validity import Invalid, are_named_as_ranks, failures
 from tests.analyses import analysed
 from tests.report.handmade import Handmade, handmade, renamed, two_ranks
 

@@ -7,10 +7,10 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
-from nsysflow.report.bottleneck.validity import Invalid, failures
-from nsysflow.report.bottleneck.verdict import Verdict, verdicts
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import steps_by_range, without_profiler
+from nsysflow.report.verdict.validity import Invalid, failures
+from nsysflow.report.verdict.verdict import Verdict, verdicts
 from nsysflow.units import number, whole_percent
 
 SLOWED_PCT: Final = 15
@@ -39,9 +39,15 @@ class Judgement:
 
     @property
     def bound(self) -> str | None:
-        """The word of the first verdict; None without GPU work, and where nothing was judged."""
+        """What takes most of the time, as phases.csv has it; None where nothing was judged."""
         first = self.headlines[0]
         return first.bound if isinstance(first, Verdict) else None
+
+    @property
+    def bound_pct(self) -> float | None:
+        """Its share of the time."""
+        first = self.headlines[0]
+        return first.bound_pct if isinstance(first, Verdict) else None
 
     @property
     def text(self) -> str:
@@ -59,7 +65,7 @@ def judge(results: Results) -> Judgement:
     failed = failures(results)
     return Judgement(
         why=failed[0].why if failed else None,
-        headlines=failed or verdicts(results),
+        headlines=failed or verdicts(results.judged),
         remarks=(*_slowed(results), *_wrong_times(results)),
     )
 

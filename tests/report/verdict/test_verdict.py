@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from nsysflow.report.verdict.bottlenecks import BOTTLENECKS, Bottleneck
 
 from nsysflow.analysis.trace import Trace
-from nsysflow.report.bottleneck.bottlenecks import BOTTLENECKS, Bottleneck
-from nsysflow.report.bottleneck.verdict import verdicts
 from nsysflow.report.results import Origin, Results
+from nsysflow.report.verdict.verdict import verdicts
 from tests.analyses import analysed
 from tests.report.handmade import MS, device, handmade, part, results, training
 
