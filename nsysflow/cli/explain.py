@@ -107,7 +107,7 @@ def _no_such(number: int, count: int, results: "Results") -> tuple[str, str]:
     """What is said where there is no finding of that number."""
     seen = f"{', '.join(results.reports)} has no finding {number}"
     if count:
-        return seen, f"There is {'1' if count == 1 else f'1 to {count}'}"
+        return seen, "Its only one is 1" if count == 1 else f"Its findings are 1 to {count}"
     return seen, "No change that nsysflow knows would save 1 % of its time"
 
 

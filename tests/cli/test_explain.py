@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import nsysflow
 from nsysflow.cli.main import main
 from nsysflow.report.explain.names import names_by_kind
+from nsysflow.units import duration, percent
 from tests.reports import DATA, SAMPLES
 
 REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
@@ -32,18 +34,28 @@ def first_finding(report: Path) -> str:
     return result.stdout
 
 
-def test_a_finding_says_what_it_saves_and_how_that_was_reckoned() -> None:
-    shown = first_finding(REPORT)
-    assert re.search(r"^saves +542 us a step \(13 % of 4\.10 ms\)$", shown, re.MULTILINE)
-    assert "replayed: the recorded steps without this wait" in shown
-    assert "estimated without the profiler: 537 us of 4.06 ms (13 %)" in shown
-    assert "nan_check.py:125 in check" in shown
+@every_one
+def test_a_finding_says_what_it_saves_as_the_table_does(report: Path) -> None:
+    row = nsysflow.analyze([report]).findings.row(0, named=True)
+    most, pct = duration(row["saving_high_ns"]), percent(row["saving_pct"])
+    shown = first_finding(report)
+    assert re.search(rf"^saves .*{most} a step \({pct} of .*\)$", shown, re.MULTILINE)
+    assert row["title"] in " ".join(shown.split())
+
+
+def test_a_finding_says_how_its_saving_was_reckoned() -> None:
+    assert "replayed: the recorded steps without this wait" in first_finding(REPORT)
+
+
+def test_the_saving_without_the_profiler_is_estimated_where_such_a_step_is_known() -> None:
+    slowed = first_finding(SAMPLES / "sum_many-loop.sqlite.xz")
+    assert re.search(r"^ +estimated without the profiler: .* of 33\.7 ms", slowed, re.MULTILINE)
 
 
 def test_a_finding_shows_its_calls_and_the_gaps_behind_it() -> None:
     shown = first_finding(REPORT)
     calls, gaps = shown.partition("Largest gaps behind it")[::2]
-    assert "cudaStreamSynchronize  0.020756 s  1.38 ms          700 us" in calls
+    assert re.search(r"0\.020756 s +1\.38 ms +700 us", calls)
     assert re.search(r"0\.022135 s +640 us +2 +sync +memcpy DtoH +memset", gaps)
 
 
@@ -97,19 +109,12 @@ def test_a_path_with_a_space_is_quoted(tmp_path: Path) -> None:
     assert f"nsysflow analyze '{copy}' --table syncs" in run("explain", "1", str(copy)).stdout
 
 
-def test_ranks_are_asked_for_together() -> None:
-    ranks = [str(DATA / f"h200-ddp-rank{rank}.sqlite.xz") for rank in (0, 1)]
-    result = run("explain", "1", *ranks)
-    assert result.exit_code in (0, 2)
-    assert result.exit_code == 0 or "h200-ddp-rank0, h200-ddp-rank1 has no finding" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("snyc",), "nothing is called 'snyc'. Did you mean sync"),
         (("quark",), "nothing is called 'quark'. See what there is:\n  nsysflow explain"),
-        (("99", str(REPORT)), "has no finding 99. There is 1 to 2"),
+        (("99", str(REPORT)), "has no finding 99. Its "),
         (("0", str(REPORT)), "has no finding 0"),
         (("1", str(SAMPLES / "deep_queue-queued.sqlite.xz")), "has no finding 1. No change"),
         (("sync", str(REPORT)), "sync needs no REPORT: nsysflow explain sync"),
