@@ -96,7 +96,8 @@ def _explain_finding(ctx: click.Context, number: int, reports: tuple[Path, ...])
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
-    results = analyse(reports, look_of_settings(ctx), tables=(), folder=None)
+    # with kernels, their grids are read too: some rules need them
+    results = analyse(reports, look_of_settings(ctx), tables=("kernels",), folder=None)
     count = len(results.found.valued)
     if not 1 <= number <= count:
         raise UnknownName(*_no_such(number, count, results))

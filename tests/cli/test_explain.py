@@ -67,7 +67,8 @@ def test_a_finding_fits_two_screens(report: Path) -> None:
 @pytest.mark.slow
 @every_one
 def test_each_command_that_a_finding_prints_runs_and_shows_something(report: Path) -> None:
-    commands = re.findall(r"^  (nsysflow .*)$", first_finding(report), re.MULTILINE)
+    whole = first_finding(report).replace(" \\\n", "")
+    commands = re.findall(r"^  (nsysflow .*)$", whole, re.MULTILINE)
     assert len(commands) >= 3
     for command in commands:
         result = run(*shlex.split(command)[1:])
@@ -100,7 +101,7 @@ def test_the_settings_of_analyze_hold_for_its_report(
     (tmp_path / "nsysflow.toml").write_text('[analyze]\nstep = "forward"\nskip = 0\n')
     monkeypatch.chdir(tmp_path)
     result = run("explain", "1", str(REPORT))
-    assert "--step forward --skip 0" in result.stdout
+    assert "--step forward --skip 0" in result.stdout.replace(" \\\n     ", "")
 
 
 def test_a_path_with_a_space_is_quoted(tmp_path: Path) -> None:

@@ -43,12 +43,18 @@ def gaps_behind(finding: Finding, tables: Any, causes: Collection[str]) -> Itera
     yield _with_more(shown, count - len(rows), "gaps")
 
 
-def rows_behind(finding: Finding, tables: Any, width: int) -> Iterable[Block]:  # noqa: ANN401
+def rows_behind(
+    finding: Finding,
+    tables: Any,  # noqa: ANN401
+    causes: Collection[str],
+    width: int,
+) -> Iterable[Block]:
     """The largest rows of a finding's own table that are of its place, call or kernels.
 
     Args:
         finding: which one.
         tables: those of the judged part, as attributes.
+        causes: those that the rows are of, where they have one; none for all.
         width: columns of a line.
     """
     declared = TABLES[finding.table]
@@ -58,6 +64,8 @@ def rows_behind(finding: Finding, tables: Any, width: int) -> Iterable[Block]:  
     shown = declared.shown.split() or table.columns
     weight = declared.ranked_by or next(name for name in shown if name.endswith(("_ns", "_pct")))
     rows = _about(finding, _at_its_place(finding, table)).filter(pl.col(weight) > 0)
+    if causes and "cause" in rows.columns:
+        rows = rows.filter(pl.col("cause").is_in([*causes]))
     largest = rows.top_k(_ROWS, by=weight).sort(weight, descending=True)
     if largest.is_empty():
         return

@@ -1,19 +1,30 @@
 """One finding in full: what it saves, where it is, what it rests on, what to change."""
 
-from collections.abc import Iterable, Iterator
-from shlex import join
+from collections.abc import Iterable, Iterator, Sequence
+from shlex import join, quote
+from typing import Final
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explained.explanation import explanations
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Finding, Valued
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.report.explain.behind import gaps_behind, rows_behind
-from nsysflow.report.explain.explained import Explained, Facts, Lines, Points, Prose
+from nsysflow.report.explain.explained import (
+    WIDTH_MAX,
+    Explained,
+    Facts,
+    Lines,
+    Points,
+    Prose,
+)
 from nsysflow.report.explain.pages import code_of
+from nsysflow.report.layout import shorten
 from nsysflow.report.results import Analysed, Results
 from nsysflow.units import duration, percent, share
+
+_NAME: Final = 50
+"""So long a part of a kernel's name is shown in a sentence."""
 
 
 def explain_finding(results: Results, number: int, width: int) -> Explained:
@@ -34,7 +45,7 @@ def explain_finding(results: Results, number: int, width: int) -> Explained:
         parts=(
             Facts(rows=tuple(_facts(valued, results))),
             Prose(title="Why it costs time", text=explanation.why),
-            *rows_behind(finding, analysis.judged, width),
+            *rows_behind(finding, analysis.judged, explanation.causes, width),
             *gaps_behind(finding, analysis.judged, explanation.causes),
             Points(title="What to change, in this order", items=finding.change, numbered=True),
             *code_of(explanation),
@@ -55,16 +66,24 @@ def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
     yield "saves", reckoned(finding)
     yield "saves", _estimated(valued, results)
     yield "where", _where(finding)
-    if found.of_steps:
-        yield "steps", f"{finding.steps} of the {found.steps} judged steps have it"
+    if found.of_steps and found.steps > 1:
+        yield "steps", _steps(min(finding.steps, found.steps), found.steps)
     for sentence in finding.evidence:
         yield "evidence", sentence
     for failed in _analysis_of(found, results).failed_checks:
         yield "careful", f"the recording fails the check {failed.check}: record it again first"
 
 
+def _steps(having: int, steps: int) -> str:
+    if having == steps:
+        return f"each of the {steps} judged steps has it"
+    return f"{having} of the {steps} judged steps have it"
+
+
 def _saving(valued: Valued, found: Found) -> str:
     """`542 us a step (13 % of 3.99 ms)`."""
+    if not valued.high_ns:
+        return "nothing by itself" if valued.finding.changes is not None else "not reckoned"
     high = duration(valued.high_ns)
     if valued.low_ns == valued.high_ns:
         much = high
@@ -79,7 +98,8 @@ def _saving(valued: Valued, found: Found) -> str:
 def reckoned(finding: Finding) -> str:
     """How the saving was reckoned, in a sentence."""
     if finding.changes is None:
-        return "at most: the time lost there; no replay can express the change"
+        most = "at most: the time lost there; " if finding.at_most_ns else ""
+        return f"{most}no replay can express the change"
     changed = " and ".join(_changed(finding.changes)) or "without these calls"
     if finding.exact:
         return f"replayed: the recorded steps {changed}"
@@ -97,18 +117,32 @@ def _changed(changes: Changes) -> Iterator[str]:
         yield "with copies that do not block the host"
     if changes.graphs:
         yield f"with the phase {_listed(changes.graphs)} launched as one CUDA graph"
-    for factor in sorted({factor for _, factor in changes.scaled}):
-        names = [name for name, of in changes.scaled if of == factor]
-        yield f"with {_listed(names)} at {percent(100 * factor) or '0 %'} of the time"
+    if changes.scaled:
+        yield f"with {_scaled(changes.scaled)}"
     for phase, factor in changes.faster_host:
-        taking = f"at {percent(100 * factor)} of its time" if factor else "taking no time"
-        yield f"with the host's code in {phase} {taking}"
+        yield f"with the host's code in {phase} {_taking([factor])}"
     if changes.no_profiler:
         yield "without the profiler's own work"
 
 
+def _scaled(scaled: Sequence[tuple[str, float]]) -> str:
+    """Kernels and their part of the time: one by its name, which may be long, else their number."""
+    (name, _), *others = scaled
+    what = f"{len(scaled)} kernels" if others else f"the kernel {shorten(name, _NAME)}"
+    return f"{what} {_taking([factor for _, factor in scaled])}"
+
+
+def _taking(factors: Iterable[float]) -> str:
+    """`at 30 % to 99 % of the time`."""
+    shares = [percent(100 * factor) for factor in sorted({*factors})]
+    if shares == [percent(0.0)]:
+        return "taking no time"
+    ends = shares if len(shares) < 3 else [shares[0], shares[-1]]
+    return f"at {' to '.join(dict.fromkeys(ends))} of the time"
+
+
 def _listed(names: Iterable[str]) -> str:
-    """The first names, and how many more there are."""
+    """The first name, and how many more there are."""
     first, *rest = names
     return f"{first} and {len(rest)} more" if rest else first
 
@@ -116,7 +150,8 @@ def _listed(names: Iterable[str]) -> str:
 def _estimated(valued: Valued, results: Results) -> str:
     """The saving of a step without the profiler; empty where that is not known, or no shorter."""
     unprofiled_ns, step_ns = results.unprofiled_step_ns, valued.step_ns
-    if not results.found.of_steps or unprofiled_ns is None or unprofiled_ns >= step_ns:
+    saves = results.found.of_steps and valued.high_ns > 0
+    if not saves or unprofiled_ns is None or unprofiled_ns >= step_ns:
         return ""
     saved_ns = round(valued.high_ns * unprofiled_ns / step_ns)
     return (
@@ -127,7 +162,7 @@ def _estimated(valued: Valued, results: Results) -> str:
 
 def _where(finding: Finding) -> str:
     named = [
-        finding.phase or OUTSIDE,
+        finding.phase,
         finding.source,
         finding.via,
         "" if finding.process is None else f"process {finding.process}",
@@ -150,5 +185,22 @@ def _commands(finding: Finding, results: Results) -> Iterator[str]:
         options = analysis.options
         step = [] if options.step is None else ["--step", options.step]
         skip = [] if options.skip is None else ["--skip", str(options.skip)]
-        yield join(["nsysflow", "whatif", report, *changes, *step, *skip])
+        yield from command_lines(["nsysflow", "whatif", report], [*changes, *step, *skip])
     yield join(["nsysflow", "explain", finding.rule])
+
+
+def command_lines(command: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+    """A command on one line; if that gets long, each option on one, as a shell takes it."""
+    whole = join([*command, *options])
+    if len(whole) <= WIDTH_MAX:
+        yield whole
+        return
+    lines = [join(command)]
+    for word in options:
+        if word.startswith("--"):
+            lines.append(f"    {quote(word)}")
+        else:
+            lines[-1] += f" {quote(word)}"
+    *before, last = lines
+    yield from (f"{line} \\" for line in before)
+    yield last

@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.analysis.tables.schema import GAPS, KERNELS, SYNCS
+from nsysflow.analysis.tables.schema import GAP_SUMMARY, GAPS, KERNELS, SYNCS
 from nsysflow.report.explain.behind import gaps_behind, rows_behind
 from nsysflow.report.layout import Block
 
@@ -79,9 +79,17 @@ def test_calls_that_cost_nothing_are_left_out() -> None:
     call = {"api": "cudaStreamSynchronize", "phase": "step", "source": "x.py:1 in f"}
     table = rows(SYNCS, *(call | {"induced_idle_ns": ns} for ns in (0, 2000, 1000)))
     (block,) = rows_behind(
-        finding(via="cudaStreamSynchronize"), SimpleNamespace(syncs=table), WIDTH
+        finding(via="cudaStreamSynchronize"), SimpleNamespace(syncs=table), (), WIDTH
     )
     assert [row[1] for row in block.rows] == ["2.00 us", "1.00 us"]
+
+
+def test_of_idle_time_only_its_causes_count() -> None:
+    idle = {"phase": "step", "total_ns": 1000}
+    table = rows(GAP_SUMMARY, idle | {"cause": "host"}, idle | {"cause": "sync", "total_ns": 2000})
+    one, tables = finding(table="gap_summary", phase="step"), SimpleNamespace(gap_summary=table)
+    (block,) = rows_behind(one, tables, ("host",), WIDTH)
+    assert ["host" in row for row in block.rows] == [True]
 
 
 def kernels_behind(one: Finding) -> list[str]:
@@ -91,7 +99,7 @@ def kernels_behind(one: Finding) -> list[str]:
         {"name": "softmax<2>", "short_name": "softmax", "class": "softmax", "total_ns": 3000},
         {"name": "hgemm<3>", "short_name": "hgemm", "class": "matmul", "total_ns": 2000},
     )
-    blocks = rows_behind(one, SimpleNamespace(kernels=table), WIDTH)
+    blocks = rows_behind(one, SimpleNamespace(kernels=table), (), WIDTH)
     return [row[0] for block in blocks for row in block.rows]
 
 
