@@ -18,8 +18,8 @@ from tests.report.handmade import MS, Handmade, captured, results, training
 
 KEYS = [
     "schema", "tool", "report", "verdict", "findings", "devices", "gap_summary", "gap_histogram",
-    "phases", "syncs", "steps", "starved", "launches", "kernels", "copies", "mfu", "comm", "ranks",
-    "arrivals", "gpu_metrics", "integrity",
+    "phases", "syncs", "steps", "step_groups", "starved", "launches", "kernels", "copies", "mfu",
+    "comm", "ranks", "arrivals", "gpu_metrics", "integrity",
 ]  # fmt: skip
 
 
