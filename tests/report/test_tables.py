@@ -73,8 +73,8 @@ HEADERS = {
         f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady,kind"
     ),
     "step_groups": (
-        "report,process,device,kind,steps,count,every,start_ns,total_ns,excess_ns,idle_ns,cause,"
-        "cause_ns,second_cause,second_cause_ns,largest_ns,largest_cause,phase,culprit,source"
+        "report,process,device,kind,steps,count,every,start_ns,total_ns,excess_ns,compute_ns,"
+        "comm_exposed_ns,copy_exposed_ns,idle_ns,cause,cause_ns,second_cause,second_cause_ns,largest_ns,largest_cause,phase,culprit,source"
     ),
     "comm": (
         "report,process,device,phase,name,operation,count,bytes,total_ns,median_ns,busy_ns,"
