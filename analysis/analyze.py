@@ -59,15 +59,31 @@ def _first(names: Collection[str]) -> tuple[str, ...]:
     return (*_FIRST, *(_FIRST_OF_LAUNCHES if "launches" in names else ()))
 
 
-class Analysis:
-    """The tables of one report: each is a property, e.g. `analysis.gap_summary`.
+class Tables:
+    """The tables of a view: each is a property, e.g. `tables.gap_summary`.
 
     Attributes:
         timeline: the whole trace, taken apart.
     """
 
-    def __init__(self, trace: Trace, options: Options) -> None:
-        self.timeline = Timeline(trace, options)
+    def __init__(self, timeline: Timeline, view: Callable[[Timeline], View]) -> None:
+        """Take a timeline, and what makes the view of it when the first table is read."""
+        self.timeline = timeline
+        self._make_view = view
+
+    @computed_once
+    def view(self) -> View:
+        """The part of the timeline that the tables are of."""
+        return self._make_view(self.timeline)
+
+    @computed_once
+    def judged(self) -> "Tables":
+        """The same tables of what is judged of it: here of all."""
+        return self
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, table: str) -> pl.DataFrame: ...
 
     @property
     def trace(self) -> Trace:
@@ -78,29 +94,6 @@ class Analysis:
     def options(self) -> Options:
         """What the analysis was narrowed to."""
         return self.timeline.options
-
-    @computed_once
-    def view(self) -> View:
-        """The selected part."""
-        return view_of(self.timeline)
-
-    def __repr__(self) -> str:
-        return as_text("Analysis", self.trace.report, self._facts())
-
-    def _repr_html_(self) -> str:
-        names = f"tables: {', '.join(table.name for table in _of_report)}"
-        return as_html("Analysis", self.trace.report, [*self._facts(), names])
-
-    def _facts(self) -> list[str]:
-        """GPUs, window, busy and idle time, steps; or why there are none."""
-        try:
-            return facts_of(self.accounting, self.steps)
-        except NsysflowError as error:  # a repr must not fail in a debugger
-            return [error.seen]
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, table: str) -> pl.DataFrame: ...
 
     @computed_once
     def every_collective(self) -> pl.DataFrame:
@@ -135,21 +128,6 @@ class Analysis:
         steps = self.view.steps.group_by("process", "device").len().group_by("device").max()
         report = self.trace.report
         return {(report, device): count for device, count in steps.select("device", "len").rows()}
-
-    @computed_once
-    def judged(self) -> "Tables":
-        """The judged part."""
-        return Tables(self.timeline)
-
-    @computed_once
-    def found(self) -> Found:
-        """What to change, the largest saving first, with all that is known of it."""
-        return find_of_run([Subject(self.judged)])
-
-    @computed_once
-    def findings(self) -> pl.DataFrame:
-        """FINDINGS: what to change, the largest saving first."""
-        return findings_table(self.found)
 
     @computed_once
     def failed_checks(self) -> tuple[Failed, ...]:
@@ -187,21 +165,45 @@ class Analysis:
 
     def _titled(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
         """`rows` with the columns of the table called `name`, the report's name in front."""
-        report = pl.lit(self.trace.report).alias("report")
+        report = pl.lit(self.timeline.trace.report).alias("report")
         schema = SCHEMAS[name]
         return rows.with_columns(report).select(schema.names()).match_to_schema(schema)
 
 
-class Tables(Analysis):
-    """The tables of the judged part (stub until the branch `steps` is merged)."""
+class Analysis(Tables):
+    """The tables of one report: each is a property, e.g. `analysis.gap_summary`."""
 
-    def __init__(self, timeline: Timeline) -> None:
-        self.timeline = timeline
+    def __init__(self, trace: Trace, options: Options) -> None:
+        super().__init__(Timeline(trace, options), view_of)
 
     @computed_once
-    def view(self) -> View:
-        """The judged part."""
-        return judged_view(self.timeline)
+    def judged(self) -> Tables:
+        """The same tables of what is judged: of the typical steps (spec §8.16)."""
+        return Tables(self.timeline, judged_view)
+
+    def __repr__(self) -> str:
+        return as_text("Analysis", self.trace.report, self._facts())
+
+    def _repr_html_(self) -> str:
+        names = f"tables: {', '.join(table.name for table in _of_report)}"
+        return as_html("Analysis", self.trace.report, [*self._facts(), names])
+
+    def _facts(self) -> list[str]:
+        """GPUs, window, busy and idle time, steps; or why there are none."""
+        try:
+            return facts_of(self.accounting, self.steps)
+        except NsysflowError as error:  # a repr must not fail in a debugger
+            return [error.seen]
+
+    @computed_once
+    def found(self) -> Found:
+        """What to change, the largest saving first, with all that is known of it."""
+        return find_of_run([Subject(self.judged)])
+
+    @computed_once
+    def findings(self) -> pl.DataFrame:
+        """FINDINGS: what to change, the largest saving first."""
+        return findings_table(self.found)
 
 
 def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a frame
@@ -212,9 +214,9 @@ def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a f
 
 
 def _property_of(name: str) -> "computed_once[pl.DataFrame]":
-    """The property of `Analysis` that gives a table."""
+    """The property of `Tables` that gives a table."""
 
-    def table(self: Analysis) -> pl.DataFrame:
+    def table(self: Tables) -> pl.DataFrame:
         return self._titled(name, _made_by(name)(self.view))
 
     columns = ", ".join(SCHEMAS[name])
@@ -225,8 +227,8 @@ def _property_of(name: str) -> "computed_once[pl.DataFrame]":
 _of_report = [table for table in tables.DECLARED if table.of == "report"]
 for _table in _of_report:
     _property = _property_of(_table.name)
-    _property.__set_name__(Analysis, _table.name)
-    setattr(Analysis, _table.name, _property)
+    _property.__set_name__(Tables, _table.name)
+    setattr(Tables, _table.name, _property)
 
 Analysis.__doc__ = "\n".join(
     [

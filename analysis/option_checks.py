@@ -47,8 +47,11 @@ def _problems(options: Options) -> Iterator[tuple[str, str]]:
     for name in _COUNTED:
         if values[name] is not None and values[name] < 0:
             yield name, f"{values[name]} is negative"
-    if any(step is not None and step < 0 for step in options.steps or ()):
-        yield "steps", f"{options.steps}: steps are counted from 0"
+    for part in options.steps:
+        if part.first < 0:
+            yield "steps", f"{part}: steps are counted from 0"
+        if part.end is not None and part.end <= part.first:
+            yield "steps", f"{part}: selects no step"
     flops = options.flops_per_step
     if flops is not None and not (math.isfinite(flops) and 0 < flops < 2**63):
         yield "flops_per_step", f"{flops} is not a number of operations"

@@ -1,9 +1,36 @@
 """The choices of a caller: the command line's options, in ns."""
 
 from dataclasses import dataclass
+from shlex import quote
 
 from nsysflow.errors import SelectionError
 from nsysflow.peaks import Unit
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """Some steps, by their numbers: one part of what `--steps` selects.
+
+    Attributes:
+        first: the first of them.
+        end: the one after the last; None takes all that follow.
+        out: whether these are left out.
+    """
+
+    first: int = 0
+    end: int | None = None
+    out: bool = False
+
+    def __str__(self) -> str:
+        """As it is typed: `2:5`, `2:`, `7` or `!7`."""
+        one = self.end == self.first + 1
+        end = "" if self.end is None else self.end
+        return f"{'!' if self.out else ''}{self.first if one else f'{self.first}:{end}'}"
+
+
+def typed_steps(parts: tuple[StepPart, ...]) -> str:
+    """The `--steps` options that select these, as one types them in a shell."""
+    return " ".join(f"--steps {quote(str(part))}" for part in parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +48,8 @@ class Options:
         to_ns: end of the window, exclusive.
         step: name of the range that is one step; None finds it (spec §8).
         skip: leading steps that are never steady; None takes spec §8's default.
-        steps: half-open `(first, end)` of the steps to select; None on a side leaves it open.
+        steps: the steps to select; where it only leaves out, all others.
+        whole: whether all that is selected is judged, not only the typical steps in it (spec §8).
         flops_per_step: FLOPs of one step of each process; None takes what programs declare.
         flops_dtype: the arithmetic of these FLOPs, of `nsysflow.peaks.UNITS`; None takes what
             programs declare, else bf16.
@@ -37,7 +65,8 @@ class Options:
     to_ns: int | None = None
     step: str | None = None
     skip: int | None = None
-    steps: tuple[int | None, int | None] | None = None
+    steps: tuple[StepPart, ...] = ()
+    whole: bool = False
     flops_per_step: float | None = None
     flops_dtype: Unit | None = None
     kernel_classes: tuple[tuple[str, str], ...] = ()

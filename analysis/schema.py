@@ -40,6 +40,9 @@ RANGE_KIND: Final = pl.Enum(["push_pop", "start_end"])
 CAUSE: Final = pl.Enum([*CAUSES])
 """Why a GPU idles, in the order that breaks ties."""
 
+KIND_OF_WAIT: Final = pl.Enum(["host", "communication", "copy", "other", "start", "unresolved"])
+"""What the next compute operation waited for (spec §15)."""
+
 ATTRIBUTION: Final = pl.Enum(["own", "borrowed", "process_range"])
 """How an operation got its phase (spec §7)."""
 
@@ -47,6 +50,9 @@ COPY_LABEL: Final = pl.Enum(
     ["pageable_blocking", "pageable_async", "pinned_blocking", "pinned_async", "device"]
 )
 """The host's memory in a copy, and whether the host waited for it (spec §4)."""
+
+STEP_KIND: Final = pl.Enum(["steady", "start-up", "one-off", "cut-off", "incomplete"])
+"""Whether a step is typical, or why it is not (spec §8.4)."""
 
 METRICS: Final = (
     "sm_active_pct",

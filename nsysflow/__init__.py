@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nsysflow.analysis.analyze import Analysis
-    from nsysflow.analysis.options import Options
+    from nsysflow.analysis.options import Options, StepPart
     from nsysflow.analysis.trace import Trace
     from nsysflow.analyzing import analyze
     from nsysflow.loading import load
@@ -26,6 +26,7 @@ __all__ = [
     "Analysis",
     "Options",
     "Results",
+    "StepPart",
     "Trace",
     "__version__",
     "analyze",
@@ -38,6 +39,7 @@ _HOMES = {
     "Analysis": "nsysflow.analysis.analyze",
     "Options": "nsysflow.analysis.options",
     "Results": "nsysflow.report.results",
+    "StepPart": "nsysflow.analysis.options",
     "Trace": "nsysflow.analysis.trace",
     "analyze": "nsysflow.analyzing",
     "load": "nsysflow.loading",

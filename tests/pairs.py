@@ -163,7 +163,9 @@ def steady(name: str) -> Analysis:
     If another is left, also without the last, which no step follows.
     """
     last = max(2, len(analysed(name).steps) - 1)
-    return nsysflow.analyze(trace(name), nsysflow.Options(step="step", steps=(1, last)))
+    return nsysflow.analyze(
+        trace(name), nsysflow.Options(step="step", steps=(nsysflow.StepPart(1, last),))
+    )
 
 
 def accounted(name: str) -> dict[str, Any]:
@@ -195,8 +197,5 @@ def per_step(name: str, path: str, column: str) -> float:
 
 def charged(name: str, causes: tuple[str, ...]) -> pl.DataFrame:
     """The idle of these causes in the steady steps: `phase`, `source` and `ns` of each part."""
-    if {"launch", "host"} & {*causes}:
-        rows = steady(name).gap_summary.filter(pl.col("cause").is_in(causes))
-        return rows.select(pl.col("host_range").alias("phase"), "source", ns="total_ns")
-    rows = steady(name).syncs.filter(pl.col("kind").is_in(causes))
-    return rows.select("phase", "source", ns="induced_idle_ns")
+    rows = steady(name).gap_summary.filter(pl.col("cause").is_in(causes))
+    return rows.select("phase", "source", ns="total_ns")

@@ -52,13 +52,13 @@ def test_the_folder_of_a_run_of_several_ranks_is_given_in_a_list(tmp_path: Path)
 
 def test_options_narrow_a_report_given_by_its_path() -> None:
     whole, part = (nsysflow.analyze(REPORT, options) for options in (
-        None, nsysflow.Options(steps=(2, 3)),
+        None, nsysflow.Options(steps=(nsysflow.StepPart(2, 3),)),
     ))  # fmt: skip
     assert (whole.steps.height, part.steps.height) == (5, 1)
 
 
 def test_a_wrong_option_is_refused_before_any_table_is_read() -> None:
-    wrong = nsysflow.Options(steps=(-1, None))
+    wrong = nsysflow.Options(steps=(nsysflow.StepPart(-1),))
     for report in (loaded("nan_check-sync"), REPORT):
         with pytest.raises(SelectionError, match="counted from 0"):
             nsysflow.analyze(report, wrong)

@@ -106,6 +106,15 @@ DECLARED: Final = (
         ),
     ),
     Table(
+        name="waited",
+        about="time without compute by what the next compute operation waited for",
+        made_by="tables.waited:waited_table",
+        json_key="waited",
+        ranked_by="total_ns",
+        filled_by="in this selection the GPU computes all the time",
+        shown="total_ns kind name stream phase waits largest_ns window_pct device report process",
+    ),
+    Table(
         name="gap_summary",
         about="idle time by place, cause and culprit",
         made_by="tables.gaps:gap_summary",
@@ -114,10 +123,7 @@ DECLARED: Final = (
         full_rows=15,
         ranked_by="total_ns",
         filled_by="this selection has no idle time between two operations",
-        shown=(
-            "total_ns cause host_range source culprit window_pct device report per_step_ns "
-            "gaps phase"
-        ),
+        shown=("total_ns cause phase source culprit window_pct device report per_step_ns gaps"),
     ),
     Table(
         name="gap_histogram",
@@ -154,6 +160,21 @@ DECLARED: Final = (
         ),
     ),
     Table(
+        name="step_groups",
+        about="the window by kind of step: start-up, steady, one-off, periodic, cut off",
+        made_by="tables.step_groups:step_groups",
+        csv="with rows",
+        json_key="step_groups",
+        page_rows=3,
+        full_rows=20,
+        judged=False,
+        filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
+        shown=(
+            "kind steps count every total_ns excess_ns cause cause_ns phase source device process "
+            "report idle_ns second_cause second_cause_ns largest_ns culprit"
+        ),
+    ),
+    Table(
         name="gaps",
         about="every gap, with its cause, place, source line and neighbours",
         made_by="tables.gaps:gap_table",
@@ -162,7 +183,10 @@ DECLARED: Final = (
         in_slices=True,
         ranked_by="duration_ns",
         filled_by="this selection has no idle time between two operations",
-        shown="duration_ns start_ns cause host_range source culprit device report next_op step",
+        shown=(
+            "duration_ns start_ns cause phase source culprit device report waiting_phase next_op "
+            "step"
+        ),
     ),
     Table(
         name="steps",
@@ -173,7 +197,7 @@ DECLARED: Final = (
         judged=False,
         filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
         shown=(
-            "report process device step duration_ns idle_ns compute_ns steady host_ns "
+            "report process device step kind duration_ns idle_ns compute_ns host_ns "
             "launch_ns sync_ns comm_exposed_ns copy_exposed_ns"
         ),
     ),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding, Valued
-from nsysflow.analysis.findings.rules import LAST_RESORT, RULES
+from nsysflow.analysis.findings.rules import LAST_RESORT, RULES, RULES_OF_RUN
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.replay.changes.declared import Changes
@@ -17,6 +17,14 @@ differ by as much."""
 
 MOST_REPLAYED: Final = 12
 """The largest findings are replayed; those behind them lose less than each of these."""
+
+TAKES_TURNS: Final = 2
+"""Waits hide each other if all together save more than twice what they save alone, or one saves
+less than half of what is lost there."""
+
+TAKEN_OVER: Final = (
+    "the replay saves less than half of that: another wait takes over, or it hides other work"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +62,14 @@ def find(subject: Subject) -> Found:
     asked = [one for rule in RULES for one in rule(subject) if one.size_ns >= worth_ns]
     asked.sort(key=lambda one: -one.size_ns)
     kept = [_valued(one, replays, subject) for one in asked[:MOST_REPLAYED]]
-    valued = sorted(
-        (one for one in kept if one.high_ns >= worth_ns),
-        key=lambda one: (-one.rank_ns, one.finding.rule, one.finding.title),
+    valued = _ranked(
+        one for one in _without_hidden(kept) if one.high_ns >= max(worth_ns, one.finding.worth_ns)
     )
-    valued += _behind_the_host(kept, replays, subject)
+    valued += tuple(_behind_the_host(kept, replays, subject))
     if not any(one.finding.makes_kernels_faster for one in valued):
-        valued += [_valued(one, replays, subject) for one in LAST_RESORT(subject)]
+        valued += tuple(_valued(one, replays, subject) for one in LAST_RESORT(subject))
     return Found(
-        valued=tuple(valued),
+        valued=valued,
         together_ns=_together_ns([one.finding for one in valued], replays),
         step_ns=subject.step_ns,
         of_steps=subject.of_steps,
@@ -71,12 +78,28 @@ def find(subject: Subject) -> Found:
     )
 
 
+def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
+    """The findings without those of all waits at once that say no more than those of each wait."""
+    alone_ns = sum(one.high_ns for one in valued if one.finding.waits and not one.finding.joint)
+    for one in valued:
+        if not one.finding.joint or one.high_ns > TAKES_TURNS * alone_ns:
+            yield one
+
+
 def _valued(finding: Finding, replays: Replays, subject: Subject) -> Valued:
     """A finding with its saving. Of a part of the steps, it is scaled to the mean of all."""
-    if finding.changes is None:
-        high_ns = min(finding.at_most_ns, subject.step_ns)
-        return Valued(finding=finding, low_ns=0, high_ns=high_ns, step_ns=subject.step_ns)
-    saved_ns = max(0, replays.saving_ns(finding.changes))
+    saved_ns = None if finding.changes is None else replays.saving_ns(finding.changes)
+    if saved_ns is None:
+        # no replay: what is lost there is the most that can be saved
+        most_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
+        bound = replace(finding, exact=False)
+        high_ns = min(most_ns, subject.step_ns)
+        return Valued(finding=bound, low_ns=0, high_ns=high_ns, step_ns=subject.step_ns)
+    saved_ns = max(0, saved_ns)
+    if finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
+        finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
+    if not finding.exact and finding.at_most_ns:
+        saved_ns = min(saved_ns, finding.at_most_ns)
     low_ns = saved_ns if finding.exact else 0
     return Valued(finding=finding, low_ns=low_ns, high_ns=saved_ns, step_ns=subject.step_ns)
 
@@ -88,26 +111,50 @@ def _behind_the_host(
     save once it keeps up, its launches being one CUDA graph a step. Alone they save what they do,
     so that they come last."""
     worth_ns = WORTH_PCT / 100 * subject.step_ns
+    hidden = [
+        (one, one.finding.changes)
+        for one in kept
+        if one.finding.makes_kernels_faster and one.high_ns < worth_ns
+    ]
+    if not hidden or not subject.of_steps:
+        return
     no_limit = Changes(graphs=tuple(subject.timeline.step_paths["joined"].unique().sort()))
-    for one in kept:
-        changes = one.finding.changes
-        if changes is None or not one.finding.makes_kernels_faster or one.high_ns >= worth_ns:
+    without_ns = replays.saving_ns(no_limit)
+    for one, changes in hidden:
+        both_ns = changes and replays.saving_ns(Changes.together([no_limit, changes]))
+        if both_ns is None or without_ns is None or both_ns - without_ns < worth_ns:
             continue
-        both_ns = replays.saving_ns(Changes.together([no_limit, changes]))
-        then_ns = both_ns - replays.saving_ns(no_limit)
-        if subject.of_steps and then_ns >= worth_ns:
-            title = f"{one.finding.title}; up to {duration(then_ns)} once the host keeps up"
-            yield replace(one, finding=replace(one.finding, title=title))
+        then = duration(both_ns - without_ns)
+        title = f"{one.finding.title}; up to {then} once the host keeps up"
+        yield replace(one, finding=replace(one.finding, title=title))
 
 
 def _together_ns(findings: Iterable[Finding], replays: Replays) -> int | None:
-    """What all changes save at once: savings overlap, so this is one more replay and no sum."""
+    """What all changes save at once: savings overlap, so this is one more replay and no sum. None
+    where fewer than two are replayed."""
     changes = [one.changes for one in findings if one.changes is not None]
     if len(changes) < 2:
         return None
-    return max(0, replays.saving_ns(Changes.together(changes)))
+    saved_ns = replays.saving_ns(Changes.together(changes))
+    return None if saved_ns is None else max(0, saved_ns)
 
 
 def find_of_run(subjects: Sequence[Subject]) -> Found:
-    """The findings of the reports of a run: those of the slowest report."""
-    return max((find(subject) for subject in subjects), key=lambda found: found.step_ns)
+    """The findings of the reports of a run: those of the slowest report, and what only all reports
+    together show."""
+    slowest = max((find(subject) for subject in subjects), key=lambda found: found.step_ns)
+    if len(subjects) < 2:
+        return slowest
+    compared = [
+        _valued(one, Replays(of), of) for rule in RULES_OF_RUN for of, one in rule(subjects)
+    ]
+    worth_ns = WORTH_PCT / 100 * slowest.step_ns
+    worthy = (one for one in compared if one.high_ns >= worth_ns)
+    return replace(slowest, valued=_ranked([*slowest.valued, *worthy]))
+
+
+def _ranked(valued: Iterable[Valued]) -> tuple[Valued, ...]:
+    """The largest saving first; of equal ones by name."""
+    return tuple(
+        sorted(valued, key=lambda one: (-one.rank_ns, one.finding.rule, one.finding.title))
+    )

@@ -25,7 +25,11 @@ class Finding:
         changes: what is replayed to value it; None where no replay can.
         exact: whether the replayed change is what people would do. If not, its saving is the most
             that can be saved.
-        at_most_ns: the most that can be saved per step, where nothing is replayed.
+        at_most_ns: the most that can be saved per step, where nothing is replayed, or where what is
+            replayed is more than people would do; 0 where it is not known.
+        worth_ns: a replay that saves less than this per step is not worth a line.
+        waits: whether waits of the host are removed: of several, each may hide the others.
+        joint: whether it stands for all waits at once.
         process: the OS pid; None where it is of several.
         device: None where it is of several.
         phase: where it happens; empty outside all ranges, and where it is in several places.
@@ -43,6 +47,9 @@ class Finding:
     changes: Changes | None = None
     exact: bool = True
     at_most_ns: int = 0
+    worth_ns: int = 0
+    waits: bool = False
+    joint: bool = False
     process: int | None = None
     device: int | None = None
     phase: str = ""

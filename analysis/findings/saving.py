@@ -14,6 +14,7 @@ from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.analysis.replay.dependencies.program import Recorded, recorded
 from nsysflow.analysis.replay.part import part_of
 from nsysflow.analysis.replay.replay import replay
+from nsysflow.errors import UnknownName
 
 MOST_OPS: Final = 60_000
 """A replay of so many operations takes 0.1 s. Of a longer report the middle steps are replayed."""
@@ -74,14 +75,20 @@ class Replays:
         """A step as recorded, in the part."""
         return self._step_ns(self.part.events.ops)
 
-    def saving_ns(self, changes: Changes) -> int:
-        """What a step takes less with the changes; negative where it takes more.
+    def saving_ns(self, changes: Changes) -> int | None:
+        """What a step takes less with the changes; negative where it takes more. None where only a
+        part of the report is replayed, and something that changes is not in it.
 
         Raises:
-            UnknownName: a phase, source line, kernel or call is not in the part.
+            UnknownName: a phase, source line, kernel or call is not in the report.
         """
-        times = replay(changed(self.part, self.recording, self._in_part(changes)))
-        return self.before_ns - self._step_ns(times.ops)
+        try:
+            program = changed(self.part, self.recording, self._in_part(changes))
+        except UnknownName:
+            if self.part is self.subject.timeline:
+                raise
+            return None
+        return self.before_ns - self._step_ns(replay(program).ops)
 
     def _in_part(self, changes: Changes) -> Changes:
         """The changes without kernels that the replayed steps do not have."""

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from nsysflow.analysis.findings.kernels.order import kernels_in_order
+from nsysflow.analysis.findings.pauses import pause_rows
+from nsysflow.analysis.findings.stalls import stall_rows
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.view.view import View
+from nsysflow.units import duration
 
 if TYPE_CHECKING:
     from nsysflow.analysis.analyze import Tables
@@ -62,6 +65,30 @@ class Subject:
         )
         means = lengths.group_by("process", "device_no").agg(pl.col("ns").mean())
         return round(float(means.select(pl.col("ns").max()).item()))
+
+    @computed_once
+    def step_paths(self) -> tuple[str, ...]:
+        """Which ranges are steps; several if processes differ."""
+        return tuple(self.timeline.step_paths["joined"].unique(maintain_order=True))
+
+    @computed_once
+    def pauses(self) -> pl.DataFrame:
+        """Where a GPU waits for Python and for launches: `pauses.pause_rows`."""
+        return pause_rows(self.view, list(self.step_paths))
+
+    @computed_once
+    def stalls(self) -> pl.DataFrame:
+        """Its calls that block the host: `stalls.stall_rows`."""
+        return stall_rows(self.view)
+
+    @property
+    def a_step(self) -> str:
+        """What follows a figure per step in a sentence; nothing where a window is judged."""
+        return " a step" if self.of_steps else ""
+
+    def spent(self, ns: int) -> str:
+        """A time per step in words: `3.92 ms a step`; `3.92 ms` of a window."""
+        return f"{duration(ns)}{self.a_step}"
 
     def per_step(self, total_ns: int) -> int:
         """A sum over the judged part, per step."""

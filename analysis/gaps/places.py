@@ -25,13 +25,15 @@ def gap_places(
 
     Returns:
         Per gap `node` and `process` (of the launch that ended it), `host_node` (where the host
-        was), `asked` (whether its launch began in the gap) and `step` (in which it starts).
+        was; null where its launch had begun before the gap, or no range was open), `between_node`
+        (the same, or else that of the launch), `step` (in which the gap starts) and `steady`
+        (whether that step is).
 
     Args:
         gaps: of `find_gaps`.
         ops: all operations, with `node`.
         host_node: the answers to `host_questions`.
-        steps: of `find_steps`.
+        steps: with `steady`.
         axis: of the devices.
     """
     asked = (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False)
@@ -39,9 +41,11 @@ def gap_places(
         ops["node"].gather(gaps["next_op"]),
         ops["process"].gather(gaps["next_op"]),
         host_node.alias("host_node"),
-        asked.alias("asked"),
         "device_no",
         "start_ns",
+        asked.alias("asked"),
     )
-    step = step_of_gaps(steps, places, axis)
-    return places.drop("device_no", "start_ns").with_columns(step)
+    between = pl.when("asked").then("host_node").otherwise("node").alias("between_node")
+    places = places.with_columns(between)
+    steps_of = step_of_gaps(steps, places, axis)
+    return places.drop("device_no", "start_ns", "asked").hstack(steps_of.get_columns())

@@ -10,7 +10,6 @@ from nsysflow.nearest import near_or_all
 from nsysflow.runtime.protocol import STEP
 
 MIN_REPEATS = 3
-SKIPPED_BY_DEFAULT = 2
 
 
 def step_paths(
@@ -94,8 +93,9 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
     """When each step ran on each device.
 
     Returns:
-        `process`, `device`, `device_no`, `step`, `range`, `start_ns`, `end_ns`, and `cut`: whether
-        the recording ended before the step's range did.
+        `process`, `device`, `device_no`, `step`, `range`, `start_ns`, `end_ns`, `begun_ns` and
+        `done_ns` (when the host was in its range), and `cut`: whether the recording ended before
+        that range did. In order, each process and device together.
 
     Args:
         attribution: nodes and paths.
@@ -105,7 +105,11 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
     members = attribution.within(paths)
     key = ["process", "device", "device_no"]
     ranges = attribution.ranges.select(
-        "range", "ended", "row", pl.col("start_ns").alias("begun_ns")
+        "range",
+        "ended",
+        "row",
+        pl.col("start_ns").alias("begun_ns"),
+        pl.col("end_ns").alias("done_ns"),
     )
     spans = (
         ops.select(*key, "node", "start_ns", "end_ns")
@@ -123,23 +127,29 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
         "range",
         "start_ns",
         pl.coalesce(following, "last_ns").alias("end_ns"),
+        "begun_ns",
+        "done_ns",
         (~pl.col("ended") & following.is_null()).alias("cut"),
     )
 
 
-def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.Series:
-    """The step in which each gap starts, of the process whose launch ended the gap."""
+def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The `step` in which each gap starts, of the process whose launch ended the gap, and whether
+    that step is `steady`; null and false outside steps."""
     key = ["process", "device_no"]
     pairs = steps.select(key).unique().with_row_index("pair")
     place = axis.at(pl.col("pair"), pl.col("start_ns")).alias("start")
     length = pl.col("end_ns") - pl.col("start_ns")
     laid = (
         steps.join(pairs, on=key)
-        .select("step", place, (place + length).alias("end"))
+        .select("step", "steady", place, (place + length).alias("end"))
         .sort("start", maintain_order=True)
     )
     asked = gaps.select(*key, "start_ns").join(pairs, on=key, how="left", maintain_order="left")
     starts = asked.select(place).to_series()
     at = last_at_or_before(laid["start"], starts)
-    inside = starts < laid["end"].gather(at)
-    return pl.select(pl.when(inside).then(laid["step"].gather(at)).alias("step")).to_series()
+    inside = (starts < laid["end"].gather(at)).fill_null(value=False)
+    return pl.select(
+        pl.when(inside).then(laid["step"].gather(at)).alias("step"),
+        (inside & laid["steady"].gather(at)).fill_null(value=False).alias("steady"),
+    )

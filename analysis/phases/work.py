@@ -94,26 +94,55 @@ def busy_inside(
         parts: the parts of operations in the windows, with `node`.
         axis: the axis of the operations.
     """
-    busy = _union_of_paths(attribution, parts.drop_nulls("node"), axis)
-    busy = busy.rename({"union_ns": "busy_ns"})
+    busy = busy_of_paths(attribution, parts, axis)
     return beside(attribution, work.drop("busy_ns"), busy).with_columns(
         pl.col("busy_ns").fill_null(0)
     )
 
 
-def phase_idle(attribution: Attribution, gaps: pl.DataFrame) -> pl.DataFrame:
+def busy_of_paths(attribution: Attribution, parts: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """`process`, `path`, `busy_ns`: the union of each path's parts of operations, per device.
+
+    Args:
+        attribution: nodes and paths.
+        parts: `device_no`, `start_ns`, `end_ns`, `process`, `node`.
+        axis: of the devices.
+    """
+    laid = parts.drop_nulls("node").with_columns(
+        axis.at(pl.col("device_no"), pl.col("start_ns")).alias("place")
+    )
+    if not laid["place"].is_sorted():
+        laid = laid.sort("place")
+    laid = laid.with_columns(_alone().alias("alone"))
+    by_node = laid.filter("alone").group_by("process", "node").agg(_length_ns().sum().alias("ns"))
+    sums = by_node.with_columns(attribution.path_of(by_node["node"])).drop("node")
+    shared = _union_of_paths(attribution, laid.filter(~pl.col("alone")), axis)
+    levels = [level.select("process", "path", "ns") for level in attribution.levels(sums)]
+    busy = pl.concat([shared.rename({"union_ns": "ns"}), *levels])
+    return busy.group_by("process", "path").agg(pl.col("ns").sum().alias("busy_ns"))
+
+
+def phase_idle(
+    attribution: Attribution, gaps: pl.DataFrame, parts: dict[str, pl.DataFrame]
+) -> pl.DataFrame:
     """The idle time of each phase: by `process` and `path` number, `…_ns` of each cause.
 
     Args:
         attribution: nodes and paths.
-        gaps: gaps with their causes, and `process` and `node` of the launch that ended them.
+        gaps: with the `process` of the launch that ended them.
+        parts: by cause `row` (of `gaps`), `path` and `ns`.
     """
-    causes = pl.col([f"{cause}_ns" for cause in CAUSES])
-    ended = gaps.group_by("process", "node").agg(causes.sum()).drop_nulls("node")
-    ended = ended.with_columns(attribution.path_of(ended["node"])).drop("node")
     key = ["process", "path"]
-    idle = [level.group_by(key).agg(causes.sum()) for level in attribution.levels(ended)]
-    return pl.concat([ended.select(*key, causes).clear(), *idle])
+    causes = [f"{cause}_ns" for cause in CAUSES]
+    empty = pl.Schema({"process": pl.Int64(), "path": pl.UInt32()})
+    by_cause = [empty.to_frame()]
+    for cause, rows in parts.items():
+        placed = rows.select("path", "ns", gaps["process"].gather(rows["row"]))
+        sums = placed.group_by(key).agg(pl.col("ns").sum().alias(f"{cause}_ns"))
+        by_cause.append(sums.drop_nulls("path"))
+    placed = pl.concat(by_cause, how="diagonal").select(*key, pl.col(causes).fill_null(0))
+    idle = [level.group_by(key).agg(pl.col(causes).sum()) for level in attribution.levels(placed)]
+    return pl.concat([placed.clear(), *idle])
 
 
 def beside(attribution: Attribution, work: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:

@@ -36,4 +36,4 @@ def part_of(timeline: Timeline, from_ns: int, to_ns: int, *, step: str | None) -
         ranges=ranges.select(schema.RANGES.names()),
         overhead=events.overhead.filter(begun).select(schema.OVERHEAD.names()),
     )
-    return Timeline(rows, replace(timeline.options, step=step, steps=None))
+    return Timeline(rows, replace(timeline.options, step=step, steps=()))

@@ -17,6 +17,7 @@ from nsysflow.analysis.replay.dependencies.program import Program, Recorded, rec
 from nsysflow.analysis.replay.lengths import Lengths, lengths
 from nsysflow.analysis.replay.replay import Times, replay
 from nsysflow.analysis.replay.retimed import retimed
+from nsysflow.analysis.steps.chosen import require_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +47,11 @@ def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
         changes: what is different.
 
     Raises:
+        SelectionError: there is no step of those that the options select.
         UnknownName: a phase, source line, kernel or call is not in the report.
     """
+    if timeline.options.steps:
+        require_steps(timeline.steps, timeline.options.steps, timeline.trace.report)
     run = _Run(timeline, changes)
     sides: list[Callable[[], object]] = [lambda: run.before, lambda: run.explained]
     side_by_side(sides)

@@ -4,16 +4,13 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.activity.graph_times import WrongTimes
 from nsysflow.analysis.declared.diagnostics import LOST_EVENTS, MAYBE_LOST
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.tables.schema import INTEGRITY
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.analysis.timeline.outliers import CLOCK_JUMP_NS
 from nsysflow.analysis.view.view import View
-
-LONG_GRAPH_KERNEL: Final = 100
-"""A kernel of a graph that lasts this many times the median of its node has a wrong time stamp: in
-the replays of six real reports none lasted over 1.7 times (H200, 2026-11)."""
 
 IMPACT: Final = {
     "kernels before their launch": "latencies and run-ahead: host and GPU clocks disagree",
@@ -45,12 +42,13 @@ OF_OPERATIONS: Final = frozenset(
 """Checks that count operations, so that a share of them makes sense."""
 
 
-def count_damage(events: Events, lost: pl.DataFrame) -> dict[str, int]:
+def count_damage(events: Events, lost: pl.DataFrame, wrong: WrongTimes) -> dict[str, int]:
     """How often each check finds something, except unattributed operations.
 
     Args:
         events: of the trace.
         lost: of `activity.lost_launches`.
+        wrong: times of graphs' operations.
     """
     launchless = _between_operations(lost, events.ops)
     return {
@@ -61,8 +59,8 @@ def count_damage(events: Events, lost: pl.DataFrame) -> dict[str, int]:
         "events lost": _events_lost(events, launchless),
         "clock jumps": _clock_jumps(events),
         "overlapping kernels on one stream": _overlapping(events.ops),
-        "graph operations into other launches": _into_other_launches(events.ops),
-        "graph kernels over 100 times their median": _long_graph_kernels(events.ops),
+        "graph operations into other launches": len(wrong.into_others),
+        "graph kernels over 100 times their median": len(wrong.long),
     }
 
 
@@ -71,9 +69,8 @@ def integrity_table(view: View) -> pl.DataFrame:
     timeline = view.timeline
     # a report without ranges has no phases to miss
     unattributed = timeline.ops["node"].null_count() if len(view.events.ranges) else 0
-    counts = count_damage(view.events, timeline.lost_launches) | {
-        "unattributed operations": unattributed
-    }
+    damage = count_damage(view.events, timeline.lost_launches, timeline.wrong_times)
+    counts = damage | {"unattributed operations": unattributed}
     whole = max(len(view.events.ops), 1)
     rows = [
         {
@@ -147,49 +144,3 @@ def _overlapping(ops: pl.DataFrame) -> int:
         maintain_order="left",
     )
     return int(numbered.select(early.over("stream_no").sum()).item())
-
-
-def _into_other_launches(ops: pl.DataFrame) -> int:
-    """Operations of a graph during which one of another launch starts on their stream."""
-    if not ops["graph_node"].count():
-        return 0
-    rows = _on_streams_of_graphs(ops)
-    another = pl.col("correlation").ne_missing(pl.col("correlation").shift(1))
-    early = pl.col("start_ns") < reached_before(pl.col("end_ns"))
-    if not rows.select((another & early).over("stream_no").any()).item():
-        return 0
-    # in this order, the next operation of another launch is the first of the next run
-    rows = rows.sort("stream_no", "start_ns", "op").with_columns(
-        pl.struct("stream_no", "correlation").rle_id().alias("run")
-    )
-    runs = (
-        rows.group_by("run", "stream_no", maintain_order=True)
-        .agg(pl.col("start_ns").first().alias("begun"), pl.col("start_ns").last().alias("last"))
-        .select(
-            "run",
-            pl.col("begun").shift(-1).over("stream_no").alias("next"),
-            pl.col("last").shift(1).over("stream_no").alias("before"),
-        )
-    )
-    into = (pl.col("next") < pl.col("end_ns")) | (pl.col("before") == pl.col("start_ns"))
-    graph = rows.filter(pl.col("graph_node").is_not_null())
-    return int(graph.join(runs, on="run").select(into.sum()).item())
-
-
-def _on_streams_of_graphs(ops: pl.DataFrame) -> pl.DataFrame:
-    """Operations of some length on streams that graphs use, with `stream_no`."""
-    stream = ["device_no", "process", "stream"]
-    rows = ops.select("op", "graph_node", "correlation", "start_ns", "end_ns", *stream)
-    rows = rows.filter(pl.col("end_ns") > pl.col("start_ns"))
-    used = rows.filter(pl.col("graph_node").is_not_null()).select(stream).unique()
-    return rows.join(used.with_row_index("stream_no"), on=stream, maintain_order="left")
-
-
-def _long_graph_kernels(ops: pl.DataFrame) -> int:
-    """Kernels of a graph that last over 100 times the median of the same node."""
-    kernels = ops.select("kind", "process", "graph_node", "name", "start_ns", "end_ns").filter(
-        pl.col("kind") == "kernel", pl.col("graph_node").is_not_null()
-    )
-    lasts = pl.col("end_ns") - pl.col("start_ns")
-    median = lasts.median().over("process", "graph_node", "name")
-    return int(kernels.select((lasts > LONG_GRAPH_KERNEL * median).sum()).item())

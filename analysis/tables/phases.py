@@ -4,6 +4,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.frames.statistics import whole_ns
 from nsysflow.analysis.phases.work import beside
 from nsysflow.analysis.view.view import View
 
@@ -11,8 +12,11 @@ from nsysflow.analysis.view.view import View
 def phase_table(view: View) -> pl.DataFrame:
     """The PHASES table, in tree order."""
     causes = [f"{cause}_ns" for cause in CAUSES]
+    work = beside(view.attribution, view.work, view.idle)
     return (
-        beside(view.attribution, view.work, view.idle)
+        work.join(_steady(view), on=["process", "path"], how="left", maintain_order="left")
+        .join(_steady_steps(view), on="process", how="left", maintain_order="left")
+        .with_columns(_steady_per_step().alias("steady_per_step_ns"))
         .sort("process", "key")
         .with_columns(pl.col(causes).fill_null(0))
         .with_columns(
@@ -21,3 +25,25 @@ def phase_table(view: View) -> pl.DataFrame:
             pl.sum_horizontal(causes).alias("idle_ns"),
         )
     )
+
+
+def _steady(view: View) -> pl.DataFrame:
+    """`process`, `path`, `steady_ns`: the phases' busy and idle time in steady steps."""
+    idle_ns = pl.sum_horizontal(f"{cause}_ns" for cause in CAUSES)
+    parts = [
+        view.steady_busy.select("process", "path", pl.col("busy_ns").alias("steady_ns")),
+        view.steady_idle.select("process", "path", idle_ns.alias("steady_ns")),
+    ]
+    return pl.concat(parts).group_by("process", "path").agg(pl.col("steady_ns").sum())
+
+
+def _steady_steps(view: View) -> pl.DataFrame:
+    """`process`, `steady_steps`: how many ranges are a steady step on some device."""
+    steady = view.steps.filter("steady")
+    return steady.group_by("process").agg(pl.col("range").n_unique().alias("steady_steps"))
+
+
+def _steady_per_step() -> pl.Expr:
+    """Null where a process has no steady steps."""
+    total = pl.col("steady_ns").fill_null(0)
+    return pl.when(pl.col("steady_steps") > 0).then(whole_ns(total / pl.col("steady_steps")))

@@ -10,7 +10,7 @@ import polars as pl
 
 from nsysflow.analysis.declared import tables
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.schema import CAUSE, COPY_LABEL, METRICS, Frame
+from nsysflow.analysis.schema import CAUSE, COPY_LABEL, KIND_OF_WAIT, METRICS, STEP_KIND, Frame
 
 BOUND: Final = pl.Enum(["compute", "memory", "overhead", "latency"])
 """What limits a phase or class, as far as sampled counters show (spec §10)."""
@@ -80,8 +80,10 @@ ACCOUNTING: Final = Frame(
 
 GAPS: Final = Frame(
     """One row per gap, sorted by device and start; the causes sum to the duration. `cause` is the
-    largest part and `culprit` the call blamed for most of it. `phase` is where the next operation
-    was launched, `host_range` where the host was before that.""",
+    largest part and `culprit` the call blamed for most of it. `phase` is where the host was in
+    most of that part, `waiting_phase` where the next operation was launched; both are empty where
+    no range was open, and `(launch not recorded)` without a launch. `host_range` is where the host
+    was between calls; empty where no range was open or the launch had begun before the gap.""",
     {
         "report": pl.String(),
         "device": pl.Int32(),
@@ -94,6 +96,7 @@ GAPS: Final = Frame(
         "culprit": pl.String(),
         "source": pl.String(),
         "phase": pl.String(),
+        "waiting_phase": pl.String(),
         "host_range": pl.String(),
         "prev_op": pl.String(),
         "next_op": pl.String(),
@@ -101,17 +104,40 @@ GAPS: Final = Frame(
     },
 )
 
+WAITED: Final = Frame(
+    """One row per process, device, phase, kind and operation of the time without compute. Of
+    `communication`, `copy` and `other` (an operation of another GPU), `name` and `stream` are those
+    of the operation that was waited for, `phase` and `process` those of its launch. `host` (not
+    launched yet), `start` (launched and free to start) and `unresolved` are of the operation that
+    had not started, without its name. `waits` counts the waits. A device's rows sum to its window
+    minus compute.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "phase": pl.String(),
+        "kind": KIND_OF_WAIT,
+        "name": pl.String(),
+        "stream": pl.Int64(),
+        "waits": pl.Int64(),
+        "total_ns": pl.Int64(),
+        "largest_ns": pl.Int64(),
+        "window_pct": pl.Float64(),
+    },
+)
+
 GAP_SUMMARY: Final = Frame(
     """One row per place, cause, culprit and line. A gap with three causes counts in three rows.
     Rows are ordered by place, not by size, so that two summaries can be compared with diff.
-    `host_range` is `(outside ranges)` where no range was open, and empty where the launch had begun
-    before the gap. `per_step_ns` is the part inside steps, divided by the number of steps of the
-    processes whose work ended the gaps; null if they have no steps.""",
+    `phase` is where the host was: empty where no range was open, `(launch not recorded)` where the
+    launch of the work is not in the report. `gaps` counts a gap once for each place of the cause.
+    `per_step_ns` is the part inside steps, divided by the number of steps of the processes whose
+    work ended the gaps; null if they have no steps. `steady_per_step_ns` is the same of steady
+    steps.""",
     {
         "report": pl.String(),
         "device": pl.Int32(),
         "phase": pl.String(),
-        "host_range": pl.String(),
         "cause": CAUSE,
         "culprit": pl.String(),
         "source": pl.String(),
@@ -121,6 +147,7 @@ GAP_SUMMARY: Final = Frame(
         "max_ns": pl.Int64(),
         "per_step_ns": pl.Int64(),
         "window_pct": pl.Float64(),
+        "steady_per_step_ns": pl.Int64(),
     },
 )
 
@@ -139,7 +166,8 @@ GAP_HISTOGRAM: Final = Frame(
 PHASES: Final = Frame(
     """One row per process and path of ranges, including what is nested in it. `host_wall_ns` is how
     long the ranges were open. `mean_ns` to `p95_ns` are of an instance's span, from its first
-    operation to its last; null where no instance launched anything.""",
+    operation to its last; null where no instance launched anything. `steady_per_step_ns` is the
+    busy and idle time in steady steps, divided by their number; null if there are none.""",
     {
         "report": pl.String(),
         "process": pl.Int64(),
@@ -161,6 +189,7 @@ PHASES: Final = Frame(
         "own_ops": pl.Int64(),
         "borrowed_ops": pl.Int64(),
         "process_range_ops": pl.Int64(),
+        "steady_per_step_ns": pl.Int64(),
     },
 )
 
@@ -341,8 +370,9 @@ COLLECTIVES: Final = Frame(
 
 STEPS: Final = Frame(
     """One row per process, device and step. `idle_ns` and the causes are of the gaps that start in
-    the step; the other parts are of the step's own window. A step that is not `steady` is warm-up,
-    loads code, or was cut off by the end of the recording.""",
+    the step; the other parts are of the step's own window. `kind` says whether the step is typical:
+    `steady`, `start-up`, `one-off` (much longer than the steps around it, or with wrong times in a
+    graph), `cut-off` by the end of the recording, or `incomplete` (operations were lost in it).""",
     {
         "report": pl.String(),
         "process": pl.Int64(),
@@ -357,6 +387,43 @@ STEPS: Final = Frame(
         "idle_ns": pl.Int64(),
         **_CAUSES,
         "steady": pl.Boolean(),
+        "kind": STEP_KIND,
+    },
+)
+
+STEP_GROUP: Final = pl.Enum(
+    ["before", "steady", "periodic", "one-off", "incomplete", "cut-off", "after"]
+)
+"""What a row of step_groups holds (spec §8.17)."""
+
+STEP_GROUPS: Final = Frame(
+    """The window by kind of step; the rows of a process and device sum to its device's window.
+    `before` is what precedes the steps, and the start-up steps; each one-off has a row, but those
+    of the same place and cause that come back `every` so many steps share one (`periodic`); `after`
+    follows the last step. `excess_ns` is what one-offs took beyond the steps around them. `cause`
+    and `second_cause` have most of the row's idle time. `largest_…` is its longest gap, `phase`,
+    `culprit` and `source` are that gap's; null for steady steps.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "kind": STEP_GROUP,
+        "steps": pl.String(),
+        "count": pl.Int64(),
+        "every": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "total_ns": pl.Int64(),
+        "excess_ns": pl.Int64(),
+        "idle_ns": pl.Int64(),
+        "cause": CAUSE,
+        "cause_ns": pl.Int64(),
+        "second_cause": CAUSE,
+        "second_cause_ns": pl.Int64(),
+        "largest_ns": pl.Int64(),
+        "largest_cause": CAUSE,
+        "phase": pl.String(),
+        "culprit": pl.String(),
+        "source": pl.String(),
     },
 )
 

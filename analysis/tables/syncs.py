@@ -11,7 +11,7 @@ def sync_table(view: View) -> pl.DataFrame:
     charges = view.charges
     induced = charges.group_by("call").agg(pl.col("ns").sum().alias("induced_idle_ns"))
     rows = (
-        _without_inner(view.timeline.stalls, charges["call"])
+        without_inner(view.timeline.stalls, charges["call"])
         .join(induced, on="call", how="left")
         .with_columns(pl.col("induced_idle_ns").fill_null(0))
         .pipe(view.stalls_in_sight)
@@ -34,7 +34,7 @@ def induced_table(view: View) -> pl.DataFrame:
     return _described(rows, view.copies)
 
 
-def _without_inner(stalls: pl.DataFrame, charged: pl.Series) -> pl.DataFrame:
+def without_inner(stalls: pl.DataFrame, charged: pl.Series) -> pl.DataFrame:
     """`stalls` without the driver's calls inside runtime calls, unless they were charged
     themselves.
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from nsysflow.analysis.activity.lost_stretches import kernel_launches
 from nsysflow.analysis.declared.diagnostics import IMPORT_ERRORS
 from nsysflow.analysis.timeline.events import Events
-from nsysflow.analysis.validity.lost_stretches import kernel_launches, lost_operations
+from nsysflow.analysis.validity.lost_stretches import lost_operations
 from nsysflow.analysis.view.view import View
 
 UNSTAMPED_PCT: Final = 1

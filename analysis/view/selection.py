@@ -2,9 +2,10 @@
 
 import polars as pl
 
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, typed_steps
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.steps import paths_named
+from nsysflow.analysis.steps.chosen import require_steps, selected_steps
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.analysis.view.windows import intersect, whole_windows
 from nsysflow.errors import SelectionError
@@ -24,7 +25,7 @@ def selected_windows(
         events: the trace.
         attribution: nodes and paths.
         ops: operations with `node`.
-        steps: of `find_steps`.
+        steps: of `with_kinds`.
         options: what to narrow to.
 
     Raises:
@@ -53,11 +54,14 @@ def selected_windows(
         if windows.is_empty():
             msg = f"range {options.range!r} launched nothing in the selected part of {report}."
             raise SelectionError(msg)
-    if options.steps is not None:
-        windows = intersect(windows, _of_steps(steps, options.steps, report), axis)
+    if options.steps:
+        require_steps(steps, options.steps, report)
+        windows = intersect(windows, selected_steps(steps, options.steps), axis)
         if windows.is_empty():
-            msg = f"those steps ran nothing in the selected part of {report}."
-            raise SelectionError(msg)
+            raise SelectionError(
+                f"{typed_steps(options.steps)} ran nothing in the selected part of {report}",
+                "Leave out --range, --from and --to, or choose other steps",
+            )
     return windows
 
 
@@ -98,25 +102,3 @@ def _hulls(ops: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """From the first to the last operation of each group, per device."""
     lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
     return lasting.group_by("device_no", *key).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-
-
-def with_numbers(steps: pl.DataFrame, wanted: tuple[int | None, int | None]) -> pl.DataFrame:
-    """The steps whose number is in the half-open range `wanted`; None leaves a side open."""
-    first, past = wanted
-    chosen = steps.filter(pl.col("step") >= (first or 0))
-    return chosen if past is None else chosen.filter(pl.col("step") < past)
-
-
-def _of_steps(
-    steps: pl.DataFrame, wanted: tuple[int | None, int | None], report: str
-) -> pl.DataFrame:
-    chosen = with_numbers(steps, wanted)
-    if chosen.is_empty():
-        first, past = wanted
-        count = steps["step"].n_unique()
-        asked = f"{first or 0}:{'' if past is None else past}"
-        msg = f"{report} has {count} steps, 0 to {count - 1}: none of them is in --steps {asked}."
-        if not count:
-            msg = f"{report} has no steps to choose from. Name the range that is one with --step."
-        raise SelectionError(msg)
-    return chosen

@@ -7,22 +7,19 @@ from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.instances import span_inside
-from nsysflow.analysis.phases.work import busy_inside, phase_idle, phase_work
+from nsysflow.analysis.phases.work import busy_inside, busy_of_paths, phase_idle, phase_work
 from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.steps.chosen import selected_steps
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.view.selection import (
-    named_domains,
-    require_domains,
-    selected_windows,
-    with_numbers,
-)
+from nsysflow.analysis.view.selection import named_domains, require_domains, selected_windows
 from nsysflow.analysis.view.windows import (
     clipped,
     clipped_time,
     narrow_charges,
     narrow_gaps,
+    narrow_parts,
     starts_inside,
     whole_windows,
 )
@@ -34,8 +31,6 @@ class View:
     Attributes:
         timeline: the trace behind it.
     """
-
-    of_steps = False
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -81,6 +76,13 @@ class View:
         return self.timeline.gaps
 
     @computed_once
+    def idle_parts(self) -> dict[str, pl.DataFrame]:
+        """The idle time of these gaps by cause and place: `idle_places.IDLE_PARTS`, with `row` (of
+        `gaps`) for `gap`."""
+        parts = self.timeline.idle_parts
+        return {cause: rows.rename({"gap": "row"}) for cause, rows in parts.items()}
+
+    @computed_once
     def charges(self) -> pl.DataFrame:
         """What these gaps charge to each stall call: `run_ahead.CHARGES`."""
         return self.timeline.explained.charges
@@ -89,6 +91,17 @@ class View:
     def steps(self) -> pl.DataFrame:
         """The steps that start in the windows."""
         return self.timeline.steps
+
+    @property
+    def of_steps(self) -> bool:
+        """Whether the windows are whole steps, so that what lies in them has a mean per step."""
+        return False
+
+    @computed_once
+    def counts(self) -> pl.DataFrame:
+        """How many steps there are: `process`, `device_no`, `steps`."""
+        key = ["process", "device_no"]
+        return self.steps.group_by(key).agg(pl.len().cast(pl.Int64).alias("steps")).sort(key)
 
     @computed_once
     def launches(self) -> pl.DataFrame:
@@ -111,6 +124,11 @@ class View:
         return with_exposed_time(kernels, self.windows, self.busy, self.events.axis)
 
     @computed_once
+    def waited(self) -> pl.DataFrame:
+        """The time without compute in the windows, by what was waited for: `split.PIECES`."""
+        return self.timeline.waited
+
+    @computed_once
     def work(self) -> pl.DataFrame:
         """What the phases did in the windows."""
         return self.timeline.work
@@ -118,7 +136,29 @@ class View:
     @computed_once
     def idle(self) -> pl.DataFrame:
         """The idle time in the windows, by phase and cause."""
-        return phase_idle(self.attribution, self.gaps)
+        return phase_idle(self.attribution, self.gaps, self.idle_parts)
+
+    @computed_once
+    def steady_busy(self) -> pl.DataFrame:
+        """`process`, `path`, `busy_ns`: how long the phases' operations ran in steady steps of
+        their process."""
+        key = ["process", "device_no"]
+        steps = self.timeline.steps.filter("steady")
+        pairs = steps.select(key).unique().with_row_index("pair")
+        steps = steps.join(pairs, on=key).sort("pair", "start_ns")
+        ops = self._parts_of_ops().join(pairs, on=key, maintain_order="left")
+        parts = clipped(ops, steps, self.events.axis, "pair")
+        return busy_of_paths(self.attribution, parts, self.events.axis)
+
+    @computed_once
+    def steady_idle(self) -> pl.DataFrame:
+        """Like `idle`, of the gaps in steady steps."""
+        steady = self.gaps["steady"]
+        parts = {
+            cause: rows.filter(steady.gather(rows["row"]))
+            for cause, rows in self.idle_parts.items()
+        }
+        return phase_idle(self.attribution, self.gaps, parts)
 
     @computed_once
     def spans(self) -> pl.DataFrame:
@@ -137,6 +177,11 @@ class View:
     def calls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The `rows` (calls) that belong to the view."""
         return rows
+
+    def _parts_of_ops(self) -> pl.DataFrame:
+        """The parts of operations in the windows: `node`, `process`, `device_no`, `start_ns`,
+        `end_ns`."""
+        return self.timeline.ops.select("node", "process", "device_no", "start_ns", "end_ns")
 
     def _launches(self) -> pl.DataFrame:
         return self.timeline.launches
@@ -172,17 +217,27 @@ class NarrowedView(View):
         return narrow_gaps(self.timeline.gaps, self.windows, self.events.axis)
 
     @computed_once
+    def idle_parts(self) -> dict[str, pl.DataFrame]:
+        """The idle time of these parts of gaps, cut like them."""
+        rank = self.attribution.by_name
+        return narrow_parts(self.timeline.idle_parts, self.gaps, rank)
+
+    @computed_once
     def charges(self) -> pl.DataFrame:
         """The charges, cut like their gaps."""
-        return narrow_charges(self.timeline.explained.charges, self.gaps)
+        return narrow_charges(self.timeline.explained.charges, self.gaps, self.timeline.gaps)
 
     @computed_once
     def steps(self) -> pl.DataFrame:
         """The steps that start in the windows."""
         inside = self._starting_inside(self.timeline.steps)
         # if processes share a GPU, a window of one may contain another step of the other
-        wanted = self.options.steps
-        return inside if wanted is None else with_numbers(inside, wanted)
+        return selected_steps(inside, self.options.steps)
+
+    @computed_once
+    def waited(self) -> pl.DataFrame:
+        """The pieces of this time that lie in the windows."""
+        return clipped(self.timeline.waited, self.windows, self.events.axis)
 
     @computed_once
     def work(self) -> pl.DataFrame:
@@ -190,8 +245,7 @@ class NarrowedView(View):
         axis, windows, attribution = self.events.axis, self.windows, self.attribution
         host = clipped_time(attribution.open_time, windows)
         begun = phase_work(attribution, self.ops, host, axis)
-        ops = self.timeline.ops.select("node", "process", "device_no", "start_ns", "end_ns")
-        return busy_inside(attribution, begun, clipped(ops, windows, axis), axis)
+        return busy_inside(attribution, begun, self._parts_of_ops(), axis)
 
     @computed_once
     def spans(self) -> pl.DataFrame:
@@ -221,6 +275,9 @@ class NarrowedView(View):
         first, last = self.windows["start_ns"].min(), self.windows["end_ns"].max()
         return pl.col("start_ns").is_between(pl.lit(first), pl.lit(last))
 
+    def _parts_of_ops(self) -> pl.DataFrame:
+        return clipped(super()._parts_of_ops(), self.windows, self.events.axis)
+
     def _launches(self) -> pl.DataFrame:
         return self.timeline.launches.join(self.ops, on="op", how="semi")
 
@@ -239,6 +296,6 @@ def view_of(timeline: Timeline) -> View:
     """
     options = timeline.options
     require_domains(named_domains(timeline.events.ranges), options, timeline.trace.report)
-    asked = (options.device, options.range, options.from_ns, options.to_ns, options.steps)
-    narrowed = any(choice is not None for choice in asked)
+    asked = (options.device, options.range, options.from_ns, options.to_ns)
+    narrowed = bool(options.steps) or any(choice is not None for choice in asked)
     return NarrowedView(timeline) if narrowed else View(timeline)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
-from nsysflow.analysis.frames.intervals import Axis, Cover, laid, merge, overlaps
+from nsysflow.analysis.frames.intervals import Axis, Cover, laid, last_at_or_before, merge, overlaps
 from nsysflow.analysis.schema import CAUSE
 
 WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
@@ -61,23 +61,39 @@ def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.D
     return rows.filter(begun > past)
 
 
-def clipped(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """The parts of `rows` (`device_no`, `start_ns`, `end_ns`, …) that lie in a window."""
-    placed = rows.with_columns(laid(rows, axis).get_columns())
+def lying_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The rows (`device_no`, `start_ns`, `end_ns`, …) that lie in one window as a whole."""
+    kept, placed = laid(windows, axis), laid(rows, axis)
+    window = last_at_or_before(kept["start"], placed["start"])
+    return rows.filter((placed["end"] <= kept["end"].gather(window)).fill_null(value=False))
+
+
+def clipped(
+    rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis, track: str = "device_no"
+) -> pl.DataFrame:
+    """The parts of `rows` (`start_ns`, `end_ns`, …) that lie in a window of their track, in order.
+
+    Few rows cross a border, so that only they are cut.
+    """
+    kept, placed = laid(windows, axis, track), laid(rows, axis, track)
+    window = last_at_or_before(kept["start"], placed["start"])
+    inside = (placed["end"] <= kept["end"].gather(window)).fill_null(value=False)
+    numbered = rows.with_row_index("_row")
+    crossing = numbered.hstack(placed.get_columns()).filter(~inside)
     start, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
-    return (
-        overlaps(placed, laid(windows, axis))
+    parts = (
+        overlaps(crossing, kept)
         .with_columns(start.alias("start_ns"), (start + length).alias("end_ns"))
         .drop("start", "end", "other")
     )
+    whole = numbered.filter(inside)
+    return (whole if parts.is_empty() else pl.concat([whole, parts]).sort("_row")).drop("_row")
 
 
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The parts of `gaps` inside `windows`, each with its share of the causes."""
-    whole_ns = (gaps["end_ns"] - gaps["start_ns"]).alias("whole_ns")
-    pieces = clipped(gaps.with_columns(whole_ns), windows, axis)
-    cut = pieces["end_ns"] - pieces["start_ns"] != pieces["whole_ns"]
-    pieces = pieces.drop("whole_ns")
+    pieces = clipped(gaps, windows, axis)
+    cut = _is_cut(pieces, gaps)
     if not cut.any():
         return pieces
     pieces = pieces.with_row_index("piece")
@@ -91,20 +107,58 @@ def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.Dat
     return pl.concat([pieces.filter(~cut), kept.select(pieces.columns)]).sort("piece").drop("piece")
 
 
-def narrow_charges(charges: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+def narrow_parts(
+    parts: dict[str, pl.DataFrame], gaps: pl.DataFrame, rank: pl.Series
+) -> dict[str, pl.DataFrame]:
+    """The idle time of narrowed gaps by cause: `IDLE_PARTS` with `row` (of `gaps`) for `gap`.
+
+    The places of a cause keep their proportions.
+
+    Args:
+        parts: `idle_places.IDLE_PARTS` of whole gaps.
+        gaps: the gaps with their causes, narrowed.
+        rank: the order of the paths, by number, which breaks ties.
+    """
+    pieces = gaps.with_row_index("row")
+    narrowed = {}
+    for cause, rows in parts.items():
+        kept = pieces.select("row", "gap", pl.col(f"{cause}_ns").alias("total"))
+        found = rows.join(kept.filter(pl.col("total") > 0), on="gap")
+        split = found.filter("split")
+        split = split.with_columns(rank.gather(split["path"]).fill_null(0).alias("rank"))
+        split = apportion(split, by="row", ties="rank")
+        whole = found.filter(~pl.col("split")).with_columns(ns="total")
+        columns = ["row", "path", "ns", "split", "call"]
+        both = pl.concat([each.select(columns) for each in (whole, split)])
+        narrowed[cause] = both.filter(pl.col("ns") > 0).sort("row")
+    return narrowed
+
+
+def narrow_charges(charges: pl.DataFrame, pieces: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     """Charges, scaled like the causes of their gaps.
 
     Args:
         charges: `gap`, `call`, `cause`, `ns`, of whole gaps.
-        gaps: the gaps with their causes, narrowed.
+        pieces: the gaps with their causes, narrowed.
+        gaps: all gaps.
     """
-    by_gap = gaps.group_by("gap").agg(pl.col([f"{cause}_ns" for cause in CAUSES]).sum())
+    cut = _is_cut(pieces, gaps)
+    whole = charges.join(pieces.filter(~cut), on="gap", how="semi", maintain_order="left")
+    if not cut.any():
+        return whole
+    by_gap = pieces.filter(cut).group_by("gap").agg(pl.col([f"{c}_ns" for c in CAUSES]).sum())
     totals = _long(by_gap, STALLS, index=["gap"], value="total")
     touched = charges.join(totals, on=["gap", "cause"]).sort("gap", "cause", "call")
     touched = touched.with_columns(pl.struct("gap", "cause").rle_id().alias("part"))
-    return (
-        apportion(touched, by="part", ties="call").select(charges.columns).filter(pl.col("ns") > 0)
-    )
+    scaled = apportion(touched, by="part", ties="call").select(charges.columns)
+    return pl.concat([whole, scaled.filter(pl.col("ns") > 0)])
+
+
+def _is_cut(pieces: pl.DataFrame, gaps: pl.DataFrame) -> pl.Series:
+    """Whether each piece is only a part of its gap."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    whole_ns = gaps.select(length.alias("ns"))["ns"].gather(pieces["gap"])
+    return pieces.select(length.alias("ns"))["ns"] != whole_ns
 
 
 def _long(

@@ -1,4 +1,4 @@
-"""Options as they are typed and as the help page groups them: times, slices of steps, domains."""
+"""Options as they are typed and as the help page groups them: times, steps, domains."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from nsysflow.analysis.options import StepPart
 from nsysflow.cli import completion
 from nsysflow.peaks import UNITS
 
@@ -80,21 +81,30 @@ def microseconds(_ctx: click.Context, _param: click.Parameter, typed: str) -> in
     return length_ns
 
 
-def steps_slice(
-    _ctx: click.Context, _param: click.Parameter, typed: str | None
-) -> tuple[int | None, int | None] | None:
-    """`2:5` as `(2, 5)`; a side may be empty."""
-    if typed is None:
-        return None
-    sides = typed.split(":")
-    if len(sides) != 2 or not all(side.isdecimal() or not side for side in sides):
-        msg = f"{typed!r} is not A:B, e.g. 2:5 for the steps 2, 3 and 4"
+def step_parts(
+    _ctx: click.Context, _param: click.Parameter, typed: tuple[str, ...]
+) -> tuple[StepPart, ...]:
+    """`2:5`, `7` and `!3` as parts."""
+    return tuple(map(step_part, typed))
+
+
+def step_part(typed: str) -> StepPart:
+    """One part of what `--steps` selects.
+
+    Raises:
+        click.BadParameter: it is none, or selects nothing.
+    """
+    first, colon, end = typed.removeprefix("!").partition(":")
+    known = all(side.isdecimal() or (colon and not side) for side in (first, end or first))
+    if not known:
+        msg = f"{typed!r} is not A:B, a number, or either with ! to leave it out, e.g. 2:5, 7 or !3"
         raise click.BadParameter(msg)
-    first, end = (int(side) if side else None for side in sides)
-    if end is not None and end <= (first or 0):
+    begin = int(first or 0)
+    past = begin + 1 if not colon else int(end) if end else None
+    if past is not None and past <= begin:
         msg = f"{typed!r} selects no step: B must be greater than A"
         raise click.BadParameter(msg)
-    return first, end
+    return StepPart(begin, past, typed.startswith("!"))
 
 
 def split_domains(domains: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -137,8 +147,17 @@ _SKIP: Final = option(
     section=_WHAT,
     type=click.IntRange(min=0),
     metavar="N",
-    show_default="2; 0 where only a window of steps was captured",
+    show_default="2, and 5 remain; 0 where a window of steps was captured",
     help="Count the first N steps as warm-up.",
+)
+_STEPS: Final = option(
+    "--steps",
+    section=_WHAT,
+    multiple=True,
+    callback=step_parts,
+    metavar="[!]A:B",
+    help="Look at the steps from A to before B, e.g. 2:5, or at one; with ! leave them out. Can be"
+    " repeated.",
 )
 
 _WINDOW: Final = (
@@ -151,14 +170,14 @@ _WINDOW: Final = (
         help="Look at the instances of this NVTX range, by its name or its path.",
     ),
     _STEP,
-    option(
-        "--steps",
-        section=_WHAT,
-        callback=steps_slice,
-        metavar="A:B",
-        help="Look at the steps from A to before B, e.g. 2:5, or 2: to leave out the first two.",
-    ),
+    _STEPS,
     _SKIP,
+    option(
+        "--whole",
+        section=_WHAT,
+        is_flag=True,
+        help="Judge all that is selected, with start-up and one-off steps.",
+    ),
     option(
         "--from",
         "from_ns",
@@ -218,7 +237,7 @@ def flops_options(command: Decorated) -> Decorated:
 
 def step_options(command: Decorated) -> Decorated:
     """Add the options that say what a step is."""
-    return _added((_STEP, _SKIP), command)
+    return _added((_STEP, _STEPS, _SKIP), command)
 
 
 def window_options(command: Decorated) -> Decorated:

@@ -12,6 +12,7 @@ from nsysflow.nearest import nearest
 from nsysflow.progress import progress
 
 if TYPE_CHECKING:
+    from nsysflow.analysis.options import StepPart
     from nsysflow.analysis.replay.changes.declared import Removal
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
@@ -151,6 +152,7 @@ def whatif(
     report: Path,
     *,
     step: str | None,
+    steps: "tuple[StepPart, ...]",
     skip: int | None,
     as_json: bool,
     **changes: Any,  # noqa: ANN401
@@ -176,7 +178,7 @@ def whatif(
 
     with progress("replaying"):
         trace = load(single_report(report), shapes=False)
-        timeline = Timeline(trace, Options(step=step, skip=skip))
+        timeline = Timeline(trace, Options(step=step, steps=steps, skip=skip))
         found = replayed(timeline, Changes(**changes))
     if as_json:
         click.echo(whatif_json(found))

@@ -11,9 +11,9 @@ import polars.selectors as cs
 import nsysflow
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
-from nsysflow.report.bottleneck.judgement import judge
 from nsysflow.report.phase_tree import phase_names
 from nsysflow.report.results import Results
+from nsysflow.report.verdict.judgement import judge
 
 SCHEMA_VERSION: Final = 2
 """Additions keep it, a change of meaning raises it."""
@@ -57,9 +57,18 @@ def _about(results: Results) -> dict[str, Any]:
 
 
 def _verdict(results: Results) -> dict[str, Any]:
-    """Whether the recording can be judged, and what is concluded."""
+    """Whether the recording can be judged, what is concluded, and where to change it first."""
     found = judge(results)
-    return {"valid": found.valid, "why": found.why, "bound": found.bound, "text": found.text}
+    first = next((each.finding for each in results.found.valued), None)
+    return {
+        "valid": found.valid,
+        "why": found.why,
+        "bound": found.bound,
+        "bound_pct": found.bound_pct,
+        "phase": first.phase if first else None,
+        "source": (first.source or None) if first else None,
+        "text": found.text,
+    }
 
 
 def _devices(results: Results) -> str:

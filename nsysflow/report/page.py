@@ -8,13 +8,13 @@ from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.blocks.steps import steps_sentence
-from nsysflow.report.bottleneck.judgement import judge
-from nsysflow.report.bottleneck.validity import Invalid
-from nsysflow.report.bottleneck.verdict import Verdict
 from nsysflow.report.fields import Limits
 from nsysflow.report.findings import Suggestions, suggestions
 from nsysflow.report.layout import Block
 from nsysflow.report.results import Results
+from nsysflow.report.verdict.judgement import judge
+from nsysflow.report.verdict.validity import Invalid
+from nsysflow.report.verdict.verdict import Verdict
 
 Length = Literal["page", "full"]
 """How long a page is: one screen, or all that people read (`--full`, summary.md)."""

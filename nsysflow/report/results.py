@@ -15,7 +15,7 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.table import findings_table
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.short_repr import as_html, as_text, facts_of
 from nsysflow.analysis.tables.communication.ranks import rank_tables
@@ -26,6 +26,12 @@ from nsysflow.analysis.validity.checks import Failed
 def or_outside(path: str) -> pl.Expr:
     """A column of paths, with `(outside ranges)` where no range was open."""
     return pl.col(path).fill_null("").replace("", OUTSIDE)
+
+
+def ranked(table: pl.DataFrame, name: str) -> pl.DataFrame:
+    """The table of that name in the order in which people read it."""
+    by = TABLES[name].ranked_by
+    return table if by is None else table.sort(by, descending=True, maintain_order=True)
 
 
 def gpu_name(report: str, device: int, *, several: bool) -> str:
@@ -253,12 +259,11 @@ class Results:
     def selection(self) -> str:
         """The options that narrow the window, as they are typed; empty for whole reports."""
         options = self.analyses[0].options
-        first, end = options.steps or (None, None)
         typed = {
             "--device": options.device,
             "--range": options.range,
             "--from": None if options.from_ns is None else options.from_ns / 1e9,
             "--to": None if options.to_ns is None else options.to_ns / 1e9,
-            "--steps": options.steps and f"{'' if first is None else first}:{end or ''}",
         }
-        return " ".join(f"{name} {value}" for name, value in typed.items() if value is not None)
+        words = [f"{name} {value}" for name, value in typed.items() if value is not None]
+        return " ".join([*words, *filter(None, [typed_steps(options.steps)])])

@@ -13,7 +13,8 @@ def whatif_lines(report: str, found: WhatIf) -> Iterator[str]:
     before, after = found.before, found.after
     yield f"{report} replayed; times are as recorded, under the profiler"
     if before.step_ns is not None:
-        of = "1 steady step" if before.steps == 1 else f"the mean of {before.steps} steady steps"
+        step = "selected step" if before.selected else "steady step"
+        of = f"1 {step}" if before.steps == 1 else f"the mean of {before.steps} {step}s"
         yield _change("step", before.step_ns, after.step_ns or 0, of)
     else:
         yield "step    none is known: name the range that is one step with --step NAME"

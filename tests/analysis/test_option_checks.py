@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nsysflow.analysis.option_checks import require_valid
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.errors import SelectionError
 
 
@@ -16,7 +16,8 @@ from nsysflow.errors import SelectionError
         ("from_ns", 1.5, "expected `int | null`, got `float`"),
         ("from_ns", 10**30, "is no time in a report"),
         ("steps", 3, "got `int`"),
-        ("steps", (-1, None), "steps are counted from 0"),
+        ("steps", (StepPart(3, 3),), "selects no step"),
+        ("steps", (StepPart(-1),), "steps are counted from 0"),
         ("skip", -1, "-1 is negative"),
         ("framework_gap_ns", -5, "-5 is negative"),
         ("domains_added", "NCCL", "expected `array`, got `str`"),
@@ -42,7 +43,14 @@ def test_a_wrong_option_is_named_with_what_is_wrong(
     "options",
     [
         Options(),
-        Options(device=0, steps=(None, 3), skip=0, framework_gap_ns=0, from_ns=-5, to_ns=9),
+        Options(
+            device=0,
+            steps=(StepPart(0, 3), StepPart(1, 2, out=True)),
+            skip=0,
+            framework_gap_ns=0,
+            from_ns=-5,
+            to_ns=9,
+        ),
         Options(flops_per_step=10**12, flops_dtype="fp8", kernel_classes=(("mine", "a.*"),)),
         Options(domains_added=("NCCL",), range="step", step="step/forward"),
     ],

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 import nsysflow
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.schema import GAP_SUMMARY, SCHEMAS, SYNCS
 from nsysflow.cli.main import main
 from nsysflow.errors import Damaged
@@ -26,6 +26,7 @@ from tests.runs.runs import RUN
 FILES = {
     "summary.md", "report.json", "gaps.csv", "gap_summary.csv", "phases.csv", "syncs.csv",
     "launches.csv", "starved.csv", "kernels.csv", "copies.csv", "comm.csv", "steps.csv",
+    "waited.csv",
 }  # fmt: skip
 
 
@@ -219,7 +220,7 @@ def test_several_reports_need_a_folder(here: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        ["--steps", "5"],
+        ["--steps", "!"],
         ["--steps", "5:5"],
         ["--steps", "a:b"],
         ["--from", "soon"],
@@ -243,6 +244,7 @@ def test_options_arrive_in_ns(asked: list[Options]) -> None:
     done = analyze(
         *("run.sqlite", "--no-files", "--device", "1", "--range", "train", "--step", "iter"),
         *("--from", "8800.123456789", "--to", "9e3", "--skip", "3", "--steps", "2:"),
+        *("--steps", "!7"),
         *("--dispatch-us", "12.5", "--domain", "NCCL", "--domain", "-mine"),
     )
     assert done.exit_code == 0, done.output
@@ -250,9 +252,17 @@ def test_options_arrive_in_ns(asked: list[Options]) -> None:
         Options(
             framework_gap_ns=12_500, domains_added=("NCCL",), domains_removed=("mine",), device=1,
             range="train", from_ns=8_800_123_456_789, to_ns=9_000_000_000_000, step="iter",
-            skip=3, steps=(2, None),
+            skip=3, steps=(StepPart(2), StepPart(7, 8, out=True)),
         )
     ]  # fmt: skip
+
+
+def test_steps_and_whole_may_stand_in_a_settings_file(here: Path, asked: list[Options]) -> None:
+    (here / "nsysflow.toml").write_text('[analyze]\nsteps = ["2:", "!7", 4]\nwhole = true\n')
+    assert analyze("run.sqlite", "--no-files").exit_code == 0
+    assert analyze("run.sqlite", "--no-files", "--steps", "1", "--no-whole").exit_code == 0
+    of_file = (StepPart(2), StepPart(7, 8, out=True), StepPart(4, 5))
+    assert asked == [Options(steps=of_file, whole=True), Options(steps=(StepPart(1, 2),))]
 
 
 @pytest.mark.usefixtures("here")

@@ -20,6 +20,8 @@ from tests.oracle.model import (
     Copy,
     Device,
     Diagnostic,
+    EventRecord,
+    EventWait,
     Flops,
     Frame,
     GpuSample,
@@ -167,14 +169,43 @@ def read_export(path: Path) -> PlainTrace:
             captures=tuple(_captures(export)),
             flops=tuple(_flops(export)),
             messages=tuple(_messages(export)),
+            event_records=tuple(
+                EventRecord(*row) for row in _on_streams(export, "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
+            ),
+            waits=tuple(
+                EventWait(*row)
+                for row in _on_streams(export, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
+            ),
         )
+
+
+def _gpus(export: _Export) -> dict[tuple[int | None, int], int]:
+    """§1.9: the physical GPU of a process's device."""
+    return {
+        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
+    }
+
+
+def _on_streams(export: _Export, table: str) -> Iterator[tuple[Any, ...]]:
+    """§1: records of events, or waits; the device of a wait is that of its context."""
+    gpus = _gpus(export)
+    contexts = {
+        (row["processId"], row["contextId"]): row["deviceId"]
+        for row in export.rows("TARGET_INFO_CUDA_CONTEXT_INFO")
+    }
+    for row in export.rows(table):
+        pid = (row["globalPid"] >> 24) & LOW_24_BITS
+        device = row["deviceId"]
+        if table.endswith("SYNCHRONIZATION"):
+            device = contexts.get((pid, row["contextId"]), device)
+        stream = None if row["streamId"] == 0xFFFFFFFF else row["streamId"]
+        device = gpus.get((pid, device), device)
+        yield row["globalPid"], device, _correlation(row), stream, row["eventSyncId"] or None
 
 
 def _ops(export: _Export) -> Iterator[Op]:
     """§1.9: kernels, memcpys, memsets and graph traces, on their physical GPU."""
-    gpus = {
-        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
-    }
+    gpus = _gpus(export)
     memory = export.enum("ENUM_CUDA_MEM_KIND", MEMORY_BY_LABEL, MEMORY_BY_NUMBER)
     direction = export.enum("ENUM_CUDA_MEMCPY_OPER", DIRECTION_BY_LABEL, DIRECTION_BY_NUMBER)
     for kind in ("kernel", "memcpy", "memset", "graph"):

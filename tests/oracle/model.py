@@ -181,6 +181,28 @@ class Message:
 
 
 @dataclass(frozen=True)
+class EventRecord:
+    """§1: a record of a CUDA event on a stream."""
+
+    process: int
+    device: int
+    correlation: int | None
+    stream: int | None
+    record: int | None
+
+
+@dataclass(frozen=True)
+class EventWait:
+    """§1: a wait, of a stream or of the host, for the record of an event."""
+
+    process: int
+    device: int
+    correlation: int | None
+    stream: int | None
+    record: int | None
+
+
+@dataclass(frozen=True)
 class PlainTrace:
     """One report as canonical rows, in any order."""
 
@@ -197,6 +219,8 @@ class PlainTrace:
     captures: tuple[Capture, ...] = ()
     messages: tuple[Message, ...] = ()
     flops: tuple[Flops, ...] = ()
+    event_records: tuple[EventRecord, ...] = ()
+    waits: tuple[EventWait, ...] = ()
 
 
 def _frame(rows: list[Any], of: pl.Schema) -> pl.DataFrame:
@@ -237,6 +261,8 @@ def to_trace(trace: PlainTrace) -> Trace:
         captures=_frame(list(trace.captures), schema.CAPTURES),
         messages=_frame(list(trace.messages), schema.MESSAGES),
         flops=_frame(list(trace.flops), schema.FLOPS),
+        event_records=_frame(list(trace.event_records), schema.EVENT_RECORDS),
+        waits=_frame(list(trace.waits), schema.WAITS),
     )
 
 
@@ -291,4 +317,6 @@ def from_trace(trace: Trace) -> PlainTrace:
         captures=rows(Capture, trace.captures),
         messages=rows(Message, trace.messages),
         flops=rows(Flops, trace.flops),
+        event_records=rows(EventRecord, trace.event_records),
+        waits=rows(EventWait, trace.waits),
     )

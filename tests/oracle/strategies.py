@@ -19,6 +19,8 @@ from tests.oracle.model import (
     Copy,
     Device,
     Diagnostic,
+    EventRecord,
+    EventWait,
     Flops,
     Frame,
     GpuSample,
@@ -517,4 +519,43 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
             for pid in draw(st.sampled_from(((), pids[:1], pids)))
             for place, name in enumerate(("a", "b", "step"))
         ),
+    )
+
+
+@st.composite
+def traces_with_events(draw: st.DrawFn) -> PlainTrace:
+    """Traces in which streams were told to wait for events of other streams.
+
+    Most calls begin close to a launch, since those around it decide who waits for whom.
+    """
+    trace = draw(traces())
+    times = sorted({call.start_ns for call in trace.calls}) or [0]
+    first = 1 + max((call.correlation or 0 for call in trace.calls), default=0)
+    spot = st.tuples(
+        st.sampled_from(times),
+        st.sampled_from((0, 1, -1, 700)),
+        st.sampled_from(DEVICES),
+        st.sampled_from(STREAMS),
+    )
+    calls: list[Call] = []
+    records, waits = [], []
+    pairs = draw(st.lists(st.tuples(spot, spot, st.sampled_from((1, 1, 2))), max_size=12))
+    for number, (recorded, waiting, pid) in enumerate(pairs, 1):
+        process = _process(pid)
+        for name, (near_ns, after_ns, device, stream) in (
+            ("cudaEventRecord", recorded),
+            ("cudaStreamWaitEvent", waiting),
+        ):
+            at_ns, correlation = near_ns + after_ns, first + len(calls)
+            calls.append(Call(at_ns, at_ns + 1, process, _thread(pid, 0), correlation, name))
+            row = (process, device, correlation, stream, number)
+            if name == "cudaEventRecord":
+                records.append(EventRecord(*row))
+            else:
+                waits.append(EventWait(*row))
+    return replace(
+        trace,
+        calls=(*trace.calls, *calls),
+        event_records=tuple(records),
+        waits=tuple(waits),
     )

@@ -10,16 +10,16 @@ import pytest
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.document import report_json
 from nsysflow.report.results import Results
 from tests.report.handmade import MS, Handmade, captured, results, training
 
 KEYS = [
-    "schema", "tool", "report", "verdict", "findings", "devices", "gap_summary", "gap_histogram",
-    "phases", "syncs", "steps", "starved", "launches", "kernels", "copies", "mfu", "comm", "ranks",
-    "arrivals", "gpu_metrics", "integrity",
+    "schema", "tool", "report", "verdict", "findings", "devices", "waited", "gap_summary",
+    "gap_histogram", "phases", "syncs", "steps", "starved", "launches", "kernels", "copies",
+    "mfu", "comm", "ranks", "arrivals", "gpu_metrics", "integrity",
 ]  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def test_the_document_says_of_which_kind_it_is() -> None:
 
 
 def test_the_reports_notes_and_selection_are_in_it() -> None:
-    run = replace(training(), options=Options(steps=(2, None)))
+    run = replace(training(), options=Options(steps=(StepPart(2),)))
     about = json.loads(report_json(Results([run])))["report"]
     assert about["reports"] == [{"report": "run.sqlite", "source": "by hand"}]
     assert about["selection"] == "--steps 2:"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.page import Length, Page, compose, rows_shown
 from nsysflow.report.results import Results
 from tests.report.handmade import MS, device, measured, results, training
@@ -46,7 +46,7 @@ def test_the_title_says_what_ran_on_what_and_how_long_a_step_took() -> None:
 
 
 def test_the_options_that_narrow_the_window_are_named() -> None:
-    options = Options(range="train", from_ns=1_500_000_000, steps=(2, None))
+    options = Options(range="train", from_ns=1_500_000_000, steps=(StepPart(2),))
     page = composed(Results([replace(training(), options=options)]))
     assert page.selection == "--range train --from 1.5 --steps 2:"
 

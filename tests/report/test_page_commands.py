@@ -4,6 +4,7 @@ import re
 
 import nsysflow
 from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.cli.options import step_part
 from nsysflow.report.results import Results
 from nsysflow.report.terminal import page
 from tests.analyses import NAMES, analysed, every_report, loaded
@@ -13,7 +14,7 @@ def proposed(name: str) -> list[tuple[str, str]]:
     """The options on the page of a report, each with its value."""
     lines = page(Results([analysed(name)]), width=1_000, top=None)
     text = "\n".join(line.plain for line in lines)
-    return re.findall(r"(--[a-z-]+) (\d*:\d*|\w+)", text)
+    return re.findall(r"(--[a-z-]+) ('![\d:]+'|\d*:\d*|\w+)", text)
 
 
 @every_report
@@ -28,8 +29,7 @@ def test_a_table_that_the_page_proposes_has_rows(name: str) -> None:
 def test_steps_and_devices_that_the_page_proposes_are_there(name: str) -> None:
     for option, value in proposed(name):
         if option == "--steps":
-            first, past = (int(each) if each else None for each in value.split(":"))
-            options = nsysflow.Options(steps=(first, past))
+            options = nsysflow.Options(steps=(step_part(value.strip("'")),))
         elif option == "--device":
             options = nsysflow.Options(device=int(value))
         else:

@@ -34,11 +34,11 @@ CAUSE_COLUMNS = (
 )
 HEADERS = {
     "gaps": (
-        "report,device,gap,step,start_ns,end_ns,duration_ns,cause,culprit,source,phase,host_range,"
-        f"prev_op,next_op,{CAUSE_COLUMNS}"
+        "report,device,gap,step,start_ns,end_ns,duration_ns,cause,culprit,source,phase,"
+        f"waiting_phase,host_range,prev_op,next_op,{CAUSE_COLUMNS}"
     ),
     "gap_summary": (
-        "report,device,phase,host_range,cause,culprit,source,gaps,total_ns,mean_ns,max_ns,"
+        "report,device,phase,cause,culprit,source,gaps,total_ns,mean_ns,max_ns,"
         "per_step_ns,window_pct"
     ),
     "phases": (
@@ -69,7 +69,7 @@ HEADERS = {
     ),
     "steps": (
         "report,process,device,step,start_ns,end_ns,duration_ns,compute_ns,comm_exposed_ns,"
-        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady"
+        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady,kind"
     ),
     "comm": (
         "report,process,device,phase,name,operation,count,bytes,total_ns,median_ns,busy_ns,"
@@ -82,6 +82,7 @@ HEADERS = {
         "collective,name,operation,bytes,ranks,start_ns,spread_ns,last_report,last_device,"
         "ends_spread_ns"
     ),
+    "waited": ("report,process,device,phase,kind,name,stream,waits,total_ns,largest_ns,window_pct"),
     "ranks": (
         "report,process,device,collectives,matched,times_last,late_ns,waited_ns,clock_ns,"
         "residual_ns"
@@ -123,7 +124,7 @@ def test_a_table_that_most_reports_lack_has_no_file_without_rows(name: str, tmp_
 
 def test_null_is_empty_and_lines_end_in_a_newline_alone() -> None:
     row = csv("gap_summary", cause="host", culprit=None, per_step_ns=None, window_pct=0.1 + 0.2)
-    assert row == "run.sqlite,0,,,host,,,0,0,0,0,,0.3\n"
+    assert row == "run.sqlite,0,,host,,,0,0,0,0,,0.3\n"
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,16 @@
 """The rules, one per file: each looks at a subject and says what could be changed there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.rules import launch_bound, waits
+from nsysflow.analysis.findings.rules.allocator_churn import allocator_churn
+from nsysflow.analysis.findings.rules.blocking_copies import blocking_copies
+from nsysflow.analysis.findings.rules.code_loading import code_loading
+from nsysflow.analysis.findings.rules.data_loading import data_loading
+from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
+from nsysflow.analysis.findings.rules.exposed_communication import exposed_communication
+from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
 from nsysflow.analysis.findings.rules.gpu import (
     cast_storm,
     fp32_matmul,
@@ -19,9 +25,17 @@ from nsysflow.analysis.findings.rules.gpu import (
     unfused_attention,
     unfused_elementwise,
 )
+from nsysflow.analysis.findings.rules.host_code import host_code
+from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
+from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
+from nsysflow.analysis.findings.rules.straggler import straggler
+from nsysflow.analysis.findings.rules.waits import waits
 from nsysflow.analysis.findings.subject import Subject
 
 Rule = Callable[[Subject], Iterator[Finding]]
+RuleOfRun = Callable[[Sequence[Subject]], Iterator[tuple[Subject, Finding]]]
+"""A rule for the reports of a run together: findings, each with the report that values it."""
 
 GPU_RULES: Final[tuple[Rule, ...]] = (
     fp32_matmul.fp32_matmul,
@@ -38,8 +52,25 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
 )
 """Those about the time that kernels take."""
 
-RULES: Final[tuple[Rule, ...]] = (waits.waits, launch_bound.launch_bound, *GPU_RULES)
+RULES: Final[tuple[Rule, ...]] = (
+    waits,
+    blocking_copies,
+    allocator_churn,
+    launch_bound,
+    data_loading,
+    host_code,
+    code_loading,
+    periodic_pause,
+    exposed_communication,
+    exposed_copy,
+    dependency_wait,
+    profiler_overhead,
+    *GPU_RULES,
+)
 """All rules. Their order only decides between findings that save the same."""
+
+RULES_OF_RUN: Final[tuple[RuleOfRun, ...]] = (straggler,)
+"""The rules that compare the reports of a run."""
 
 LAST_RESORT: Final[Rule] = largest_kernels.largest_kernels
 """Asked where no rule makes kernels faster."""

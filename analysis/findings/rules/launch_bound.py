@@ -1,37 +1,183 @@
-"""`launch-bound`: launching takes longer than what is launched."""
+"""`launch-bound`: launching kernels one by one takes longer than running them.
+
+Each launch costs the host 5 to 20 us, with what Python and the framework do around it 20 us and
+more. A GPU whose kernels are shorter waits before each. A CUDA graph launches all of them at once.
+"""
 
 from collections.abc import Iterator
+from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.timeline.call_classes import GRAPH_LAUNCH
+from nsysflow.units import duration, number, whole_percent
 
-CHANGE = (
+WORTH_PCT: Final = 5
+"""A graph needs static shapes and buffers: nobody rebuilds a step for less. Steps that are not
+launch-bound lose 0.5 to 3.8 % to pauses (samples, 2026-11-20)."""
+
+STARVED_PCT: Final = 30
+"""At least this share of a phase's launches must find the GPU idle: 66 % in the forward of
+h200-gpt2-eager and 91 % in that of h200-hf-trainer, but 19 % where a cudaFree or a copy stopped the
+GPU before (alloc_churn, h2d)."""
+
+FEW_PCT: Final = 10
+"""So little of the pauses may be of data loading or long pieces of Python for a graph to stand for
+the whole step."""
+
+CHANGE: Final = (
     "torch.compile(mode='reduce-overhead'): fewer kernels, launched as one CUDA graph",
     "capture the step with torch.cuda.graph where its shapes do not change",
     "larger batches, so that each kernel takes longer than its launch",
+)
+FEWER_GRAPHS: Final = (
+    "capture more in each CUDA graph: fewer, larger graphs",
+    "larger batches or several steps in a graph, so that it takes longer than its launch",
 )
 
 
 def launch_bound(subject: Subject) -> Iterator[Finding]:
     """The step whose GPU waits for launches and for the framework's code between them."""
-    accounting = subject.tables.accounting
-    idle = accounting.select("device", (pl.col("launch_ns") + pl.col("host_ns")).alias("ns"))
-    size_ns = subject.worst_ns(idle, "ns")
-    paths = subject.timeline.step_paths["joined"]
-    if paths.is_empty() or not subject.of_steps:
+    if not subject.of_steps:
+        yield from _without_steps(subject)
         return
-    launches = subject.tables.phases.filter(pl.col("path") == paths[0])["launches"].sum()
+    short = _short_pauses(subject)
+    size_ns = subject.worst_ns(short, "ns")
+    if short.is_empty() or 100 * size_ns < WORTH_PCT * subject.step_ns:
+        return
+    phases = short.group_by("phase").agg(pl.col("ns").sum()).sort("ns", "phase")
+    phase = str(phases["phase"][-1])
+    launches, starved = _launches(subject, phase)
+    if 100 * starved < STARVED_PCT * launches:
+        return
+    graphs, graphed = _graphs(subject), _graphed(subject)
+    if graphs is None:
+        return
+    of_graphs = graphs > 0
+    what = (
+        f"{number(graphs)} CUDA graphs" if of_graphs else f"{number(_per_step(subject))} launches"
+    )
+    source = _source(subject, phase)
+    share = whole_percent(int(phases["ns"][-1]), int(phases["ns"].sum()))
+    pauses = round(len(short) / subject.steps)
     yield Finding(
         rule="launch-bound",
-        title=f"{subject.per_step(int(launches)):,} launches a step keep the GPU waiting",
-        change=CHANGE,
-        evidence=(f"{size_ns:,} ns a step of launch overhead and host code between launches",),
+        title=f"{what} a step keep the GPU waiting, most{place(phase, source)}",
+        change=FEWER_GRAPHS if of_graphs else CHANGE,
+        evidence=(
+            f"the GPU pauses {number(pauses)} times a step for launches and the code between them:"
+            f" {duration(size_ns)} in all, {duration(size_ns // max(1, pauses))} each",
+            f"{share} of that{place(phase)}, where {whole_percent(starved, launches)} of the"
+            " launches find the GPU idle",
+        ),
         table="launches",
         size_ns=size_ns,
         steps=subject.steps,
-        changes=Changes(graphs=(paths[0],)),
-        phase=paths[0],
+        changes=None if of_graphs else Changes(graphs=graphed or subject.step_paths),
+        exact=bool(graphed),
+        at_most_ns=size_ns,
+        phase=phase,
+        source=source,
+    )
+
+
+def _short_pauses(subject: Subject) -> pl.DataFrame:
+    """The pauses inside steps that a graph shortens."""
+    return subject.pauses.filter(~_other(), _in_step(subject))
+
+
+def _other() -> pl.Expr:
+    """Pauses that are no graph's matter."""
+    return pl.col("long") | pl.col("data") | pl.col("loads_code")
+
+
+def _in_step(subject: Subject) -> pl.Expr:
+    inside = (
+        (pl.col("phase") == path) | pl.col("phase").str.starts_with(f"{path}/")
+        for path in subject.step_paths
+    )
+    return pl.any_horizontal(*inside)
+
+
+def _launches(subject: Subject, phase: str) -> tuple[int, int]:
+    """How many launches a phase has, and how many of them find the GPU idle."""
+    rows = subject.tables.launches.filter(pl.col("path") == phase)
+    return int(rows["launches"].sum()), int(rows["starved_launches"].sum())
+
+
+def _per_step(subject: Subject) -> int:
+    return round(sum(_launches(subject, path)[0] for path in subject.step_paths) / subject.steps)
+
+
+def _graphs(subject: Subject) -> int | None:
+    """How many CUDA graphs a step launches, if that is most of what it launches, else 0; None for a
+    step that is one graph: it cannot be launched by less."""
+    view = subject.view
+    names = view.events.calls["name"].gather(view.launches["call"])
+    graphs = int(matching(names, GRAPH_LAUNCH).sum())
+    if 2 * graphs < len(names):
+        return 0
+    per_step = round(graphs / subject.steps)
+    return per_step if per_step > 1 else None
+
+
+def _graphed(subject: Subject) -> tuple[str, ...]:
+    """What can become graphs: the step; or, where much of it is no graph's matter, the phases in it
+    of which nothing is; empty where there are none."""
+    pauses = subject.pauses.filter(_in_step(subject))
+    other = pauses.filter(_other())
+    if 100 * other["ns"].sum() <= FEW_PCT * pauses["ns"].sum():
+        return subject.step_paths
+    phases = subject.tables.launches.filter(pl.col("launches") > 0)["path"].to_list()
+    parts = [
+        path
+        for step in subject.step_paths
+        for path in phases
+        if path.startswith(f"{step}/") and path.count("/") == step.count("/") + 1
+    ]
+    others = other["phase"].unique()
+    return tuple(path for path in parts if not any(_is_in(one, path) for one in others))
+
+
+def _is_in(phase: str, path: str) -> bool:
+    return phase == path or phase.startswith(f"{path}/")
+
+
+def _source(subject: Subject, phase: str) -> str:
+    """The line whose launches keep the GPU waiting longest in a phase."""
+    rows = subject.tables.gap_summary.filter(
+        pl.col("phase") == phase, pl.col("cause") == "launch", pl.col("source").is_not_null()
+    )
+    lines = rows.group_by("source").agg(pl.col("total_ns").sum()).sort("total_ns", "source")
+    return "" if lines.is_empty() else str(lines["source"][-1])
+
+
+def _without_steps(subject: Subject) -> Iterator[Finding]:
+    """The starved windows of a report in which no steps are judged."""
+    starved = subject.tables.starved
+    saved = pl.col("end_ns") - pl.col("start_ns") - pl.col("graph_estimate_ns")
+    rows = starved.with_columns(saved.clip(lower_bound=0).alias("saved_ns"))
+    size_ns = subject.worst_ns(rows, "saved_ns")
+    if rows.is_empty() or 100 * size_ns < WORTH_PCT * subject.step_ns:
+        return
+    most = rows.sort("saved_ns", "phase").row(-1, named=True)
+    yield Finding(
+        rule="launch-bound",
+        title=f"{number(int(rows['ops'].sum()))} operations launched one by one, most"
+        f"{place(most['phase'])}",
+        change=CHANGE,
+        evidence=(
+            f"{number(len(rows))} stretches in which the GPU waits for launches:"
+            f" {duration(subject.worst_ns(rows, 'launch_idle_ns'))} of launch overhead",
+        ),
+        table="starved",
+        size_ns=size_ns,
+        steps=1,
+        at_most_ns=size_ns,
+        phase=most["phase"],
     )

@@ -64,7 +64,7 @@ def trace_of(raw: Raw, report: str) -> Trace:
         ranges=_ranges(raw, process),
         overhead=_overhead(raw, process),
         event_records=_on_streams(raw, raw.event_records, process),
-        waits=_on_streams(raw, raw.waits, process),
+        waits=_on_streams(raw, _with_device_of_context(raw, process), process),
         threads=_threads(raw),
         devices=_devices(raw.gpus, ops),
         diagnostics=raw.diagnostics,
@@ -234,6 +234,19 @@ def _on_streams(raw: Raw, frame: pl.DataFrame, process: int | None) -> pl.DataFr
         pl.when(record != 0).then(record).alias("record"),
     )
     return _with_physical_gpu(rows, raw.cuda_devices)
+
+
+def _with_device_of_context(raw: Raw, process: int | None) -> pl.DataFrame:
+    """The waits with the device of their context: nsys writes 0 in each, whatever the device."""
+    pid = os_pid(pl.col("globalPid").fill_null(pl.lit(process, pl.Int64))).alias("processId")
+    key = ["processId", "contextId"]
+    found = raw.contexts.unique(key, keep="first", maintain_order=True)
+    found = found.rename({"deviceId": "of_context"})
+    return (
+        raw.waits.with_columns(pid)
+        .join(found, on=key, how="left", maintain_order="left")
+        .with_columns(pl.coalesce("of_context", "deviceId").alias("deviceId"))
+    )
 
 
 def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:

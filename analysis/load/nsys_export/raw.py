@@ -37,6 +37,7 @@ class Raw:
     overhead: pl.DataFrame
     event_records: pl.DataFrame
     waits: pl.DataFrame
+    contexts: pl.DataFrame
     threads: pl.DataFrame
     cuda_devices: pl.DataFrame
     gpus: pl.DataFrame

@@ -134,8 +134,15 @@ TABLES: Final[Mapping[str, Table]] = {
     ),
     "waits": Table(
         name="CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-        columns=pl.Schema(_ON_STREAM),
+        columns=pl.Schema({**_ON_STREAM, "contextId": pl.Int64()}),
         required=("streamId",),
+    ),
+    "contexts": Table(
+        name="TARGET_INFO_CUDA_CONTEXT_INFO",
+        columns=pl.Schema(
+            {"processId": pl.Int64(), "contextId": pl.Int64(), "deviceId": pl.Int32()}
+        ),
+        required=("processId", "contextId", "deviceId"),
     ),
     "threads": Table(
         name="ThreadNames",
@@ -218,20 +225,21 @@ SAMPLED: Final[Mapping[str, Table]] = {
 _UNREAD: Final = """
     binaryData blockX cacheConfig callchainId category clockRate color computeMajor computeMinor
     constantMemory contextId copyCount ctrlDevPath ctxswDevPath cuDevice busLocation chipName
-    asyncEngines bytes deprecatedSrcId deprecatedSyncType doubleValue dstContextId
-    dstDeviceId end endGlobalTid eventClass eventId floatValue globalPid graphExecId graphId
-    graphNodeId greenContextId gridId int32Value int64Value isDiscrete jsonText jsonTextId
-    l2CacheSize launchType localMemoryPerThread localMemoryTotal luid mangledName maxBlockDimX
-    maxBlockDimY maxBlockDimZ maxBlocksPerSm maxGridDimX maxGridDimY maxGridDimZ maxIPC
-    maxRegistersPerBlock maxRegistersPerSm maxShmemPerBlock maxShmemPerBlockOptin maxShmemPerSm
-    maxThreadsPerBlock maxWarpsPerSm memKind migrationCause nodeMask pwGpuId rangeId rawTimestamp
-    returnValue revision sharedMemoryExecuted sharedMemoryLimitConfig smMajor smMinor source
-    sourceId srcContextId srcDeviceId start syncType threadsPerWarp timestamp timestampType
-    totalMemory typeName uint32Value uint64Value value virtualAddress vmId
-    clusterSchedulingPolicy clusterX clusterY clusterZ maxActiveClusters maxPotentialClusterSize
-    numMultiprocessors numaNodeId qmdBulkReleaseDone qmdLastCtaDone qmdPreexitDone
-    sharedMemoryRequestedPercentage tensorSizeMinusOneElements uuid
+    asyncEngines bytes deprecatedSrcId deprecatedSyncType doubleValue dstContextId dstDeviceId
+    end endGlobalTid eventClass eventId floatValue globalPid graphExecId graphId graphNodeId
+    greenContextId gridId hwId int32Value int64Value isDiscrete isGreenContext jsonText
+    jsonTextId l2CacheSize launchType localMemoryPerThread localMemoryTotal luid mangledName
+    maxBlockDimX maxBlockDimY maxBlockDimZ maxBlocksPerSm maxGridDimX maxGridDimY maxGridDimZ
+    maxIPC maxRegistersPerBlock maxRegistersPerSm maxShmemPerBlock maxShmemPerBlockOptin
+    maxShmemPerSm maxThreadsPerBlock maxWarpsPerSm memKind migrationCause nodeMask nullStreamId
+    parentContextId pwGpuId rangeId rawTimestamp returnValue revision sharedMemoryExecuted
+    sharedMemoryLimitConfig smMajor smMinor source sourceId srcContextId srcDeviceId start
+    syncType threadsPerWarp timestamp timestampType totalMemory typeName uint32Value uint64Value
+    value virtualAddress vmId clusterSchedulingPolicy clusterX clusterY clusterZ
+    maxActiveClusters maxPotentialClusterSize numMultiprocessors numaNodeId qmdBulkReleaseDone
+    qmdLastCtaDone qmdPreexitDone sharedMemoryRequestedPercentage tensorSizeMinusOneElements
+    uuid
 """
 UNREAD_COLUMNS: Final = frozenset(_UNREAD.split())
-"""Columns of those tables that we know and do not need: schema 3.20 has them, or (the last three
-lines) NVIDIA's exporter guide of a later version. Any other column gets a note."""
+"""Columns of those tables that we know and do not need: schema 3.20 has them, or (from
+clusterSchedulingPolicy on) NVIDIA's exporter guide of a later version. Others get a note."""

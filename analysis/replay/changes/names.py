@@ -2,17 +2,25 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Cover, laid, merge
+from nsysflow.analysis.frames.intervals import Cover, between, laid, merge, overlaps
 from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid
+from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.phases.steps import paths_named
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes.declared import KINDS, Removal
 from nsysflow.analysis.replay.dependencies.program import Recorded
 from nsysflow.errors import UnknownName
 from nsysflow.nearest import near_or_all
+
+ITSELF: Final = "/."
+"""`step/.` is the phase `step` without the phases inside it."""
+
+_FAR: Final = 1 << 61
+"""Beyond every place on an axis, and small enough that the length up to it is a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,21 +42,33 @@ class Names:
         return nodes.join(inside, on="node", how="left", maintain_order="left")["range"]
 
     def time_in(self, phase: str) -> Cover:
-        """When the phase was open, on the axis of threads."""
-        return self._cover(self._open_ranges(phase))
+        """When the host was in the phase, on the axis of threads; `OUTSIDE`: in none."""
+        attribution = self.timeline.attribution
+        if phase == OUTSIDE:
+            anywhen = pl.DataFrame({"start": [-_FAR], "end": [_FAR]})
+            return Cover(overlaps(anywhen, between(self._stretches(attribution.nodes))))
+        named, itself = self._named(phase)
+        whole = self._stretches(self._nodes_of(named))
+        if not itself:
+            return Cover(whole)
+        inside = attribution.nodes.join(attribution.within(named), on="node", how="semi")
+        deeper = inside.join(named, on=["process", "path"], how="anti")
+        return Cover(merge(overlaps(whole, between(self._stretches(deeper)))))
 
     def graphed_time_in(self, phase: str, waits: pl.DataFrame) -> Cover:
         """When instances of the phase were open that launch something and in which none of `waits`
         begins: those that one launch of a graph can stand for."""
         axis = self.timeline.events.axis
         launching = self.instances(phase).drop_nulls().unique()
-        ranges = self._open_ranges(phase).filter(pl.col("range").is_in(launching.implode()))
+        nodes = self._nodes_of(self._named(phase)[0])
+        ranges = self._open_ranges(nodes).filter(pl.col("range").is_in(launching.implode()))
         place = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("place")
         begun = waits.select(place).to_series().sort()
         at = laid(ranges, axis, "thread_no")
         holds = begun.search_sorted(at["end"]) > begun.search_sorted(at["start"])
         waiting = ranges["range"].filter(holds).unique()
-        return self._cover(ranges.filter(~pl.col("range").is_in(waiting.implode())))
+        kept = ranges.filter(~pl.col("range").is_in(waiting.implode()))
+        return Cover(merge(laid(kept, axis, "thread_no")))
 
     def stalls(self, removal: Removal) -> pl.Series:
         """The calls that a removal takes: nodes of the program."""
@@ -60,19 +80,19 @@ class Names:
         return kind.filter(kind.is_in(there.implode()))
 
     def factors(self, scaled: Iterable[tuple[str, float]]) -> pl.Series:
-        """What to multiply each operation's time with: kernels of these names, short or full, by
-        theirs (the smallest where several fit), others by 1."""
+        """What to multiply each operation's time with: kernels and copies of these names,
+        short or full, by theirs (the smallest where several fit), others by 1."""
         ops = self.timeline.events.ops
         columns = {"asked": pl.String(), "factor": pl.Float64()}
         asked = pl.DataFrame(list(scaled), schema=columns, orient="row")
         pair = ["short_name", "name"]
-        known = ops.filter(pl.col("kind") == "kernel").select(pair).unique()
+        known = ops.select(pair).unique()
         spelled = [known.with_columns(pl.col(name).cast(pl.String).alias("asked")) for name in pair]
         found = pl.concat(spelled).join(asked, on="asked")
         missing = asked.join(found, on="asked", how="anti")
         if not missing.is_empty():
             names = known["short_name"].unique().cast(pl.String).sort()
-            raise self._unknown("kernel", missing["asked"][0], names)
+            raise self._unknown("kernel or copy", missing["asked"][0], names)
         smallest = found.group_by(pair).agg(pl.col("factor").min())
         of_each = ops.select(pair).join(smallest, on=pair, how="left", maintain_order="left")
         return of_each["factor"].fill_null(1.0)
@@ -113,34 +133,48 @@ class Names:
         line = source.str.replace(r" in [^ ]*$", "")
         at_line = stalls.filter((source == place) | (line == place))
         if at_line.is_empty():
-            lines = stalls.select(line.unique()).to_series().drop_nulls()
-            self._check_phase(place, "source line or phase", lines)
-            inside = self._nodes_in(place)["node"]
-            node = self.timeline.attribution.placed["stalls"]["node"]
-            at_line = stalls.filter(node.is_in(inside.implode()))
+            at_line = stalls.filter(self._in_phase(place, stalls.select(line.unique())))
         return self.recorded.node_of_call.gather(at_line["call"]).drop_nulls().unique()
 
-    def _open_ranges(self, phase: str) -> pl.DataFrame:
-        """`range`, `thread_no`, `start_ns`, `end_ns` of the phase's instances: on their own thread,
+    def _in_phase(self, place: str, lines: pl.DataFrame) -> pl.Series:
+        """Whether each stall is in a phase; in none for `OUTSIDE`."""
+        node = self.timeline.attribution.placed["stalls"]["node"]
+        if place == OUTSIDE:
+            return node.is_null()
+        named, itself = self._named(place, "source line or phase", lines.to_series().drop_nulls())
+        inside = self._nodes_of(named) if itself else self.timeline.attribution.within(named)
+        return node.is_in(inside["node"].implode()).fill_null(value=False)
+
+    def _named(
+        self, phase: str, what: str = "phase", others: Iterable[str] = ()
+    ) -> tuple[pl.DataFrame, bool]:
+        """`process`, `path` of a phase, and whether only the phase itself is meant."""
+        bare = phase.removesuffix(ITSELF)
+        self._check_phase(bare, what, others)
+        paths = paths_named(self.timeline.attribution, bare, self.timeline.trace.report)
+        return paths.select("process", "path"), bare != phase
+
+    def _nodes_of(self, paths: pl.DataFrame) -> pl.DataFrame:
+        """The nodes of these paths themselves."""
+        return self.timeline.attribution.nodes.join(paths, on=["process", "path"], how="semi")
+
+    def _open_ranges(self, nodes: pl.DataFrame) -> pl.DataFrame:
+        """`range`, `thread_no`, `start_ns`, `end_ns` of the nodes' ranges: on their own thread,
         and on the threads that run backward for it."""
-        self._check_phase(phase)
         events, attribution = self.timeline.events, self.timeline.attribution
-        paths = paths_named(attribution, phase, self.timeline.trace.report)
-        nodes = attribution.nodes.join(paths.select("process", "path"), on=["process", "path"])
         ranges = attribution.ranges.join(nodes.select("range").unique(), on="range", how="semi")
         own = ranges.select("range", "thread_no", "process", "start_ns", "end_ns")
         backward = events.threads.filter("autograd").select("process", "thread_no")
         helped = own.drop("thread_no").join(backward, on="process").select(own.columns)
         return pl.concat([own, helped]).drop("process")
 
-    def _cover(self, ranges: pl.DataFrame) -> Cover:
-        return Cover(merge(laid(ranges, self.timeline.events.axis, "thread_no")))
+    def _stretches(self, nodes: pl.DataFrame) -> pl.DataFrame:
+        """When the nodes' ranges were open, on the axis of threads."""
+        return merge(laid(self._open_ranges(nodes), self.timeline.events.axis, "thread_no"))
 
     def _nodes_in(self, phase: str) -> pl.DataFrame:
         """`node` and `range` of all that lies in instances of the phase."""
-        self._check_phase(phase)
-        attribution = self.timeline.attribution
-        return attribution.within(paths_named(attribution, phase, self.timeline.trace.report))
+        return self.timeline.attribution.within(self._named(phase)[0])
 
     def _check_phase(self, name: str, what: str = "phase", others: Iterable[str] = ()) -> None:
         paths = self.timeline.attribution.paths

@@ -12,6 +12,7 @@ import polars as pl
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.dependencies.host import Host
 from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.timeline.streams import stream_numbers
 
 UNEXPLAINED_NS: Final = 10_000
 """An operation that starts later than this after all that it is known to wait for, waited for
@@ -50,7 +51,8 @@ def placed_operations(events: Events, host: Host) -> pl.DataFrame:
     """The operations with numbers for their process, stream and launch."""
     node = host.node_of_call.gather(events.ops["call"]).alias("node")
     begun = host.calls["start_ns"].gather(node).alias("launch_start_ns")
-    ops = events.ops.select(
+    processes = events.threads.select("process", "process_no").unique()
+    return events.ops.select(
         "op",
         "kind",
         "device",
@@ -63,17 +65,16 @@ def placed_operations(events: Events, host: Host) -> pl.DataFrame:
         node,
         begun,
         (pl.col("end_ns") - pl.col("start_ns")).alias("length_ns"),
-    )
-    processes = events.threads.select("process", "process_no").unique()
-    streams = ops.select("device_no", "process", "stream").unique().sort(pl.all())
-    streams = streams.with_row_index("stream_no").join(processes, on="process", how="left")
-    if len(streams) == 1:
-        return ops.with_columns(
-            pl.lit(streams["process_no"][0], pl.UInt32).alias("process_no"),
-            pl.lit(0, pl.UInt32).alias("stream_no"),
+        stream_numbers(events.ops),
+        pl.col("process")
+        .replace_strict(
+            processes["process"],
+            processes["process_no"],
+            default=None,
+            return_dtype=pl.UInt32,
         )
-    key = ["device_no", "process", "stream"]
-    return ops.join(streams, on=key, how="left", maintain_order="left", nulls_equal=True)
+        .alias("process_no"),
+    )
 
 
 def bound_operations(ops: pl.DataFrame, awaited: pl.DataFrame) -> Operations:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nsysflow.analysis.replay.dependencies.event_waits import event_waits
 from nsysflow.analysis.replay.dependencies.host import host_calls
 from nsysflow.analysis.replay.dependencies.operations import bound_operations, placed_operations
 from nsysflow.analysis.replay.dependencies.queue import with_queue
 from nsysflow.analysis.replay.dependencies.waits import with_waits
+from nsysflow.analysis.timeline.event_waits import event_waits
 from nsysflow.analysis.timeline.events import Events
 
 
@@ -48,8 +48,10 @@ def recorded(events: Events) -> Recorded:
     """The program that a trace is of."""
     host = host_calls(events)
     ops = placed_operations(events, host)
-    named = event_waits(events, ops, host.node_of_call)
-    calls = with_queue(with_waits(host.calls, ops, named.hosts), ops)
+    named = event_waits(events, ops["stream_no"])
+    node = host.node_of_call.gather(named.hosts["call"]).alias("node")
+    waits = named.hosts.with_columns(node).drop_nulls("node").unique("node", keep="first")
+    calls = with_queue(with_waits(host.calls, ops, waits), ops)
     bound = bound_operations(ops, named.edges)
     program = Program(
         calls=calls, ops=bound.ops, edges=bound.edges, usual_lag_ns=bound.usual_lag_ns

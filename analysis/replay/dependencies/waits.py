@@ -19,7 +19,7 @@ def with_waits(calls: pl.DataFrame, ops: pl.DataFrame, named: pl.DataFrame) -> p
     Args:
         calls: of `Host`.
         ops: `operations.PLACED`.
-        named: of `waits_named`, as the profiler recorded them.
+        named: of `event_waits`, with `node` for `call`.
     """
     for_event = matching(calls["name"], EVENT_SYNC)
     frees = matching(calls["name"], FREES) & ~matching(calls["name"], "Async")

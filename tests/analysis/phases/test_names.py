@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nsysflow
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.phases.names import grouped
 from nsysflow.analysis.tables.schema import PHASES, STEPS
 from nsysflow.errors import SelectionError
@@ -146,7 +146,7 @@ def test_a_range_that_repeats_inside_a_step_is_not_a_step() -> None:
 def test_numbered_iterations_are_steps() -> None:
     trace = program(*((f"iteration {at}", 4 * at, 4 * at + 4) for at in range(3)))
     assert step_starts_us(trace) == [0, 4, 8]
-    assert step_starts_us(trace, Options(step="iteration", steps=(1, 2))) == [4]
+    assert step_starts_us(trace, Options(step="iteration", steps=(StepPart(1, 2),))) == [4]
 
 
 def test_the_iterations_of_two_numbered_epochs_are_steps_of_one_path() -> None:

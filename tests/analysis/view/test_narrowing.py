@@ -1,6 +1,8 @@
 """A narrowed window against the oracle: parts and causes to the ns, on random and real reports."""
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.declared.notes import Note, NoteKind
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.errors import SelectionError
 from nsysflow.runs.analyze import analyze_reports
 from tests.analyses import (
@@ -38,6 +40,7 @@ from tests.oracle.launches import launches, starved
 from tests.oracle.model import Call, Op, PlainTrace, Shape, to_trace
 from tests.oracle.phase_table import phases
 from tests.oracle.report import Report
+from tests.oracle.step_groups import step_groups
 from tests.oracle.steps import steps_of
 from tests.oracle.strategies import NAMES as RANGE_NAMES
 from tests.oracle.strategies import traces
@@ -94,7 +97,11 @@ def starting_in(report: Report, keep: Keep) -> list[int]:
 
 
 def assert_agrees_with_the_oracle(
-    trace: nsysflow.Trace, report: Report, options: Options, keep: Keep
+    trace: nsysflow.Trace,
+    report: Report,
+    options: Options,
+    keep: Keep,
+    numbers: range | None = None,
 ) -> None:
     """Compare the accounting of a narrowed window, and all tables of it."""
     keep = both(report, keep)
@@ -112,15 +119,22 @@ def assert_agrees_with_the_oracle(
     assert_counted(analysis, report, started)
     assert_gaps_are_cut(analysis, keep)
     assert_summaries_add_up(analysis)
-    assert_rows_agree_with_the_oracle(analysis, report, keep)
+    assert_rows_agree_with_the_oracle(analysis, report, keep, numbers)
     assert analysis.starved.to_dicts() == starved(report, keep)
 
 
 def assert_rows_agree_with_the_oracle(
-    analysis: nsysflow.Analysis, report: Report, keep: Keep
+    analysis: nsysflow.Analysis, report: Report, keep: Keep, numbers: range | None
 ) -> None:
     """Compare the tables with busy and idle time that the window cuts."""
-    oracle = {"comm": comm, "phases": phases, "launches": launches, "gpu_metrics": gpu_metrics}
+    step = analysis.options.step
+    oracle: dict[str, Callable[[Report, Keep], list[dict[str, Any]]]] = {
+        "comm": comm,
+        "phases": partial(phases, name=step, numbers=numbers),
+        "launches": launches,
+        "gpu_metrics": gpu_metrics,
+        "step_groups": partial(step_groups, name=step),
+    }
     for name, made in oracle.items():
         # the oracle does not compute the launches of a narrowed phase
         columns = [column for column in OF_REPORT[name] if (name, column) != ("phases", "launches")]
@@ -232,8 +246,9 @@ def test_steps_are_split_as_the_oracle_splits_them(
     name: str, step: str | None, steps: tuple[int, int]
 ) -> None:
     report = oracle_of(name)
-    options = Options(step=step, steps=steps)
-    assert_agrees_with_the_oracle(loaded(name), report, options, in_steps(report, *steps, step))
+    options = Options(step=step, steps=(StepPart(*steps),))
+    keep = in_steps(report, *steps, step)
+    assert_agrees_with_the_oracle(loaded(name), report, options, keep, range(*steps))
 
 
 @pytest.mark.parametrize("name", ["synthetic-2", "synthetic-6"])
@@ -257,14 +272,18 @@ def test_all_narrowings_together_leave_what_each_of_them_leaves(name: str) -> No
         projections(report, range_),
         in_steps(report, 0, 3),
     )
-    options = Options(device=device, from_ns=from_ns, to_ns=to_ns, range=range_, steps=(0, 3))
-    assert_agrees_with_the_oracle(loaded(name), report, options, keep)
+    options = Options(
+        device=device, from_ns=from_ns, to_ns=to_ns, range=range_, steps=(StepPart(0, 3),)
+    )
+    assert_agrees_with_the_oracle(loaded(name), report, options, keep, range(3))
 
 
 @pytest.mark.parametrize("steps", [(2, 4), (2, 3)])
 def test_a_starved_window_ends_where_the_selected_steps_end(steps: tuple[int, int]) -> None:
     # steps 1 to 4 of this report are one starved window, from the first gap of step 1 on
-    analysis = nsysflow.analyze(loaded("launch_bound-eager-plain"), Options(steps=steps))
+    analysis = nsysflow.analyze(
+        loaded("launch_bound-eager-plain"), Options(steps=(StepPart(*steps),))
+    )
     borders = ["start_ns", "end_ns", "launch_idle_ns"]
     (starved,) = analysis.starved.select(borders).rows()
     selected = analysis.accounting.select("start_ns", "end_ns", "launch_ns").row(0)
@@ -357,7 +376,7 @@ def test_steps_asked_for_are_those_of_each_process_that_shares_a_gpu(tmp_path: P
                 }
             )
     path = write_export(tmp_path / "r.sqlite", kernels=kernels, calls=calls, nvtx=ranges)
-    steps = nsysflow.analyze(nsysflow.load(path), Options(steps=(1, 2))).steps
+    steps = nsysflow.analyze(nsysflow.load(path), Options(steps=(StepPart(1, 2),))).steps
     assert steps.select("process", "step").rows() == [(10, 1), (11, 1)]
 
 
@@ -401,8 +420,9 @@ def test_any_steps_of_any_trace_agree_with_the_oracle(
 ) -> None:
     report = Report(model)
     steps = (first, first + count)
-    options = Options(step=step, steps=steps)
-    assert_agrees_with_the_oracle(to_trace(model), report, options, in_steps(report, *steps, step))
+    options = Options(step=step, steps=(StepPart(*steps),))
+    keep = in_steps(report, *steps, step)
+    assert_agrees_with_the_oracle(to_trace(model), report, options, keep, range(*steps))
 
 
 @with_cuts
@@ -491,12 +511,12 @@ def test_a_window_inside_one_operation_is_all_compute() -> None:
             "no NVTX domain 'NCLC' in h200-ddp-rank0. Did you mean NCCL?",
         ),
         (Options(domains_removed=("mine",)), "no NVTX domain 'mine' in h200-ddp-rank0. There "),
-        (Options(step="epoch", steps=(0, 1)), "no range 'epoch' in h200-ddp-rank0."),
+        (Options(step="epoch", steps=(StepPart(0, 1),)), "no range 'epoch' in h200-ddp-rank0."),
         (
-            Options(steps=(90, 95)),
+            Options(steps=(StepPart(90, 95),)),
             "h200-ddp-rank0 has 5 steps, 0 to 4: none of them is in --steps 90:95.",
         ),
-        (Options(steps=(90, None)), "none of them is in --steps 90:."),
+        (Options(steps=(StepPart(90),)), "none of them is in --steps 90:. "),
         (Options(from_ns=10**15), "nothing ran in h200-ddp-rank0 in that time: it spans "),
         (Options(to_ns=-1), "Choose --from and --to inside it."),
     ],

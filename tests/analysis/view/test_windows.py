@@ -71,7 +71,7 @@ def test_calls_are_charged_what_is_left_of_their_gaps() -> None:
         {"gap": [0, 0], "call": [7, 8], "cause": ["sync", "sync"], "ns": [75, 25]},
         schema={"gap": pl.UInt32, "call": pl.UInt32, "cause": pl.Enum([*CAUSES]), "ns": pl.Int64},
     )
-    cut = narrow_charges(charges, narrow_gaps(whole, spans((0, 0, 20)), AXIS))
+    cut = narrow_charges(charges, narrow_gaps(whole, spans((0, 0, 20)), AXIS), whole)
     assert dict(cut.select("call", "ns").rows()) == {7: 15, 8: 5}
 
 

@@ -8,7 +8,7 @@ from nsysflow.analysis.declared.notes import NoteKind
 from nsysflow.analysis.load import load
 from tests.analyses import every_report, loaded
 from tests.analysis.load.frames import FRAMES, assert_schemas
-from tests.exports import Row, change, note_kinds, process, thread, write_export
+from tests.exports import PID, Row, change, note_kinds, process, thread, write_export
 
 
 @every_report
@@ -163,6 +163,20 @@ def test_a_wait_names_its_stream_and_the_record_that_it_waits_for(tmp_path: Path
     assert trace.waits.rows() == [(process(), 0, 8, 14, 4), (process(), 0, 9, None, None)]
 
 
+def test_a_wait_is_of_the_device_of_its_context_whatever_device_it_names(tmp_path: Path) -> None:
+    path = write_export(
+        tmp_path / "r.sqlite",
+        tables={
+            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [
+                on_stream(8, streamId=14, eventSyncId=4, contextId=1),
+                on_stream(9, streamId=14, eventSyncId=4, contextId=2),
+            ],
+            "TARGET_INFO_CUDA_CONTEXT_INFO": [{"processId": PID, "contextId": 1, "deviceId": 1}],
+        },
+    )
+    assert load(path).waits["device"].to_list() == [1, 0]
+
+
 def on_stream(correlation: int, **columns: int) -> Row:
     return {"correlationId": correlation, "globalPid": process(), "deviceId": 0, **columns}
 
@@ -172,3 +186,4 @@ def test_every_stream_wait_of_a_real_report_finds_its_record() -> None:
     waits = trace.waits.filter(trace.waits["stream"].is_not_null())
     found = waits.join(trace.event_records, on=["process", "record"])
     assert len(waits) == len(found) == 120
+    assert waits["device"].unique().to_list() == trace.ops["device"].unique().to_list() == [1]

@@ -1,0 +1,61 @@
+"""Where a GPU waits for Python, for launches and for code: one pause per gap, with its place."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.view.view import View
+
+LONG_NS: Final = 2_000_000
+"""A pause of this length is a single piece of Python, and no launch's. Between two launches Python
+takes 20 to 220 us (samples, 2026-11-20), and up to 1.4 ms while it is sampled at 1 kHz
+(h200-hf-trainer-samples)."""
+
+LONG_IN_SHORT_STEP_NS: Final = 500_000
+"""In a short step a pause of this length is long if it is more than half of all its pauses."""
+
+LOADS_DATA: Final = (
+    r"(?i)(?:^|/)(?:[^/]*dataload[^/]*|[^/]*__next__[^/]*|next"
+    r"|(?:(?:get|next|load|fetch|read|prepare|wait)[_ -]?)?(?:for[_ -]?)?"
+    r"(?:data|batch|batches|inputs?|samples?|examples?)"
+    r"|(?:(?:data|batch|input)[_ -]?)?(?:load|loader|loading|fetch|fetching|reading|wait|pipeline)"
+    r"|(?:prefetch|collate|tokeni[sz]|preprocess|augment)[^/]*)(?:/|$)"
+)
+"""Matches paths with a range that loads data, by its name."""
+
+
+def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
+    """The pauses of the judged part: `device`, `process`, `start_ns`, `ns`, `phase` (where the host
+    was; `OUTSIDE` in no range), `loads_code` (whether code is loaded in it), `data` (whether its
+    phase loads data) and `long`; code is not data, and neither is long.
+
+    Args:
+        view: the judged part.
+        step_paths: which ranges are steps; `batch` may be one, and then loads nothing.
+    """
+    gaps, attribution = view.gaps, view.attribution
+    node = pl.select(
+        pl.when(gaps["asked"] & (gaps["host_ns"] > 0))
+        .then(gaps["host_node"])
+        .otherwise(gaps["node"])
+    ).to_series()
+    rows = gaps.select(
+        view.events.ops["device"].gather(gaps["next_op"]).alias("device"),
+        "process",
+        "start_ns",
+        (pl.col("module_load_ns") > 0).alias("loads_code"),
+        (pl.col("host_ns") + pl.col("launch_ns") + pl.col("module_load_ns")).alias("ns"),
+        pl.lit(attribution.name_of(node)).alias("phase"),
+    ).filter(pl.col("ns") > 0)
+    inner = pl.col("phase")
+    for path in step_paths:
+        inner = inner.str.strip_prefix(path)
+    per_step_ns = pl.col("ns").sum().over("device", "process") / max(1, len(view.steps))
+    long = (pl.col("ns") >= LONG_NS) | (
+        (pl.col("ns") >= LONG_IN_SHORT_STEP_NS) & (2 * pl.col("ns") > per_step_ns)
+    )
+    loads, data = pl.col("loads_code"), inner.str.contains(LOADS_DATA)
+    return rows.with_columns(
+        (data & ~loads).alias("data"), (long & ~data & ~loads).alias("long")
+    ).with_columns(pl.col("phase").replace("", OUTSIDE))

@@ -1,0 +1,56 @@
+"""`data-loading`: the GPU waits while the host gets the next batch ready.
+
+A loader in the training process does its work between two steps. With worker processes it does it
+during the steps, and the step only takes a finished batch.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.replay.changes.declared import Changes
+
+CHANGE: Final = (
+    "DataLoader(num_workers=4 or more, persistent_workers=True, pin_memory=True)",
+    "a larger prefetch_factor where batches take unequally long",
+    "do the work once, before training: store what is decoded or tokenized",
+)
+BETWEEN: Final = (
+    "see what Python does between the steps: put nsysflow.runtime ranges around it",
+    *CHANGE,
+)
+
+
+def data_loading(subject: Subject) -> Iterator[Finding]:
+    """Each phase that loads data while the GPU waits; and host code outside all ranges where steps
+    are marked, which is mostly the loader's."""
+    pauses = subject.pauses.filter(pl.col("data") | (pl.col("phase") == OUTSIDE))
+    if not subject.of_steps:
+        pauses = pauses.filter("data")
+    for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
+        yield _finding(subject, str(phase), rows)
+
+
+def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
+    size_ns = subject.worst_ns(rows, "ns")
+    known = phase != OUTSIDE
+    return Finding(
+        rule="data-loading",
+        title=f"the GPU waits for data{place(phase)}" if known else "host code between the steps",
+        change=CHANGE if known else BETWEEN,
+        evidence=(
+            f"the GPU waits {subject.spent(size_ns)} for host code{place(phase)}",
+            "the saving holds if the workers keep up" if known else "no range says what it does",
+        ),
+        table="gap_summary",
+        size_ns=size_ns,
+        steps=subject.steps_with(rows["start_ns"]),
+        changes=Changes(faster_host=((phase, 0.0),)),
+        exact=known,
+        phase=phase if known else "",
+    )

@@ -1,0 +1,63 @@
+"""`exposed-copy`: the GPU copies while nothing computes.
+
+A copy on the stream of the kernels that need it comes before them. On a stream of its own, started
+a step ahead, it runs under the kernels of the step before.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.units import number, size
+
+WORTH_PCT: Final = 12.5
+"""Copying ahead takes a stream, an event and a second set of buffers: not worth it for less than an
+eighth of a step. Pinned copies right before their kernels leave 10 % (h2d-pinned); 23 % is what
+overlap-in_turn lost."""
+
+CHANGE: Final = (
+    "copy the next batch on a stream of its own (torch.cuda.Stream, non_blocking=True) while this"
+    " one computes",
+    "copy less: smaller types, one copy instead of many, work done on the GPU",
+)
+
+
+def exposed_copy(subject: Subject) -> Iterator[Finding]:
+    """Each direction of asynchronous copies that run while nothing computes."""
+    copies = subject.tables.copies.filter(
+        pl.col("copy_label").cast(pl.String).str.ends_with("_async"), pl.col("exposed_ns") > 0
+    )
+    for (direction,), rows in sorted(copies.group_by("direction"), key=lambda group: str(group[0])):
+        exposed_ns = subject.worst_ns(rows, "exposed_ns")
+        if 100 * exposed_ns >= WORTH_PCT * subject.step_ns:
+            yield _finding(subject, str(direction), rows, exposed_ns)
+
+
+def _finding(subject: Subject, direction: str, rows: pl.DataFrame, exposed_ns: int) -> Finding:
+    most: dict[str, Any] = rows.sort("exposed_ns", "phase").row(-1, named=True)
+    moved = subject.per_step(int(rows["bytes"].sum()))
+    count = subject.per_step(int(rows["count"].sum()))
+    return Finding(
+        rule="exposed-copy",
+        title=f"{direction} copies with nothing computing meanwhile{place(most['phase'])}",
+        change=CHANGE,
+        evidence=(
+            f"{number(count)} copies{subject.a_step} of {size(moved)} in all",
+            f"nothing computes meanwhile for {subject.spent(exposed_ns)}",
+            "the saving is that of copies that take no time, as if all ran under kernels",
+        ),
+        table="copies",
+        size_ns=exposed_ns,
+        steps=subject.steps,
+        changes=Changes(scaled=((f"memcpy {direction}", 0.0),)),
+        exact=False,
+        process=most["process"],
+        device=most["device"],
+        phase=most["phase"],
+        via=f"memcpy {direction}",
+    )

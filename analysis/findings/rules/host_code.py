@@ -1,0 +1,64 @@
+"""`host-code`: one piece of Python holds the GPU up in every step.
+
+A long piece between two launches: logging, a metric on the CPU, a Python loop, a file that is
+written. A CUDA graph is no help: the piece itself has to become faster, rarer, or another thread's.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes.names import ITSELF
+from nsysflow.units import duration, number
+
+CHANGE: Final = (
+    "do it less often, later, or on another thread; launch the GPU's work before it",
+    "profile that Python (py-spy, cProfile): vectorise loops, cache what does not change",
+)
+
+LEAST_PAUSES: Final = 3
+"""Where no steps are judged, fewer pauses are start-up and no loop."""
+
+
+def host_code(subject: Subject) -> Iterator[Finding]:
+    """Each phase in which the GPU mostly waits for long pieces of Python, in at least half the
+    steps."""
+    outside = (pl.col("phase") == OUTSIDE) & pl.lit(subject.of_steps)
+    pauses = subject.pauses.filter("long", ~outside)
+    whole = dict(subject.pauses.group_by("phase").agg(pl.col("ns").sum()).rows())
+    for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
+        steps = subject.steps_with(rows["start_ns"])
+        mostly = 2 * rows["ns"].sum() >= whole[phase]
+        recurs = 2 * steps >= subject.steps if subject.of_steps else len(rows) >= LEAST_PAUSES
+        if mostly and recurs:
+            yield _finding(subject, str(phase), rows, steps)
+
+
+def _finding(subject: Subject, phase: str, rows: pl.DataFrame, steps: int) -> Finding:
+    size_ns = subject.worst_ns(rows, "ns")
+    known = phase != OUTSIDE
+    nested = known and any(one.startswith(f"{phase}/") for one in subject.tables.phases["path"])
+    at = phase + ITSELF if nested else phase
+    return Finding(
+        rule="host-code",
+        title=f"one piece of host code holds the GPU up{place(phase)}",
+        change=CHANGE,
+        evidence=(
+            f"the GPU waits {subject.spent(size_ns)} for it, in {number(len(rows))} pauses of"
+            f" {duration(int(rows['ns'].sum()) // len(rows))}",
+            "the saving is that of no host time there at all",
+        ),
+        table="gap_summary",
+        size_ns=size_ns,
+        steps=steps,
+        changes=Changes(faster_host=((at, 0.0),)) if known else None,
+        exact=False,
+        at_most_ns=size_ns,
+        phase=phase if known else "",
+    )

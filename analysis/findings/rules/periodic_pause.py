@@ -1,0 +1,57 @@
+"""`periodic-pause`: every k-th step takes much longer than the steps between.
+
+Garbage collection, a checkpoint, an evaluation or a log that is written: what they cost is spread
+over all steps, and no mean of the typical ones shows it.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.tables.step_groups import step_groups
+from nsysflow.analysis.view.view import view_of
+from nsysflow.units import duration, number
+
+CHANGE: Final = (
+    "if Python collects garbage: gc.freeze() after start-up, gc.disable() and gc.collect() rarely",
+    "write checkpoints from another thread (torch.distributed.checkpoint.async_save), or rarely",
+    "copy what is logged to pinned memory with non_blocking=True, and write it some steps later",
+)
+
+
+def periodic_pause(subject: Subject) -> Iterator[Finding]:
+    """Each kind of slow step that comes back at equal distances; what they take longer, spread over
+    all steps."""
+    groups = step_groups(view_of(subject.timeline))
+    periodic = groups.filter(pl.col("kind").cast(pl.String) == "periodic")
+    for row in periodic.iter_rows(named=True):
+        yield _finding(subject, row)
+
+
+def _finding(subject: Subject, row: dict[str, Any]) -> Finding:
+    spread_ns = round(row["excess_ns"] / (row["count"] * row["every"]))
+    where = place(row["phase"] or "", row["source"] or "")
+    culprit = row["culprit"] or "host code"
+    return Finding(
+        rule="periodic-pause",
+        title=f"every {number(row['every'])} steps one takes longer: {culprit}{where}",
+        change=CHANGE,
+        evidence=(
+            f"steps {row['steps']} take {duration(row['excess_ns'] // row['count'])} longer than"
+            " those around them",
+            f"their longest gap is {duration(row['largest_ns'])}, cause {row['largest_cause']}",
+        ),
+        table="step_groups",
+        size_ns=spread_ns,
+        steps=row["count"],
+        at_most_ns=spread_ns,
+        process=row["process"],
+        device=row["device"],
+        phase=row["phase"] or "",
+        source=row["source"] or "",
+        via=row["culprit"] or "",
+    )

@@ -1,0 +1,1 @@
+"""Which steps are typical? (spec §8)"""

@@ -1,0 +1,37 @@
+"""The idle time of stretches that begin and end at operations, such as steps."""
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.intervals import Axis
+
+
+def gaps_in(pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> tuple[pl.Series, pl.Series]:
+    """Per piece the rows of its first gap, and of the one after its last.
+
+    Args:
+        pieces: `device_no`, `start_ns`, `end_ns`.
+        gaps: in the order of the axis.
+        axis: of the devices.
+    """
+    place = axis.at(pl.col("device_no"), pl.col("start_ns")).alias("place")
+    starts, begin = (rows.select(place).to_series() for rows in (gaps, pieces))
+    ends = begin + (pieces["end_ns"] - pieces["start_ns"])
+    return starts.search_sorted(begin), starts.search_sorted(ends)
+
+
+def idle_in(pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Per piece the causes of the gaps that start in it, as differences of running sums.
+
+    Args:
+        pieces: `device_no`, `start_ns`, `end_ns`.
+        gaps: with their causes, in the order of the axis.
+        axis: of the devices.
+    """
+    causes = pl.col([f"{cause}_ns" for cause in CAUSES])
+    zero = gaps.select(causes).clear(1).fill_null(0)
+    sums = pl.concat([zero, gaps.select(causes.cum_sum())])
+    first, past = gaps_in(pieces, gaps, axis)
+    return pl.DataFrame(
+        [(sums[name].gather(past) - sums[name].gather(first)) for name in sums.columns]
+    )

@@ -1,0 +1,172 @@
+"""The window by kind of step: what is typical, and what stands beside it (spec §8.17)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.schema import CAUSE
+from nsysflow.analysis.steps.idle import gaps_in, idle_in
+from nsysflow.analysis.steps.periods import with_period
+from nsysflow.analysis.tables.gaps import gap_rows
+from nsysflow.analysis.tables.schema import STEP_GROUP
+from nsysflow.analysis.view.view import View
+from nsysflow.analysis.view.windows import clipped, whole_windows
+
+_OF: Final = ["process", "device_no", "device"]
+_CAUSES: Final = [f"{cause}_ns" for cause in CAUSES]
+
+MOST_RUNS: Final = 4
+"""So many runs of step numbers are listed."""
+
+
+def step_groups(view: View) -> pl.DataFrame:
+    """The STEP_GROUPS table."""
+    axis = view.events.axis
+    pieces = clipped(_pieces(view), view.windows, axis).with_row_index("piece")
+    pieces = pieces.hstack(idle_in(pieces, view.gaps, axis).get_columns())
+    largest = _largest_gaps(view, pieces)
+    pieces = _grouped(pieces.join(largest, on="piece", how="left", maintain_order="left"))
+    length = pl.col("end_ns") - pl.col("start_ns")
+    rows = (
+        pieces.with_columns(length.alias("ns"))
+        .sort("group", "start_ns")
+        .group_by("group", maintain_order=True)
+        .agg(
+            pl.col(*_OF, "kind", "every").first(),
+            pl.col("step").drop_nulls().n_unique().cast(pl.Int64).alias("count"),
+            pl.col("ns").sum().alias("total_ns"),
+            _excess_ns().alias("excess_ns"),
+            pl.col("start_ns").min(),
+            pl.col(_CAUSES).sum(),
+        )
+    )
+    of_gap = ["largest_ns", "largest_cause", "phase", "culprit", "source"]
+    most = pieces.drop_nulls("largest_ns").sort("largest_ns", "start_ns", descending=[True, False])
+    most = most.unique("group", keep="first", maintain_order=True).select("group", *of_gap)
+    return (
+        rows.join(most, on="group", how="left")
+        .join(_listed(pieces), on="group", how="left")
+        .join(_main_causes(rows), on="group", how="left")
+        .with_columns(
+            os_pid(pl.col("process")).alias("process"),
+            pl.sum_horizontal(_CAUSES).alias("idle_ns"),
+            pl.col("steps").fill_null(""),
+        )
+        .sort("process", "device", "kind", "start_ns")
+    )
+
+
+def _pieces(view: View) -> pl.DataFrame:
+    """Of each process with steps on a device the time before its steps, each step, and the time
+    after them: together the device's window."""
+    steps = view.timeline.steps
+    kind = pl.col("kind").cast(pl.String).replace("start-up", "before").cast(STEP_GROUP)
+    columns = [*_OF, "step", kind.alias("kind"), "excess_ns", "start_ns", "end_ns"]
+    whole = whole_windows(view.events.ops).select(
+        "device_no", pl.col("start_ns").alias("first_ns"), pl.col("end_ns").alias("last_ns")
+    )
+    around = (
+        steps.group_by(_OF)
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        .join(whole, on="device_no")
+    )
+    nothing = pl.lit(None, pl.Int64)
+    outside = [
+        around.select(
+            *_OF,
+            nothing.alias("step"),
+            pl.lit(name, STEP_GROUP).alias("kind"),
+            nothing.alias("excess_ns"),
+            pl.col(start).alias("start_ns"),
+            pl.col(end).alias("end_ns"),
+        )
+        for name, start, end in (("before", "first_ns", "start_ns"), ("after", "end_ns", "last_ns"))
+    ]
+    pieces = pl.concat([steps.select(columns), *outside])
+    length_ns = (pl.col("end_ns") - pl.col("start_ns")).alias("length_ns")
+    return pieces.with_columns(length_ns).filter(pl.col("length_ns") > 0)
+
+
+def _excess_ns() -> pl.Expr:
+    """What one-offs took beyond the steps around them; null where a window cuts one."""
+    whole = pl.col("ns") == pl.col("length_ns")
+    one_off = pl.col("kind").cast(pl.String).is_in(["one-off", "periodic"])
+    return pl.when((whole & one_off).all()).then(pl.col("excess_ns").sum())
+
+
+def _largest_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
+    """By `piece`, but not of steady steps, the longest gap: its length, cause, place and line."""
+    apart = pieces.filter(pl.col("kind") != "steady")
+    first, past = gaps_in(apart, view.gaps, view.events.axis)
+    inside = apart.select("piece", pl.int_ranges(first, past).alias("gap")).explode("gap")
+    inside = inside.drop_nulls("gap")
+    length_ns = view.gaps.select((pl.col("end_ns") - pl.col("start_ns")).alias("ns"))["ns"]
+    inside = inside.with_columns(length_ns.gather(inside["gap"]).alias("largest_ns"))
+    longest = inside.filter(pl.col("largest_ns") == pl.col("largest_ns").max().over("piece"))
+    longest = longest.unique("piece", keep="first", maintain_order=True)
+    named = gap_rows(view, view.gaps[longest["gap"]]).select(
+        pl.col("cause").alias("largest_cause"), "phase", "culprit", "source"
+    )
+    return longest.drop("gap").hstack(named.get_columns())
+
+
+def _grouped(pieces: pl.DataFrame) -> pl.DataFrame:
+    """`pieces` with `group` (those of a row), and `every` and the kind `periodic` for one-offs that
+    come back."""
+    paused = pieces.filter(pl.col("kind") == "one-off").drop_nulls("largest_ns")
+    paused = paused.sort("largest_ns", "start_ns", descending=[True, False])
+    steps = paused.unique([*_OF, "step"], keep="first", maintain_order=True)
+    common = [*_OF, "phase", "largest_cause"]
+    periods = with_period(steps, common).select(*_OF, "step", "period", "every")
+    pieces = pieces.join(
+        periods, on=[*_OF, "step"], how="left", nulls_equal=True, maintain_order="left"
+    )
+    again = pl.col("period").is_not_null()
+    kind = pl.when(again).then(pl.lit("periodic", STEP_GROUP)).otherwise("kind").alias("kind")
+    pieces = pieces.with_columns(kind)
+    alone = pl.when(pl.col("kind") == "one-off").then("step").alias("alone")
+    numbered = pieces.select(pl.struct(*_OF, "kind", "period", alone).alias("of"))
+    return pieces.with_columns(numbered["of"].rank("dense").alias("group"))
+
+
+def _listed(pieces: pl.DataFrame) -> pl.DataFrame:
+    """By `group` its `steps` as text: `0, 4 to 9`; of many runs the first."""
+    steps = pieces.select("group", "step").drop_nulls().unique().sort("group", "step")
+    apart = (pl.col("step").diff() != 1) | (pl.col("group").diff() != 0)
+    runs = (
+        steps.with_columns(apart.fill_null(value=False).cum_sum().alias("run"))
+        .group_by("group", "run", maintain_order=True)
+        .agg(pl.col("step").first(), pl.col("step").last().alias("last"))
+    )
+    first, last = pl.col("step"), pl.col("last")
+    text = (
+        pl.when(last == first)
+        .then(pl.format("{}", first))
+        .when(last == first + 1)
+        .then(pl.format("{}, {}", first, last))
+        .otherwise(pl.format("{} to {}", first, last))
+    )
+    more = pl.when(pl.len() > MOST_RUNS).then(pl.lit(", …")).otherwise(pl.lit(""))
+    return (
+        runs.with_columns(text.alias("text"))
+        .group_by("group", maintain_order=True)
+        .agg(pl.col("text").head(MOST_RUNS).str.join(", ").alias("text"), more.alias("more"))
+        .select("group", (pl.col("text") + pl.col("more")).alias("steps"))
+    )
+
+
+def _main_causes(rows: pl.DataFrame) -> pl.DataFrame:
+    """By `group` the two causes with most of its idle time."""
+    long = rows.unpivot(_CAUSES, index="group", variable_name="cause", value_name="ns")
+    long = long.filter(pl.col("ns") > 0).with_columns(
+        pl.col("cause").str.strip_suffix("_ns").cast(CAUSE)
+    )
+    ranked = long.sort("group", "ns", "cause", descending=[False, True, False])
+    return ranked.group_by("group", maintain_order=True).agg(
+        pl.col("cause").first(),
+        pl.col("ns").first().alias("cause_ns"),
+        pl.col("cause").get(1, null_on_oob=True).alias("second_cause"),
+        pl.col("ns").get(1, null_on_oob=True).alias("second_cause_ns"),
+    )

@@ -1,0 +1,60 @@
+"""The time without compute by what was waited for (spec §15)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.frames.statistics import percent
+from nsysflow.analysis.view.view import View
+
+NAMED: Final = ("communication", "copy", "other")
+"""The kinds whose operation is named: it ran, and another one waited for it."""
+
+
+def waited_table(view: View) -> pl.DataFrame:
+    """The WAITED table, in a stable order."""
+    pieces, ops, paths = view.waited, view.timeline.ops, view.attribution.paths
+    named = pieces["kind"].is_in(NAMED)
+    rows = pieces.select(
+        "device_no",
+        "kind",
+        (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
+        ops["process"].gather(pieces["op"]),
+        view.attribution.path_of(ops["node"].gather(pieces["op"])),
+    )
+    of_ops = ops.select("short_name", "stream")[pieces["op"].filter(named)]
+    where, which = ["process", "device_no", "path", "kind"], of_ops.columns
+    sums = pl.concat(
+        [
+            _summed(rows.filter(named).hstack(of_ops), [*where, *which]),
+            _summed(rows.filter(~named), where),
+        ],
+        how="diagonal",
+    )
+    sums = sums.with_columns(
+        paths["joined"].gather(sums["path"]).fill_null("").alias("phase"),
+        pl.col("short_name").cast(pl.String).fill_null("").alias("name"),
+    )
+    window = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
+    key = ["device_no", "process", "phase", "kind", "name", "stream"]
+    return (
+        # names may contain `/`, so that two paths read alike
+        sums.group_by(key)
+        .agg(pl.col("waits", "total_ns").sum(), pl.col("largest_ns").max())
+        .join(view.windows.group_by("device_no").agg(window), on="device_no")
+        .join(view.events.ops.select("device_no", "device").unique("device_no"), on="device_no")
+        .sort(key)
+        .with_columns(
+            os_pid(pl.col("process")).alias("process"),
+            percent(pl.col("total_ns"), pl.col("window_ns")).alias("window_pct"),
+        )
+    )
+
+
+def _summed(pieces: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    return pieces.group_by(key).agg(
+        pl.len().cast(pl.Int64).alias("waits"),
+        pl.col("ns").sum().alias("total_ns"),
+        pl.col("ns").max().alias("largest_ns"),
+    )

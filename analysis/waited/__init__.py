@@ -1,0 +1,1 @@
+"""What was the next compute operation waiting for?"""

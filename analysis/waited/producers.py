@@ -1,0 +1,76 @@
+"""What each operation can have waited for on the GPU (spec §15)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.lookup import by_number
+from nsysflow.analysis.timeline.event_waits import event_waits
+from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.timeline.streams import stream_numbers
+
+OVERLAP_NS: Final = 2_000
+"""As far as an operation may reach into one that waited for it: programmatic launches do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Producers:
+    """Whom operations waited for; rows of the operations, null where there is nobody.
+
+    Attributes:
+        latest: the one that ended last, of the operation before it on its stream and of those that
+            its stream was told to wait for.
+        by_event: the one that ended last of the latter alone.
+        missing: stream waits whose event the report does not name.
+    """
+
+    latest: pl.Series
+    by_event: pl.Series
+    missing: int
+
+
+def producers(events: Events) -> Producers:
+    """The producers of all operations."""
+    stream_no = stream_numbers(events.ops)
+    named = event_waits(events, stream_no)
+    before = _ended(events.ops, _before(stream_no))
+    by_event = _latest(events.ops, _ended(events.ops, named.edges))
+    by_stream = by_number(len(events.ops), before["op"], before["source"])
+    return Producers(
+        latest=_later(events.ops, by_stream, by_event), by_event=by_event, missing=named.missing
+    )
+
+
+def _before(stream_no: pl.Series) -> pl.DataFrame:
+    """`op` and `source`: each operation and the one before it on its stream."""
+    rows = stream_no.to_frame("stream").with_row_index("op").sort("stream", maintain_order=True)
+    same = pl.col("stream") == pl.col("stream").shift(1)
+    return rows.with_columns(pl.col("op").shift(1).alias("source")).filter(same).drop("stream")
+
+
+def _ended(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+    """The edges whose source had ended when the operation began; of one device, the source also
+    comes before it in the order of operations."""
+    one, other = edges["op"], edges["source"]
+    in_time = ops["end_ns"].gather(other) <= ops["start_ns"].gather(one) + OVERLAP_NS
+    elsewhere = ops["device_no"].gather(other) != ops["device_no"].gather(one)
+    return edges.filter(in_time & (elsewhere | (other < one)))
+
+
+def _latest(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
+    """Per operation the source that ended last; of equal ones the later in order."""
+    ended = edges.with_columns(ops["end_ns"].gather(edges["source"]).alias("end_ns"))
+    ended = ended.sort("end_ns", "source")
+    return by_number(len(ops), ended["op"], ended["source"])
+
+
+def _later(ops: pl.DataFrame, by_stream: pl.Series, by_event: pl.Series) -> pl.Series:
+    """Per operation the one of two sources that ended last; of equal ones the later in order."""
+    if by_event.null_count() == len(by_event):
+        return by_stream
+    both = pl.DataFrame({"stream": by_stream, "event": by_event}).with_row_index("op")
+    edges = both.filter(pl.col("event").is_not_null())
+    sides = [edges.select("op", source=side).drop_nulls() for side in ("stream", "event")]
+    later = _latest(ops, pl.concat(sides)).gather(edges["op"])
+    return by_stream.scatter(edges["op"], later)

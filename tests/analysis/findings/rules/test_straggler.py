@@ -1,0 +1,55 @@
+"""A rank that is last in most collectives."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import nsysflow
+from nsysflow.analysis.findings.find import find_of_run
+from nsysflow.analysis.findings.rules.straggler import straggler
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.options import Options
+from tests import tiny
+from tests.analysis.findings.subjects import MS, US, Row, launched, of_sample
+
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def rank(name: str, computes_us: int, *, others_us: int) -> Subject:
+    """Steps in which a rank computes, and then reduces until the slower one has come too."""
+    every = max(computes_us, others_us) + 300
+
+    def rows() -> Iterator[Row]:
+        for i in range(8):
+            start = i * every * US
+            yield tiny.opened(start, start + (every - 1) * US, "step")
+            yield from launched(start, 10 * i + 1, at=5, took=5, kernel_ns=computes_us * US)
+            yield tiny.launch(start + 15 * US, start + 20 * US, 10 * i + 2)
+            begin = start + (12 + computes_us + 2) * US
+            end = start + (14 + max(computes_us, others_us) + 200) * US
+            yield tiny.kernel(begin, end, 10 * i + 2, name=REDUCE)
+            yield tiny.call(start + 25 * US, end + 2 * US, "cudaDeviceSynchronize")
+
+    trace = replace(tiny.trace_of(*rows()), report=name)
+    return Subject(nsysflow.analyze(trace, Options(skip=0)).judged)
+
+
+FAST = rank("rank0", 1_000, others_us=2_000)
+SLOW = rank("rank1", 2_000, others_us=1_000)
+
+
+def test_the_rank_that_is_last_is_named_and_what_the_other_waits_is_the_saving() -> None:
+    ((subject, one),) = straggler([FAST, SLOW])
+    assert subject is FAST
+    assert one.title == "straggler: rank1 is last in most collectives"
+    assert 0.99 * MS < one.size_ns < 1.01 * MS
+
+
+def test_a_run_s_findings_hold_its_straggler_by_a_replay() -> None:
+    (one,) = (one for one in find_of_run([FAST, SLOW]).valued if one.finding.rule == "straggler")
+    assert 0.8 * MS < one.high_ns <= 1.01 * MS
+    assert one.low_ns == 0
+
+
+def test_ranks_that_come_together_have_no_straggler() -> None:
+    ranks = [of_sample(f"ddp-no_overlap-rank{i}") for i in range(2)]
+    assert "straggler" not in {one.finding.rule for one in find_of_run(ranks).valued}

@@ -1,0 +1,103 @@
+"""Waits of the host, by line or phase."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from nsysflow.analysis.findings.find import TAKEN_OVER, find
+from nsysflow.analysis.findings.rules.waits import waits
+from tests import tiny
+from tests.analysis.findings.subjects import MS, US, Row, found, launched, loop, of_sample, valued
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "source"),
+    [
+        ("nan_check-sync", "sync-in-loop", "nan_check.py:125 in check"),
+        ("dataload-sync", "sync-in-loop", "dataload.py:44 in step"),
+        ("metrics-each_step", "scalar-readback", "metrics.py:46 in step"),
+        ("graph_break-breaks", "scalar-readback", "graph_break.py:63 in limited_if_large"),
+    ],
+)
+def test_a_wait_in_each_step_is_the_first_finding_with_its_line(
+    name: str, rule: str, source: str
+) -> None:
+    first = valued(name)[0].finding
+    assert (first.rule, first.source, first.method) == (rule, source, "replay")
+    assert source in first.title
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nan_check-async", "dataload-async", "metrics-at_end", "graph_break-fullgraph"),
+        *("benign_sync-sync", "deep_queue-queued", "overlap-side_stream", "h2d-pinned"),
+    ],
+)
+def test_waits_that_are_gone_or_that_hurt_nobody_are_no_finding(name: str) -> None:
+    assert not [one for one in valued(name) if one.finding.waits]
+
+
+def waiting(start: int, i: int, *phases: str) -> Iterator[Row]:
+    """A kernel of 100 us, and a wait in each phase; the host then takes 60 us to go on."""
+    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=100 * US)
+    for turn, phase in enumerate(phases):
+        begin = start + (20 + 110 * turn) * US
+        yield tiny.opened(begin, begin + 105 * US, phase)
+        end = start + (118 + 110 * turn) * US
+        yield tiny.call(begin + 1 * US, end, "cudaDeviceSynchronize")
+        yield from launched(
+            start, 100 * i + 2 + turn, at=180 + 110 * turn, took=5, kernel_ns=20 * US
+        )
+
+
+def test_a_wait_without_a_line_is_found_by_its_phase() -> None:
+    (one,) = found(waits, loop(lambda start, i: waiting(start, i, "log"), every=300))
+    assert (one.rule, one.phase, one.source) == ("sync-in-loop", "step/log", "")
+    assert one.changes is not None
+    assert list(one.changes.options()) == ["--remove", "sync@step/log"]
+    assert one.evidence[0].startswith("one call a step blocks the host for 97.0 us")
+
+
+def test_each_phase_that_waits_is_one_finding_and_all_of_them_another() -> None:
+    rows = found(waits, loop(lambda start, i: waiting(start, i, "log", "check"), every=400))
+    assert [one.phase for one in rows if not one.joint] == ["step/log", "step/check"]
+    assert [one.title for one in rows if one.joint] == ["2 waits in the loop take turns"]
+
+
+def both(start: int, i: int) -> Iterator[Row]:
+    """A kernel of 500 us, and two waits for it right after each other, in two phases; then the
+    host works for 300 us."""
+    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=500 * US)
+    for begin, end, phase in ((20, 518, "log"), (520, 523, "check")):
+        yield tiny.opened(start + begin * US, start + (end + 1) * US, phase)
+        yield tiny.call(start + (begin + 1) * US, start + end * US, "cudaDeviceSynchronize")
+
+
+def test_waits_that_hide_each_other_are_one_finding_together() -> None:
+    subject = loop(both, steps=12, every=820)
+    found_there = find(subject)
+    first = found_there.valued[0]
+    assert first.finding.joint
+    assert first.finding.evidence[0].startswith("removed alone, each lets another one take over")
+    assert first.high_ns > 250 * US
+    assert all(one.high_ns < 150 * US for one in found_there.valued[1:] if one.finding.waits)
+
+
+def test_waits_that_do_not_hide_each_other_have_no_finding_together() -> None:
+    subject = loop(lambda start, i: waiting(start, i, "log", "check"), every=400)
+    alone = [one for one in find(subject).valued if one.finding.waits]
+    assert alone
+    assert not any(one.finding.joint for one in alone)
+
+
+def test_evidence_says_where_a_replay_saves_less_than_half_of_what_is_lost() -> None:
+    for name, less in (("nan_check-sync", False), ("metrics-each_step", False)):
+        evidence = valued(name)[0].finding.evidence
+        assert (TAKEN_OVER in evidence) == less
+
+
+def test_the_calls_of_a_sample_are_counted_once_a_step() -> None:
+    (one,) = (one for one in found(waits, of_sample("dataload-sync")) if one.source.startswith("d"))
+    assert one.evidence[0].startswith("one call a step")
+    assert one.size_ns > 3 * MS

@@ -1,0 +1,227 @@
+"""Who was waited for (spec §15)."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+from tests.oracle.accounting import Keep, common, covered, is_comm, is_compute, is_copy, length
+from tests.oracle.model import EventRecord, EventWait
+from tests.oracle.report import Report, Row, joined, os_pid
+
+STREAM_WAIT = re.compile(r"(cuda|cu)StreamWaitEvent")
+EVENT_RECORD = re.compile(r"(cuda|cu)EventRecord.*")
+OVERLAP_NS = 2_000
+START_NS = 10_000
+
+Stream = tuple[int | None, int, int | None]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some time without compute on one device. `op` was waited for, or had not started."""
+
+    device: int
+    start_ns: int
+    end_ns: int
+    kind: str
+    op: int | None
+
+
+class Waits:
+    """The producers of all operations, and the pieces of the time without compute."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.ops = report.ops
+
+    def begun(self, op: int) -> int | None:
+        """When the launch of an operation began."""
+        launch = self.report.calls.launch[op]
+        return None if launch is None else self.report.calls.calls[launch].start_ns
+
+    @cached_property
+    def rank(self) -> dict[int, int]:
+        """§3.1: the order of operations, those of one device after the other's."""
+
+        def key(index: int) -> tuple[object, ...]:
+            op, begun = self.ops[index], self.begun(index)
+            numbers = (begun, op.correlation, op.stream, op.graph_node)
+            ties = [(number is None, number or 0) for number in numbers]
+            process = (op.process is None, op.process or 0)
+            return op.device, op.start_ns, *ties, op.short_name, op.name, process
+
+        order = sorted(range(len(self.ops)), key=key)
+        return {index: place for place, index in enumerate(order)}
+
+    @cached_property
+    def launched(self) -> dict[Stream, list[tuple[int, int, int, int]]]:
+        """The launched operations of each stream: start of the launch, end, rank, index."""
+        found = defaultdict(list)
+        for index, op in enumerate(self.ops):
+            if (begun := self.begun(index)) is not None:
+                row = (begun, op.end_ns, self.rank[index], index)
+                found[op.process, op.device, op.stream].append(row)
+        return {stream: sorted(rows) for stream, rows in found.items()}
+
+    def _call(self, row: EventRecord | EventWait) -> tuple[str, int] | None:
+        """Name and start of the outermost call with the correlation id."""
+        if row.correlation is None:
+            return None
+        found = self.report.calls.named.get((row.process, row.correlation), [])
+        calls = [self.report.calls.calls[index] for index in found]
+        return (calls[0].name, calls[0].start_ns) if calls else None
+
+    @cached_property
+    def awaited(self) -> dict[int, list[int]]:
+        """§15.2: the operations that streams were told to wait for, per first operation after."""
+        sources: dict[tuple[int, int | None], int] = {}
+        for record in self.report.trace.event_records:
+            call = self._call(record)
+            if call is None or not EVENT_RECORD.fullmatch(call[0]):
+                continue
+            rows = self.launched.get((record.process, record.device, record.stream), [])
+            before = [row for row in rows if row[0] <= call[1]]
+            if before and record.record is not None:
+                sources[record.process, record.record] = before[-1][-1]
+        found = defaultdict(list)
+        for wait in self.report.trace.waits:
+            call = self._call(wait)
+            source = sources.get((wait.process, wait.record))
+            if call is None or source is None or not STREAM_WAIT.fullmatch(call[0]):
+                continue
+            rows = self.launched.get((wait.process, wait.device, wait.stream), [])
+            after = [row for row in rows if row[0] >= call[1]]
+            if after:
+                found[after[0][-1]].append(source)
+        return found
+
+    @cached_property
+    def before(self) -> dict[int, int]:
+        """The operation before each on its stream."""
+        last: dict[Stream, int] = {}
+        found = {}
+        for index in sorted(self.rank, key=lambda index: self.rank[index]):
+            op = self.ops[index]
+            stream = (op.process, op.device, op.stream)
+            if stream in last:
+                found[index] = last[stream]
+            last[stream] = index
+        return found
+
+    def latest(self, op: int, sources: list[int]) -> int | None:
+        """§15.2: of those that can have been waited for, the one that ended last."""
+        start_ns, device = self.ops[op].start_ns, self.ops[op].device
+        ended = [
+            source
+            for source in sources
+            if self.ops[source].end_ns <= start_ns + OVERLAP_NS
+            and (self.ops[source].device != device or self.rank[source] < self.rank[op])
+        ]
+        return max(ended, key=lambda s: (self.ops[s].end_ns, self.rank[s]), default=None)
+
+    def producer(self, op: int) -> int | None:
+        """§15.2: the one that ended last of all."""
+        before = [self.before[op]] if op in self.before else []
+        return self.latest(op, before + self.awaited.get(op, []))
+
+    def by_event(self, op: int) -> int | None:
+        """§3.15: the one that ended last of those that its stream was told to wait for."""
+        return self.latest(op, self.awaited.get(op, []))
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """§15.1 to §15.4."""
+        found = []
+        for device in self.report.devices:
+            for window in self.report.windows[device]:
+                compute = [
+                    i
+                    for i in self.report.on(device)
+                    if is_compute(self.ops[i]) and self.ops[i].end_ns > self.ops[i].start_ns
+                ]
+                busy = covered(self.ops[i] for i in compute)
+                edges = [window[0], *(edge for span in busy for edge in span), window[1]]
+                for start, end in zip(edges[::2], edges[1::2], strict=True):
+                    if start < end:
+                        ends = [i for i in compute if self.ops[i].start_ns == end]
+                        found += self._stretch(device, start, end, ends)
+        return found
+
+    def _stretch(self, device: int, start: int, end: int, ends: list[int]) -> list[Piece]:
+        """§15.3: from the compute operation behind a stretch to its beginning."""
+        if not ends:
+            return [Piece(device, start, end, "unresolved", None)]
+        found = []
+        op: int | None = min(ends, key=lambda index: self.rank[index])
+        while op is not None:
+            found += self._hop(device, op, start)
+            op = self._behind(op, start)
+        return [piece for piece in found if piece.end_ns > piece.start_ns]
+
+    def _behind(self, op: int, start: int) -> int | None:
+        source = self.producer(op)
+        if source is None or self.ops[source].device != self.ops[op].device:
+            return None
+        return source if self.ops[source].start_ns > start else None
+
+    def _hop(self, device: int, op: int, start: int) -> list[Piece]:
+        hi, source = self.ops[op].start_ns, self.producer(op)
+        launch, edge, found = self.report.calls.launch[op], start, []
+        if source is not None:
+            edge = min(max(self.ops[source].end_ns, start), hi)
+            if self.ops[source].device != device:
+                found.append(Piece(device, start, edge, "other", source))
+            else:
+                begin = max(start, self.ops[source].start_ns)
+                found.append(Piece(device, begin, edge, self._kind(source), source))
+        if launch is None:
+            return [*found, Piece(device, edge, hi, "unresolved", op)]
+        free = min(max(self.report.calls.calls[launch].end_ns, edge), hi)
+        start_kind = "start" if hi - free <= START_NS else "unresolved"
+        return [
+            *found,
+            Piece(device, edge, free, "host", op),
+            Piece(device, free, hi, start_kind, op),
+        ]
+
+    def _kind(self, op: int) -> str:
+        if is_comm(self.ops[op]):
+            return "communication"
+        return "copy" if is_copy(self.ops[op]) else "other"
+
+
+def waited(report: Report, keep: Keep | None = None) -> list[Row]:
+    """§15.5: the pieces, summed."""
+    waits = Waits(report)
+    groups: dict[tuple[int | None, int, str, str, str, int | None], list[int]] = defaultdict(list)
+    for piece in waits.pieces:
+        inside = [(piece.start_ns, piece.end_ns)]
+        if keep is not None:
+            inside = common(inside, keep.get(piece.device, []))
+        process, phase, name, stream = None, "", "", None
+        if piece.op is not None:
+            op = report.ops[piece.op]
+            process, phase = op.process, joined(report.op_place(piece.op).path)
+            if piece.kind in ("communication", "copy", "other"):
+                name, stream = op.short_name, op.stream
+        for start, end in inside:
+            key = (os_pid(process), piece.device, phase, piece.kind, name, stream)
+            groups[key].append(end - start)
+    windows = report.windows if keep is None else keep
+    return [
+        {
+            "report": report.trace.report,
+            "process": process,
+            "device": device,
+            "phase": phase,
+            "kind": kind,
+            "name": name,
+            "stream": stream,
+            "waits": len(ns),
+            "total_ns": sum(ns),
+            "largest_ns": max(ns),
+            "window_pct": 100 * sum(ns) / length(windows[device]),
+        }
+        for (process, device, phase, kind, name, stream), ns in groups.items()
+    ]
