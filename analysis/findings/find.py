@@ -121,7 +121,7 @@ def _behind_the_host(
     no_limit = Changes(graphs=tuple(subject.timeline.step_paths["joined"].unique().sort()))
     without_ns = replays.saving_ns(no_limit)
     for one, changes in hidden:
-        both_ns = changes and replays.saving_ns(Changes.together([no_limit, changes]))
+        both_ns = replays.saving_ns(Changes.together([no_limit, changes or Changes()]))
         if both_ns is None or without_ns is None or both_ns - without_ns < worth_ns:
             continue
         then = duration(both_ns - without_ns)
