@@ -178,7 +178,7 @@ class Analysis(Tables):
 
     @computed_once
     def judged(self) -> Tables:
-        """The same tables of what is judged: of the typical steps (spec §8.9)."""
+        """The same tables of what is judged: of the typical steps (spec §8.16)."""
         return Tables(self.timeline, judged_view)
 
     def __repr__(self) -> str:

@@ -9,12 +9,15 @@ from nsysflow.analysis.activity.launches import launches
 from nsysflow.analysis.activity.lost_launches import lost_launches
 from nsysflow.analysis.activity.lost_stretches import launches_in_stretches
 from nsysflow.analysis.activity.stalls import stall_calls, with_gpu_busy
+from nsysflow.analysis.frames.lookup import by_number
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.gaps.find import find_gaps
+from nsysflow.analysis.gaps.idle_places import idle_parts, main_paths
 from nsysflow.analysis.gaps.places import gap_places, host_questions
 from nsysflow.analysis.gaps.run_ahead import Explained, explain
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution, attribute
+from nsysflow.analysis.phases.inherit import OpenRanges
 from nsysflow.analysis.phases.steps import find_steps, step_paths
 from nsysflow.analysis.phases.work import phase_work
 from nsysflow.analysis.steps.kinds import with_kinds
@@ -62,8 +65,21 @@ class Timeline:
         return explain(self.events, self.found_gaps, framework_gap_ns=gap_ns)
 
     @computed_once
+    def open_ranges(self) -> OpenRanges:
+        """The ranges that can be phases, and when each was open."""
+        return OpenRanges.of(self.events, self.options)
+
+    @computed_once
     def attribution(self) -> Attribution:
-        """The phase of each operation, of each stall, and of the host in each gap."""
+        """The phase of each operation, of each stall and other call that idle time lies in, and of
+        the host in each gap."""
+        found = self._open_at_launches  # while another thread explains the gaps
+        calls = self._other_calls.select("thread_no", pl.col("start_ns").alias("time_ns"))
+        return attribute(self.open_ranges, found | {"calls": self.open_ranges.stacks_at(calls)})
+
+    @computed_once
+    def _open_at_launches(self) -> dict[str, pl.DataFrame]:
+        """What `attribution` needs, apart from the causes of the gaps."""
         launched = pl.col("launch_start_ns").alias("time_ns")
         called = pl.col("start_ns").alias("time_ns")
         questions = {
@@ -71,7 +87,15 @@ class Timeline:
             "hosts": host_questions(self.found_gaps),
             "stalls": self._stall_calls.select("thread_no", called),
         }
-        return attribute(self.events, self.options, questions)
+        return {name: self.open_ranges.stacks_at(asked) for name, asked in questions.items()}
+
+    @computed_once
+    def _other_calls(self) -> pl.DataFrame:
+        """The calls that gaps contain and that neither stalled nor launched an operation."""
+        calls, launched = self.events.calls, self.events.ops.filter("first")
+        first_op = by_number(len(calls), launched["call"], launched["op"])
+        found = pl.concat([each.calls for each in self.explained.in_calls.values()])
+        return calls[found.filter(first_op.gather(found).is_null()).unique().sort()]
 
     @computed_once
     def ops(self) -> pl.DataFrame:
@@ -88,6 +112,31 @@ class Timeline:
     def gaps(self) -> pl.DataFrame:
         """All gaps, with their causes and places."""
         return self.explained.gaps.hstack(self.gap_places.get_columns())
+
+    @computed_once
+    def idle_parts(self) -> dict[str, pl.DataFrame]:
+        """All idle time by cause and place, as `idle_places.IDLE_PARTS`."""
+        hosts, launches = (
+            self.attribution.path_of(self.gap_places[name]) for name in ("between_node", "node")
+        )
+        begun_ns = self.events.calls["start_ns"]
+        return idle_parts(self.explained, hosts, launches, self._path_of_call, begun_ns)
+
+    @computed_once
+    def main_paths(self) -> pl.Series:
+        """Per gap, the path of the place with most of its largest cause."""
+        return main_paths(self.explained.gaps, self.idle_parts, self.attribution.by_name)
+
+    @computed_once
+    def _path_of_call(self) -> pl.Series:
+        """The path of each call that idle time lies in or is charged to."""
+        placed = self.attribution.placed
+        first = self.ops.filter("first").select("call", "node")
+        stalls = self._stall_calls.select("call", placed["stalls"]["node"])
+        others = self._other_calls.select("call", placed["calls"]["node"])
+        known = pl.concat([first, stalls, others])
+        path = self.attribution.path_of(known["node"])
+        return by_number(len(self.events.calls), known["call"], path)
 
     @computed_once
     def work(self) -> pl.DataFrame:

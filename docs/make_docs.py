@@ -4,6 +4,7 @@
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,13 +13,15 @@ import polars as pl
 from nsysflow.analysis import schema
 from nsysflow.analysis.declared import causes, tables
 from nsysflow.analysis.tables import schema as table_schema
+from nsysflow.analysis.tables.columns import meaning
 
 PAGE: Final = Path(__file__).with_name("tables.md")
 
 _HEADER: Final = """\
 # Frames and tables
 
-Made by `make docs` from `analysis/declared/`, `analysis/schema.py` and `analysis/tables/schema.py`.
+Made by `make docs` from `analysis/declared/`, `analysis/schema.py`, `analysis/tables/schema.py` and
+`columns.toml` beside it.
 Edit those, not this page.
 
 Times are int64 nanoseconds since the session started, intervals are half-open. A column that ends
@@ -52,7 +55,8 @@ def page() -> str:
 
 def _table(table: tables.Table) -> str:
     frame = table_schema.SCHEMAS[table.name]
-    parts = [f"### {table.name}\n", frame.about, "", _columns(frame)]
+    meanings = {column: meaning(table.name, column) for column in frame}
+    parts = [f"### {table.name}\n", frame.about, "", _columns(frame, meanings)]
     if not table.listed:
         (whole,) = (each.name for each in tables.DECLARED if table.name in each.parts)
         parts[1] = f"A part of [{whole}](#{whole}). {frame.about}"
@@ -63,9 +67,14 @@ def _frame(name: str, frame: schema.Frame) -> str:
     return "\n".join([f"### {name}\n", frame.about, "", _columns(frame)])
 
 
-def _columns(frame: schema.Frame) -> str:
-    rows = "".join(f"| `{column}` | {_type(dtype)} |\n" for column, dtype in frame.items())
-    return f"| column | type |\n| --- | --- |\n{rows}"
+def _columns(frame: schema.Frame, meanings: Mapping[str, str] | None = None) -> str:
+    """The columns with their types, and with what they mean where that is given."""
+    heads = ["column", "type", *(["meaning"] if meanings else [])]
+    rows = [heads, ["---"] * len(heads)]
+    for column, dtype in frame.items():
+        meant = [meanings[column]] if meanings else []
+        rows.append([f"`{column}`", _type(dtype), *meant])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def _type(dtype: pl.DataType) -> str:

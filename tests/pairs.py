@@ -197,8 +197,5 @@ def per_step(name: str, path: str, column: str) -> float:
 
 def charged(name: str, causes: tuple[str, ...]) -> pl.DataFrame:
     """The idle of these causes in the steady steps: `phase`, `source` and `ns` of each part."""
-    if {"launch", "host"} & {*causes}:
-        rows = steady(name).gap_summary.filter(pl.col("cause").is_in(causes))
-        return rows.select(pl.col("host_range").alias("phase"), "source", ns="total_ns")
-    rows = steady(name).syncs.filter(pl.col("kind").is_in(causes))
-    return rows.select("phase", "source", ns="induced_idle_ns")
+    rows = steady(name).gap_summary.filter(pl.col("cause").is_in(causes))
+    return rows.select("phase", "source", ns="total_ns")

@@ -123,10 +123,7 @@ DECLARED: Final = (
         full_rows=15,
         ranked_by="total_ns",
         filled_by="this selection has no idle time between two operations",
-        shown=(
-            "total_ns cause host_range source culprit window_pct device report per_step_ns "
-            "gaps phase"
-        ),
+        shown=("total_ns cause phase source culprit window_pct device report per_step_ns gaps"),
     ),
     Table(
         name="gap_histogram",
@@ -163,6 +160,21 @@ DECLARED: Final = (
         ),
     ),
     Table(
+        name="step_groups",
+        about="the window by kind of step: start-up, steady, one-off, periodic, cut off",
+        made_by="tables.step_groups:step_groups",
+        csv="with rows",
+        json_key="step_groups",
+        page_rows=3,
+        full_rows=20,
+        judged=False,
+        filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
+        shown=(
+            "kind steps count every total_ns excess_ns cause cause_ns phase source device process "
+            "report idle_ns second_cause second_cause_ns largest_ns culprit"
+        ),
+    ),
+    Table(
         name="gaps",
         about="every gap, with its cause, place, source line and neighbours",
         made_by="tables.gaps:gap_table",
@@ -171,7 +183,10 @@ DECLARED: Final = (
         in_slices=True,
         ranked_by="duration_ns",
         filled_by="this selection has no idle time between two operations",
-        shown="duration_ns start_ns cause host_range source culprit device report next_op step",
+        shown=(
+            "duration_ns start_ns cause phase source culprit device report waiting_phase next_op "
+            "step"
+        ),
     ),
     Table(
         name="steps",
@@ -184,18 +199,6 @@ DECLARED: Final = (
         shown=(
             "report process device step kind duration_ns idle_ns compute_ns host_ns "
             "launch_ns sync_ns comm_exposed_ns copy_exposed_ns"
-        ),
-    ),
-    Table(
-        name="step_groups",
-        about="the window by kind of step: start-up, steady, one-off, periodic, cut off",
-        made_by="tables.step_groups:step_groups",
-        csv="with rows",
-        json_key="step_groups",
-        filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
-        shown=(
-            "kind steps count every total_ns excess_ns cause cause_ns phase source device process "
-            "report idle_ns second_cause second_cause_ns largest_ns culprit"
         ),
     ),
     Table(

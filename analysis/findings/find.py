@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding, Valued
-from nsysflow.analysis.findings.rules import RULES, RULES_OF_RUN
+from nsysflow.analysis.findings.rules import LAST_RESORT, RULES, RULES_OF_RUN
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.units import duration
 
 WORTH_PCT: Final = 1.0
 """A finding that cannot save this share of a step is not worth a line: equal steps of one capture
@@ -53,7 +54,8 @@ def find(subject: Subject) -> Found:
     """What to change in a program, the largest saving first.
 
     What may be worth a line is valued by a replay of the judged steps. What saves less than
-    `WORTH_PCT` of a step is left out.
+    `WORTH_PCT` of a step is left out. A report that is GPU-bound never ends without a word on its
+    kernels: the last resort says what helps, not what it saves.
     """
     replays = Replays(subject)
     worth_ns = WORTH_PCT / 100 * subject.step_ns
@@ -63,6 +65,9 @@ def find(subject: Subject) -> Found:
     valued = _ranked(
         one for one in _without_hidden(kept) if one.high_ns >= max(worth_ns, one.finding.worth_ns)
     )
+    valued += tuple(_behind_the_host(kept, replays, subject))
+    if not any(one.finding.makes_kernels_faster for one in valued):
+        valued += tuple(_valued(one, replays, subject) for one in LAST_RESORT(subject))
     return Found(
         valued=valued,
         together_ns=_together_ns([one.finding for one in valued], replays),
@@ -97,6 +102,31 @@ def _valued(finding: Finding, replays: Replays, subject: Subject) -> Valued:
         saved_ns = min(saved_ns, finding.at_most_ns)
     low_ns = saved_ns if finding.exact else 0
     return Valued(finding=finding, low_ns=low_ns, high_ns=saved_ns, step_ns=subject.step_ns)
+
+
+def _behind_the_host(
+    kept: Iterable[Valued], replays: Replays, subject: Subject
+) -> Iterator[Valued]:
+    """Faster kernels that alone save next to nothing, since the host is the limit: with what they
+    save once it keeps up, its launches being one CUDA graph a step. Alone they save what they do,
+    so that they come last."""
+    worth_ns = WORTH_PCT / 100 * subject.step_ns
+    hidden = [
+        (one, one.finding.changes)
+        for one in kept
+        if one.finding.makes_kernels_faster and one.high_ns < worth_ns
+    ]
+    if not hidden or not subject.of_steps:
+        return
+    no_limit = Changes(graphs=tuple(subject.timeline.step_paths["joined"].unique().sort()))
+    without_ns = replays.saving_ns(no_limit)
+    for one, changes in hidden:
+        both_ns = replays.saving_ns(Changes.together([no_limit, changes or Changes()]))
+        if both_ns is None or without_ns is None or both_ns - without_ns < worth_ns:
+            continue
+        then = duration(both_ns - without_ns)
+        title = f"{one.finding.title}; up to {then} once the host keeps up"
+        yield replace(one, finding=replace(one.finding, title=title))
 
 
 def _together_ns(findings: Iterable[Finding], replays: Replays) -> int | None:

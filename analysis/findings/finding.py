@@ -61,6 +61,11 @@ class Finding:
         """How its saving is reckoned."""
         return "replay" if self.changes is not None and self.exact else "bound"
 
+    @property
+    def makes_kernels_faster(self) -> bool:
+        """Whether it is about the time that kernels take."""
+        return self.changes is not None and bool(self.changes.scaled)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Valued:

@@ -1,5 +1,6 @@
 """What a change saves: the judged steps replayed with it (spec §14, §16)."""
 
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -82,12 +83,21 @@ class Replays:
             UnknownName: a phase, source line, kernel or call is not in the report.
         """
         try:
-            program = changed(self.part, self.recording, changes)
+            program = changed(self.part, self.recording, self._in_part(changes))
         except UnknownName:
             if self.part is self.subject.timeline:
                 raise
             return None
         return self.before_ns - self._step_ns(replay(program).ops)
+
+    def _in_part(self, changes: Changes) -> Changes:
+        """The changes without kernels that the replayed steps do not have."""
+        if self.part is self.subject.timeline:
+            return changes
+        ops = self.part.events.ops
+        names = {*ops["name"].unique().cast(pl.String), *ops["short_name"].unique().cast(pl.String)}
+        scaled = tuple((name, factor) for name, factor in changes.scaled if name in names)
+        return replace(changes, scaled=scaled)
 
     def _step_ns(self, ops: pl.DataFrame) -> int:
         """The mean of the measured steps with operations at these times; else the window."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from nsysflow.analysis.findings.kernels.order import kernels_in_order
 from nsysflow.analysis.findings.pauses import pause_rows
 from nsysflow.analysis.findings.stalls import stall_rows
 from nsysflow.analysis.frames.parallel import computed_once
@@ -31,6 +32,11 @@ class Subject:
     def view(self) -> View:
         """The judged part itself."""
         return self.tables.view
+
+    @computed_once
+    def kernels(self) -> pl.DataFrame:
+        """The judged kernels in order, with what their names and neighbours tell."""
+        return kernels_in_order(self.view)
 
     @computed_once
     def judged_steps(self) -> pl.DataFrame:

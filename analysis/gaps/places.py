@@ -25,8 +25,9 @@ def gap_places(
 
     Returns:
         Per gap `node` and `process` (of the launch that ended it), `host_node` (where the host
-        was), `asked` (whether its launch began in the gap), `step` (in which it starts) and
-        `steady` (whether that step is).
+        was; null where its launch had begun before the gap, or no range was open), `between_node`
+        (the same, or else that of the launch), `step` (in which the gap starts) and `steady`
+        (whether that step is).
 
     Args:
         gaps: of `find_gaps`.
@@ -40,9 +41,11 @@ def gap_places(
         ops["node"].gather(gaps["next_op"]),
         ops["process"].gather(gaps["next_op"]),
         host_node.alias("host_node"),
-        asked.alias("asked"),
         "device_no",
         "start_ns",
+        asked.alias("asked"),
     )
+    between = pl.when("asked").then("host_node").otherwise("node").alias("between_node")
+    places = places.with_columns(between)
     steps_of = step_of_gaps(steps, places, axis)
-    return places.drop("device_no", "start_ns").hstack(steps_of.get_columns())
+    return places.drop("device_no", "start_ns", "asked").hstack(steps_of.get_columns())

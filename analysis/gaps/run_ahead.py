@@ -11,9 +11,10 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.declared.causes import CAUSES, IN_CALLS, STALLS
 from nsysflow.analysis.frames.lookup import named
 from nsysflow.analysis.frames.parallel import side_by_side
+from nsysflow.analysis.gaps.call_time import CallTime
 from nsysflow.analysis.gaps.cause_shares import Span
 from nsysflow.analysis.gaps.charged_stalls import charged_stalls, since_last_gap
 from nsysflow.analysis.gaps.host_time import HostTime, host_time
@@ -39,10 +40,12 @@ class Explained:
             one), and `<cause>_by` of `WITH_CULPRIT`: the row in the calls (for `profiler` in the
             overhead) of the call charged most, null where the time between calls has more.
         charges: `CHARGES`.
+        in_calls: by cause, the time of the other causes that lies inside calls.
     """
 
     gaps: pl.DataFrame
     charges: pl.DataFrame
+    in_calls: dict[str, CallTime]
 
 
 def explain(events: Events, gaps: pl.DataFrame, *, framework_gap_ns: int) -> Explained:
@@ -63,9 +66,10 @@ def explain(events: Events, gaps: pl.DataFrame, *, framework_gap_ns: int) -> Exp
         pl.max_horizontal("launched_ns", "next_start_ns").alias("launched_ns"),
     )
     hosts = host_time(events, lanes, asked, framework_gap_ns=framework_gap_ns)
-    parts, charges = _split(events, hosts, waiting)
+    parts, charges, in_calls = _split(events, hosts, waiting)
     stalls = _stall_parts(events.calls, charges)
-    return Explained(gaps=_assembled(gaps, [parts, stalls]), charges=charges)
+    explained = _assembled(gaps, [parts, stalls])
+    return Explained(gaps=explained, charges=charges, in_calls=in_calls)
 
 
 def _launched() -> pl.Expr:
@@ -134,60 +138,81 @@ def _with_lanes(events: Events, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl
 
 def _split(
     events: Events, hosts: HostTime, waiting: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, CallTime]]:
     """Steps 2 and 3 for the gaps that the host kept waiting.
 
     Returns:
         `gap`, `<cause>_ns` and `<cause>_by` of the host's causes without the stalls; and
-        `Explained.charges`.
+        `Explained.charges` and `Explained.in_calls`.
     """
-    parts, own = _host_parts(events, hosts, waiting)
-    can_give = ["host_ns", "api_ns", "launch_ns"]
+    places = _on_lanes(hosts, waiting)
+    parts, spans = _host_parts(events, hosts, places)
+    own = places.select("gap", begin=spans["stall"].begin, stop=spans["stall"].stop)
+    giving = ["host_ns", "api_ns", "between_ns", "launch_calls_ns"]
     taken, charged = charged_stalls(
-        hosts.stalled, hosts.axis, waiting, parts.select(pl.sum_horizontal(can_give)).to_series()
+        hosts.stalled, hosts.axis, waiting, parts.select(pl.sum_horizontal(giving)).to_series()
     )
-    left = _without([parts[name] for name in can_give], taken)
-    return parts.with_columns(left), _charges(hosts, pl.concat([own, charged]))
+    parts = parts.with_columns(_without([parts[name] for name in giving], taken))
+    inside = {"launch": "launch_calls_ns", "api": "api_ns"} | {c: f"{c}_ns" for c in IN_CALLS}
+    in_calls = {
+        cause: CallTime.last_of(spans[cause], places["gap"], parts[name].gather(places["row"]))
+        for cause, name in inside.items()
+    }
+    launch_ns = (pl.col("between_ns") + pl.col("launch_calls_ns")).alias("launch_ns")
+    parts = parts.select("gap", launch_ns, pl.exclude("gap", "between_ns", "launch_calls_ns"))
+    return parts, _charges(hosts, pl.concat([own, charged])), in_calls
 
 
-def _host_parts(
-    events: Events, hosts: HostTime, waiting: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Step 2: what the host was doing in each gap.
+def _on_lanes(hosts: HostTime, waiting: pl.DataFrame) -> pl.DataFrame:
+    """`gap`, `row` (in `waiting`), and `start` and `launched` on the axis of lanes.
 
-    Returns:
-        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes without the stalls, in the order
-        of `waiting`; and `gap`, `begin`, `stop` of the stalled time inside each.
+    In the order of the lanes, so that a look-up walks along instead of searching.
     """
     lane = pl.col("lane")
     on_lanes = [
         hosts.axis.at(lane, pl.col(f"{name}_ns")).alias(name) for name in ("start", "launched")
     ]
-    # in the order of the lanes, so that a look-up walks along instead of searching
-    places = waiting.select("gap", *on_lanes).sort("start")
+    return waiting.with_row_index("row").select("gap", "row", *on_lanes).sort("start")
+
+
+def _host_parts(
+    events: Events, hosts: HostTime, places: pl.DataFrame
+) -> tuple[pl.DataFrame, dict[str, Span]]:
+    """Step 2: what the host was doing in each gap.
+
+    Returns:
+        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes without the stalls, in the order
+        of the gaps, `launch` as `between_ns` and `launch_calls_ns`; and the time of the calls of
+        each cause inside each of `places`, with `stall` for all stalls.
+    """
     start, launched = places["start"], places["launched"]
-    covers = [hosts.profiler, hosts.stalled, hosts.launch, hosts.api, hosts.launching]
-    covers += hosts.in_calls.values()
-    spans = side_by_side(partial(Span.of, cover, start, launched) for cover in covers)
-    profiler, stalled, launch, api, launching, *in_calls = spans
-    claimed = dict(zip(hosts.in_calls, in_calls, strict=True)) | {"api": api}
-    launch_ns = launching.ns - profiler.ns - stalled.ns - sum(span.ns for span in in_calls)
+    covers = {
+        "profiler": hosts.profiler,
+        "stall": hosts.stalled,
+        "launch": hosts.launch,
+        "api": hosts.api,
+        "launching": hosts.launching,
+        **hosts.in_calls,
+    }
+    found = side_by_side(partial(Span.of, cover, start, launched) for cover in covers.values())
+    spans = dict(zip(covers, found, strict=True))
+    within = [spans[name].ns for name in ("profiler", "stall", "launch", *hosts.in_calls)]
+    between_ns = spans["launching"].ns - sum(within)
     begun_ns = events.calls["start_ns"]
+    claimed = ("api", *hosts.in_calls)
     leaders: dict[str, Callable[[], pl.Series]] = {
-        "profiler": partial(profiler.leader, events.overhead["start_ns"]),
-        "launch": partial(launch.leader, begun_ns, launch_ns - launch.ns),
-        **{name: partial(span.leader, begun_ns) for name, span in claimed.items()},
+        "profiler": partial(spans["profiler"].leader, events.overhead["start_ns"]),
+        "launch": partial(spans["launch"].leader, begun_ns, between_ns),
+        **{name: partial(spans[name].leader, begun_ns) for name in claimed},
     }
     parts = {
-        "host_ns": launched - start - launching.ns - api.ns,
-        "launch_ns": launch_ns,
-        "profiler_ns": profiler.ns,
-        **{f"{name}_ns": span.ns for name, span in claimed.items()},
+        "host_ns": launched - start - spans["launching"].ns - spans["api"].ns,
+        "between_ns": between_ns,
+        "launch_calls_ns": spans["launch"].ns,
+        **{f"{name}_ns": spans[name].ns for name in ("profiler", *claimed)},
         **dict(zip(map("{}_by".format, leaders), side_by_side(leaders.values()), strict=True)),
     }
-    gap = places["gap"]
-    own = pl.DataFrame({"gap": gap, "begin": stalled.begin, "stop": stalled.stop})
-    return pl.DataFrame({"gap": gap, **parts}).sort("gap"), own
+    return pl.DataFrame({"gap": places["gap"], **parts}).sort("gap"), spans
 
 
 def _without(parts: list[pl.Series], x: pl.Series) -> list[pl.Series]:

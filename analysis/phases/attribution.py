@@ -11,11 +11,10 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.lookup import greatest, named
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.inherit import OpenRanges
 from nsysflow.analysis.phases.stacks import NODES
 from nsysflow.analysis.schema import ATTRIBUTION
-from nsysflow.analysis.timeline.events import Events
 
 PATHS: Final = pl.Schema(
     {
@@ -62,6 +61,12 @@ class Attribution:
         """Joined path of each node; empty where unattributed."""
         return self.paths["joined"].gather(self.path_of(node)).fill_null("")
 
+    @computed_once
+    def by_name(self) -> pl.Series:
+        """The rank of each path among all, compared name by name; the first is 1."""
+        names = self.paths.select(pl.col("names").list.join("\0").alias("by_name"))
+        return names["by_name"].rank("ordinal")
+
     def within(self, paths: pl.DataFrame) -> pl.DataFrame:
         """Every node inside an instance of `paths` (`process`, `path`): `node`, `range`.
 
@@ -104,18 +109,15 @@ class Attribution:
             here = lifted.join(paths, on="path").select(rows.columns)
 
 
-def attribute(events: Events, options: Options, questions: dict[str, pl.DataFrame]) -> Attribution:
-    """Find the phase at each (thread, instant) of the questions.
+def attribute(open_ranges: OpenRanges, found: dict[str, pl.DataFrame]) -> Attribution:
+    """The phase of everything that was asked for.
 
     Args:
-        events: the trace.
-        options: which domains' ranges count.
-        questions: by name, frames of `thread_no` (null: no thread, no phase) and `time_ns`.
+        open_ranges: of the trace.
+        found: by the question's name, what `open_ranges` found at its (thread, instant) pairs.
     """
-    open_ranges = OpenRanges.of(events, options)
     ranges, slots = open_ranges.ranges, open_ranges.slots
-    asked = questions | {"slots": slots.select("thread_no", "time_ns")}
-    found = {name: open_ranges.stacks_at(frame) for name, frame in asked.items()}
+    found = found | {"slots": open_ranges.stacks_at(slots)}
     nodes, composed = _with_inherited(open_ranges.nodes, list(found.values()))
     placed = {name: _placed(frame, composed) for name, frame in found.items()}
     nodes, paths = _with_paths(nodes, ranges)

@@ -7,6 +7,9 @@ import polars as pl
 OUTSIDE: Final = "(outside ranges)"
 """The name of the place where no range is open."""
 
+NOT_RECORDED: Final = "(launch not recorded)"
+"""The place of idle time before work whose launch is not in the report."""
+
 SERIAL_NUMBERS: Final = r"(?s), (?:seq|op_id|sizes|input_op_ids) =.*$"
 """What PyTorch's `emit_nvtx` adds to an operator's name, so that equal operators group."""
 

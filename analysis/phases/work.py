@@ -122,19 +122,27 @@ def busy_of_paths(attribution: Attribution, parts: pl.DataFrame, axis: Axis) -> 
     return busy.group_by("process", "path").agg(pl.col("ns").sum().alias("busy_ns"))
 
 
-def phase_idle(attribution: Attribution, gaps: pl.DataFrame) -> pl.DataFrame:
+def phase_idle(
+    attribution: Attribution, gaps: pl.DataFrame, parts: dict[str, pl.DataFrame]
+) -> pl.DataFrame:
     """The idle time of each phase: by `process` and `path` number, `…_ns` of each cause.
 
     Args:
         attribution: nodes and paths.
-        gaps: gaps with their causes, and `process` and `node` of the launch that ended them.
+        gaps: with the `process` of the launch that ended them.
+        parts: by cause `row` (of `gaps`), `path` and `ns`.
     """
-    causes = pl.col([f"{cause}_ns" for cause in CAUSES])
-    ended = gaps.group_by("process", "node").agg(causes.sum()).drop_nulls("node")
-    ended = ended.with_columns(attribution.path_of(ended["node"])).drop("node")
     key = ["process", "path"]
-    idle = [level.group_by(key).agg(causes.sum()) for level in attribution.levels(ended)]
-    return pl.concat([ended.select(*key, causes).clear(), *idle])
+    causes = [f"{cause}_ns" for cause in CAUSES]
+    empty = pl.Schema({"process": pl.Int64(), "path": pl.UInt32()})
+    by_cause = [empty.to_frame()]
+    for cause, rows in parts.items():
+        placed = rows.select("path", "ns", gaps["process"].gather(rows["row"]))
+        sums = placed.group_by(key).agg(pl.col("ns").sum().alias(f"{cause}_ns"))
+        by_cause.append(sums.drop_nulls("path"))
+    placed = pl.concat(by_cause, how="diagonal").select(*key, pl.col(causes).fill_null(0))
+    idle = [level.group_by(key).agg(pl.col(causes).sum()) for level in attribution.levels(placed)]
+    return pl.concat([placed.clear(), *idle])
 
 
 def beside(attribution: Attribution, work: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The steps that an option selects, and those that are judged (spec §8.8, §8.9)."""
+"""The steps that an option selects, and those that are judged (spec §8.5, §8.16)."""
 
 import polars as pl
 

@@ -1,4 +1,4 @@
-"""Which steps are typical, and what the others are (spec §8.4 to §8.7)."""
+"""Which steps are typical, and what the others are (spec §8.4, §8.12 to §8.15)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Steps that took much longer than the steps around them (spec §8.6)."""
+"""Steps that took much longer than the steps around them (spec §8.14)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""One-off steps that come back every k-th step (spec §8.10)."""
+"""One-off steps that come back every k-th step (spec §8.18)."""
 
 from typing import Final
 

@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.declared.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.frames.statistics import percent, whole_ns
 from nsysflow.analysis.phases.attribution import Attribution
-from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.phases.names import NOT_RECORDED
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.analysis.view.view import View
@@ -74,6 +74,8 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
     rows = gaps.select(
         culprit.alias("call"), pl.when(dominant == "profiler").then("profiler_by").alias("overhead")
     )
+    launch_path = attribution.path_of(gaps["node"])
+    places = {"phase": view.timeline.main_paths.gather(gaps["gap"]), "waiting_phase": launch_path}
     return gaps.select(
         ops["device"].gather(gaps["next_op"]),
         pl.col("number").alias("gap"),
@@ -84,12 +86,18 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
         "cause",
         _names(events, rows).alias("culprit"),
         _sources(events, rows["call"], gaps["next_call"]).cast(pl.String).alias("source"),
-        attribution.name_of(gaps["node"]).alias("phase"),
+        *(_place(attribution, path).alias(name) for name, path in places.items()),
         attribution.name_of(gaps["host_node"]).alias("host_range"),
         ops["short_name"].gather(gaps["prev_op"]).cast(pl.String).alias("prev_op"),
         ops["short_name"].gather(gaps["next_op"]).cast(pl.String).alias("next_op"),
         *(f"{cause}_ns" for cause in CAUSES),
     )
+
+
+def _place(attribution: Attribution, path: pl.Series) -> pl.Expr:
+    """The names of the paths of rows with `cause`; empty outside all ranges."""
+    name = attribution.paths["joined"].gather(path).fill_null("")
+    return pl.when(pl.col("cause") == "unknown").then(pl.lit(NOT_RECORDED)).otherwise(name)
 
 
 def _names(events: Events, rows: pl.DataFrame) -> pl.Series:
@@ -110,16 +118,17 @@ def _sources(events: Events, culprit: pl.Series, launch: pl.Series) -> pl.Series
 def gap_summary(view: View) -> pl.DataFrame:
     """The GAP_SUMMARY table, in a stable order."""
     events, attribution = view.events, view.attribution
-    gaps, places = _with_place(attribution, view.gaps)
-    groups = pl.concat([_parts(events, gaps, cause) for cause in CAUSES])
-    groups = groups.join(places, on="place")
-    phase, host = (attribution.paths["joined"].gather(groups[c]) for c in ("phase", "host"))
-    asked = pl.when("asked").then(pl.lit(host).fill_null(OUTSIDE)).otherwise(pl.lit(""))
-    groups = groups.with_columns(phase.fill_null("").alias("phase"), asked.alias("host_range"))
+    gaps, tracks = _with_track(view.gaps)
+    base = len(attribution.paths) + 1
+    groups = pl.concat(
+        [_parts(events, gaps, rows, cause, base) for cause, rows in view.idle_parts.items()]
+    )
+    groups = groups.join(tracks, on="track")
+    groups = groups.with_columns(_place(attribution, groups["path"]).alias("phase"))
     counted = view.steps.group_by("process", "device_no").agg(
         pl.len().alias("steps"), pl.col("steady").sum().alias("steady_steps")
     )
-    key = ["device_no", "phase", "host_range", "cause", "culprit", "source"]
+    key = ["device_no", "phase", "cause", "culprit", "source"]
     sums = pl.col("gaps", "total_ns", "in_steps_ns", "in_steady_ns").sum()
     by_process = groups.group_by(*key, "process").agg(sums, pl.col("max_ns").max())
     by_process = by_process.join(counted, on=["process", "device_no"], how="left")
@@ -136,7 +145,7 @@ def gap_summary(view: View) -> pl.DataFrame:
             _mean_ns("in_steady_ns", "steady_steps").alias("steady_per_step_ns"),
             percent(pl.col("total_ns"), pl.col("window_ns")).alias("window_pct"),
         )
-        .sort("device", "phase", "host_range", "cause", "culprit", "source")
+        .sort("device", "phase", "cause", "culprit", "source")
     )
 
 
@@ -145,39 +154,42 @@ def _mean_ns(total: str, count: str) -> pl.Expr:
     return pl.when(pl.col(count) > 0).then(whole_ns(pl.col(total) / pl.col(count)))
 
 
-def _with_place(attribution: Attribution, gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`gaps` plus `place`, and a frame of the places.
-
-    `place` is one number for `device_no`, `process`, `phase`, `host` and `asked`: grouping by one
-    number takes a third of the time of grouping by four columns.
-    """
-    base = len(attribution.paths) + 1
-    phase, host = (attribution.path_of(gaps[c]) for c in ("node", "host_node"))
-    named = gaps.select("device_no", "process", "asked").with_columns(
-        phase.alias("phase"), host.alias("host")
-    )
+def _with_track(gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`gaps` plus `track`, a number for `device_no` and `process`; and a frame of the tracks."""
     process = pl.col("process").rank("dense").fill_null(0).cast(pl.Int64)
-    number = pl.col("device_no").cast(pl.Int64) * (process.max() + 1) + process
-    for column in ("phase", "host"):
-        number = number * base + pl.col(column).fill_null(base - 1)
-    named = named.with_columns((number * 2 + pl.col("asked")).alias("place"))
-    return gaps.with_columns(named["place"]), named.unique("place")
+    track = pl.col("device_no").cast(pl.Int64) * (process.max() + 1) + process
+    gaps = gaps.with_columns(track.alias("track"))
+    return gaps, gaps.select("track", "device_no", "process").unique("track")
 
 
-def _parts(events: Events, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
-    """The parts of gaps with one cause, grouped by place, culprit and line."""
-    ns = pl.col(f"{cause}_ns")
-    by = [f"{cause}_by"] if cause in WITH_CULPRIT else []
-    parts = gaps.select("place", "step", "steady", "next_call", f"{cause}_ns", *by).filter(ns > 0)
+def _parts(
+    events: Events, gaps: pl.DataFrame, rows: pl.DataFrame, cause: str, base: int
+) -> pl.DataFrame:
+    """The parts of gaps with one cause, grouped by track, path, culprit and line.
+
+    Args:
+        events: the trace.
+        gaps: with `track`.
+        rows: that cause's part of `View.idle_parts`.
+        cause: its name.
+        base: more than all paths. Grouping by one number for track and path takes half the time of
+            grouping by two.
+    """
+    of_gap = [gaps[c].gather(rows["row"]) for c in ("track", "step", "steady", "next_call")]
+    parts = rows.select("path", "ns", *of_gap)
     nobody = pl.repeat(None, len(parts), dtype=pl.UInt32, eager=True)
-    culprit = parts[f"{cause}_by"] if by else nobody
+    culprit = gaps[f"{cause}_by"].gather(rows["row"]) if cause in WITH_CULPRIT else nobody
+    culprit = rows.select(pl.when("split").then("call").otherwise(culprit)).to_series()
     names = events.overhead["name"] if cause == "profiler" else events.calls["name"]
     call = nobody if cause == "profiler" else culprit
     parts = parts.with_columns(
-        names.gather(culprit).alias("culprit"), _sources(events, call, parts["next_call"])
+        (pl.col("track") * base + pl.col("path").fill_null(base - 1)).alias("place"),
+        names.gather(culprit).alias("culprit"),
+        _sources(events, call, parts["next_call"]),
     )
     # most reports have no backtraces and therefore no lines to group by
     lines = ["source"] if parts["source"].null_count() < len(parts) else []
+    ns = pl.col("ns")
     return (
         parts.group_by("place", "culprit", *lines)
         .agg(
@@ -186,9 +198,11 @@ def _parts(events: Events, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
             ns.max().alias("max_ns"),
             ns.filter(pl.col("step").is_not_null()).sum().alias("in_steps_ns"),
             ns.filter("steady").sum().alias("in_steady_ns"),
+            pl.col("track", "path").first(),
         )
         .select(
-            "place",
+            "track",
+            "path",
             *("gaps", "total_ns", "max_ns", "in_steps_ns", "in_steady_ns"),
             pl.col("culprit").cast(pl.String).fill_null(""),
             (pl.col("source") if lines else pl.lit(None)).cast(pl.String).alias("source"),

@@ -80,8 +80,10 @@ ACCOUNTING: Final = Frame(
 
 GAPS: Final = Frame(
     """One row per gap, sorted by device and start; the causes sum to the duration. `cause` is the
-    largest part and `culprit` the call blamed for most of it. `phase` is where the next operation
-    was launched, `host_range` where the host was before that.""",
+    largest part and `culprit` the call blamed for most of it. `phase` is where the host was in
+    most of that part, `waiting_phase` where the next operation was launched; both are empty where
+    no range was open, and `(launch not recorded)` without a launch. `host_range` is where the host
+    was between calls; empty where no range was open or the launch had begun before the gap.""",
     {
         "report": pl.String(),
         "device": pl.Int32(),
@@ -94,6 +96,7 @@ GAPS: Final = Frame(
         "culprit": pl.String(),
         "source": pl.String(),
         "phase": pl.String(),
+        "waiting_phase": pl.String(),
         "host_range": pl.String(),
         "prev_op": pl.String(),
         "next_op": pl.String(),
@@ -126,15 +129,15 @@ WAITED: Final = Frame(
 GAP_SUMMARY: Final = Frame(
     """One row per place, cause, culprit and line. A gap with three causes counts in three rows.
     Rows are ordered by place, not by size, so that two summaries can be compared with diff.
-    `host_range` is `(outside ranges)` where no range was open, and empty where the launch had begun
-    before the gap. `per_step_ns` is the part inside steps, divided by the number of steps of the
-    processes whose work ended the gaps; null if they have no steps. `steady_per_step_ns` is the
-    same of steady steps.""",
+    `phase` is where the host was: empty where no range was open, `(launch not recorded)` where the
+    launch of the work is not in the report. `gaps` counts a gap once for each place of the cause.
+    `per_step_ns` is the part inside steps, divided by the number of steps of the processes whose
+    work ended the gaps; null if they have no steps. `steady_per_step_ns` is the same of steady
+    steps.""",
     {
         "report": pl.String(),
         "device": pl.Int32(),
         "phase": pl.String(),
-        "host_range": pl.String(),
         "cause": CAUSE,
         "culprit": pl.String(),
         "source": pl.String(),
@@ -391,7 +394,7 @@ STEPS: Final = Frame(
 STEP_GROUP: Final = pl.Enum(
     ["before", "steady", "periodic", "one-off", "incomplete", "cut-off", "after"]
 )
-"""What a row of step_groups holds (spec §8.10)."""
+"""What a row of step_groups holds (spec §8.17)."""
 
 STEP_GROUPS: Final = Frame(
     """The window by kind of step; the rows of a process and device sum to its device's window.

@@ -1,4 +1,4 @@
-"""The window by kind of step: what is typical, and what stands beside it (spec §8.10)."""
+"""The window by kind of step: what is typical, and what stands beside it (spec §8.17)."""
 
 from typing import Final
 
@@ -115,7 +115,9 @@ def _largest_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
 def _grouped(pieces: pl.DataFrame) -> pl.DataFrame:
     """`pieces` with `group` (those of a row), and `every` and the kind `periodic` for one-offs that
     come back."""
-    steps = pieces.filter(pl.col("kind") == "one-off").unique([*_OF, "step"], keep="first")
+    paused = pieces.filter(pl.col("kind") == "one-off").drop_nulls("largest_ns")
+    paused = paused.sort("largest_ns", "start_ns", descending=[True, False])
+    steps = paused.unique([*_OF, "step"], keep="first", maintain_order=True)
     common = [*_OF, "phase", "largest_cause"]
     periods = with_period(steps, common).select(*_OF, "step", "period", "every")
     pieces = pieces.join(

@@ -1,4 +1,4 @@
-"""The part of a timeline that is judged: its typical steps (spec §8.9)."""
+"""The part of a timeline that is judged: its typical steps (spec §8.16)."""
 
 import polars as pl
 

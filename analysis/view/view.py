@@ -19,6 +19,7 @@ from nsysflow.analysis.view.windows import (
     clipped_time,
     narrow_charges,
     narrow_gaps,
+    narrow_parts,
     starts_inside,
     whole_windows,
 )
@@ -75,6 +76,13 @@ class View:
         return self.timeline.gaps
 
     @computed_once
+    def idle_parts(self) -> dict[str, pl.DataFrame]:
+        """The idle time of these gaps by cause and place: `idle_places.IDLE_PARTS`, with `row` (of
+        `gaps`) for `gap`."""
+        parts = self.timeline.idle_parts
+        return {cause: rows.rename({"gap": "row"}) for cause, rows in parts.items()}
+
+    @computed_once
     def charges(self) -> pl.DataFrame:
         """What these gaps charge to each stall call: `run_ahead.CHARGES`."""
         return self.timeline.explained.charges
@@ -128,14 +136,14 @@ class View:
     @computed_once
     def idle(self) -> pl.DataFrame:
         """The idle time in the windows, by phase and cause."""
-        return phase_idle(self.attribution, self.gaps)
+        return phase_idle(self.attribution, self.gaps, self.idle_parts)
 
     @computed_once
     def steady_busy(self) -> pl.DataFrame:
         """`process`, `path`, `busy_ns`: how long the phases' operations ran in steady steps of
         their process."""
         key = ["process", "device_no"]
-        steps = self.steps.filter("steady")
+        steps = self.timeline.steps.filter("steady")
         pairs = steps.select(key).unique().with_row_index("pair")
         steps = steps.join(pairs, on=key).sort("pair", "start_ns")
         ops = self._parts_of_ops().join(pairs, on=key, maintain_order="left")
@@ -145,7 +153,12 @@ class View:
     @computed_once
     def steady_idle(self) -> pl.DataFrame:
         """Like `idle`, of the gaps in steady steps."""
-        return phase_idle(self.attribution, self.gaps.filter("steady"))
+        steady = self.gaps["steady"]
+        parts = {
+            cause: rows.filter(steady.gather(rows["row"]))
+            for cause, rows in self.idle_parts.items()
+        }
+        return phase_idle(self.attribution, self.gaps, parts)
 
     @computed_once
     def spans(self) -> pl.DataFrame:
@@ -202,6 +215,12 @@ class NarrowedView(View):
     def gaps(self) -> pl.DataFrame:
         """The parts of gaps in the windows, each with its share of the causes."""
         return narrow_gaps(self.timeline.gaps, self.windows, self.events.axis)
+
+    @computed_once
+    def idle_parts(self) -> dict[str, pl.DataFrame]:
+        """The idle time of these parts of gaps, cut like them."""
+        rank = self.attribution.by_name
+        return narrow_parts(self.timeline.idle_parts, self.gaps, rank)
 
     @computed_once
     def charges(self) -> pl.DataFrame:

@@ -107,6 +107,33 @@ def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.Dat
     return pl.concat([pieces.filter(~cut), kept.select(pieces.columns)]).sort("piece").drop("piece")
 
 
+def narrow_parts(
+    parts: dict[str, pl.DataFrame], gaps: pl.DataFrame, rank: pl.Series
+) -> dict[str, pl.DataFrame]:
+    """The idle time of narrowed gaps by cause: `IDLE_PARTS` with `row` (of `gaps`) for `gap`.
+
+    The places of a cause keep their proportions.
+
+    Args:
+        parts: `idle_places.IDLE_PARTS` of whole gaps.
+        gaps: the gaps with their causes, narrowed.
+        rank: the order of the paths, by number, which breaks ties.
+    """
+    pieces = gaps.with_row_index("row")
+    narrowed = {}
+    for cause, rows in parts.items():
+        kept = pieces.select("row", "gap", pl.col(f"{cause}_ns").alias("total"))
+        found = rows.join(kept.filter(pl.col("total") > 0), on="gap")
+        split = found.filter("split")
+        split = split.with_columns(rank.gather(split["path"]).fill_null(0).alias("rank"))
+        split = apportion(split, by="row", ties="rank")
+        whole = found.filter(~pl.col("split")).with_columns(ns="total")
+        columns = ["row", "path", "ns", "split", "call"]
+        both = pl.concat([each.select(columns) for each in (whole, split)])
+        narrowed[cause] = both.filter(pl.col("ns") > 0).sort("row")
+    return narrowed
+
+
 def narrow_charges(charges: pl.DataFrame, pieces: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     """Charges, scaled like the causes of their gaps.
 

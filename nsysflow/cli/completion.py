@@ -1,4 +1,4 @@
-"""What a shell completes: workloads, variants and ranges; and the script that makes it do so."""
+"""What a shell completes: workloads, ranges, names; and the script that makes it do so."""
 
 from pathlib import Path
 from typing import Final
@@ -44,14 +44,22 @@ def ranges(ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]
     return sorted(name for name in names if name.startswith(typed))
 
 
+def explained(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
+    """The names that `explain` has a page on, which begin so."""
+    from nsysflow.report.explain.names import names_by_kind
+
+    names = dict.fromkeys(name for each in names_by_kind().values() for name in each)
+    return [name for name in names if name.startswith(typed)]
+
+
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print what makes your shell complete names.
 
-    These are commands, options, workloads, variants, tables, and the ranges of the report that
-    was typed: of one that was analysed before, or a plain .sqlite.
+    These are commands, options, workloads, variants, tables, what explain has a page on, and the
+    ranges of the report that was typed: of one that was analysed before, or a plain .sqlite.
 
     \b
     Example:

@@ -15,6 +15,7 @@ from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
 from nsysflow.cli.completion import completion
 from nsysflow.cli.encoding import take_any_text
+from nsysflow.cli.explain import explain
 from nsysflow.cli.profile import profile
 from nsysflow.cli.whatif import whatif
 from nsysflow.endings import in_one_message
@@ -193,5 +194,8 @@ def list_all(*, as_json: bool) -> None:
             click.echo(f"  {name:{width}}  {summary}")
 
 
-for _command in (demo, profile, analyze, whatif, doctor, list_all, pack, bench, completion):
+for _command in (
+    *(demo, profile, analyze, explain, whatif),
+    *(doctor, list_all, pack, bench, completion),
+):
     main.add_command(_command)

@@ -16,7 +16,7 @@ from nsysflow.cli.output import print_lines, stdout
 from nsysflow.nearest import near_or_all
 from nsysflow.report.markdown import table_lines
 from nsysflow.report.one_table import columns_that_fit, readable, with_values
-from nsysflow.report.results import Results
+from nsysflow.report.results import Results, ranked
 from nsysflow.report.tables import named_table, write_csv, write_parquet
 from nsysflow.report.terminal import set_block
 from nsysflow.screen import console, line_width
@@ -99,8 +99,8 @@ def _rows(results: Results, name: str, style: Style, at_least_ns: int) -> pl.Dat
         table: pl.DataFrame = getattr(results, declared.each)()
     else:
         table = named_table(results, name, at_least_ns=at_least_ns)
-    if style.form in ("table", "md") and declared.ranked_by is not None:
-        table = table.sort(declared.ranked_by, descending=True, maintain_order=True)
+    if style.form in ("table", "md"):
+        table = ranked(table, name)
     return table if style.top is None else table.head(style.top)
 
 

@@ -9,6 +9,7 @@ import polars as pl
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.layout import Block, Column, words
 from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.source_lines import line_at
 from nsysflow.units import duration, number, share
 
 T = TypeVar("T")
@@ -64,6 +65,13 @@ def value(column: str, shown: Callable[[Any], str] = str) -> Callable[[Row], str
 def phase_field() -> Field[Row]:
     """The column `phase`, spelled out where no range was open."""
     return words("phase"), lambda row: row["phase"] or OUTSIDE
+
+
+def line_field() -> Field[Row]:
+    """The source line of idle time."""
+    return Column(head="line"), lambda row: line_at(
+        row["cause"], row["culprit"] or "", row["source"] or ""
+    )
 
 
 def gpu_field(results: Results, *, head: str = "GPU") -> Field[Row]:

@@ -6,32 +6,28 @@ from typing import Any
 
 import polars as pl
 
-from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.report.idle_parts import idle_parts
+from nsysflow.analysis.phases.names import NOT_RECORDED, OUTSIDE
 from nsysflow.report.results import Results
 
 _Key = tuple[str, int]
 """Path and depth. Names may contain a `/`, so a path alone can mean two things."""
 
-_SUMS = ("instances", "host_wall_ns", "kernels", "kernel_ns", "busy_ns", "launches")
+_SUMS = ("instances", "host_wall_ns", "kernels", "kernel_ns", "busy_ns", "idle_ns", "launches")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
     """One path over all processes and GPUs, or the time outside all ranges.
 
-    `idle_ns` is the idle time of the GPUs while the host was here. phases.csv charges idle time to
-    the phase whose work came next; after a pause between two steps, that is the wrong place.
-
     Attributes:
-        names: the ranges from the outermost to this one; `(outside ranges)` alone for the rest.
+        names: the ranges from the outermost to this one; one name in parentheses for the rest.
         instances: how often it ran; None for the rest, like `host_wall_ns` and `launches`.
         host_wall_ns: how long the host was in it.
         launches: launch calls made in it.
         kernels: kernels launched in it.
         kernel_ns: sum of their durations.
         busy_ns: GPU time during its operations.
-        idle_ns: see above.
+        idle_ns: idle time of the GPUs while the host was here.
         siblings_ns: `time_ns` of it and its siblings together.
         children_ns: `time_ns` of what is nested directly in it; None where nothing is.
     """
@@ -71,12 +67,12 @@ def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
     """At most `limit` phases in tree order, the longest sibling first; how many were left out."""
     rows = {(row["path"], row["depth"]): row for row in _merged(results)}
     paths = _Paths(rows)
-    idle_ns = _idle_ns(results, paths)
-    time_ns = {key: row["busy_ns"] + idle_ns.get(key, 0) for key, row in rows.items()}
-    tops = paths.children.get(None, [])
-    rest = _rest(results, [rows[key] for key in tops], idle_ns.get(None, 0))
+    time_ns = {key: row["busy_ns"] + row["idle_ns"] for key, row in rows.items()}
+    rest = _rest(results, [rows[key] for key in paths.children.get(None, [])])
     nested_ns = {key: sum(map(time_ns.__getitem__, of)) for key, of in paths.children.items()}
-    nested_ns[None] = nested_ns.get(None, 0) + rest["busy_ns"] + rest["idle_ns"]
+    nested_ns[None] = nested_ns.get(None, 0) + sum(
+        each["busy_ns"] + each["idle_ns"] for each in rest.values()
+    )
 
     def longest(key: _Key) -> tuple[int, int]:
         """GPU time first; the host's time decides where that is equal, or 0 for all."""
@@ -90,17 +86,18 @@ def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
             if key in kept:
                 yield Phase(
                     names=paths.names[key],
-                    idle_ns=idle_ns.get(key, 0),
                     siblings_ns=nested_ns[around],
                     children_ns=nested_ns.get(key),
                     **{name: rows[key][name] for name in _SUMS},
                 )
                 yield from walk(key)
 
-    found = list(walk(None))
-    if any(rest.values()):
-        found.append(Phase(names=(OUTSIDE,), siblings_ns=nested_ns[None], **rest))
-    return found, len(rows) - len(kept)
+    others = [
+        Phase(names=(name,), siblings_ns=nested_ns[None], **sums)
+        for name, sums in rest.items()
+        if any(sums.values())
+    ]
+    return [*walk(None), *others], len(rows) - len(kept)
 
 
 class _Paths:
@@ -109,7 +106,6 @@ class _Paths:
     def __init__(self, keys: Iterable[_Key]) -> None:
         listed = list(dict.fromkeys(keys))
         self._known = set(listed)
-        self.depths = dict(reversed(listed))
         self.children: dict[_Key | None, list[_Key]] = {}
         self.names: dict[_Key, tuple[str, ...]] = {}
         for key in sorted(listed, key=lambda key: key[1]):  # a parent before its children
@@ -132,28 +128,19 @@ def _merged(results: Results) -> Iterator[dict[str, Any]]:
     return phases.sort("path", "depth").iter_rows(named=True)
 
 
-def _idle_ns(results: Results, paths: _Paths) -> dict[_Key | None, int]:
-    """Idle time while the host was in a path or deeper; under None, outside all paths."""
-    idle_ns: dict[_Key | None, int] = {}
-    places = idle_parts(results).group_by("where").agg(pl.col("total_ns").sum())
-    for where, total_ns in places.iter_rows():
-        depth = paths.depths.get(where)
-        key = None if depth is None else (where, depth)
-        idle_ns[key] = idle_ns.get(key, 0) + total_ns
-        while key is not None and (key := paths.parent(key)) is not None:
-            idle_ns[key] = idle_ns.get(key, 0) + total_ns
-    return idle_ns
-
-
-def _rest(results: Results, tops: list[dict[str, Any]], idle_ns: int) -> dict[str, int]:
-    """Work of the GPUs for no range, and idle time while the host was in none."""
+def _rest(results: Results, tops: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """What belongs to no range: work and idle time outside all of them, and idle time before work
+    whose launch was not recorded."""
+    unknown = pl.col("unknown_ns").sum()
     total = results.table("accounting").select(
         (pl.col("window_ns") - pl.col("idle_ns")).sum().alias("busy_ns"),
+        (pl.col("idle_ns").sum() - unknown).alias("idle_ns"),
         pl.col("kernels", "kernel_ns").sum(),
+        unknown,
     )
+    whole = {name: int(total[name].item()) for name in total.columns}
+    unknown_ns = whole.pop("unknown_ns")
+    not_recorded = dict.fromkeys(whole, 0) | {"idle_ns": unknown_ns}
     # streams overlap: phases can be busy for longer together than the GPU was
-    rest = {
-        name: max(0, int(total[name].item()) - sum(top[name] for top in tops))
-        for name in total.columns
-    }
-    return {**rest, "idle_ns": idle_ns}
+    outside = {name: max(0, ns - sum(top[name] for top in tops)) for name, ns in whole.items()}
+    return {OUTSIDE: outside, NOT_RECORDED: not_recorded}

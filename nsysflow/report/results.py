@@ -28,6 +28,12 @@ def or_outside(path: str) -> pl.Expr:
     return pl.col(path).fill_null("").replace("", OUTSIDE)
 
 
+def ranked(table: pl.DataFrame, name: str) -> pl.DataFrame:
+    """The table of that name in the order in which people read it."""
+    by = TABLES[name].ranked_by
+    return table if by is None else table.sort(by, descending=True, maintain_order=True)
+
+
 def gpu_name(report: str, device: int, *, several: bool) -> str:
     """What the page calls a GPU: its index, with its report where there are several."""
     return f"{report} GPU {device}" if several else f"GPU {device}"

@@ -65,7 +65,7 @@ def _suggestions(found: Suggestions, width: int) -> Iterator[Text]:
         change = shorten(printable(each.change), width - 7 - len(each.steps))
         line = f"     {change}"
         yield Text(f"{line}{each.steps:>{width - len(line)}}", style="dim")
-    yield from (Text(f"  {line}", style="dim") for line in _wrapped(found.more, width - 2))
+    yield from (Text(f"  {line}", style="dim") for line in wrapped(found.more, width - 2))
 
 
 def set_block(block: Block, width: int | None) -> Iterator[Text]:
@@ -79,23 +79,23 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
         yield title.append(f"  {block.caption}", style="not bold dim") if block.caption else title
     else:
         yield title
-        yield from (Text(f"  {line}", style="dim") for line in _wrapped(block.caption, inner))
+        yield from (Text(f"  {line}", style="dim") for line in wrapped(block.caption, inner))
     head, *rows = set_in_columns(block.columns, block.rows, inner)
     yield Text(f"  {head}", style="dim")
     for row in rows:
         yield _coloured(f"  {row}")
     for more in block.more:
-        for line in _wrapped(more, inner) if inner else [more]:
+        for line in wrapped(more, inner) if inner else [more]:
             yield Text(f"  {line}", style="dim")
 
 
 def _sentence(text: str, width: int, style: str = "") -> Iterator[Text]:
-    for index, line in enumerate(_wrapped(text, width - 2)):
+    for index, line in enumerate(wrapped(text, width - 2)):
         yield Text(f"  {line}" if index else line, style=style)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    # a number stays on one line with its unit
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines; a number stays on one line with its unit."""
     joined = re.sub(r"(?<=\d) (?=(?:%|[num]?s\b))", _NO_BREAK, text)
     lines = wrap(joined, width, break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]

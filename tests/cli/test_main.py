@@ -257,6 +257,14 @@ def test_options_arrive_in_ns(asked: list[Options]) -> None:
     ]  # fmt: skip
 
 
+def test_steps_and_whole_may_stand_in_a_settings_file(here: Path, asked: list[Options]) -> None:
+    (here / "nsysflow.toml").write_text('[analyze]\nsteps = ["2:", "!7", 4]\nwhole = true\n')
+    assert analyze("run.sqlite", "--no-files").exit_code == 0
+    assert analyze("run.sqlite", "--no-files", "--steps", "1", "--no-whole").exit_code == 0
+    of_file = (StepPart(2), StepPart(7, 8, out=True), StepPart(4, 5))
+    assert asked == [Options(steps=of_file, whole=True), Options(steps=(StepPart(1, 2),))]
+
+
 @pytest.mark.usefixtures("here")
 def test_an_error_is_one_message_and_exit_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(*_asked: object, **_named: object) -> Results:

@@ -122,3 +122,14 @@ def test_a_report_that_is_not_there_is_an_error_of_the_report(tmp_path: Path) ->
     result = whatif("--remove", "sync", report=str(tmp_path / "gone.sqlite"))
     assert result.exit_code == 1
     assert "does not exist" in result.stderr
+
+
+def test_the_step_is_the_mean_of_those_that_are_selected() -> None:
+    result = whatif("--remove", "sync", "--steps", "1:4", "--steps", "!2")
+    assert "the mean of 2 selected steps" in result.stdout
+
+
+def test_steps_that_are_not_there_are_refused() -> None:
+    result = whatif("--remove", "sync", "--steps", "9")
+    assert result.exit_code == 1
+    assert "5 steps, 0 to 4: none of them is in --steps 9" in result.output

@@ -1,17 +1,18 @@
 """Gaps as tables (spec §3)."""
 
 from collections import defaultdict
+from fractions import Fraction
 
 from tests.oracle.accounting import length
 from tests.oracle.gaps import CAUSES, Gap
+from tests.oracle.idle_places import NOT_RECORDED, culprit_at, main_place, name_of, places_in
 from tests.oracle.report import Report, Row, joined
 from tests.oracle.stats import mean, whole
-from tests.oracle.steps import Step, steps_of
+from tests.oracle.steps import Step, kinds_of, steps_of
 
-Group = tuple[int, str, str, str, str, str | None]
-"""Device, phase, host_range, cause, culprit, source."""
+Group = tuple[int, str, str, str, str | None]
+"""Device, phase, cause, culprit, source."""
 
-OUTSIDE = "(outside ranges)"
 LENGTHS = (
     (2_000, "< 2 us"),
     (5_000, "< 5 us"),
@@ -32,8 +33,14 @@ def step_of(report: Report, gap: Gap, steps: list[Step]) -> int | None:
     return None
 
 
+def waiting_phase(report: Report, gap: Gap) -> str:
+    """§3.14: the path of `L`."""
+    launch = report.calls.launch[gap.next_op]
+    return NOT_RECORDED if launch is None else joined(report.place(launch).path)
+
+
 def gaps(report: Report, step: str | None = None) -> list[Row]:
-    """§3.13 to §3.16: one row per gap."""
+    """§3.13 to §3.21: one row per gap."""
     steps = steps_of(report, step)
     rows = []
     for device in report.devices:
@@ -50,7 +57,8 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
                     "cause": gap.cause,
                     "culprit": report.gaps.culprit(gap, gap.cause),
                     "source": report.source(gap, gap.cause),
-                    "phase": joined(gap.place.path),
+                    "phase": name_of(main_place(report, gap)),
+                    "waiting_phase": waiting_phase(report, gap),
                     "host_range": joined(gap.host_place.path),
                     "prev_op": report.ops[gap.prev_op].short_name,
                     "next_op": report.ops[gap.next_op].short_name,
@@ -61,38 +69,37 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
 
 
 def gap_summary(report: Report, step: str | None = None) -> list[Row]:
-    """§3.13 to §3.16: parts of gaps, grouped. A gap with three causes counts in three rows."""
+    """§3.13 to §3.23: parts of gaps, grouped. A gap with three causes counts in three rows."""
     groups: dict[Group, list[int]] = defaultdict(list)
     in_steps: dict[Group, int] = defaultdict(int)
+    in_steady: dict[Group, int] = defaultdict(int)
     launchers: dict[Group, set[int | None]] = defaultdict(set)
     steps = steps_of(report, step)
+    steady = [found for found, kind in kinds_of(report, step).items() if kind.name == "steady"]
     for gap in report.gaps.gaps:
         inside = step_of(report, gap, steps) is not None
+        inside_steady = step_of(report, gap, steady) is not None
         for cause in CAUSES:
-            if gap.causes[cause] > 0:
-                key = (
-                    gap.device,
-                    joined(gap.place.path),
-                    (joined(gap.host_place.path) or OUTSIDE) if gap.starts_before_launch else "",
-                    cause,
-                    report.gaps.culprit(gap, cause),
-                    report.source(gap, cause),
-                )
-                groups[key].append(gap.causes[cause])
-                in_steps[key] += gap.causes[cause] if inside else 0
+            for spot, part_ns in places_in(report, gap, cause).items():
+                if cause == "profiler":
+                    culprit, call = report.gaps.culprit(gap, cause), None
+                else:
+                    call = culprit_at(report, gap, cause, spot)
+                    culprit = "" if call is None else report.calls.calls[call].name
+                line = report.sources.of(report.calls.launch[gap.next_op] if call is None else call)
+                key = (gap.device, name_of(spot), cause, culprit, line)
+                groups[key].append(part_ns)
+                in_steps[key] += part_ns if inside else 0
+                in_steady[key] += part_ns if inside_steady else 0
                 launchers[key].add(report.ops[gap.next_op].process)
     rows: list[Row] = []
     for key, ns in groups.items():
-        device, phase, host_range, cause, culprit, source = key
-        theirs = [found for found in steps if found.process in launchers[key]]
-        count = sum(found.device == device for found in theirs)
-        of_steps = in_steps[key]
+        device, phase, cause, culprit, source = key
         rows.append(
             {
                 "report": report.trace.report,
                 "device": device,
                 "phase": phase,
-                "host_range": host_range,
                 "cause": cause,
                 "culprit": culprit,
                 "source": source,
@@ -100,7 +107,8 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                 "total_ns": sum(ns),
                 "mean_ns": whole(mean(ns)),
                 "max_ns": max(ns),
-                "per_step_ns": whole(mean([of_steps] + [0] * (count - 1))) if count else None,
+                "per_step_ns": per_step(in_steps[key], steps, device, launchers[key]),
+                "steady_per_step_ns": per_step(in_steady[key], steady, device, launchers[key]),
                 "window_pct": 100 * sum(ns) / length(report.windows[device]),
             }
         )
@@ -108,13 +116,18 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
         key=lambda row: (
             row["device"],
             row["phase"],
-            row["host_range"],
             CAUSES.index(row["cause"]),
             row["culprit"],
             row["source"] or "",
         )
     )
     return rows
+
+
+def per_step(ns: int, steps: list[Step], device: int, launchers: set[int | None]) -> int | None:
+    """§8.19: per step of these processes on the device; None where they have none."""
+    count = sum(step.process in launchers and step.device == device for step in steps)
+    return whole(Fraction(ns, count)) if count else None
 
 
 def gap_histogram(report: Report) -> list[Row]:

@@ -43,9 +43,10 @@ class Gap:
     by_call: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     by_overhead: Counter[int] = field(default_factory=Counter)
     between_calls: Counter[str] = field(default_factory=Counter)
+    inside_calls: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Per cause, the calls that its time lies in and their ns, in order of time; not the stalls."""
     host_end_ns: int | None = None
     """`a` of §3.4: where host time ends and queue time begins."""
-    place: Place = NOWHERE
     host_place: Place = NOWHERE
     starts_before_launch: bool = False
     """Whether the gap starts before `L` does, so that the host was doing something else."""
@@ -213,7 +214,7 @@ class Gaps:
     # --- where its time goes ---
 
     def _explain(self, gap: Gap) -> None:
-        """§3.3 to §3.12, and the places of §3.14."""
+        """§3.3 to §3.12, and the `host_range` of §3.14."""
         g0, g1 = gap.start_ns, gap.end_ns
         launch = self.calls.launch[gap.next_op]
         if launch is None:
@@ -237,7 +238,6 @@ class Gaps:
             if linked:
                 self._charge_stall(gap, threads, min(g0, call.start_ns), rest)
             rest.host_times.append((g0, a))
-        gap.place = self.phases.at(call.process, call.thread, call.start_ns)
         if call.start_ns > g0:
             instant = (g0 + min(call.start_ns, g1)) // 2
             gap.starts_before_launch = True
@@ -323,6 +323,7 @@ class Gaps:
                 gap.between_calls[cause] += length
             else:
                 gap.by_call[cause][call] += length
+                gap.inside_calls.setdefault(cause, []).append((call, length))
 
     def _charge_stall(self, gap: Gap, threads: set[int], h: int, rest: "Rest") -> None:
         """§3.10 to §3.12: charge the stall that used up the run-ahead.
@@ -367,6 +368,14 @@ class Gaps:
             taken = min(x, gap.causes[cause])
             gap.causes[cause] -= taken
             x -= taken
+            # §3.20: `launch` gives what lies between calls first, then the earliest inside them
+            inside = gap.inside_calls.get(cause, [])
+            too_much = sum(ns for _, ns in inside) - gap.causes[cause]
+            while too_much > 0:
+                call, ns = inside.pop(0)
+                if ns > too_much:
+                    inside.insert(0, (call, ns - too_much))
+                too_much -= ns
 
     # --- culprits ---
 

@@ -35,8 +35,8 @@ def integrity(report: Report) -> dict[str, int]:
         ),
         "clock_jumps": clock_jumps(report),
         "stream_overlap": overlapping_kernels(report),
-        "graph_into_others": graph_operations_into_other_launches(report),
-        "graph_long": long_graph_kernels(report),
+        "graph_into_others": len(graph_operations_into_other_launches(report)),
+        "graph_long": len(long_graph_kernels(report)),
     }
 
 
@@ -107,32 +107,35 @@ def overlapping_kernels(report: Report) -> int:
     return found
 
 
-def graph_operations_into_other_launches(report: Report) -> int:
+def graph_operations_into_other_launches(report: Report) -> list[Op]:
     """§12: operations of a graph during which an operation of another launch starts on their
     stream."""
     streams = defaultdict(list)
     for op in report.ops:
         if op.end_ns > op.start_ns:
             streams[op.process, op.device, op.stream].append(op)
-    return sum(
-        any(
-            other.correlation != op.correlation and op.start_ns <= other.start_ns < op.end_ns
-            for other in ops
-        )
+    return [
+        op
         for ops in streams.values()
         for op in ops
         if op.graph_node is not None
-    )
+        and any(
+            other.correlation != op.correlation and op.start_ns <= other.start_ns < op.end_ns
+            for other in ops
+        )
+    ]
 
 
-def long_graph_kernels(report: Report) -> int:
+def long_graph_kernels(report: Report) -> list[Op]:
     """§12: kernels of a graph that last over 100 times the median of the same node."""
     nodes = defaultdict(list)
     for op in report.ops:
         if op.kind == "kernel" and op.graph_node is not None:
-            nodes[op.process, op.graph_node, op.name].append(op.end_ns - op.start_ns)
-    return sum(
-        lasts > 100 * (percentile(lengths, 50) or 0)
-        for lengths in nodes.values()
-        for lasts in lengths
-    )
+            nodes[op.process, op.graph_node, op.name].append(op)
+    return [
+        op
+        for ops in nodes.values()
+        for op in ops
+        if op.end_ns - op.start_ns
+        > 100 * (percentile([each.end_ns - each.start_ns for each in ops], 50) or 0)
+    ]

@@ -63,7 +63,7 @@ def launches(report: Report, keep: Keep | None = None) -> list[Row]:
         latency = [start - call.start_ns for start, call in zip(first, calls, strict=True)]
         queue = [max(0, start - call.end_ns) for start, call in zip(first, calls, strict=True)]
         phase = phases[process, path]
-        launch_idle = sum(causes_in(gap, keep)["launch"] for gap in phase.gaps)
+        launch_idle = phase.idle_ns["launch"]
         span_ns = phase.span_ns if keep is None else span_inside(report, phase, keep)
         rows.append(
             {

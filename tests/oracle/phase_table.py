@@ -2,15 +2,20 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from tests.oracle.account_table import causes_in, inside_ns
 from tests.oracle.accounting import Keep, common, covered, length, union
 from tests.oracle.gaps import CAUSES, Gap
+from tests.oracle.idle_places import places_in
 from tests.oracle.model import Op
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, joined, os_pid, prefixes
 from tests.oracle.stats import spread
+
+if TYPE_CHECKING:
+    from tests.oracle.steps import Step
 
 GRAPH_NS_PER_OP = 500
 """§5.7: what a CUDA graph takes per operation, in addition to the operation's duration."""
@@ -26,7 +31,10 @@ class Phase:
     launched: dict[Open, list[int]] = field(default_factory=dict)
     """All its operations by instance; in a narrowed window, `ops` are those that start in it."""
     spans: list[int] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    idle_ns: Counter[str] = field(default_factory=Counter)
+    """§3.17 to §3.19: the idle time of each cause for which this is the place."""
+    gaps: list[tuple[Gap, int]] = field(default_factory=list)
+    """The same by gap."""
 
     @property
     def span_ns(self) -> int:
@@ -51,12 +59,14 @@ def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path]
             last = max(report.ops[index].end_ns for index in ops)
             phase.spans.append(last - first)
     for gap in report.gaps.gaps:
-        if keep is not None and not inside_ns(gap, keep.get(gap.device, [])):
-            continue
         process_of_launch = report.launch_process(gap)
         if process_of_launch is not None:
-            for path, _ in prefixes(gap.place):
-                found[process_of_launch, path].gaps.append(gap)
+            for cause in CAUSES:
+                for spot, ns in places_in(report, gap, cause, keep).items():
+                    for depth in range(1, len(spot or ()) + 1):
+                        phase = found[process_of_launch, (spot or ())[:depth]]
+                        phase.idle_ns[cause] += ns
+                        phase.gaps.append((gap, ns))
     return found
 
 
@@ -100,7 +110,12 @@ def _add_host(
                 phase.host_ns += host_ns
 
 
-def phases(report: Report, keep: Keep | None = None) -> list[Row]:
+def phases(
+    report: Report,
+    keep: Keep | None = None,
+    name: str | None = None,
+    numbers: range | None = None,
+) -> list[Row]:
     """§7.8, §7.9: one row per process and path, inclusive; a range without GPU work has a row too.
 
     §7.11: in a narrowed window, busy and idle time are the parts inside it, and the rest is of
@@ -108,15 +123,18 @@ def phases(report: Report, keep: Keep | None = None) -> list[Row]:
 
     `host_wall_ns` is the wall time of the ranges, `host_ns` the idle whose cause is `host`.
     """
+    from tests.oracle.steps import steady_in  # which steps there are is known from the phases
+
     rows = []
+    steady = steady_in(report, keep, name, numbers)
     for (process, path), phase in sorted(phases_of(report, keep).items()):
         busy_ns = _busy_ns(report, phase, keep)
-        if not (phase.instances or phase.gaps or busy_ns):
+        if not (phase.instances or phase.idle_ns or busy_ns):
             continue
         ops = [report.ops[index] for index in phase.ops]
         kernels = [op for op in ops if op.kind == "kernel"]
         how = Counter(report.op_place(index).how for index in phase.ops)
-        causes = _causes(phase, keep)
+        causes = {f"{cause}_ns": phase.idle_ns[cause] for cause in CAUSES}
         exclusive = [i for i in phase.ops if report.op_place(i).path == path]
         rows.append(
             {
@@ -144,9 +162,41 @@ def phases(report: Report, keep: Keep | None = None) -> list[Row]:
                 "own_ops": how["own"],
                 "borrowed_ops": how["borrowed"],
                 "process_range_ops": how["process_range"],
+                "steady_per_step_ns": _steady_per_step(report, process, phase, keep, *steady),
             }
         )
     return rows
+
+
+def _steady_per_step(
+    report: Report,
+    process: int,
+    phase: Phase,
+    keep: Keep | None,
+    steady: "list[Step]",
+    counted: "list[Step]",
+) -> int | None:
+    """§8.19: busy and idle time in steady steps, per step."""
+    count = len({step.range_ for step in counted if step.process == process})
+    if not count:
+        return None
+    mine: Keep = {}
+    for step in steady:
+        if step.process == process:
+            mine.setdefault(step.device, []).append((step.start_ns, step.end_ns))
+    windows = {device: union(spans) for device, spans in mine.items()}
+    if keep is not None:
+        windows = {d: common(spans, union(keep.get(d, []))) for d, spans in windows.items()}
+    busy_ns = _busy_ns(report, phase, {d: windows.get(d, []) for d in report.devices})
+    idle_ns = 0
+    for gap, ns in phase.gaps:
+        ended_by = report.ops[gap.next_op].process
+        if any(
+            (step.process, step.device) == (ended_by, gap.device) and step.holds(gap.start_ns)
+            for step in steady
+        ):
+            idle_ns += ns
+    return round(Fraction(busy_ns + idle_ns, count))
 
 
 def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:
@@ -157,12 +207,6 @@ def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:
         busy = covered(op for op in ops if op.device == device)
         found += length(busy if keep is None else common(busy, keep.get(device, [])))
     return found
-
-
-def _causes(phase: Phase, keep: Keep | None) -> dict[str, int]:
-    """§7.9: its idle by cause."""
-    shares = [causes_in(gap, keep) for gap in phase.gaps]
-    return {f"{cause}_ns": sum(part[cause] for part in shares) for cause in CAUSES}
 
 
 def graph_estimate_ns(report: Report, ops: list[int]) -> int:

@@ -3,12 +3,15 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from tests.oracle.accounting import covered, length, parts, window
+from tests.oracle.accounting import Keep, covered, length, parts, window
+from tests.oracle.gaps import Gap
+from tests.oracle.integrity import graph_operations_into_other_launches, long_graph_kernels
+from tests.oracle.lost import in_stretches, kernel_launches
 from tests.oracle.phase_table import phases_of
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, causes_of, joined, os_pid
+from tests.oracle.stats import percentile, whole
 
-SKIP = 2
 LEAST_REPEATS = 3
 
 
@@ -83,23 +86,105 @@ def steps_of(report: Report, name: str | None = None) -> list[Step]:
     return found
 
 
-def skipped(report: Report, process: int) -> int:
-    """§8.4: the default of `--skip`: 2, or 0 for a process that captured a window of its steps."""
-    return 0 if process in {capture.process for capture in report.trace.captures} else SKIP
+@dataclass(frozen=True)
+class Kind:
+    """§8.4: what a step is; §8.14: its excess, None for steps that are not compared."""
+
+    name: str
+    excess_ns: int | None = None
+
+
+def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -> dict[Step, Kind]:
+    """§8.4: the kind of each step."""
+    found: dict[Step, Kind] = {}
+    all_steps = steps_of(report, name)
+    for process, device in sorted({(step.process, step.device) for step in all_steps}):
+        mine = [step for step in all_steps if (step.process, step.device) == (process, device)]
+        left, leading = [], True
+        for step in mine:
+            starts_up = step.index < skipped(report, process, len(mine), skip)
+            starts_up = starts_up or loads_much(report, step)
+            if step.is_last and step.range_.cut_off:
+                found[step] = Kind("cut-off")
+            elif is_incomplete(report, step, mine):
+                found[step] = Kind("incomplete")
+            elif leading and starts_up:
+                found[step] = Kind("start-up")
+            else:
+                leading = False
+                left.append(step)
+        excess = excesses([step.end_ns - step.start_ns for step in left])
+        outliers = one_offs([step.end_ns - step.start_ns for step in left])
+        for step, excess_ns, outlier in zip(left, excess, outliers, strict=True):
+            is_one_off = outlier or has_wrong_times(report, step)
+            found[step] = Kind("one-off" if is_one_off else "steady", excess_ns)
+    return found
+
+
+def skipped(report: Report, process: int, count: int, skip: int | None) -> int:
+    """§8.13: how many leading steps are start-up in any case."""
+    if skip is not None:
+        return skip
+    if process in {capture.process for capture in report.trace.captures}:
+        return 0
+    return min(2, count - 5) if count >= 5 else 2
+
+
+def loads_much(report: Report, step: Step) -> bool:
+    """§8.13: more than 1 % of it is module_load idle."""
+    loading_ns = causes_of(gaps_of(report, step))["module_load_ns"]
+    return 100 * loading_ns > step.end_ns - step.start_ns
+
+
+def is_incomplete(report: Report, step: Step, steps: list[Step]) -> bool:
+    """§8.12: whether launches that lost their operations start in it."""
+    until_ns = step.range_.end_ns
+    if not step.is_last:
+        until_ns = max(until_ns, steps[step.index + 1].range_.start_ns)
+    lost = in_stretches(report, kernel_launches(report).get(step.process, []))
+    return any(step.range_.start_ns <= call.start_ns < until_ns for call in lost)
+
+
+def has_wrong_times(report: Report, step: Step) -> bool:
+    """§8.15: whether an operation of a graph with a wrong time starts in it."""
+    wrong = graph_operations_into_other_launches(report) + long_graph_kernels(report)
+    return any(
+        (op.process, op.device) == (step.process, step.device) and step.holds(op.start_ns)
+        for op in wrong
+    )
+
+
+def excesses(durations: list[int]) -> list[int]:
+    """§8.14: each duration without the median of the nearest nine."""
+    count = len(durations)
+    size = min(9, count)
+    found = []
+    for place, duration in enumerate(durations):
+        first = min(max(place - 4, 0), count - size)
+        median = whole(percentile(durations[first : first + size], 50))
+        found.append(duration - (median or 0))
+    return found
+
+
+def one_offs(durations: list[int]) -> list[bool]:
+    """§8.14: which of them are one-offs."""
+    excess = excesses(durations)
+    usual = whole(percentile([abs(each) for each in excess], 50)) or 0
+    return [
+        len(durations) >= 5 and 5 * each > duration - each and each > 5 * usual
+        for each, duration in zip(excess, durations, strict=True)
+    ]
 
 
 def steps(report: Report, name: str | None = None, skip: int | None = None) -> list[Row]:
     """§8.2 to §8.4: one row per step. A gap counts in the step that contains its start."""
     rows = []
+    kinds = kinds_of(report, name, skip)
     for step in steps_of(report, name):
         ops = [report.ops[index] for index in report.on(step.device)]
-        gaps = [gap for gap in report.gaps_on(step.device) if step.holds(gap.start_ns)]
-        causes = causes_of(gaps)
         split = parts(ops, [(step.start_ns, step.end_ns)] if step.end_ns > step.start_ns else [])
-        duration = step.end_ns - step.start_ns
-        cut_off = step.is_last and step.range_.cut_off
-        first = skipped(report, step.process) if skip is None else skip
-        loads_little = 100 * causes["module_load_ns"] <= duration
+        gaps = gaps_of(report, step)
+        kind = kinds[step].name
         rows.append(
             {
                 "report": report.trace.report,
@@ -108,13 +193,34 @@ def steps(report: Report, name: str | None = None, skip: int | None = None) -> l
                 "step": step.index,
                 "start_ns": step.start_ns,
                 "end_ns": step.end_ns,
-                "duration_ns": duration,
+                "duration_ns": step.end_ns - step.start_ns,
                 "compute_ns": split["compute_ns"],
                 "comm_exposed_ns": split["comm_exposed_ns"],
                 "copy_exposed_ns": split["copy_exposed_ns"],
                 "idle_ns": sum(gap.duration_ns for gap in gaps),
-                **causes,
-                "steady": step.index >= first and loads_little and not cut_off,
+                **causes_of(gaps),
+                "steady": kind == "steady",
+                "kind": kind,
             }
         )
     return rows
+
+
+def gaps_of(report: Report, step: Step) -> list[Gap]:
+    """§8.2: the gaps that start in a step."""
+    return [gap for gap in report.gaps_on(step.device) if step.holds(gap.start_ns)]
+
+
+def steady_in(
+    report: Report, keep: Keep | None, name: str | None, numbers: range | None
+) -> tuple[list[Step], list[Step]]:
+    """§8.19: the steady steps, and those of them that count in a window: that start in it, and that
+    `--steps` takes."""
+    steady = [step for step, kind in kinds_of(report, name).items() if kind.name == "steady"]
+    counted = [
+        step
+        for step in steady
+        if (numbers is None or step.index in numbers)
+        and (keep is None or any(a <= step.start_ns < b for a, b in keep.get(step.device, [])))
+    ]
+    return steady, counted

@@ -1,16 +1,10 @@
 """Whether a recording is fit to be judged (spec §12.2)."""
 
-import re
-from collections import defaultdict
-
-from tests.oracle.integrity import BEGIN_CAPTURE, END_CAPTURE
+from tests.oracle.lost import KERNEL_LAUNCH, in_stretches, kernel_launches
 from tests.oracle.model import Call
 from tests.oracle.phase_table import phases_of
 from tests.oracle.report import Report
 from tests.oracle.steps import step_paths
-
-KERNEL_LAUNCH = re.compile(r"(cuda|cu)(Launch|GraphLaunch).*(?<!LaunchHostFunc)")
-IN_A_ROW = 20
 
 Failures = dict[str, tuple[int, int, int | None, int | None]]
 """By check: how many are wrong, of how many, from when, until when."""
@@ -45,44 +39,6 @@ def failures(report: Report) -> Failures:
             min(call.start_ns for call in lost),
             max(call.end_ns for call in lost),
         )
-    return found
-
-
-def kernel_launches(report: Report) -> dict[int, list[Call]]:
-    """Of each process the launches of kernels and graphs, outside stream capture, in order."""
-    capturing: dict[int, list[tuple[int, bool]]] = defaultdict(list)
-    of_id: dict[tuple[int, int], Call] = {}
-    for call in report.calls.calls:  # in order of start, then longer
-        begins = BEGIN_CAPTURE.fullmatch(call.name) is not None
-        if begins or END_CAPTURE.fullmatch(call.name):
-            capturing[call.process].append((call.start_ns, begins))
-        if not KERNEL_LAUNCH.fullmatch(call.name) or not call.correlation:
-            continue
-        before = [begun for at, begun in capturing[call.process] if at < call.start_ns]
-        if not (before and before[-1]):
-            of_id.setdefault((call.process, call.correlation), call)
-    found: dict[int, list[Call]] = defaultdict(list)
-    for call in of_id.values():
-        found[call.process].append(call)
-    order = {
-        process: sorted(rows, key=lambda call: (call.start_ns, -call.end_ns, call.correlation or 0))
-        for process, rows in found.items()
-    }
-    return order
-
-
-def in_stretches(report: Report, launches: list[Call]) -> list[Call]:
-    """The launches that are one of so many in a row without an operation."""
-    launched = {(op.process, op.correlation) for op in report.ops}
-    found: list[Call] = []
-    row: list[Call] = []
-    for call in [*launches, None]:
-        if call is not None and (call.process, call.correlation) not in launched:
-            row.append(call)
-            continue
-        if len(row) >= IN_A_ROW:
-            found += row
-        row = []
     return found
 
 

@@ -179,7 +179,7 @@ def training() -> Handmade:
 
     30 ms of idle lie between the steps, 12 ms are launches in forward, 8 ms a wait in the loss.
     """
-    outside, forward, loss = "(outside ranges)", "step/forward", "step/loss"
+    forward, loss = "step/forward", "step/loss"
     return handmade(
         step_name="step",
         notes=(Note(NoteKind.RUN, "12 ranges of NCCL are not phases"),),
@@ -196,13 +196,13 @@ def training() -> Handmade:
             )
         ],
         gap_summary=[
-            part("host", 30 * MS, host_range=outside, phase=forward, per_step_ns=15 * MS, gaps=2),
-            part("launch", 12 * MS, host_range=forward, phase=forward, per_step_ns=6 * MS, gaps=80),
+            part("host", 30 * MS, phase="", per_step_ns=15 * MS, gaps=2, window_pct=30.0),
+            part("launch", 12 * MS, phase=forward, per_step_ns=6 * MS, gaps=80, window_pct=12.0),
             part(
                 "sync",
                 8 * MS,
-                host_range=loss,
-                phase=forward,
+                phase=loss,
+                window_pct=8.0,
                 per_step_ns=4 * MS,
                 gaps=2,
                 culprit="cudaStreamSynchronize",
@@ -216,7 +216,8 @@ def training() -> Handmade:
                 "end_ns": 70 * MS,
                 "duration_ns": 20 * MS,
                 "cause": "host",
-                "phase": forward,
+                "phase": "",
+                "waiting_phase": forward,
                 "host_range": "",
                 "prev_op": "adam",
                 "next_op": "gemm",
@@ -229,7 +230,8 @@ def training() -> Handmade:
                 "end_ns": 98 * MS,
                 "duration_ns": 8 * MS,
                 "cause": "sync",
-                "phase": forward,
+                "phase": loss,
+                "waiting_phase": forward,
                 "host_range": loss,
                 "prev_op": "nll",
                 "next_op": "gemm",
@@ -246,6 +248,7 @@ def training() -> Handmade:
                 "kernels": 900,
                 "kernel_ns": 49 * MS,
                 "busy_ns": 50 * MS,
+                "idle_ns": 20 * MS,
                 "launches": 800,
             },
             {
@@ -256,6 +259,7 @@ def training() -> Handmade:
                 "kernels": 600,
                 "kernel_ns": 40 * MS,
                 "busy_ns": 40 * MS,
+                "idle_ns": 12 * MS,
                 "launches": 500,
             },
             {
@@ -266,6 +270,7 @@ def training() -> Handmade:
                 "kernels": 300,
                 "kernel_ns": 9 * MS,
                 "busy_ns": 9 * MS,
+                "idle_ns": 8 * MS,
                 "launches": 300,
             },
         ],

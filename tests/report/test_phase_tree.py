@@ -2,7 +2,7 @@
 
 from nsysflow.report.phase_tree import phase_names, phase_tree
 from nsysflow.report.results import Results
-from tests.report.handmade import MS, device, part, results, training
+from tests.report.handmade import MS, device, results, training
 
 
 def test_idle_belongs_to_where_the_host_was() -> None:
@@ -50,12 +50,17 @@ def test_ranks_are_added_up() -> None:
 
 
 def test_without_ranges_all_is_outside() -> None:
-    idle = part("host", 40 * MS, host_range="(outside ranges)")
-    found, _ = phase_tree(
-        results(accounting=[device(100 * MS, host_ns=40 * MS, kernels=7)], gap_summary=[idle]), 10
-    )
+    found, _ = phase_tree(results(accounting=[device(100 * MS, host_ns=40 * MS, kernels=7)]), 10)
     (rest,) = found
     assert (rest.names, rest.time_ns, rest.kernels) == (("(outside ranges)",), 100 * MS, 7)
+
+
+def test_idle_time_before_work_without_a_launch_is_apart() -> None:
+    found, _ = phase_tree(results(accounting=[device(9 * MS, host_ns=2 * MS, unknown_ns=MS)]), 10)
+    assert [(phase.names, phase.idle_ns // MS) for phase in found] == [
+        (("(outside ranges)",), 2),
+        (("(launch not recorded)",), 1),
+    ]
 
 
 def test_a_range_that_is_never_popped_nests_as_deep_as_it_likes() -> None:

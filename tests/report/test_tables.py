@@ -34,11 +34,11 @@ CAUSE_COLUMNS = (
 )
 HEADERS = {
     "gaps": (
-        "report,device,gap,step,start_ns,end_ns,duration_ns,cause,culprit,source,phase,host_range,"
-        f"prev_op,next_op,{CAUSE_COLUMNS}"
+        "report,device,gap,step,start_ns,end_ns,duration_ns,cause,culprit,source,phase,"
+        f"waiting_phase,host_range,prev_op,next_op,{CAUSE_COLUMNS}"
     ),
     "gap_summary": (
-        "report,device,phase,host_range,cause,culprit,source,gaps,total_ns,mean_ns,max_ns,"
+        "report,device,phase,cause,culprit,source,gaps,total_ns,mean_ns,max_ns,"
         "per_step_ns,window_pct"
     ),
     "phases": (
@@ -124,7 +124,7 @@ def test_a_table_that_most_reports_lack_has_no_file_without_rows(name: str, tmp_
 
 def test_null_is_empty_and_lines_end_in_a_newline_alone() -> None:
     row = csv("gap_summary", cause="host", culprit=None, per_step_ns=None, window_pct=0.1 + 0.2)
-    assert row == "run.sqlite,0,,,host,,,0,0,0,0,,0.3\n"
+    assert row == "run.sqlite,0,,host,,,0,0,0,0,,0.3\n"
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,9 @@ def test_the_page_fits_a_screen_however_much_there_is() -> None:
     names = [f"step/{index:02}" for index in range(40)]
     many = results(
         accounting=[device(100 * MS, host_ns=80 * MS)],
-        gap_summary=[part("host", 2 * MS, host_range=name) for name in names],
-        phases=[{"path": "step", "depth": 1, "busy_ns": 20 * MS}]
-        + [{"path": name, "depth": 2, "busy_ns": MS // 2} for name in names],
+        gap_summary=[part("host", 2 * MS, phase=name) for name in names],
+        phases=[{"path": "step", "depth": 1, "busy_ns": 20 * MS, "idle_ns": 80 * MS}]
+        + [{"path": name, "depth": 2, "busy_ns": MS // 2, "idle_ns": 2 * MS} for name in names],
         syncs=[{"api": f"call{index}", "blocked_ns": MS} for index in range(40)],
         gaps=[{"gap": index, "duration_ns": MS, "cause": "host"} for index in range(40)],
     )
@@ -82,9 +82,11 @@ def test_the_gpus_of_several_reports_are_told_apart() -> None:
 
 
 def test_a_narrowed_window_is_named() -> None:
-    options = Options(range="train", from_ns=1_500_000_000, steps=(StepPart(2),))
+    options = Options(
+        range="train", from_ns=1_500_000_000, steps=(StepPart(2), StepPart(7, 8, out=True))
+    )
     some = Results([replace(training(), options=options)])
-    assert some.selection == "--range train --from 1.5 --steps 2:"
+    assert some.selection == "--range train --from 1.5 --steps 2: --steps '!7'"
     assert "only --range train --from 1.5 --steps 2:" in lines(some)[0]
 
 

@@ -11,6 +11,20 @@ from nsysflow.analysis.findings.rules.data_loading import data_loading
 from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
 from nsysflow.analysis.findings.rules.exposed_communication import exposed_communication
 from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
+from nsysflow.analysis.findings.rules.gpu import (
+    cast_storm,
+    fp32_matmul,
+    idle_chip,
+    largest_kernels,
+    layout_transpose,
+    low_mfu,
+    optimizer_not_fused,
+    small_grid,
+    tiny_kernels,
+    unaligned_matmul,
+    unfused_attention,
+    unfused_elementwise,
+)
 from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
@@ -22,6 +36,21 @@ from nsysflow.analysis.findings.subject import Subject
 Rule = Callable[[Subject], Iterator[Finding]]
 RuleOfRun = Callable[[Sequence[Subject]], Iterator[tuple[Subject, Finding]]]
 """A rule for the reports of a run together: findings, each with the report that values it."""
+
+GPU_RULES: Final[tuple[Rule, ...]] = (
+    fp32_matmul.fp32_matmul,
+    unaligned_matmul.unaligned_matmul,
+    unfused_attention.unfused_attention,
+    unfused_elementwise.unfused_elementwise,
+    layout_transpose.layout_transpose,
+    cast_storm.cast_storm,
+    optimizer_not_fused.optimizer_not_fused,
+    small_grid.small_grid,
+    tiny_kernels.tiny_kernels,
+    idle_chip.idle_chip,
+    low_mfu.low_mfu,
+)
+"""Those about the time that kernels take."""
 
 RULES: Final[tuple[Rule, ...]] = (
     waits,
@@ -36,8 +65,12 @@ RULES: Final[tuple[Rule, ...]] = (
     exposed_copy,
     dependency_wait,
     profiler_overhead,
+    *GPU_RULES,
 )
 """All rules. Their order only decides between findings that save the same."""
 
 RULES_OF_RUN: Final[tuple[RuleOfRun, ...]] = (straggler,)
 """The rules that compare the reports of a run."""
+
+LAST_RESORT: Final[Rule] = largest_kernels.largest_kernels
+"""Asked where no rule makes kernels faster."""

@@ -33,9 +33,7 @@ def changed(timeline: Timeline, recorded: Recorded, changes: Changes) -> Program
         waits = program.calls.filter(pl.col("after").is_not_null(), pl.col("class") != "launch")
         whole = names.graphed_time_in(phase, waits)
         program = with_graphs(program, names.instances(phase), whole, axis)
-    for kernel, factor in changes.scaled:
-        program = _scaled(program, names.kernels(kernel), factor)
-    return program
+    return _scaled(program, names.factors(changes.scaled)) if changes.scaled else program
 
 
 def _without(program: Program, names: Names, changes: Changes) -> Program:
@@ -55,8 +53,7 @@ def _without(program: Program, names: Names, changes: Changes) -> Program:
     return without_calls(program, pl.concat(gone).unique()) if gone else program
 
 
-def _scaled(program: Program, kernels: pl.Series, factor: float) -> Program:
-    """With the time of these operations times `factor`."""
-    scaled = (pl.col("length_ns") * factor).round().cast(pl.Int64)
-    length = pl.when(pl.lit(kernels)).then(scaled).otherwise("length_ns")
-    return replace(program, ops=program.ops.with_columns(length.alias("length_ns")))
+def _scaled(program: Program, factors: pl.Series) -> Program:
+    """With the time of each operation times its factor."""
+    scaled = (pl.col("length_ns") * factors).round().cast(pl.Int64).alias("length_ns")
+    return replace(program, ops=program.ops.with_columns(scaled))

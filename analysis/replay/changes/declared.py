@@ -13,6 +13,10 @@ KINDS: Final = {
 """The classes of calls (spec §3) that each kind of removal takes."""
 
 
+MOST_PRINTED: Final = 4
+"""So many kernels are printed at most: their names are long, and the first ones matter most."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Removal:
     """Stalls that are not there any more.
@@ -34,7 +38,7 @@ class Changes:
         removed: kinds of stalls to remove.
         removed_calls: single calls to remove: process, thread and start in ns, as in syncs.csv.
         graphs: phases whose launches become CUDA graphs.
-        scaled: kernels by name, and the factor on their time.
+        scaled: kernels by name, and the factor on their time; those that matter most come first.
         faster_host: phases, and the factor on the host's time in them.
         async_copies: copies that block the host do so no longer.
         no_profiler: the profiler's own work takes no time.
@@ -63,13 +67,13 @@ class Changes:
         )
 
     def options(self) -> Iterator[str]:
-        """The changes as options of `nsysflow whatif`, word by word. Single calls have none: they
-        are in a file there."""
+        """The changes as options of `nsysflow whatif`, word by word: of many kernels the first
+        `MOST_PRINTED`. Single calls have none: they are in a file there."""
         for removal in self.removed:
             yield from ("--remove", f"{removal.kind}@{removal.at}" if removal.at else removal.kind)
         for phase in self.graphs:
             yield from ("--graph", phase)
-        for kernel, factor in self.scaled:
+        for kernel, factor in self.scaled[:MOST_PRINTED]:
             yield from ("--scale", f"{kernel}={factor:g}")
         for phase, factor in self.faster_host:
             yield from ("--faster-host", f"{phase}={factor:g}")

@@ -79,20 +79,23 @@ class Names:
         there = self._stalls_at(removal.at)
         return kind.filter(kind.is_in(there.implode()))
 
-    def kernels(self, name: str) -> pl.Series:
-        """Whether each operation is a kernel or copy of that name, short or full."""
+    def factors(self, scaled: Iterable[tuple[str, float]]) -> pl.Series:
+        """What to multiply each operation's time with: kernels and copies of these names,
+        short or full, by theirs (the smallest where several fit), others by 1."""
         ops = self.timeline.events.ops
-        called = (pl.col("short_name").cast(pl.String) == name) | (
-            pl.col("name").cast(pl.String) == name
-        )
-        names = ops.select("short_name", "name").unique().filter(called)
-        if names.is_empty():
-            known = ops["short_name"].unique().cast(pl.String).sort()
-            raise self._unknown("kernel or copy", name, known)
-        wanted = pl.col("name").is_in(names["name"].implode()) & pl.col("short_name").is_in(
-            names["short_name"].implode()
-        )
-        return ops.select(wanted).to_series()
+        columns = {"asked": pl.String(), "factor": pl.Float64()}
+        asked = pl.DataFrame(list(scaled), schema=columns, orient="row")
+        pair = ["short_name", "name"]
+        known = ops.select(pair).unique()
+        spelled = [known.with_columns(pl.col(name).cast(pl.String).alias("asked")) for name in pair]
+        found = pl.concat(spelled).join(asked, on="asked")
+        missing = asked.join(found, on="asked", how="anti")
+        if not missing.is_empty():
+            names = known["short_name"].unique().cast(pl.String).sort()
+            raise self._unknown("kernel or copy", missing["asked"][0], names)
+        smallest = found.group_by(pair).agg(pl.col("factor").min())
+        of_each = ops.select(pair).join(smallest, on=pair, how="left", maintain_order="left")
+        return of_each["factor"].fill_null(1.0)
 
     def calls(self, asked: Iterable[tuple[int, int, int]]) -> pl.Series:
         """The rows of single calls in the events: process and thread (the system's ids, or the

@@ -16,7 +16,7 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
-from nsysflow.report.step_times import median_ns, steps_by_range, without_profiler
+from nsysflow.report.step_times import steps_by_range, without_profiler
 from nsysflow.units import duration, number, whole_percent
 
 
@@ -47,44 +47,36 @@ def _part(head: str, column: str) -> Field[Row]:
 
 
 def steps_sentence(results: Results) -> str:
-    """`5 steps of step, median 61.4 ms (2 to 4 steady: 60.9 ms, 12 % idle; unprofiled 50.0 ms: the
-    profiler adds 22 %)`, for each range that is a step; empty without steps."""
+    """`train_step 44.3 ms, mean of 3 of 5 (unprofiled 40.0 ms: the profiler adds 11 %)`, for each
+    range that is a step; empty without steps."""
     return "; ".join(_clause(results, *each) for each in steps_by_range(results))
 
 
 def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:
-    per_process = _count(steps)
-    plural = "s" if per_process != 1 else ""
-    count = f"{number(per_process)} step{plural}{f' of {name}' if name else ''}"
-    steady = steps.filter("steady")
-    remarks = []
-    if 0 < steady.height < steps.height:
-        idle = whole_percent(int(steady["idle_ns"].sum()), int(steady["duration_ns"].sum()))
-        median = duration(median_ns(steady))
-        remarks.append(f"{_which(steps, steady)} steady: {median}, {idle} idle")
-    remarks += _unprofiled(results, steps)
-    clause = f"{count}, median {duration(median_ns(steps))}"
-    return f"{clause} ({'; '.join(remarks)})" if remarks else clause
+    """The steps of one range; the time is that of the slowest rank."""
+    key = ["report", "process", "device", "step"]
+    judged = results.judged.table("steps") if results.judged.of_steps else steps
+    judged = steps.join(judged, on=key, how="semi")
+    if judged.is_empty():
+        judged = steps
+    means = judged.group_by("report", "process", "device").agg(pl.col("duration_ns").mean())
+    mean_ns = round(float(means["duration_ns"].max()))  # type: ignore[arg-type]
+    some, all_ = _count(judged), _count(steps)
+    of = f"mean of {number(some)} of {number(all_)}" if some < all_ else f"mean of {number(all_)}"
+    clause = f"{name or 'step'} {duration(mean_ns)}{f', {of}' if all_ > 1 else ''}"
+    remarks = _unprofiled(results, steps)
+    return f"{clause} ({remarks})" if remarks else clause
 
 
-def _which(steps: pl.DataFrame, steady: pl.DataFrame) -> str:
-    """The steady steps: `2 to 4`, or how many where others lie between them."""
-    which = steady["step"].unique().sort()
-    first, last = which[0], which[-1]
-    if last - first + 1 > len(which):
-        return f"{number(len(which))} of {number(_count(steps))}"
-    return f"{first} to {last}" if last > first else f"step {first}"
-
-
-def _unprofiled(results: Results, steps: pl.DataFrame) -> list[str]:
+def _unprofiled(results: Results, steps: pl.DataFrame) -> str:
     """How long a step takes without the profiler, and what the profiler adds."""
     found = without_profiler(results, steps)
     if found is None:
-        return []
+        return ""
     text = f"unprofiled {duration(found.step_ns)}"
     if found.added_ns <= 0 or not found.step_ns:
-        return [text]
-    return [f"{text}: the profiler adds {whole_percent(found.added_ns, found.step_ns)}"]
+        return text
+    return f"{text}: the profiler adds {whole_percent(found.added_ns, found.step_ns)}"
 
 
 def _count(steps: pl.DataFrame) -> int:

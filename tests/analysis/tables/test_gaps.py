@@ -52,7 +52,9 @@ def test_each_part_of_a_gap_counts_under_its_own_cause_and_culprit() -> None:
     assert sum(found.values()) == 200 * US
 
 
-def test_idle_time_is_of_the_phase_whose_launch_ended_the_gap() -> None:
-    before, after = opened(0, 50 * US, "before"), opened(150 * US, 300 * US, "after")
-    found = summary(analysis_of(*apart(200 * US), before, after))
-    assert {phase for phase, _, _ in found} == {"after"}
+def test_idle_time_is_of_the_phase_in_which_the_host_was() -> None:
+    data, after = opened(50 * US, 150 * US, "data"), opened(150 * US, 300 * US, "after")
+    found = analysis_of(*apart(200 * US), data, after)
+    assert {phase for phase, cause, _ in summary(found) if cause == "host"} == {"data"}
+    (gap,) = found.gaps.to_dicts()
+    assert (gap["phase"], gap["waiting_phase"]) == ("data", "after")

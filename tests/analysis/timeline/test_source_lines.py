@@ -8,7 +8,6 @@ import nsysflow
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.timeline.source_lines import stack_sources
 from nsysflow.report.blocks import block_of
-from nsysflow.report.blocks.gap_summary import idle_costs
 from nsysflow.report.fields import Limits
 from nsysflow.report.results import Results
 from tests.analyses import analysed
@@ -131,16 +130,8 @@ def test_the_page_names_the_lines_of_a_real_run() -> None:
         block = block_of(table)(run, Limits(rows=5))
         (line,) = [n for n, column in enumerate(block.columns) if column.head == "line"]
         assert any("train.py:" in row[line] for row in block.rows)
-    place = ("blocking_copy", "step_sync/metrics")
-    (wait,) = [cost for cost in idle_costs(run) if (cost.cause, cost.where) == place]
-    assert (wait.line, wait.more_lines) == ("train.py:31 in train", 0)
-
-
-def test_lines_do_not_multiply_the_costs() -> None:
-    found = idle_costs(Results([analysed("h200-backtrace")]))
-    keys = [(cost.cause, cost.where, cost.phase, cost.culprit) for cost in found]
-    assert len(keys) == len(set(keys))
-    assert any(cost.more_lines for cost in found)
+    place = (pl.col("cause") == "blocking_copy") & (pl.col("phase") == "step_sync/metrics")
+    assert run.table("gap_summary").filter(place)["source"].to_list() == ["train.py:31 in train"]
 
 
 def test_no_path_of_a_real_run_is_absolute() -> None:

@@ -19,7 +19,7 @@ from tests.breaking import (
     ONE_GRAPH_KERNEL_STRETCHED,
     broken,
 )
-from tests.oracle import validity
+from tests.oracle import lost
 from tests.oracle.export import read_export
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
@@ -132,5 +132,5 @@ def test_one_stretched_kernel_of_a_graph_is_flagged_in_integrity(tmp_path: Path)
 def test_the_oracle_finds_the_same(model: PlainTrace) -> None:
     with pytest.MonkeyPatch.context() as patch:  # random traces are short
         patch.setattr(lost_stretches, "LEAST_LAUNCHES", 2)
-        patch.setattr(validity, "IN_A_ROW", 2)
+        patch.setattr(lost, "IN_A_ROW", 2)
         assert failed(nsysflow.analyze(to_trace(model))) == failures(Report(model))

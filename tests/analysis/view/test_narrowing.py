@@ -1,6 +1,8 @@
 """A narrowed window against the oracle: parts and causes to the ns, on random and real reports."""
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +40,7 @@ from tests.oracle.launches import launches, starved
 from tests.oracle.model import Call, Op, PlainTrace, Shape, to_trace
 from tests.oracle.phase_table import phases
 from tests.oracle.report import Report
+from tests.oracle.step_groups import step_groups
 from tests.oracle.steps import steps_of
 from tests.oracle.strategies import NAMES as RANGE_NAMES
 from tests.oracle.strategies import traces
@@ -94,7 +97,11 @@ def starting_in(report: Report, keep: Keep) -> list[int]:
 
 
 def assert_agrees_with_the_oracle(
-    trace: nsysflow.Trace, report: Report, options: Options, keep: Keep
+    trace: nsysflow.Trace,
+    report: Report,
+    options: Options,
+    keep: Keep,
+    numbers: range | None = None,
 ) -> None:
     """Compare the accounting of a narrowed window, and all tables of it."""
     keep = both(report, keep)
@@ -112,15 +119,22 @@ def assert_agrees_with_the_oracle(
     assert_counted(analysis, report, started)
     assert_gaps_are_cut(analysis, keep)
     assert_summaries_add_up(analysis)
-    assert_rows_agree_with_the_oracle(analysis, report, keep)
+    assert_rows_agree_with_the_oracle(analysis, report, keep, numbers)
     assert analysis.starved.to_dicts() == starved(report, keep)
 
 
 def assert_rows_agree_with_the_oracle(
-    analysis: nsysflow.Analysis, report: Report, keep: Keep
+    analysis: nsysflow.Analysis, report: Report, keep: Keep, numbers: range | None
 ) -> None:
     """Compare the tables with busy and idle time that the window cuts."""
-    oracle = {"comm": comm, "phases": phases, "launches": launches, "gpu_metrics": gpu_metrics}
+    step = analysis.options.step
+    oracle: dict[str, Callable[[Report, Keep], list[dict[str, Any]]]] = {
+        "comm": comm,
+        "phases": partial(phases, name=step, numbers=numbers),
+        "launches": launches,
+        "gpu_metrics": gpu_metrics,
+        "step_groups": partial(step_groups, name=step),
+    }
     for name, made in oracle.items():
         # the oracle does not compute the launches of a narrowed phase
         columns = [column for column in OF_REPORT[name] if (name, column) != ("phases", "launches")]
@@ -233,7 +247,8 @@ def test_steps_are_split_as_the_oracle_splits_them(
 ) -> None:
     report = oracle_of(name)
     options = Options(step=step, steps=(StepPart(*steps),))
-    assert_agrees_with_the_oracle(loaded(name), report, options, in_steps(report, *steps, step))
+    keep = in_steps(report, *steps, step)
+    assert_agrees_with_the_oracle(loaded(name), report, options, keep, range(*steps))
 
 
 @pytest.mark.parametrize("name", ["synthetic-2", "synthetic-6"])
@@ -260,7 +275,7 @@ def test_all_narrowings_together_leave_what_each_of_them_leaves(name: str) -> No
     options = Options(
         device=device, from_ns=from_ns, to_ns=to_ns, range=range_, steps=(StepPart(0, 3),)
     )
-    assert_agrees_with_the_oracle(loaded(name), report, options, keep)
+    assert_agrees_with_the_oracle(loaded(name), report, options, keep, range(3))
 
 
 @pytest.mark.parametrize("steps", [(2, 4), (2, 3)])
@@ -406,7 +421,8 @@ def test_any_steps_of_any_trace_agree_with_the_oracle(
     report = Report(model)
     steps = (first, first + count)
     options = Options(step=step, steps=(StepPart(*steps),))
-    assert_agrees_with_the_oracle(to_trace(model), report, options, in_steps(report, *steps, step))
+    keep = in_steps(report, *steps, step)
+    assert_agrees_with_the_oracle(to_trace(model), report, options, keep, range(*steps))
 
 
 @with_cuts

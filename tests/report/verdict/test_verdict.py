@@ -34,7 +34,7 @@ def test_host_code_inside_a_range_is_named_after_it() -> None:
     (verdict,) = verdicts(
         results(
             accounting=[device(100 * MS, host_ns=40 * MS)],
-            gap_summary=[part("host", 40 * MS, host_range="step/data", phase="step/forward")],
+            gap_summary=[part("host", 40 * MS, phase="step/data")],
         )
     )
     assert verdict.loss == "host code in step/data, 40 %"
@@ -43,7 +43,7 @@ def test_host_code_inside_a_range_is_named_after_it() -> None:
 
 
 def test_a_bottleneck_at_many_places_names_none() -> None:
-    places = [part("host", 10 * MS, host_range=f"step/{each}") for each in "abcd"]
+    places = [part("host", 10 * MS, phase=f"step/{each}") for each in "abcd"]
     (verdict,) = verdicts(
         results(accounting=[device(100 * MS, host_ns=40 * MS)], gap_summary=places)
     )
@@ -53,13 +53,10 @@ def test_a_bottleneck_at_many_places_names_none() -> None:
 
 
 def test_a_sync_is_named_by_its_call() -> None:
-    wait = {
-        "api": "cudaStreamSynchronize",
-        "kind": "sync",
-        "phase": "step/loss",
-        "induced_idle_ns": 40 * MS,
-    }
-    (verdict,) = verdicts(results(accounting=[device(100 * MS, sync_ns=40 * MS)], syncs=[wait]))
+    wait = part("sync", 40 * MS, culprit="cudaStreamSynchronize", phase="step/loss")
+    (verdict,) = verdicts(
+        results(accounting=[device(100 * MS, sync_ns=40 * MS)], gap_summary=[wait])
+    )
     assert verdict.kind == "sync-bound"
     assert verdict.loss == "waiting in cudaStreamSynchronize in step/loss, 40 %"
 
@@ -119,26 +116,26 @@ def test_gpus_of_two_kinds_are_told_apart_by_report() -> None:
 
 
 def test_the_line_that_waits_is_what_to_look_at() -> None:
-    wait = {"api": "cudaStreamSynchronize", "kind": "sync", "phase": "step/loss"}
     lines = [("train.py:31 in train", 30 * MS), (None, 4 * MS), ("train.py:9 in train", 6 * MS)]
-    syncs = [{**wait, "source": line, "induced_idle_ns": ns} for line, ns in lines]
-    (verdict,) = verdicts(results(accounting=[device(100 * MS, sync_ns=40 * MS)], syncs=syncs))
+    waits = [part("sync", ns, phase="step/loss", source=line) for line, ns in lines]
+    (verdict,) = verdicts(
+        results(accounting=[device(100 * MS, sync_ns=40 * MS)], gap_summary=waits)
+    )
     assert "delay the wait in step/loss, at train.py:31 in train (" in verdict.advice
 
 
 def test_without_any_range_the_line_is_the_place() -> None:
-    wait = {"api": "cudaStreamSynchronize", "kind": "sync", "source": "train.py:31 in train"}
     (verdict,) = verdicts(
         results(
             accounting=[device(100 * MS, sync_ns=40 * MS)],
-            syncs=[{**wait, "induced_idle_ns": 40 * MS}],
+            gap_summary=[part("sync", 40 * MS, phase="", source="train.py:31 in train")],
         )
     )
     assert "delay the wait at train.py:31 in train (" in verdict.advice
 
 
 def test_host_code_is_before_the_line_that_is_known() -> None:
-    place = {"host_range": "step/data", "phase": "step/h2d", "source": "train.py:22 in train"}
+    place = {"phase": "step/data", "source": "train.py:22 in train"}
     (verdict,) = verdicts(
         results(
             accounting=[device(100 * MS, host_ns=40 * MS)],
@@ -150,7 +147,7 @@ def test_host_code_is_before_the_line_that_is_known() -> None:
 
 def test_none_of_many_lines_is_named() -> None:
     rows = [
-        part("host", 10 * MS, host_range="step/data", source=f"train.py:{line} in train")
+        part("host", 10 * MS, phase="step/data", source=f"train.py:{line} in train")
         for line in range(4)
     ]
     (verdict,) = verdicts(results(accounting=[device(100 * MS, host_ns=40 * MS)], gap_summary=rows))
@@ -166,7 +163,7 @@ def test_replayed_graphs_are_not_to_become_graphs(launches: int, graphed: bool) 
     (verdict,) = verdicts(
         results(
             accounting=[device(100 * MS, launch_ns=40 * MS)],
-            gap_summary=[part("launch", 40 * MS, host_range="step/replay")],
+            gap_summary=[part("launch", 40 * MS, phase="step/replay")],
             phases=phases,
         )
     )

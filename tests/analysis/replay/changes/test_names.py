@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes.declared import MOST_PRINTED, Changes
 from nsysflow.errors import UnknownName
 from tests.analyses import analysed
 from tests.analysis.replay.replays import replayed, without
@@ -51,3 +51,17 @@ def test_a_wait_is_found_by_its_line_its_frame_its_phase_and_the_phase_around_it
 
 def test_a_wait_outside_the_place_stays() -> None:
     assert window_end(without("sync", "data")) == window_end(Changes())
+
+
+def test_of_several_factors_of_one_kernel_the_smallest_counts() -> None:
+    names = TIMELINE.ops.filter(pl.col("short_name") == "reduce_kernel")["name"].cast(pl.String)
+    both = Changes(scaled=(("reduce_kernel", 0.5), *((name, 0.25) for name in names.unique())))
+    quarter = Changes(scaled=(("reduce_kernel", 0.25),))
+    assert replayed(TIMELINE, both).ops.equals(replayed(TIMELINE, quarter).ops)
+
+
+def test_only_the_first_kernels_of_many_are_printed() -> None:
+    scaled = tuple((f"kernel_{number}", 0.5) for number in range(9))
+    assert [*Changes(scaled=scaled).options()][1::2] == [
+        f"kernel_{number}=0.5" for number in range(MOST_PRINTED)
+    ]

@@ -1,0 +1,1 @@
+"""Why does a finding cost time, how is it changed, and when is it better left alone?"""

@@ -1,0 +1,1 @@
+"""What do the judged kernels do, by their names and their order?"""

@@ -1,0 +1,55 @@
+"""`small-grid`: kernels with too few blocks for the chip."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.kernels.faster import faster, in_words, share_of_kernels
+from nsysflow.analysis.findings.kernels.order import TINY_NS
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.units import percent
+
+MOST_WAVES: Final = 0.5
+"""Below half a block per SM, twice the blocks still run at once."""
+
+SMALL_PCT: Final = 5.0
+"""Kernels with less of the kernel time are not worth it (verdict §4)."""
+
+CHANGE: Final = (
+    "more work per kernel: a larger batch, or the tensors of several calls stacked into one",
+    "matmul with few rows and a long inner dimension: split-K, torch.compile(mode='max-autotune')",
+    "a kernel of your own: more, smaller blocks; or run independent ones on two streams",
+)
+
+
+def small_grid(subject: Subject) -> Iterator[Finding]:
+    """Kernels of 5 us or more whose blocks leave more than half of the SMs empty.
+
+    Twice the blocks would take half the time. Where grids were not loaded it stays quiet.
+    """
+    table = subject.tables.kernels.filter(pl.col("waves") < MOST_WAVES, pl.col("class") != "comm")
+    small = table.filter(pl.col("median_ns") >= TINY_NS).select(
+        "device", pl.col("name").cast(pl.Categorical), "waves"
+    )
+    if small.is_empty():
+        return
+    rows = subject.kernels.join(small, on=["device", "name"]).with_columns(
+        (pl.col("ns") // 2).alias("gain_ns")
+    )
+    share = share_of_kernels(subject, rows)
+    if share < SMALL_PCT:
+        return
+    most = rows.group_by("name", "waves").agg(pl.col("ns").sum()).sort("ns", "waves")
+    yield faster(
+        subject,
+        rows,
+        rule="small-grid",
+        title=f"kernels too small for the chip: {percent(share)} of kernel time",
+        change=CHANGE,
+        evidence=(
+            in_words(subject, rows),
+            f"the one with most time has {most['waves'][-1]:.2f} blocks per SM",
+        ),
+    )

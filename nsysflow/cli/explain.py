@@ -1,0 +1,129 @@
+"""`nsysflow explain`: a finding in full, or a help page on a name."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from nsysflow.cli import completion
+from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.look import analyse
+from nsysflow.cli.options import Command
+from nsysflow.errors import UnknownName
+from nsysflow.nearest import nearest
+
+if TYPE_CHECKING:
+    from nsysflow.report.explain.explained import Explained
+    from nsysflow.report.results import Results
+
+_PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
+
+
+@click.command(cls=Command)
+@click.argument("what", required=False, shell_complete=completion.explained)
+@click.argument("reports", nargs=-1, type=_PATH, metavar="[REPORT]...")
+@click.pass_context
+def explain(ctx: click.Context, what: str | None, reports: tuple[Path, ...]) -> None:
+    """Explain a finding of a report, or a name.
+
+    With a number, WHAT is that finding of the REPORT: what it saves, what it rests on, what to
+    change. Without a REPORT, the newest run in this folder is taken, as analyze does; several are
+    the ranks of one run.
+
+    Else WHAT is a cause, a bound, a kind of finding, a table or a column. Without WHAT, all of them
+    are listed.
+
+    \b
+    Example:
+        nsysflow explain 1 report.sqlite
+        nsysflow explain sync
+        nsysflow explain scalar-readback
+        nsysflow explain induced_idle_ns
+    """
+    if what is None:
+        _list_names()
+    elif what.isdecimal():
+        _explain_finding(ctx, int(what), reports)
+    elif reports:
+        msg = f"{what} needs no REPORT: nsysflow explain {what}"
+        raise click.UsageError(msg)
+    else:
+        _explain_name(what)
+
+
+def _list_names() -> None:
+    from nsysflow.report.explain.contents import contents
+
+    _print([contents()])
+
+
+def _explain_name(typed: str) -> None:
+    """Print the pages on a name.
+
+    Raises:
+        UnknownName: no page is on it.
+    """
+    from nsysflow.report.explain.names import known_as, names_by_kind
+
+    name = known_as(typed)
+    if name is None:
+        known = [each for names in names_by_kind().values() for each in names]
+        seen = f"nothing is called {typed!r}"
+        if Path(typed).exists():
+            advice = "Before a report, name the number of its finding"
+            raise UnknownName(seen, advice, f"nsysflow explain 1 {quote(typed)}")
+        near = " or ".join(nearest(typed, known))
+        if near:
+            raise UnknownName(seen, f"Did you mean {near}?")
+        raise UnknownName(seen, "See what there is", "nsysflow explain")
+    from nsysflow.report.explain.pages import pages_of
+
+    _print(pages_of(name))
+
+
+def _explain_finding(ctx: click.Context, number: int, reports: tuple[Path, ...]) -> None:
+    """Print one finding of a run.
+
+    Raises:
+        UnknownName: it has no finding of that number.
+    """
+    from nsysflow.report.explain.finding import explain_finding
+    from nsysflow.runs.sources import newest_run
+    from nsysflow.screen import line_width
+
+    if not reports:
+        reports = (newest_run(Path()),)
+        click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
+    # with kernels, their grids are read too: some rules need them
+    results = analyse(reports, look_of_settings(ctx), tables=("kernels",), folder=None)
+    count = len(results.found.valued)
+    if not 1 <= number <= count:
+        raise UnknownName(*_no_such(number, count, results))
+    _print([explain_finding(results, number, line_width())])
+
+
+def _no_such(number: int, count: int, results: "Results") -> tuple[str, str]:
+    """What is said where there is no finding of that number."""
+    seen = f"{', '.join(results.reports)} has no finding {number}"
+    if count:
+        return seen, "Its only one is 1" if count == 1 else f"Its findings are 1 to {count}"
+    return seen, "No change that nsysflow knows would save 1 % of its time"
+
+
+def _print(explained: "Iterable[Explained]") -> None:
+    from rich.text import Text
+
+    from nsysflow.cli.output import print_lines
+    from nsysflow.report.explain.explained import set_explained
+    from nsysflow.screen import console, line_width
+
+    lines: list[Text] = []
+    for each in explained:
+        lines += (
+            [Text(), *set_explained(each, line_width())]
+            if lines
+            else set_explained(each, line_width())
+        )
+    print_lines(console(), lines)

@@ -1,0 +1,1 @@
+"""What does a finding rest on, and what does a name on the page mean?"""

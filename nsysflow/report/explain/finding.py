@@ -1,0 +1,206 @@
+"""One finding in full: what it saves, where it is, what it rests on, what to change."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from shlex import join, quote
+from typing import Final
+
+from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.findings.explained.explanation import explanations
+from nsysflow.analysis.findings.find import Found
+from nsysflow.analysis.findings.finding import Finding, Valued
+from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.report.explain.behind import gaps_behind, rows_behind
+from nsysflow.report.explain.explained import (
+    WIDTH_MAX,
+    Explained,
+    Facts,
+    Lines,
+    Points,
+    Prose,
+)
+from nsysflow.report.explain.pages import code_of
+from nsysflow.report.layout import shorten
+from nsysflow.report.results import Analysed, Results
+from nsysflow.units import duration, percent, share
+
+_NAME: Final = 50
+"""So long a part of a kernel's name is shown in a sentence."""
+
+
+def explain_finding(results: Results, number: int, width: int) -> Explained:
+    """One finding in full.
+
+    Args:
+        results: the run.
+        number: of the finding, from 1.
+        width: columns of a line.
+    """
+    found = results.found
+    valued = found.valued[number - 1]
+    finding, analysis = valued.finding, _analysis_of(found, results)
+    explanation = explanations()[finding.rule]
+    return Explained(
+        kind=f"finding {number} of {len(found.valued)} in {found.report} · {finding.rule}",
+        title=finding.title,
+        parts=(
+            Facts(rows=tuple(_facts(valued, results))),
+            Prose(title="Why it costs time", text=explanation.why),
+            *rows_behind(finding, analysis.judged, explanation.causes, width),
+            *gaps_behind(finding, analysis.judged, explanation.causes),
+            Points(title="What to change, in this order", items=finding.change, numbered=True),
+            *code_of(explanation),
+            Points(title="When to leave it", items=explanation.leave),
+            Lines(title="To see the numbers", lines=tuple(_commands(finding, results))),
+        ),
+    )
+
+
+def _analysis_of(found: Found, results: Results) -> Analysed:
+    """The report that the findings are of."""
+    return next(each for each in results.analyses if each.trace.report == found.report)
+
+
+def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
+    finding, found = valued.finding, results.found
+    yield "saves", _saving(valued, found)
+    yield "saves", reckoned(finding)
+    yield "saves", _estimated(valued, results)
+    yield "where", _where(finding)
+    if found.of_steps and found.steps > 1:
+        yield "steps", _steps(min(finding.steps, found.steps), found.steps)
+    for sentence in finding.evidence:
+        yield "evidence", sentence
+    for failed in _analysis_of(found, results).failed_checks:
+        yield "careful", f"the recording fails the check {failed.check}: record it again first"
+
+
+def _steps(having: int, steps: int) -> str:
+    if having == steps:
+        return f"each of the {steps} judged steps has it"
+    return f"{having} of the {steps} judged steps have it"
+
+
+def _saving(valued: Valued, found: Found) -> str:
+    """`542 us a step (13 % of 3.99 ms)`."""
+    if not valued.high_ns:
+        return "nothing by itself" if valued.finding.changes is not None else "not reckoned"
+    high = duration(valued.high_ns)
+    if valued.low_ns == valued.high_ns:
+        much = high
+    elif valued.low_ns:
+        much = f"{duration(valued.low_ns)} to {high}"
+    else:
+        much = f"up to {high}"
+    what = "a step" if found.of_steps else "of the window"
+    return f"{much} {what} ({percent(valued.pct)} of {duration(valued.step_ns)})"
+
+
+def reckoned(finding: Finding) -> str:
+    """How the saving was reckoned, in a sentence."""
+    if finding.changes is None:
+        most = "at most: the time lost there; " if finding.at_most_ns else ""
+        return f"{most}no replay can express the change"
+    changed = " and ".join(_changed(finding.changes)) or "without these calls"
+    if finding.exact:
+        return f"replayed: the recorded steps {changed}"
+    return f"at most: the recorded steps replayed {changed}; what you change may save less"
+
+
+def _changed(changes: Changes) -> Iterator[str]:
+    """What is different in the replay."""
+    kinds = {each.kind for each in changes.removed}
+    if kinds & {"sync", "all"} or changes.removed_calls:
+        yield "without this wait"
+    if kinds & {"alloc", "all"}:
+        yield "without allocating and freeing"
+    if "copy" in kinds or changes.async_copies:
+        yield "with copies that do not block the host"
+    if changes.graphs:
+        yield f"with the phase {_listed(changes.graphs)} launched as one CUDA graph"
+    if changes.scaled:
+        yield f"with {_scaled(changes.scaled)}"
+    for phase, factor in changes.faster_host:
+        yield f"with the host's code in {phase} {_taking([factor])}"
+    if changes.no_profiler:
+        yield "without the profiler's own work"
+
+
+def _scaled(scaled: Sequence[tuple[str, float]]) -> str:
+    """Kernels and their part of the time: one by its name, which may be long, else their number."""
+    (name, _), *others = scaled
+    what = f"{len(scaled)} kernels" if others else f"the kernel {shorten(name, _NAME)}"
+    return f"{what} {_taking([factor for _, factor in scaled])}"
+
+
+def _taking(factors: Iterable[float]) -> str:
+    """`at 30 % to 99 % of the time`."""
+    shares = [percent(100 * factor) for factor in sorted({*factors})]
+    if shares == [percent(0.0)]:
+        return "taking no time"
+    ends = shares if len(shares) < 3 else [shares[0], shares[-1]]
+    return f"at {' to '.join(dict.fromkeys(ends))} of the time"
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first name, and how many more there are."""
+    first, *rest = names
+    return f"{first} and {len(rest)} more" if rest else first
+
+
+def _estimated(valued: Valued, results: Results) -> str:
+    """The saving of a step without the profiler; empty where that is not known, or no shorter."""
+    unprofiled_ns, step_ns = results.unprofiled_step_ns, valued.step_ns
+    saves = results.found.of_steps and valued.high_ns > 0
+    if not saves or unprofiled_ns is None or unprofiled_ns >= step_ns:
+        return ""
+    saved_ns = round(valued.high_ns * unprofiled_ns / step_ns)
+    return (
+        f"estimated without the profiler: {duration(saved_ns)} of {duration(unprofiled_ns)}"
+        f" ({share(saved_ns, unprofiled_ns)})"
+    )
+
+
+def _where(finding: Finding) -> str:
+    named = [
+        finding.phase,
+        finding.source,
+        finding.via,
+        "" if finding.process is None else f"process {finding.process}",
+        "" if finding.device is None else f"GPU {finding.device}",
+    ]
+    return " · ".join(filter(None, named))
+
+
+def _commands(finding: Finding, results: Results) -> Iterator[str]:
+    """What shows the numbers, as it is typed."""
+    analysis = _analysis_of(results.found, results)
+    report = str(results.origin.paths[results.found.report])
+    of_run = TABLES[finding.table].of == "run"
+    asked = [str(each) for each in results.origin.typed] if of_run else [report]
+    yield join(["nsysflow", "analyze", *asked, "--table", finding.table])
+    if explanations()[finding.rule].causes and finding.table != "gaps":
+        yield join(["nsysflow", "analyze", report, "--table", "gaps"])
+    changes = [] if finding.changes is None else [*finding.changes.options()]
+    if changes:
+        options = analysis.options
+        step = [] if options.step is None else ["--step", options.step]
+        skip = [] if options.skip is None else ["--skip", str(options.skip)]
+        yield from command_lines(["nsysflow", "whatif", report], [*changes, *step, *skip])
+    yield join(["nsysflow", "explain", finding.rule])
+
+
+def command_lines(command: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+    """A command on one line; if that gets long, each option on one, as a shell takes it."""
+    whole = join([*command, *options])
+    if len(whole) <= WIDTH_MAX:
+        yield whole
+        return
+    lines = [join(command)]
+    for word in options:
+        if word.startswith("--"):
+            lines.append(f"    {quote(word)}")
+        else:
+            lines[-1] += f" {quote(word)}"
+    *before, last = lines
+    yield from (f"{line} \\" for line in before)
+    yield last

@@ -1,0 +1,156 @@
+"""Help pages: what a rule, a cause, a bound, a table or a column means."""
+
+from collections.abc import Iterator
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.declared.concepts import Concept, bounds_in_full, causes_in_full
+from nsysflow.analysis.declared.tables import DECLARED, TABLES
+from nsysflow.analysis.findings.explained.explanation import Explanation, explanations
+from nsysflow.analysis.tables.columns import meaning
+from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.report.explain.explained import Explained, Facts, Lines, Part, Points, Prose
+
+
+def pages_of(name: str) -> Iterator[Explained]:
+    """A page for each thing that has this name."""
+    if name in CAUSES:
+        yield _cause(name)
+    if name in bounds_in_full():
+        yield _bound(name)
+    if name in explanations():
+        yield _rule(name, explanations()[name])
+    if name in TABLES:
+        yield _table(name)
+    tables = _with_column(name)
+    if tables:
+        yield _column(name, tables)
+
+
+def _with_column(name: str) -> list[str]:
+    """The tables that have a column, in the order in which people read them."""
+    return [table for table in SCHEMAS if name in SCHEMAS[table]]
+
+
+def code_of(explanation: Explanation) -> tuple[Part, Part]:
+    """The example before and after."""
+    before, after = (
+        text.strip("\n").split("\n") for text in (explanation.before, explanation.after)
+    )
+    return Lines(title="Example, before", lines=tuple(before)), Lines(
+        title="Example, after", lines=tuple(after)
+    )
+
+
+def _cause(name: str) -> Explained:
+    cause, concept = CAUSES[name], causes_in_full()[name]
+    shown = Facts(
+        rows=(
+            ("on the page", cause.label),
+            ("column", f"{name}_ns, in {', '.join(_with_column(f'{name}_ns'))}"),
+            ("as a bound", "a phase is bound by it where it is the largest part of its time"),
+            *_found_by(concept),
+        )
+    )
+    return Explained(
+        kind="cause of idle time",
+        title=f"{name}: {concept.meaning}",
+        parts=(*_in_full(concept), shown, *_shown_by(["gap_summary", "gaps"])),
+    )
+
+
+def _bound(name: str) -> Explained:
+    concept = bounds_in_full()[name]
+    shown = Facts(rows=tuple(_found_by(concept)))
+    return Explained(
+        kind="bound",
+        title=f"{name}: {concept.meaning}",
+        parts=(*_in_full(concept), shown, *_shown_by(concept.tables)),
+    )
+
+
+def _in_full(concept: Concept) -> tuple[Part, ...]:
+    spec = f" (docs/spec.md {concept.spec})" if concept.spec else ""
+    return (
+        Prose(title="How it is reckoned", text=f"{concept.reckoned}{spec}"),
+        Points(title="What usually causes it", items=concept.usual),
+        Points(title="What to do", items=concept.remedies),
+    )
+
+
+def _found_by(concept: Concept) -> Iterator[tuple[str, str]]:
+    yield "findings", ", ".join(concept.rules)
+
+
+def _rule(name: str, explanation: Explanation) -> Explained:
+    causes = ", ".join(f"{each} ({CAUSES[each].label})" for each in explanation.causes)
+    return Explained(
+        kind="finding",
+        title=f"{name}: {explanation.about}",
+        parts=(
+            Prose(title="Why it costs time", text=explanation.why),
+            *code_of(explanation),
+            Points(title="Sure signs", items=explanation.signs),
+            Points(title="When to leave it", items=explanation.leave),
+            Facts(rows=(("causes", causes),)),
+            *_shown_by(explanation.tables),
+        ),
+    )
+
+
+def _table(name: str) -> Explained:
+    declared = TABLES[name]
+    columns = tuple((column, meaning(name, column)) for column in SCHEMAS[name])
+    return Explained(
+        kind="table",
+        title=f"{name}: {declared.about}",
+        parts=(
+            Prose(title="", text=" ".join(SCHEMAS[name].about.split())),
+            Facts(rows=columns),
+            Facts(rows=(("if it is empty", declared.filled_by),)),
+            *_shown_by([name]),
+        ),
+    )
+
+
+def _column(name: str, tables: list[str]) -> Explained:
+    """What a column means, each meaning once with the tables in which it has it."""
+    of_meaning: dict[str, list[str]] = {}
+    for table in tables:
+        of_meaning.setdefault(meaning(table, name), []).append(table)
+    meanings = Points(
+        title="What it means",
+        items=tuple(f"in {', '.join(where)}: {text}" for text, where in of_meaning.items()),
+    )
+    cause = name.removesuffix("_ns")
+    listed = [table for table in tables if table in TABLES]
+    more = cause if cause in CAUSES else (*listed, _whole(tables[0]))[0]
+    see = [f"nsysflow analyze REPORT --table {table} --columns {name}" for table in listed[:1]]
+    return Explained(
+        kind="column",
+        title=name,
+        parts=(
+            meanings,
+            Facts(rows=(("unit", _unit(name)), ("more", f"nsysflow explain {more}"))),
+            Lines(title="To see it", lines=tuple(see)),
+        ),
+    )
+
+
+def _whole(part: str) -> str:
+    """The listed table that a table belongs to."""
+    return next((each.name for each in DECLARED if part in each.parts), part)
+
+
+def _unit(column: str) -> str:
+    if column.endswith("_ns"):
+        return "nanoseconds, a whole number; empty where it was not measured"
+    if column.endswith("_pct"):
+        return "percent, 0 to 100; empty where it was not measured"
+    if column == "bytes":
+        return "bytes; empty where it was not measured"
+    return ""
+
+
+def _shown_by(tables: "list[str] | tuple[str, ...]") -> tuple[Part, ...]:
+    lines = tuple(f"nsysflow analyze REPORT --table {table}" for table in tables)
+    return (Lines(title="To see the numbers", lines=lines),)

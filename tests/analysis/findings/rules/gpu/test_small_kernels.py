@@ -1,0 +1,74 @@
+"""`small-grid`, `tiny-kernels` and `optimizer-not-fused`: many or small kernels."""
+
+import pytest
+
+from nsysflow.analysis.findings.rules.gpu.optimizer_not_fused import optimizer_not_fused
+from nsysflow.analysis.findings.rules.gpu.small_grid import small_grid
+from nsysflow.analysis.findings.rules.gpu.tiny_kernels import tiny_kernels
+from tests import tiny
+from tests.analysis.findings.kernels import names
+from tests.analysis.findings.rules.gpu.programs import Kernels, asked, left_of, real, subject_of
+
+UPDATES: Kernels = [(names.MUL, 2), (names.ADD, 2), (names.ADDCDIV, 2)] * 20
+
+
+def test_twice_the_blocks_take_half_the_time() -> None:
+    finding = asked(small_grid, subject_of([(names.PRODUCT, 20)], blocks=49))
+    assert left_of(finding) == {names.PRODUCT: 0.5}
+
+
+def test_half_a_wave_is_enough() -> None:
+    assert asked(small_grid, subject_of([(names.PRODUCT, 20)], blocks=50)) is None
+
+
+def test_kernels_below_5_us_are_left_to_tiny_kernels() -> None:
+    assert asked(small_grid, subject_of([(names.PRODUCT, 4)], blocks=1)) is None
+
+
+def test_a_run_of_tiny_kernels_is_named_though_the_gpu_never_idles() -> None:
+    finding = asked(tiny_kernels, subject_of([(names.ADD, 2)] * 20))
+    assert left_of(finding) == {names.ADD: 0.2}
+
+
+@pytest.mark.parametrize(
+    ("count", "us", "pause_us"), [(19, 2, 1), (20, 5, 1), (20, 2, 6)], ids=["few", "long", "apart"]
+)
+def test_it_is_quiet_for(count: int, us: int, pause_us: int) -> None:
+    assert asked(tiny_kernels, subject_of([(names.ADD, us)] * count, pause_us=pause_us)) is None
+
+
+def test_tiny_kernels_of_little_time_are_not_worth_it() -> None:
+    assert asked(tiny_kernels, subject_of([(names.PRODUCT, 1_000), *[(names.ADD, 2)] * 20])) is None
+
+
+def test_adamw_tensor_by_tensor_is_known_by_its_arithmetic() -> None:
+    finding = asked(optimizer_not_fused, subject_of(UPDATES))
+    assert finding is not None
+    assert "60 kernels" in finding.title
+    assert finding.changes is not None
+    assert finding.changes.graphs == ()
+
+
+def test_any_optimizer_is_known_by_its_range_and_launches_at_once_then() -> None:
+    ranges = (tiny.opened(0, 500_000, "optimizer"),)
+    finding = asked(optimizer_not_fused, subject_of([(names.MUL, 2)] * 60, ranges=ranges))
+    assert finding is not None
+    assert finding.changes is not None
+    assert finding.changes.graphs == ("optimizer",)
+
+
+def test_foreach_is_one_kernel_for_many_tensors_already() -> None:
+    ranges = (tiny.opened(0, 500_000, "optimizer"),)
+    finding = asked(optimizer_not_fused, subject_of([(names.FOREACH, 2)] * 60, ranges=ranges))
+    assert finding is None
+
+
+def test_few_updates_are_not_worth_it() -> None:
+    assert asked(optimizer_not_fused, subject_of(UPDATES[:45])) is None
+
+
+def test_the_optimizers_of_real_programs() -> None:
+    single = asked(optimizer_not_fused, real("h200-train"))
+    assert single is not None
+    assert single.phase.endswith("optimizer")
+    assert asked(optimizer_not_fused, real("nan_check-sync")) is None

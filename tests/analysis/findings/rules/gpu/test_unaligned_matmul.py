@@ -1,0 +1,56 @@
+"""`unaligned-matmul` names products by kernels for unaligned data or an older GPU."""
+
+import pytest
+
+from nsysflow.analysis.findings.find import find
+from nsysflow.analysis.findings.rules.gpu.unaligned_matmul import unaligned_matmul
+from tests.analysis.findings.kernels.names import ADD, FP32, ODD, PRODUCT
+from tests.analysis.findings.rules.gpu.programs import asked, left_of, real, subject_of
+
+OLDEST = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1)"
+OLDER = "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x32_stage4_tensor16x8x16_kernel"
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_it_comes_first_where_most_kernel_time_is_unaligned(name: str) -> None:
+    first = find(subject_of([(name, 77), (ADD, 23)])).valued[0].finding
+    assert first.rule == "unaligned-matmul"
+    assert first.title == "matmul with unaligned sizes: 77 % of kernel time"
+    assert "multiple of 8" in first.change[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "left"),
+    [
+        (OLDEST, "NVIDIA H200", 0.2),
+        (OLDEST.replace("75", "80"), "NVIDIA H200", 0.35),
+        (OLDER, "NVIDIA H200", 0.6),
+        (OLDEST, "NVIDIA A100-SXM4-80GB", 0.5),
+        (OLDEST, "NVIDIA GeForce RTX 4090", 0.5),
+    ],
+)
+def test_what_is_left_depends_on_the_kernel_and_the_gpu(name: str, gpu: str, left: float) -> None:
+    assert left_of(asked(unaligned_matmul, subject_of([(name, 90)], gpu=gpu))) == {name: left}
+
+
+def test_where_the_name_of_the_gpu_says_nothing_its_other_kernels_do() -> None:
+    finding = asked(unaligned_matmul, subject_of([(OLDER, 90), (PRODUCT, 90)], gpu="a GPU"))
+    assert left_of(finding) == {OLDER: 0.6}
+    assert asked(unaligned_matmul, subject_of([(OLDER, 90)], gpu="a GPU")) is None
+
+
+@pytest.mark.parametrize("gpu", ["NVIDIA A100-SXM4-80GB", "NVIDIA L40S", "NVIDIA RTX PRO 6000"])
+def test_kernels_of_sm_80_are_native_where_there_are_no_newer_ones(gpu: str) -> None:
+    assert asked(unaligned_matmul, subject_of([(OLDER, 90)], gpu=gpu)) is None
+
+
+@pytest.mark.parametrize("name", [PRODUCT, *FP32])
+def test_it_is_quiet_for_native_and_for_float32_kernels(name: str) -> None:
+    assert asked(unaligned_matmul, subject_of([(name, 100)])) is None
+
+
+def test_the_odd_vocabulary_of_gpt2_is_named_though_the_host_is_the_limit() -> None:
+    found = [one.finding for one in find(real("h200-gpt2-eager")).valued]
+    (odd,) = [one for one in found if one.rule == "unaligned-matmul"]
+    assert "25 % of kernel time" in odd.title
+    assert "once the host keeps up" in odd.title

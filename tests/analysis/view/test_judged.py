@@ -1,0 +1,126 @@
+"""The steps that are judged."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nsysflow
+from nsysflow.analysis.options import Options, StepPart
+from nsysflow.errors import SelectionError
+from tests.analyses import CAUSE_COLUMNS, EXAMPLES, PARTS, analysed, every_report, loaded
+from tests.breaking import MIDDLE_THIRD_GONE, broken
+from tests.oracle.account_table import accounting
+from tests.oracle.accounting import Keep
+from tests.oracle.model import PlainTrace, to_trace
+from tests.oracle.report import Report
+from tests.oracle.step_groups import judged
+from tests.oracle.strategies import traces
+
+COLUMNS = ["device", "start_ns", "end_ns", "window_ns", *PARTS, *CAUSE_COLUMNS]
+
+
+def numbers(analysis: nsysflow.Analysis) -> list[int]:
+    return analysis.judged.steps["step"].to_list()
+
+
+def gpt2(*steps: StepPart, **more: object) -> nsysflow.Analysis:
+    """Steps 3 and 4 of this report are one-offs."""
+    return nsysflow.analyze(loaded("h200-gpt2-eager"), Options(steps=steps, **more))  # type: ignore[arg-type]
+
+
+def test_the_steady_steps_are_judged() -> None:
+    analysis = gpt2()
+    assert numbers(analysis) == [0, 1, 2]
+    assert analysis.judged.view.of_steps
+    assert analysis.judged.view.counts["steps"].to_list() == [3]
+    (row,) = analysis.judged.accounting.to_dicts()
+    assert row["window_ns"] == analysis.steps.filter("steady")["duration_ns"].sum()
+    assert 71 < 100 * row["compute_ns"] / row["window_ns"] < 73
+
+
+def test_steps_that_are_asked_for_are_judged_steady_or_not() -> None:
+    assert numbers(gpt2(StepPart(2))) == [2, 3, 4]
+    assert numbers(gpt2(StepPart(0, 2), StepPart(3, 4))) == [0, 1, 3]
+    assert numbers(gpt2(StepPart(3, 4, out=True))) == [0, 1, 2, 4]
+    assert numbers(gpt2(StepPart(0, 3), StepPart(1, 2, out=True))) == [0, 2]
+
+
+def test_the_whole_window_is_judged_on_request() -> None:
+    analysis = gpt2(whole=True)
+    assert not analysis.judged.view.of_steps
+    assert analysis.judged.accounting.equals(analysis.accounting)
+
+
+def test_without_steps_the_selection_is_judged() -> None:
+    analysis = analysed("h200-graph-level")
+    assert analysis.judged.view.counts.is_empty()
+    assert analysis.judged.accounting.equals(analysis.accounting)
+
+
+def test_of_a_stretch_of_time_the_steps_in_it_as_a_whole_are_judged() -> None:
+    steps = analysed("h200-gpt2-eager").steps
+    from_ns, to_ns = steps["start_ns"][1] - 5, steps["end_ns"][1] + 5
+    assert numbers(gpt2(from_ns=from_ns, to_ns=to_ns)) == [1]
+    cut = gpt2(from_ns=from_ns + 10, to_ns=to_ns)
+    assert not cut.judged.view.of_steps
+    assert cut.judged.accounting.equals(cut.accounting)
+
+
+def test_incomplete_steps_are_never_judged(tmp_path: Path) -> None:
+    analysis = nsysflow.analyze(broken(tmp_path, "h200-ddp-rank0", MIDDLE_THIRD_GONE))
+    kinds = dict(analysis.steps.select("step", pl.col("kind").cast(pl.String)).rows())
+    lost = [number for number, kind in kinds.items() if kind == "incomplete"]
+    assert lost
+    assert not {*numbers(analysis)} & {*lost}
+
+
+@pytest.mark.parametrize(
+    ("steps", "typed"),
+    [
+        ((StepPart(90, 95),), "--steps 90:95"),
+        ((StepPart(3, 4), StepPart(3, 4, out=True)), "--steps 3 --steps '!3'"),
+        ((StepPart(0, None, out=True),), "--steps '!0:'"),
+    ],
+)
+def test_a_selection_without_steps_is_refused_as_it_was_typed(
+    steps: tuple[StepPart, ...], typed: str
+) -> None:
+    with pytest.raises(SelectionError, match=r"has 5 steps, 0 to 4: none of them is in") as refused:
+        _ = gpt2(*steps).judged.accounting
+    assert typed in refused.value.seen
+    assert refused.value.advice == "Choose some of them, e.g. --steps 0:5"
+
+
+@every_report
+def test_the_rows_of_step_groups_sum_to_the_window(name: str) -> None:
+    analysis = analysed(name)
+    windows = dict(analysis.accounting.select("device", "window_ns").rows())
+    idle = dict(analysis.accounting.select("device", "idle_ns").rows())
+    sums = analysis.step_groups.group_by("process", "device").agg(
+        pl.col("total_ns", "idle_ns").sum()
+    )
+    for row in sums.to_dicts():
+        assert (row["total_ns"], row["idle_ns"]) == (windows[row["device"]], idle[row["device"]])
+
+
+@given(traces(), st.sampled_from((None, {0}, {1, 2}, {0, 3})), st.sampled_from((None, "step", "a")))
+@settings(max_examples=2 * EXAMPLES, suppress_health_check=list(HealthCheck))
+def test_what_is_judged_of_any_trace_is_what_the_oracle_judges(
+    model: PlainTrace, taken: set[int] | None, step: str | None
+) -> None:
+    report = Report(model)
+    parts = tuple(StepPart(number, number + 1) for number in sorted(taken or ()))
+    analysis = nsysflow.analyze(to_trace(model), Options(step=step, steps=parts))
+    try:
+        found = analysis.judged.accounting
+    except SelectionError:
+        return
+    keep: Keep = judged(report, None, step, taken)
+    if not keep:
+        assert found.equals(analysis.accounting)
+        return
+    expected = [row for row in accounting(report, keep) if row["device"] in keep]
+    assert found.select(COLUMNS).to_dicts() == [{c: row[c] for c in COLUMNS} for row in expected]
