@@ -82,7 +82,7 @@ def _rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
         "end_ns",
         _length_ns().alias("duration_ns"),
         "cause",
-        _names(events, rows).alias("culprit"),
+        _culprits(view, gaps, rows).alias("culprit"),
         _sources(events, rows["call"], gaps["next_call"]).cast(pl.String).alias("source"),
         attribution.name_of(gaps["node"]).alias("phase"),
         attribution.name_of(gaps["host_node"]).alias("host_range"),
@@ -90,6 +90,25 @@ def _rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
         ops["short_name"].gather(gaps["next_op"]).cast(pl.String).alias("next_op"),
         *(f"{cause}_ns" for cause in CAUSES),
     )
+
+
+def _culprits(view: View, gaps: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    """The culprit of each gap; empty without one."""
+    names = _names(view.events, rows)
+    if not (gaps["cause"] == "dependency").any():
+        return names
+    awaited = _awaited(view, gaps["next_op"]).fill_null("")
+    dependent = pl.lit(gaps["cause"]) == "dependency"
+    return pl.select(pl.when(dependent).then(awaited).otherwise(names)).to_series()
+
+
+def _awaited(view: View, ops: pl.Series) -> pl.Series:
+    """The operation whose event the stream of each of `ops` was told to wait for, as
+    `NAME on stream S`; null without one."""
+    awaited = view.timeline.producers.by_event.gather(ops)
+    name, stream = (view.events.ops[column].gather(awaited) for column in ("short_name", "stream"))
+    text = pl.format("{} on stream {}", name.cast(pl.String), stream)
+    return pl.select(text.alias("culprit")).to_series()
 
 
 def _names(events: Events, rows: pl.DataFrame) -> pl.Series:
@@ -111,7 +130,7 @@ def gap_summary(view: View) -> pl.DataFrame:
     """The GAP_SUMMARY table, in a stable order."""
     events, attribution = view.events, view.attribution
     gaps, places = _with_place(attribution, view.gaps)
-    groups = pl.concat([_parts(events, gaps, cause) for cause in CAUSES])
+    groups = pl.concat([_parts(view, gaps, cause) for cause in CAUSES])
     groups = groups.join(places, on="place")
     phase, host = (attribution.paths["joined"].gather(groups[c]) for c in ("phase", "host"))
     asked = pl.when("asked").then(pl.lit(host).fill_null(OUTSIDE)).otherwise(pl.lit(""))
@@ -158,18 +177,19 @@ def _with_place(attribution: Attribution, gaps: pl.DataFrame) -> tuple[pl.DataFr
     return gaps.with_columns(named["place"]), named.unique("place")
 
 
-def _parts(events: Events, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
+def _parts(view: View, gaps: pl.DataFrame, cause: str) -> pl.DataFrame:
     """The parts of gaps with one cause, grouped by place, culprit and line."""
-    ns = pl.col(f"{cause}_ns")
+    events, ns = view.events, pl.col(f"{cause}_ns")
     by = [f"{cause}_by"] if cause in WITH_CULPRIT else []
-    parts = gaps.select("place", "step", "next_call", f"{cause}_ns", *by).filter(ns > 0)
+    parts = gaps.select("place", "step", "next_op", "next_call", f"{cause}_ns", *by).filter(ns > 0)
     nobody = pl.repeat(None, len(parts), dtype=pl.UInt32, eager=True)
     culprit = parts[f"{cause}_by"] if by else nobody
     names = events.overhead["name"] if cause == "profiler" else events.calls["name"]
     call = nobody if cause == "profiler" else culprit
-    parts = parts.with_columns(
-        names.gather(culprit).alias("culprit"), _sources(events, call, parts["next_call"])
-    )
+    named = names.gather(culprit).alias("culprit")
+    if cause == "dependency":
+        named = _awaited(view, parts["next_op"])
+    parts = parts.with_columns(named, _sources(events, call, parts["next_call"]))
     # most reports have no backtraces and therefore no lines to group by
     lines = ["source"] if parts["source"].null_count() < len(parts) else []
     return (

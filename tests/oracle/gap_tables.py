@@ -7,6 +7,7 @@ from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.report import Report, Row, joined
 from tests.oracle.stats import mean, whole
 from tests.oracle.steps import Step, steps_of
+from tests.oracle.waited import waits_of
 
 Group = tuple[int, str, str, str, str, str | None]
 """Device, phase, host_range, cause, culprit, source."""
@@ -32,6 +33,16 @@ def step_of(report: Report, gap: Gap, steps: list[Step]) -> int | None:
     return None
 
 
+def culprit_of(report: Report, gap: Gap, cause: str) -> str:
+    """§3.15."""
+    if cause != "dependency":
+        return report.gaps.culprit(gap, cause)
+    awaited = waits_of(report).by_event(gap.next_op)
+    if awaited is None:
+        return ""
+    return f"{report.ops[awaited].short_name} on stream {report.ops[awaited].stream}"
+
+
 def gaps(report: Report, step: str | None = None) -> list[Row]:
     """§3.13 to §3.16: one row per gap."""
     steps = steps_of(report, step)
@@ -48,7 +59,7 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
                     "end_ns": gap.end_ns,
                     "duration_ns": gap.duration_ns,
                     "cause": gap.cause,
-                    "culprit": report.gaps.culprit(gap, gap.cause),
+                    "culprit": culprit_of(report, gap, gap.cause),
                     "source": report.source(gap, gap.cause),
                     "phase": joined(gap.place.path),
                     "host_range": joined(gap.host_place.path),
@@ -75,7 +86,7 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                     joined(gap.place.path),
                     (joined(gap.host_place.path) or OUTSIDE) if gap.starts_before_launch else "",
                     cause,
-                    report.gaps.culprit(gap, cause),
+                    culprit_of(report, gap, cause),
                     report.source(gap, cause),
                 )
                 groups[key].append(gap.causes[cause])
