@@ -16,6 +16,7 @@ from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.short_repr import as_html, as_text, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_view
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.validity.checks import Failed, failed_checks
 from nsysflow.analysis.view.view import View, view_of
@@ -122,6 +123,11 @@ class Analysis:
                 "name",
             )
         )
+
+    @computed_once
+    def bound(self) -> ViewBound:
+        """What bounds the selected part, and the largest loss beside it."""
+        return bound_of_view(self.view)
 
     @computed_once
     def failed_checks(self) -> tuple[Failed, ...]:

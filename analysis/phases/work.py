@@ -101,6 +101,34 @@ def busy_inside(
     )
 
 
+def compute_time(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """How long each phase computes: by `process` and `path` number, `compute_ns`, the union per
+    device, summed.
+
+    Args:
+        attribution: nodes and paths.
+        ops: operations with `node` and `part`, or their parts in some windows, in order.
+        axis: the axis of the operations.
+    """
+    place = axis.at(pl.col("device_no"), pl.col("start_ns")).alias("place")
+    compute = ops.filter(pl.col("part") == "compute", _length_ns() > 0).with_columns(place)
+    compute = compute.with_columns(_alone().alias("alone")).filter(pl.col("node").is_not_null())
+    columns = ["process", "node", "device_no", "start_ns", "end_ns"]
+    shared = _union_of_paths(attribution, compute.filter(~pl.col("alone")).select(columns), axis)
+    alone = (
+        compute.filter("alone")
+        .group_by("process", "node")
+        .agg(_length_ns().sum().alias("union_ns"))
+    )
+    alone = alone.with_columns(attribution.path_of(alone["node"]).alias("path")).drop("node")
+    rolled = [level.select(shared.columns) for level in attribution.levels(alone)]
+    return (
+        pl.concat([shared, *rolled])
+        .group_by("process", "path")
+        .agg(pl.col("union_ns").sum().alias("compute_ns"))
+    )
+
+
 def phase_idle(attribution: Attribution, gaps: pl.DataFrame) -> pl.DataFrame:
     """The idle time of each phase: by `process` and `path` number, `…_ns` of each cause.
 

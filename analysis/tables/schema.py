@@ -134,7 +134,9 @@ GAP_HISTOGRAM: Final = Frame(
 PHASES: Final = Frame(
     """One row per process and path of ranges, including what is nested in it. `host_wall_ns` is how
     long the ranges were open. `mean_ns` to `p95_ns` are of an instance's span, from its first
-    operation to its last; null where no instance launched anything.""",
+    operation to its last; null where no instance launched anything. `bound` names the largest of
+    compute, communication and copies that were waited for, and idle time by cause, joined by those
+    close to it; `bound_pct` is the share of the first.""",
     {
         "report": pl.String(),
         "process": pl.Int64(),
@@ -150,6 +152,8 @@ PHASES: Final = Frame(
         "launches": pl.Int64(),
         "idle_ns": pl.Int64(),
         **_CAUSES,
+        "bound": pl.String(),
+        "bound_pct": pl.Float64(),
         **_SPREAD,
         "exclusive_kernel_ns": pl.Int64(),
         "graph_estimate_ns": pl.Int64(),
@@ -337,7 +341,7 @@ COLLECTIVES: Final = Frame(
 STEPS: Final = Frame(
     """One row per process, device and step. `idle_ns` and the causes are of the gaps that start in
     the step; the other parts are of the step's own window. A step that is not `steady` is warm-up,
-    loads code, or was cut off by the end of the recording.""",
+    loads code, or was cut off by the end of the recording. `bound` is as in phases.""",
     {
         "report": pl.String(),
         "process": pl.Int64(),
@@ -351,6 +355,8 @@ STEPS: Final = Frame(
         "copy_exposed_ns": pl.Int64(),
         "idle_ns": pl.Int64(),
         **_CAUSES,
+        "bound": pl.String(),
+        "bound_pct": pl.Float64(),
         "steady": pl.Boolean(),
     },
 )

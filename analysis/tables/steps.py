@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from nsysflow.analysis.bound.parts import waited_in
+from nsysflow.analysis.bound.rule import bounds
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.frames.nsys_ids import os_pid
@@ -18,6 +20,9 @@ def step_table(view: View) -> pl.DataFrame:
     causes = [f"{cause}_ns" for cause in CAUSES]
     axis, steps = view.events.axis, view.steps
     parts = view.busy.parts(steps, axis).drop("window_ns", "idle_ns")
+    idle = _idle_in(steps, view.timeline.gaps, axis)
+    unhidden = _idle_in(steps, view.unhidden.timeline.gaps, axis)
+    bound = bounds(pl.concat([parts, waited_in(view, steps), unhidden], how="horizontal"))
     whole = pl.col("end_ns") - pl.col("start_ns")
     settled = 100 * pl.col("module_load_ns") <= whole
     captured = pl.col("process").is_in(view.trace.captures["process"].implode())
@@ -26,7 +31,8 @@ def step_table(view: View) -> pl.DataFrame:
     kept = pl.col("step") >= (by_default if skip is None else skip)
     return (
         steps.hstack(parts.get_columns())
-        .hstack(_idle_in(steps, view.timeline.gaps, axis).get_columns())
+        .hstack(idle.get_columns())
+        .hstack(bound.get_columns())
         .with_columns(
             whole.alias("duration_ns"),
             pl.sum_horizontal(causes).alias("idle_ns"),

@@ -7,7 +7,7 @@ from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.instances import span_inside
-from nsysflow.analysis.phases.work import busy_inside, phase_idle, phase_work
+from nsysflow.analysis.phases.work import busy_inside, compute_time, phase_idle, phase_work
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events
@@ -124,6 +124,21 @@ class View:
         return phase_idle(self.attribution, self.gaps)
 
     @computed_once
+    def compute(self) -> pl.DataFrame:
+        """How long the phases computed in the windows: of `work.compute_time`."""
+        return compute_time(self.attribution, self.timeline.ops, self.events.axis)
+
+    @computed_once
+    def unhidden(self) -> "View":
+        """This selection of `Timeline.unhidden`."""
+        timeline = self.timeline.unhidden
+        if timeline is self.timeline:
+            return self
+        view = type(self)(timeline)
+        view.__dict__.update(windows=self.windows, steps=self.steps)
+        return view
+
+    @computed_once
     def spans(self) -> pl.DataFrame:
         """`process`, `path`, `span_ns`: how long the phases' instances ran in the windows."""
         return self.work.select("process", "path", "span_ns")
@@ -200,6 +215,14 @@ class NarrowedView(View):
         begun = phase_work(attribution, self.ops, host, axis)
         ops = self.timeline.ops.select("node", "process", "device_no", "start_ns", "end_ns")
         return busy_inside(attribution, begun, clipped(ops, windows, axis), axis)
+
+    @computed_once
+    def compute(self) -> pl.DataFrame:
+        """How long the phases computed inside the windows."""
+        ops = self.timeline.ops.filter(pl.col("part") == "compute")
+        ops = ops.select("process", "node", "part", "device_no", "start_ns", "end_ns")
+        axis = self.events.axis
+        return compute_time(self.attribution, clipped(ops, self.windows, axis), axis)
 
     @computed_once
     def spans(self) -> pl.DataFrame:

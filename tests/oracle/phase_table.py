@@ -2,8 +2,10 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
+from tests.oracle import bound
 from tests.oracle.account_table import causes_in, inside_ns
 from tests.oracle.accounting import Keep, common, covered, length, union
 from tests.oracle.gaps import CAUSES, Gap
@@ -11,6 +13,7 @@ from tests.oracle.model import Op
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, joined, os_pid, prefixes
 from tests.oracle.stats import spread
+from tests.oracle.waited import waits_of
 
 GRAPH_NS_PER_OP = 500
 """§5.7: what a CUDA graph takes per operation, in addition to the operation's duration."""
@@ -134,6 +137,7 @@ def phases(report: Report, keep: Keep | None = None) -> list[Row]:
                 "idle_ns": sum(causes.values()),
                 **causes,
                 "host_wall_ns": phase.host_ns,
+                **_bound(report, process, path, phase, keep),
                 **spread(phase.spans),
                 "exclusive_kernel_ns": sum(
                     report.ops[i].end_ns - report.ops[i].start_ns
@@ -147,6 +151,29 @@ def phases(report: Report, keep: Keep | None = None) -> list[Row]:
             }
         )
     return rows
+
+
+def _bound(
+    report: Report, process: int, path: Path, phase: Phase, keep: Keep | None
+) -> dict[str, str | float | None]:
+    """§15.7, §15.8."""
+    ops = [index for launched in phase.launched.values() for index in launched]
+    compute_ns = 0
+    for device in report.devices:
+        here = [index for index in ops if report.ops[index].device == device]
+        busy = bound.compute_of(report, here)
+        compute_ns += length(busy if keep is None else common(busy, keep.get(device, [])))
+    mine = set(ops)
+    pieces = [piece for piece in waits_of(report).pieces if piece.op in mine]
+    gaps = _phases_unhidden(report).get((process, path), Phase()).gaps
+    parts = {"compute": compute_ns, **bound.waited(pieces, keep), **bound.idle(gaps, keep)}
+    name, pct = bound.bound(parts)
+    return {"bound": name, "bound_pct": pct}
+
+
+@lru_cache(maxsize=8)
+def _phases_unhidden(report: Report) -> dict[tuple[int, Path], Phase]:
+    return phases_of(bound.unhidden(report))
 
 
 def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:

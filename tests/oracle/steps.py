@@ -3,10 +3,12 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
+from tests.oracle import bound
 from tests.oracle.accounting import covered, length, parts, window
 from tests.oracle.phase_table import phases_of
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, causes_of, joined, os_pid
+from tests.oracle.waited import waits_of
 
 SKIP = 2
 LEAST_REPEATS = 3
@@ -99,6 +101,12 @@ def steps(report: Report, name: str | None = None, skip: int | None = None) -> l
         duration = step.end_ns - step.start_ns
         cut_off = step.is_last and step.range_.cut_off
         first = skipped(report, step.process) if skip is None else skip
+        unhidden = [
+            g for g in bound.unhidden(report).gaps_on(step.device) if step.holds(g.start_ns)
+        ]
+        pieces = [piece for piece in waits_of(report).pieces if piece.device == step.device]
+        of_step = bound.waited(pieces, {step.device: [(step.start_ns, step.end_ns)]})
+        name, pct = bound.bound({"compute": split["compute_ns"], **of_step, **bound.idle(unhidden)})
         loads_little = 100 * causes["module_load_ns"] <= duration
         rows.append(
             {
@@ -114,6 +122,8 @@ def steps(report: Report, name: str | None = None, skip: int | None = None) -> l
                 "copy_exposed_ns": split["copy_exposed_ns"],
                 "idle_ns": sum(gap.duration_ns for gap in gaps),
                 **causes,
+                "bound": name,
+                "bound_pct": pct,
                 "steady": step.index >= first and loads_little and not cut_off,
             }
         )

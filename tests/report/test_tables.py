@@ -43,7 +43,7 @@ HEADERS = {
     ),
     "phases": (
         "report,process,path,depth,instances,host_wall_ns,ops,kernels,kernel_ns,busy_ns,span_ns,"
-        f"launches,idle_ns,{CAUSE_COLUMNS},mean_ns,median_ns,min_ns,max_ns,std_ns,p95_ns,"
+        f"launches,idle_ns,{CAUSE_COLUMNS},bound,bound_pct,mean_ns,median_ns,min_ns,max_ns,std_ns,p95_ns,"
         "exclusive_kernel_ns,graph_estimate_ns,own_ops,borrowed_ops,process_range_ops"
     ),
     "launches": (
@@ -69,7 +69,7 @@ HEADERS = {
     ),
     "steps": (
         "report,process,device,step,start_ns,end_ns,duration_ns,compute_ns,comm_exposed_ns,"
-        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady"
+        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},bound,bound_pct,steady"
     ),
     "comm": (
         "report,process,device,phase,name,operation,count,bytes,total_ns,median_ns,busy_ns,"
