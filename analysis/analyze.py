@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from nsysflow.analysis.bound.parts import of_devices
 from nsysflow.analysis.declared import tables
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.findings.find import Found, find_of_run
@@ -19,6 +20,7 @@ from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.short_repr import as_html, as_text, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_view
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.validity.checks import Failed, failed_checks
 from nsysflow.analysis.view.judged import judged_view
@@ -128,6 +130,21 @@ class Tables:
         steps = self.view.steps.group_by("process", "device").len().group_by("device").max()
         report = self.trace.report
         return {(report, device): count for device, count in steps.select("device", "len").rows()}
+
+    @computed_once
+    def bound(self) -> ViewBound:
+        """What bounds the selected part, and the largest loss beside it."""
+        return bound_of_view(self.view)
+
+    @computed_once
+    def parts(self) -> pl.DataFrame:
+        """Of what each GPU's time consists, as far as it can bound it: `report`, `device` and the
+        parts of spec §15.7."""
+        events = self.timeline.events
+        devices = events.ops.select("device_no", "device").unique()
+        report = pl.lit(self.trace.report).alias("report")
+        of = of_devices(self.view).join(devices, on="device_no", maintain_order="left")
+        return of.select(report, "device", pl.exclude("device_no", "device"))
 
     @computed_once
     def failed_checks(self) -> tuple[Failed, ...]:
