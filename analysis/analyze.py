@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from nsysflow.analysis.declared import tables
-from nsysflow.analysis.declared.notes import Note
+from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
@@ -137,8 +137,8 @@ class Analysis:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The loader's notes."""
-        return self.trace.notes
+        """The loader's notes, and that of waits whose event is not known."""
+        return (*self.trace.notes, *_unknown_waits(self.timeline))
 
     def gap_slices(self, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
         """`gaps` in slices, only those that last `at_least_ns` or longer; never no slice."""
@@ -168,6 +168,16 @@ class Analysis:
         report = pl.lit(self.trace.report).alias("report")
         schema = SCHEMAS[name]
         return rows.with_columns(report).select(schema.names()).match_to_schema(schema)
+
+
+def _unknown_waits(timeline: Timeline) -> Iterator[Note]:
+    """A note where streams waited for events that the report does not name (spec §15.6)."""
+    if missing := timeline.producers.missing:
+        yield Note(
+            NoteKind.EVENTS_NOT_RECORDED,
+            f"{missing} waits of a stream name no event in this report; what compute waited for is"
+            " judged by streams alone",
+        )
 
 
 def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a frame
