@@ -9,7 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.bound.parts import of_devices
 from nsysflow.analysis.declared import tables
-from nsysflow.analysis.declared.notes import Note
+from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.findings.find import Found, find_of_run
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.table import findings_table
@@ -154,8 +154,8 @@ class Tables:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The loader's notes."""
-        return self.trace.notes
+        """The loader's notes, and that of waits whose event is not known."""
+        return (*self.trace.notes, *_unknown_waits(self.timeline))
 
     def gap_slices(self, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
         """`gaps` in slices, only those that last `at_least_ns` or longer; never no slice."""
@@ -221,6 +221,16 @@ class Analysis(Tables):
     def findings(self) -> pl.DataFrame:
         """FINDINGS: what to change, the largest saving first."""
         return findings_table(self.found)
+
+
+def _unknown_waits(timeline: Timeline) -> Iterator[Note]:
+    """A note where streams waited for events that the report does not name (spec §15.6)."""
+    if missing := timeline.producers.missing:
+        yield Note(
+            NoteKind.EVENTS_NOT_RECORDED,
+            f"{missing} waits of a stream name no event in this report; what compute waited for is"
+            " judged by streams alone",
+        )
 
 
 def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a frame
