@@ -30,7 +30,7 @@ PAGE: Final = ROOT / "docs" / "accuracy.md"
 SKIPPED: Final = 1
 """The first step of a sample holds what starting the profiler costs (docs/facts.md)."""
 
-NOT_CHANGES: Final = frozenset({"report", "step", "skip", "as_json"})
+NOT_CHANGES: Final = frozenset({"report", "step", "steps", "skip", "as_json"})
 
 
 INTRODUCTION: Final = """\
