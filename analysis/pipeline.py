@@ -92,7 +92,8 @@ class Timeline:
     @computed_once
     def _other_calls(self) -> pl.DataFrame:
         """The calls that gaps contain and that neither stalled nor launched an operation."""
-        calls, launched = self.events.calls, self.events.ops.filter("first")
+        calls = self.events.calls
+        launched = self.events.ops.select("op", "call", "first").filter("first")
         first_op = by_number(len(calls), launched["call"], launched["op"])
         found = pl.concat([each.calls for each in self.explained.in_calls.values()])
         return calls[found.filter(first_op.gather(found).is_null()).unique().sort()]
@@ -131,7 +132,7 @@ class Timeline:
     def _path_of_call(self) -> pl.Series:
         """The path of each call that idle time lies in or is charged to."""
         placed = self.attribution.placed
-        first = self.ops.filter("first").select("call", "node")
+        first = self.ops.select("call", "node", "first").filter("first").drop("first")
         stalls = self._stall_calls.select("call", placed["stalls"]["node"])
         others = self._other_calls.select("call", placed["calls"]["node"])
         known = pl.concat([first, stalls, others])

@@ -125,8 +125,15 @@ def _behind_the_host(
         if both_ns is None or without_ns is None or both_ns - without_ns < worth_ns:
             continue
         then = duration(both_ns - without_ns)
-        title = f"{one.finding.title}; up to {then} once the host keeps up"
-        yield replace(one, finding=replace(one.finding, title=title))
+        why = f"alone it saves next to nothing; once the host keeps up, up to {then}"
+        yield replace(
+            one,
+            finding=replace(
+                one.finding,
+                title=f"then up to {then}: {one.finding.title}",
+                evidence=(why, *one.finding.evidence),
+            ),
+        )
 
 
 def _together_ns(findings: Iterable[Finding], replays: Replays) -> int | None:

@@ -36,9 +36,7 @@ def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
     """
     gaps, attribution = view.gaps, view.attribution
     node = pl.select(
-        pl.when(gaps["asked"] & (gaps["host_ns"] > 0))
-        .then(gaps["host_node"])
-        .otherwise(gaps["node"])
+        pl.when(gaps["host_ns"] > 0).then(gaps["between_node"]).otherwise(gaps["node"])
     ).to_series()
     rows = gaps.select(
         view.events.ops["device"].gather(gaps["next_op"]).alias("device"),

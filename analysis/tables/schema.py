@@ -397,7 +397,8 @@ STEP_GROUP: Final = pl.Enum(
 """What a row of step_groups holds (spec §8.17)."""
 
 STEP_GROUPS: Final = Frame(
-    """The window by kind of step; the rows of a process and device sum to its device's window.
+    """The window by kind of step; the rows of a process and device sum to its device's window, and
+    the parts of a row (compute, exposed communication and copies, idle) to its `total_ns`.
     `before` is what precedes the steps, and the start-up steps; each one-off has a row, but those
     of the same place and cause that come back `every` so many steps share one (`periodic`); `after`
     follows the last step. `excess_ns` is what one-offs took beyond the steps around them. `cause`
@@ -414,6 +415,9 @@ STEP_GROUPS: Final = Frame(
         "start_ns": pl.Int64(),
         "total_ns": pl.Int64(),
         "excess_ns": pl.Int64(),
+        "compute_ns": pl.Int64(),
+        "comm_exposed_ns": pl.Int64(),
+        "copy_exposed_ns": pl.Int64(),
         "idle_ns": pl.Int64(),
         "cause": CAUSE,
         "cause_ns": pl.Int64(),

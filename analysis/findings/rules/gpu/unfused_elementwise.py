@@ -44,8 +44,7 @@ def unfused_elementwise(subject: Subject) -> Iterator[Finding]:
         subject,
         chains,
         rule="unfused-elementwise",
-        title=f"{per_step(len(chains)):,} memory-bound kernels in a row, not fused: {share} of"
-        " kernel time",
+        title=f"{per_step(len(chains)):,} memory-bound kernels not fused: {share} of kernel time",
         change=CHANGE,
         evidence=(
             in_words(subject, chains),
