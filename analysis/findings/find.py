@@ -61,7 +61,7 @@ def find(subject: Subject) -> Found:
     kernels: the last resort says what helps, not what it saves.
     """
     replays = Replays(subject)
-    worth_ns = WORTH_PCT / 100 * subject.step_ns
+    worth_ns = max(1.0, WORTH_PCT / 100 * subject.step_ns)  # nothing is not worth a line
     asked = [one for rule in RULES for one in rule(subject) if one.size_ns >= worth_ns]
     asked.sort(key=lambda one: -one.size_ns)
     kept = [_valued(one, replays, subject) for one in asked[:MOST_REPLAYED]]
