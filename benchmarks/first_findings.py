@@ -31,10 +31,10 @@ more than the finding counts (*besides*).
 | --- | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |"""
 
 FIRST_SIMULATED_INTRODUCTION: Final = """
-The same of the simulated programs, of their whole windows. The truth knows single sites, and all
-waits together; a finding at a place with some of several sites has no verdict, nor has one of what
-is no site (launches, in most programs). Programs without a finding:
-{quiet}.
+The same of the simulated programs, of their whole windows, without findings about kernels: theirs
+have neither shapes nor names. The truth knows single sites, and all waits together; a finding at a
+place with some of several sites has no verdict, nor has one of what is no site (launches, in most
+programs). Programs without a finding: {quiet}.
 
 | program | first finding | sites | window, ms | predicted, ms | saved, ms | off | good |
 | --- | --- | --- | ---: | ---: | ---: | ---: | --- |"""

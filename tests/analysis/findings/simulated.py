@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 import nsysflow
 from nsysflow.analysis.findings.find import find
@@ -25,6 +25,14 @@ from nsysflow.analysis.replay.dependencies.program import recorded
 from tests.analysis.replay.sites import CONTROLS
 from tests.reports import DATA
 
+HOST_RULES: Final = frozenset(
+    {
+        *("sync-in-loop", "scalar-readback", "pageable-copy", "blocking-pinned-copy"),
+        *("allocator-churn", "launch-bound", "data-loading", "host-code", "exposed-copy"),
+    }
+)
+"""Rules about kernels are left out: those of simulated programs have neither shapes nor names."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
@@ -33,7 +41,7 @@ class Compared:
     Attributes:
         program: its name.
         control: whether nothing is to be saved in it.
-        rank: the finding's number; 0 is the first.
+        rank: its place among the findings about the host and copies; 0 is the first.
         finding: with its predicted saving.
         sites: which sites it is of.
         saves_ns: what its change really saves; None where the truth does not know.
@@ -103,7 +111,9 @@ def findings_of_programs() -> tuple[Compared, ...]:
 def _compared(
     program: str, analysis: nsysflow.Analysis, about: dict[str, Any]
 ) -> Iterator[Compared]:
-    for rank, valued in enumerate(find(Subject(analysis.judged)).valued):
+    found = find(Subject(analysis.judged)).valued
+    of_host = [one for one in found if one.finding.rule in HOST_RULES]
+    for rank, valued in enumerate(of_host):
         sites = tuple(_sites(analysis.timeline, valued, about))
         yield Compared(
             program=program,
