@@ -26,6 +26,7 @@ from nsysflow.analysis.timeline.events import Events, in_order
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.waited.producers import Producers, producers
 from nsysflow.analysis.waited.split import split
+from nsysflow.analysis.waited.unhidden import unhidden
 
 
 class Timeline:
@@ -211,6 +212,17 @@ class Timeline:
     def waited(self) -> pl.DataFrame:
         """The time without compute by what was waited for: `split.PIECES`."""
         return split(self.events, self.producers.latest)
+
+    @computed_once
+    def unhidden(self) -> "Timeline":
+        """This timeline with communication and copies only while somebody waited for them, so that
+        they hide no idle time; itself where they do not."""
+        events = unhidden(self.events, self.waited, self.busy)
+        if events is None:
+            return self
+        timeline = Timeline(self.trace, self.options)
+        timeline.__dict__["events"] = events
+        return timeline
 
     @computed_once
     def stalls(self) -> pl.DataFrame:

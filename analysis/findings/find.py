@@ -18,6 +18,9 @@ differ by as much."""
 MOST_REPLAYED: Final = 12
 """The largest findings are replayed; those behind them lose less than each of these."""
 
+MOST_BEHIND: Final = 4
+"""So many findings that only count once the host keeps up: each takes another replay."""
+
 TAKES_TURNS: Final = 2
 """Waits hide each other if all together save more than twice what they save alone, or one saves
 less than half of what is lost there."""
@@ -115,7 +118,7 @@ def _behind_the_host(
         (one, one.finding.changes)
         for one in kept
         if one.finding.makes_kernels_faster and one.high_ns < worth_ns
-    ]
+    ][:MOST_BEHIND]
     if not hidden or not subject.of_steps:
         return
     no_limit = Changes(graphs=tuple(subject.timeline.step_paths["joined"].unique().sort()))

@@ -43,8 +43,8 @@ HEADERS = {
     ),
     "phases": (
         "report,process,path,depth,instances,host_wall_ns,ops,kernels,kernel_ns,busy_ns,span_ns,"
-        f"launches,idle_ns,{CAUSE_COLUMNS},mean_ns,median_ns,min_ns,max_ns,std_ns,p95_ns,"
-        "exclusive_kernel_ns,graph_estimate_ns,own_ops,borrowed_ops,process_range_ops,"
+        f"launches,idle_ns,{CAUSE_COLUMNS},bound,bound_pct,mean_ns,median_ns,min_ns,max_ns,std_ns,"
+        "p95_ns,exclusive_kernel_ns,graph_estimate_ns,own_ops,borrowed_ops,process_range_ops,"
         "steady_per_step_ns"
     ),
     "launches": (
@@ -70,7 +70,7 @@ HEADERS = {
     ),
     "steps": (
         "report,process,device,step,start_ns,end_ns,duration_ns,compute_ns,comm_exposed_ns,"
-        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady,kind"
+        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},bound,bound_pct,steady,kind"
     ),
     "step_groups": (
         "report,process,device,kind,steps,count,every,start_ns,total_ns,excess_ns,compute_ns,"
