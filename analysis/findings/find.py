@@ -180,8 +180,8 @@ def find_of_run(subjects: Sequence[Subject]) -> Found:
 
 
 def _looked_at(subjects: Sequence[Subject], late: Collection[str]) -> list[Subject]:
-    """All subjects if they are few; of many the slowest, and the `late` ones: ranks do the same, and
-    what holds up the straggler holds up all."""
+    """All subjects if they are few; of many the slowest and the late ones. Ranks do the same work,
+    and what holds up the straggler holds up all."""
     if len(subjects) <= FEW_REPORTS:
         return [*subjects]
     slowest = max(subjects, key=lambda subject: subject.step_ns)

@@ -1,7 +1,6 @@
 """Findings as people read them: two lines each."""
 
 from dataclasses import dataclass
-from shlex import join
 
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Valued
@@ -87,7 +86,6 @@ def _more(results: Results, shown: int) -> str:
     """Where the rest of the findings is, and how to see one in full."""
     if not shown:
         return ""
-    paths = [str(path) for path in results.origin.typed] or [results.found.report]
     left = len(results.found.valued) - shown
     rest = f"{number(left)} more: --table findings; " if left else ""
-    return f"{rest}why, and an example: nsysflow explain 1 {join(paths)}"
+    return f"{rest}why, and an example: nsysflow explain 1 {results.again}"
