@@ -115,12 +115,9 @@ def compute_time(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.
     compute = compute.with_columns(_alone().alias("alone")).filter(pl.col("node").is_not_null())
     columns = ["process", "node", "device_no", "start_ns", "end_ns"]
     shared = _union_of_paths(attribution, compute.filter(~pl.col("alone")).select(columns), axis)
-    alone = (
-        compute.filter("alone")
-        .group_by("process", "node")
-        .agg(_length_ns().sum().alias("union_ns"))
-    )
-    alone = alone.with_columns(attribution.path_of(alone["node"]).alias("path")).drop("node")
+    alone = compute.filter("alone").group_by("node").agg(_length_ns().sum().alias("union_ns"))
+    process = attribution.nodes["process"].gather(alone["node"])
+    alone = alone.with_columns(process, attribution.path_of(alone["node"])).drop("node")
     rolled = [level.select(shared.columns) for level in attribution.levels(alone)]
     return (
         pl.concat([shared, *rolled])

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import polars as pl
 import pytest
 
 import nsysflow
