@@ -1,4 +1,4 @@
-"""What `nsysflow whatif` predicts against what was saved: writes docs/accuracy.md.
+"""What `nsysflow whatif` and findings predict against what was saved: writes docs/accuracy.md.
 
     python -m benchmarks.accuracy
 
@@ -8,13 +8,14 @@ tests, whose true savings are known. Nothing is timed, so that every run writes 
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from shlex import split
 from typing import Final
 
 import nsysflow
+from benchmarks.first_findings import SKIPPED, first_findings
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes.declared import Changes
@@ -27,14 +28,12 @@ from tests.reports import ROOT, SAMPLES
 
 PAGE: Final = ROOT / "docs" / "accuracy.md"
 
-SKIPPED: Final = 1
-"""The first step of a sample holds what starting the profiler costs (docs/facts.md)."""
-
-NOT_CHANGES: Final = frozenset({"report", "step", "skip", "as_json"})
+CHANGES: Final = frozenset(field.name for field in fields(Changes))
+"""The options of `nsysflow whatif` that change something."""
 
 
 INTRODUCTION: Final = """\
-# How accurate is `nsysflow whatif`?
+# How accurate are `nsysflow whatif` and the findings?
 
 Made by `python -m benchmarks.accuracy` from the samples and the simulated programs of the tests.
 Recorded is compared with recorded: both sides hold what the profiler costs. A prediction is good
@@ -138,7 +137,7 @@ def recording(name: str) -> Recorded:
 def changes(typed: str) -> Changes:
     """Changes as the command line takes them."""
     params = whatif.make_context("whatif", ["REPORT", *split(typed)]).params
-    return Changes(**{name: value for name, value in params.items() if name not in NOT_CHANGES})
+    return Changes(**{name: value for name, value in params.items() if name in CHANGES})
 
 
 def step_ns(of: Lengths) -> int:
@@ -158,6 +157,8 @@ def predicted_ns(name: str, change: str) -> int:
 def page() -> Iterator[str]:
     """The lines of docs/accuracy.md."""
     yield INTRODUCTION
+    yield from first_findings()
+    yield ""
     yield from _pairs()
     yield ""
     yield from _simulated()

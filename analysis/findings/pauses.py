@@ -1,4 +1,4 @@
-"""Where a GPU waits for Python, for launches and for code: one pause per gap, with its place."""
+"""Where a GPU waits for Python, for launches and for code: the pauses, each with its place."""
 
 from typing import Final
 
@@ -24,6 +24,9 @@ LOADS_DATA: Final = (
 )
 """Matches paths with a range that loads data, by its name."""
 
+CAUSES: Final = ("host", "launch", "module_load")
+"""The causes of a pause: code of the host's own, what launching costs, and code that is loaded."""
+
 
 def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
     """The pauses of the judged part: `device`, `process`, `start_ns`, `ns`, `phase` (where the host
@@ -34,19 +37,20 @@ def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
         view: the judged part.
         step_paths: which ranges are steps; `batch` may be one, and then loads nothing.
     """
-    gaps, attribution = view.gaps, view.attribution
-    node = pl.select(
-        pl.when(gaps["host_ns"] > 0).then(gaps["between_node"]).otherwise(gaps["node"])
-    ).to_series()
-    rows = gaps.select(
-        view.events.ops["device"].gather(gaps["next_op"]).alias("device"),
-        "process",
-        "start_ns",
-        (pl.col("module_load_ns") > 0).alias("loads_code"),
-        (pl.col("host_ns") + pl.col("launch_ns") + pl.col("module_load_ns")).alias("ns"),
-        pl.lit(attribution.name_of(node)).alias("phase"),
-    ).filter(pl.col("ns") > 0)
-    inner = pl.col("phase")
+    parts = view.idle_parts
+    pieces = pl.concat([parts[cause].select("row", "path", "ns") for cause in CAUSES])
+    places = pieces.group_by("row", "path").agg(pl.col("ns").sum()).sort("row", "path")
+    gaps, paths = view.gaps, view.attribution.paths
+    loads = pl.col("row").is_in(parts["module_load"]["row"].unique().implode())
+    rows = places.select(
+        view.events.ops["device"].gather(gaps["next_op"].gather(places["row"])).alias("device"),
+        gaps["process"].gather(places["row"]),
+        gaps["start_ns"].gather(places["row"]),
+        "ns",
+        paths["joined"].gather(places["path"]).alias("phase"),
+        loads.alias("loads_code"),
+    )
+    inner = pl.col("phase").fill_null("")
     for path in step_paths:
         inner = inner.str.strip_prefix(path)
     per_step_ns = pl.col("ns").sum().over("device", "process") / max(1, len(view.steps))
@@ -55,5 +59,7 @@ def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
     )
     loads, data = pl.col("loads_code"), inner.str.contains(LOADS_DATA)
     return rows.with_columns(
-        (data & ~loads).alias("data"), (long & ~data & ~loads).alias("long")
-    ).with_columns(pl.col("phase").replace("", OUTSIDE))
+        (data & ~loads).alias("data"),
+        (long & ~data & ~loads).alias("long"),
+        pl.col("phase").fill_null(OUTSIDE),
+    )

@@ -46,11 +46,12 @@ class Suggestions:
 def suggestions(results: Results, limit: int) -> Suggestions:
     """What to change first."""
     found = results.found
+    several = len(results.reports) > 1
     rows = tuple(
         Suggestion(
             number=index,
             saving=saving_of(one),
-            title=one.finding.title,
+            title=f"{one.report}: {one.finding.title}" if several else one.finding.title,
             change=one.finding.change[0],
             steps=_steps(one, found.steps) if found.of_steps else "",
         )
@@ -61,6 +62,8 @@ def suggestions(results: Results, limit: int) -> Suggestions:
 
 def saving_of(valued: Valued) -> str:
     """What a finding saves: `save up to 2.10 ms (38 %)`."""
+    if not valued.high_ns:
+        return "not estimated"
     most = "" if valued.finding.method == "replay" else "up to "
     return f"save {most}{duration(valued.high_ns)} ({percent(valued.pct)})"
 

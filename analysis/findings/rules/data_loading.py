@@ -20,6 +20,10 @@ CHANGE: Final = (
     "a larger prefetch_factor where batches take unequally long",
     "do the work once, before training: store what is decoded or tokenized",
 )
+LOOP_NS: Final = 100_000
+"""Between two steps a loop takes less than this for itself, its ranges and its counters: 16 us in
+rolloutcopy-graph, where it is a third of a step."""
+
 BETWEEN: Final = (
     "see what Python does between the steps: put nsysflow.runtime ranges around it",
     *CHANGE,
@@ -29,9 +33,8 @@ BETWEEN: Final = (
 def data_loading(subject: Subject) -> Iterator[Finding]:
     """Each phase that loads data while the GPU waits; and host code outside all ranges where steps
     are marked, which is mostly the loader's."""
-    pauses = subject.pauses.filter(pl.col("data") | (pl.col("phase") == OUTSIDE))
-    if not subject.of_steps:
-        pauses = pauses.filter("data")
+    between = (pl.col("phase") == OUTSIDE) & (pl.col("ns") >= LOOP_NS) & ~pl.col("loads_code")
+    pauses = subject.pauses.filter(pl.col("data") | (between & pl.lit(subject.of_steps)))
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
         yield _finding(subject, str(phase), rows)
 

@@ -1,0 +1,1 @@
+"""What the analysis costs at scale, and how accurate it is."""

@@ -1,0 +1,159 @@
+"""The first finding of each program, its predicted saving and the real one: part of
+docs/accuracy.md."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import nsysflow
+from nsysflow.analysis.findings.find import find
+from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.findings.saving import Replays
+from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.replay.changes.declared import Changes, Removal
+from tests.analysis.findings.simulated import Compared, findings_of_programs, truths
+from tests.reports import SAMPLES
+
+SKIPPED: Final = 1
+"""The first step of a sample holds what starting the profiler costs (docs/facts.md)."""
+
+FIRST_INTRODUCTION: Final = """\
+## The first finding
+
+What the page says first about each program of [case-studies.md](case-studies.md), and what the
+remedy really saved. `up to` marks an upper bound. Rows without a verdict are of remedies that do
+more than the finding counts (*besides*).
+
+| before → after | first finding | step before, ms | predicted, ms | saved, ms \
+| off, of the saving | of the step | good | besides |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |"""
+
+FIRST_SIMULATED_INTRODUCTION: Final = """
+The same of the simulated programs, of their whole windows, without findings about kernels: theirs
+have neither shapes nor names. The truth knows single sites, and all waits together; a finding at a
+place with some of several sites has no verdict, nor has one of what is no site (launches, in most
+programs). Programs without a finding: {quiet}.
+
+| program | first finding | sites | window, ms | predicted, ms | saved, ms | off | good |
+| --- | --- | --- | ---: | ---: | ---: | ---: | --- |"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """A sample of docs/case-studies.md, and the sample of its remedy.
+
+    Attributes:
+        before: the sample.
+        after: the sample with the remedy.
+        besides: what the remedy does that the finding does not count; empty if nothing.
+        host: the finding's change, with one that stands for the host's own part of that.
+    """
+
+    before: str
+    after: str
+    besides: str = ""
+    host: Changes | None = None
+
+
+KERNELS: Final = "runs other, fused kernels"
+METRICS: Final = (("step/metrics", 0.0),)
+
+REMEDIES: Final = (
+    Remedy(before="trainstep-torch", after="trainstep-graph", besides=KERNELS),
+    Remedy(before="trainstep-fused", after="trainstep-graph"),
+    Remedy(before="trainforward-fused", after="trainforward-graph"),
+    Remedy(before="rolloutcopy-fused", after="rolloutcopy-graph"),
+    Remedy(before="rolloutcopy-torch", after="rolloutcopy-graph", besides=KERNELS),
+    Remedy(before="launch_bound-eager", after="launch_bound-graph"),
+    Remedy(before="launch_bound-eager-plain", after="launch_bound-graph"),
+    Remedy(before="nan_check-sync", after="nan_check-async"),
+    Remedy(
+        before="metrics-each_step",
+        after="metrics-at_end",
+        besides="loses the host code of step/metrics",
+        host=Changes(removed=(Removal(kind="all"),), faster_host=METRICS),
+    ),
+    Remedy(before="dataload-sync", after="dataload-async"),
+    Remedy(before="h2d-pageable", after="h2d-pinned"),
+    Remedy(before="h2d-pinned_blocking", after="h2d-pinned"),
+    Remedy(before="sum_many-loop", after="sum_many-fused", besides=KERNELS),
+    Remedy(
+        before="alloc_churn-empty_cache",
+        after="alloc_churn-cached",
+        besides="loses the host code of step/metrics",
+        host=Changes(removed=(Removal(kind="alloc"),), faster_host=METRICS),
+    ),
+    Remedy(before="graph_break-breaks", after="graph_break-fullgraph", besides=KERNELS),
+    Remedy(before="fusion-eager", after="fusion-fused", besides=KERNELS),
+    Remedy(before="overlap-in_turn", after="overlap-side_stream"),
+    Remedy(
+        before="ddp-no_overlap-rank0",
+        after="ddp-bucketed-rank0",
+        besides="still sends, and computes slower meanwhile",
+    ),
+)
+
+
+@cache
+def subject(name: str) -> Subject:
+    """The steady steps of a sample."""
+    trace = nsysflow.load(SAMPLES / f"{name}.sqlite.xz")
+    return Subject(nsysflow.analyze(trace, Options(skip=SKIPPED)).judged)
+
+
+def first_findings() -> Iterator[str]:
+    """The lines of the part on findings."""
+    yield FIRST_INTRODUCTION
+    yield from (_remedy(one) for one in REMEDIES)
+    compared = findings_of_programs()
+    quiet = sorted({*truths()} - {one.program for one in compared})
+    yield FIRST_SIMULATED_INTRODUCTION.format(quiet=", ".join(quiet))
+    yield from (_program(one) for one in compared if one.rank == 0)
+
+
+def _remedy(remedy: Remedy) -> str:
+    found = find(subject(remedy.before))
+    saved = found.step_ns - subject(remedy.after).step_ns
+    first = found.valued[0] if found.valued else None
+    said = first.high_ns if first else 0
+    off = abs(said - saved)
+    good = off <= max(0.1 * abs(saved), 0.01 * found.step_ns)
+    besides = remedy.besides
+    if remedy.host:
+        more = (Replays(subject(remedy.before)).saving_ns(remedy.host) or 0) - said
+        besides = f"{besides}: {more / 1e6:.3f} ms more"
+    cells = (
+        f"`{remedy.before}` → `{remedy.after}`",
+        _named(first) if first else "none",
+        *(f"{ns / 1e6:.3f}" for ns in (found.step_ns, said, saved)),
+        f"{100 * off / abs(saved):.1f} %",
+        f"{100 * off / found.step_ns:.1f} %",
+        "" if remedy.besides else "yes" if good else "**no**",
+        besides,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _named(valued: Valued) -> str:
+    """The rule, where it fires, and whether its saving is an upper bound."""
+    finding = valued.finding
+    where = finding.source or finding.phase
+    bound = "" if finding.method == "replay" else ", up to"
+    return f"{finding.rule}, {where}{bound}" if where else f"{finding.rule}{bound}"
+
+
+def _program(one: Compared) -> str:
+    said, known = one.finding.high_ns, one.saves_ns is not None
+    off = abs(said - (one.saves_ns or 0)) / one.window_ns
+    cells = (
+        one.program,
+        _named(one.finding),
+        ", ".join(one.sites),
+        *(f"{ns / 1e6:.3f}" for ns in (one.window_ns, said)),
+        f"{one.saves_ns / 1e6:.3f}" if one.saves_ns is not None else "",
+        f"{100 * off:.1f} %" if known else "",
+        ("yes" if one.hit else "**no**") if known else "",
+    )
+    return f"| {' | '.join(cells)} |"
