@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from nsysflow.analysis.bound.parts import of_devices
 from nsysflow.analysis.declared import tables
-from nsysflow.analysis.declared.notes import Note
+from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.findings.find import Found, find_of_run
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.table import findings_table
@@ -19,6 +20,7 @@ from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.short_repr import as_html, as_text, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_view
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.validity.checks import Failed, failed_checks
 from nsysflow.analysis.view.judged import judged_view
@@ -130,6 +132,21 @@ class Tables:
         return {(report, device): count for device, count in steps.select("device", "len").rows()}
 
     @computed_once
+    def bound(self) -> ViewBound:
+        """What bounds the selected part, and the largest loss beside it."""
+        return bound_of_view(self.view)
+
+    @computed_once
+    def parts(self) -> pl.DataFrame:
+        """Of what each GPU's time consists, as far as it can bound it: `report`, `device` and the
+        parts of spec §15.7."""
+        events = self.timeline.events
+        devices = events.ops.select("device_no", "device").unique()
+        report = pl.lit(self.trace.report).alias("report")
+        of = of_devices(self.view).join(devices, on="device_no", maintain_order="left")
+        return of.select(report, "device", pl.exclude("device_no", "device"))
+
+    @computed_once
     def failed_checks(self) -> tuple[Failed, ...]:
         """What makes the recording unfit to be judged, the weightiest first; empty for a sound one.
         The tables are computed all the same."""
@@ -137,8 +154,8 @@ class Tables:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The loader's notes."""
-        return self.trace.notes
+        """The loader's notes, and that of waits whose event is not known."""
+        return (*self.trace.notes, *_unknown_waits(self.timeline))
 
     def gap_slices(self, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
         """`gaps` in slices, only those that last `at_least_ns` or longer; never no slice."""
@@ -204,6 +221,16 @@ class Analysis(Tables):
     def findings(self) -> pl.DataFrame:
         """FINDINGS: what to change, the largest saving first."""
         return findings_table(self.found)
+
+
+def _unknown_waits(timeline: Timeline) -> Iterator[Note]:
+    """A note where streams waited for events that the report does not name (spec §15.6)."""
+    if missing := timeline.producers.missing:
+        yield Note(
+            NoteKind.EVENTS_NOT_RECORDED,
+            f"{missing} waits of a stream name no event in this report; what compute waited for is"
+            " judged by streams alone",
+        )
 
 
 def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a frame

@@ -26,6 +26,7 @@ from nsysflow.analysis.timeline.events import Events, in_order
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.waited.producers import Producers, producers
 from nsysflow.analysis.waited.split import split
+from nsysflow.analysis.waited.unhidden import unhidden
 
 
 class Timeline:
@@ -92,7 +93,8 @@ class Timeline:
     @computed_once
     def _other_calls(self) -> pl.DataFrame:
         """The calls that gaps contain and that neither stalled nor launched an operation."""
-        calls, launched = self.events.calls, self.events.ops.filter("first")
+        calls = self.events.calls
+        launched = self.events.ops.select("op", "call", "first").filter("first")
         first_op = by_number(len(calls), launched["call"], launched["op"])
         found = pl.concat([each.calls for each in self.explained.in_calls.values()])
         return calls[found.filter(first_op.gather(found).is_null()).unique().sort()]
@@ -131,7 +133,7 @@ class Timeline:
     def _path_of_call(self) -> pl.Series:
         """The path of each call that idle time lies in or is charged to."""
         placed = self.attribution.placed
-        first = self.ops.filter("first").select("call", "node")
+        first = self.ops.select("call", "node", "first").filter("first").drop("first")
         stalls = self._stall_calls.select("call", placed["stalls"]["node"])
         others = self._other_calls.select("call", placed["calls"]["node"])
         known = pl.concat([first, stalls, others])
@@ -210,6 +212,17 @@ class Timeline:
     def waited(self) -> pl.DataFrame:
         """The time without compute by what was waited for: `split.PIECES`."""
         return split(self.events, self.producers.latest)
+
+    @computed_once
+    def unhidden(self) -> "Timeline":
+        """This timeline with communication and copies only while somebody waited for them, so that
+        they hide no idle time; itself where they do not."""
+        events = unhidden(self.events, self.waited, self.busy)
+        if events is None:
+            return self
+        timeline = Timeline(self.trace, self.options)
+        timeline.__dict__["events"] = events
+        return timeline
 
     @computed_once
     def stalls(self) -> pl.DataFrame:

@@ -170,8 +170,8 @@ DECLARED: Final = (
         judged=False,
         filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
         shown=(
-            "kind steps count every total_ns excess_ns cause cause_ns phase source device process "
-            "report idle_ns second_cause second_cause_ns largest_ns culprit"
+            "kind steps count total_ns excess_ns idle_ns cause largest_ns phase source device "
+            "process report every comm_exposed_ns largest_cause culprit second_cause"
         ),
     ),
     Table(

@@ -18,6 +18,9 @@ differ by as much."""
 MOST_REPLAYED: Final = 12
 """The largest findings are replayed; those behind them lose less than each of these."""
 
+MOST_BEHIND: Final = 4
+"""So many findings that only count once the host keeps up: each takes another replay."""
+
 TAKES_TURNS: Final = 2
 """Waits hide each other if all together save more than twice what they save alone, or one saves
 less than half of what is lost there."""
@@ -58,7 +61,7 @@ def find(subject: Subject) -> Found:
     kernels: the last resort says what helps, not what it saves.
     """
     replays = Replays(subject)
-    worth_ns = WORTH_PCT / 100 * subject.step_ns
+    worth_ns = max(1.0, WORTH_PCT / 100 * subject.step_ns)  # nothing is not worth a line
     asked = [one for rule in RULES for one in rule(subject) if one.size_ns >= worth_ns]
     asked.sort(key=lambda one: -one.size_ns)
     kept = [_valued(one, replays, subject) for one in asked[:MOST_REPLAYED]]
@@ -115,7 +118,7 @@ def _behind_the_host(
         (one, one.finding.changes)
         for one in kept
         if one.finding.makes_kernels_faster and one.high_ns < worth_ns
-    ]
+    ][:MOST_BEHIND]
     if not hidden or not subject.of_steps:
         return
     no_limit = Changes(graphs=tuple(subject.timeline.step_paths["joined"].unique().sort()))
@@ -125,8 +128,15 @@ def _behind_the_host(
         if both_ns is None or without_ns is None or both_ns - without_ns < worth_ns:
             continue
         then = duration(both_ns - without_ns)
-        title = f"{one.finding.title}; up to {then} once the host keeps up"
-        yield replace(one, finding=replace(one.finding, title=title))
+        why = f"alone it saves next to nothing; once the host keeps up, up to {then}"
+        yield replace(
+            one,
+            finding=replace(
+                one.finding,
+                title=f"then up to {then}: {one.finding.title}",
+                evidence=(why, *one.finding.evidence),
+            ),
+        )
 
 
 def _together_ns(findings: Iterable[Finding], replays: Replays) -> int | None:

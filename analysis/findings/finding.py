@@ -63,8 +63,9 @@ class Finding:
 
     @property
     def makes_kernels_faster(self) -> bool:
-        """Whether it is about the time that kernels take."""
-        return self.changes is not None and bool(self.changes.scaled)
+        """Whether it is about the time that kernels take to compute."""
+        scales = self.changes is not None and bool(self.changes.scaled)
+        return scales and self.table in ("kernels", "gpu_metrics", "mfu")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,6 +122,19 @@ def busy_of_paths(attribution: Attribution, parts: pl.DataFrame, axis: Axis) -> 
     return busy.group_by("process", "path").agg(pl.col("ns").sum().alias("busy_ns"))
 
 
+def compute_time(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """How long each phase computes: by `process` and `path` number, `compute_ns`, the union per
+    device, summed.
+
+    Args:
+        attribution: nodes and paths.
+        ops: operations with `node` and `part`, or their parts in some windows.
+        axis: the axis of the operations.
+    """
+    compute = ops.filter(pl.col("part") == "compute", _length_ns() > 0)
+    return busy_of_paths(attribution, compute, axis).rename({"busy_ns": "compute_ns"})
+
+
 def phase_idle(
     attribution: Attribution, gaps: pl.DataFrame, parts: dict[str, pl.DataFrame]
 ) -> pl.DataFrame:

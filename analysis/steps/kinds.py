@@ -47,18 +47,7 @@ def with_kinds(
         _incomplete(steps, launches, axis).alias("incomplete"),
         (_starting_in(steps, wrong, ("start_ns", "end_ns"), _OF, axis) > 0).alias("wrong"),
     )
-    loads = 100 * pl.col("loading_ns") > LOADING_PCT * pl.col("duration_ns")
-    early = (pl.col("step") < _skipped(captured, skip)) | loads | pl.col("incomplete")
-    leading = early.cast(pl.UInt8).cum_min().over(_OF) == 1
-    apart = (
-        pl.when("cut")
-        .then(pl.lit("cut-off"))
-        .when("incomplete")
-        .then(pl.lit("incomplete"))
-        .when(leading)
-        .then(pl.lit("start-up"))
-    )
-    steps = steps.with_row_index("row").with_columns(apart.alias("apart"))
+    steps = steps.with_row_index("row").with_columns(_apart(captured, skip).alias("apart"))
     compared = with_excess(steps.filter(pl.col("apart").is_null()))
     one_off = pl.col("wrong") | pl.col("outlier")
     kind = pl.coalesce("apart", pl.when(one_off).then(pl.lit("one-off")), pl.lit("steady"))
@@ -68,6 +57,21 @@ def with_kinds(
         .with_columns(kind.cast(STEP_KIND).alias("kind"))
         .with_columns((pl.col("kind") == "steady").alias("steady"))
         .drop("row", "apart", "outlier", "wrong", "incomplete", "loading_ns", "duration_ns", "cut")
+    )
+
+
+def _apart(captured: pl.Series, skip: int | None) -> pl.Expr:
+    """The kind of the steps that are not compared with others; null for those that are."""
+    loads = 100 * pl.col("loading_ns") > LOADING_PCT * pl.col("duration_ns")
+    early = (pl.col("step") < _skipped(captured, skip)) | loads | pl.col("incomplete")
+    leading = early.cast(pl.UInt8).cum_min().over(_OF) == 1
+    return (
+        pl.when("cut")
+        .then(pl.lit("cut-off"))
+        .when("incomplete")
+        .then(pl.lit("incomplete"))
+        .when(leading)
+        .then(pl.lit("start-up"))
     )
 
 

@@ -84,7 +84,7 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
         "end_ns",
         _length_ns().alias("duration_ns"),
         "cause",
-        _names(events, rows).alias("culprit"),
+        _culprits(view, gaps, rows).alias("culprit"),
         _sources(events, rows["call"], gaps["next_call"]).cast(pl.String).alias("source"),
         *(_place(attribution, path).alias(name) for name, path in places.items()),
         attribution.name_of(gaps["host_node"]).alias("host_range"),
@@ -98,6 +98,25 @@ def _place(attribution: Attribution, path: pl.Series) -> pl.Expr:
     """The names of the paths of rows with `cause`; empty outside all ranges."""
     name = attribution.paths["joined"].gather(path).fill_null("")
     return pl.when(pl.col("cause") == "unknown").then(pl.lit(NOT_RECORDED)).otherwise(name)
+
+
+def _culprits(view: View, gaps: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    """The culprit of each gap; empty without one."""
+    names = _names(view.events, rows)
+    if not (gaps["cause"] == "dependency").any():
+        return names
+    awaited = _awaited(view, gaps["next_op"]).fill_null("")
+    dependent = pl.lit(gaps["cause"]) == "dependency"
+    return pl.select(pl.when(dependent).then(awaited).otherwise(names)).to_series()
+
+
+def _awaited(view: View, ops: pl.Series) -> pl.Series:
+    """The operation whose event the stream of each of `ops` was told to wait for, as
+    `NAME on stream S`; null without one."""
+    awaited = view.timeline.producers.by_event.gather(ops)
+    name, stream = (view.events.ops[column].gather(awaited) for column in ("short_name", "stream"))
+    text = pl.format("{} on stream {}", name.cast(pl.String), stream)
+    return pl.select(text.alias("culprit")).to_series()
 
 
 def _names(events: Events, rows: pl.DataFrame) -> pl.Series:
@@ -121,7 +140,7 @@ def gap_summary(view: View) -> pl.DataFrame:
     gaps, tracks = _with_track(view.gaps)
     base = len(attribution.paths) + 1
     groups = pl.concat(
-        [_parts(events, gaps, rows, cause, base) for cause, rows in view.idle_parts.items()]
+        [_parts(view, gaps, rows, cause, base) for cause, rows in view.idle_parts.items()]
     )
     groups = groups.join(tracks, on="track")
     groups = groups.with_columns(_place(attribution, groups["path"]).alias("phase"))
@@ -163,28 +182,34 @@ def _with_track(gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _parts(
-    events: Events, gaps: pl.DataFrame, rows: pl.DataFrame, cause: str, base: int
+    view: View, gaps: pl.DataFrame, rows: pl.DataFrame, cause: str, base: int
 ) -> pl.DataFrame:
     """The parts of gaps with one cause, grouped by track, path, culprit and line.
 
     Args:
-        events: the trace.
+        view: what is looked at.
         gaps: with `track`.
         rows: that cause's part of `View.idle_parts`.
         cause: its name.
         base: more than all paths. Grouping by one number for track and path takes half the time of
             grouping by two.
     """
-    of_gap = [gaps[c].gather(rows["row"]) for c in ("track", "step", "steady", "next_call")]
+    events = view.events
+    of_gap = [
+        gaps[c].gather(rows["row"]) for c in ("track", "step", "steady", "next_op", "next_call")
+    ]
     parts = rows.select("path", "ns", *of_gap)
     nobody = pl.repeat(None, len(parts), dtype=pl.UInt32, eager=True)
     culprit = gaps[f"{cause}_by"].gather(rows["row"]) if cause in WITH_CULPRIT else nobody
     culprit = rows.select(pl.when("split").then("call").otherwise(culprit)).to_series()
     names = events.overhead["name"] if cause == "profiler" else events.calls["name"]
     call = nobody if cause == "profiler" else culprit
+    named = names.gather(culprit).alias("culprit")
+    if cause == "dependency":
+        named = _awaited(view, parts["next_op"])
     parts = parts.with_columns(
         (pl.col("track") * base + pl.col("path").fill_null(base - 1)).alias("place"),
-        names.gather(culprit).alias("culprit"),
+        named,
         _sources(events, call, parts["next_call"]),
     )
     # most reports have no backtraces and therefore no lines to group by

@@ -166,8 +166,10 @@ GAP_HISTOGRAM: Final = Frame(
 PHASES: Final = Frame(
     """One row per process and path of ranges, including what is nested in it. `host_wall_ns` is how
     long the ranges were open. `mean_ns` to `p95_ns` are of an instance's span, from its first
-    operation to its last; null where no instance launched anything. `steady_per_step_ns` is the
-    busy and idle time in steady steps, divided by their number; null if there are none.""",
+    operation to its last; null where no instance launched anything. `bound` names the largest of
+    compute, communication and copies that were waited for, and idle time by cause, joined by those
+    close to it; `bound_pct` is the share of the first. `steady_per_step_ns` is the busy and idle
+    time in steady steps, divided by their number; null if there are none.""",
     {
         "report": pl.String(),
         "process": pl.Int64(),
@@ -183,6 +185,8 @@ PHASES: Final = Frame(
         "launches": pl.Int64(),
         "idle_ns": pl.Int64(),
         **_CAUSES,
+        "bound": pl.String(),
+        "bound_pct": pl.Float64(),
         **_SPREAD,
         "exclusive_kernel_ns": pl.Int64(),
         "graph_estimate_ns": pl.Int64(),
@@ -372,7 +376,8 @@ STEPS: Final = Frame(
     """One row per process, device and step. `idle_ns` and the causes are of the gaps that start in
     the step; the other parts are of the step's own window. `kind` says whether the step is typical:
     `steady`, `start-up`, `one-off` (much longer than the steps around it, or with wrong times in a
-    graph), `cut-off` by the end of the recording, or `incomplete` (operations were lost in it).""",
+    graph), `cut-off` by the end of the recording, or `incomplete` (operations were lost in it).
+    `bound` is as in phases.""",
     {
         "report": pl.String(),
         "process": pl.Int64(),
@@ -386,6 +391,8 @@ STEPS: Final = Frame(
         "copy_exposed_ns": pl.Int64(),
         "idle_ns": pl.Int64(),
         **_CAUSES,
+        "bound": pl.String(),
+        "bound_pct": pl.Float64(),
         "steady": pl.Boolean(),
         "kind": STEP_KIND,
     },
@@ -397,7 +404,8 @@ STEP_GROUP: Final = pl.Enum(
 """What a row of step_groups holds (spec §8.17)."""
 
 STEP_GROUPS: Final = Frame(
-    """The window by kind of step; the rows of a process and device sum to its device's window.
+    """The window by kind of step; the rows of a process and device sum to its device's window, and
+    the parts of a row (compute, exposed communication and copies, idle) to its `total_ns`.
     `before` is what precedes the steps, and the start-up steps; each one-off has a row, but those
     of the same place and cause that come back `every` so many steps share one (`periodic`); `after`
     follows the last step. `excess_ns` is what one-offs took beyond the steps around them. `cause`
@@ -414,6 +422,9 @@ STEP_GROUPS: Final = Frame(
         "start_ns": pl.Int64(),
         "total_ns": pl.Int64(),
         "excess_ns": pl.Int64(),
+        "compute_ns": pl.Int64(),
+        "comm_exposed_ns": pl.Int64(),
+        "copy_exposed_ns": pl.Int64(),
         "idle_ns": pl.Int64(),
         "cause": CAUSE,
         "cause_ns": pl.Int64(),

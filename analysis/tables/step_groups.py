@@ -16,6 +16,7 @@ from nsysflow.analysis.view.windows import clipped, whole_windows
 
 _OF: Final = ["process", "device_no", "device"]
 _CAUSES: Final = [f"{cause}_ns" for cause in CAUSES]
+_BUSY: Final = ["compute_ns", "comm_exposed_ns", "copy_exposed_ns"]
 
 MOST_RUNS: Final = 4
 """So many runs of step numbers are listed."""
@@ -25,6 +26,7 @@ def step_groups(view: View) -> pl.DataFrame:
     """The STEP_GROUPS table."""
     axis = view.events.axis
     pieces = clipped(_pieces(view), view.windows, axis).with_row_index("piece")
+    pieces = pieces.hstack(view.busy.parts(pieces, axis).select(_BUSY).get_columns())
     pieces = pieces.hstack(idle_in(pieces, view.gaps, axis).get_columns())
     largest = _largest_gaps(view, pieces)
     pieces = _grouped(pieces.join(largest, on="piece", how="left", maintain_order="left"))
@@ -39,7 +41,7 @@ def step_groups(view: View) -> pl.DataFrame:
             pl.col("ns").sum().alias("total_ns"),
             _excess_ns().alias("excess_ns"),
             pl.col("start_ns").min(),
-            pl.col(_CAUSES).sum(),
+            pl.col(*_BUSY, *_CAUSES).sum(),
         )
     )
     of_gap = ["largest_ns", "largest_cause", "phase", "culprit", "source"]

@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from nsysflow.analysis.bound.parts import waited_in
+from nsysflow.analysis.bound.rule import bounds
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.steps.idle import idle_in
@@ -13,9 +15,12 @@ def step_table(view: View) -> pl.DataFrame:
     causes = [f"{cause}_ns" for cause in CAUSES]
     axis, steps = view.events.axis, view.steps
     parts = view.busy.parts(steps, axis).drop("window_ns", "idle_ns")
+    unhidden = idle_in(steps, view.unhidden.timeline.gaps, axis)
+    bound = bounds(pl.concat([parts, waited_in(view, steps), unhidden], how="horizontal"))
     return (
         steps.hstack(parts.get_columns())
         .hstack(idle_in(steps, view.timeline.gaps, axis).get_columns())
+        .hstack(bound.get_columns())
         .with_columns(
             (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
             pl.sum_horizontal(causes).alias("idle_ns"),

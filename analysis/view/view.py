@@ -7,7 +7,13 @@ from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.instances import span_inside
-from nsysflow.analysis.phases.work import busy_inside, busy_of_paths, phase_idle, phase_work
+from nsysflow.analysis.phases.work import (
+    busy_inside,
+    busy_of_paths,
+    compute_time,
+    phase_idle,
+    phase_work,
+)
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.steps.chosen import selected_steps
 from nsysflow.analysis.timeline.busy import Busy
@@ -161,6 +167,21 @@ class View:
         return phase_idle(self.attribution, self.gaps, parts)
 
     @computed_once
+    def compute(self) -> pl.DataFrame:
+        """How long the phases computed in the windows: of `work.compute_time`."""
+        return compute_time(self.attribution, self.timeline.ops, self.events.axis)
+
+    @computed_once
+    def unhidden(self) -> "View":
+        """This selection of `Timeline.unhidden`."""
+        timeline = self.timeline.unhidden
+        if timeline is self.timeline:
+            return self
+        view = self._like(timeline)
+        view.__dict__.update(windows=self.windows, steps=self.steps)
+        return view
+
+    @computed_once
     def spans(self) -> pl.DataFrame:
         """`process`, `path`, `span_ns`: how long the phases' instances ran in the windows."""
         return self.work.select("process", "path", "span_ns")
@@ -182,6 +203,10 @@ class View:
         """The parts of operations in the windows: `node`, `process`, `device_no`, `start_ns`,
         `end_ns`."""
         return self.timeline.ops.select("node", "process", "device_no", "start_ns", "end_ns")
+
+    def _like(self, timeline: Timeline) -> "View":
+        """A view of another timeline, with the same windows and steps once they are set."""
+        return View(timeline)
 
     def _launches(self) -> pl.DataFrame:
         return self.timeline.launches
@@ -248,6 +273,14 @@ class NarrowedView(View):
         return busy_inside(attribution, begun, self._parts_of_ops(), axis)
 
     @computed_once
+    def compute(self) -> pl.DataFrame:
+        """How long the phases computed inside the windows."""
+        ops = self.timeline.ops.filter(pl.col("part") == "compute")
+        ops = ops.select("process", "node", "part", "device_no", "start_ns", "end_ns")
+        axis = self.events.axis
+        return compute_time(self.attribution, clipped(ops, self.windows, axis), axis)
+
+    @computed_once
     def spans(self) -> pl.DataFrame:
         """How much of the phases' instances lies in the windows."""
         return span_inside(self.attribution, self.timeline.ops, self.windows)
@@ -277,6 +310,9 @@ class NarrowedView(View):
 
     def _parts_of_ops(self) -> pl.DataFrame:
         return clipped(super()._parts_of_ops(), self.windows, self.events.axis)
+
+    def _like(self, timeline: Timeline) -> View:
+        return NarrowedView(timeline)
 
     def _launches(self) -> pl.DataFrame:
         return self.timeline.launches.join(self.ops, on="op", how="semi")

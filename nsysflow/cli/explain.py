@@ -65,7 +65,8 @@ def _explain_name(typed: str) -> None:
     Raises:
         UnknownName: no page is on it.
     """
-    from nsysflow.report.explain.names import known_as, names_by_kind
+    from nsysflow.report.explain.names import names_by_kind
+    from nsysflow.report.explain.words import known_as
 
     name = known_as(typed)
     if name is None:

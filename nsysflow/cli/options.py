@@ -147,7 +147,7 @@ _SKIP: Final = option(
     section=_WHAT,
     type=click.IntRange(min=0),
     metavar="N",
-    show_default="2, and 5 remain; 0 where a window of steps was captured",
+    show_default="2, fewer of 5 or 6 steps; 0 where only a window of steps was captured",
     help="Count the first N steps as warm-up.",
 )
 _STEPS: Final = option(

@@ -1,11 +1,12 @@
 """The phases as a tree, each with its GPU time and its share among its siblings."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
+from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.phases.names import NOT_RECORDED, OUTSIDE
 from nsysflow.report.results import Results
 
@@ -30,6 +31,9 @@ class Phase:
         idle_ns: idle time of the GPUs while the host was here.
         siblings_ns: `time_ns` of it and its siblings together.
         children_ns: `time_ns` of what is nested directly in it; None where nothing is.
+        bound: what bounds it on the GPU where it takes most time, as phases.csv has it; empty for
+            the rest.
+        main_cause: the cause with most of its idle time; empty without.
     """
 
     names: tuple[str, ...]
@@ -42,6 +46,8 @@ class Phase:
     idle_ns: int
     siblings_ns: int
     children_ns: int | None = None
+    bound: str = ""
+    main_cause: str = ""
 
     @property
     def time_ns(self) -> int:
@@ -88,12 +94,14 @@ def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
                     names=paths.names[key],
                     siblings_ns=nested_ns[around],
                     children_ns=nested_ns.get(key),
+                    bound=rows[key]["bound"] or "",
+                    main_cause=_main_cause(rows[key]),
                     **{name: rows[key][name] for name in _SUMS},
                 )
                 yield from walk(key)
 
     others = [
-        Phase(names=(name,), siblings_ns=nested_ns[None], **sums)
+        Phase(names=(name,), siblings_ns=nested_ns[None], bound="", main_cause="", **sums)
         for name, sums in rest.items()
         if any(sums.values())
     ]
@@ -124,8 +132,18 @@ class _Paths:
 
 
 def _merged(results: Results) -> Iterator[dict[str, Any]]:
-    phases = results.table("phases").group_by("path", "depth").agg(pl.col(_SUMS).sum())
+    """The phases of all processes and reports, by path."""
+    longest_first = results.table("phases").sort(-pl.col("busy_ns") - pl.col("idle_ns"))
+    sums = [*_SUMS, *(f"{cause}_ns" for cause in CAUSES)]
+    phases = longest_first.group_by("path", "depth", maintain_order=True).agg(
+        pl.col(sums).sum(), pl.col("bound").first()
+    )
     return phases.sort("path", "depth").iter_rows(named=True)
+
+
+def _main_cause(row: Mapping[str, Any]) -> str:
+    most = max(CAUSES, key=lambda cause: int(row[f"{cause}_ns"]))
+    return most if row[f"{most}_ns"] else ""
 
 
 def _rest(results: Results, tops: list[dict[str, Any]]) -> dict[str, dict[str, int]]:

@@ -51,6 +51,8 @@ class Analysed(Protocol):
     @property
     def step_names(self) -> pl.DataFrame: ...
     @property
+    def parts(self) -> pl.DataFrame: ...
+    @property
     def induced(self) -> pl.DataFrame: ...
     @property
     def each_copy(self) -> pl.DataFrame: ...
@@ -214,6 +216,10 @@ class Results:
         """How long a step takes unprofiled: the median of the processes that measured it."""
         median_ns = self.captures["unprofiled_step_ns"].median()
         return round(median_ns) if isinstance(median_ns, float) else None
+
+    def parts(self) -> pl.DataFrame:
+        """Of what each GPU's time consists: `report`, `device` and the parts of spec §15.7."""
+        return pl.concat([each.parts for each in self.analyses])
 
     @computed_once
     def judged(self) -> "Results":

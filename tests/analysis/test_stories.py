@@ -99,7 +99,7 @@ def test_a_graph_traced_as_one_is_compute_but_no_kernel() -> None:
 def test_half_of_the_idle_of_gpt2_is_host_code_outside_the_steps() -> None:
     by_size = analysed("h200-gpt2-eager").gap_summary.sort("total_ns", descending=True)
     first = by_size.row(0, named=True)
-    assert (first["cause"], first["host_range"]) == ("host", "(outside ranges)")
+    assert (first["cause"], first["phase"]) == ("host", "")
     assert first["total_ns"] > 0.49 * sums(by_size, ["total_ns"])["total_ns"]
 
 
@@ -358,7 +358,7 @@ def test_the_work_of_the_profiler_is_charged_before_the_call_it_interrupts(tmp_p
 
 
 def test_a_process_that_captured_a_window_of_its_steps_skips_none_of_them() -> None:
-    trace = loaded("h200-gpt2-eager")
+    trace = loaded("h200-gpu-metrics")
     (process,) = trace.calls["process"].unique()
     rows = [(process, "3:2:5", None)]
     window = pl.DataFrame(rows, schema=schema.CAPTURES, orient="row")
@@ -367,9 +367,19 @@ def test_a_process_that_captured_a_window_of_its_steps_skips_none_of_them() -> N
         name: nsysflow.analyze(replace(trace, captures=captures)).steps["steady"].to_list()
         for name, captures in (("its", window), ("another's", another))
     }
-    assert steady == {"its": [True] * 5, "another's": [False, False, True, True, True]}
+    assert steady == {"its": [True] * 12, "another's": [False] * 2 + [True] * 10}
     asked = nsysflow.analyze(replace(trace, captures=window), Options(skip=1)).steps["steady"]
-    assert asked.to_list() == [False, True, True, True, True]
+    assert asked.to_list() == [False] + [True] * 11
+
+
+def test_a_pause_in_one_of_five_steps_is_listed_apart() -> None:
+    analysis = analysed("h200-gpt2-eager")
+    kinds = ["steady"] * 3 + ["one-off"] * 2
+    assert analysis.steps["kind"].to_list() == kinds
+    pause, slow = analysis.step_groups.filter(pl.col("kind") == "one-off").to_dicts()
+    assert (pause["steps"], pause["largest_cause"]) == ("3", "host")
+    assert 71_000_000 < pause["largest_ns"] < pause["excess_ns"] + 100_000 < 72_000_000
+    assert slow["steps"] == "4"
 
 
 def test_two_steps_are_enough_if_the_process_captured_a_window_of_them() -> None:

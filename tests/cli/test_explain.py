@@ -12,6 +12,7 @@ import nsysflow
 from nsysflow.cli.main import main
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.units import duration, percent
+from tests.exports import write_export
 from tests.reports import DATA, SAMPLES
 
 REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
@@ -117,7 +118,6 @@ def test_a_path_with_a_space_is_quoted(tmp_path: Path) -> None:
         (("quark",), "nothing is called 'quark'. See what there is:\n  nsysflow explain"),
         (("99", str(REPORT)), "has no finding 99. Its "),
         (("0", str(REPORT)), "has no finding 0"),
-        (("1", str(SAMPLES / "deep_queue-queued.sqlite.xz")), "has no finding 1. No change"),
         (("sync", str(REPORT)), "sync needs no REPORT: nsysflow explain sync"),
         ((str(REPORT),), f"nsysflow explain 1 {REPORT}"),
     ],
@@ -127,6 +127,12 @@ def test_what_is_not_there_is_refused_with_what_is(words: tuple[str, ...], said:
     result = run("explain", *words)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_a_report_without_gpu_work_has_no_finding(tmp_path: Path) -> None:
+    result = run("explain", "1", str(write_export(tmp_path / "empty.sqlite")))
+    assert result.exit_code == 2
+    assert "empty has no finding 1. No change that nsysflow knows would save" in result.stderr
 
 
 def test_without_a_name_all_are_listed() -> None:

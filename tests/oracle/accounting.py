@@ -1,14 +1,17 @@
 """Where the GPU's time goes (spec §2)."""
 
 import re
+import tomllib
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 
 from tests.oracle.model import Op
 
-COMM = re.compile(
-    r"^(nccl|rccl|nvshmem)|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce",
-    re.IGNORECASE,
-)
+RULES = tomllib.loads(
+    (Path(__file__).parents[2] / "analysis/timeline/communication.toml").read_text()
+)["kernel"]
+"""§2.4: the rules are data."""
 
 Interval = tuple[int, int]
 
@@ -17,8 +20,25 @@ Keep = dict[int, list[Interval]]
 
 
 def is_comm(op: Op) -> bool:
-    """§2.4: a communication kernel: its short name matches, in any case."""
-    return op.kind == "kernel" and COMM.search(op.short_name) is not None
+    """§2.4: a communication kernel."""
+    return op.kind == "kernel" and communication(op) == "comm"
+
+
+def communication(op: Op) -> str | None:
+    """§2.4: `comm`, `gemm+comm`, or None, by the first rule that matches the qualified name."""
+    found = _communication(op.name, op.short_name)
+    return None if found == "none" else found
+
+
+@cache
+def _communication(name: str, short_name: str) -> str | None:
+    head = re.split(r"[<(\[]", re.sub(r"\(anonymous namespace\)|<unnamed>", "_", name))[0]
+    last = head.strip().split()[-1] if head.strip() else ""
+    qualified = last if last.endswith(short_name) else short_name
+    for rule in RULES:
+        if re.search(rule["pattern"], qualified, re.IGNORECASE):
+            return str(rule["class"])
+    return None
 
 
 def is_copy(op: Op) -> bool:

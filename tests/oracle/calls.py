@@ -59,7 +59,7 @@ class Calls:
     Operations and calls are named by their index in `ops` and `calls`.
     """
 
-    def __init__(self, trace: PlainTrace) -> None:
+    def __init__(self, trace: PlainTrace, classes: list[str] | None = None) -> None:
         # §1.6: rows of negative length are dropped
         self.ops: list[Op] = [op for op in trace.ops if op.end_ns >= op.start_ns]
         # in the order of ties, so that of two calls the smaller index comes first
@@ -67,7 +67,10 @@ class Calls:
             (call for call in trace.calls if call.end_ns >= call.start_ns), key=call_order
         )
         self._join()
-        self.classes: list[str] = [class_by_name(call.name) for call in self.calls]
+        if classes is not None:  # §15.7: those of the whole trace
+            self.classes = classes
+            return
+        self.classes = [class_by_name(call.name) for call in self.calls]
         self._class_pageable_copies()
         self._class_lazy_loading()
 

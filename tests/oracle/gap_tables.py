@@ -9,6 +9,7 @@ from tests.oracle.idle_places import NOT_RECORDED, culprit_at, main_place, name_
 from tests.oracle.report import Report, Row, joined
 from tests.oracle.stats import mean, whole
 from tests.oracle.steps import Step, kinds_of, steps_of
+from tests.oracle.waited import waits_of
 
 Group = tuple[int, str, str, str, str | None]
 """Device, phase, cause, culprit, source."""
@@ -39,6 +40,16 @@ def waiting_phase(report: Report, gap: Gap) -> str:
     return NOT_RECORDED if launch is None else joined(report.place(launch).path)
 
 
+def culprit_of(report: Report, gap: Gap, cause: str) -> str:
+    """§3.15."""
+    if cause != "dependency":
+        return report.gaps.culprit(gap, cause)
+    awaited = waits_of(report).by_event(gap.next_op)
+    if awaited is None:
+        return ""
+    return f"{report.ops[awaited].short_name} on stream {report.ops[awaited].stream}"
+
+
 def gaps(report: Report, step: str | None = None) -> list[Row]:
     """§3.13 to §3.21: one row per gap."""
     steps = steps_of(report, step)
@@ -55,7 +66,7 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
                     "end_ns": gap.end_ns,
                     "duration_ns": gap.duration_ns,
                     "cause": gap.cause,
-                    "culprit": report.gaps.culprit(gap, gap.cause),
+                    "culprit": culprit_of(report, gap, gap.cause),
                     "source": report.source(gap, gap.cause),
                     "phase": name_of(main_place(report, gap)),
                     "waiting_phase": waiting_phase(report, gap),
@@ -86,6 +97,8 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                 else:
                     call = culprit_at(report, gap, cause, spot)
                     culprit = "" if call is None else report.calls.calls[call].name
+                if cause == "dependency":
+                    culprit = culprit_of(report, gap, cause)
                 line = report.sources.of(report.calls.launch[gap.next_op] if call is None else call)
                 key = (gap.device, name_of(spot), cause, culprit, line)
                 groups[key].append(part_ns)

@@ -109,8 +109,14 @@ class Timeline:
 class Gaps:
     """All gaps of a trace, by device and start."""
 
-    def __init__(self, trace: PlainTrace, *, framework_gap_ns: int = FRAMEWORK_GAP_NS) -> None:
-        self.calls = Calls(trace)
+    def __init__(
+        self,
+        trace: PlainTrace,
+        *,
+        framework_gap_ns: int = FRAMEWORK_GAP_NS,
+        classes: list[str] | None = None,
+    ) -> None:
+        self.calls = Calls(trace, classes)
         self.phases = Phases(trace)
         self.framework_gap_ns = framework_gap_ns
         self.overhead: list[Overhead] = sorted(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from nsysflow.analysis.tables.kernels.classes import OTHER, kernel_classes
-from tests.oracle.accounting import Interval, Keep, common, covered, length, window
+from tests.oracle.accounting import Interval, Keep, common, communication, covered, length, window
 from tests.oracle.model import GpuSample, Op
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, joined
@@ -60,7 +60,9 @@ def rates(sample: GpuSample, length_ns: int, busy_ns: int) -> dict[str, int]:
 
 
 def class_of(op: Op) -> str:
-    """§6.3: the class of the short name; the first match wins."""
+    """§6.3: communication (§2.4), else the class of the short name; the first match wins."""
+    if (kind := communication(op)) is not None:
+        return kind
     for name, pattern in kernel_classes():
         if re.search(pattern, op.short_name):
             return name

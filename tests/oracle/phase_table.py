@@ -6,6 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from tests.oracle import bound
 from tests.oracle.accounting import Keep, common, covered, length, union
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.idle_places import places_in
@@ -13,6 +14,7 @@ from tests.oracle.model import Op
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, joined, os_pid, prefixes
 from tests.oracle.stats import spread
+from tests.oracle.waited import waits_of
 
 if TYPE_CHECKING:
     from tests.oracle.steps import Step
@@ -127,6 +129,7 @@ def phases(
 
     rows = []
     steady = steady_in(report, keep, name, numbers)
+    unhidden = phases_of(bound.unhidden(report), keep)
     for (process, path), phase in sorted(phases_of(report, keep).items()):
         busy_ns = _busy_ns(report, phase, keep)
         if not (phase.instances or phase.idle_ns or busy_ns):
@@ -152,6 +155,7 @@ def phases(
                 "idle_ns": sum(causes.values()),
                 **causes,
                 "host_wall_ns": phase.host_ns,
+                **_bound(report, phase, unhidden.get((process, path), Phase()), keep),
                 **spread(phase.spans),
                 "exclusive_kernel_ns": sum(
                     report.ops[i].end_ns - report.ops[i].start_ns
@@ -197,6 +201,24 @@ def _steady_per_step(
         ):
             idle_ns += ns
     return round(Fraction(busy_ns + idle_ns, count))
+
+
+def _bound(
+    report: Report, phase: Phase, unhidden: Phase, keep: Keep | None
+) -> dict[str, str | float | None]:
+    """§15.7, §15.8."""
+    ops = [index for launched in phase.launched.values() for index in launched]
+    compute_ns = 0
+    for device in report.devices:
+        here = [index for index in ops if report.ops[index].device == device]
+        busy = bound.compute_of(report, here)
+        compute_ns += length(busy if keep is None else common(busy, keep.get(device, [])))
+    mine = set(ops)
+    pieces = [piece for piece in waits_of(report).pieces if piece.op in mine]
+    idle = {cause: unhidden.idle_ns[cause] for cause in CAUSES}
+    parts = {"compute": compute_ns, **bound.waited(pieces, keep), **idle}
+    name, pct = bound.bound(parts)
+    return {"bound": name, "bound_pct": pct}
 
 
 def _busy_ns(report: Report, phase: Phase, keep: Keep | None) -> int:

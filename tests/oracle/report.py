@@ -42,9 +42,15 @@ def causes_of(gaps: list[Gap]) -> dict[str, int]:
 class Report:
     """A trace with its gaps and the phase of each call and operation."""
 
-    def __init__(self, trace: PlainTrace, *, framework_gap_ns: int = FRAMEWORK_GAP_NS) -> None:
+    def __init__(
+        self,
+        trace: PlainTrace,
+        *,
+        framework_gap_ns: int = FRAMEWORK_GAP_NS,
+        classes: list[str] | None = None,
+    ) -> None:
         self.trace = trace
-        self.gaps = Gaps(trace, framework_gap_ns=framework_gap_ns)
+        self.gaps = Gaps(trace, framework_gap_ns=framework_gap_ns, classes=classes)
         self.calls = self.gaps.calls
         self.ops = self.calls.ops
         self.phases = self.gaps.phases

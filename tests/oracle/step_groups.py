@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tests.oracle.account_table import share
-from tests.oracle.accounting import Interval, Keep, common, length, union
+from tests.oracle.accounting import Interval, Keep, common, length, parts, union
 from tests.oracle.gap_tables import gaps as gap_rows
 from tests.oracle.gaps import CAUSES
 from tests.oracle.report import Report, Row, os_pid
@@ -174,6 +174,9 @@ def _row(report: Report, process: int, device: int, pieces: list[Piece]) -> Row:
     numbers = sorted(piece.step.index for piece in pieces if piece.step)
     one_off = first.kind in ("one-off", "periodic") and all(piece.is_whole for piece in pieces)
     of_gap = longest[1] if longest else {}
+    ops = [report.ops[index] for index in report.on(device)]
+    split = parts(ops, union(span for piece in pieces for span in piece.inside))
+    busy = {name: split[name] for name in ("compute_ns", "comm_exposed_ns", "copy_exposed_ns")}
     return {
         "report": report.trace.report,
         "process": os_pid(process),
@@ -185,6 +188,7 @@ def _row(report: Report, process: int, device: int, pieces: list[Piece]) -> Row:
         "start_ns": min(piece.inside[0][0] for piece in pieces),
         "total_ns": sum(length(piece.inside) for piece in pieces),
         "excess_ns": sum(piece.excess_ns or 0 for piece in pieces) if one_off else None,
+        **busy,
         "idle_ns": sum(idle.values()),
         "cause": most[0] if most else None,
         "cause_ns": idle[most[0]] if most else None,

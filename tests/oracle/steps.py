@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
+from tests.oracle import bound
 from tests.oracle.accounting import Keep, covered, length, parts, window
 from tests.oracle.gaps import Gap
 from tests.oracle.integrity import graph_operations_into_other_launches, long_graph_kernels
@@ -11,6 +12,7 @@ from tests.oracle.phase_table import phases_of
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, causes_of, joined, os_pid
 from tests.oracle.stats import percentile, whole
+from tests.oracle.waited import waits_of
 
 LEAST_REPEATS = 3
 
@@ -185,6 +187,12 @@ def steps(report: Report, name: str | None = None, skip: int | None = None) -> l
         split = parts(ops, [(step.start_ns, step.end_ns)] if step.end_ns > step.start_ns else [])
         gaps = gaps_of(report, step)
         kind = kinds[step].name
+        unhidden = gaps_of(bound.unhidden(report), step)
+        pieces = [piece for piece in waits_of(report).pieces if piece.device == step.device]
+        of_step = bound.waited(pieces, {step.device: [(step.start_ns, step.end_ns)]})
+        label, pct = bound.bound(
+            {"compute": split["compute_ns"], **of_step, **bound.idle(unhidden)}
+        )
         rows.append(
             {
                 "report": report.trace.report,
@@ -199,6 +207,8 @@ def steps(report: Report, name: str | None = None, skip: int | None = None) -> l
                 "copy_exposed_ns": split["copy_exposed_ns"],
                 "idle_ns": sum(gap.duration_ns for gap in gaps),
                 **causes_of(gaps),
+                "bound": label,
+                "bound_pct": pct,
                 "steady": kind == "steady",
                 "kind": kind,
             }

@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tests.oracle.accounting import Keep, common, covered, is_comm, is_compute, is_copy, length
 from tests.oracle.model import EventRecord, EventWait
@@ -191,9 +191,15 @@ class Waits:
         return "copy" if is_copy(self.ops[op]) else "other"
 
 
+@lru_cache(maxsize=8)
+def waits_of(report: Report) -> Waits:
+    """The waits of a report."""
+    return Waits(report)
+
+
 def waited(report: Report, keep: Keep | None = None) -> list[Row]:
     """§15.5: the pieces, summed."""
-    waits = Waits(report)
+    waits = waits_of(report)
     groups: dict[tuple[int | None, int, str, str, str, int | None], list[int]] = defaultdict(list)
     for piece in waits.pieces:
         inside = [(piece.start_ns, piece.end_ns)]

@@ -160,7 +160,8 @@ def measured() -> Handmade:
         }
         for path, tera, ms in parts
     ]
-    return handmade(accounting=[device(50 * MS)], mfu=rows)
+    steady = {"kind": "steady", "steps": "0 to 4", "count": 5, "total_ns": 50 * MS}
+    return handmade(accounting=[device(50 * MS)], mfu=rows, step_groups=[steady])
 
 
 def two_ranks() -> list[Handmade]:
@@ -302,6 +303,7 @@ def training() -> Handmade:
                 "idle_ns": 40 * MS,
                 "host_ns": 22 * MS,
                 "steady": False,
+                "kind": "start-up",
             },
             {
                 "step": 1,
@@ -312,6 +314,7 @@ def training() -> Handmade:
                 "idle_ns": 10 * MS,
                 "host_ns": 8 * MS,
                 "steady": True,
+                "kind": "steady",
             },
         ],
         kernels=[

@@ -17,9 +17,9 @@ from nsysflow.report.results import Results
 from tests.report.handmade import MS, Handmade, captured, results, training
 
 KEYS = [
-    "schema", "tool", "report", "verdict", "findings", "devices", "waited", "gap_summary",
-    "gap_histogram", "phases", "syncs", "steps", "starved", "launches", "kernels", "copies",
-    "mfu", "comm", "ranks", "arrivals", "gpu_metrics", "integrity",
+    "schema", "tool", "report", "verdict", "findings", "devices", "kernels", "waited",
+    "gap_summary", "gap_histogram", "phases", "syncs", "step_groups", "steps", "starved",
+    "launches", "copies", "mfu", "comm", "ranks", "arrivals", "gpu_metrics", "integrity",
 ]  # fmt: skip
 
 

@@ -39,12 +39,13 @@ HEADERS = {
     ),
     "gap_summary": (
         "report,device,phase,cause,culprit,source,gaps,total_ns,mean_ns,max_ns,"
-        "per_step_ns,window_pct"
+        "per_step_ns,window_pct,steady_per_step_ns"
     ),
     "phases": (
         "report,process,path,depth,instances,host_wall_ns,ops,kernels,kernel_ns,busy_ns,span_ns,"
-        f"launches,idle_ns,{CAUSE_COLUMNS},mean_ns,median_ns,min_ns,max_ns,std_ns,p95_ns,"
-        "exclusive_kernel_ns,graph_estimate_ns,own_ops,borrowed_ops,process_range_ops"
+        f"launches,idle_ns,{CAUSE_COLUMNS},bound,bound_pct,mean_ns,median_ns,min_ns,max_ns,std_ns,"
+        "p95_ns,exclusive_kernel_ns,graph_estimate_ns,own_ops,borrowed_ops,process_range_ops,"
+        "steady_per_step_ns"
     ),
     "launches": (
         "report,process,path,launches,api_ns,api_mean_ns,api_median_ns,api_p95_ns,"
@@ -69,7 +70,11 @@ HEADERS = {
     ),
     "steps": (
         "report,process,device,step,start_ns,end_ns,duration_ns,compute_ns,comm_exposed_ns,"
-        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},steady,kind"
+        f"copy_exposed_ns,idle_ns,{CAUSE_COLUMNS},bound,bound_pct,steady,kind"
+    ),
+    "step_groups": (
+        "report,process,device,kind,steps,count,every,start_ns,total_ns,excess_ns,compute_ns,"
+        "comm_exposed_ns,copy_exposed_ns,idle_ns,cause,cause_ns,second_cause,second_cause_ns,largest_ns,largest_cause,phase,culprit,source"
     ),
     "comm": (
         "report,process,device,phase,name,operation,count,bytes,total_ns,median_ns,busy_ns,"
@@ -124,7 +129,7 @@ def test_a_table_that_most_reports_lack_has_no_file_without_rows(name: str, tmp_
 
 def test_null_is_empty_and_lines_end_in_a_newline_alone() -> None:
     row = csv("gap_summary", cause="host", culprit=None, per_step_ns=None, window_pct=0.1 + 0.2)
-    assert row == "run.sqlite,0,,host,,,0,0,0,0,,0.3\n"
+    assert row == "run.sqlite,0,,host,,,0,0,0,0,,0.3,0\n"
 
 
 @pytest.mark.parametrize(

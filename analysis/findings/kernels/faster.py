@@ -12,6 +12,11 @@ from nsysflow.units import duration, percent
 IN_ONE_PHASE: Final = 0.8
 """A phase with less of what can be saved is not the place of a finding."""
 
+LAUNCHES_TOO: Final = (
+    "fewer kernels also mean fewer launches: a step that waits for the host saves more than this"
+)
+"""What a replay with shorter kernels leaves out, where a change replaces many by few."""
+
 _NAME_LETTERS: Final = 60
 
 

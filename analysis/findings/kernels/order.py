@@ -51,15 +51,13 @@ def kernels_in_order(view: View) -> pl.DataFrame:
 def _by_lane(kernels: pl.DataFrame) -> pl.DataFrame:
     """Stream by stream; operations are in the order of their start."""
     stream = ["device_no", "process", "stream"]
+    ns = (pl.col("end_ns") - pl.col("start_ns")).clip(0).alias("ns")
+    columns = ("process", "device", "node", "start_ns", "name", "short_name", ns)
     lanes = kernels.select(stream).unique().sort(stream, nulls_last=True).with_row_index("lane")
-    placed = kernels.select(
-        *("process", "device", "node", "start_ns", "name", "short_name", "device_no", "stream"),
-        (pl.col("end_ns") - pl.col("start_ns")).clip(0).alias("ns"),
-    )
-    numbered = placed.join(
-        lanes, on=stream, how="left", maintain_order="left", nulls_equal=True
-    ).drop("device_no", "stream")
-    return numbered if len(lanes) < 2 else numbered.sort("lane", maintain_order=True)
+    if len(lanes) < 2:
+        return kernels.select(*columns, pl.lit(0, pl.UInt32).alias("lane"))
+    numbered = kernels.join(lanes, on=stream, how="left", maintain_order="left", nulls_equal=True)
+    return numbered.select(*columns, "lane").sort("lane", maintain_order=True)
 
 
 def _job() -> pl.Expr:

@@ -56,7 +56,7 @@ def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
     by_code_name = [pl.when(name.str.contains(k)).then(v) for k, v in _CODE_NAMES.items()]
     aligned = name.str.extract(_ALIGNED_TO, 1), name.str.extract(_ALIGNED_TO, 2)
     simt = name.str.contains(_SIMT) & ~name.str.contains(_TENSOR)
-    classes = class_of(pl.col("short_name").cast(pl.String), more_classes)
+    classes = class_of(name, pl.col("short_name").cast(pl.String), more_classes)
     matrix = pl.col("class").is_in([*MATRIX_CLASSES, "triton"])
     return names.with_columns(classes.alias("class")).with_columns(
         simt.alias("simt"),

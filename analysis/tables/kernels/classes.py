@@ -1,4 +1,4 @@
-"""The class of a kernel, by its short name (spec §6). The rules are data: classes.toml."""
+"""The class of a kernel, by its name (spec §6). The rules are data: classes.toml."""
 
 import tomllib
 from functools import cache
@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 from polars.exceptions import ComputeError
 
-from nsysflow.analysis.timeline.operation_parts import COMMUNICATION
+from nsysflow.analysis.timeline.communication import NONE, communication_class
 from nsysflow.errors import SettingsError
 
 OTHER: Final = "other"
@@ -24,13 +24,13 @@ _EXAMPLE_FILE: Final = "[[class]]\n  name = \"attention\"\n  pattern = '^my_attn
 
 @cache
 def kernel_classes() -> Rules:
-    """Our rules, communication first, then classes.toml."""
+    """The rules of classes.toml."""
     text = (
         files("nsysflow.analysis.tables.kernels")
         .joinpath("classes.toml")
         .read_text(encoding="utf-8")
     )
-    return (("comm", COMMUNICATION), *_rules(tomllib.loads(text)))
+    return _rules(tomllib.loads(text))
 
 
 def read_kernel_classes(file: Path) -> Rules:
@@ -57,19 +57,20 @@ def read_kernel_classes(file: Path) -> Rules:
     return rules
 
 
-def class_of(short_name: pl.Expr, more: Rules = ()) -> pl.Expr:
-    """The first class whose pattern matches a kernel's short name, else `other`.
+def class_of(name: pl.Expr, short_name: pl.Expr, more: Rules = ()) -> pl.Expr:
+    """The class of a kernel: communication, else the first whose pattern matches, else `other`.
 
     Args:
+        name: full, with namespace.
         short_name: without namespace and template arguments.
-        more: rules that come before ours and after communication.
+        more: rules on the short name that come before ours and after communication.
     """
-    comm, *ours = kernel_classes()
+    communication = communication_class(name, short_name)
     matched = [
-        pl.when(short_name.str.contains(pattern)).then(pl.lit(name))
-        for name, pattern in (comm, *more, *ours)
+        pl.when(short_name.str.contains(pattern)).then(pl.lit(kind))
+        for kind, pattern in (*more, *kernel_classes())
     ]
-    return pl.coalesce(*matched, pl.lit(OTHER))
+    return pl.coalesce(pl.when(communication != NONE).then(communication), *matched, pl.lit(OTHER))
 
 
 def _rules(table: dict[str, Any]) -> Rules:

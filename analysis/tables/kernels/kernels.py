@@ -26,14 +26,14 @@ def kernel_table(view: View) -> pl.DataFrame:
     )
     sms = view.trace.devices.select("device", "sm_count").unique("device", keep="first")
     blocks = pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
-    short = pl.col("short_name").cast(pl.String)
+    name, short = (pl.col(column).cast(pl.String) for column in ("name", "short_name"))
     return (
         timed.join(_commonest_shape(measured, view.trace.shapes), on=key, how="left")
         .join(sms, on="device", how="left")
         .with_columns(
-            pl.col("name").cast(pl.String),
+            name,
             short,
-            class_of(short, view.options.kernel_classes).alias("class"),
+            class_of(name, short, view.options.kernel_classes).alias("class"),
             percent(pl.col("total_ns"), pl.col("total_ns").sum().over("device")).alias("share_pct"),
             pl.format("{}x{}x{}", "grid_x", "grid_y", "grid_z").alias("grid"),
             pl.format("{}x{}x{}", "block_x", "block_y", "block_z").alias("block"),

@@ -33,7 +33,7 @@ FULL: Final = 100_000
 
 _KEY: Final = ["number", "device_no"]
 
-_OP_COLUMNS: Final = ("node", "kind", "short_name", "device_no", "start_ns", "end_ns")
+_OP_COLUMNS: Final = ("node", "kind", "name", "short_name", "device_no", "start_ns", "end_ns")
 
 _MEASURED: Final = pl.Schema(
     {
@@ -125,15 +125,15 @@ def _classes(
 ) -> pl.DataFrame:
     """The rows of the classes of kernels."""
     kernels = ops.filter(pl.col("kind") == "kernel")
-    short_names = kernels.select(pl.col("short_name").unique())
-    name = class_of(pl.col("short_name").cast(pl.String), more_classes)
-    classes = short_names.with_columns(name.alias("name"))
-    numbers = classes.select(pl.col("name").unique(maintain_order=True)).with_row_index("number")
-    numbered = classes.join(numbers, on="name").select("short_name", "number")
-    rows = kernels.select("device_no", "start_ns", "end_ns", "short_name")
+    name, short = (pl.col(column).cast(pl.String) for column in ("name", "short_name"))
+    classes = kernels.select("name", "short_name").unique("name", maintain_order=True)
+    classes = classes.select(class_of(name, short, more_classes).alias("class"), kernel="name")
+    numbers = classes.select(pl.col("class").unique(maintain_order=True)).with_row_index("number")
+    numbered = classes.join(numbers, on="class").select("kernel", "number")
+    rows = kernels.select("device_no", "start_ns", "end_ns", kernel="name")
     return (
-        _measured(rows.join(numbered, on="short_name"), samples, axis)
-        .join(numbers, on="number")
+        _measured(rows.join(numbered, on="kernel"), samples, axis)
+        .join(numbers.rename({"class": "name"}), on="number")
         .with_columns(pl.lit("class", GPU_METRICS_GROUP).alias("group"))
     )
 

@@ -1,5 +1,6 @@
 """The phases as a tree."""
 
+from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.report.fields import Limits, filled, left_out
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.phase_tree import Phase, phase_tree
@@ -13,30 +14,41 @@ def block(results: Results, limits: Limits) -> Block:
     if results.table("accounting").is_empty():
         return _host_times(results, limits)
     phases, others = phase_tree(results, limits.rows)
+    steps = results.step_count
     window_ns = int(results.table("accounting")["window_ns"].sum())
     top_ns = next((phase.siblings_ns for phase in phases if len(phase.names) == 1), 0)
+
+    def time(ns: int | None) -> str:
+        return "" if ns is None else duration(round(ns / steps))
+
+    def count(of: int | None) -> str:
+        return "" if of is None else number(round(of / steps))
+
     return filled(
         "Phases",
         phases,
         (
             (words("phase"), _indented),
-            (figure("count"), lambda phase: number(phase.instances)),
-            (figure("host", spare=True), lambda phase: duration(phase.host_wall_ns)),
-            (figure("GPU time"), lambda phase: duration(phase.time_ns)),
+            (figure("GPU time"), lambda phase: time(phase.time_ns)),
             (figure("share"), lambda phase: share(phase.time_ns, phase.siblings_ns)),
-            (figure("nested"), lambda phase: duration(phase.children_ns)),
-            (figure("busy"), lambda phase: duration(phase.busy_ns)),
-            (figure("idle"), lambda phase: duration(phase.idle_ns)),
-            (figure("kernel", spare=True), lambda phase: duration(phase.kernel_ns)),
-            (figure("kernels", spare=True), lambda phase: number(phase.kernels)),
-            (figure("launches", spare=True), lambda phase: number(phase.launches)),
+            (figure("busy"), lambda phase: time(phase.busy_ns)),
+            (figure("idle"), lambda phase: time(phase.idle_ns)),
+            (words("bound"), lambda phase: phase.bound.replace("_", " ").replace("+", ", ")),
+            (words("idle mostly"), _main_cause),
+            (figure("kernels", spare=True), lambda phase: count(phase.kernels)),
+            (figure("launches", spare=True), lambda phase: count(phase.launches)),
+            (figure("host", spare=True), lambda phase: time(phase.host_wall_ns)),
         ),
         caption=(
-            "GPU time: busy for the phase, or idle while the host was in it; top level:"
-            f" {duration(top_ns)} of {duration(window_ns)}"
+            "GPU time: busy for the phase, or idle while the host was in it; together"
+            f" {time(top_ns)} of {time(window_ns)}{results.per_step}"
         ),
         more=left_out(others, "phases"),
     )
+
+
+def _main_cause(phase: Phase) -> str:
+    return CAUSES[phase.main_cause].label if phase.main_cause else ""
 
 
 def _host_times(results: Results, limits: Limits) -> Block:

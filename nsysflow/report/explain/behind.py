@@ -101,7 +101,10 @@ def _path_column(table: pl.DataFrame) -> str | None:
 
 
 def _about(finding: Finding, table: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the kernels that the finding would change, or of its call, kernel or class."""
+    """The rows of the kernels that the finding would change, or of its call, kernel or class. At a
+    line all calls count, as they do for the finding."""
+    if finding.source and "source" in table.columns:
+        return table
     scaled = [] if finding.changes is None else [name for name, _ in finding.changes.scaled]
     names = scaled or [finding.via] * bool(finding.via)
     columns = [name for name in _VIA if name in table.columns]

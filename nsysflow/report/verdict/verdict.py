@@ -1,13 +1,14 @@
 """The verdict in one line: what holds these GPUs back."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.bound.rule import PARTS
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.waited.bound import bound_of
+from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts
 from nsysflow.report.fields import Row
 from nsysflow.report.results import Results, gpu_name
 from nsysflow.units import duration, number, whole_percent
@@ -18,10 +19,6 @@ holds a context, or the few operations of a library that looks at all GPUs."""
 
 WORTH_PCT: Final = 1
 """A loss below this share is no remark worth."""
-
-BOTH: Final = 0.2
-"""Host code and launch overhead are named together where the smaller one has this share of the
-larger: between two launches they are one thing, Python."""
 
 WORDS: Final = {
     "compute": "compute-bound",
@@ -47,10 +44,6 @@ LOSSES: Final = {
     **{name: cause.label for name, cause in CAUSES.items()},
 }
 """What each part is called as a loss."""
-
-
-Parts = Mapping[str, int]
-"""The ns of each part of a GPU's time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,98 +84,75 @@ def verdicts(results: Results) -> tuple[Verdict, ...]:
     accounting = results.table("accounting").filter(pl.col("window_ns") > 0)
     if accounting.is_empty():
         return (_no_work(results),)
+    key = ["report", "device"]
     busy_ns = pl.col("window_ns") - pl.col("idle_ns")
     used = accounting.filter(busy_ns >= HARDLY_USED * busy_ns.max())
-    unused = accounting.join(used, on=["report", "device"], how="anti", maintain_order="left")
+    unused = accounting.join(used, on=key, how="anti", maintain_order="left")
+    lost_ns = (pl.col("window_ns") - pl.col("compute_ns")).alias("lost_ns")
+    parts = results.parts().join(used.select(*key, lost_ns), on=key)
+    parts = parts.sort("lost_ns", *key, descending=[True, False, False]).drop("lost_ns")
     groups: dict[str, list[Row]] = {}
-    parts = _parts(results)
-    lost_ns = pl.col("window_ns") - pl.col("compute_ns")
-    for row in used.sort(lost_ns, descending=True, maintain_order=True).iter_rows(named=True):
-        bound = bound_of(parts(row))
-        groups.setdefault(_word(bound.names), []).append(row)
+    for row in parts.iter_rows(named=True):
+        groups.setdefault(bound_word(bound_of_parts(_sums([row])).names), []).append(row)
     alone = len(groups) == 1 and unused.is_empty()
-    found = [_verdict(results, rows, parts, alone=alone) for rows in groups.values()]
+    found = [_verdict(results, rows, alone=alone) for rows in groups.values()]
     return (*found, *([] if unused.is_empty() else [_hardly_used(results, used, unused)]))
 
 
-def _parts(results: Results) -> Callable[[Row], Parts]:
-    """A function from a row of accounting to its parts: compute, what compute waited for, idle."""
-    waited = (
-        results.table("waited").group_by("report", "device", "kind").agg(pl.col("total_ns").sum())
-    )
-    sums = {row[:3]: row[3] for row in waited.rows()}
-
-    def parts(row: Row) -> Parts:
-        key = (row["report"], row["device"])
-        return {
-            "compute": row["compute_ns"],
-            "communication": sums.get((*key, "communication"), 0),
-            "copies": sums.get((*key, "copy"), 0),
-            **{cause: row[f"{cause}_ns"] for cause in CAUSES},
-        }
-
-    return parts
+def _sums(rows: Sequence[Row]) -> dict[str, int]:
+    """The parts of several GPUs together."""
+    columns = [f"{part}_ns" for part in PARTS]
+    return {column: sum(row[column] for row in rows) for column in columns}
 
 
-def _verdict(
-    results: Results,
-    rows: Sequence[Row],
-    parts_of: Callable[[Row], Parts],
-    *,
-    alone: bool,
-) -> Verdict:
+def _verdict(results: Results, rows: Sequence[Row], *, alone: bool) -> Verdict:
     """The verdict on GPUs of one kind."""
-    sums: dict[str, int] = {}
-    for row in rows:
-        for name, ns in parts_of(row).items():
-            sums[name] = sums.get(name, 0) + ns
-    bound = bound_of(sums)
-    loss, lost_ns = _largest_loss(sums)
-    total_ns = sum(sums.values())
-    worth = 100 * lost_ns >= WORTH_PCT * total_ns and bound.names[:1] == ("compute",)
-    count = f"{len(rows)} GPUs, " if len(rows) > 1 else ""
-    computing = (
-        ""
-        if bound.names[:1] == ("compute",)
-        else f", {whole_percent(sums['compute'], total_ns)} computing"
-    )
-    share = (
-        f"{bound.pct:.0f} %{computing}"
-        if bound.names
-        else f"{whole_percent(sums['compute'], total_ns)} computing"
-    )
+    found = bound_of_parts(_sums(rows))
+    total_ns = max(1, sum(found.parts_ns.values()))
+    computes = found.names[:1] == ("compute",)
+    about = [f"{len(rows)} GPUs"] if len(rows) > 1 else []
+    if found.pct is not None:
+        about.append(f"{found.pct:.0f} %")
+    if computes:
+        about += _largest_class(results, rows)
+    else:
+        about.append(f"{whole_percent(found.parts_ns['compute'], total_ns)} computing")
+    loss = _loss(found)
     return Verdict(
         gpus="" if alone else _names(results, rows),
-        what=f"{_word(bound.names)} ({count}{share})",
-        loss=f"{loss}, {whole_percent(lost_ns, total_ns)}" if worth else "",
-        bound="+".join(bound.names) or None,
-        bound_pct=bound.pct if bound.names else None,
+        what=f"{bound_word(found.names)} ({', '.join(about)})",
+        loss=loss if computes or not found.names else "",
+        bound="+".join(found.names) or None,
+        bound_pct=found.pct,
     )
 
 
-def _word(names: Sequence[str]) -> str:
-    """`host- and launch-bound`; `nothing stands out` where no part is large."""
+def bound_word(names: Sequence[str]) -> str:
+    """`host- and launch-bound`, or that no part of the time stands out."""
     words = list(dict.fromkeys(WORDS[name] for name in names))
     if not words:
-        return "no part stands out"
+        return "no part of the time stands out"
     stems = [word.removesuffix("bound") for word in words[:-1]]
     return " and ".join([*stems, words[-1]])
 
 
-def _largest_loss(parts: Parts) -> tuple[str, int]:
-    """What takes most of the time that is not compute, and how much."""
-    losses = {
-        LOSSES[name]: ns
-        for name, ns in parts.items()
-        if name not in ("compute", "copies", "blocking_copy", "host", "launch")
-    }
-    losses["waiting for copies"] = parts["copies"] + parts["blocking_copy"]
-    host, launch = parts["host"], parts["launch"]
-    if min(host, launch) >= BOTH * max(host, launch):
-        losses["host and launch"] = host + launch
-    else:
-        losses |= {LOSSES["host"]: host, LOSSES["launch"]: launch}
-    return max(losses.items(), key=lambda item: item[1])
+def _loss(found: ViewBound) -> str:
+    """`host and launch, 22 %`; empty where it is not worth a remark."""
+    if not found.loss or found.loss_pct is None or found.loss_pct < WORTH_PCT:
+        return ""
+    names = "host and launch" if len(found.loss) > 1 else LOSSES[found.loss[0]]
+    return f"{names}, {found.loss_pct:.0f} %"
+
+
+def _largest_class(results: Results, rows: Sequence[Row]) -> list[str]:
+    """`mostly matmul`: the class of kernels with half of the kernel time, communication aside."""
+    gpus = pl.DataFrame([{"report": row["report"], "device": row["device"]} for row in rows])
+    kernels = results.table("kernels").filter(pl.col("class") != "comm")
+    here = kernels.join(gpus.cast({"device": pl.Int32}), on=["report", "device"], how="semi")
+    sums = here.group_by("class").agg(pl.col("total_ns").sum()).sort("total_ns", "class")
+    if sums.is_empty() or 2 * sums["total_ns"][-1] < sums["total_ns"].sum():
+        return []
+    return [f"mostly {sums['class'][-1]}"]
 
 
 def _no_work(results: Results) -> Verdict:

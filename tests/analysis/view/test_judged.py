@@ -99,9 +99,9 @@ def test_the_rows_of_step_groups_sum_to_the_window(name: str) -> None:
     analysis = analysed(name)
     windows = dict(analysis.accounting.select("device", "window_ns").rows())
     idle = dict(analysis.accounting.select("device", "idle_ns").rows())
-    sums = analysis.step_groups.group_by("process", "device").agg(
-        pl.col("total_ns", "idle_ns").sum()
-    )
+    rows = analysis.step_groups
+    assert rows.select(pl.sum_horizontal(PARTS) == pl.col("total_ns")).to_series().all()
+    sums = rows.group_by("process", "device").agg(pl.col("total_ns", "idle_ns").sum())
     for row in sums.to_dicts():
         assert (row["total_ns"], row["idle_ns"]) == (windows[row["device"]], idle[row["device"]])
 

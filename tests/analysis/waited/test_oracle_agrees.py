@@ -3,20 +3,20 @@
 from hypothesis import HealthCheck, given, settings
 
 import nsysflow
-from nsysflow.analysis.tables.schema import SCHEMAS
-from tests.analyses import EXAMPLES, rows_of
+from tests.analyses import EXAMPLES
+from tests.analysis.test_oracle_agrees import assert_agrees
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.strategies import traces_with_events
-from tests.oracle.waited import Waits, waited
+from tests.oracle.tables import oracle_tables
+from tests.oracle.waited import Waits
 
 
 @given(traces_with_events())
 @settings(max_examples=5 * EXAMPLES, suppress_health_check=list(HealthCheck))
-def test_the_split_of_a_trace_with_events_agrees_with_the_oracle(model: PlainTrace) -> None:
-    analysis, columns = nsysflow.analyze(to_trace(model)), SCHEMAS["waited"].names()
-    expected = rows_of(waited(Report(model)), columns)
-    assert rows_of(analysis.waited.to_dicts(), columns) == expected
+def test_every_table_of_a_trace_with_events_agrees_with_the_oracle(model: PlainTrace) -> None:
+    report = Report(model)
+    assert_agrees(nsysflow.analyze(to_trace(model)), report, oracle_tables(report))
 
 
 @given(traces_with_events())

@@ -140,6 +140,21 @@ def test_a_wait_for_another_gpu_is_other() -> None:
     assert split_of(trace) == [("other", 100, 150), ("start", 150, 151)]
 
 
+def test_a_dependency_names_the_operation_that_the_stream_was_told_to_wait_for() -> None:
+    trace = told(
+        launch(0, 5, 1),
+        on_stream(kernel(6, 100, 1, name=NCCL), 20),
+        launch(40, 45, 3),
+        kernel(10_101, 20_000, 3),
+        record=(12, 20),
+        wait=(14, 7),
+    )
+    analysis = nsysflow.analyze(to_trace(trace))
+    (row,) = analysis.gap_summary.to_dicts()
+    assert (row["cause"], row["culprit"]) == ("dependency", f"{NCCL} on stream 20")
+    assert analysis.gaps["culprit"].to_list() == [row["culprit"]]
+
+
 def test_a_chain_of_thousands_of_copies_is_followed_to_its_beginning() -> None:
     count = 3_000
     rows: list[Row] = [launch(0, 5, 1), kernel(6, 100, 1)]

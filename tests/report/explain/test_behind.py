@@ -84,6 +84,29 @@ def test_calls_that_cost_nothing_are_left_out() -> None:
     assert [row[1] for row in block.rows] == ["2.00 us", "1.00 us"]
 
 
+def calls_behind(one: Finding) -> list[str]:
+    at = {"phase": "step", "source": "x.py:1 in f"}
+    table = rows(
+        SYNCS,
+        at | {"api": "cudaStreamSynchronize", "induced_idle_ns": 1000},
+        at | {"api": "cudaMemcpyAsync", "induced_idle_ns": 2000},
+        at | {"api": "cudaMemcpyAsync", "induced_idle_ns": 3000, "source": "x.py:2 in f"},
+    )
+    blocks = rows_behind(one, SimpleNamespace(syncs=table), (), WIDTH)
+    return [row[0] for block in blocks for row in block.rows]
+
+
+def test_all_calls_of_a_line_count() -> None:
+    one = finding(source="x.py:1 in f", via="cudaMemcpyAsync")
+    assert calls_behind(one) == ["cudaMemcpyAsync", "cudaStreamSynchronize"]
+
+
+def test_without_a_line_only_its_own_call_counts() -> None:
+    assert calls_behind(finding(phase="step", via="cudaStreamSynchronize")) == [
+        "cudaStreamSynchronize"
+    ]
+
+
 def test_of_idle_time_only_its_causes_count() -> None:
     idle = {"phase": "step", "total_ns": 1000}
     table = rows(GAP_SUMMARY, idle | {"cause": "host"}, idle | {"cause": "sync", "total_ns": 2000})

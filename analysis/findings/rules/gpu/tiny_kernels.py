@@ -6,7 +6,12 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.kernels.faster import faster, in_words, share_of_kernels
+from nsysflow.analysis.findings.kernels.faster import (
+    LAUNCHES_TOO,
+    faster,
+    in_words,
+    share_of_kernels,
+)
 from nsysflow.analysis.findings.kernels.order import TINY_NS
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.units import duration, percent
@@ -40,5 +45,5 @@ def tiny_kernels(subject: Subject) -> Iterator[Finding]:
         title=f"{count:,} kernels under {duration(TINY_NS)} back to back:"
         f" {percent(share_of_kernels(subject, rows))} of kernel time",
         change=CHANGE,
-        evidence=(in_words(subject, rows),),
+        evidence=(in_words(subject, rows), LAUNCHES_TOO),
     )

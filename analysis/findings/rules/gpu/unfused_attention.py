@@ -6,7 +6,12 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.kernels.faster import faster, in_words, share_of_kernels
+from nsysflow.analysis.findings.kernels.faster import (
+    LAUNCHES_TOO,
+    faster,
+    in_words,
+    share_of_kernels,
+)
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.units import percent
 
@@ -38,5 +43,6 @@ def unfused_attention(subject: Subject) -> Iterator[Finding]:
         evidence=(
             f"matmul, softmax, matmul: {count:,} times{' a step' if subject.of_steps else ''}",
             f"between the matmuls: {in_words(subject, rows)}",
+            LAUNCHES_TOO,
         ),
     )

@@ -6,7 +6,12 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.kernels.faster import faster, in_words, share_of_kernels
+from nsysflow.analysis.findings.kernels.faster import (
+    LAUNCHES_TOO,
+    faster,
+    in_words,
+    share_of_kernels,
+)
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.units import percent
 
@@ -44,13 +49,13 @@ def unfused_elementwise(subject: Subject) -> Iterator[Finding]:
         subject,
         chains,
         rule="unfused-elementwise",
-        title=f"{per_step(len(chains)):,} memory-bound kernels in a row, not fused: {share} of"
-        " kernel time",
+        title=f"{per_step(len(chains)):,} memory-bound kernels not fused: {share} of kernel time",
         change=CHANGE,
         evidence=(
             in_words(subject, chains),
             f"they are {per_step(pieces):,} chains{a_step}; fused, each takes as long as its"
             " longest kernel",
+            LAUNCHES_TOO,
         ),
     )
 

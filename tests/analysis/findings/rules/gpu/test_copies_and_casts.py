@@ -41,3 +41,11 @@ def test_many_casts_are_a_storm() -> None:
 def test_gpt2_casts_under_autocast_and_a_program_in_bf16_does_not() -> None:
     assert asked(cast_storm, real("h200-gpt2-eager")) is not None
     assert asked(cast_storm, real("nan_check-sync")) is None
+
+
+def test_convolutions_in_nchw_convert_and_products_in_bf16_do_not() -> None:
+    finding = asked(layout_transpose, real("h200-nchw"))
+    assert finding is not None
+    assert "18 % of kernel time" in finding.title
+    assert "channels_last" in finding.change[0]
+    assert asked(layout_transpose, real("nan_check-sync")) is None

@@ -2,9 +2,10 @@
 
 import pytest
 
+from nsysflow.analysis.findings.find import find
 from nsysflow.analysis.findings.rules.gpu.unfused_attention import unfused_attention
 from tests.analysis.findings.kernels import names
-from tests.analysis.findings.rules.gpu.programs import Kernels, asked, left_of, subject_of
+from tests.analysis.findings.rules.gpu.programs import Kernels, asked, left_of, real, subject_of
 
 PRODUCT, SOFTMAX = (names.PRODUCT, 20), (names.SOFTMAX, 40)
 
@@ -38,3 +39,14 @@ def test_the_same_kernel_elsewhere_keeps_its_time() -> None:
 )
 def test_it_is_quiet_for(kernels: Kernels) -> None:
     assert asked(unfused_attention, subject_of(kernels)) is None
+
+
+def test_real_attention_of_four_layers_is_found_forward_and_backward() -> None:
+    first = find(real("h200-unfused-attention")).valued[0].finding
+    assert first.rule == "unfused-attention"
+    assert first.evidence[0] == "matmul, softmax, matmul: 8 times a step"
+
+
+@pytest.mark.parametrize("name", ["h200-gpt2-eager", "h200-ddp-rank0"])
+def test_programs_with_fused_attention_or_none_have_nothing_to_fuse(name: str) -> None:
+    assert asked(unfused_attention, real(name)) is None

@@ -1,0 +1,1 @@
+"""What bounds a view, a phase or a step?"""

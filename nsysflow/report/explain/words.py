@@ -1,0 +1,23 @@
+"""Which name is meant by what was typed: the name itself, or a word of the page."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from nsysflow.report.explain.names import names_by_kind
+from nsysflow.report.verdict.verdict import LOSSES, WORDS
+
+_SPELLED: Final[Mapping[str, str]] = {
+    word.casefold(): name
+    for words in (LOSSES, WORDS)
+    for name, word in reversed(words.items())  # of two names with one word, the first counts
+}
+"""The words of the page, and the names that they stand for."""
+
+
+def known_as(typed: str) -> str | None:
+    """The name that is meant, in any case: `host-bound` and `waiting in a sync` are causes. None
+    where nothing is called so."""
+    names = {name for each in names_by_kind().values() for name in each}
+    word = typed.strip().casefold()
+    found = (word, word.replace("-", "_"), _SPELLED.get(word), f"{word}_ns")
+    return next((name for name in found if name in names), None)

@@ -1,0 +1,141 @@
+"""The bound of phases with a bottleneck that was built in (spec §15)."""
+
+from dataclasses import replace
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.tables.view_bound import bound_of_view
+from tests.analyses import analysed, every_report, loaded, sums
+from tests.analysis.waited.test_split import NCCL, on_stream, told, with_long_communication
+from tests.oracle.model import Overhead, PlainTrace, to_trace
+from tests.tiny import MAIN, PROCESS, Row, call, copy, kernel, launch, opened, plain_of
+
+US = 1_000
+
+BUILT_IN = {
+    "step_sync/h2d": "host",  # 4 ms of sleep in data before each copy
+    "step_sync/optimizer": "module_load",  # first use of the unfused optimizer
+    "step_sync/metrics": "copies",  # the whole output to pageable memory
+    "step_async/h2d": "host",
+    "sum_many": "launch",  # 1000 sums of 64 numbers
+    "saturated": "compute",
+    "eager": "launch",  # 16 small layers
+    "graph": "compute",  # the same as a graph
+}
+"""Phases of h200-train, by what tests/data/h200-train.py does in each."""
+
+
+def bounds_of(name: str) -> dict[str, str]:
+    return dict(analysed(name).phases.select("path", "bound").rows())
+
+
+@pytest.mark.parametrize(("path", "bound"), BUILT_IN.items())
+def test_the_bound_of_a_phase_is_the_bottleneck_that_was_built_in(path: str, bound: str) -> None:
+    assert bounds_of("h200-train")[path] == bound
+
+
+def test_a_steady_step_of_gpt2_is_bound_by_compute_and_loses_most_to_the_host() -> None:
+    found = nsysflow.analyze(loaded("h200-gpt2-eager"), Options(steps=(2, 3))).bound
+    assert (found.names, found.loss) == (("compute",), ("host", "launch"))
+    assert (round(found.pct or 0), round(found.loss_pct or 0)) == (72, 22)
+    assert found.kernel_class == "elementwise"
+
+
+def test_communication_that_nobody_waits_for_changes_no_bound() -> None:
+    trace = loaded("h200-train")
+    before, after = (nsysflow.analyze(t) for t in (trace, with_long_communication(trace)))
+    assert after.accounting["idle_ns"].item() < before.accounting["idle_ns"].item() / 100
+    for one, other in ((before.phases, after.phases), (before.steps, after.steps)):
+        assert one["bound"].to_list() == other["bound"].to_list()
+        # 2 us of copies in h200-train hide as little as they last, which is left as it is
+        assert ((one["bound_pct"] - other["bound_pct"]).abs() < 0.001).drop_nulls().all()
+    assert (after.bound.names, after.bound.loss) == (before.bound.names, before.bound.loss)
+
+
+@every_report
+def test_the_parts_of_a_view_and_what_nobody_waited_for_sum_to_its_windows(name: str) -> None:
+    analysis = analysed(name)
+    parts = bound_of_view(analysis.view).parts_ns
+    whole = sums(analysis.accounting, ["window_ns", "comm_exposed_ns", "copy_exposed_ns"])
+    window = whole.pop("window_ns")
+    nobodys = sum(whole.values()) - parts["communication"] - parts["copies"]
+    if analysis.timeline.unhidden is analysis.timeline:
+        assert sum(parts.values()) + nobodys == window
+    else:  # all but what lies before the first operation that counts, or after the last one
+        assert sum(parts.values()) <= window
+
+
+def two_kernels(*between: Row, launched_ns: int, starts_ns: int) -> PlainTrace:
+    """A phase of two short kernels, and what came between them."""
+    return plain_of(
+        opened(0, 10_000 * US, "phase"),
+        launch(0, 5, 1),
+        kernel(10, 100, 1),
+        *between,
+        launch(launched_ns - 5, launched_ns, 2),
+        kernel(starts_ns, starts_ns + 10, 2),
+    )
+
+
+def late(*between: Row) -> PlainTrace:
+    """The second kernel is launched after 2 ms and starts at once."""
+    return two_kernels(*between, launched_ns=2_000 * US, starts_ns=2_000 * US + 1)
+
+
+def copied() -> PlainTrace:
+    moved = copy(101, 900 * US, 3, "HtoD", "pinned", "device")
+    return two_kernels(
+        launch(5, 10, 3, name="cudaMemcpyAsync"), moved, launched_ns=50, starts_ns=900 * US + 1
+    )
+
+
+def communicated() -> PlainTrace:
+    rows = (
+        opened(0, 10_000 * US, "phase"),
+        launch(0, 5, 1),
+        kernel(10, 100, 1),
+        launch(5, 10, 3),
+        on_stream(kernel(20, 900 * US, 3, name=NCCL), 20),
+        launch(45, 50, 2),
+        kernel(900 * US + 1, 900 * US + 10, 2),
+    )
+    return told(*rows, record=(12, 20), wait=(14, 7))
+
+
+PAUSED = (101, 1_999 * US)
+
+CONSTRUCTED = {
+    "compute": two_kernels(launched_ns=20, starts_ns=101),
+    "communication": communicated(),
+    "copies": copied(),
+    "host": late(),
+    "launch": two_kernels(launched_ns=20 * US, starts_ns=20 * US + 1),
+    "sync": late(call(*PAUSED, "cudaStreamSynchronize")),
+    "blocking_copy": late(call(*PAUSED, "cudaMemcpy")),
+    "alloc": late(call(*PAUSED, "cudaMalloc")),
+    "module_load": late(call(*PAUSED, "cuModuleLoadData")),
+    "api": late(call(*PAUSED, "cudaEventQuery")),
+    "queue_delay": two_kernels(launched_ns=50, starts_ns=9 * US),
+    "dependency": two_kernels(launched_ns=50, starts_ns=900 * US),
+    "profiler": replace(late(), overhead=(Overhead(*PAUSED, PROCESS, MAIN, "flush"),)),
+}
+"""`unknown` is missing: work without a launch has no phase."""
+
+
+def test_each_bound_of_a_phase_is_constructed() -> None:
+    assert {*CONSTRUCTED} == {"compute", "communication", "copies", *CAUSES} - {"unknown"}
+
+
+@pytest.mark.parametrize(("bound", "trace"), CONSTRUCTED.items())
+def test_a_constructed_bottleneck_is_the_bound_of_its_phase(bound: str, trace: PlainTrace) -> None:
+    analysis = nsysflow.analyze(to_trace(trace))
+    assert analysis.phases["bound"].to_list() == [bound]
+    assert analysis.bound.names == (bound,)
+
+
+def test_work_without_a_launch_bounds_the_whole_view() -> None:
+    trace = plain_of(launch(0, 5, 1), kernel(10, 100, 1), kernel(900 * US, 901 * US, None))
+    assert nsysflow.analyze(to_trace(trace)).bound.names == ("unknown",)
