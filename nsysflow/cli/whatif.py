@@ -102,7 +102,7 @@ def _call(row: dict[str, str], file: Path, line: int) -> tuple[int, int, int]:
     callback=_removals,
     metavar="KIND[@PLACE]",
     help="Remove the waits of a KIND (sync, alloc, copy or all), everywhere or at a source line or"
-    " in a phase.",
+    " in a phase (PHASE/. leaves out the phases inside it).",
 )
 @option(
     "--remove-calls",
@@ -130,7 +130,7 @@ def _call(row: dict[str, str], file: Path, line: int) -> tuple[int, int, int]:
     multiple=True,
     callback=_factors,
     metavar="KERNEL=FACTOR",
-    help="Multiply the time of a kernel by FACTOR.",
+    help="Multiply the time of a kernel, or of copies (memcpy HtoD), by FACTOR.",
 )
 @option(
     "--faster-host",
@@ -138,7 +138,7 @@ def _call(row: dict[str, str], file: Path, line: int) -> tuple[int, int, int]:
     multiple=True,
     callback=_factors,
     metavar="PHASE=FACTOR",
-    help="Multiply the time of host code in a phase by FACTOR.",
+    help="Multiply the time of host code in a phase by FACTOR; '(outside ranges)' is a phase too.",
 )
 @option(
     "--no-profiler",
