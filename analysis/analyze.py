@@ -83,6 +83,11 @@ class Tables:
         """The same tables of what is judged of it: here of all."""
         return self
 
+    @computed_once
+    def subject(self) -> Subject:
+        """What rules look at to find what could be changed."""
+        return Subject(self)
+
     if TYPE_CHECKING:
 
         def __getattr__(self, table: str) -> pl.DataFrame: ...
@@ -215,7 +220,7 @@ class Analysis(Tables):
     @computed_once
     def found(self) -> Found:
         """What to change, the largest saving first, with all that is known of it."""
-        return find_of_run([Subject(self.judged)])
+        return find_of_run([self.subject])
 
     @computed_once
     def findings(self) -> pl.DataFrame:

@@ -100,7 +100,7 @@ REMEDIES: Final = (
 def subject(name: str) -> Subject:
     """The steady steps of a sample."""
     trace = nsysflow.load(SAMPLES / f"{name}.sqlite.xz")
-    return Subject(nsysflow.analyze(trace, Options(skip=SKIPPED)).judged)
+    return Subject(nsysflow.analyze(trace, Options(skip=SKIPPED)))
 
 
 def first_findings() -> Iterator[str]:

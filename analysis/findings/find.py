@@ -15,7 +15,7 @@ WORTH_PCT: Final = 1.0
 """A finding that cannot save this share of a step is not worth a line: equal steps of one capture
 differ by as much."""
 
-MOST_REPLAYED: Final = 12
+MOST_REPLAYED: Final = 16
 """The largest findings are replayed; those behind them lose less than each of these."""
 
 MOST_BEHIND: Final = 4
@@ -67,7 +67,10 @@ def find(subject: Subject) -> Found:
     worth_ns = max(1.0, WORTH_PCT / 100 * subject.step_ns)  # nothing is not worth a line
     asked = [one for rule in RULES for one in rule(subject) if one.size_ns >= worth_ns]
     asked.sort(key=lambda one: -one.size_ns)
-    kept = [_valued(one, replays, subject) for one in asked[:MOST_REPLAYED]]
+    kept = [
+        _valued(one, replays if index < replays.most else None, subject)
+        for index, one in enumerate(asked[:MOST_REPLAYED])
+    ]
     valued = _ranked(
         one for one in _without_hidden(kept) if one.high_ns >= max(worth_ns, one.finding.worth_ns)
     )
@@ -92,13 +95,15 @@ def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
             yield one
 
 
-def _valued(finding: Finding, replays: Replays, subject: Subject) -> Valued:
-    """A finding with its saving. Of a part of the steps, it is scaled to the mean of all."""
-    saved_ns = None if finding.changes is None else replays.saving_ns(finding.changes)
+def _valued(finding: Finding, replays: Replays | None, subject: Subject) -> Valued:
+    """A finding with its saving, replayed if it can be."""
+    saved_ns = None
+    if finding.changes is not None and replays is not None:
+        saved_ns = replays.saving_ns(finding.changes)
     if saved_ns is None:
         # no replay: what is lost there is the most that can be saved
         most_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
-        bound = replace(finding, exact=False)
+        bound = replace(finding, exact=False, changes=None)
         high_ns = min(most_ns, subject.step_ns)
         return Valued(
             finding=bound, low_ns=0, high_ns=high_ns, step_ns=subject.step_ns, report=subject.report
@@ -173,10 +178,16 @@ def find_of_run(subjects: Sequence[Subject]) -> Found:
     valued = [_valued(one, Replays(of), of) for of, one in compared]
     every = [one for found in each for one in found.valued]
     every += [one for one in valued if one.high_ns >= worth_ns]
-    largest: dict[tuple[str, str, str], Valued] = {}
-    for one in _ranked(every):
-        largest.setdefault((one.finding.rule, one.finding.phase, one.finding.source), one)
-    return replace(slowest, valued=tuple(largest.values()))
+    return replace(slowest, valued=tuple(_each_place_once(_ranked(every))))
+
+
+def _each_place_once(ranked: Iterable[Valued]) -> Iterator[Valued]:
+    """The findings without those that another report has too, with a larger saving."""
+    reports: dict[tuple[str, str, str], str] = {}
+    for one in ranked:
+        found = one.finding
+        if reports.setdefault((found.rule, found.phase, found.source), one.report) == one.report:
+            yield one
 
 
 def _looked_at(subjects: Sequence[Subject], late: Collection[str]) -> list[Subject]:

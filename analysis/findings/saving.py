@@ -16,8 +16,12 @@ from nsysflow.analysis.replay.part import part_of
 from nsysflow.analysis.replay.replay import replay
 from nsysflow.errors import UnknownName
 
-MOST_OPS: Final = 60_000
-"""A replay of so many operations takes 0.1 s. Of a longer report the middle steps are replayed."""
+MOST_OPS: Final = 40_000
+"""A replay of so many operations takes 0.05 s. Of a longer report the middle steps are replayed."""
+
+REPLAYED_OPS: Final = 2_000_000
+"""So many operations are replayed in all, which takes 3 s. That leaves findings unreplayed only
+where no steps are judged, or single ones are very long."""
 
 FEWEST_STEPS: Final = 2
 """A mean of fewer steps says little."""
@@ -64,6 +68,11 @@ class Replays:
             behind[1] if len(behind) > 1 else timeline.events.last_ns + 1,
             step=path["joined"],
         )
+
+    @property
+    def most(self) -> int:
+        """How many replays are worth their time."""
+        return max(2, REPLAYED_OPS // max(1, len(self.part.events.ops)))
 
     @computed_once
     def recording(self) -> Recorded:

@@ -21,11 +21,13 @@ class Subject:
 
     Attributes:
         tables: the tables of the judged part, e.g. `subject.tables.gap_summary`.
+        whole: the tables of all that was selected.
         timeline: the whole trace.
     """
 
-    def __init__(self, tables: "Tables") -> None:
-        self.tables = tables
+    def __init__(self, whole: "Tables") -> None:
+        self.whole = whole
+        self.tables = tables = whole.judged
         self.timeline: Timeline = tables.timeline
 
     @property

@@ -8,7 +8,6 @@ from typing import Protocol
 
 import polars as pl
 
-from nsysflow.analysis.analyze import Tables
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.find import Found, find_of_run
@@ -64,7 +63,9 @@ class Analysed(Protocol):
     @property
     def failed_checks(self) -> tuple[Failed, ...]: ...
     @property
-    def judged(self) -> Tables: ...
+    def judged(self) -> "Analysed": ...
+    @property
+    def subject(self) -> Subject: ...
     @property
     def step_counts(self) -> Mapping[tuple[str, int], int]: ...
     @property
@@ -154,7 +155,7 @@ class Results:
     @computed_once
     def found(self) -> Found:
         """What to change in the run, the largest saving first, with all that is known of it."""
-        return find_of_run([Subject(each.judged) for each in self.analyses])
+        return find_of_run([each.subject for each in self.analyses])
 
     def induced(self) -> pl.DataFrame:
         """The idle time behind the calls of `syncs`, a row per call and GPU."""

@@ -1,22 +1,40 @@
 """Tables written by hand: columns a test does not name are 0, or null where that is a name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.bound.rule import PARTS
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.findings.find import Found
+from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.validity.checks import Failed
-from nsysflow.report.results import Results
+from nsysflow.report.results import Results as RealResults
 
 MS = 1_000_000
 """ns in a ms."""
+
+
+NOTHING_FOUND: Final = Found(
+    valued=(), together_ns=None, step_ns=0, of_steps=False, steps=1, report="run.sqlite"
+)
+
+
+class Results(RealResults):
+    """A run whose findings were never looked for: those of its first report."""
+
+    @property
+    def found(self) -> Found:
+        """As they were put there."""
+        first = self.analyses[0]
+        return first.found if isinstance(first, Handmade) else NOTHING_FOUND
 
 
 @dataclass(frozen=True)
@@ -30,6 +48,27 @@ class Handmade:
     notes: tuple[Note, ...] = ()
     failed_checks: tuple[Failed, ...] = ()
     collectives: pl.DataFrame = field(default_factory=COLLECTIVES.to_frame)
+
+    found: Found = NOTHING_FOUND
+    step_counts: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def judged(self) -> "Handmade":
+        """All of it."""
+        return self
+
+    @property
+    def subject(self) -> Subject:
+        """Rules find nothing in tables alone."""
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> pl.DataFrame:
+        """Of accounting: exposed communication and copies were waited for."""
+        exposed = {"comm_exposed_ns": "communication_ns", "copy_exposed_ns": "copies_ns"}
+        accounting = self.tables.get("accounting", SCHEMAS["accounting"].to_frame())
+        names = [f"{part}_ns" for part in PARTS]
+        return accounting.rename(exposed).select("report", "device", *names)
 
     @property
     def every_collective(self) -> pl.DataFrame:

@@ -13,8 +13,7 @@ from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.document import report_json
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, Handmade, captured, results, training
+from tests.report.handmade import MS, Handmade, Results, captured, results, training
 
 KEYS = [
     "schema", "tool", "report", "verdict", "findings", "devices", "kernels", "waited",

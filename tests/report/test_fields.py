@@ -14,9 +14,8 @@ from nsysflow.report.fields import (
     value,
 )
 from nsysflow.report.layout import figure, words
-from nsysflow.report.results import Results
 from nsysflow.units import duration
-from tests.report.handmade import MS, handmade, renamed
+from tests.report.handmade import MS, Results, handmade, renamed
 
 
 def test_each_row_has_a_cell_of_each_field() -> None:

@@ -1,8 +1,7 @@
 """summary.md."""
 
 from nsysflow.report.markdown import summary
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, device, results, training
+from tests.report.handmade import MS, Results, device, results, training
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 

@@ -8,8 +8,7 @@ import nsysflow
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.report.layout import set_in_columns
 from nsysflow.report.one_table import MOST_COLUMNS, columns_that_fit, readable
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, frame, training
+from tests.report.handmade import MS, Results, frame, training
 from tests.reports import SAMPLES
 
 SYNC = frame("syncs", {"api": "cudaDeviceSynchronize", "induced_idle_ns": 8 * MS, "blocked_ns": 1})

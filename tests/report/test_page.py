@@ -7,8 +7,7 @@ import pytest
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.page import Length, Page, compose, rows_shown
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, device, measured, results, training
+from tests.report.handmade import MS, Results, device, measured, results, training
 
 
 def composed(of: Results, length: Length = "page", top: int | None = None, least: int = 0) -> Page:

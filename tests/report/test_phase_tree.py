@@ -1,8 +1,7 @@
 """The phase tree: idle where the host was, shares among siblings, sums beside the parent."""
 
 from nsysflow.report.phase_tree import phase_names, phase_tree
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, device, results, training
+from tests.report.handmade import MS, Results, device, results, training
 
 
 def test_idle_belongs_to_where_the_host_was() -> None:

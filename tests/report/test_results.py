@@ -1,8 +1,7 @@
 """The tables of a run."""
 
-from nsysflow.report.results import Results
 from tests.analyses import analysed
-from tests.report.handmade import handmade, training
+from tests.report.handmade import Results, handmade, training
 
 
 def test_the_tables_of_a_run_are_of_all_its_reports() -> None:

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from nsysflow.report import tables
-from nsysflow.report.results import Results
 from nsysflow.report.tables import (
     GAPS_CSV,
     GAPS_PARQUET,
@@ -21,6 +20,7 @@ from nsysflow.report.tables import (
 from tests.report.handmade import (
     MS,
     Handmade,
+    Results,
     frame,
     measured,
     sampled,

@@ -12,9 +12,8 @@ from rich.console import Console
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.layout import Block, words
-from nsysflow.report.results import Results
 from nsysflow.report.terminal import page, set_block
-from tests.report.handmade import MS, device, handmade, part, results, training
+from tests.report.handmade import MS, Results, device, handmade, part, results, training
 
 GOLDEN = Path(__file__).parent / "page.txt"
 

@@ -12,8 +12,6 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.analysis.tables.step_groups import step_groups
-from nsysflow.analysis.view.view import view_of
 from nsysflow.units import duration, number
 
 CHANGE: Final = (
@@ -26,8 +24,7 @@ CHANGE: Final = (
 def periodic_pause(subject: Subject) -> Iterator[Finding]:
     """Each kind of slow step that comes back at equal distances; what they take longer, spread over
     all steps."""
-    groups = step_groups(view_of(subject.timeline))
-    periodic = groups.filter(pl.col("kind").cast(pl.String) == "periodic")
+    periodic = subject.whole.step_groups.filter(pl.col("kind").cast(pl.String) == "periodic")
     for row in periodic.iter_rows(named=True):
         yield _finding(subject, row)
 

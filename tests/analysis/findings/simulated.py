@@ -111,7 +111,7 @@ def findings_of_programs() -> tuple[Compared, ...]:
 def _compared(
     program: str, analysis: nsysflow.Analysis, about: dict[str, Any]
 ) -> Iterator[Compared]:
-    found = find(Subject(analysis.judged)).valued
+    found = find(Subject(analysis)).valued
     of_host = [one for one in found if one.finding.rule in HOST_RULES]
     for rank, valued in enumerate(of_host):
         sites = tuple(_sites(analysis.timeline, valued, about))

@@ -23,13 +23,13 @@ MS: Final = 1_000_000
 @cache
 def of_sample(name: str) -> Subject:
     """The typical steps of a sample."""
-    return Subject(nsysflow.analyze(trace(name)).judged)
+    return Subject(nsysflow.analyze(trace(name)))
 
 
 @cache
 def of_report(name: str) -> Subject:
     """The typical steps of a report in tests/data."""
-    return Subject(nsysflow.analyze(nsysflow.load(PACKED[name])).judged)
+    return Subject(nsysflow.analyze(nsysflow.load(PACKED[name])))
 
 
 @cache
@@ -53,7 +53,7 @@ def loop(body: Callable[[int, int], Iterable[Row]], *, steps: int = 8, every: in
             yield tiny.opened(start, start + every * US - 1, "step")
             yield from body(start, i)
 
-    return Subject(tiny.analysis_of(*rows(), options=Options(skip=0)).judged)
+    return Subject(tiny.analysis_of(*rows(), options=Options(skip=0)))
 
 
 def launched(

@@ -3,8 +3,7 @@
 from nsysflow.report.blocks.accounting import block
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, device, results, training
+from tests.report.handmade import MS, Results, device, results, training
 
 
 def accounting(of: Results, rows: int = 8) -> Block:

@@ -11,8 +11,7 @@ from nsysflow.report.blocks import block_of
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
 from nsysflow.report.page import rows_shown
-from nsysflow.report.results import Results
-from tests.report.handmade import handmade, measured, renamed, sampled, training, two_ranks
+from tests.report.handmade import Results, handmade, measured, renamed, sampled, training, two_ranks
 
 SHOWN = [
     table for table in TABLES.values() if rows_shown(table, "page") or rows_shown(table, "summary")

@@ -2,9 +2,8 @@
 
 from nsysflow.report.blocks.comm import block
 from nsysflow.report.fields import Limits
-from nsysflow.report.results import Results
 from tests.analyses import analysed
-from tests.report.handmade import MS, device, results
+from tests.report.handmade import MS, Results, device, results
 
 
 def group(exposed_ns: int, busy_ns: int, **columns: object) -> dict[str, object]:

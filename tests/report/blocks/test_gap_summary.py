@@ -3,9 +3,9 @@
 from nsysflow.report.blocks.gap_summary import block
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
-from nsysflow.report.results import Results, ranked
+from nsysflow.report.results import ranked
 from tests.analyses import analysed
-from tests.report.handmade import MS, device, part, renamed, results, training
+from tests.report.handmade import MS, Results, device, part, renamed, results, training
 
 TRAINING = Results([training()])
 

@@ -3,8 +3,7 @@
 from nsysflow.report.blocks.gaps import block
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, training
+from tests.report.handmade import MS, Results, training
 
 
 def gaps(of: Results, rows: int = 3, at_least_ns: int = 0) -> Block:

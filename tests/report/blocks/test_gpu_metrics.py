@@ -3,8 +3,7 @@
 from nsysflow.report.blocks.gpu_metrics import FEW_SMS, block
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, handmade, metrics, results, sampled, training
+from tests.report.handmade import MS, Results, handmade, metrics, results, sampled, training
 
 
 def counters(of: Results) -> Block:

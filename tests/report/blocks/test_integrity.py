@@ -2,8 +2,7 @@
 
 from nsysflow.report.blocks.integrity import block
 from nsysflow.report.fields import Limits
-from nsysflow.report.results import Results
-from tests.report.handmade import results, training
+from tests.report.handmade import Results, results, training
 
 
 def test_a_check_says_what_it_affects() -> None:

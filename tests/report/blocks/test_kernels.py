@@ -2,8 +2,7 @@
 
 from nsysflow.report.blocks.kernels import block
 from nsysflow.report.fields import Limits
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, results, training
+from tests.report.handmade import MS, Results, results, training
 
 
 def test_a_kernel_is_shown_by_its_short_name_with_its_shape() -> None:

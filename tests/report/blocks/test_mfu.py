@@ -5,8 +5,7 @@ from dataclasses import replace
 from nsysflow.analysis.options import Options
 from nsysflow.report.blocks.mfu import block, mfu_sentences
 from nsysflow.report.fields import Limits
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, device, handmade, measured
+from tests.report.handmade import MS, Results, device, handmade, measured
 
 
 def test_the_sentence_names_the_peak() -> None:

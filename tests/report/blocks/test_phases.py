@@ -3,8 +3,7 @@
 from nsysflow.report.blocks.phases import block
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, results, training
+from tests.report.handmade import MS, Results, results, training
 
 
 def phases(of: Results, rows: int = 10) -> Block:

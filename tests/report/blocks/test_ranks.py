@@ -8,9 +8,8 @@ import nsysflow
 from nsysflow.report.blocks.ranks import block
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
-from nsysflow.report.results import Results
 from tests.analyses import analysed
-from tests.report.handmade import MS, Handmade, device, handmade, two_ranks
+from tests.report.handmade import MS, Handmade, Results, device, handmade, two_ranks
 
 
 def ranks(*runs: nsysflow.Analysis | Handmade) -> Block:

@@ -7,8 +7,7 @@ import pytest
 
 from nsysflow.report.blocks.steps import block, steps_sentence
 from nsysflow.report.fields import Limits
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, Handmade, captured, handmade, training
+from tests.report.handmade import MS, Handmade, Results, captured, handmade, training
 
 
 def steady(step_ms: float, steps: int = 5, process: int = 7) -> Handmade:

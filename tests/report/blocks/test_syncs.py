@@ -5,8 +5,7 @@ from typing import Any
 from nsysflow.report.blocks.syncs import block
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
-from nsysflow.report.results import Results
-from tests.report.handmade import MS, device, results, training
+from tests.report.handmade import MS, Results, device, results, training
 
 
 def waits(of: Results, rows: int = 4) -> Block:

@@ -8,7 +8,6 @@ import pytest
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.markdown import summary
-from nsysflow.report.results import Results
 from nsysflow.report.terminal import page
 from nsysflow.report.verdict.judgement import judge
 from nsysflow.runs.analyze import analyze_reports
@@ -20,7 +19,16 @@ from tests.breaking import (
     ONE_GRAPH_KERNEL_STRETCHED,
     broken,
 )
-from tests.report.handmade import MS, Handmade, captured, device, handmade, results, training
+from tests.report.handmade import (
+    MS,
+    Handmade,
+    Results,
+    captured,
+    device,
+    handmade,
+    results,
+    training,
+)
 from tests.reports import DATA, parquetdir_report
 
 ZEROS = Failed(check=Check.UNSTAMPED, count=688, of=6892)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from nsysflow.analysis.validity.checks import Check, Failed
-from nsysflow.report.results import Origin, Results
+from nsysflow.report.results import Origin
 from nsysflow.report.verdict.validity import Invalid, are_named_as_ranks, failures
 from tests.analyses import analysed
-from tests.report.handmade import Handmade, handmade, renamed, two_ranks
+from tests.report.handmade import Handmade, Results, handmade, renamed, two_ranks
 
 BLIND = Failed(check=Check.NO_KERNELS, count=9, of=0)
 LOST = Failed(check=Check.INCOMPLETE, count=2185, of=5925, start_ns=8_669_890_898, end_ns=9 * 10**9)

@@ -6,10 +6,10 @@ import pytest
 from nsysflow.report.verdict.bottlenecks import BOTTLENECKS, Bottleneck
 
 from nsysflow.analysis.trace import Trace
-from nsysflow.report.results import Origin, Results
+from nsysflow.report.results import Origin
 from nsysflow.report.verdict.verdict import verdicts
 from tests.analyses import analysed
-from tests.report.handmade import MS, device, handmade, part, results, training
+from tests.report.handmade import MS, Results, device, handmade, part, results, training
 
 
 @pytest.mark.parametrize("bottleneck", BOTTLENECKS, ids=lambda each: str(each.kind))

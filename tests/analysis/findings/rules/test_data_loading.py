@@ -67,7 +67,7 @@ def test_host_code_outside_all_ranges_is_an_upper_bound() -> None:
         start = i * 3_000 * US
         rows.append(tiny.opened(start + 2_000 * US, start + 2_030 * US, "step"))
         rows += between(start, i)
-    (one,) = found(data_loading, Subject(tiny.analysis_of(*rows, options=Options(skip=0)).judged))
+    (one,) = found(data_loading, Subject(tiny.analysis_of(*rows, options=Options(skip=0))))
     assert one.title == "host code between the steps"
     assert one.changes is not None
     assert list(one.changes.options()) == ["--faster-host", "(outside ranges)=0"]
@@ -80,7 +80,7 @@ def test_steps_that_are_called_batch_load_nothing_by_that() -> None:
         start = i * 100 * US
         rows.append(tiny.opened(start, start + 99 * US, "batch"))
         rows += launched(start, 100 * i + 1, at=60, took=5, kernel_ns=20 * US)
-    assert not found(data_loading, Subject(tiny.analysis_of(*rows, options=Options(skip=0)).judged))
+    assert not found(data_loading, Subject(tiny.analysis_of(*rows, options=Options(skip=0))))
 
 
 def test_short_loops_without_a_loader_are_none() -> None:

@@ -42,7 +42,7 @@ def test_a_piece_in_a_third_of_the_steps_is_none() -> None:
 def test_start_up_is_none_where_no_steps_are_marked() -> None:
     rows = [*launched(0, 1, at=10, took=5, kernel_ns=100 * US)]
     rows += launched(0, 2, at=90_000, took=5, kernel_ns=100 * US)
-    assert not found(host_code, Subject(tiny.analysis_of(*rows).judged))
+    assert not found(host_code, Subject(tiny.analysis_of(*rows)))
 
 
 def test_short_pauses_between_launches_are_none() -> None:

@@ -99,6 +99,6 @@ def test_without_steps_the_starved_windows_are_the_bound() -> None:
     rows: list[Row] = []
     for k in range(40):
         rows += launched(30 * k * US, k, at=0, took=10, kernel_ns=2 * US)
-    (one,) = found(launch_bound, Subject(tiny.analysis_of(*rows).judged))
+    (one,) = found(launch_bound, Subject(tiny.analysis_of(*rows)))
     assert one.method == "bound"
     assert one.at_most_ns > 0

@@ -23,7 +23,7 @@ def saving_every(k: int, steps: int = 40) -> Subject:
             yield from launched(begin, 10 * i + 2, at=5, took=5, kernel_ns=500 * US)
             start += 1_000 * US + slow
 
-    return Subject(tiny.analysis_of(*rows(), options=Options(skip=0)).judged)
+    return Subject(tiny.analysis_of(*rows(), options=Options(skip=0)))
 
 
 def test_what_every_tenth_step_takes_longer_is_spread_over_all_steps() -> None:

@@ -37,7 +37,7 @@ def subject_of(
         at += (us + pause_us) * US
     device = Device(device=0, name=gpu, uuid=None, sm_count=100, memory_bytes_per_s=None)
     trace = to_trace(replace(tiny.plain_of(*rows), devices=(device,)))
-    return Subject(nsysflow.analyze(trace).judged)
+    return Subject(nsysflow.analyze(trace))
 
 
 def _kernel(start: int, end: int, number: int, name: str, blocks: int) -> Op:
@@ -55,7 +55,7 @@ def short_name(name: str) -> str:
 
 def real(name: str) -> Subject:
     """The judged part of a real report."""
-    return Subject(analysed(name).judged)
+    return Subject(analysed(name))
 
 
 def asked(rule: Rule, subject: Subject) -> Finding | None:
