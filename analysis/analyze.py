@@ -251,9 +251,14 @@ def _property_of(name: str) -> "computed_once[pl.DataFrame]":
     def table(self: Tables) -> pl.DataFrame:
         return self._titled(name, _made_by(name)(self.view))
 
-    columns = ", ".join(SCHEMAS[name])
-    table.__doc__ = f"{name.upper()}. {SCHEMAS[name].about}\n\nColumns: {columns}."
+    table.__doc__ = _columns_of(name)
     return computed_once(table)
+
+
+def _columns_of(name: str) -> str:
+    """The docstring of a table: what a row is, and its columns."""
+    columns = ", ".join(SCHEMAS[name])
+    return f"{name.upper()}. {SCHEMAS[name].about}\n\nColumns: {columns}."
 
 
 _of_report = [table for table in tables.DECLARED if table.of == "report"]
@@ -262,6 +267,7 @@ for _table in _of_report:
     _property.__set_name__(Tables, _table.name)
     setattr(Tables, _table.name, _property)
 
+Analysis.findings.__doc__ = _columns_of("findings")
 Analysis.__doc__ = "\n".join(
     [
         f"{Analysis.__doc__}",

@@ -105,6 +105,7 @@ class Results:
         analyses: one per report.
         origin: where the reports come from.
         notes: what the reader should know, each note once: first of the run, then of its reports.
+        whole: the run that this is the judged part of, which has the findings; None for a run.
     """
 
     def __init__(
@@ -113,9 +114,11 @@ class Results:
         *,
         origin: Origin | None = None,
         notes: Sequence[Note] = (),
+        whole: "Results | None" = None,
     ) -> None:
         self.analyses = tuple(analyses)
         self.origin = origin or Origin()
+        self.whole = whole
         of_reports = (note for each in self.analyses for note in each.notes)
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
         self._tables: dict[str, pl.DataFrame] = {}
@@ -155,6 +158,8 @@ class Results:
     @computed_once
     def found(self) -> Found:
         """What to change in the run, the largest saving first, with all that is known of it."""
+        if self.whole is not None:
+            return self.whole.found
         return find_of_run([each.subject for each in self.analyses])
 
     def induced(self) -> pl.DataFrame:
@@ -226,7 +231,7 @@ class Results:
     @computed_once
     def judged(self) -> "Results":
         """The judged part of the run: its steady steps, or all of it where there are none."""
-        return Results([each.judged for each in self.analyses], origin=self.origin)
+        return Results([each.judged for each in self.analyses], origin=self.origin, whole=self)
 
     @computed_once
     def _counts(self) -> dict[tuple[str, int], int]:
@@ -279,15 +284,19 @@ class Results:
         return " ".join([*words, *filter(None, [typed_steps(options.steps)])])
 
     @property
-    def again(self) -> str:
-        """The run and all options that choose what is judged, as they are typed after a command."""
+    def choice(self) -> str:
+        """All options that choose what is judged, as they are typed; empty without any."""
         options = self.analyses[0].options
-        paths = [str(path) for path in self.origin.typed] or [*self.reports]
         judging = {"--step": options.step, "--skip": options.skip}
         words = [
-            *map(quote, paths),
             *filter(None, [self.selection]),
             *(f"{name} {quote(str(of))}" for name, of in judging.items() if of is not None),
             *(["--whole"] if options.whole else []),
         ]
         return " ".join(words)
+
+    @property
+    def again(self) -> str:
+        """The run and all options that choose what is judged, as they are typed after a command."""
+        paths = [str(path) for path in self.origin.typed] or [*self.reports]
+        return " ".join([*map(quote, paths), *filter(None, [self.choice])])

@@ -1,13 +1,14 @@
 """One finding in full: what it saves, where it is, what it rests on, what to change."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from shlex import join, quote
+from shlex import join, quote, split
 from typing import Final
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explained.explanation import explanations
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Finding, Valued
+from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.report.explain.behind import gaps_behind, rows_behind
 from nsysflow.report.explain.explained import (
@@ -37,10 +38,10 @@ def explain_finding(results: Results, number: int, width: int) -> Explained:
     """
     found = results.found
     valued = found.valued[number - 1]
-    finding, analysis = valued.finding, _analysis_of(found, results)
+    finding, analysis = valued.finding, _analysis_of(valued, results)
     explanation = explanations()[finding.rule]
     return Explained(
-        kind=f"finding {number} of {len(found.valued)} in {found.report} · {finding.rule}",
+        kind=f"finding {number} of {len(found.valued)} in {valued.report} · {finding.rule}",
         title=finding.title,
         parts=(
             Facts(rows=tuple(_facts(valued, results))),
@@ -50,14 +51,14 @@ def explain_finding(results: Results, number: int, width: int) -> Explained:
             Points(title="What to change, in this order", items=finding.change, numbered=True),
             *code_of(explanation),
             Points(title="When to leave it", items=explanation.leave),
-            Lines(title="To see the numbers", lines=tuple(_commands(finding, results))),
+            Lines(title="To see the numbers", lines=tuple(_commands(valued, results))),
         ),
     )
 
 
-def _analysis_of(found: Found, results: Results) -> Analysed:
-    """The report that the findings are of."""
-    return next(each for each in results.analyses if each.trace.report == found.report)
+def _analysis_of(valued: Valued, results: Results) -> Analysed:
+    """The report that a finding is of."""
+    return next(each for each in results.analyses if each.trace.report == valued.report)
 
 
 def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
@@ -70,7 +71,7 @@ def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
         yield "steps", _steps(min(finding.steps, found.steps), found.steps)
     for sentence in finding.evidence:
         yield "evidence", sentence
-    for failed in _analysis_of(found, results).failed_checks:
+    for failed in _analysis_of(valued, results).failed_checks:
         yield "careful", f"the recording fails the check {failed.check}: record it again first"
 
 
@@ -171,21 +172,22 @@ def _where(finding: Finding) -> str:
     return " · ".join(filter(None, named))
 
 
-def _commands(finding: Finding, results: Results) -> Iterator[str]:
+def _commands(valued: Valued, results: Results) -> Iterator[str]:
     """What shows the numbers, as it is typed."""
-    analysis = _analysis_of(results.found, results)
-    report = str(results.origin.paths[results.found.report])
+    finding, report = valued.finding, str(results.origin.paths[valued.report])
+    choice = split(results.choice)
     of_run = TABLES[finding.table].of == "run"
     asked = [str(each) for each in results.origin.typed] if of_run else [report]
-    yield join(["nsysflow", "analyze", *asked, "--table", finding.table])
+    yield join(["nsysflow", "analyze", *asked, *choice, "--table", finding.table])
     if explanations()[finding.rule].causes and finding.table != "gaps":
-        yield join(["nsysflow", "analyze", report, "--table", "gaps"])
+        yield join(["nsysflow", "analyze", report, *choice, "--table", "gaps"])
     changes = [] if finding.changes is None else [*finding.changes.options()]
     if changes:
-        options = analysis.options
+        options = _analysis_of(valued, results).options
         step = [] if options.step is None else ["--step", options.step]
         skip = [] if options.skip is None else ["--skip", str(options.skip)]
-        yield from command_lines(["nsysflow", "whatif", report], [*changes, *step, *skip])
+        of_steps = [*split(typed_steps(options.steps)), *step, *skip]
+        yield from command_lines(["nsysflow", "whatif", report], [*changes, *of_steps])
     yield join(["nsysflow", "explain", finding.rule])
 
 

@@ -128,12 +128,14 @@ def _verdict(results: Results, rows: Sequence[Row], *, alone: bool) -> Verdict:
 
 
 def bound_word(names: Sequence[str]) -> str:
-    """`host- and launch-bound`, or that no part of the time stands out."""
+    """`host-, launch- and sync-bound`, or that no part of the time stands out."""
     words = list(dict.fromkeys(WORDS[name] for name in names))
     if not words:
         return "no part of the time stands out"
-    stems = [word.removesuffix("bound") for word in words[:-1]]
-    return " and ".join([*stems, words[-1]])
+    *others, last = words
+    if all(word.endswith("-bound") for word in words):
+        others = [word.removesuffix("bound") for word in others]
+    return " and ".join(filter(None, [", ".join(others), last]))
 
 
 def _loss(found: ViewBound) -> str:
