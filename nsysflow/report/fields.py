@@ -41,6 +41,7 @@ def filled(
     *,
     caption: str = "",
     more: tuple[str, ...] = (),
+    rest: str = "",
 ) -> Block:
     """A block with a cell for each row and field."""
     return Block(
@@ -49,6 +50,7 @@ def filled(
         columns=tuple(column for column, _ in fields),
         rows=tuple(tuple(cell(row) for _, cell in fields) for row in rows),
         more=more,
+        rest=rest,
     )
 
 
@@ -92,9 +94,17 @@ def together(results: Results) -> str:
     return f"; {number(count)} GPUs together" if count > 1 else ""
 
 
-def left_out(count: int, table: str) -> tuple[str, ...]:
-    """How many rows a block leaves out and how to see them; nothing where it is complete."""
-    return (f"{number(count)} more: --table {table}",) if count > 0 else ()
+def left_out(count: int, table: str) -> str:
+    """How many rows a block leaves out and how to see them; empty where it is complete."""
+    return f"{number(count)} more: --table {table}" if count > 0 else ""
+
+
+def mean_count(count: int, steps: int) -> str:
+    """How many there are per step: `1,287`, `0.5`."""
+    mean = count / steps
+    if mean >= 10 or mean == round(mean):
+        return number(round(mean))
+    return f"{mean:.1f}" if mean >= 0.05 else "<0.1"
 
 
 def time_and_share(ns: int, whole_ns: int) -> str:

@@ -17,7 +17,7 @@ class Suggestion:
         saving: `save 542 us (13 %)`, `save up to …`.
         title: what happens and where.
         change: the first thing to try.
-        steps: `in each of 5 steps`; empty where no steps are judged.
+        steps: `in 2 of 5 steps`; empty where all have it, or none are judged.
     """
 
     number: int
@@ -77,9 +77,7 @@ def _caption(found: Found) -> str:
 
 def _steps(valued: Valued, steps: int) -> str:
     have = min(valued.finding.steps, steps)
-    if steps == 1:
-        return "in the one step"
-    return f"in each of {number(steps)} steps" if have == steps else f"in {have} of {steps} steps"
+    return f"in {number(have)} of {number(steps)} steps" if have < steps else ""
 
 
 def _more(results: Results, shown: int) -> str:
@@ -88,4 +86,4 @@ def _more(results: Results, shown: int) -> str:
         return ""
     left = len(results.found.valued) - shown
     rest = f"{number(left)} more: --table findings; " if left else ""
-    return f"{rest}why, and an example: nsysflow explain 1 {results.again}"
+    return f"{rest}in full: nsysflow explain 1 {results.again}"

@@ -56,7 +56,8 @@ class Block:
         caption: how to read it; may be empty.
         columns: one for each cell of a row.
         rows: the cells, top to bottom.
-        more: lines below it, e.g. how many rows were left out.
+        more: lines below it.
+        rest: how many rows were left out and how to see them; empty where none is.
     """
 
     title: str
@@ -64,6 +65,7 @@ class Block:
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     more: tuple[str, ...] = ()
+    rest: str = ""
 
 
 def bar(parts: Sequence[int], width: int) -> str:

@@ -89,8 +89,8 @@ def block_lines(block: Block) -> Iterator[str]:
         yield from (f"{_escaped(block.caption)}.", "")
     yield from table_lines(without_bars(block))
     yield ""
-    for line in without_bars(block).more:
-        yield from (_escaped(line), "")
+    for line in (*without_bars(block).more, block.rest):
+        yield from (_escaped(line), "") if line else ()
 
 
 def table_lines(block: Block) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import Final, Literal
 from nsysflow.analysis.declared.tables import TABLES, Table
 from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.report.blocks import block_of
+from nsysflow.report.blocks.integrity import quality_lines
 from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.fields import Limits
@@ -78,7 +79,10 @@ def compose(results: Results, length: Length, *, top: int | None, at_least_ns: i
         suggestions=suggestions(results, FIRST if length == "page" else len(results.found.valued)),
         sentences=mfu_sentences(results),
         blocks=_blocks(results, length, top, at_least_ns),
-        notes=tuple(note.text for note in results.notes),
+        notes=(
+            *(note.text for note in results.notes),
+            *(quality_lines(results) if length == "page" else ()),
+        ),
     )
 
 

@@ -5,9 +5,9 @@ def line_at(cause: str, culprit: str, line: str) -> str:
     """The line of idle time. The line known of host code is that of the launch after it, so the
     code is before that line."""
     before = line and cause == "host" and not culprit
-    return f"before {_without_function(line)}" if before else line
+    return f"before {without_function(line)}" if before else line
 
 
-def _without_function(line: str) -> str:
+def without_function(line: str) -> str:
     """`train.py:42` of `train.py:42 in step`."""
     return line.rpartition(" in ")[0] or line

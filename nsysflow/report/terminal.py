@@ -12,6 +12,7 @@ from nsysflow.report.page import Length, Page, compose
 from nsysflow.report.results import Results
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
+_GAP = "  "
 _BAR_STYLES = {"█+": "green", "▓+": "magenta", "▒+": "cyan", "░+": "red"}
 
 
@@ -42,9 +43,9 @@ def set_page(page: Page, width: int) -> Iterator[Text]:
             yield from _sentence(remark, width)
         if headline.advice:
             yield from _sentence(f"next: {headline.advice}", width)
-    yield from _suggestions(page.suggestions, width)
     for sentence in page.sentences:
         yield from _sentence(sentence, width)
+    yield from _suggestions(page.suggestions, width)
     for block in page.blocks:
         yield from set_block(block, width)
     for note in page.notes:
@@ -64,7 +65,7 @@ def _suggestions(found: Suggestions, width: int) -> Iterator[Text]:
         yield Text(head).append(title, style="bold")
         change = shorten(printable(each.change), width - 7 - len(each.steps))
         line = f"     {change}"
-        yield Text(f"{line}{each.steps:>{width - len(line)}}", style="dim")
+        yield Text(f"{line}{each.steps:>{width - len(line)}}".rstrip(), style="dim")
     yield from (Text(f"  {line}", style="dim") for line in wrapped(found.more, width - 2))
 
 
@@ -73,13 +74,11 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
     if not block.rows:
         return
     yield Text()
-    title = Text(block.title, style="bold")
     inner = None if width is None else width - 2
-    if inner is None or len(block.title) + len(block.caption) <= inner:
-        yield title.append(f"  {block.caption}", style="not bold dim") if block.caption else title
-    else:
-        yield title
-        yield from (Text(f"  {line}", style="dim") for line in wrapped(block.caption, inner))
+    beside, below = _around_title(block, inner)
+    title = Text(block.title, style="bold")
+    yield title.append(f"  {beside}", style="not bold dim") if beside else title
+    yield from (Text(f"  {line}", style="dim") for line in below)
     head, *rows = set_in_columns(block.columns, block.rows, inner)
     yield Text(f"  {head}", style="dim")
     for row in rows:
@@ -87,6 +86,24 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
     for more in block.more:
         for line in wrapped(more, inner) if inner else [more]:
             yield Text(f"  {line}", style="dim")
+
+
+def _around_title(block: Block, inner: int | None) -> tuple[str, list[str]]:
+    """What stands on the line of a block's title, and on lines below it: the caption, and at the
+    right edge how many rows are left out."""
+    if inner is None:
+        return _GAP.join(filter(None, [block.caption, block.rest])), []
+    room = inner - len(block.title)
+    if len(block.caption) + len(_GAP) + len(block.rest) <= room:
+        return f"{block.caption}{block.rest:>{room - len(block.caption)}}".rstrip(), []
+    below = [f"{block.rest:>{inner}}"] if block.rest else []
+    if len(block.caption) <= room:
+        return block.caption, below
+    caption = wrapped(block.caption, inner)
+    if block.rest and len(caption[-1]) + len(_GAP) + len(block.rest) <= inner:
+        *caption, last = caption
+        return "", [*caption, f"{last}{block.rest:>{inner - len(last)}}"]
+    return "", [*caption, *below]
 
 
 def _sentence(text: str, width: int, style: str = "") -> Iterator[Text]:

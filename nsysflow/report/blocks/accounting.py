@@ -26,6 +26,9 @@ PARTS: Final = (
 )
 """The parts of a window in the order of the accounting."""
 
+_CAUSES: Final = 3
+"""So many causes of idle time fit on a line."""
+
 
 def block(results: Results, limits: Limits) -> Block:
     """A row per GPU: its window, and the parts of it with a bar."""
@@ -46,7 +49,8 @@ def block(results: Results, limits: Limits) -> Block:
             ),
         ),
         caption=f"Communication and copies: the part not overlapped by compute{results.per_step}",
-        more=(*_idle_by_cause(results), *left_out(table.height - limits.rows, "accounting")),
+        more=_idle_by_cause(results),
+        rest=left_out(table.height - limits.rows, "accounting"),
     )
 
 
@@ -67,7 +71,7 @@ def _part(results: Results, column: str, head: str, letter: str) -> Field[Row]:
 
 
 def _idle_by_cause(results: Results) -> tuple[str, ...]:
-    """`idle by cause: host code 105 ms 34 %, …`, largest first; nothing without idle time."""
+    """`idle: host code 105 ms 34 %, …`, largest first; nothing without idle time."""
     accounting = results.table("accounting")
     window_ns = int(accounting["window_ns"].sum())
     steps = max(1, *(_steps(results, row) for row in accounting.iter_rows(named=True)), 1)
@@ -75,6 +79,7 @@ def _idle_by_cause(results: Results) -> tuple[str, ...]:
     ranked = sorted((item for item in sums.items() if item[1]), key=lambda item: -item[1])
     parts = [
         f"{label} {time_and_share(round(ns / steps), round(window_ns / steps))}"
-        for label, ns in ranked
+        for label, ns in ranked[:_CAUSES]
     ]
-    return (f"idle by cause: {', '.join(parts)}",) if parts else ()
+    parts += ["…"] if len(ranked) > _CAUSES else []
+    return (f"idle: {', '.join(parts)}",) if parts else ()

@@ -1,5 +1,7 @@
 """Communication kernels by operation and phase."""
 
+from collections.abc import Callable
+
 from nsysflow.report.fields import (
     Field,
     Limits,
@@ -7,13 +9,14 @@ from nsysflow.report.fields import (
     filled,
     gpu_fields,
     left_out,
+    mean_count,
     named_rows,
     phase_field,
     value,
 )
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
-from nsysflow.units import duration, number, percent, size
+from nsysflow.units import duration, percent, size
 
 
 def block(results: Results, limits: Limits) -> Block:
@@ -22,21 +25,28 @@ def block(results: Results, limits: Limits) -> Block:
         "exposed_ns", "busy_ns", descending=True, maintain_order=True
     )
     sized = table["bytes"].null_count() < table.height
-    bytes_field: Field[Row] = (figure("bytes"), value("bytes", size))
+    steps = results.step_count
+
+    def per(column: str, shown: Callable[[int], str]) -> Callable[[Row], str]:
+        return lambda row: "" if row[column] is None else shown(round(row[column] / steps))
+
+    bytes_field: Field[Row] = (figure("bytes"), per("bytes", size))
     return filled(
         "Communication",
         named_rows(table, limits),
         (
             *gpu_fields(results, table),
-            (figure("exposed"), value("exposed_ns", duration)),
+            (figure("exposed"), per("exposed_ns", duration)),
             (figure("overlapped"), value("hidden_pct", percent)),
-            (figure("busy"), value("busy_ns", duration)),
-            (figure("count"), value("count", number)),
+            (figure("busy"), per("busy_ns", duration)),
+            (figure("count"), lambda row: mean_count(row["count"], steps)),
             *((bytes_field,) if sized else ()),
             phase_field(),
             (words("operation"), value("operation")),
             (words("kernel", spare=True), value("name")),
         ),
-        caption="Exposed: without compute at the same time; includes waiting for other ranks",
-        more=left_out(table.height - limits.rows, "comm"),
+        caption=(
+            f"Exposed: without compute at the same time; waiting for ranks too{results.per_step}"
+        ),
+        rest=left_out(table.height - limits.rows, "comm"),
     )

@@ -25,5 +25,5 @@ def block(results: Results, limits: Limits) -> Block:
             phase_field(),
         ),
         caption="Exposed: on the GPU without compute at the same time",
-        more=left_out(table.height - limits.rows, "copies"),
+        rest=left_out(table.height - limits.rows, "copies"),
     )

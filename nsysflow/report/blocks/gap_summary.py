@@ -35,6 +35,7 @@ def block(results: Results, limits: Limits) -> Block:
             line_field(),
         ),
         caption="By cause, and by the phase in which the host was meanwhile",
-        more=(*left_out(table.height - limits.rows, "gap_summary"), *starved_line(results)),
+        more=starved_line(results),
+        rest=left_out(table.height - limits.rows, "gap_summary"),
     )
     return without_empty_columns(summary)

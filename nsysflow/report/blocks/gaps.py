@@ -36,7 +36,7 @@ def block(results: Results, limits: Limits) -> Block:
             (words("after", spare=True), value("next_op")),
             (words("waiting phase", spare=True), _waiting_phase),
         ),
-        more=left_out(results.count_gaps(limits.at_least_ns) - len(longest), "gaps"),
+        rest=left_out(results.count_gaps(limits.at_least_ns) - len(longest), "gaps"),
     )
     return without_empty_columns(gaps)
 

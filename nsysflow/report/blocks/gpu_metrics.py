@@ -49,7 +49,7 @@ def block(results: Results, limits: Limits) -> Block:
         named_rows(ranked, limits),
         fields,
         caption="Sampled, in percent of the hardware's maximum",
-        more=left_out(table.height - limits.rows, "gpu_metrics"),
+        rest=left_out(table.height - limits.rows, "gpu_metrics"),
     )
     return without_empty_columns(metrics)
 

@@ -5,15 +5,23 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.tables.kernels.classes import OTHER
-from nsysflow.report.fields import Limits, filled, gpu_fields, left_out, named_rows, value
-from nsysflow.report.layout import BAR_LETTERS, Block, bar, figure, words
+from nsysflow.report.fields import (
+    Limits,
+    filled,
+    gpu_fields,
+    left_out,
+    mean_count,
+    named_rows,
+    value,
+)
+from nsysflow.report.layout import Block, bar, figure, words
 from nsysflow.report.results import Results
-from nsysflow.units import duration, number, percent, share
+from nsysflow.units import duration, percent, share
 
-_CLASSES: Final = len(BAR_LETTERS)
-"""As many classes as a bar can tell apart; the others are the rest."""
+_CLASSES: Final = 4
+"""So many classes fit on a line beside their bar, the last of which is all others."""
 
-_BAR: Final = 30
+_BAR: Final = 20
 
 
 def block(results: Results, limits: Limits) -> Block:
@@ -27,13 +35,14 @@ def block(results: Results, limits: Limits) -> Block:
             *gpu_fields(results, table),
             (figure("share"), value("share_pct", percent)),
             (figure("time"), lambda row: duration(round(row["total_ns"] / steps))),
-            (figure("count"), lambda row: number(round(row["count"] / steps))),
+            (figure("count"), lambda row: mean_count(row["count"], steps)),
             (figure("median"), value("median_ns", duration)),
             (words("class"), value("class")),
             (words("kernel"), value("short_name")),
         ),
         caption=f"Share of all kernel time on its GPU{results.per_step}",
-        more=(*_by_class(table), *left_out(table.height - limits.rows, "kernels")),
+        more=_by_class(table),
+        rest=left_out(table.height - limits.rows, "kernels"),
     )
 
 
@@ -46,7 +55,7 @@ def _by_class(kernels: pl.DataFrame) -> tuple[str, ...]:
     total = int(ranked["total_ns"].sum())
     named = ranked.filter(pl.col("class") != OTHER).head(_CLASSES - 1).rows()
     rest = total - sum(ns for _, ns in named)
-    parts = [*named, *([("other", rest)] if rest else [])]
+    parts = [*named, *([(OTHER, rest)] if rest else [])]
     drawn = bar([ns for _, ns in parts], _BAR)
     listed = ", ".join(f"{name} {share(ns, total)}" for name, ns in parts)
     return (f"by class: {drawn} {listed}",)

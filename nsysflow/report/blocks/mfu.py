@@ -24,7 +24,7 @@ def block(results: Results, limits: Limits) -> Block:
             (figure("MFU"), value("mfu_pct", percent)),
         ),
         caption="The FLOPs given for a step, divided by its time on the GPU",
-        more=left_out(shown.height - limits.rows, "mfu"),
+        rest=left_out(shown.height - limits.rows, "mfu"),
     )
 
 

@@ -1,7 +1,7 @@
 """The phases as a tree."""
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.report.fields import Limits, filled, left_out
+from nsysflow.report.fields import Limits, filled, left_out, mean_count
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.phase_tree import Phase, phase_tree
 from nsysflow.report.results import Results
@@ -13,7 +13,8 @@ def block(results: Results, limits: Limits) -> Block:
     recorded."""
     if results.table("accounting").is_empty():
         return _host_times(results, limits)
-    phases, others = phase_tree(results, limits.rows)
+    tree, others = phase_tree(results, limits.rows)
+    phases = [phase for phase in tree if phase.time_ns]
     steps = results.step_count
     window_ns = int(results.table("accounting")["window_ns"].sum())
     top_ns = next((phase.siblings_ns for phase in phases if len(phase.names) == 1), 0)
@@ -22,7 +23,7 @@ def block(results: Results, limits: Limits) -> Block:
         return "" if ns is None else duration(round(ns / steps))
 
     def count(of: int | None) -> str:
-        return "" if of is None else number(round(of / steps))
+        return "" if of is None else mean_count(of, steps)
 
     return filled(
         "Phases",
@@ -40,10 +41,10 @@ def block(results: Results, limits: Limits) -> Block:
             (figure("host", spare=True), lambda phase: time(phase.host_wall_ns)),
         ),
         caption=(
-            "GPU time: busy for the phase, or idle while the host was in it; together"
+            "Busy, or idle with the host in it:"
             f" {time(top_ns)} of {time(window_ns)}{results.per_step}"
         ),
-        more=left_out(others, "phases"),
+        rest=left_out(others + len(tree) - len(phases), "phases"),
     )
 
 
@@ -63,7 +64,7 @@ def _host_times(results: Results, limits: Limits) -> Block:
             (figure("mean"), lambda phase: duration(phase.host_mean_ns)),
         ),
         caption="Time of the host; no GPU work was recorded",
-        more=left_out(others, "phases"),
+        rest=left_out(others, "phases"),
     )
 
 

@@ -21,7 +21,8 @@ def block(results: Results, limits: Limits) -> Block:
             (figure("compared"), _compared),
         ),
         caption=_agreement(results),
-        more=(*_largest_skew(results), *left_out(table.height - limits.rows, "ranks")),
+        more=_largest_skew(results),
+        rest=left_out(table.height - limits.rows, "ranks"),
     )
     return without_empty_columns(ranks)
 

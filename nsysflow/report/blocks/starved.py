@@ -25,7 +25,7 @@ def block(results: Results, limits: Limits) -> Block:
             (figure("at"), value("start_ns", instant)),
         ),
         caption="Short operations launched one by one; as a graph: an estimate for a CUDA graph",
-        more=left_out(table.height - limits.rows, "starved"),
+        rest=left_out(table.height - limits.rows, "starved"),
     )
 
 

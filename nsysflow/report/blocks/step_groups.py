@@ -37,7 +37,7 @@ def block(results: Results, limits: Limits) -> Block:
             (words("mostly"), _mostly),
         ),
         caption="Not part of the figures above",
-        more=left_out(table.height - limits.rows, "step_groups"),
+        rest=left_out(table.height - limits.rows, "step_groups"),
     )
 
 

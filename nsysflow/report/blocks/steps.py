@@ -17,7 +17,7 @@ from nsysflow.report.fields import (
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import steps_by_range, without_profiler
-from nsysflow.units import duration, number, whole_percent
+from nsysflow.units import duration, number
 
 
 def block(results: Results, limits: Limits) -> Block:
@@ -37,7 +37,7 @@ def block(results: Results, limits: Limits) -> Block:
             (words("steady"), lambda row: "yes" if row["steady"] else ""),
         ),
         caption=steps_sentence(results),
-        more=left_out(table.height - limits.rows, "steps"),
+        rest=left_out(table.height - limits.rows, "steps"),
     )
 
 
@@ -47,8 +47,8 @@ def _part(head: str, column: str) -> Field[Row]:
 
 
 def steps_sentence(results: Results) -> str:
-    """`train_step 44.3 ms, mean of 3 of 5 (unprofiled 40.0 ms: the profiler adds 11 %)`, for each
-    range that is a step; empty without steps."""
+    """`train_step 44.3 ms, mean of 3 of 5 (unprofiled 40.0 ms)`, for each range that is a step;
+    empty without steps."""
     return "; ".join(_clause(results, *each) for each in steps_by_range(results))
 
 
@@ -64,19 +64,8 @@ def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:
     some, all_ = _count(judged), _count(steps)
     of = f"mean of {number(some)} of {number(all_)}" if some < all_ else f"mean of {number(all_)}"
     clause = f"{name or 'step'} {duration(mean_ns)}{f', {of}' if all_ > 1 else ''}"
-    remarks = _unprofiled(results, steps)
-    return f"{clause} ({remarks})" if remarks else clause
-
-
-def _unprofiled(results: Results, steps: pl.DataFrame) -> str:
-    """How long a step takes without the profiler, and what the profiler adds."""
     found = without_profiler(results, steps)
-    if found is None:
-        return ""
-    text = f"unprofiled {duration(found.step_ns)}"
-    if found.added_ns <= 0 or not found.step_ns:
-        return text
-    return f"{text}: the profiler adds {whole_percent(found.added_ns, found.step_ns)}"
+    return clause if found is None else f"{clause} (unprofiled {duration(found.step_ns)})"
 
 
 def _count(steps: pl.DataFrame) -> int:

@@ -1,14 +1,20 @@
 """Waits of the host, by the idle time behind them."""
 
 from collections.abc import Callable
+from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.report.fields import Limits, Row, filled, left_out, together, value
+from nsysflow.report.fields import Limits, Row, filled, left_out, mean_count, together, value
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results, or_outside
-from nsysflow.units import duration, number
+from nsysflow.report.source_lines import without_function
+from nsysflow.units import duration
+
+WORTH: Final = 0.005
+"""A wait with less idle time behind it than this share of the window is not worth a row: a finding
+is worth twice as much."""
 
 
 def block(results: Results, limits: Limits) -> Block:
@@ -17,37 +23,53 @@ def block(results: Results, limits: Limits) -> Block:
     grouped = _grouped(results)
     steps = results.step_count
     alone = _alone(results)
-    shown = grouped.head(limits.rows)
-    longest = grouped.sort("blocked_ns", descending=True, maintain_order=True).head(1)
-    if not longest.is_empty() and longest.row(0) not in shown.rows():
-        shown = pl.concat([shown.head(limits.rows - 1), longest])
+    shown = _worth_a_row(results, grouped, limits.rows)
 
-    def per(column: str, shown_as: Callable[[int], str]) -> Callable[[Row], str]:
-        return lambda row: shown_as(round(row[column] / steps))
+    def time(column: str) -> Callable[[Row], str]:
+        return lambda row: duration(round(row[column] / steps))
 
     waits = filled(
         "Waits",
         shown.iter_rows(named=True),
         (
-            (figure("idle behind it"), per("induced_idle_ns", duration)),
-            (figure("alone"), lambda row: duration(alone.get((row["phase"], row["source"])))),
-            (figure("blocked"), per("blocked_ns", duration)),
-            (figure("GPU busy"), per("gpu_busy_ns", duration)),
-            (figure("calls"), per("calls", number)),
+            (figure("idle behind it"), time("induced_idle_ns")),
+            (
+                figure("alone"),
+                lambda row: duration(alone.get((row["api"], row["phase"], row["source"]))),
+            ),
+            (figure("blocked"), time("blocked_ns")),
+            (figure("GPU busy", spare=True), time("gpu_busy_ns")),
+            (figure("calls"), lambda row: mean_count(row["calls"], steps)),
             (words("call"), value("api")),
-            (Column(head="line"), value("source")),
+            (Column(head="line"), lambda row: without_function(row["source"])),
             (words("phase"), value("phase")),
         ),
         caption=f"Alone: what a step saves without this wait{results.per_step}{together(results)}",
-        more=left_out(len(grouped) - len(shown), "syncs"),
+        rest=left_out(len(grouped) - len(shown), "syncs"),
     )
     return without_empty_columns(waits)
 
 
-def _alone(results: Results) -> dict[tuple[str, str], int]:
-    """What the findings that are waits save, by phase and line."""
-    found = (one for one in results.found.valued if one.finding.table == "syncs")
-    return {(one.finding.phase or OUTSIDE, one.finding.source): one.high_ns for one in found}
+def _worth_a_row(results: Results, grouped: pl.DataFrame, rows: int) -> pl.DataFrame:
+    """The waits with the most idle time behind them, and the longest."""
+    window_ns = int(results.table("accounting")["window_ns"].sum())
+    idle = grouped.filter(pl.col("induced_idle_ns") > WORTH * window_ns)
+    shown = idle.head(rows)
+    by_time = grouped.sort("blocked_ns", descending=True, maintain_order=True)
+    longest = by_time.filter(pl.col("calls") >= results.step_count / 2).head(1)
+    if not longest.is_empty() and longest.row(0) not in shown.rows():
+        shown = pl.concat([shown.head(rows - 1), longest])
+    return shown
+
+
+def _alone(results: Results) -> dict[tuple[str, str, str], int]:
+    """What the findings that are waits save, by call, phase and line."""
+    found = ((one.finding, one.high_ns) for one in results.found.valued)
+    return {
+        (one.via, one.phase or OUTSIDE, one.source): saved_ns
+        for one, saved_ns in found
+        if one.table == "syncs"
+    }
 
 
 def _grouped(results: Results) -> pl.DataFrame:

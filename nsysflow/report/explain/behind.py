@@ -77,7 +77,7 @@ def rows_behind(
 
 def _with_more(block: Block, count: int, table: str) -> Block:
     return Block(
-        title=block.title, columns=block.columns, rows=block.rows, more=left_out(count, table)
+        title=block.title, columns=block.columns, rows=block.rows, rest=left_out(count, table)
     )
 
 
