@@ -17,12 +17,13 @@ from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.report.results import Origin, Results
 from tests.oracle.export import read_export
 from tests.oracle.model import PlainTrace
 from tests.oracle.report import Report, Row
 from tests.oracle.strategies import traces
 from tests.oracle.tables import oracle_tables
-from tests.reports import PACKED, sqlite_report
+from tests.reports import PACKED, ROOT, sqlite_report
 
 EXAMPLES: Final = int(os.environ.get("NSYSFLOW_EXAMPLES", "8"))
 """Random traces per test; `make hunt` draws more and new ones."""
@@ -69,6 +70,13 @@ def loaded(name: str) -> nsysflow.Trace:
 def analysed(name: str) -> nsysflow.Analysis:
     """The analysis of a whole real report."""
     return nsysflow.analyze(loaded(name))
+
+
+@cache
+def run_of(name: str) -> Results:
+    """A real report, analysed whole, as if its path was typed at the repository's root."""
+    path = PACKED[name].relative_to(ROOT)
+    return Results([analysed(name)], origin=Origin(paths={name: path}, typed=(path,)))
 
 
 @cache

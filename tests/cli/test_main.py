@@ -16,17 +16,16 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.schema import GAP_SUMMARY, SCHEMAS, SYNCS
 from nsysflow.cli.main import main
 from nsysflow.errors import Damaged
-from nsysflow.report.results import Results
 from nsysflow.runs import analyze as runs_analyze
 from nsysflow.runs.manifest import write_manifest
-from tests.report.handmade import MS, handmade, training
+from tests.report.handmade import MS, Results, handmade, training
 from tests.reports import SAMPLES
 from tests.runs.runs import RUN
 
 FILES = {
     "summary.md", "report.json", "gaps.csv", "gap_summary.csv", "phases.csv", "syncs.csv",
     "launches.csv", "starved.csv", "kernels.csv", "copies.csv", "comm.csv", "steps.csv",
-    "waited.csv",
+    "waited.csv", "findings.csv", "step_groups.csv",
 }  # fmt: skip
 
 
@@ -85,7 +84,7 @@ def test_the_tables_that_can_be_printed_are_those_of_the_analysis() -> None:
 def test_a_page_is_printed_and_the_files_lie_beside_the_report(here: Path) -> None:
     done = analyze("run.sqlite")
     assert done.exit_code == 0, done.output
-    assert "host-bound" in done.stdout
+    assert "compute-bound (49 %" in done.stdout
     assert {path.name for path in (here / "run.sqlite.nsysflow").iterdir()} == FILES
     assert "wrote run.sqlite.nsysflow" in done.stderr
     assert "wrote" not in done.stdout

@@ -11,9 +11,8 @@ from rich.console import Console
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.tables.schema import SYNCS
 from nsysflow.cli.main import main
-from nsysflow.report.results import Results
 from nsysflow.runs import analyze as runs_analyze
-from tests.report.handmade import MS, frame, handmade
+from tests.report.handmade import MS, Results, frame, handmade
 
 MANY = frame(
     "syncs",

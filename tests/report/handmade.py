@@ -289,6 +289,9 @@ def training() -> Handmade:
                 "kernel_ns": 49 * MS,
                 "busy_ns": 50 * MS,
                 "idle_ns": 20 * MS,
+                "launch_ns": 12 * MS,
+                "sync_ns": 8 * MS,
+                "bound": "compute",
                 "launches": 800,
             },
             {
@@ -300,6 +303,8 @@ def training() -> Handmade:
                 "kernel_ns": 40 * MS,
                 "busy_ns": 40 * MS,
                 "idle_ns": 12 * MS,
+                "launch_ns": 12 * MS,
+                "bound": "compute",
                 "launches": 500,
             },
             {
@@ -311,6 +316,8 @@ def training() -> Handmade:
                 "kernel_ns": 9 * MS,
                 "busy_ns": 9 * MS,
                 "idle_ns": 8 * MS,
+                "sync_ns": 8 * MS,
+                "bound": "compute+sync",
                 "launches": 300,
             },
         ],
@@ -356,6 +363,18 @@ def training() -> Handmade:
                 "kind": "steady",
             },
         ],
+        step_groups=[
+            {"kind": "steady", "steps": "1", "count": 1, "total_ns": 40 * MS},
+            {
+                "kind": "before",
+                "steps": "0",
+                "count": 1,
+                "total_ns": 60 * MS,
+                "excess_ns": None,
+                "cause": "host",
+                "cause_ns": 22 * MS,
+            },
+        ],
         kernels=[
             {
                 "name": "gemm<bf16>",
@@ -384,7 +403,7 @@ def training() -> Handmade:
                 "check": "unattributed operations",
                 "count": 3,
                 "share_pct": 0.3,
-                "impact": "their time is in no phase",
+                "impact": "phases: these operations are in none",
             },
         ],
     )

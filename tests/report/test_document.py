@@ -13,6 +13,7 @@ from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.document import report_json
+from tests.report.found import found_of, valued
 from tests.report.handmade import MS, Handmade, Results, captured, results, training
 
 KEYS = [
@@ -112,9 +113,19 @@ def test_an_empty_report_is_a_document_too() -> None:
 
 def test_the_verdict_of_a_valid_recording_has_its_bound() -> None:
     found = document()["verdict"]
-    assert list(found) == ["valid", "why", "bound", "text"]
-    assert (found["valid"], found["why"], found["bound"]) == (True, None, "host-bound")
-    assert found["text"].startswith("host-bound (50 % idle); largest loss: ")
+    assert list(found) == ["valid", "why", "bound", "bound_pct", "phase", "source", "text"]
+    assert (found["valid"], found["why"]) == (True, None)
+    assert (found["bound"], found["bound_pct"]) == ("compute", 49.0)
+    assert (
+        found["text"] == "compute-bound (49 %, mostly matmul); largest loss: host and launch, 42 %"
+    )
+    assert (found["phase"], found["source"]) == (None, None)
+
+
+def test_the_verdict_names_the_place_of_the_first_finding() -> None:
+    run = replace(training(), found=found_of(valued(phase="step/loss", source="a.py:3 in f")))
+    verdict = json.loads(report_json(Results([run])))["verdict"]
+    assert (verdict["phase"], verdict["source"]) == ("step/loss", "a.py:3 in f")
 
 
 def test_the_verdict_of_an_invalid_recording_has_its_reason() -> None:

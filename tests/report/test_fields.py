@@ -8,6 +8,7 @@ from nsysflow.report.fields import (
     filled,
     gpu_fields,
     left_out,
+    mean_count,
     named_rows,
     phase_field,
     time_and_share,
@@ -51,8 +52,8 @@ def test_a_gpu_has_its_report_where_there_are_several() -> None:
 
 
 def test_what_is_left_out_is_a_line_only_where_there_is_any() -> None:
-    assert left_out(1_200, "gaps") == ("1,200 more: --table gaps",)
-    assert left_out(0, "gaps") == left_out(-3, "gaps") == ()
+    assert left_out(1_200, "gaps") == "1,200 more: --table gaps"
+    assert left_out(0, "gaps") == left_out(-3, "gaps") == ""
 
 
 def test_no_time_has_no_share() -> None:
@@ -63,3 +64,11 @@ def test_no_time_has_no_share() -> None:
 def test_only_the_first_rows_are_taken() -> None:
     rows = named_rows(pl.DataFrame({"n": [1, 2, 3]}), Limits(rows=2))
     assert [row["n"] for row in rows] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0"), (1, "<0.1"), (25, "0.5"), (50, "1"), (99, "2.0"), (475, "9.5"), (525, "10")],
+)  # fmt: skip
+def test_a_mean_count_per_step_is_never_rounded_to_none(count: int, said: str) -> None:
+    assert mean_count(count, 50) == said

@@ -1,7 +1,17 @@
 """The tables of a run."""
 
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nsysflow.analysis.options import Options, StepPart
+from nsysflow.report.results import Origin
 from tests.analyses import analysed
+from tests.report.found import found_of, stepped, valued
 from tests.report.handmade import Results, handmade, training
+
+TYPED = "--device 1 --steps 2: --steps '!7'"
 
 
 def test_the_tables_of_a_run_are_of_all_its_reports() -> None:
@@ -13,3 +23,37 @@ def test_the_tables_of_a_run_are_of_all_its_reports() -> None:
 
 def test_the_rows_of_two_reports_are_one_table() -> None:
     assert Results([training(), training()]).table("gap_summary").height == 6
+
+
+def test_the_judged_part_has_the_findings_of_the_run() -> None:
+    run = Results([stepped(found_of(valued()))])
+    assert run.judged.found is run.found
+
+
+def test_figures_are_per_step_where_steps_are_judged() -> None:
+    run, none = Results([stepped()]), Results([training()])
+    assert (run.of_steps, run.step_count, run.steps_on("run.sqlite", 0)) == (True, 2, 2)
+    assert (none.of_steps, none.step_count, none.steps_on("run.sqlite", 0)) == (False, 1, 1)
+    assert (run.per_step, none.per_step) == ("; per step", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "typed"),
+    [
+        (Options(), ""),
+        (Options(device=1, steps=(StepPart(2), StepPart(7, 8, out=True))), TYPED),
+        (Options(range="my range", from_ns=1_500_000_000), "--range 'my range' --from 1.5"),
+        (Options(step="my step", skip=0), "--step 'my step' --skip 0"),
+        (Options(whole=True), "--whole"),
+    ],
+)
+def test_a_run_can_be_typed_again_with_what_chooses_its_judged_part(
+    options: Options, typed: str
+) -> None:
+    run = Results([replace(handmade(), options=options)])
+    assert run.again == f"run.sqlite {typed}".strip()
+
+
+def test_paths_are_typed_again_as_they_were_typed() -> None:
+    origin = Origin(typed=(Path("a b"), Path("run/rank1.sqlite")))
+    assert Results([handmade()], origin=origin).again == "'a b' run/rank1.sqlite"

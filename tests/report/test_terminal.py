@@ -13,6 +13,7 @@ from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.layout import Block, words
 from nsysflow.report.terminal import page, set_block
+from tests.report.found import valued, with_findings
 from tests.report.handmade import MS, Results, device, handmade, part, results, training
 
 GOLDEN = Path(__file__).parent / "page.txt"
@@ -23,19 +24,39 @@ def lines(of: Results, width: int = 110, top: int | None = None) -> list[str]:
     return [line.plain for line in page(of, width=width, top=top)]
 
 
+def reviewed() -> Results:
+    """The steps of `training` with findings of each kind."""
+    title = "value read back in the loop: cudaStreamSynchronize in step/loss"
+    wait = valued(4 * MS, title=title, via="cudaStreamSynchronize", phase="step/loss", steps=1)
+    launches = valued(6 * MS, title="400 launches a step keep the GPU waiting", exact=False)
+    kernels = valued(0, title="most kernel time is matmul: 82 %", changes=None, table="kernels")
+    return with_findings(wait, launches, kernels, valued(MS), together_ns=8 * MS)
+
+
 def test_the_page_of_a_small_training_run_reads_as_reviewed() -> None:
     # after a change on purpose: read the new page, then write it to page.txt
-    assert "\n".join(lines(Results([training()]))) + "\n" == GOLDEN.read_text(encoding="utf-8")
+    assert "\n".join(lines(reviewed())) + "\n" == GOLDEN.read_text(encoding="utf-8")
 
 
 def test_the_verdict_is_on_top() -> None:
-    assert lines(Results([training()]))[2].startswith("host-bound (50 % idle)")
+    assert lines(Results([training()]))[2].startswith("compute-bound (49 %, mostly matmul)")
+
+
+def test_a_finding_has_two_lines_which_are_cut_to_the_width() -> None:
+    words = "the GPU waits for data in step/data " * 9
+    for line in lines(with_findings(valued(title=words, change=(words,))), width=80):
+        assert cell_len(line) <= 80
+    first, second = lines(with_findings(valued(steps=1)))[5:7]
+    assert first == "  1  save 5.00 ms (10 %)  sync in the loop"
+    assert second.split("  ")[0] == ""
+    assert second.strip().startswith("remove the wait ")
+    assert second.endswith(" in 1 of 2 steps")
 
 
 @pytest.mark.parametrize("width", [80, 100, 110, 200])
 def test_no_number_is_cut_on_any_terminal(width: int) -> None:
     text = "\n".join(lines(Results([training()]), width))
-    for number in ("30.0 ms", "15.0 ms", "211 ms", "0.050000 s", "49.0 ms 49 %"):
+    for number in ("30.0 ms", "8.00 ms", "211 ms", "40.0 ms", "49.0 ms 49 %"):
         assert number in text
 
 
@@ -50,13 +71,13 @@ def test_the_page_fits_a_screen_however_much_there_is() -> None:
         gaps=[{"gap": index, "duration_ns": MS, "cause": "host"} for index in range(40)],
     )
     page_lines = lines(many)
-    assert len(page_lines) <= 50
+    assert len(page_lines) <= 45
     assert max(map(cell_len, page_lines)) <= 110
-    assert "33 more: --table gap_summary" in "\n".join(page_lines)
+    assert "34 more: --table phases" in "\n".join(page_lines)
 
 
 def test_top_sets_the_rows_of_each_list() -> None:
-    assert "2 more: --table gap_summary" in "\n".join(lines(Results([training()]), top=1))
+    assert "1 more: --table syncs" in "\n".join(lines(Results([training()]), top=1))
 
 
 def test_without_gpu_work_the_page_is_the_verdict_and_the_notes() -> None:
@@ -89,6 +110,13 @@ def test_a_narrowed_window_is_named() -> None:
     assert "only --range train --from 1.5 --steps 2:" in lines(some)[0]
 
 
+def test_the_full_page_has_every_finding_and_table_that_people_read() -> None:
+    shown = [line.plain for line in page(reviewed(), width=110, length="full", top=None)]
+    for head in ("Idle time", "Longest gaps", "Steps", "Copies", "Data quality"):
+        assert any(line.startswith(head) for line in shown)
+    assert any(line.startswith("  4  save 1.00 ms (2.0 %)") for line in shown)
+
+
 @pytest.mark.parametrize(("color_system", "escapes"), [(None, False), ("standard", True)])
 def test_only_the_console_decides_on_escape_codes(
     color_system: Literal["standard"] | None, escapes: bool
@@ -101,9 +129,32 @@ def test_only_the_console_decides_on_escape_codes(
     assert ("\x1b" in out.getvalue()) is escapes
 
 
+def titled(caption: str, rest: str = "", width: int | None = 40) -> list[str]:
+    """The lines above the columns of a block."""
+    block = Block(title="Phases", caption=caption, rest=rest, columns=(words("a"),), rows=(("b",),))
+    return [line.plain for line in set_block(block, width)][1:-2]
+
+
+def test_a_caption_stands_beside_its_title() -> None:
+    assert titled("busy or idle") == ["Phases  busy or idle"]
+    assert titled("") == ["Phases"]
+
+
 def test_a_caption_too_long_for_the_line_of_its_title_goes_below_it() -> None:
-    block = Block(title="Phases", caption="x " * 40, columns=(words("a"),), rows=(("b",),))
-    assert [line.plain.strip()[:6] for line in set_block(block, 60)][:3] == ["", "Phases", "x x x "]
+    assert titled("x " * 30) == ["Phases", "  " + "x " * 18 + "x", "  " + "x " * 10 + "x"]
+
+
+def test_what_is_left_out_stands_at_the_right_edge_of_a_line_that_has_room() -> None:
+    rest = "3 more: --table phases"
+    assert titled("", rest) == [f"Phases{rest:>34}"]
+    assert titled("caption", rest) == [f"Phases  caption  {rest:>23}"]
+    assert titled("a caption", rest) == ["Phases  a caption", f"{rest:>40}"]
+    assert titled("x " * 20, rest) == ["Phases", "  " + "x " * 18 + "x", f"  x{rest:>37}"]
+    assert titled("x " * 30, rest)[2:] == ["  " + "x " * 10 + "x", f"{rest:>40}"]
+
+
+def test_without_a_width_all_of_it_is_on_the_line_of_the_title() -> None:
+    assert titled("x", "3 more", width=None) == ["Phases  x  3 more"]
 
 
 def test_a_block_without_rows_has_no_lines() -> None:

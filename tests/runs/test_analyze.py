@@ -33,9 +33,19 @@ def test_results_say_that_a_run_had_no_gpu(
 def test_manifests_say_where_reports_come_from() -> None:
     path = Path("run/report.sqlite")
     source = Source(path=path, name="run", manifest=replace(RUN, versions={"driver": "580.65"}))
-    assert origin_of([source]) == Origin(paths={"run": path}, driver="580.65")
+    assert origin_of([source], [Path("run")]) == Origin(
+        paths={"run": path},
+        typed=(Path("run"),),
+        versions={"driver": "580.65"},
+        started=RUN.started,
+    )
     ranks = [replace(source, name=name, manifest=replace(RUN, reports=("a", "b"))) for name in "ab"]
-    assert origin_of(ranks).ranks
-    assert origin_of([replace(source, manifest=replace(RUN, processes=1))]).ranks
-    assert not origin_of([*ranks, source]).ranks
-    assert not origin_of([*ranks, replace(source, manifest=None)]).ranks
+    assert origin_of(ranks, []).ranks
+    assert origin_of([replace(source, manifest=replace(RUN, processes=1))], []).ranks
+    assert not origin_of([*ranks, source], []).ranks
+    assert not origin_of([*ranks, replace(source, manifest=None)], []).ranks
+
+
+def test_without_a_manifest_nothing_is_known_of_versions_and_time() -> None:
+    origin = origin_of([Source(path=Path("a.sqlite"), name="a", manifest=None)], [])
+    assert (origin.versions, origin.started, origin.on_cpu) == ({}, "", False)

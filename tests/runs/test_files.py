@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from nsysflow.errors import OutputError
-from nsysflow.report.results import Results
 from nsysflow.report.tables import GAPS_CSV, GAPS_PARQUET, GapsFormat
 from nsysflow.runs.files import check_folder, output_folder, write_folder, writing
 from nsysflow.runs.manifest import FILE
-from tests.report.handmade import training
+from tests.report.handmade import Results, training
 from tests.unprivileged import unprivileged
 
 

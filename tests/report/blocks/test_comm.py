@@ -27,7 +27,7 @@ def test_the_most_exposed_time_comes_first() -> None:
         ("3.00 ms", "25 %", "4.00 ms", "10"),
         ("1.00 ms", "89 %", "9.00 ms", "10"),
     ]
-    assert found.more == ("1 more: --table comm",)
+    assert found.rest == "1 more: --table comm"
 
 
 def test_bytes_have_a_column_only_where_some_are_known() -> None:

@@ -51,5 +51,5 @@ def test_the_rows_left_out_are_the_next_of_the_table_that_the_block_names() -> N
     table = ranked(run.table("gap_summary"), "gap_summary")
     few, more = summary(run, rows=3), summary(run, rows=5)
     assert few.rows == more.rows[:3]
-    assert few.more[0] == f"{table.height - 3} more: --table gap_summary"
+    assert few.rest == f"{table.height - 3} more: --table gap_summary"
     assert column(more, "gaps") == [f"{count:,}" for count in table["gaps"].head(5)]

@@ -25,7 +25,7 @@ def test_the_longest_comes_first_with_its_cause_in_words() -> None:
 def test_short_gaps_are_neither_shown_nor_counted() -> None:
     block = gaps(Results([training()]), at_least_ns=10 * MS)
     assert len(block.rows) == 1
-    assert block.more == ()
+    assert block.rest == ""
 
 
 def test_without_recorded_lines_there_is_no_column_of_them() -> None:

@@ -1,6 +1,6 @@
 """Steps: the sentence on all of them, and a row for each."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 import pytest
@@ -8,6 +8,17 @@ import pytest
 from nsysflow.report.blocks.steps import block, steps_sentence
 from nsysflow.report.fields import Limits
 from tests.report.handmade import MS, Handmade, Results, captured, handmade, training
+
+
+@dataclass(frozen=True)
+class PartlyJudged(Handmade):
+    """An analysis of which a part is judged."""
+
+    part: Handmade = field(default_factory=lambda: Handmade(tables={}))
+
+    @property
+    def judged(self) -> Handmade:
+        return self.part
 
 
 def steady(step_ms: float, steps: int = 5, process: int = 7) -> Handmade:
@@ -23,72 +34,60 @@ def sentence(*runs: Handmade) -> str:
     return steps_sentence(Results(runs))
 
 
-def test_what_the_profiler_adds_to_a_step_is_said_where_it_was_measured() -> None:
+def judged(run: Handmade, *steps: int) -> Handmade:
+    """`run`, of which only some steps are judged."""
+    rows = run.tables["steps"].filter(pl.col("step").is_in(steps))
+    part = replace(run, tables=run.tables | {"steps": rows})
+    return PartlyJudged(**{**vars(run), "part": replace(part, step_counts={("run.sqlite", 0): 1})})
+
+
+def test_a_step_is_as_long_as_the_mean_of_all_where_none_are_judged() -> None:
+    assert sentence(training()) == "step 50.0 ms, mean of 2"
+
+
+def test_a_single_step_has_no_mean() -> None:
+    assert sentence(steady(5.5, steps=1)) == "step 5.50 ms"
+
+
+def test_the_mean_is_that_of_the_judged_steps_and_says_of_how_many() -> None:
+    assert sentence(judged(training(), 1)) == "step 40.0 ms, mean of 1 of 2"
+
+
+def test_of_several_ranks_the_slowest_counts() -> None:
+    assert sentence(steady(5.0), steady(7.0, process=8)) == "step 7.00 ms, mean of 5"
+
+
+def test_an_unprofiled_step_is_said_where_it_was_measured() -> None:
     run = captured(steady(5.5), (7, 4_500_000))
-    assert sentence(run) == (
-        "5 steps of step, median 5.50 ms (unprofiled 4.50 ms: the profiler adds 22 %)"
-    )
-
-
-def test_the_profiler_is_compared_with_the_steady_steps() -> None:
-    slow = training()  # 60 ms, then 40 ms, of which the second is steady
-    steps = slow.tables["steps"].with_columns(process=pl.lit(7, pl.Int64))
-    run = captured(replace(slow, tables=slow.tables | {"steps": steps}), (7, 32 * MS))
-    assert sentence(run) == (
-        "2 steps of step, median 50.0 ms"
-        " (step 1 steady: 40.0 ms, 25 % idle; unprofiled 32.0 ms: the profiler adds 25 %)"
-    )
+    assert sentence(run) == "step 5.50 ms, mean of 5 (unprofiled 4.50 ms)"
 
 
 @pytest.mark.parametrize("process", [(7, None), (8, 4 * MS)])
 def test_without_a_measured_step_of_that_process_nothing_is_said(
     process: tuple[int, int | None],
 ) -> None:
-    assert sentence(captured(steady(5.5), process)) == "5 steps of step, median 5.50 ms"
-
-
-def test_a_profiler_that_costs_nothing_adds_nothing() -> None:
-    run = captured(steady(5.5), (7, 5_600_000))
-    assert sentence(run) == "5 steps of step, median 5.50 ms (unprofiled 5.60 ms)"
+    assert sentence(captured(steady(5.5), process)) == "step 5.50 ms, mean of 5"
 
 
 def test_ranks_that_measured_different_steps_give_their_median() -> None:
     runs = [
-        replace(
-            captured(steady(5.5, process=pid), (pid, unprofiled_ns)),
-            step_name="step",
-        )
+        captured(steady(5.5, process=pid), (pid, unprofiled_ns))
         for pid, unprofiled_ns in ((7, 4 * MS), (9, 5 * MS))
     ]
-    assert "unprofiled 4.50 ms: the profiler adds 22 %" in sentence(*runs)
+    assert sentence(*runs).endswith("(unprofiled 4.50 ms)")
 
 
-def test_each_range_that_is_a_step_is_compared_with_its_own_unprofiled_steps() -> None:
-    trainer = captured(steady(15.0, process=7), (7, 12 * MS))
-    server = captured(replace(steady(1.0, process=8), step_name="serve"), (8, 900_000))
-    assert sentence(trainer, server) == (
-        "5 steps of step, median 15.0 ms (unprofiled 12.0 ms: the profiler adds 25 %);"
-        " 5 steps of serve, median 1.00 ms (unprofiled 900 us: the profiler adds 11 %)"
-    )
-
-
-def test_each_range_that_is_a_step_has_its_own_count_and_median() -> None:
+def test_each_range_that_is_a_step_has_figures_of_its_own() -> None:
     """A trainer and a server in one report: no number is of both."""
-    trainer, server = steady(14.0, steps=10, process=7), steady(0.5, steps=200, process=8)
-    server = replace(server, step_name="generate")
+    trainer = captured(steady(14.0, steps=10), (7, 12 * MS))
+    server = replace(steady(0.5, steps=200, process=8), step_name="generate")
     assert sentence(trainer, server) == (
-        "10 steps of step, median 14.0 ms; 200 steps of generate, median 500 us"
+        "step 14.0 ms, mean of 10 (unprofiled 12.0 ms); generate 500 us, mean of 200"
     )
 
 
-def test_steady_steps_with_others_between_them_are_counted() -> None:
-    rows = [
-        {"step": step, "duration_ns": MS, "idle_ns": MS // 4, "steady": step in (2, 4)}
-        for step in range(5)
-    ]
-    assert sentence(handmade(step_name="step", steps=rows)).endswith(
-        "(2 of 5 steady: 1.00 ms, 25 % idle)"
-    )
+def test_without_steps_there_is_no_sentence() -> None:
+    assert sentence(handmade()) == ""
 
 
 def test_the_parts_of_a_step_have_their_share_of_it() -> None:

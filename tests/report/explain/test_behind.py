@@ -46,7 +46,7 @@ def test_gaps_of_all_slices_come_largest_first_and_the_rest_is_counted() -> None
     second = rows(GAPS, *(gap(1000 * n) for n in (2, 6, 4)))
     (block,) = gaps(finding(source="x.py:1 in f"), first, second)
     assert lengths(block) == ["6.00 us", "5.00 us", "4.00 us", "3.00 us", "2.00 us"]
-    assert block.more == ("1 more: --table gaps",)
+    assert block.rest == "1 more: --table gaps"
 
 
 def test_gaps_of_another_cause_line_or_device_are_not_behind_it() -> None:

@@ -8,6 +8,7 @@ import pytest
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.markdown import summary
+from nsysflow.report.results import Results as RealResults
 from nsysflow.report.terminal import page
 from nsysflow.report.verdict.judgement import judge
 from nsysflow.runs.analyze import analyze_reports
@@ -34,7 +35,7 @@ from tests.reports import DATA, parquetdir_report
 ZEROS = Failed(check=Check.UNSTAMPED, count=688, of=6892)
 
 
-def lines(of: Results) -> list[str]:
+def lines(of: RealResults) -> list[str]:
     return [str(line) for line in page(of, width=200, top=None)]
 
 

@@ -34,7 +34,7 @@ def test_without_a_kernel_the_versions_are_named_where_they_are_known() -> None:
     unknown = only(failing(BLIND))
     assert unknown.sentence == ("No kernel in this report: nsys is probably older than the driver")
     run = failing(BLIND, source="Nsight Systems 2023.4.1.97, schema 3.11.0")
-    known = only(run, origin=Origin(driver="580.65"))
+    known = only(run, origin=Origin(versions={"driver": "580.65"}))
     assert known == Invalid(
         why="no-kernels",
         sentence=(

@@ -1,0 +1,100 @@
+"""Findings in two lines each."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsysflow.analysis.options import Options, StepPart
+from nsysflow.report.findings import saving_of, suggestions
+from nsysflow.report.results import Origin
+from tests.report.found import found_of, stepped, valued, with_findings
+from tests.report.handmade import MS, Handmade, Results, renamed
+
+
+def test_a_replayed_saving_is_said_as_it_is() -> None:
+    assert saving_of(valued()) == "save 5.00 ms (10 %)"
+
+
+@pytest.mark.parametrize("fields", [{"changes": None}, {"exact": False}], ids=str)
+def test_what_is_at_most_saved_is_said_to_be_so(fields: dict[str, Any]) -> None:
+    assert saving_of(valued(**fields)) == "save up to 5.00 ms (10 %)"
+
+
+def test_a_saving_that_nothing_tells_is_not_estimated() -> None:
+    assert saving_of(valued(0, changes=None)) == "not estimated"
+
+
+def test_a_finding_is_numbered_and_says_the_first_thing_to_try() -> None:
+    first, second = suggestions(with_findings(valued(), valued(MS, title="b")), 9).rows
+    assert (first.number, first.title, first.change) == (1, "sync in the loop", "remove the wait")
+    assert (second.number, second.title) == (2, "b")
+
+
+@pytest.mark.parametrize(
+    ("have", "of", "said"),
+    [
+        (2, 2, ""),
+        (3, 2, ""),
+        (1, 2, "in 1 of 2 steps"),
+        (1, 1, ""),
+        (999, 2_000, "in 999 of 2,000 steps"),
+    ],
+)
+def test_only_where_some_steps_lack_it_their_number_is_said(have: int, of: int, said: str) -> None:
+    (row,) = suggestions(with_findings(valued(steps=have), steps=of), 9).rows
+    assert row.steps == said
+
+
+def test_without_steps_no_number_of_them_is_said() -> None:
+    found = suggestions(with_findings(valued(steps=1), steps=2, of_steps=False), 9)
+    assert found.rows[0].steps == ""
+    assert found.caption == "of the whole window"
+
+
+def test_the_caption_says_what_all_changes_leave_of_a_step() -> None:
+    one = suggestions(with_findings(valued()), 9)
+    several = suggestions(with_findings(valued(), valued(), together_ns=10 * MS), 9)
+    assert one.caption == "per step"
+    assert several.caption == "per step; all together: 50.0 ms → 40.0 ms"
+
+
+def test_the_findings_that_are_left_out_are_counted() -> None:
+    three = with_findings(*[valued()] * 3)
+    assert len(suggestions(three, 2).rows) == 2
+    assert (
+        suggestions(three, 2).more
+        == "1 more: --table findings; in full: nsysflow explain 1 run.sqlite"
+    )
+    assert suggestions(three, 3).more == "in full: nsysflow explain 1 run.sqlite"
+
+
+def test_without_findings_there_are_no_lines() -> None:
+    found = suggestions(with_findings(), 3)
+    assert (found.rows, found.more) == ((), "")
+
+
+def test_a_finding_of_several_reports_names_its_own() -> None:
+    ranks = [renamed(stepped(found_of(valued(report="rank1"))), f"rank{rank}") for rank in (0, 1)]
+    (row,) = suggestions(Results(ranks), 3).rows
+    assert row.title == "rank1: sync in the loop"
+
+
+def explained(run: Handmade, *typed: str) -> str:
+    origin = Origin(typed=tuple(map(Path, typed)))
+    return suggestions(Results([run], origin=origin), 1).more.partition("in full: ")[2]
+
+
+def test_the_command_has_the_paths_as_they_were_typed_quoted_for_a_shell() -> None:
+    run = stepped(found_of(valued()))
+    assert explained(run, "a b/r.sqlite") == "nsysflow explain 1 'a b/r.sqlite'"
+    assert explained(run, "r0", "r1") == "nsysflow explain 1 r0 r1"
+
+
+def test_the_command_has_the_options_that_choose_what_is_judged() -> None:
+    parts = (StepPart(2), StepPart(7, 8, out=True))
+    options = Options(device=1, steps=parts, step="my step", skip=3, whole=True)
+    run = stepped(found_of(valued()))
+    assert explained(Handmade(**{**vars(run), "options": options}), "r") == (
+        "nsysflow explain 1 r --device 1 --steps 2: --steps '!7' --step 'my step' --skip 3 --whole"
+    )
