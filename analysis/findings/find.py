@@ -1,6 +1,6 @@
 """All findings of a report: every rule asked, each finding valued, the largest saving first."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,6 +21,9 @@ MOST_REPLAYED: Final = 12
 MOST_BEHIND: Final = 4
 """So many findings that only count once the host keeps up: each takes another replay."""
 
+FEW_REPORTS: Final = 4
+"""Of more ranks only some are looked at: a replay takes seconds for each."""
+
 TAKES_TURNS: Final = 2
 """Waits hide each other if all together save more than twice what they save alone, or one saves
 less than half of what is lost there."""
@@ -35,14 +38,14 @@ class Found:
     """The findings of a report.
 
     Attributes:
-        valued: the largest saving first.
+        valued: the largest saving first; of several reports, each place once.
         together_ns: what a step takes less with all changes that can be replayed; None where there
             are fewer than two.
         step_ns: the recorded step that all savings are of; the judged window where no steps are
             judged.
         of_steps: whether savings are per step.
         steps: how many steps were judged.
-        report: the report that they are of.
+        report: the report with the slowest steps.
     """
 
     valued: tuple[Valued, ...]
@@ -77,7 +80,7 @@ def find(subject: Subject) -> Found:
         step_ns=subject.step_ns,
         of_steps=subject.of_steps,
         steps=subject.steps,
-        report=subject.timeline.trace.report,
+        report=subject.report,
     )
 
 
@@ -97,14 +100,22 @@ def _valued(finding: Finding, replays: Replays, subject: Subject) -> Valued:
         most_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
         bound = replace(finding, exact=False)
         high_ns = min(most_ns, subject.step_ns)
-        return Valued(finding=bound, low_ns=0, high_ns=high_ns, step_ns=subject.step_ns)
+        return Valued(
+            finding=bound, low_ns=0, high_ns=high_ns, step_ns=subject.step_ns, report=subject.report
+        )
     saved_ns = max(0, saved_ns)
     if finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
         finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
     if not finding.exact and finding.at_most_ns:
         saved_ns = min(saved_ns, finding.at_most_ns)
     low_ns = saved_ns if finding.exact else 0
-    return Valued(finding=finding, low_ns=low_ns, high_ns=saved_ns, step_ns=subject.step_ns)
+    return Valued(
+        finding=finding,
+        low_ns=low_ns,
+        high_ns=saved_ns,
+        step_ns=subject.step_ns,
+        report=subject.report,
+    )
 
 
 def _behind_the_host(
@@ -150,17 +161,32 @@ def _together_ns(findings: Iterable[Finding], replays: Replays) -> int | None:
 
 
 def find_of_run(subjects: Sequence[Subject]) -> Found:
-    """The findings of the reports of a run: those of the slowest report, and what only all reports
-    together show."""
-    slowest = max((find(subject) for subject in subjects), key=lambda found: found.step_ns)
-    if len(subjects) < 2:
-        return slowest
+    """The findings of the reports of a run: those of some reports, and what only all of them
+    together show. Of a place that several reports have, the largest saving counts."""
     compared = [
-        _valued(one, Replays(of), of) for rule in RULES_OF_RUN for of, one in rule(subjects)
+        (of, one) for rule in RULES_OF_RUN if len(subjects) > 1 for of, one in rule(subjects)
     ]
+    late = {one.via for _, one in compared}
+    each = [find(subject) for subject in _looked_at(subjects, late)]
+    slowest = max(each, key=lambda found: found.step_ns)
     worth_ns = WORTH_PCT / 100 * slowest.step_ns
-    worthy = (one for one in compared if one.high_ns >= worth_ns)
-    return replace(slowest, valued=_ranked([*slowest.valued, *worthy]))
+    valued = [_valued(one, Replays(of), of) for of, one in compared]
+    every = [one for found in each for one in found.valued]
+    every += [one for one in valued if one.high_ns >= worth_ns]
+    largest: dict[tuple[str, str, str], Valued] = {}
+    for one in _ranked(every):
+        largest.setdefault((one.finding.rule, one.finding.phase, one.finding.source), one)
+    return replace(slowest, valued=tuple(largest.values()))
+
+
+def _looked_at(subjects: Sequence[Subject], late: Collection[str]) -> list[Subject]:
+    """All subjects if they are few; of many the slowest and the late ones. Ranks do the same work,
+    and what holds up the straggler holds up all."""
+    if len(subjects) <= FEW_REPORTS:
+        return [*subjects]
+    slowest = max(subjects, key=lambda subject: subject.step_ns)
+    stragglers = [one for one in subjects if one.timeline.trace.report in late and one != slowest]
+    return [slowest, *stragglers]
 
 
 def _ranked(valued: Iterable[Valued]) -> tuple[Valued, ...]:

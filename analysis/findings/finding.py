@@ -77,12 +77,14 @@ class Valued:
         low_ns: what is saved at least.
         high_ns: what is saved at most; the same where the change itself was replayed.
         step_ns: the recorded step that it is saved of.
+        report: the report in which it was found.
     """
 
     finding: Finding
     low_ns: int
     high_ns: int
     step_ns: int
+    report: str
 
     @property
     def pct(self) -> float:

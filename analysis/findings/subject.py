@@ -33,6 +33,11 @@ class Subject:
         """The judged part itself."""
         return self.tables.view
 
+    @property
+    def report(self) -> str:
+        """The report's name."""
+        return self.timeline.trace.report
+
     @computed_once
     def kernels(self) -> pl.DataFrame:
         """The judged kernels in order, with what their names and neighbours tell."""

@@ -10,7 +10,7 @@ def findings_table(found: Found) -> pl.DataFrame:
     """The FINDINGS table."""
     rows = [
         {
-            "report": found.report,
+            "report": one.report,
             "process": one.finding.process,
             "device": one.finding.device,
             "finding": number,

@@ -114,8 +114,9 @@ def busy_of_paths(attribution: Attribution, parts: pl.DataFrame, axis: Axis) -> 
     if not laid["place"].is_sorted():
         laid = laid.sort("place")
     laid = laid.with_columns(_alone().alias("alone"))
-    by_node = laid.filter("alone").group_by("process", "node").agg(_length_ns().sum().alias("ns"))
-    sums = by_node.with_columns(attribution.path_of(by_node["node"])).drop("node")
+    by_node = laid.filter("alone").group_by("node").agg(_length_ns().sum().alias("ns"))
+    process = attribution.nodes["process"].gather(by_node["node"])
+    sums = by_node.with_columns(process, attribution.path_of(by_node["node"])).drop("node")
     shared = _union_of_paths(attribution, laid.filter(~pl.col("alone")), axis)
     levels = [level.select("process", "path", "ns") for level in attribution.levels(sums)]
     busy = pl.concat([shared.rename({"union_ns": "ns"}), *levels])

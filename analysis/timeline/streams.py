@@ -4,15 +4,19 @@ from typing import Final
 
 import polars as pl
 
-_STREAM: Final = ["device_no", "process", "stream"]
+_STREAM: Final = ("device_no", "process", "stream")
 
 
 def stream_numbers(ops: pl.DataFrame) -> pl.Series:
     """`stream_no` of each operation."""
-    streams = ops.select(_STREAM).unique().sort(_STREAM).with_row_index("stream_no")
-    if len(streams) == 1:
+    key = [column for column in _STREAM if not _is_constant(ops[column])]
+    if not key:
         return pl.repeat(0, len(ops), dtype=pl.UInt32, eager=True).alias("stream_no")
-    rows = ops.select(_STREAM)
-    return rows.join(streams, on=_STREAM, how="left", maintain_order="left", nulls_equal=True)[
-        "stream_no"
-    ]
+    rows = ops.select(key)
+    streams = rows.unique().sort(key).with_row_index("stream_no")
+    found = rows.join(streams, on=key, how="left", maintain_order="left", nulls_equal=True)
+    return found["stream_no"]
+
+
+def _is_constant(column: pl.Series) -> bool:
+    return column.null_count() == 0 and column.min() == column.max()

@@ -34,8 +34,9 @@ def producers(events: Events) -> Producers:
     """The producers of all operations."""
     stream_no = stream_numbers(events.ops)
     named = event_waits(events, stream_no)
-    before = _ended(events.ops, _before(stream_no))
-    by_event = _latest(events.ops, _ended(events.ops, named.edges))
+    before = _in_time(events.ops, _before(stream_no))
+    awaited = _in_time(events.ops, _in_order(events.ops, named.edges))
+    by_event = _latest(events.ops, awaited)
     by_stream = by_number(len(events.ops), before["op"], before["source"])
     return Producers(
         latest=_later(events.ops, by_stream, by_event), by_event=by_event, missing=named.missing
@@ -49,13 +50,16 @@ def _before(stream_no: pl.Series) -> pl.DataFrame:
     return rows.with_columns(pl.col("op").shift(1).alias("source")).filter(same).drop("stream")
 
 
-def _ended(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
-    """The edges whose source had ended when the operation began; of one device, the source also
-    comes before it in the order of operations."""
-    one, other = edges["op"], edges["source"]
-    in_time = ops["end_ns"].gather(other) <= ops["start_ns"].gather(one) + OVERLAP_NS
-    elsewhere = ops["device_no"].gather(other) != ops["device_no"].gather(one)
-    return edges.filter(in_time & (elsewhere | (other < one)))
+def _in_time(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+    """The edges whose source had ended when the operation began."""
+    ended = ops["end_ns"].gather(edges["source"])
+    return edges.filter(ended <= ops["start_ns"].gather(edges["op"]) + OVERLAP_NS)
+
+
+def _in_order(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+    """The edges from another device, or whose source comes earlier in the order of operations."""
+    one, other = (ops["device_no"].gather(edges[side]) for side in ("op", "source"))
+    return edges.filter((one != other) | (edges["source"] < edges["op"]))
 
 
 def _latest(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:

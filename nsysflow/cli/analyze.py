@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.catalog.one_of import OneOf
@@ -190,17 +191,23 @@ def _tables_in(folder: Path) -> str:
     return f"the tables as CSV{f', all gaps as {GAPS_PARQUET}' if large else ''}"
 
 
-def look_of_settings(ctx: click.Context) -> Look:
+def look_of_settings(ctx: click.Context, **typed: Any) -> Look:  # noqa: ANN401
     """How `[analyze]` of a settings file wants reports looked at: as `analyze` does where nothing
     is typed.
 
     Args:
         ctx: of the command that asks.
+        typed: options of that command that `analyze` has too; those that were typed count.
 
     Raises:
         SettingsError: the file is wrong.
     """
     params = analyze.make_context("analyze", ["REPORT"], parent=ctx).params
+    params |= {
+        name: value
+        for name, value in typed.items()
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
     return look_of(**{name: value for name, value in params.items() if name not in _OUTPUT})
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from nsysflow.cli import completion
 from nsysflow.cli.analyze import look_of_settings
-from nsysflow.cli.look import analyse
-from nsysflow.cli.options import Command
+from nsysflow.cli.look import Look, analyse
+from nsysflow.cli.options import Command, flops_options, window_options
 from nsysflow.errors import UnknownName
 from nsysflow.nearest import nearest
 
@@ -24,8 +24,16 @@ _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it 
 @click.command(cls=Command)
 @click.argument("what", required=False, shell_complete=completion.explained)
 @click.argument("reports", nargs=-1, type=_PATH, metavar="[REPORT]...")
+@window_options
+@flops_options
 @click.pass_context
-def explain(ctx: click.Context, what: str | None, reports: tuple[Path, ...]) -> None:
+def explain(
+    ctx: click.Context,
+    /,
+    what: str | None,
+    reports: tuple[Path, ...],
+    **window: Any,  # noqa: ANN401
+) -> None:
     """Explain a finding of a report, or a name.
 
     With a number, WHAT is that finding of the REPORT: what it saves, what it rests on, what to
@@ -38,6 +46,7 @@ def explain(ctx: click.Context, what: str | None, reports: tuple[Path, ...]) -> 
     \b
     Example:
         nsysflow explain 1 report.sqlite
+        nsysflow explain 1 report.sqlite --steps 2:
         nsysflow explain sync
         nsysflow explain scalar-readback
         nsysflow explain induced_idle_ns
@@ -45,7 +54,7 @@ def explain(ctx: click.Context, what: str | None, reports: tuple[Path, ...]) -> 
     if what is None:
         _list_names()
     elif what.isdecimal():
-        _explain_finding(ctx, int(what), reports)
+        _explain_finding(reports, int(what), look_of_settings(ctx, **window))
     elif reports:
         msg = f"{what} needs no REPORT: nsysflow explain {what}"
         raise click.UsageError(msg)
@@ -84,7 +93,7 @@ def _explain_name(typed: str) -> None:
     _print(pages_of(name))
 
 
-def _explain_finding(ctx: click.Context, number: int, reports: tuple[Path, ...]) -> None:
+def _explain_finding(reports: tuple[Path, ...], number: int, look: Look) -> None:
     """Print one finding of a run.
 
     Raises:
@@ -98,7 +107,7 @@ def _explain_finding(ctx: click.Context, number: int, reports: tuple[Path, ...])
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
     # with kernels, their grids are read too: some rules need them
-    results = analyse(reports, look_of_settings(ctx), tables=("kernels",), folder=None)
+    results = analyse(reports, look, tables=("kernels",), folder=None)
     count = len(results.found.valued)
     if not 1 <= number <= count:
         raise UnknownName(*_no_such(number, count, results))

@@ -1,7 +1,6 @@
 """Findings as people read them: two lines each."""
 
 from dataclasses import dataclass
-from shlex import join
 
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Valued
@@ -46,11 +45,12 @@ class Suggestions:
 def suggestions(results: Results, limit: int) -> Suggestions:
     """What to change first."""
     found = results.found
+    several = len(results.reports) > 1
     rows = tuple(
         Suggestion(
             number=index,
             saving=saving_of(one),
-            title=one.finding.title,
+            title=f"{one.report}: {one.finding.title}" if several else one.finding.title,
             change=one.finding.change[0],
             steps=_steps(one, found.steps) if found.of_steps else "",
         )
@@ -61,6 +61,8 @@ def suggestions(results: Results, limit: int) -> Suggestions:
 
 def saving_of(valued: Valued) -> str:
     """What a finding saves: `save up to 2.10 ms (38 %)`."""
+    if not valued.high_ns:
+        return "not estimated"
     most = "" if valued.finding.method == "replay" else "up to "
     return f"save {most}{duration(valued.high_ns)} ({percent(valued.pct)})"
 
@@ -84,7 +86,6 @@ def _more(results: Results, shown: int) -> str:
     """Where the rest of the findings is, and how to see one in full."""
     if not shown:
         return ""
-    paths = [str(path) for path in results.origin.typed] or [results.found.report]
     left = len(results.found.valued) - shown
     rest = f"{number(left)} more: --table findings; " if left else ""
-    return f"{rest}why, and an example: nsysflow explain 1 {join(paths)}"
+    return f"{rest}why, and an example: nsysflow explain 1 {results.again}"

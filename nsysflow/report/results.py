@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Protocol
 
 import polars as pl
@@ -271,5 +272,21 @@ class Results:
             "--from": None if options.from_ns is None else options.from_ns / 1e9,
             "--to": None if options.to_ns is None else options.to_ns / 1e9,
         }
-        words = [f"{name} {value}" for name, value in typed.items() if value is not None]
+        words = [
+            f"{name} {quote(str(value))}" for name, value in typed.items() if value is not None
+        ]
         return " ".join([*words, *filter(None, [typed_steps(options.steps)])])
+
+    @property
+    def again(self) -> str:
+        """The run and all options that choose what is judged, as they are typed after a command."""
+        options = self.analyses[0].options
+        paths = [str(path) for path in self.origin.typed] or [*self.reports]
+        judging = {"--step": options.step, "--skip": options.skip}
+        words = [
+            *map(quote, paths),
+            *filter(None, [self.selection]),
+            *(f"{name} {quote(str(of))}" for name, of in judging.items() if of is not None),
+            *(["--whole"] if options.whole else []),
+        ]
+        return " ".join(words)

@@ -28,6 +28,9 @@ PAGE: Final = tuple(
 )
 """The tables that the page reads of each report."""
 
+_NEED_SHAPES: Final = frozenset({"kernels", "findings"})
+"""With these tables, the grid and block of each kernel are read too: findings judge small grids."""
+
 
 def analyze_reports(
     paths: Sequence[Path],
@@ -58,7 +61,7 @@ def analyze_reports(
     domains: set[str] = set()
     for source in sources:
         progress.stage(f"loading {source.name}")
-        trace = _load(source, shapes="kernels" in tables)
+        trace = _load(source, shapes=not _NEED_SHAPES.isdisjoint(tables))
         progress.done(pieces)
         progress.stage(f"analysing {source.name}")
         domains |= named_domains(trace.ranges)

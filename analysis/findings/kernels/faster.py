@@ -48,7 +48,7 @@ def faster(
         evidence=(*evidence, _largest(subject, rows)),
         table=table,
         size_ns=subject.worst_ns(rows, "gain_ns"),
-        steps=subject.steps_with(rows["start_ns"]),
+        steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
         changes=Changes(scaled=scaled(subject.kernels, rows)),
         exact=False,
         phase=phase_of(subject, rows),

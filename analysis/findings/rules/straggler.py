@@ -16,7 +16,7 @@ MOSTLY: Final = 0.5
 their steps vary, and no single one is to blame."""
 
 CHANGE: Final = (
-    "find out what that rank does more: compare its phases with nsysflow diff",
+    "find out what that rank does more: compare its phases with those of another rank",
     "give all ranks equal work: equal batch sizes, sequences packed to equal lengths",
     "check the machine of that rank: clocks, power, other processes, its data source",
 )

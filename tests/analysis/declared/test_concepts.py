@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from nsysflow.analysis.bound.rule import PARTS
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.concepts import bounds_in_full, causes_in_full
 from nsysflow.analysis.declared.tables import TABLES
@@ -23,6 +24,10 @@ def test_every_cause_is_explained() -> None:
 
 def test_no_bound_has_the_name_of_a_cause() -> None:
     assert not {*bounds_in_full()} & {*CAUSES}
+
+
+def test_every_name_of_a_bound_is_explained() -> None:
+    assert {*CONCEPTS} == {*PARTS}
 
 
 @pytest.mark.parametrize("name", CONCEPTS)

@@ -88,6 +88,6 @@ def largest_kernels(subject: Subject) -> Iterator[Finding]:
         evidence=(in_words(subject, rows), f"largest: {', '.join(first)}"),
         table="kernels",
         size_ns=subject.worst_ns(rows, "ns"),
-        steps=subject.steps_with(rows["start_ns"]),
+        steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
         via=first[0],
     )

@@ -29,15 +29,11 @@ def small_grid(subject: Subject) -> Iterator[Finding]:
 
     Twice the blocks would take half the time. Where grids were not loaded it stays quiet.
     """
-    table = subject.tables.kernels.filter(pl.col("waves") < MOST_WAVES, pl.col("class") != "comm")
-    small = table.filter(pl.col("median_ns") >= TINY_NS).select(
-        "device", pl.col("name").cast(pl.Categorical), "waves"
+    some = subject.kernels.filter(pl.col("ns") >= TINY_NS, pl.col("class") != "comm")
+    small = some.with_columns(_waves(subject, some).alias("waves")).filter(
+        pl.col("waves") < MOST_WAVES
     )
-    if small.is_empty():
-        return
-    rows = subject.kernels.join(small, on=["device", "name"]).with_columns(
-        (pl.col("ns") // 2).alias("gain_ns")
-    )
+    rows = small.with_columns((pl.col("ns") // 2).alias("gain_ns"))
     share = share_of_kernels(subject, rows)
     if share < SMALL_PCT:
         return
@@ -53,3 +49,13 @@ def small_grid(subject: Subject) -> Iterator[Finding]:
             f"the one with most time has {most['waves'][-1]:.2f} blocks per SM",
         ),
     )
+
+
+def _waves(subject: Subject, kernels: pl.DataFrame) -> pl.Series:
+    """Blocks per SM of each kernel; null where its grid or the GPU's SMs are not known."""
+    trace = subject.view.trace
+    grid = trace.shapes.select(pl.col("grid_x", "grid_y", "grid_z").gather(kernels["detail"]))
+    counts = trace.devices.select("device", "sm_count").drop_nulls().unique("device").rows()
+    sms = kernels["device"].replace_strict(dict(counts), default=None, return_dtype=pl.Int64)
+    blocks = pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
+    return grid.select(blocks / sms).to_series()

@@ -73,18 +73,16 @@ def unaligned_matmul(subject: Subject) -> Iterator[Finding]:
         saved.alias("gain_ns"), (unaligned | oldest).fill_null(value=False).alias("odd")
     )
     rows = rows.drop_nulls("gain_ns")
-    for odd, change, what in (
-        (True, PAD, "matmul with unaligned sizes"),
-        (False, NEWER, "matmul by kernels of an older GPU generation"),
-    ):
-        some = rows.filter(pl.col("odd") == odd)
-        if not some.is_empty():
-            share = percent(share_of_kernels(subject, some))
-            yield faster(
-                subject,
-                some,
-                rule="unaligned-matmul",
-                title=f"{what}: {share} of kernel time",
-                change=change,
-                evidence=(in_words(subject, some),),
-            )
+    if rows.is_empty():
+        return
+    odd_ns = int(rows.filter("odd")["gain_ns"].sum())
+    mostly_odd = 2 * odd_ns >= int(rows["gain_ns"].sum())
+    what = "with unaligned sizes" if mostly_odd else "by kernels of an older GPU generation"
+    yield faster(
+        subject,
+        rows,
+        rule="unaligned-matmul",
+        title=f"matmul {what}: {percent(share_of_kernels(subject, rows))} of kernel time",
+        change=PAD if mostly_odd else NEWER,
+        evidence=(in_words(subject, rows),),
+    )

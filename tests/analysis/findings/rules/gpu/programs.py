@@ -23,16 +23,17 @@ def subject_of(
     kernels: Kernels,
     *,
     gpu: str = "NVIDIA H200",
-    blocks: int = 1_000,
+    blocks: tuple[int, ...] = (1_000,),
     ranges: tuple[Range, ...] = (),
     pause_us: int = 1,
 ) -> Subject:
-    """A GPU that runs these, one launch a us, with a short pause between two kernels."""
+    """A GPU that runs these, one launch a us, with a short pause between two kernels; their grids
+    take turns in having so many `blocks`, and the GPU has 100 SMs."""
     rows: list[tiny.Row] = [*ranges]
     at = _QUEUED
     for number, (name, us) in enumerate(kernels, start=1):
         rows.append(tiny.launch(number * US, number * US + US // 2, number))
-        rows.append(_kernel(at, at + us * US, number, name, blocks))
+        rows.append(_kernel(at, at + us * US, number, name, blocks[number % len(blocks)]))
         at += (us + pause_us) * US
     device = Device(device=0, name=gpu, uuid=None, sm_count=100, memory_bytes_per_s=None)
     trace = to_trace(replace(tiny.plain_of(*rows), devices=(device,)))

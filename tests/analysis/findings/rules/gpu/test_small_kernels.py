@@ -5,24 +5,33 @@ import pytest
 from nsysflow.analysis.findings.rules.gpu.optimizer_not_fused import optimizer_not_fused
 from nsysflow.analysis.findings.rules.gpu.small_grid import small_grid
 from nsysflow.analysis.findings.rules.gpu.tiny_kernels import tiny_kernels
+from nsysflow.analysis.options import Options
+from nsysflow.runs.analyze import PAGE, analyze_reports
 from tests import tiny
 from tests.analysis.findings.kernels import names
 from tests.analysis.findings.rules.gpu.programs import Kernels, asked, left_of, real, subject_of
+from tests.reports import SAMPLES
 
 UPDATES: Kernels = [(names.MUL, 2), (names.ADD, 2), (names.ADDCDIV, 2)] * 20
 
 
 def test_twice_the_blocks_take_half_the_time() -> None:
-    finding = asked(small_grid, subject_of([(names.PRODUCT, 20)], blocks=49))
+    finding = asked(small_grid, subject_of([(names.PRODUCT, 20)], blocks=(49,)))
     assert left_of(finding) == {names.PRODUCT: 0.5}
 
 
 def test_half_a_wave_is_enough() -> None:
-    assert asked(small_grid, subject_of([(names.PRODUCT, 20)], blocks=50)) is None
+    assert asked(small_grid, subject_of([(names.PRODUCT, 20)], blocks=(50,))) is None
+
+
+def test_each_launch_counts_by_its_own_grid() -> None:
+    kernels: Kernels = [(names.ADD, 90), (names.ADD, 10)] * 2
+    finding = asked(small_grid, subject_of(kernels, blocks=(1, 1_000)))
+    assert left_of(finding) == {names.ADD: 0.95}
 
 
 def test_kernels_below_5_us_are_left_to_tiny_kernels() -> None:
-    assert asked(small_grid, subject_of([(names.PRODUCT, 4)], blocks=1)) is None
+    assert asked(small_grid, subject_of([(names.PRODUCT, 4)], blocks=(1,))) is None
 
 
 def test_a_run_of_tiny_kernels_is_named_though_the_gpu_never_idles() -> None:
@@ -72,3 +81,9 @@ def test_the_optimizers_of_real_programs() -> None:
     assert single is not None
     assert single.phase.endswith("optimizer")
     assert asked(optimizer_not_fused, real("nan_check-sync")) is None
+
+
+@pytest.mark.parametrize("tables", [PAGE, ("findings",), ("kernels",)])
+def test_the_page_and_the_table_of_findings_name_small_grids_alike(tables: tuple[str, ...]) -> None:
+    results = analyze_reports([SAMPLES / "trainstep-graph.sqlite.xz"], Options(), tables=tables)
+    assert "small-grid" in [one.finding.rule for one in results.found.valued]

@@ -44,6 +44,16 @@ def test_kernels_of_sm_80_are_native_where_there_are_no_newer_ones(gpu: str) -> 
     assert asked(unaligned_matmul, subject_of([(OLDER, 90)], gpu=gpu)) is None
 
 
+def test_what_most_can_be_saved_on_gives_the_title() -> None:
+    odd, older = (OLDEST, 20), (OLDER, 20)
+    finding = asked(unaligned_matmul, subject_of([odd, older]))
+    assert finding is not None
+    assert finding.title.startswith("matmul with unaligned sizes: 100 %")
+    finding = asked(unaligned_matmul, subject_of([odd, *[older] * 4]))
+    assert finding is not None
+    assert finding.title.startswith("matmul by kernels of an older GPU generation: 100 %")
+
+
 @pytest.mark.parametrize("name", [PRODUCT, *FP32])
 def test_it_is_quiet_for_native_and_for_float32_kernels(name: str) -> None:
     assert asked(unaligned_matmul, subject_of([(name, 100)])) is None
