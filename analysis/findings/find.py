@@ -104,9 +104,10 @@ def _valued(finding: Finding, replays: Replays | None, subject: Subject) -> Valu
         # no replay: what is lost there is the most that can be saved
         most_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
         bound = replace(finding, exact=False, changes=None)
-        high_ns = min(most_ns, subject.step_ns)
+        step_ns = subject.step_ns + (most_ns if finding.beside else 0)
+        high_ns = min(most_ns, step_ns)
         return Valued(
-            finding=bound, low_ns=0, high_ns=high_ns, step_ns=subject.step_ns, report=subject.report
+            finding=bound, low_ns=0, high_ns=high_ns, step_ns=step_ns, report=subject.report
         )
     saved_ns = max(0, saved_ns)
     if finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:

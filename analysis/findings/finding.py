@@ -30,6 +30,7 @@ class Finding:
         worth_ns: a replay that saves less than this per step is not worth a line.
         waits: whether waits of the host are removed: of several, each may hide the others.
         joint: whether it stands for all waits at once.
+        beside: whether it is lost beside the judged steps, and not in them.
         process: the OS pid; None where it is of several.
         device: None where it is of several.
         phase: where it happens; empty outside all ranges, and where it is in several places.
@@ -47,6 +48,7 @@ class Finding:
     changes: Changes | None = None
     exact: bool = True
     at_most_ns: int = 0
+    beside: bool = False
     worth_ns: int = 0
     waits: bool = False
     joint: bool = False
