@@ -80,6 +80,8 @@ class Valued:
         high_ns: what is saved at most; the same where the change itself was replayed.
         step_ns: the recorded step that it is saved of.
         report: the report in which it was found.
+        later_ns: what is saved at most once the host keeps up, where the host hides the saving; 0
+            where it does not.
     """
 
     finding: Finding
@@ -87,6 +89,7 @@ class Valued:
     high_ns: int
     step_ns: int
     report: str
+    later_ns: int = 0
 
     @property
     def pct(self) -> float:

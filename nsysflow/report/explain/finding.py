@@ -37,10 +37,10 @@ def explain_finding(results: Results, number: int, width: int) -> Explained:
     """
     found = results.found
     valued = found.valued[number - 1]
-    finding, analysis = valued.finding, _analysis_of(found, results)
+    finding, analysis = valued.finding, _analysis_of(valued, results)
     explanation = explanations()[finding.rule]
     return Explained(
-        kind=f"finding {number} of {len(found.valued)} in {found.report} · {finding.rule}",
+        kind=f"finding {number} of {len(found.valued)} in {valued.report} · {finding.rule}",
         title=finding.title,
         parts=(
             Facts(rows=tuple(_facts(valued, results))),
@@ -50,14 +50,14 @@ def explain_finding(results: Results, number: int, width: int) -> Explained:
             Points(title="What to change, in this order", items=finding.change, numbered=True),
             *code_of(explanation),
             Points(title="When to leave it", items=explanation.leave),
-            Lines(title="To see the numbers", lines=tuple(_commands(finding, results))),
+            Lines(title="To see the numbers", lines=tuple(_commands(valued, results))),
         ),
     )
 
 
-def _analysis_of(found: Found, results: Results) -> Analysed:
-    """The report that the findings are of."""
-    return next(each for each in results.analyses if each.trace.report == found.report)
+def _analysis_of(valued: Valued, results: Results) -> Analysed:
+    """The report in which a finding was found."""
+    return next(each for each in results.analyses if each.trace.report == valued.report)
 
 
 def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
@@ -70,7 +70,7 @@ def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
         yield "steps", _steps(min(finding.steps, found.steps), found.steps)
     for sentence in finding.evidence:
         yield "evidence", sentence
-    for failed in _analysis_of(found, results).failed_checks:
+    for failed in _analysis_of(valued, results).failed_checks:
         yield "careful", f"the recording fails the check {failed.check}: record it again first"
 
 
@@ -82,6 +82,8 @@ def _steps(having: int, steps: int) -> str:
 
 def _saving(valued: Valued, found: Found) -> str:
     """`542 us a step (13 % of 3.99 ms)`."""
+    if valued.later_ns:
+        return f"up to {duration(valued.later_ns)} once the host keeps up, until then nothing"
     if not valued.high_ns:
         return "nothing by itself" if valued.finding.changes is not None else "not reckoned"
     high = duration(valued.high_ns)
@@ -171,10 +173,10 @@ def _where(finding: Finding) -> str:
     return " · ".join(filter(None, named))
 
 
-def _commands(finding: Finding, results: Results) -> Iterator[str]:
+def _commands(valued: Valued, results: Results) -> Iterator[str]:
     """What shows the numbers, as it is typed."""
-    analysis = _analysis_of(results.found, results)
-    report = str(results.origin.paths[results.found.report])
+    finding, analysis = valued.finding, _analysis_of(valued, results)
+    report = str(results.origin.paths[valued.report])
     of_run = TABLES[finding.table].of == "run"
     asked = [str(each) for each in results.origin.typed] if of_run else [report]
     yield join(["nsysflow", "analyze", *asked, "--table", finding.table])
@@ -185,7 +187,9 @@ def _commands(finding: Finding, results: Results) -> Iterator[str]:
         options = analysis.options
         step = [] if options.step is None else ["--step", options.step]
         skip = [] if options.skip is None else ["--skip", str(options.skip)]
-        yield from command_lines(["nsysflow", "whatif", report], [*changes, *step, *skip])
+        steps = [word for part in options.steps for word in ("--steps", str(part))]
+        judged = [*step, *skip, *steps]
+        yield from command_lines(["nsysflow", "whatif", report], [*changes, *judged])
     yield join(["nsysflow", "explain", finding.rule])
 
 
