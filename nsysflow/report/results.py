@@ -104,6 +104,7 @@ class Results:
     Attributes:
         analyses: one per report.
         origin: where the reports come from.
+        whole: the run of which this is the judged part; itself where it is no part.
         notes: what the reader should know, each note once: first of the run, then of its reports.
     """
 
@@ -113,9 +114,11 @@ class Results:
         *,
         origin: Origin | None = None,
         notes: Sequence[Note] = (),
+        whole: "Results | None" = None,
     ) -> None:
         self.analyses = tuple(analyses)
         self.origin = origin or Origin()
+        self.whole = whole or self
         of_reports = (note for each in self.analyses for note in each.notes)
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
         self._tables: dict[str, pl.DataFrame] = {}
@@ -155,6 +158,8 @@ class Results:
     @computed_once
     def found(self) -> Found:
         """What to change in the run, the largest saving first, with all that is known of it."""
+        if self.whole is not self:
+            return self.whole.found
         return find_of_run([each.subject for each in self.analyses])
 
     def induced(self) -> pl.DataFrame:
@@ -226,7 +231,7 @@ class Results:
     @computed_once
     def judged(self) -> "Results":
         """The judged part of the run: its steady steps, or all of it where there are none."""
-        return Results([each.judged for each in self.analyses], origin=self.origin)
+        return Results([each.judged for each in self.analyses], origin=self.origin, whole=self)
 
     @computed_once
     def _counts(self) -> dict[tuple[str, int], int]:
