@@ -67,7 +67,11 @@ class Analysed(Protocol):
     @property
     def subject(self) -> Subject: ...
     @property
+    def found(self) -> Found: ...
+    @property
     def step_counts(self) -> Mapping[tuple[str, int], int]: ...
+    @property
+    def step_keys(self) -> pl.DataFrame: ...
     @property
     def notes(self) -> tuple[Note, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
@@ -160,6 +164,8 @@ class Results:
         """What to change in the run, the largest saving first, with all that is known of it."""
         if self.whole is not self:
             return self.whole.found
+        if len(self.analyses) == 1:
+            return self.analyses[0].found
         return find_of_run([each.subject for each in self.analyses])
 
     def induced(self) -> pl.DataFrame:
@@ -203,6 +209,11 @@ class Results:
     def step_names(self) -> pl.DataFrame:
         """`report`, `process`, `name`: the range that is one step, for each process with steps."""
         return pl.concat([each.step_names for each in self.analyses])
+
+    @property
+    def step_keys(self) -> pl.DataFrame:
+        """`report`, `process`, `device`, `step`: which steps there are."""
+        return pl.concat([each.step_keys for each in self.analyses])
 
     @property
     def captures(self) -> pl.DataFrame:
