@@ -67,7 +67,11 @@ class Analysed(Protocol):
     @property
     def subject(self) -> Subject: ...
     @property
+    def found(self) -> Found: ...
+    @property
     def step_counts(self) -> Mapping[tuple[str, int], int]: ...
+    @property
+    def step_keys(self) -> pl.DataFrame: ...
     @property
     def notes(self) -> tuple[Note, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
@@ -104,6 +108,7 @@ class Results:
     Attributes:
         analyses: one per report.
         origin: where the reports come from.
+        whole: the run of which this is the judged part; itself where it is no part.
         notes: what the reader should know, each note once: first of the run, then of its reports.
     """
 
@@ -113,9 +118,11 @@ class Results:
         *,
         origin: Origin | None = None,
         notes: Sequence[Note] = (),
+        whole: "Results | None" = None,
     ) -> None:
         self.analyses = tuple(analyses)
         self.origin = origin or Origin()
+        self.whole = whole or self
         of_reports = (note for each in self.analyses for note in each.notes)
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
         self._tables: dict[str, pl.DataFrame] = {}
@@ -155,6 +162,10 @@ class Results:
     @computed_once
     def found(self) -> Found:
         """What to change in the run, the largest saving first, with all that is known of it."""
+        if self.whole is not self:
+            return self.whole.found
+        if len(self.analyses) == 1:
+            return self.analyses[0].found
         return find_of_run([each.subject for each in self.analyses])
 
     def induced(self) -> pl.DataFrame:
@@ -200,6 +211,11 @@ class Results:
         return pl.concat([each.step_names for each in self.analyses])
 
     @property
+    def step_keys(self) -> pl.DataFrame:
+        """`report`, `process`, `device`, `step`: which steps there are."""
+        return pl.concat([each.step_keys for each in self.analyses])
+
+    @property
     def captures(self) -> pl.DataFrame:
         """`report`, `process`, `capture`, `unprofiled_step_ns`: the processes that captured a
         window of their steps."""
@@ -226,7 +242,7 @@ class Results:
     @computed_once
     def judged(self) -> "Results":
         """The judged part of the run: its steady steps, or all of it where there are none."""
-        return Results([each.judged for each in self.analyses], origin=self.origin)
+        return Results([each.judged for each in self.analyses], origin=self.origin, whole=self)
 
     @computed_once
     def _counts(self) -> dict[tuple[str, int], int]:

@@ -111,7 +111,7 @@ def _in_step(subject: Subject) -> pl.Expr:
 
 def _launches(subject: Subject, phase: str) -> tuple[int, int]:
     """How many launches a phase has, and how many of them find the GPU idle."""
-    rows = subject.tables.launches.filter(pl.col("path") == phase)
+    rows = subject.launches.filter(pl.col("path") == phase)
     return int(rows["launches"].sum()), int(rows["starved_launches"].sum())
 
 
@@ -123,7 +123,7 @@ def _graphs(subject: Subject) -> int | None:
     """How many CUDA graphs a step launches, if that is most of what it launches, else 0; None for a
     step that is one graph: it cannot be launched by less."""
     view = subject.view
-    names = view.events.calls["name"].gather(view.launches["call"])
+    names = view.events.calls["name"].gather(view.launching["call"])
     graphs = int(matching(names, GRAPH_LAUNCH).sum())
     if 2 * graphs < len(names):
         return 0
@@ -138,7 +138,7 @@ def _graphed(subject: Subject) -> tuple[str, ...]:
     other = pauses.filter(_other())
     if 100 * other["ns"].sum() <= FEW_PCT * pauses["ns"].sum():
         return subject.step_paths
-    phases = subject.tables.launches.filter(pl.col("launches") > 0)["path"].to_list()
+    phases = subject.launches.filter(pl.col("launches") > 0)["path"].to_list()
     parts = [
         path
         for step in subject.step_paths
