@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -88,6 +89,16 @@ class Tables:
         """What rules look at to find what could be changed."""
         return Subject(self)
 
+    @computed_once
+    def found(self) -> Found:
+        """What to change, the largest saving first, with all that is known of it."""
+        return find_of_run([self.subject])
+
+    @computed_once
+    def findings(self) -> pl.DataFrame:
+        """FINDINGS: what to change, the largest saving first."""
+        return findings_table(self.found)
+
     if TYPE_CHECKING:
 
         def __getattr__(self, table: str) -> pl.DataFrame: ...
@@ -126,6 +137,12 @@ class Tables:
                 "name",
             )
         )
+
+    @property
+    def step_keys(self) -> pl.DataFrame:
+        """`report`, `process`, `device`, `step` of each row of `steps`, without their times."""
+        report = pl.lit(self.trace.report).alias("report")
+        return self.view.steps.select(report, os_pid(pl.col("process")), "device", "step")
 
     @computed_once
     def step_counts(self) -> dict[tuple[str, int], int]:
@@ -179,11 +196,11 @@ class Tables:
         """Compute these tables now, on all cores; reading them one by one uses about one.
 
         Args:
-            names: of tables.
+            names: of tables; `judged.kernels` is that of what is judged.
             done: called after each of the `pieces_of(names)`.
         """
         first = [partial(getattr, self.timeline, piece) for piece in _first(names)]
-        side_by_side([*first, *(partial(getattr, self, name) for name in names)], done)
+        side_by_side([*first, *(partial(attrgetter(name), self) for name in names)], done)
 
     def _titled(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
         """`rows` with the columns of the table called `name`, the report's name in front."""
@@ -216,16 +233,6 @@ class Analysis(Tables):
             return facts_of(self.accounting, self.steps)
         except NsysflowError as error:  # a repr must not fail in a debugger
             return [error.seen]
-
-    @computed_once
-    def found(self) -> Found:
-        """What to change, the largest saving first, with all that is known of it."""
-        return find_of_run([self.subject])
-
-    @computed_once
-    def findings(self) -> pl.DataFrame:
-        """FINDINGS: what to change, the largest saving first."""
-        return findings_table(self.found)
 
 
 def _unknown_waits(timeline: Timeline) -> Iterator[Note]:

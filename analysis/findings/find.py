@@ -9,7 +9,6 @@ from nsysflow.analysis.findings.rules import LAST_RESORT, RULES, RULES_OF_RUN
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.units import duration
 
 WORTH_PCT: Final = 1.0
 """A finding that cannot save this share of a step is not worth a line: equal steps of one capture
@@ -74,7 +73,7 @@ def find(subject: Subject) -> Found:
     valued = _ranked(
         one for one in _without_hidden(kept) if one.high_ns >= max(worth_ns, one.finding.worth_ns)
     )
-    valued += tuple(_behind_the_host(kept, replays, subject))
+    valued += _ranked(_behind_the_host(kept, replays, subject))
     if not any(one.finding.makes_kernels_faster for one in valued):
         valued += tuple(_valued(one, replays, subject) for one in LAST_RESORT(subject))
     return Found(
@@ -104,9 +103,10 @@ def _valued(finding: Finding, replays: Replays | None, subject: Subject) -> Valu
         # no replay: what is lost there is the most that can be saved
         most_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
         bound = replace(finding, exact=False, changes=None)
-        high_ns = min(most_ns, subject.step_ns)
+        step_ns = subject.step_ns + (most_ns if finding.beside else 0)
+        high_ns = min(most_ns, step_ns)
         return Valued(
-            finding=bound, low_ns=0, high_ns=high_ns, step_ns=subject.step_ns, report=subject.report
+            finding=bound, low_ns=0, high_ns=high_ns, step_ns=step_ns, report=subject.report
         )
     saved_ns = max(0, saved_ns)
     if finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
@@ -143,16 +143,7 @@ def _behind_the_host(
         both_ns = replays.saving_ns(Changes.together([no_limit, changes or Changes()]))
         if both_ns is None or without_ns is None or both_ns - without_ns < worth_ns:
             continue
-        then = duration(both_ns - without_ns)
-        why = f"alone it saves next to nothing; once the host keeps up, up to {then}"
-        yield replace(
-            one,
-            finding=replace(
-                one.finding,
-                title=f"then up to {then}: {one.finding.title}",
-                evidence=(why, *one.finding.evidence),
-            ),
-        )
+        yield replace(one, later_ns=both_ns - without_ns)
 
 
 def _together_ns(findings: Iterable[Finding], replays: Replays) -> int | None:
@@ -202,6 +193,8 @@ def _looked_at(subjects: Sequence[Subject], late: Collection[str]) -> list[Subje
 
 def _ranked(valued: Iterable[Valued]) -> tuple[Valued, ...]:
     """The largest saving first; of equal ones by name."""
-    return tuple(
-        sorted(valued, key=lambda one: (-one.rank_ns, one.finding.rule, one.finding.title))
-    )
+
+    def rank(one: Valued) -> tuple[float, int, str, str]:
+        return -one.rank_ns, -one.later_ns, one.finding.rule, one.finding.title
+
+    return tuple(sorted(valued, key=rank))

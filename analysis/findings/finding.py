@@ -30,6 +30,7 @@ class Finding:
         worth_ns: a replay that saves less than this per step is not worth a line.
         waits: whether waits of the host are removed: of several, each may hide the others.
         joint: whether it stands for all waits at once.
+        beside: whether it is lost beside the judged steps, and not in them.
         process: the OS pid; None where it is of several.
         device: None where it is of several.
         phase: where it happens; empty outside all ranges, and where it is in several places.
@@ -47,6 +48,7 @@ class Finding:
     changes: Changes | None = None
     exact: bool = True
     at_most_ns: int = 0
+    beside: bool = False
     worth_ns: int = 0
     waits: bool = False
     joint: bool = False
@@ -78,6 +80,8 @@ class Valued:
         high_ns: what is saved at most; the same where the change itself was replayed.
         step_ns: the recorded step that it is saved of.
         report: the report in which it was found.
+        later_ns: what is saved at most once the host keeps up, where the host hides the saving; 0
+            where it does not.
     """
 
     finding: Finding
@@ -85,6 +89,7 @@ class Valued:
     high_ns: int
     step_ns: int
     report: str
+    later_ns: int = 0
 
     @property
     def pct(self) -> float:

@@ -9,6 +9,7 @@ from nsysflow.analysis.findings.pauses import pause_rows
 from nsysflow.analysis.findings.stalls import stall_rows
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.tables.launches import launch_counts
 from nsysflow.analysis.view.view import View
 from nsysflow.units import duration
 
@@ -82,6 +83,11 @@ class Subject:
     def pauses(self) -> pl.DataFrame:
         """Where a GPU waits for Python and for launches: `pauses.pause_rows`."""
         return pause_rows(self.view, list(self.step_paths))
+
+    @computed_once
+    def launches(self) -> pl.DataFrame:
+        """Its launches by phase: `launches.launch_counts`."""
+        return launch_counts(self.view)
 
     @computed_once
     def stalls(self) -> pl.DataFrame:

@@ -1,5 +1,7 @@
 """The idle time of stretches that begin and end at operations, such as steps."""
 
+from collections.abc import Iterable
+
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
@@ -20,15 +22,18 @@ def gaps_in(pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> tuple[pl.Se
     return starts.search_sorted(begin), starts.search_sorted(ends)
 
 
-def idle_in(pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def idle_in(
+    pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis, *, of: Iterable[str] = CAUSES
+) -> pl.DataFrame:
     """Per piece the causes of the gaps that start in it, as differences of running sums.
 
     Args:
         pieces: `device_no`, `start_ns`, `end_ns`.
         gaps: with their causes, in the order of the axis.
         axis: of the devices.
+        of: the causes.
     """
-    causes = pl.col([f"{cause}_ns" for cause in CAUSES])
+    causes = pl.col([f"{cause}_ns" for cause in of])
     zero = gaps.select(causes).clear(1).fill_null(0)
     sums = pl.concat([zero, gaps.select(causes.cum_sum())])
     first, past = gaps_in(pieces, gaps, axis)

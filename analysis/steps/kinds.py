@@ -40,7 +40,7 @@ def with_kinds(
         skip: how many leading steps are never steady; None takes the default.
         axis: of the devices.
     """
-    loading_ns = idle_in(steps, gaps, axis)["module_load_ns"]
+    loading_ns = idle_in(steps, gaps, axis, of=["module_load"])["module_load_ns"]
     steps = steps.with_columns(
         (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
         loading_ns.alias("loading_ns"),

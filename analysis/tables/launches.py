@@ -15,11 +15,10 @@ _KEY: Final = ["process", "path"]
 def launch_table(view: View) -> pl.DataFrame:
     """The LAUNCHES table, in tree order."""
     attribution = view.attribution
-    waited_for = view.gaps.filter(pl.col("launch_ns") > 0)["next_call"].unique()
     placed = view.launches.filter(pl.col("node").is_not_null())
     rows = placed.select(
         *("process", "api_ns", "latency_ns", "queue_ns", "run_ahead"),
-        pl.col("call").is_in(waited_for.implode()).alias("starved"),
+        _starved(view, placed["call"]),
         attribution.path_of(placed["node"]),
     )
     levels = [_by_path(level) for level in attribution.levels(rows)]
@@ -37,6 +36,35 @@ def launch_table(view: View) -> pl.DataFrame:
             percent(pl.col("launch_ns").fill_null(0), pl.col("span_ns")).alias("starved_pct"),
         )
     )
+
+
+def launch_counts(view: View) -> pl.DataFrame:
+    """`path` (joined), `launches` and `starved_launches` of the table, row by row, without the
+    times that take long."""
+    attribution = view.attribution
+    placed = view.launching.filter(pl.col("node").is_not_null())
+    rows = placed.select(
+        "process", _starved(view, placed["call"]), attribution.path_of(placed["node"])
+    )
+    once = rows.group_by(_KEY).agg(
+        pl.len().cast(pl.Int64).alias("launches"),
+        pl.col("starved").sum().cast(pl.Int64).alias("starved_launches"),
+    )
+    counts = pl.col("launches", "starved_launches").sum()
+    levels = [level.group_by(_KEY).agg(counts) for level in attribution.levels(once)]
+    return (
+        pl.concat([once.clear(), *levels])
+        .join(attribution.paths.select("path", "joined", "key"), on="path")
+        .sort("process", "key")
+        .select(pl.col("joined").alias("path"), "launches", "starved_launches")
+    )
+
+
+def _starved(view: View, calls: pl.Series) -> pl.Series:
+    """Whether a GPU waited for each of these launches."""
+    waited_for = view.gaps.select(pl.col("next_call").filter(pl.col("launch_ns") > 0))
+    starved = pl.repeat(value=False, n=len(view.events.calls), eager=True)
+    return starved.scatter(waited_for.to_series().drop_nulls(), True).gather(calls).alias("starved")
 
 
 def _by_path(launches: pl.DataFrame) -> pl.DataFrame:

@@ -15,11 +15,13 @@ def step_table(view: View) -> pl.DataFrame:
     causes = [f"{cause}_ns" for cause in CAUSES]
     axis, steps = view.events.axis, view.steps
     parts = view.busy.parts(steps, axis).drop("window_ns", "idle_ns")
-    unhidden = idle_in(steps, view.unhidden.timeline.gaps, axis)
+    idle = idle_in(steps, view.timeline.gaps, axis)
+    other = view.unhidden.timeline
+    unhidden = idle if other is view.timeline else idle_in(steps, other.gaps, axis)
     bound = bounds(pl.concat([parts, waited_in(view, steps), unhidden], how="horizontal"))
     return (
         steps.hstack(parts.get_columns())
-        .hstack(idle_in(steps, view.timeline.gaps, axis).get_columns())
+        .hstack(idle.get_columns())
         .hstack(bound.get_columns())
         .with_columns(
             (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),

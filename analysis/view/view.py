@@ -117,6 +117,11 @@ class View:
         return rows.with_columns(*(ops[name].gather(rows["op"]) for name in ("process", "node")))
 
     @computed_once
+    def launching(self) -> pl.DataFrame:
+        """These launches without their times: `call`, `process` and `node`."""
+        return self.ops.lazy().filter("first").select("call", "process", "node").collect()
+
+    @computed_once
     def copies(self) -> pl.DataFrame:
         """The memcpys that start in the windows, with their label and `phase`."""
         found = self._copies()

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 _CALL: Final = ("process", "thread", "start_ns")
 _CHANGE: Final = "What to change"
+_MOST_OPS: Final = 500_000
+"""Of a longer report the finding that is then the largest is not looked for: it takes seconds."""
+
 _MOST: Final = 1e6
 """Nobody asks for code a million times slower; a factor above is a slip."""
 
@@ -168,8 +171,9 @@ def whatif(
         nsysflow whatif report.sqlite --graph step/forward
         nsysflow whatif report.sqlite --async-copies --faster-host data=0.5 --json
     """
+    from nsysflow.analysis.analyze import analyze
+    from nsysflow.analysis.findings.after import largest_after
     from nsysflow.analysis.options import Options
-    from nsysflow.analysis.pipeline import Timeline
     from nsysflow.analysis.replay.changes.declared import Changes
     from nsysflow.analysis.replay.whatif import whatif as replayed
     from nsysflow.loading import load
@@ -178,10 +182,14 @@ def whatif(
 
     with progress("replaying"):
         trace = load(single_report(report), shapes=False)
-        timeline = Timeline(trace, Options(step=step, steps=steps, skip=skip))
-        found = replayed(timeline, Changes(**changes))
+        analysis = analyze(trace, Options(step=step, steps=steps, skip=skip))
+        wanted = Changes(**changes)
+        found = replayed(analysis.timeline, wanted)
+        then = None
+        if len(analysis.timeline.events.ops) <= _MOST_OPS:
+            then = largest_after(analysis.subject, analysis.found, wanted)
     if as_json:
-        click.echo(whatif_json(found))
+        click.echo(whatif_json(found, then))
         return
-    for line in whatif_lines(trace.report, found):
+    for line in whatif_lines(trace.report, found, then):
         click.echo(line)

@@ -15,7 +15,7 @@ from nsysflow.report.phase_tree import phase_names
 from nsysflow.report.results import Results
 from nsysflow.report.verdict.judgement import judge
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Additions keep it, a change of meaning raises it."""
 
 _DECIMALS: Final = 6

@@ -1,11 +1,14 @@
 """Findings as people read them: two lines each."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.report.results import Results
-from nsysflow.units import duration, number, percent
+from nsysflow.units import duration, number, percent, whole_percent
+
+WORTH_SAYING: Final = 0.95
+"""Unprofiled steps that are hardly shorter save as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,23 +59,32 @@ def suggestions(results: Results, limit: int) -> Suggestions:
         )
         for index, one in enumerate(found.valued[:limit], start=1)
     )
-    return Suggestions(caption=_caption(found), rows=rows, more=_more(results, len(rows)))
+    return Suggestions(caption=_caption(results), rows=rows, more=_more(results, len(rows)))
 
 
 def saving_of(valued: Valued) -> str:
     """What a finding saves: `save up to 2.10 ms (38 %)`."""
+    if valued.later_ns:
+        return f"later up to {duration(valued.later_ns)}"
     if not valued.high_ns:
         return "not estimated"
     most = "" if valued.finding.method == "replay" else "up to "
     return f"save {most}{duration(valued.high_ns)} ({percent(valued.pct)})"
 
 
-def _caption(found: Found) -> str:
+def _caption(results: Results) -> str:
+    """What savings are of, what all save together, and how the profiler inflates them."""
+    found = results.found
     of = "per step" if found.of_steps else "of the whole window"
-    if found.together_ns is None:
-        return of
-    left = duration(found.step_ns - found.together_ns)
-    return f"{of}; all together: {duration(found.step_ns)} → {left}"
+    parts = [of]
+    if found.together_ns is not None:
+        left = duration(found.step_ns - found.together_ns)
+        parts.append(f"all together: {duration(found.step_ns)} → {left}")
+    unprofiled_ns = results.unprofiled_step_ns
+    if found.of_steps and unprofiled_ns and unprofiled_ns <= WORTH_SAYING * found.step_ns:
+        part = whole_percent(unprofiled_ns, found.step_ns)
+        parts.append(f"without the profiler about {part} of it (estimated)")
+    return "; ".join(parts)
 
 
 def _steps(valued: Valued, steps: int) -> str:

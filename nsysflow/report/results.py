@@ -67,7 +67,11 @@ class Analysed(Protocol):
     @property
     def subject(self) -> Subject: ...
     @property
+    def found(self) -> Found: ...
+    @property
     def step_counts(self) -> Mapping[tuple[str, int], int]: ...
+    @property
+    def step_keys(self) -> pl.DataFrame: ...
     @property
     def notes(self) -> tuple[Note, ...]: ...
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
@@ -104,8 +108,8 @@ class Results:
     Attributes:
         analyses: one per report.
         origin: where the reports come from.
+        whole: the run of which this is the judged part; itself where it is no part.
         notes: what the reader should know, each note once: first of the run, then of its reports.
-        whole: the run that this is the judged part of, which has the findings; None for a run.
     """
 
     def __init__(
@@ -118,7 +122,7 @@ class Results:
     ) -> None:
         self.analyses = tuple(analyses)
         self.origin = origin or Origin()
-        self.whole = whole
+        self.whole = whole or self
         of_reports = (note for each in self.analyses for note in each.notes)
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
         self._tables: dict[str, pl.DataFrame] = {}
@@ -158,8 +162,10 @@ class Results:
     @computed_once
     def found(self) -> Found:
         """What to change in the run, the largest saving first, with all that is known of it."""
-        if self.whole is not None:
+        if self.whole is not self:
             return self.whole.found
+        if len(self.analyses) == 1:
+            return self.analyses[0].found
         return find_of_run([each.subject for each in self.analyses])
 
     def induced(self) -> pl.DataFrame:
@@ -203,6 +209,11 @@ class Results:
     def step_names(self) -> pl.DataFrame:
         """`report`, `process`, `name`: the range that is one step, for each process with steps."""
         return pl.concat([each.step_names for each in self.analyses])
+
+    @property
+    def step_keys(self) -> pl.DataFrame:
+        """`report`, `process`, `device`, `step`: which steps there are."""
+        return pl.concat([each.step_keys for each in self.analyses])
 
     @property
     def captures(self) -> pl.DataFrame:

@@ -57,7 +57,7 @@ def _suggestions(found: Suggestions, width: int) -> Iterator[Text]:
     if not found.rows:
         return
     yield Text()
-    yield Text("Findings", style="bold").append(f"  {found.caption}", style="not bold dim")
+    yield from _title("Findings", found.caption, "", width - 2)
     savings = max(len(each.saving) for each in found.rows)
     for each in found.rows:
         head = f"  {each.number}  {each.saving:<{savings}}  "
@@ -75,10 +75,7 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
         return
     yield Text()
     inner = None if width is None else width - 2
-    beside, below = _around_title(block, inner)
-    title = Text(block.title, style="bold")
-    yield title.append(f"  {beside}", style="not bold dim") if beside else title
-    yield from (Text(f"  {line}", style="dim") for line in below)
+    yield from _title(block.title, block.caption, block.rest, inner)
     head, *rows = set_in_columns(block.columns, block.rows, inner)
     yield Text(f"  {head}", style="dim")
     for row in rows:
@@ -88,22 +85,27 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
             yield Text(f"  {line}", style="dim")
 
 
-def _around_title(block: Block, inner: int | None) -> tuple[str, list[str]]:
-    """What stands on the line of a block's title, and on lines below it: the caption, and at the
-    right edge how many rows are left out."""
-    if inner is None:
-        return _GAP.join(filter(None, [block.caption, block.rest])), []
-    room = inner - len(block.title)
-    if len(block.caption) + len(_GAP) + len(block.rest) <= room:
-        return f"{block.caption}{block.rest:>{room - len(block.caption)}}".rstrip(), []
-    below = [f"{block.rest:>{inner}}"] if block.rest else []
-    if len(block.caption) <= room:
-        return block.caption, below
-    caption = wrapped(block.caption, inner)
-    if block.rest and len(caption[-1]) + len(_GAP) + len(block.rest) <= inner:
-        *caption, last = caption
-        return "", [*caption, f"{last}{block.rest:>{inner - len(last)}}"]
-    return "", [*caption, *below]
+def _title(title: str, caption: str, rest: str, inner: int | None) -> Iterator[Text]:
+    """A title, its caption, and at the right edge how many rows are left out: on one line, or on
+    lines below where they have no room."""
+    beside, *below = _around_title(caption, rest, inner, inner and inner - len(title))
+    line = Text(title, style="bold")
+    yield line.append(f"  {beside}", style="not bold dim") if beside else line
+    yield from (Text(f"  {each}", style="dim") for each in below)
+
+
+def _around_title(caption: str, rest: str, inner: int | None, room: int | None) -> list[str]:
+    """What stands on the line of a title, which leaves that much room, and on lines below it."""
+    if inner is None or room is None:
+        return [_GAP.join(filter(None, [caption, rest]))]
+    first, *lines = [caption] if len(caption) <= room else ["", *wrapped(caption, inner)]
+    if not rest:
+        return [first, *lines]
+    last, width = (lines[-1], inner) if lines else (first, room)
+    if last and len(last) + len(_GAP) + len(rest) > width:
+        return [first, *lines, f"{rest:>{inner}}"]
+    both = f"{last}{rest:>{width - len(last)}}"
+    return [first, *lines[:-1], both] if lines else [both]
 
 
 def _sentence(text: str, width: int, style: str = "") -> Iterator[Text]:

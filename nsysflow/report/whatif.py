@@ -4,12 +4,19 @@ import json
 from collections.abc import Iterator
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.replay.whatif import WhatIf
 from nsysflow.units import duration, percent, share
 
 
-def whatif_lines(report: str, found: WhatIf) -> Iterator[str]:
-    """The lines that a person reads: step, window, idle time by cause, and what limits them."""
+def whatif_lines(report: str, found: WhatIf, then: Valued | None = None) -> Iterator[str]:
+    """The lines that a person reads: step, window, idle time by cause, what to change next, limits.
+
+    Args:
+        report: its name.
+        found: the replay.
+        then: the finding that saves most beside the changes; None where none is known.
+    """
     before, after = found.before, found.after
     yield f"{report} replayed; times are as recorded, under the profiler"
     if before.step_ns is not None:
@@ -21,6 +28,9 @@ def whatif_lines(report: str, found: WhatIf) -> Iterator[str]:
     yield _change("window", before.window_ns, after.window_ns)
     yield ""
     yield from _idle(found)
+    if then is not None:
+        most = "" if then.finding.method == "replay" else "up to "
+        yield f"then the largest finding: save {most}{duration(then.high_ns)}: {then.finding.title}"
     for note in found.notes:
         yield f"limit: {note}"
 
@@ -53,8 +63,16 @@ def _idle(found: WhatIf) -> Iterator[str]:
         yield "then no GPU is idle between two operations"
 
 
-def whatif_json(found: WhatIf) -> str:
+def whatif_json(found: WhatIf, then: Valued | None = None) -> str:
     """The document of `--json`."""
+    following = None
+    if then is not None:
+        following = {
+            "rule": then.finding.rule,
+            "title": then.finding.title,
+            "method": then.finding.method,
+            "saving_high_ns": then.high_ns,
+        }
     document = {
         "window_before_ns": found.before.window_ns,
         "window_after_ns": found.after.window_ns,
@@ -63,6 +81,7 @@ def whatif_json(found: WhatIf) -> str:
         "steps": found.before.steps,
         "idle_before": found.idle_before,
         "idle_after": found.idle_after,
+        "then": following,
         "limits": [str(note) for note in found.notes],
     }
     return json.dumps(document, indent=2)

@@ -23,10 +23,15 @@ from nsysflow.runs.sources import Source, distinct_sources
 DEMO: Final = "nan_check-sync.sqlite.xz"
 """The report that `nsysflow demo` analyses."""
 
-PAGE: Final = tuple(
-    name for name, table in TABLES.items() if table.page_rows is not None and table.at_once
+PAGE: Final = (
+    "findings",
+    *(
+        f"judged.{name}" if table.judged else name
+        for name, table in TABLES.items()
+        if table.page_rows is not None and table.of == "report"
+    ),
 )
-"""The tables that the page reads of each report."""
+"""What the page reads of each report: the tables of what is judged, and those that are not."""
 
 _NEED_SHAPES: Final = frozenset({"kernels", "findings"})
 """With these tables, the grid and block of each kernel are read too: findings judge small grids."""
@@ -45,7 +50,8 @@ def analyze_reports(
         paths: report files, or folders of runs.
         options: what to narrow the analysis to. Of several reports, those that lack the step, range
             or time are left out with a note, and those without work on `device` without one.
-        tables: the tables to compute now, on all cores; others are computed when they are read.
+        tables: what to compute now, on all cores: of `Analysis.compute`. Others are computed when
+            they are read.
         progress: hears of each piece of work.
 
     Raises:
@@ -53,7 +59,7 @@ def analyze_reports(
         SelectionError: a report was given twice, or no report has what an option names.
     """
     sources = distinct_sources(paths)
-    names = [table for table in tables if TABLES[table].at_once]
+    names = [name for name in tables if _at_once(name, alone=len(sources) == 1)]
     pieces = pieces_of(names)
     progress.expect(2 * pieces * len(sources))  # half of the time is loading
     analyses = []
@@ -86,6 +92,11 @@ def analyze_reports(
         for name, error in left_out.items()
     ]
     return Results(analyses, origin=origin_of(sources, paths), notes=notes)
+
+
+def _at_once(name: str, *, alone: bool) -> bool:
+    """Whether to compute a table beforehand; findings only where they are of this report alone."""
+    return alone if name == "findings" else TABLES[name.removeprefix("judged.")].at_once
 
 
 def analyze_demo() -> Results:

@@ -166,7 +166,7 @@ def test_top_shortens_a_table() -> None:
 @pytest.mark.usefixtures("asked", "here")
 def test_the_document_is_printed() -> None:
     done = analyze("run.sqlite", "--json")
-    assert json.loads(done.stdout)["schema"] == 2
+    assert json.loads(done.stdout)["schema"] == 3
 
 
 @pytest.mark.usefixtures("asked", "here")

@@ -88,6 +88,10 @@ class Handmade:
         return processes.with_columns(pl.lit(self.step_name, pl.String).alias("name"))
 
     @property
+    def step_keys(self) -> pl.DataFrame:
+        return self.steps.select("report", "process", "device", "step")
+
+    @property
     def induced(self) -> pl.DataFrame:
         """Of the first GPU."""
         device = pl.lit(0, pl.Int32).alias("device")

@@ -37,7 +37,7 @@ def test_the_keys_are_those_of_the_declared_tables_in_their_order() -> None:
 
 def test_the_document_says_of_which_kind_it_is() -> None:
     about = document()
-    assert about["schema"] == 2
+    assert about["schema"] == 3
     assert about["tool"]["name"] == "nsysflow"
     assert about["findings"] == []
 

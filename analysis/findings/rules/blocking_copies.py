@@ -37,6 +37,9 @@ SLOW_BYTES_PER_S: Final = 10e9
 """A pageable copy below this waits for the driver's own copy on the host: 5 GB/s for 256 MB (H200,
 2026-11-22). Small ones go through a pinned buffer at full speed."""
 
+LARGE_BYTES: Final = 4 << 20
+"""Smaller copies say nothing of a rate: 8 bytes take 1.4 us, 5 MB/s (metrics-each_step)."""
+
 
 def blocking_copies(subject: Subject) -> Iterator[Finding]:
     """Each line (or phase, where no lines are known) at which the host waits for copies, and each
@@ -60,7 +63,9 @@ def _slow_copies(subject: Subject) -> Iterator[Finding]:
     copies = subject.tables.copies.filter(label.str.starts_with("pageable"), pl.col("gpu_ns") > 0)
     rate = 1e9 * pl.col("bytes") / pl.col("gpu_ns")
     slow = copies.with_columns(rate.alias("bytes_per_s")).filter(
-        pl.col("bytes_per_s") < SLOW_BYTES_PER_S, pl.col("exposed_ns") > 0
+        pl.col("bytes_per_s") < SLOW_BYTES_PER_S,
+        pl.col("bytes") >= LARGE_BYTES * pl.col("count"),
+        pl.col("exposed_ns") > 0,
     )
     for row in slow.iter_rows(named=True):
         yield _slow_copy(subject, row)

@@ -46,6 +46,7 @@ def _finding(subject: Subject, row: dict[str, Any]) -> Finding:
         size_ns=spread_ns,
         steps=row["count"],
         at_most_ns=spread_ns,
+        beside=True,
         process=row["process"],
         device=row["device"],
         phase=row["phase"] or "",

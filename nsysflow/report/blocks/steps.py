@@ -55,7 +55,7 @@ def steps_sentence(results: Results) -> str:
 def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:
     """The steps of one range; the time is that of the slowest rank."""
     key = ["report", "process", "device", "step"]
-    judged = results.judged.table("steps") if results.judged.of_steps else steps
+    judged = results.judged.step_keys if results.judged.of_steps else steps
     judged = steps.join(judged, on=key, how="semi")
     if judged.is_empty():
         judged = steps

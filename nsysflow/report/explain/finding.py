@@ -8,7 +8,6 @@ from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explained.explanation import explanations
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Finding, Valued
-from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.report.explain.behind import gaps_behind, rows_behind
 from nsysflow.report.explain.explained import (
@@ -57,7 +56,7 @@ def explain_finding(results: Results, number: int, width: int) -> Explained:
 
 
 def _analysis_of(valued: Valued, results: Results) -> Analysed:
-    """The report that a finding is of."""
+    """The report in which a finding was found."""
     return next(each for each in results.analyses if each.trace.report == valued.report)
 
 
@@ -83,6 +82,8 @@ def _steps(having: int, steps: int) -> str:
 
 def _saving(valued: Valued, found: Found) -> str:
     """`542 us a step (13 % of 3.99 ms)`."""
+    if valued.later_ns:
+        return f"up to {duration(valued.later_ns)} once the host keeps up, until then nothing"
     if not valued.high_ns:
         return "nothing by itself" if valued.finding.changes is not None else "not reckoned"
     high = duration(valued.high_ns)
@@ -186,8 +187,9 @@ def _commands(valued: Valued, results: Results) -> Iterator[str]:
         options = _analysis_of(valued, results).options
         step = [] if options.step is None else ["--step", options.step]
         skip = [] if options.skip is None else ["--skip", str(options.skip)]
-        of_steps = [*split(typed_steps(options.steps)), *step, *skip]
-        yield from command_lines(["nsysflow", "whatif", report], [*changes, *of_steps])
+        steps = [word for part in options.steps for word in ("--steps", str(part))]
+        judged = [*step, *skip, *steps]
+        yield from command_lines(["nsysflow", "whatif", report], [*changes, *judged])
     yield join(["nsysflow", "explain", finding.rule])
 
 

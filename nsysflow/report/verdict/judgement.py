@@ -66,7 +66,7 @@ def judge(results: Results) -> Judgement:
     return Judgement(
         why=failed[0].why if failed else None,
         headlines=failed or verdicts(results.judged),
-        remarks=(*_slowed(results), *_wrong_times(results)),
+        remarks=(*_slowed(results), *_wrong_times(results), *_without_steps(results)),
     )
 
 
@@ -96,4 +96,13 @@ def _wrong_times(results: Results) -> Iterator[str]:
             f"{number(count)} operation{'' if one else 's'} of a CUDA graph"
             f" {'has a wrong time' if one else 'have wrong times'}, which hides idle time around"
             f" {'it' if one else 'them'}: --table integrity"
+        )
+
+
+def _without_steps(results: Results) -> Iterator[str]:
+    """That no step is known, and how to say what one is."""
+    if results.step_name is None and not results.table("accounting").is_empty():
+        yield (
+            "No step is known, so the whole window is judged: put the loop into nsysflow.steps, or"
+            " name the range that is one step with --step NAME"
         )

@@ -28,3 +28,9 @@ def test_pinned_memory_is_only_told_to_be_copied_without_a_wait() -> None:
     (one,) = found(blocking_copies, of_sample("h2d-pinned_blocking"))
     assert "non_blocking=True" in one.change[0]
     assert "pin_memory" not in " ".join(one.change)
+
+
+def test_a_value_of_a_few_bytes_is_no_slow_copy() -> None:
+    rules = {one.finding.rule for one in valued("metrics-each_step")}
+    assert "scalar-readback" in rules
+    assert "pageable-copy" not in rules

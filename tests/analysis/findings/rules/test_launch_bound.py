@@ -102,3 +102,9 @@ def test_without_steps_the_starved_windows_are_the_bound() -> None:
     (one,) = found(launch_bound, Subject(tiny.analysis_of(*rows)))
     assert one.method == "bound"
     assert one.at_most_ns > 0
+
+
+def test_pauses_that_take_much_of_a_step_count_before_however_few_launches() -> None:
+    (one,) = found(launch_bound, of_report("h200-ddp-messages"))
+    assert one.phase == "step/backward"
+    assert 100 * one.size_ns > 12 * of_report("h200-ddp-messages").step_ns

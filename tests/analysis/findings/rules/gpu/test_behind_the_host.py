@@ -4,7 +4,7 @@ from nsysflow.analysis.findings.find import WORTH_PCT, find
 from tests.analysis.findings.rules.gpu.programs import real
 
 FOUND = find(real("h200-gpt2-eager"))
-LATER = [one for one in FOUND.valued if one.finding.title.startswith("then up to")]
+LATER = [one for one in FOUND.valued if one.later_ns]
 
 
 def test_they_are_named_with_what_they_save_later_and_promise_nothing_now() -> None:
