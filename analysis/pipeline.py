@@ -216,12 +216,12 @@ class Timeline:
     @computed_once
     def unhidden(self) -> "Timeline":
         """This timeline with communication and copies only while somebody waited for them, so that
-        they hide no idle time; itself where they do not."""
+        they hide no idle time; itself where they do not. Its steps are the same."""
         events = unhidden(self.events, self.waited, self.busy)
         if events is None:
             return self
         timeline = Timeline(self.trace, self.options)
-        timeline.__dict__["events"] = events
+        timeline.__dict__.update(events=events, steps=self.steps)
         return timeline
 
     @computed_once

@@ -32,6 +32,7 @@ class Replays:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
+        self._savings: dict[Changes, int | None] = {}
 
     @computed_once
     def measured(self) -> pl.DataFrame:
@@ -91,6 +92,11 @@ class Replays:
         Raises:
             UnknownName: a phase, source line, kernel or call is not in the report.
         """
+        if changes not in self._savings:
+            self._savings[changes] = self._replayed(changes)
+        return self._savings[changes]
+
+    def _replayed(self, changes: Changes) -> int | None:
         try:
             program = changed(self.part, self.recording, self._in_part(changes))
         except UnknownName:

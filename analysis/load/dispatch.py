@@ -11,6 +11,7 @@ from nsysflow.analysis.load import nsys_rep, parquetdir
 from nsysflow.analysis.load.compressed import MAGICS, unpacked
 from nsysflow.analysis.load.kineto.read import read_kineto
 from nsysflow.analysis.load.nsys_export.canonical import trace_of
+from nsysflow.analysis.load.nsys_export.tables import Shapes
 from nsysflow.analysis.load.sqlite.file import MAGIC
 from nsysflow.analysis.load.sqlite.read import read_sqlite
 from nsysflow.analysis.trace import Trace
@@ -39,15 +40,21 @@ _HEAD_BYTES: Final = 512
 _TAR_MAGIC: Final = slice(257, 262)
 
 
-def load(path: str | Path, *, export: nsys_rep.Export | None = None, shapes: bool = True) -> Trace:
+def load(
+    path: str | Path,
+    *,
+    export: nsys_rep.Export | None = None,
+    shapes: Shapes = True,
+) -> Trace:
     """A report as canonical frames, whatever kind of report it is.
 
     Args:
         path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir`
             export; an `.nsys-rep`; a run's folder; or a torch.profiler (Kineto) trace.
         export: exports an `.nsys-rep` (report, SQLite file); without it, that is an error.
-        shapes: also read how kernels were launched (grid, block, registers, shared memory). Only
-            the `kernels` table needs it, and it is a quarter of the time of a big SQLite export.
+        shapes: also read how kernels were launched (grid, block, registers, shared memory), or
+            only their grid. The `kernels` table needs all of it, findings need the grid. It is a
+            quarter of the time of a big SQLite export.
 
     Raises:
         NotAReport: it is none of these.
@@ -131,7 +138,7 @@ def _plain(path: Path, shown: str, export: nsys_rep.Export | None, temporary: Ex
     return path
 
 
-def _load(path: Path, shown: str, report: str, *, shapes: bool) -> Trace:
+def _load(path: Path, shown: str, report: str, *, shapes: Shapes) -> Trace:
     if path.is_dir():
         return trace_of(parquetdir.read_parquetdir(path, shown), report)
     head = _head(path, shown)

@@ -157,7 +157,7 @@ class View:
         steps = self.timeline.steps.filter("steady")
         pairs = steps.select(key).unique().with_row_index("pair")
         steps = steps.join(pairs, on=key).sort("pair", "start_ns")
-        ops = self._parts_of_ops().join(pairs, on=key, maintain_order="left")
+        ops = self.parts_of_ops.join(pairs, on=key, maintain_order="left")
         parts = clipped(ops, steps, self.events.axis, "pair")
         return busy_of_paths(self.attribution, parts, self.events.axis)
 
@@ -187,6 +187,13 @@ class View:
         return view
 
     @computed_once
+    def parts_of_ops(self) -> pl.DataFrame:
+        """The parts of operations in the windows: `node`, `process`, `device_no`, `part`,
+        `start_ns`, `end_ns`."""
+        columns = ("node", "process", "device_no", "part", "start_ns", "end_ns")
+        return self.timeline.ops.select(columns)
+
+    @computed_once
     def spans(self) -> pl.DataFrame:
         """`process`, `path`, `span_ns`: how long the phases' instances ran in the windows."""
         return self.work.select("process", "path", "span_ns")
@@ -203,11 +210,6 @@ class View:
     def calls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The `rows` (calls) that belong to the view."""
         return rows
-
-    def _parts_of_ops(self) -> pl.DataFrame:
-        """The parts of operations in the windows: `node`, `process`, `device_no`, `start_ns`,
-        `end_ns`."""
-        return self.timeline.ops.select("node", "process", "device_no", "start_ns", "end_ns")
 
     def _like(self, timeline: Timeline) -> "View":
         """A view of another timeline, with the same windows and steps once they are set."""
@@ -275,15 +277,18 @@ class NarrowedView(View):
         axis, windows, attribution = self.events.axis, self.windows, self.attribution
         host = clipped_time(attribution.open_time, windows)
         begun = phase_work(attribution, self.ops, host, axis)
-        return busy_inside(attribution, begun, self._parts_of_ops(), axis)
+        return busy_inside(attribution, begun, self.parts_of_ops, axis)
 
     @computed_once
     def compute(self) -> pl.DataFrame:
         """How long the phases computed inside the windows."""
-        ops = self.timeline.ops.filter(pl.col("part") == "compute")
-        ops = ops.select("process", "node", "part", "device_no", "start_ns", "end_ns")
-        axis = self.events.axis
-        return compute_time(self.attribution, clipped(ops, self.windows, axis), axis)
+        return compute_time(self.attribution, self.parts_of_ops, self.events.axis)
+
+    @computed_once
+    def parts_of_ops(self) -> pl.DataFrame:
+        """These parts, cut by the windows."""
+        columns = ("node", "process", "device_no", "part", "start_ns", "end_ns")
+        return clipped(self.timeline.ops.select(columns), self.windows, self.events.axis)
 
     @computed_once
     def spans(self) -> pl.DataFrame:
@@ -312,9 +317,6 @@ class NarrowedView(View):
     def _begun_within(self) -> pl.Expr:
         first, last = self.windows["start_ns"].min(), self.windows["end_ns"].max()
         return pl.col("start_ns").is_between(pl.lit(first), pl.lit(last))
-
-    def _parts_of_ops(self) -> pl.DataFrame:
-        return clipped(super()._parts_of_ops(), self.windows, self.events.axis)
 
     def _like(self, timeline: Timeline) -> View:
         return NarrowedView(timeline)

@@ -1,6 +1,6 @@
 """Load the reports of a run and analyse them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Final
 from nsysflow.analysis.analyze import analyze, pieces_of
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.load.nsys_export.tables import Shapes
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.view.selection import named_domains, require_domains
@@ -33,8 +34,8 @@ PAGE: Final = (
 )
 """What the page reads of each report: the tables of what is judged, and those that are not."""
 
-_NEED_SHAPES: Final = frozenset({"kernels", "findings"})
-"""With these tables, the grid and block of each kernel are read too: findings judge small grids."""
+_NEED_SHAPES: Final[Mapping[str, Shapes]] = {"kernels": True, "findings": "grid"}
+"""With these tables, it is read too how each kernel was launched: findings judge small grids."""
 
 
 def analyze_reports(
@@ -61,13 +62,14 @@ def analyze_reports(
     sources = distinct_sources(paths)
     names = [name for name in tables if _at_once(name, alone=len(sources) == 1)]
     pieces = pieces_of(names)
+    shapes = next((need for name, need in _NEED_SHAPES.items() if name in tables), False)
     progress.expect(2 * pieces * len(sources))  # half of the time is loading
     analyses = []
     left_out: dict[str, SelectionError] = {}
     domains: set[str] = set()
     for source in sources:
         progress.stage(f"loading {source.name}")
-        trace = _load(source, shapes=not _NEED_SHAPES.isdisjoint(tables))
+        trace = _load(source, shapes=shapes)
         progress.done(pieces)
         progress.stage(f"analysing {source.name}")
         domains |= named_domains(trace.ranges)
@@ -121,7 +123,7 @@ def with_flops_of(manifest: Manifest | None, options: Options) -> Options:
     )
 
 
-def _load(source: Source, *, shapes: bool) -> Trace:
+def _load(source: Source, *, shapes: Shapes) -> Trace:
     """The trace under its report's name, with the notes on its run."""
     trace = load(source.path, shapes=shapes)
     if source.manifest is not None:

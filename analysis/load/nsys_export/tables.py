@@ -5,7 +5,7 @@ This is the only list of those names. The types are as narrow as in the canonica
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
@@ -51,18 +51,21 @@ def _op(suffix: str, **columns: pl.DataType) -> Table:
     )
 
 
-SHAPE_COLUMNS: Final = (
+Shapes = bool | Literal["grid"]
+"""How much is read of how kernels were launched: all, their grid, or nothing."""
+
+GRID: Final = ("gridX", "gridY", "gridZ")
+"""The blocks of a kernel. Only the `kernels` table and findings need them."""
+
+BESIDE_GRID: Final = (
     "registersPerThread",
-    "gridX",
-    "gridY",
-    "gridZ",
     "blockX",
     "blockY",
     "blockZ",
     "staticSharedMemory",
     "dynamicSharedMemory",
 )
-"""The launch configuration of a kernel. Only the `kernels` table needs it."""
+"""The rest of a kernel's launch configuration. Only the `kernels` table needs it."""
 
 
 TABLES: Final[Mapping[str, Table]] = {

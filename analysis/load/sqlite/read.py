@@ -20,7 +20,14 @@ from adbc_driver_sqlite import dbapi
 
 from nsysflow.analysis.load.nsys_export.raw import Raw, assemble, check_tables
 from nsysflow.analysis.load.nsys_export.sampled import Where, read_sampled
-from nsysflow.analysis.load.nsys_export.tables import SAMPLED, SHAPE_COLUMNS, TABLES, Table
+from nsysflow.analysis.load.nsys_export.tables import (
+    BESIDE_GRID,
+    GRID,
+    SAMPLED,
+    TABLES,
+    Shapes,
+    Table,
+)
 from nsysflow.analysis.load.nsys_rep import export_of
 from nsysflow.analysis.load.sqlite.errors import NotANumber, RowsLost, as_report_errors
 from nsysflow.analysis.load.sqlite.file import sqlite_uri
@@ -37,13 +44,13 @@ _ALL: Final[Where] = MappingProxyType({})
 _LOCK_WAIT_S: Final = 0.2
 
 
-def read_sqlite(path: Path, shown: str, *, shapes: bool = True) -> Raw:
+def read_sqlite(path: Path, shown: str, *, shapes: Shapes = True) -> Raw:
     """The tables of the export at `path`, which messages call `shown`.
 
     Args:
         path: the SQLite file.
         shown: its name in messages.
-        shapes: also read how kernels were launched; null without.
+        shapes: also read how kernels were launched, or only their grid; null without.
 
     Raises:
         NotAReport: it is a database of something else.
@@ -56,7 +63,7 @@ def read_sqlite(path: Path, shown: str, *, shapes: bool = True) -> Raw:
         present, extents = describe(uri)
         _check_is_export(shown, present)
         unknown = check_tables(shown, present, export_of(shown))
-        unwanted = () if shapes else SHAPE_COLUMNS
+        unwanted = {True: (), "grid": BESIDE_GRID, False: (*GRID, *BESIDE_GRID)}[shapes]
         wanted = {
             table: tuple(name for name in columns if name not in unwanted)
             for table, columns in present.items()
