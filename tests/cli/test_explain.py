@@ -140,3 +140,21 @@ def test_without_a_name_all_are_listed() -> None:
     assert all(
         name in shown for name in ("blocking_copy", "communication", "straggler", "gap_summary")
     )
+
+
+def test_the_commands_of_a_finding_are_of_the_steps_that_it_was_found_in() -> None:
+    shown = run("explain", "1", str(REPORT), "--steps", "1:3", "--step", "step").stdout
+    commands = re.findall(r"^  (nsysflow .*)$", shown.replace(" \\\n     ", ""), re.MULTILINE)
+    *of_report, of_rule = commands
+    assert of_rule.startswith("nsysflow explain ")
+    for command in of_report:
+        assert {"--steps 1:3", "--step step"} <= {*re.findall(r"--steps? \S+", command)}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_finding_of_several_ranks_is_explained_in_its_own_report(number: int) -> None:
+    ranks = [str(SAMPLES / f"ddp-no_overlap-rank{rank}.sqlite.xz") for rank in (0, 1)]
+    report = nsysflow.analyze(ranks).findings["report"][number - 1]
+    shown = run("explain", str(number), *ranks).stdout
+    assert f" in {report} · " in shown
+    assert f"nsysflow analyze {SAMPLES / report}.sqlite.xz --table " in shown.replace("'", "")

@@ -96,6 +96,14 @@ def test_the_page_in_a_pipe_has_no_colour(here: Path) -> None:
     assert not (here / "run.sqlite.nsysflow").exists()
 
 
+@pytest.mark.usefixtures("asked", "here")
+def test_full_prints_what_one_screen_has_no_room_for() -> None:
+    page, full = (analyze("run.sqlite", "--no-files", *words).stdout for words in ([], ["--full"]))
+    for title in ("Longest gaps", "Copies", "Data quality"):
+        assert title not in page
+        assert title in full
+
+
 @pytest.mark.usefixtures("asked")
 def test_no_files_writes_nothing(here: Path) -> None:
     assert analyze("run.sqlite", "--no-files").exit_code == 0
@@ -229,6 +237,8 @@ def test_several_reports_need_a_folder(here: Path) -> None:
         ["--table", "nothing"],
         ["--top", "0"],
         ["--json", "--table", "gaps"],
+        ["--full", "--json"],
+        ["--full", "--table", "gaps"],
         ["-o", "out", "--no-files"],
         ["--no-such-option"],
     ],

@@ -9,7 +9,7 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.findings import saving_of, suggestions
 from nsysflow.report.results import Origin
 from tests.report.found import found_of, stepped, valued, with_findings
-from tests.report.handmade import MS, Handmade, Results, renamed
+from tests.report.handmade import MS, Handmade, Results, captured, renamed
 
 
 def test_a_replayed_saving_is_said_as_it_is() -> None:
@@ -57,6 +57,13 @@ def test_the_caption_says_what_all_changes_leave_of_a_step() -> None:
     several = suggestions(with_findings(valued(), valued(), together_ns=10 * MS), 9)
     assert one.caption == "per step"
     assert several.caption == "per step; all together: 50.0 ms → 40.0 ms"
+
+
+def test_what_the_profiler_inflates_is_said_from_5_percent_on() -> None:
+    run = stepped(found_of(valued()))
+    hardly, much = (suggestions(Results([captured(run, (7, ns * MS))]), 1) for ns in (48, 40))
+    assert hardly.caption == "per step"
+    assert much.caption == "per step; without the profiler about 80 % of it (estimated)"
 
 
 def test_the_findings_that_are_left_out_are_counted() -> None:

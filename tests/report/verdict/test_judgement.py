@@ -122,3 +122,10 @@ def test_without_gpu_work_nothing_is_bound() -> None:
     found = judge(results())
     assert found.valid
     assert found.bound is None
+
+
+def test_without_a_known_step_it_is_said_how_to_name_one() -> None:
+    (remark,) = judge(results(accounting=[device(9 * MS)])).remarks
+    assert remark.startswith("No step is known, so the whole window is judged: ")
+    assert "--step NAME" in remark
+    assert judge(Results([training()])).remarks == ()
