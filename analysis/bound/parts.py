@@ -52,7 +52,7 @@ def of_phases(view: View) -> pl.DataFrame:
 
 
 def _with_paths_of(view: View) -> pl.DataFrame:
-    """The idle time by phase where nothing hides it, with the path numbers of `view`."""
+    """The idle time by phase without the work that nobody waited for, with the paths of `view`."""
     other = view.unhidden
     if other is view:
         return view.idle.select("process", "path", *_CAUSES)

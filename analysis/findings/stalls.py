@@ -71,7 +71,7 @@ def _what(view: View, rows: pl.DataFrame) -> pl.Series:
 
 def _copy_of(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     """Per stall the copy that it is, or that ended right before it: `direction`, `bytes`,
-    `copy_label`, null where there is none."""
+    `copy_label`; null without one."""
     about = ["direction", "bytes", "copy_label"]
     copies = view.timeline.copies.filter(pl.col("call").is_not_null()).unique("call", keep="first")
     own = rows.select("call").join(copies, on="call", how="left", maintain_order="left")

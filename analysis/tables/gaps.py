@@ -187,7 +187,7 @@ def _parts(
     """The parts of gaps with one cause, grouped by track, path, culprit and line.
 
     Args:
-        view: what is looked at.
+        view: the selected part.
         gaps: with `track`.
         rows: that cause's part of `View.idle_parts`.
         cause: its name.

@@ -149,12 +149,12 @@ class Results:
 
     def table(self, name: str) -> pl.DataFrame:
         """The listed table of that name, with the rows of all reports."""
+        if name == "findings":
+            return findings_table(self.found)
         if TABLES[name].of == "run" and name not in self._tables:
             whole = [each.every_collective for each in self.analyses]
             arrivals, ranks = rank_tables(whole, [each.collectives for each in self.analyses])
             self._tables |= {"arrivals": arrivals, "ranks": ranks}
-        if name == "findings":
-            return findings_table(self.found)
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
