@@ -17,12 +17,14 @@ from nsysflow.analysis.gaps.places import gap_places, host_questions
 from nsysflow.analysis.gaps.run_ahead import Explained, explain
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution, attribute
+from nsysflow.analysis.phases.graph_captures import listed_captures
 from nsysflow.analysis.phases.inherit import OpenRanges
 from nsysflow.analysis.phases.steps import find_steps, step_paths
 from nsysflow.analysis.phases.work import phase_work
 from nsysflow.analysis.steps.kinds import with_kinds
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events, in_order
+from nsysflow.analysis.timeline.graph_nodes import node_origins
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.waited.producers import Producers, producers
 from nsysflow.analysis.waited.split import split
@@ -76,7 +78,23 @@ class Timeline:
         the host in each gap."""
         found = self._open_at_launches  # while another thread explains the gaps
         calls = self._other_calls.select("thread_no", pl.col("start_ns").alias("time_ns"))
-        return attribute(self.open_ranges, found | {"calls": self.open_ranges.stacks_at(calls)})
+        found = found | {"calls": self.open_ranges.stacks_at(calls)}
+        origins = self.node_origins.filter(pl.col("began_ns").is_null())
+        listed = listed_captures(self.events.trace, origins, self.options)
+        return attribute(self.open_ranges, found, self.captured_nodes, listed)
+
+    @computed_once
+    def node_origins(self) -> pl.DataFrame:
+        """Where the nodes of CUDA graphs come from: `graph_nodes.NODE_ORIGINS`."""
+        return node_origins(self.events)
+
+    @computed_once
+    def captured_nodes(self) -> pl.DataFrame:
+        """Those that were captured while the report recorded, with `thread_no`."""
+        captured = self.node_origins.filter(
+            pl.col("began_ns").is_not_null(), pl.col("time_ns") <= self.events.last_ns
+        )
+        return captured.join(self.events.threads.select("thread", "thread_no"), on="thread")
 
     @computed_once
     def _open_at_launches(self) -> dict[str, pl.DataFrame]:
@@ -87,6 +105,7 @@ class Timeline:
             "ops": self.events.ops.select("thread_no", launched),
             "hosts": host_questions(self.found_gaps),
             "stalls": self._stall_calls.select("thread_no", called),
+            "captures": self.captured_nodes.select("thread_no", "time_ns"),
         }
         return {name: self.open_ranges.stacks_at(asked) for name, asked in questions.items()}
 
@@ -101,7 +120,7 @@ class Timeline:
 
     @computed_once
     def ops(self) -> pl.DataFrame:
-        """All operations, with `node` and `how` of their phase."""
+        """All operations, with `node` and `how` of their phase, and `launch_node`."""
         return self.events.ops.hstack(self.attribution.placed["ops"].get_columns())
 
     @computed_once
@@ -118,11 +137,12 @@ class Timeline:
     @computed_once
     def idle_parts(self) -> dict[str, pl.DataFrame]:
         """All idle time by cause and place, as `idle_places.IDLE_PARTS`."""
-        hosts, launches = (
-            self.attribution.path_of(self.gap_places[name]) for name in ("between_node", "node")
+        hosts, queues = (
+            self.attribution.path_of(self.gap_places[name])
+            for name in ("between_node", "queue_node")
         )
         begun_ns = self.events.calls["start_ns"]
-        return idle_parts(self.explained, hosts, launches, self._path_of_call, begun_ns)
+        return idle_parts(self.explained, hosts, queues, self._path_of_call, begun_ns)
 
     @computed_once
     def main_paths(self) -> pl.Series:
@@ -133,7 +153,8 @@ class Timeline:
     def _path_of_call(self) -> pl.Series:
         """The path of each call that idle time lies in or is charged to."""
         placed = self.attribution.placed
-        first = self.ops.select("call", "node", "first").filter("first").drop("first")
+        first = self.ops.select("call", "launch_node", "first").filter("first")
+        first = first.select("call", node="launch_node")
         stalls = self._stall_calls.select("call", placed["stalls"]["node"])
         others = self._other_calls.select("call", placed["calls"]["node"])
         known = pl.concat([first, stalls, others])

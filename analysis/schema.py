@@ -43,7 +43,7 @@ CAUSE: Final = pl.Enum([*CAUSES])
 KIND_OF_WAIT: Final = pl.Enum(["host", "communication", "copy", "other", "start", "unresolved"])
 """What the next compute operation waited for (spec §15)."""
 
-ATTRIBUTION: Final = pl.Enum(["own", "borrowed", "process_range"])
+ATTRIBUTION: Final = pl.Enum(["own", "borrowed", "process_range", "captured"])
 """How an operation got its phase (spec §7)."""
 
 COPY_LABEL: Final = pl.Enum(
@@ -173,6 +173,19 @@ WAITS: Final = Frame(
         "correlation": pl.Int64(),
         "stream": pl.Int64(),
         "record": pl.Int64(),
+    },
+)
+
+GRAPH_NODES: Final = Frame(
+    """One row per created node of a CUDA graph, in the report's order; a node can have several.
+    `original` is the node that it was cloned from, null for one that was captured or added. It
+    may be older than the recording.""",
+    {
+        "start_ns": pl.Int64(),
+        "process": pl.Int64(),
+        "thread": pl.Int64(),
+        "node": pl.Int64(),
+        "original": pl.Int64(),
     },
 )
 

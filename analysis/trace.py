@@ -28,6 +28,9 @@ class Trace:
         overhead: `schema.OVERHEAD`.
         event_records: `schema.EVENT_RECORDS`.
         waits: `schema.WAITS`.
+        graph_nodes: `schema.GRAPH_NODES`.
+        graph_ranges: `schema.RANGES` that were open while graphs were captured, before the
+            recording began.
         threads: `schema.THREADS`.
         devices: `schema.DEVICES`.
         diagnostics: `schema.DIAGNOSTICS`.
@@ -51,6 +54,8 @@ class Trace:
     overhead: pl.DataFrame = field(default_factory=lambda: _empty(schema.OVERHEAD))
     event_records: pl.DataFrame = field(default_factory=lambda: _empty(schema.EVENT_RECORDS))
     waits: pl.DataFrame = field(default_factory=lambda: _empty(schema.WAITS))
+    graph_nodes: pl.DataFrame = field(default_factory=lambda: _empty(schema.GRAPH_NODES))
+    graph_ranges: pl.DataFrame = field(default_factory=lambda: _empty(schema.RANGES))
     threads: pl.DataFrame = field(default_factory=lambda: _empty(schema.THREADS))
     devices: pl.DataFrame = field(default_factory=lambda: _empty(schema.DEVICES))
     diagnostics: pl.DataFrame = field(default_factory=lambda: _empty(schema.DIAGNOSTICS))

@@ -5,7 +5,18 @@ from typing import Final
 import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
-from tests.oracle.model import Call, Copy, Op, Overhead, PlainTrace, Range, Shape, Thread, to_trace
+from tests.oracle.model import (
+    Call,
+    Copy,
+    GraphNode,
+    Op,
+    Overhead,
+    PlainTrace,
+    Range,
+    Shape,
+    Thread,
+    to_trace,
+)
 
 PROCESS: Final = 1 << 24
 MAIN: Final = PROCESS | 1
@@ -13,7 +24,7 @@ AUTOGRAD: Final = PROCESS | 2
 WORKER: Final = PROCESS | 3
 OTHER: Final = PROCESS | 4
 
-Row = Call | Op | Overhead | Range
+Row = Call | GraphNode | Op | Overhead | Range
 
 
 def launch(
@@ -28,9 +39,22 @@ def call(start: int, end: int, name: str, *, thread: int = MAIN) -> Call:
     return Call(start, end, PROCESS, thread, None, name)
 
 
-def kernel(start: int, end: int, number: int | None, *, device: int = 0, name: str = "k") -> Op:
-    """The kernel that the launch of that number started."""
-    return Op("kernel", start, end, device, PROCESS, 7, number, None, name, name, Shape())
+def kernel(
+    start: int,
+    end: int,
+    number: int | None,
+    *,
+    device: int = 0,
+    name: str = "k",
+    node: int | None = None,
+) -> Op:
+    """The kernel that the launch of that number started; `node` is its node in a CUDA graph."""
+    return Op("kernel", start, end, device, PROCESS, 7, number, node, name, name, Shape())
+
+
+def made(start: int, node: int, original: int | None = None, *, thread: int = MAIN) -> GraphNode:
+    """The creation of a node of a CUDA graph."""
+    return GraphNode(start, PROCESS, thread, node, original)
 
 
 def copy(start: int, end: int, number: int | None, direction: str, source: str, target: str) -> Op:
@@ -53,6 +77,7 @@ def plain_of(*rows: Row) -> PlainTrace:
         calls=tuple(row for row in rows if isinstance(row, Call)),
         ranges=tuple(row for row in rows if isinstance(row, Range)),
         overhead=tuple(row for row in rows if isinstance(row, Overhead)),
+        graph_nodes=tuple(row for row in rows if isinstance(row, GraphNode)),
         threads=(Thread(PROCESS, AUTOGRAD, "pt_autograd_0"),),
     )
 

@@ -1,14 +1,11 @@
 """Launch calls whose operation was not recorded (spec §12)."""
 
-from typing import Final
-
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.timeline.call_classes import makes
 from nsysflow.analysis.timeline.events import Events
-
-_CAPTURE: Final = r"^(?:cuda|cu)Stream(?:Begin|End)Capture"
+from nsysflow.analysis.timeline.stream_captures import capture_began
 
 
 def lost_launches(events: Events) -> pl.DataFrame:
@@ -45,19 +42,4 @@ def outside_capture(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     has not ended."""
     if calls.is_empty():
         return calls
-    names = events.calls.select(pl.col("name").unique())
-    named = names.filter(pl.col("name").cast(pl.String).str.contains(_CAPTURE))
-    marks = with_process(events.calls.join(named, on="name", how="semi"), events).select(
-        "process",
-        "start_ns",
-        pl.col("name").cast(pl.String).str.contains("Begin").alias("capturing"),
-    )
-    # the last begin or end of a capture before a call says whether one was active
-    found = calls.sort("start_ns", "call").join_asof(
-        marks.sort("start_ns"),
-        on="start_ns",
-        by="process",
-        allow_exact_matches=False,
-        check_sortedness=False,
-    )
-    return found.filter(~pl.col("capturing").fill_null(value=False)).drop("capturing")
+    return calls.filter(capture_began(calls, events).is_null()).sort("start_ns", "call")

@@ -25,7 +25,7 @@ there `call` is the culprit."""
 def idle_parts(
     explained: Explained,
     host_path: pl.Series,
-    launch_path: pl.Series,
+    queue_path: pl.Series,
     path_of_call: pl.Series,
     begun_ns: pl.Series,
 ) -> dict[str, pl.DataFrame]:
@@ -34,14 +34,15 @@ def idle_parts(
     Args:
         explained: the gaps with their causes.
         host_path: per gap, where the host was between calls.
-        launch_path: per gap, the path of the launch that ended it.
+        queue_path: per gap, the path of the launch that ended it; inside a replay of a graph, that
+            of the operation.
         path_of_call: by row of the calls that idle time lies in or is charged to.
         begun_ns: when each call began, by row.
     """
     gaps, charges = explained.gaps, explained.charges
     outside = pl.repeat(None, len(gaps), dtype=pl.UInt32, eager=True)
     between = {"profiler": host_path, "host": host_path, "unknown": outside}
-    between |= {"queue_delay": launch_path, "dependency": launch_path}
+    between |= {"queue_delay": queue_path, "dependency": queue_path}
     charged = charges.with_columns(path_of_call.gather(charges["call"]).alias("path"))
     parts = {}
     for cause in CAUSES:

@@ -24,28 +24,32 @@ def gap_places(
     """The places of each gap.
 
     Returns:
-        Per gap `node` and `process` (of the launch that ended it), `host_node` (where the host
+        Per gap `node` and `process` (of the operation that ended it), `host_node` (where the host
         was; null where its launch had begun before the gap, or no range was open), `between_node`
-        (the same, or else that of the launch), `step` (in which the gap starts) and `steady`
+        (the same, or else that of the launch), `queue_node` (that of the launch, and inside a
+        replay of a graph that of the operation), `step` (in which the gap starts) and `steady`
         (whether that step is).
 
     Args:
         gaps: of `find_gaps`.
-        ops: all operations, with `node`.
+        ops: all operations, with `node` and `launch_node`.
         host_node: the answers to `host_questions`.
         steps: with `steady`.
         axis: of the devices.
     """
     asked = (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False)
     places = gaps.select(
-        ops["node"].gather(gaps["next_op"]),
-        ops["process"].gather(gaps["next_op"]),
+        *(ops[name].gather(gaps["next_op"]) for name in ("node", "launch_node", "process")),
         host_node.alias("host_node"),
         "device_no",
         "start_ns",
         asked.alias("asked"),
+        (pl.col("next_call") == pl.col("prev_call")).fill_null(value=False).alias("in_replay"),
     )
-    between = pl.when("asked").then("host_node").otherwise("node").alias("between_node")
-    places = places.with_columns(between)
+    places = places.with_columns(
+        pl.when("asked").then("host_node").otherwise("launch_node").alias("between_node"),
+        pl.when("in_replay").then("node").otherwise("launch_node").alias("queue_node"),
+    )
     steps_of = step_of_gaps(steps, places, axis)
-    return places.drop("device_no", "start_ns", "asked").hstack(steps_of.get_columns())
+    places = places.drop("device_no", "start_ns", "launch_node", "asked", "in_replay")
+    return places.hstack(steps_of.get_columns())

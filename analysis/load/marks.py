@@ -1,8 +1,9 @@
-"""The marks of captured windows (`nsysflow.steps`), one JSON object per process.
+"""The marks of captured windows (`nsysflow.steps`), JSON objects.
 
-They say which steps were captured, how long a step takes without a profiler, and its FLOPs.
-
-In an nsys report it is the text of an NVTX mark, in a Kineto trace a key beside `traceEvents`.
+One per process says which steps were captured, how long a step takes without a profiler, and its
+FLOPs. In an nsys report it is the text of an NVTX mark, in a Kineto trace a key beside
+`traceEvents`. Others, only in nsys reports, list the ranges in which CUDA graphs were captured
+before the window opened, and read the clock of their times.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,11 +56,28 @@ class _Written(msgspec.Struct):
     flops: msgspec.Raw = msgspec.Raw()
 
 
+_TimeNs = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_ThreadId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 24)]
+
+
+class GraphRanges(msgspec.Struct):
+    """Ranges that were open while CUDA graphs were captured, before the window.
+
+    Attributes:
+        clock_ns: the clock of their times when the mark was made.
+        graph_ranges: name, domain, start, end and thread id of each.
+    """
+
+    clock_ns: _TimeNs
+    graph_ranges: list[tuple[str, str | None, _TimeNs, _TimeNs, _ThreadId]]
+
+
 class _Mark(msgspec.Struct):
     ours: msgspec.Raw = msgspec.field(name=KEY)
 
 
 _MARK: Final = msgspec.json.Decoder(_Mark)
+_GRAPH_RANGES: Final = msgspec.json.Decoder(GraphRanges)
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
 _STEP_NS: Final[msgspec.json.Decoder[int]] = msgspec.json.Decoder(_StepNs)
 _FLOPS: Final = msgspec.json.Decoder(Flops)
@@ -83,9 +101,15 @@ def capture_of_mark(text: str) -> Capture | None:
     return None if mark is None else capture_in(mark.ours)
 
 
+def graph_ranges_of_mark(text: str) -> GraphRanges | None:
+    """The `GraphRanges` in the text of a mark; None if it has none."""
+    mark = decoded_or_none(_MARK, text)
+    return None if mark is None else decoded_or_none(_GRAPH_RANGES, mark.ours)
+
+
 def slim_mark(text: str) -> str | None:
     """A mark with only the parts that we read; None if it is not ours."""
-    found = capture_of_mark(text)
+    found = capture_of_mark(text) or graph_ranges_of_mark(text)
     return None if found is None else msgspec.json.encode({KEY: found}).decode()
 
 
@@ -114,3 +138,28 @@ def flops_rows(found: Mapping[int | None, Capture]) -> pl.DataFrame:
         for phase, count in each.flops.phases.items()
     ]
     return pl.DataFrame(rows, schema=schema.FLOPS, orient="row")
+
+
+def graph_range_rows(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
+    """The `GraphRanges` of all marks as `schema.RANGES`, on the report's clock.
+
+    Args:
+        marks: process, time and text of each. A mark is recorded a bit later than its clock was
+            read, so the smallest difference in a process tells how far the clocks are apart.
+    """
+    apart_ns: dict[int, int] = {}
+    listed = []
+    for process, at_ns, text in marks:
+        found = graph_ranges_of_mark(text)
+        if process is not None and found is not None:
+            ahead_ns = at_ns - found.clock_ns
+            apart_ns[process] = min(ahead_ns, apart_ns.get(process, ahead_ns))
+            listed += [(process, *each) for each in found.graph_ranges]
+    rows = [
+        (begun + apart_ns[process], ended + apart_ns[process], process, process | tid, domain, name)
+        for process, name, domain, begun, ended, tid in listed
+    ]
+    columns = ["start_ns", "end_ns", "process", "thread", "domain", "name"]
+    ranges = pl.DataFrame(rows, {name: schema.RANGES[name] for name in columns}, orient="row")
+    kind = pl.lit("push_pop", schema.RANGE_KIND).alias("kind")
+    return ranges.with_columns(kind).with_row_index("row").select(schema.RANGES.names())

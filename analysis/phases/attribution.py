@@ -10,8 +10,11 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import greatest, named
+from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.phases.composed import placed_in, with_inherited
+from nsysflow.analysis.phases.graph_captures import CaptureRanges
+from nsysflow.analysis.phases.graph_replays import Replays
 from nsysflow.analysis.phases.inherit import OpenRanges
 from nsysflow.analysis.phases.stacks import NODES
 from nsysflow.analysis.schema import ATTRIBUTION
@@ -41,7 +44,8 @@ class Attribution:
         nodes: `stacks.NODES` (with inherited stacks and start/end ranges), plus `path`, `process`
             and `depth`; the row number is `node`.
         paths: `PATHS`.
-        placed: per question, row by row, `node` (null: unattributed) and `how`.
+        placed: per question, row by row, `node` (null: unattributed) and `how`; of operations also
+            `launch_node`, that of the launch, which differs for work captured into a graph.
         open_time: `node`, `start_ns`, `host_wall_ns`: when a node was a thread's current stack.
         grafted: nodes of a thread's outermost own range whose parent is inherited.
     """
@@ -109,25 +113,42 @@ class Attribution:
             here = lifted.join(paths, on="path").select(rows.columns)
 
 
-def attribute(open_ranges: OpenRanges, found: dict[str, pl.DataFrame]) -> Attribution:
+def attribute(
+    open_ranges: OpenRanges,
+    found: dict[str, pl.DataFrame],
+    captured: pl.DataFrame,
+    listed: CaptureRanges,
+) -> Attribution:
     """The phase of everything that was asked for.
 
     Args:
         open_ranges: of the trace.
-        found: by the question's name, what `open_ranges` found at its (thread, instant) pairs.
+        found: by the question's name, what `open_ranges` found at its (thread, instant) pairs;
+            `ops` are the launches of the operations, `captures` the rows of `captured`.
+        captured: `graph_nodes.NODE_ORIGINS` that were captured while the report recorded.
+        listed: the ranges of captures from before.
     """
     ranges, slots = open_ranges.ranges, open_ranges.slots
     found = found | {"slots": open_ranges.stacks_at(slots)}
-    nodes, composed = _with_inherited(open_ranges.nodes, list(found.values()))
-    placed = {name: _placed(frame, composed) for name, frame in found.items()}
-    nodes, paths = _with_paths(nodes, ranges)
+    nodes, composed = with_inherited(open_ranges.nodes, list(found.values()))
+    placed = {name: placed_in(frame, composed) for name, frame in found.items()}
+    ops = placed["ops"].with_columns(pl.col("node").alias("launch_node"))
+    captured = captured.with_columns(placed.pop("captures")["node"])
+    captures = CaptureRanges.at(captured, nodes, ranges).and_those(listed)
+    tree, paths = _with_paths(nodes, ranges)
+    if not captures.stacks.is_empty():
+        names = paths["names"].gather(tree["path"])
+        replays = Replays.of(open_ranges, names, ops["node"], captures, first_node=len(nodes))
+        ranges = pl.concat([ranges, replays.ranges])
+        tree, paths = _with_paths(pl.concat([nodes, replays.nodes]), ranges)
+        ops = _replayed(ops, replays.node_of_op)
     roots = composed.filter(nodes["parent"].gather(composed["own"]).is_null())
     return Attribution(
         ranges=ranges,
-        nodes=nodes,
+        nodes=tree,
         paths=paths,
-        open_time=_open_time(slots, placed.pop("slots"), ranges, nodes),
-        placed=placed,
+        open_time=_open_time(slots, placed.pop("slots"), ranges, tree),
+        placed=placed | {"ops": ops},
         grafted=roots["node"],
     )
 
@@ -148,69 +169,16 @@ def _open_time(
     )
 
 
-def _with_inherited(
-    nodes: pl.DataFrame, found: list[pl.DataFrame]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`nodes`, plus one for each own stack on top of an inherited one.
-
-    The second frame, `inherited`, `own`, `node`, says which node was added for which pair.
-    """
-    both = [
-        f.filter(pl.col("own").is_not_null() & pl.col("inherited").is_not_null()) for f in found
-    ]
-    pairs = pl.concat([f.select("inherited", "own") for f in both]).unique()
-    known = [pairs]
-    while not pairs.is_empty():
-        pairs = pairs.select("inherited", nodes["parent"].gather(pairs["own"]).alias("own"))
-        pairs = pairs.drop_nulls().unique()
-        known.append(pairs)
-    composed = (
-        pl.concat(known).unique().sort("inherited", "own").with_row_index("node", offset=len(nodes))
-    )
-    outer = composed.select(
-        "node",
-        "inherited",
-        nodes["parent"].gather(composed["own"]).alias("own"),
-        pl.col("own").alias("top"),
-    ).join(
-        composed.rename({"node": "outer"}),
-        on=["inherited", "own"],
-        how="left",
-        maintain_order="left",
-    )
-    added = outer.select(
-        "node",
-        pl.coalesce("outer", "inherited").alias("parent"),
-        nodes["range"].gather(outer["top"]).alias("range"),
-    )
-    return pl.concat([nodes, added.match_to_schema(NODES)]), composed
-
-
-def _placed(found: pl.DataFrame, composed: pl.DataFrame) -> pl.DataFrame:
-    """`node` and `how` from the stacks found."""
-    own, inherited, span = pl.col("own"), pl.col("inherited"), pl.col("span")
-    if not composed.is_empty():
-        found = found.join(composed, on=["inherited", "own"], how="left", maintain_order="left")
-    else:
-        found = found.with_columns(pl.lit(None, pl.UInt32).alias("node"))
-    rank = {name: pl.lit(i, pl.UInt8) for i, name in enumerate(ATTRIBUTION.categories)}
-    how = (
-        pl.when(inherited.is_not_null())
-        .then(rank["borrowed"])
-        .when(own.is_not_null())
-        .then(rank["own"])
-        .when(span.is_not_null())
-        .then(rank["process_range"])
-    )
-    placed = found.select(pl.coalesce("node", inherited, own, span).alias("node"), how.alias("how"))
-    return placed.with_columns(named(placed["how"], ATTRIBUTION))
+def _replayed(ops: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
+    """`ops` with the node in which they were captured, where there is one."""
+    found = pl.lit(node)
+    how = pl.when(found.is_not_null()).then(pl.lit("captured", ATTRIBUTION)).otherwise("how")
+    return ops.with_columns(pl.coalesce(found, "node").alias("node"), how.alias("how"))
 
 
 def _with_paths(nodes: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`nodes` plus `path`, `process` and `depth`; and `PATHS`: names interned level by level."""
-    nodes = nodes.with_columns(
-        *(ranges[name].gather(nodes["range"]) for name in ("name", "process", "start_ns"))
-    )
+    nodes = nodes.with_columns(*(ranges[name].gather(nodes["range"]) for name in _OF_RANGE))
     here = nodes.filter(pl.col("parent").is_null()).with_columns(
         pl.lit(None, pl.UInt32).alias("parent_path")
     )
@@ -226,6 +194,8 @@ def _with_paths(nodes: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame
     return pl.concat(placed).sort("node"), pl.concat(paths)
 
 
+_OF_RANGE: Final = ("name", "process", "start_ns", "captured_ns")
+
 _PLACED: Final = pl.Schema(
     {**NODES, "process": pl.Int64(), "path": pl.UInt32(), "depth": pl.Int64()}
 )
@@ -237,8 +207,8 @@ def _level_of_paths(here: pl.DataFrame, outer: pl.DataFrame, *, first_path: int)
     number = pl.col("path").cast(pl.String).str.zfill(9)
     return (
         here.group_by("parent_path", "name")
-        .agg(pl.col("start_ns").min())
-        .sort("parent_path", "start_ns", "name")
+        .agg(pl.col("start_ns", "captured_ns").min())
+        .sort("parent_path", "start_ns", "captured_ns", "name")
         .with_row_index("path", offset=first_path)
         .join(above, on="parent_path", how="left", maintain_order="left")
         .select(

@@ -38,7 +38,7 @@ def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
     """The ranges that can be phases, in stack order (start, longest first, row), numbered `range`.
 
     `name` is normalised (step numbers removed). `operator` marks ranges that PyTorch opened around
-    an operator.
+    an operator. `captured_ns` is 0; `captured` adds ranges with another.
     """
     domain = pl.col("domain").fill_null("")
     owned = domain.str.to_lowercase().is_in(LIBRARY_DOMAINS) | domain.is_in(PROFILER_DOMAINS)
@@ -48,7 +48,10 @@ def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
     start = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start")
     end = axis.at(pl.col("thread_no"), pl.col("end_ns")).alias("end")
     ranges = events.ranges.filter(is_phase, pl.col("end_ns") > pl.col("start_ns")).with_columns(
-        pl.col("name").str.contains(OPERATOR).alias("operator"), start, end
+        pl.col("name").str.contains(OPERATOR).alias("operator"),
+        start,
+        end,
+        pl.lit(0, pl.Int64).alias("captured_ns"),
     )
     ranges = ranges.with_columns(grouped(ranges["name"]))
     return sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")]).with_row_index("range")

@@ -14,9 +14,10 @@ from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.statistics import spread
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.graph_estimate import GRAPH_NODE_NS
+from nsysflow.analysis.schema import ATTRIBUTION
 
 OP_COLUMNS: Final = (
-    *("node", "how", "kind", "process", "device_no", "start_ns", "end_ns", "first"),
+    *("node", "launch_node", "how", "kind", "process", "device_no", "start_ns", "end_ns", "first"),
 )
 """The columns of an operation that phases need."""
 
@@ -30,6 +31,7 @@ NODE_SUMS: Final = (
     "own_ops",
     "borrowed_ops",
     "process_range_ops",
+    "captured_ops",
     "host_wall_ns",
 )
 """The columns that add up from a stack to the one around it."""
@@ -50,7 +52,7 @@ def phase_work(
 
     Args:
         attribution: nodes and paths.
-        ops: operations on the device axis, with `node` and `how`.
+        ops: operations on the device axis, with `node`, `launch_node` and `how`.
         host: `node`, `host_wall_ns`: how long each node was a thread's current stack.
         axis: the axis of the operations.
     """
@@ -190,7 +192,7 @@ def _by_node(attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame) ->
     kernel = pl.col("kind") == "kernel"
     how = [
         (pl.col("how") == name).sum().cast(pl.Int64).alias(f"{name}_ops")
-        for name in ("own", "borrowed", "process_range")
+        for name in ATTRIBUTION.categories
     ]
     of_ops = ops.group_by("node").agg(
         pl.len().cast(pl.Int64).alias("ops"),
@@ -198,13 +200,16 @@ def _by_node(attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame) ->
         _length_ns().filter(kernel).sum().alias("kernel_ns"),
         _length_ns().sum().alias("op_ns"),
         _length_ns().filter("alone").sum().alias("alone_ns"),
-        pl.col("first").sum().cast(pl.Int64).alias("launches"),
         pl.col("start_ns").min().alias("first_ns"),
         pl.col("end_ns").max().alias("last_ns"),
         *how,
     )
+    launches = pl.len().cast(pl.Int64).alias("launches")
+    of_launches = ops.filter("first").group_by(node="launch_node").agg(launches)
     of_host = host.group_by("node").agg(pl.col("host_wall_ns").sum())
-    own = attribution.nodes.join(of_ops, on="node", how="left").join(of_host, on="node", how="left")
+    own = attribution.nodes
+    for found in (of_ops, of_launches, of_host):
+        own = own.join(found, on="node", how="left")
     seen = pl.col("ops").is_not_null() | pl.col("host_wall_ns").is_not_null()
     return (
         own.with_columns(seen.alias("seen"))

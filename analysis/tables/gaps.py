@@ -74,8 +74,8 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
     rows = gaps.select(
         culprit.alias("call"), pl.when(dominant == "profiler").then("profiler_by").alias("overhead")
     )
-    launch_path = attribution.path_of(gaps["node"])
-    places = {"phase": view.timeline.main_paths.gather(gaps["gap"]), "waiting_phase": launch_path}
+    waiting = attribution.path_of(gaps["node"])
+    places = {"phase": view.timeline.main_paths.gather(gaps["gap"]), "waiting_phase": waiting}
     return gaps.select(
         ops["device"].gather(gaps["next_op"]),
         pl.col("number").alias("gap"),

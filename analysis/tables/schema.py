@@ -193,6 +193,7 @@ PHASES: Final = Frame(
         "own_ops": pl.Int64(),
         "borrowed_ops": pl.Int64(),
         "process_range_ops": pl.Int64(),
+        "captured_ops": pl.Int64(),
         "steady_per_step_ns": pl.Int64(),
     },
 )

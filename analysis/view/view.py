@@ -113,13 +113,14 @@ class View:
     def launches(self) -> pl.DataFrame:
         """The launches whose first operation starts in the windows, with `process` and `node`."""
         rows = self._launches()
-        ops = self.timeline.ops
-        return rows.with_columns(*(ops[name].gather(rows["op"]) for name in ("process", "node")))
+        ops = self.timeline.ops.select("process", node="launch_node")
+        return rows.hstack(ops[rows["op"]].get_columns())
 
     @computed_once
     def launching(self) -> pl.DataFrame:
         """These launches without their times: `call`, `process` and `node`."""
-        return self.ops.lazy().filter("first").select("call", "process", "node").collect()
+        launches = self.ops.lazy().filter("first")
+        return launches.select("call", "process", node="launch_node").collect()
 
     @computed_once
     def copies(self) -> pl.DataFrame:

@@ -25,11 +25,14 @@ from nsysflow.runtime.collectors import Collector
 
 _PATH: Final = click.Path(path_type=Path, readable=False)
 
+_SECONDS: Final = click.FloatRange(min=0, min_open=True)
+
 _AFTER_DASHES: Final = "nsysflow.after_dashes"
 """Where the words after `--` are kept: click would mix them with those before it."""
 
 _RUN: Final = "What to run"
 _RECORD: Final = "What to record"
+_WHEN: Final = "When to record"
 _COLLECTOR: Final = "Who records it"
 _WRITE: Final = "What to write"
 
@@ -87,15 +90,6 @@ class _ProfileCommand(Command):
 )
 @option("--dry-run", section=_RUN, is_flag=True, help="Print the commands and run nothing.")
 @option(
-    "--capture",
-    "window",
-    section=_RECORD,
-    callback=window,
-    metavar="WAIT:WARMUP:ACTIVE",
-    show_default="3:2:5 for workloads, else the whole run",
-    help="Record the ACTIVE steps of nsysflow.steps that follow WAIT + WARMUP others.",
-)
-@option(
     "--backtrace", section=_RECORD, is_flag=True, help="Record the Python line of each CUDA call."
 )
 @option("--gpu-metrics", section=_RECORD, is_flag=True, help="Sample the GPU's counters.")
@@ -118,6 +112,45 @@ class _ProfileCommand(Command):
     section=_RECORD,
     is_flag=True,
     help="Trace calls to the operating system too; the report can get large.",
+)
+@option(
+    "--no-annotate",
+    section=_RECORD,
+    is_flag=True,
+    help="Do not give a PyTorch program steps and phases.",
+)
+@option(
+    "--capture",
+    "window",
+    section=_WHEN,
+    callback=window,
+    metavar="WAIT:WARMUP:ACTIVE",
+    show_default="3:2:5 for workloads, else the whole run",
+    help="Record the ACTIVE steps that follow WAIT + WARMUP others: those of nsysflow.steps, else"
+    " those found in a PyTorch program.",
+)
+@option(
+    "--stop-after-capture",
+    "stop",
+    section=_WHEN,
+    is_flag=True,
+    help="End the program after that: send SIGTERM, and wait for its end.",
+)
+@option(
+    "--delay",
+    "delay_s",
+    section=_WHEN,
+    type=_SECONDS,
+    metavar="S",
+    help="Record nothing in the first S seconds.",
+)
+@option(
+    "--duration",
+    "duration_s",
+    section=_WHEN,
+    type=_SECONDS,
+    metavar="S",
+    help="Record S seconds, then end the program too. For programs without steps.",
 )
 @option(
     "--collector",
@@ -161,6 +194,9 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
 
     The program is a built-in WORKLOAD (its own options go after --), or any command after --.
 
+    A PyTorch program needs no preparation: its steps, and the phases data, forward, backward and
+    optimizer, are recorded in each of its Python processes.
+
     The report, its export, a manifest and the tables go to DIR, the page to stdout. What the
     program prints goes to stderr and to DIR/output.log; its exit code becomes this command's.
     `nsysflow list` shows the workloads, `nsysflow doctor` what works on this machine.
@@ -168,7 +204,9 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
     \b
     Example:
         nsysflow profile -- python train.py --epochs 1
+        nsysflow profile --capture 3:2:5 --stop-after-capture -- python train.py
         nsysflow profile --capture 3:2:5 --nproc 2 -- python train.py
+        nsysflow profile --delay 60 --duration 5 -- python serve.py
         nsysflow profile nan_check --backtrace -o out
         nsysflow profile launch_bound --variant graph -- --kernels 200
     """

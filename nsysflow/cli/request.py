@@ -34,6 +34,7 @@ def request_of(
     gpu_metrics: bool,
     osrt: bool,
     trace: str,
+    no_annotate: bool,
     **others: Any,  # noqa: ANN401
 ) -> "Request":
     """What was typed, as a `Request`.
@@ -46,6 +47,7 @@ def request_of(
     from nsysflow.profiling.request import Request
     from nsysflow.profiling.workload import workload_command
 
+    _check_period(workload, window, **others)
     asked = {"--backtrace": backtrace, "--gpu-metrics": gpu_metrics}
     if on == "cpu" and any(asked.values()):
         left_out = ", ".join(name for name, wanted in asked.items() if wanted)
@@ -72,6 +74,7 @@ def request_of(
         trace=_traces(trace, osrt=osrt, on=on),
         backtrace=backtrace and on == "cuda",
         gpu_metrics=gpu_metrics and on == "cuda",
+        annotate=workload is None and not no_annotate,  # workloads have ranges of their own
         **others,
     )
 
@@ -114,6 +117,35 @@ def _check_command(command: tuple[str, ...], variant: str | None, precision: str
     if variant or precision:
         msg = "--variant and --precision are for workloads, and this is a command"
         raise click.UsageError(msg)
+
+
+def _check_period(
+    workload: str | None,
+    window: Window | None,
+    *,
+    stop: bool,
+    delay_s: float | None,
+    duration_s: float | None,
+    **_others: object,
+) -> None:
+    """Refuse what does not go together: a window of steps, and a time.
+
+    Raises:
+        click.UsageError: there are such options.
+    """
+    typed = {"--delay": delay_s, "--duration": duration_s}
+    timed = [f"{name} {length:g}" for name, length in typed.items() if length is not None]
+    if timed and workload:
+        msg = f"{' '.join(timed)} is for commands; a workload records steps: --capture 3:2:5"
+    elif timed and window:
+        msg = f"--capture counts steps, and {' '.join(timed)} seconds. Give only one of them"
+    elif stop and duration_s:
+        msg = "--duration ends the program by itself: leave out --stop-after-capture"
+    elif stop and not (window or workload):
+        msg = "--stop-after-capture needs a window of steps: add --capture 3:2:5"
+    else:
+        return
+    raise click.UsageError(msg)
 
 
 def _traces(typed: str, *, osrt: bool, on: str) -> tuple[str, ...]:

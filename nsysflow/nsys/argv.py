@@ -24,6 +24,9 @@ class Recording:
         trace: what nsys calls APIs: `cuda`, `nvtx`, …
         window: what opens a window; None records the whole run. `cuda` is from `cudaProfilerStart`
             to `cudaProfilerStop`, `NAME@DOMAIN` an NVTX range. The program goes on afterwards.
+        shutdown: nsys ends when the window closes. It leaves the program running.
+        delay_s: record nothing for so long after the start.
+        duration_s: record for so long. nsys ends then, and leaves the program running.
         backtrace: record the Python frames of every CUDA call. This samples the CPU too, which nsys
             needs for it.
         gpu_metrics: sample the metrics of all GPUs.
@@ -34,6 +37,9 @@ class Recording:
     out: Path
     trace: tuple[str, ...] = ("cuda", "nvtx")
     window: str | None = None
+    shutdown: bool = False
+    delay_s: float | None = None
+    duration_s: float | None = None
     backtrace: bool = False
     gpu_metrics: bool = False
     graph_trace: Literal["node", "graph"] = "node"
@@ -58,7 +64,11 @@ def profile_argv(nsys: Nsys, recording: Recording, command: list[str]) -> list[s
     if cuda:
         argv.append(f"--cuda-graph-trace={recording.graph_trace}")
     if recording.window is not None:
-        argv += [*_opener(recording.window), "--capture-range-end=stop"]
+        end = "stop-shutdown" if recording.shutdown else "stop"
+        argv += [*_opener(recording.window), f"--capture-range-end={end}"]
+    argv += _period(recording)
+    if recording.shutdown or recording.duration_s is not None:
+        argv.append("--kill=none")  # else it gets SIGTERM, sometimes twice, and nobody waits for it
     if recording.gpu_metrics:
         argv += _metrics(nsys)
     return [*argv, *recording.extra, *command]
@@ -87,6 +97,11 @@ def _opener(window: str) -> list[str]:
     # without it nsys looks only at strings that a program registered with NVTX
     register = "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"
     return ["--capture-range=nvtx", f"--nvtx-capture={window}", register]
+
+
+def _period(recording: Recording) -> list[str]:
+    lengths = {"--delay": recording.delay_s, "--duration": recording.duration_s}
+    return [f"{name}={length:g}" for name, length in lengths.items() if length is not None]
 
 
 def _sampling(*, backtrace: bool) -> list[str]:

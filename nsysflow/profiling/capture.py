@@ -3,6 +3,7 @@
 import platform
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
@@ -11,13 +12,14 @@ import nsysflow
 from nsysflow.errors import ChildFailed, NsysflowError, OutputError
 from nsysflow.gpu import Gpus
 from nsysflow.nsys import export
+from nsysflow.profiling.ending import Ending
 from nsysflow.profiling.failure import export_failed, no_report_error, program_failed
 from nsysflow.profiling.folder import make_run_folder, traces_in
 from nsysflow.profiling.plan import Plan
 from nsysflow.profiling.program import ProgramEnd, run_program
 from nsysflow.progress import progress
 from nsysflow.runs.manifest import LOG, GitState, Manifest, write_manifest
-from nsysflow.runs.statuses import take_statuses
+from nsysflow.runs.statuses import take_annotation, take_statuses
 from nsysflow.runtime.child_status import ChildStatus
 
 
@@ -34,11 +36,14 @@ def capture(plan: Plan, gpus: Gpus, *, force: bool) -> tuple[Manifest, ChildFail
     folder = plan.request.folder
     make_run_folder(folder, force=force)
     started = datetime.now(UTC)
-    end = run_program(plan.argv, plan.environment, folder / LOG)
+    end = run_program(plan.argv, plan.environment, folder / LOG, _ending(plan))
+    # nsys ends before we end the program: its code then comes from an earlier failure
+    failed_itself = bool(end.exit_code) and not (end.stopped and plan.collector == "kineto")
     try:
         children = take_statuses(folder)
+        annotation = take_annotation(folder) if plan.request.annotate else None
         not_exported = _export(plan)  # the manifest is written all the same: there is a report
-        manifest = _manifest(plan, gpus, started, end, children)
+        manifest = replace(_manifest(plan, gpus, started, end, children), annotation=annotation)
         write_manifest(folder, manifest)
     except OSError as error:
         raise OutputError(
@@ -47,10 +52,10 @@ def capture(plan: Plan, gpus: Gpus, *, force: bool) -> tuple[Manifest, ChildFail
             f"ls -ld {quote(str(folder))}",
         ) from error
     if not_exported is not None:
-        raise export_failed(plan, end, not_exported) if end.exit_code else not_exported
+        raise export_failed(plan, end, not_exported) if failed_itself else not_exported
     if not manifest.reports:
-        raise no_report_error(plan, end, children)
-    failed = program_failed(plan, end, manifest.reports) if end.exit_code else None
+        raise no_report_error(plan, end, children, annotation)
+    failed = program_failed(plan, end, manifest.reports) if failed_itself else None
     return manifest, failed
 
 
@@ -82,6 +87,8 @@ def _manifest(
         on=request.on,
         collector=plan.collector,
         capture=str(plan.window) if plan.window else None,
+        delay_s=request.delay_s,
+        duration_s=request.duration_s,
         processes=request.processes,
         trace=request.trace,
         backtrace=request.backtrace,
@@ -94,6 +101,7 @@ def _manifest(
         started=started.isoformat(timespec="seconds"),
         wall_ns=end.wall_ns,
         exit_code=end.exit_code,
+        stopped=end.stopped,
         interrupted=end.interrupted,
         reports=tuple(report.name for report in _reports(plan)),
         children=tuple(children),
@@ -121,6 +129,14 @@ def _versions(plan: Plan, gpus: Gpus, children: Sequence[ChildStatus]) -> dict[s
     for child in children:
         found |= child.versions
     return found
+
+
+def _ending(plan: Plan) -> Ending | None:
+    """What ends the program; None if it ends by itself."""
+    if not plan.request.ends_program:
+        return None
+    folder, reports = plan.request.folder.resolve(), [made.report for made in plan.exports]
+    return Ending(folder, plan.collector, reports)
 
 
 def _git_state(folder: Path) -> GitState | None:

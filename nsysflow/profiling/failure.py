@@ -12,7 +12,7 @@ from nsysflow.errors import CaptureError, ChildFailed, ExitCode, NsysflowError
 from nsysflow.profiling.no_window import ended_inside_window, no_window_error
 from nsysflow.profiling.plan import Plan
 from nsysflow.profiling.program import ProgramEnd
-from nsysflow.runs.manifest import LOG
+from nsysflow.runs.manifest import LOG, Annotation
 from nsysflow.runtime.child_status import ChildStatus
 
 _FULL_BELOW_BYTES: Final = 16 << 20
@@ -39,7 +39,12 @@ def nsys_crashed(output: str) -> bool:
     return _CRASHED.search(output) is not None
 
 
-def no_report_error(plan: Plan, end: ProgramEnd, children: Sequence[ChildStatus]) -> CaptureError:
+def no_report_error(
+    plan: Plan,
+    end: ProgramEnd,
+    children: Sequence[ChildStatus],
+    annotation: Annotation | None = None,
+) -> CaptureError:
     """Why a run left none of the reports that it should."""
     output = "\n".join(end.last_lines)
     if end.interrupted:
@@ -71,7 +76,7 @@ def no_report_error(plan: Plan, end: ProgramEnd, children: Sequence[ChildStatus]
     if end.exit_code:
         return _failed(plan, end, f"no report was written{ended_inside_window(plan, children)}")
     if plan.window is not None:
-        return no_window_error(plan, plan.window, children)
+        return no_window_error(plan, plan.window, children, annotation)
     return CaptureError(
         f"nsys exited normally but wrote no report; its output is in {plan.request.folder / LOG}",
         "See whether this nsys works here at all",

@@ -10,10 +10,12 @@ from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.errors import Damaged, OutputError
 from nsysflow.runs.manifest import FILE as MANIFEST
 from nsysflow.runs.manifest import LOG, is_run, read_manifest
+from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 
 _TRACE: Final = re.compile(r"(?:report|rank(?P<rank>\d+))(?:-(?P<pid>\d+))?\.pt\.trace\.json\.gz")
 _CAPTURED: Final = re.compile(
     rf"(?:report|rank\d+)\.(?:nsys-rep|qdstrm|sqlite)|{_TRACE.pattern}|child-\d+\.json"
+    rf"|{HOOKED}|{ANNOTATED}|{NOT_ANNOTATED}"
 )
 _ANALYSED: Final = ("summary.md", "report.json", *(f"{table}.csv" for table in TABLES))
 

@@ -7,7 +7,7 @@ from typing import Final
 from nsysflow.errors import CaptureError
 from nsysflow.nsys import LAST_NVTX, records_nvtx
 from nsysflow.profiling.plan import Plan
-from nsysflow.runs.manifest import LOG
+from nsysflow.runs.manifest import LOG, Annotation
 from nsysflow.runtime.child_status import ChildStatus
 from nsysflow.runtime.protocol import Window
 
@@ -15,7 +15,9 @@ _NEVER_OPENED: Final = "the capture window never opened, so nothing was recorded
 _NOTHING: Final = "nothing was recorded"
 
 
-def no_window_error(plan: Plan, window: Window, children: Sequence[ChildStatus]) -> CaptureError:
+def no_window_error(
+    plan: Plan, window: Window, children: Sequence[ChildStatus], annotation: Annotation | None
+) -> CaptureError:
     """Why there is no report, from what the program's processes reported."""
     opened = [child for child in children if child.window != "never"]
     if opened:
@@ -31,8 +33,9 @@ def no_window_error(plan: Plan, window: Window, children: Sequence[ChildStatus])
     )
     loop = f"its loop into `for batch in nsysflow.steps(loader):`, or {without_steps}"
     if not children:
+        found = f", and {annotation.missing}" if annotation and annotation.missing else ""
         return CaptureError(
-            f"{_NEVER_OPENED}: the program did not use nsysflow.steps", f"Put {loop}"
+            f"{_NEVER_OPENED}: the program did not use nsysflow.steps{found}", f"Put {loop}"
         )
     return CaptureError(
         f"{_NEVER_OPENED}: no step was reported, and --capture {window} starts at step"

@@ -1,5 +1,6 @@
 """The plan of a run: a request becomes commands. Pure: `--dry-run` prints it, tests read it."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from nsysflow.nsys import BY_CUDA, Nsys, Recording, export_argv, profile_argv
 from nsysflow.profiling.request import Request
 from nsysflow.runtime import protocol
 from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.inject import FOLDER
 from nsysflow.runtime.protocol import Window
 from nsysflow.torchrun import find_torchrun
 
@@ -79,6 +81,9 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         out=folder / (_RANK if request.processes else names[0]),
         trace=request.trace,
         window=opener if request.window else None,
+        shutdown=request.stop,
+        delay_s=request.delay_s,
+        duration_s=request.duration_s,
         backtrace=request.backtrace,
         gpu_metrics=request.gpu_metrics,
         graph_trace=request.graph_trace,
@@ -103,7 +108,12 @@ def plan_kineto(request: Request) -> Plan:
     Raises:
         CaptureError: something was asked for that only nsys records.
     """
-    only_nsys = {"--backtrace": request.backtrace, "--gpu-metrics": request.gpu_metrics}
+    only_nsys = {
+        "--backtrace": request.backtrace,
+        "--gpu-metrics": request.gpu_metrics,
+        "--delay": request.delay_s is not None,
+        "--duration": request.duration_s is not None,
+    }
     for option, wanted in only_nsys.items():
         if wanted:
             raise CaptureError(
@@ -170,6 +180,10 @@ def _environment(request: Request, folder: Path, collector: Collector) -> dict[s
     if request.window:
         found[protocol.CAPTURE] = str(request.window)
         found[protocol.OPENER] = "cuda" if request.on == "cuda" else "nvtx"
+    if request.annotate:
+        rest = os.environ.get("PYTHONPATH")
+        found[protocol.ANNOTATE] = "1"
+        found["PYTHONPATH"] = os.pathsep.join([str(FOLDER), *([rest] if rest else [])])
     return found
 
 

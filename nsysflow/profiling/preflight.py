@@ -12,7 +12,7 @@ from nsysflow.nsys import ASSUMED, Nsys, find, importer_problem, too_old_for
 from nsysflow.profiling.request import Request
 
 _BY_KINETO: Final = (
-    "no nsys was found, so torch.profiler records this run: only a window of nsysflow.steps,"
+    "no nsys was found, so torch.profiler records this run: only a window of steps,"
     " without source lines and GPU metrics (nsysflow doctor says how to get nsys)"
 )
 _ASSUMED: Final = (

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, Final, cast
 
+from nsysflow.profiling.ending import Ending
 from nsysflow.profiling.last_lines import last_lines
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -40,6 +41,7 @@ class ProgramEnd:
     Attributes:
         exit_code: its exit code; 128 + the signal's number if a signal ended it.
         interrupted: whether we passed SIGINT or SIGTERM on to it.
+        stopped: whether we ended it, because what was asked for was recorded.
         wall_ns: how long it ran, including nsys's import.
         last_lines: the last lines of its output.
     """
@@ -48,9 +50,15 @@ class ProgramEnd:
     interrupted: bool
     wall_ns: int
     last_lines: tuple[str, ...]
+    stopped: bool = False
 
 
-def run_program(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> ProgramEnd:
+def run_program(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    ending: Ending | None = None,
+) -> ProgramEnd:
     """Run a program to its end.
 
     Its stdout and stderr go to our stderr as they come, and to `log`; our stdout is for results.
@@ -61,6 +69,7 @@ def run_program(argv: Sequence[str], environment: Mapping[str, str], log: Path) 
         argv: the program and its arguments.
         environment: variables to set for it besides ours.
         log: the file that keeps its output.
+        ending: ends the program, perhaps after nsys has ended; None if it ends by itself.
 
     Raises:
         OSError: it cannot be started, or `log` cannot be opened.
@@ -79,15 +88,17 @@ def run_program(argv: Sequence[str], environment: Mapping[str, str], log: Path) 
             process_group=0,  # a terminal's Ctrl-C comes to us alone: the program gets one, not two
         ) as program,
     ):
-        output = _Output(program, kept)
-        with _Signals(program, output) as signals:
+        output = _Output(program, kept, ending)
+        with _Signals(output) as signals:
             output.pass_on()
             code = program.wait()
+            output.await_end()
     return ProgramEnd(
         exit_code=code if code >= 0 else _KILLED - code,
         interrupted=signals.count > 0,
         wall_ns=time.monotonic_ns() - begun_ns,
         last_lines=last_lines(output.last),
+        stopped=ending is not None and ending.begun,
     )
 
 
@@ -100,8 +111,11 @@ class _Output:
         given_up: whether to stop waiting for more.
     """
 
-    def __init__(self, program: "subprocess.Popen[bytes]", kept: BinaryIO) -> None:
+    def __init__(
+        self, program: "subprocess.Popen[bytes]", kept: BinaryIO, ending: Ending | None
+    ) -> None:
         self._program = program
+        self._ending = ending
         screen = getattr(sys.stderr, "buffer", None)
         self._sinks: list[BinaryIO] = [kept, *([screen] if screen is not None else [])]
         self.last = b""
@@ -119,13 +133,37 @@ class _Output:
                     return
                 self._take(chunk)
                 silent_since = time.monotonic()
-            elif self._program.poll() is None:
+            elif self._program.poll() is None or self.outlives_nsys():
                 silent_since = time.monotonic()
             elif time.monotonic() - silent_since > _LINGER_S:
                 return
+            self._look()
+
+    def outlives_nsys(self) -> bool:
+        """Whether the program that we are to end still runs."""
+        return self._ending is not None and not self.given_up and self._ending.runs()
+
+    def await_end(self) -> None:
+        """Wait for the end of the program that we are to end: it may have closed its output."""
+        while self.outlives_nsys():
+            self._look()
+            time.sleep(_LOOK_S)
+
+    def send(self, number: int) -> None:
+        """Send a signal to the program and to nsys around it."""
+        if self._program.poll() is None:
+            os.killpg(self._program.pid, number)
+        elif self._ending is not None:
+            self._ending.send(number)
+
+    def _look(self) -> None:
+        if self._ending is not None:
+            self._ending.look(nsys_ended=self._program.poll() is not None)
 
     def _take(self, chunk: bytes) -> None:
         self.last = (self.last + chunk)[-_KEPT_BYTES:]
+        if self._ending is not None:
+            self._ending.hear(self.last[-len(chunk) - _PATH_BYTES :])
         if not self.saving:
             # nsys's line may come in two pieces, but is not longer than a path
             self.saving = bool(_SAVES.search(self.last[-len(chunk) - _PATH_BYTES :]))
@@ -144,8 +182,7 @@ class _Signals(AbstractContextManager["_Signals"]):
         count: how many have come.
     """
 
-    def __init__(self, program: "subprocess.Popen[bytes]", output: _Output) -> None:
-        self._program = program
+    def __init__(self, output: _Output) -> None:
         self._output = output
         self._before: dict[signal.Signals, Any] = {}
         self.count = 0
@@ -162,15 +199,11 @@ class _Signals(AbstractContextManager["_Signals"]):
     def _take(self, number: int, _frame: FrameType | None) -> None:
         self.count += 1
         if self.count == 1 and not self._output.saving:
-            self._pass_on(number)
+            self._output.send(number)
         elif self.count < 3:
             said = b"nsysflow: saving what was captured; interrupt once more to lose it\n"
             with suppress(OSError):
                 os.write(2, said)  # Python's sys.stderr may be in use: we are in a signal handler
         else:
             self._output.given_up = True
-            self._pass_on(signal.SIGKILL)
-
-    def _pass_on(self, number: int) -> None:
-        if self._program.poll() is None:
-            os.killpg(self._program.pid, number)
+            self._output.send(signal.SIGKILL)

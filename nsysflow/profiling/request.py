@@ -20,6 +20,10 @@ class Request:
         on: `cuda`, or `cpu` for a run without a GPU.
         folder: the run's folder.
         window: the steps to capture; None for the whole run.
+        stop: end the program once its window is recorded.
+        delay_s: record nothing for so long after the start.
+        duration_s: record for so long, then end the program; None for as long as it runs.
+        annotate: give PyTorch programs steps and phases of ours.
         collector: who records; None for nsys, or torch.profiler if there is no nsys.
         trace: what nsys traces, e.g. `("cuda", "nvtx", "osrt")`.
         graph_trace: record a CUDA graph as all its nodes, or as one operation.
@@ -38,6 +42,10 @@ class Request:
     on: Literal["cuda", "cpu"] = "cuda"
     folder: Path
     window: Window | None = None
+    stop: bool = False
+    delay_s: float | None = None
+    duration_s: float | None = None
+    annotate: bool = False
     collector: Collector | None = None
     trace: tuple[str, ...] = ("cuda", "nvtx")
     graph_trace: Literal["node", "graph"] = "node"
@@ -48,6 +56,11 @@ class Request:
     nsys_args: tuple[str, ...] = ()
     flops_per_step: float | None = None
     flops_dtype: Unit | None = None
+
+    @property
+    def ends_program(self) -> bool:
+        """Whether we end the program, once what was asked for is recorded."""
+        return self.stop or self.duration_s is not None
 
     @property
     def needs_json(self) -> bool:

@@ -80,11 +80,21 @@ def _caption(results: Results) -> str:
     if found.together_ns is not None:
         left = duration(found.step_ns - found.together_ns)
         parts.append(f"all together: {duration(found.step_ns)} → {left}")
-    unprofiled_ns = results.unprofiled_step_ns
-    if found.of_steps and unprofiled_ns and unprofiled_ns <= WORTH_SAYING * found.step_ns:
-        part = whole_percent(unprofiled_ns, found.step_ns)
-        parts.append(f"without the profiler about {part} of it (estimated)")
+    if found.of_steps:
+        parts += _without_profiler(results, found.step_ns)
     return "; ".join(parts)
+
+
+def _without_profiler(results: Results, step_ns: int) -> list[str]:
+    """How much of it is left without the profiler, or how to find out."""
+    unprofiled_ns = results.unprofiled_step_ns
+    if unprofiled_ns is None:
+        how = "add --capture" if results.captures.is_empty() else "give --capture warm-up steps"
+        return [f"unprofiled time unknown: {how}"]
+    if unprofiled_ns > WORTH_SAYING * step_ns:
+        return []
+    part = whole_percent(unprofiled_ns, step_ns)
+    return [f"without the profiler about {part} of it (estimated)"]
 
 
 def _steps(valued: Valued, steps: int) -> str:

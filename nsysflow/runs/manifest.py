@@ -31,6 +31,33 @@ class GitState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Annotation:
+    """What became of the ranges and steps that we put into a program by ourselves.
+
+    Attributes:
+        hooked: whether a Python process of the program loaded our hook.
+        torch: whether torch was annotated in one.
+        problem: why torch could not be annotated in one; None if it could wherever it was imported.
+    """
+
+    hooked: bool
+    torch: bool
+    problem: str | None = None
+
+    @property
+    def missing(self) -> str | None:
+        """Why there are no such ranges and steps; None if there are."""
+        if self.problem is not None:
+            return self.problem
+        if not self.hooked:
+            return (
+                "no Python process loaded nsysflow's hook (python -I, -E and -S keep it out, and so"
+                " does a program that replaces PYTHONPATH)"
+            )
+        return None if self.torch else "no process of the program imported torch"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """One run. It keeps the command line and versions by name, but no environment.
 
@@ -42,6 +69,10 @@ class Manifest:
         on: `cuda` or `cpu`.
         collector: `nsys` or `kineto`.
         capture: the window of steps, `wait:warmup:active`; None for the whole run.
+        delay_s: for how long nothing was to be recorded at the start.
+        duration_s: for how long to record; None for as long as the program ran.
+        annotation: what became of the annotation; None if it was not asked for.
+        stopped: whether we ended the program, because what was asked for was recorded.
         processes: how many ranks torchrun started; None without torchrun.
         trace: what nsys was asked to trace.
         backtrace: whether Python lines were asked for.
@@ -81,6 +112,10 @@ class Manifest:
     children: tuple[ChildStatus, ...]
     flops_per_step: float | None = None
     flops_dtype: Unit | None = None
+    delay_s: float | None = None
+    duration_s: float | None = None
+    annotation: Annotation | None = None
+    stopped: bool = False
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

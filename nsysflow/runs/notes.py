@@ -30,6 +30,8 @@ def run_notes(manifest: Manifest, trace: Trace) -> tuple[Note, ...]:
     """What the run was to record and did not, and how it ended early; each with what to do."""
     texts = [
         *_missing_ranges(manifest, trace),
+        *_missing_annotation(manifest, trace),
+        *_recorded_period(manifest),
         *_missing_ranks(manifest),
         *_ended_early(manifest),
         *_missing_details(manifest, trace),
@@ -49,11 +51,46 @@ def _missing_ranges(manifest: Manifest, trace: Trace) -> Iterator[str]:
             " package in the program's Python. Install it there: pip install nvtx"
         )
     else:
+        why = manifest.annotation and manifest.annotation.missing
         yield (
-            "no NVTX ranges in this report, so idle time has no phases: the program opened none."
-            " Mark them with nsysflow.region and nsysflow.steps, and install nvtx in the program's"
-            " Python"
+            "no NVTX ranges in this report, so idle time has no phases: the program opened none"
+            f"{f', and {why}' if why else ''}. Mark them with nsysflow.region and nsysflow.steps,"
+            " and install nvtx in the program's Python"
         )
+
+
+def _missing_annotation(manifest: Manifest, trace: Trace) -> Iterator[str]:
+    """Why the ranges and steps are missing that PyTorch programs get from us, or some of them."""
+    found = manifest.annotation
+    if found is None:
+        return
+    if found.missing is None:
+        if _ended_unseen(manifest):
+            yield (
+                "os._exit or a signal ended the program: its last ranges may be missing, and the number"
+                " of its steps is unknown"
+            )
+    elif not trace.ranges.is_empty() and (found.problem or not found.hooked):
+        yield f"no automatic steps and phases: {found.missing}"
+
+
+def _ended_unseen(manifest: Manifest) -> bool:
+    """Whether it ended without an error, but not as Python ends: no process saved its status."""
+    why = manifest.exit_code or manifest.interrupted or manifest.stopped
+    seen = any(child.at_end for child in manifest.children) or _killed_in_window(manifest)
+    return not why and not seen
+
+
+def _recorded_period(manifest: Manifest) -> Iterator[str]:
+    """Which part of the run was recorded, and whether we ended it."""
+    if manifest.delay_s:
+        yield f"the first {manifest.delay_s:g} s of the run are not recorded, as --delay asked"
+    if manifest.stopped:
+        what = f"{manifest.duration_s:g} s" if manifest.duration_s else "the window"
+        code = f" (exit code {manifest.exit_code})" if manifest.exit_code else ""
+        yield f"nsysflow ended the program with SIGTERM, since {what} had been recorded{code}"
+    elif manifest.duration_s:
+        yield f"the program ended before the {manifest.duration_s:g} s of --duration were over"
 
 
 def _lost_ranges(manifest: Manifest, opened: int) -> Iterator[str]:
@@ -84,7 +121,7 @@ def _ended_early(manifest: Manifest) -> Iterator[str]:
     if manifest.interrupted:
         steps = f": {begun} of {asked} steps" if asked else ""
         yield f"the run was interrupted; the report holds what was captured until then{steps}"
-    elif manifest.exit_code:
+    elif manifest.exit_code and not manifest.stopped:
         steps = f", {begun} of {asked} steps captured" if asked else ""
         yield f"the program failed (exit code {manifest.exit_code}{steps}); the report ends there"
     elif _killed_in_window(manifest):
@@ -113,7 +150,9 @@ def _missing_details(manifest: Manifest, trace: Trace) -> Iterator[str]:
 
 
 def _killed_in_window(manifest: Manifest) -> bool:
-    return any(child.window == "open" and not child.at_end for child in manifest.children)
+    return not manifest.stopped and any(
+        child.window == "open" and not child.at_end for child in manifest.children
+    )
 
 
 def _steps_begun(manifest: Manifest) -> tuple[int, int]:

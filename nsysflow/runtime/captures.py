@@ -4,6 +4,8 @@ Both wait for the GPU when they start and when they stop, so that the window hol
 launched in it.
 """
 
+from __future__ import annotations
+
 import gc
 import json
 import os
@@ -15,6 +17,7 @@ from types import ModuleType
 from typing import Any, Final, Protocol
 
 from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.graph_ranges import list_noted
 from nsysflow.runtime.protocol import DOMAIN, KEY, OPENER, OPENING_RANGE, RUN_FOLDER, rank
 from nsysflow.runtime.regions import mark, warn_nothing_recorded
 from nsysflow.runtime.scratch import scratch_file
@@ -73,6 +76,7 @@ class CudaProfilerCapture:
             torch.cuda.profiler.start()
         if about is not None:
             mark(json.dumps({KEY: about}))
+        list_noted(mark)
 
     def stop(self) -> None:
         torch = _torch_on_gpu()

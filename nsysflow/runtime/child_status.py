@@ -1,5 +1,7 @@
 """The status file that each process of a profiled program leaves in the run's folder."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +15,7 @@ FILES: Final = "child-*.json"
 WindowState = Literal["never", "open", "closed"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ChildStatus:
     """What one process did, as of its last write.
 
@@ -21,10 +23,10 @@ class ChildStatus:
 
     Attributes:
         pid: the process id.
+        versions: of python, and of torch, cuda, triton and nvtx if it loaded them.
         at_end: whether this was written when Python ended by itself. False after a signal or
             `os._exit`: the process may have done more than is counted here.
         rank: its rank under torchrun.
-        versions: of python, and of torch, cuda, triton and nvtx if it loaded them.
         gpu: the name of the GPU that it used.
         ranges: how many NVTX ranges it opened through `nsysflow.region` and `steps`.
         steps: how many steps began.
@@ -36,9 +38,9 @@ class ChildStatus:
     """
 
     pid: int
+    versions: dict[str, str]
     at_end: bool = True
     rank: int | None = None
-    versions: dict[str, str]
     gpu: str | None = None
     ranges: int = 0
     steps: int = 0

@@ -1,5 +1,7 @@
 """Who profiles this process: nsys, torch.profiler (Kineto), or nobody."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 from typing import Literal, get_args

@@ -5,9 +5,13 @@ leaves a status file in the run's folder (`child_status.py`), and a mark in the 
 describes the captured window.
 """
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
+
+from nsysflow.runtime.inject import nsysflow_hook
 
 CAPTURE: Final = "NSYSFLOW_CAPTURE"
 """`wait:warmup:active`; set when only a window of steps is recorded."""
@@ -29,14 +33,24 @@ of a Kineto trace."""
 STEP: Final = "step"
 """The range around each step of `nsysflow.steps`."""
 
-RUN_FOLDER: Final = "NSYSFLOW_RUN_FOLDER"
+AUTO_DOMAIN: Final = "nsysflow.auto"
+"""The NVTX domain of the ranges that we put into a program by ourselves. Where a recorder has no
+domains, the name has it as a prefix: `nsysflow.auto:forward`."""
+
+AUTO_CALL: Final = "call"
+"""The instant between two automatic steps of a process without optimizer; else it is `STEP`."""
+
+RUN_FOLDER: Final = nsysflow_hook.RUN_FOLDER
 """The run's folder, where a process leaves its status file and its Kineto trace."""
+
+ANNOTATE: Final = nsysflow_hook.ANNOTATE
+"""`1` switches on the ranges and steps of programs that nobody prepared."""
 
 RANK: Final = "LOCAL_RANK"
 """The rank of a process, set by torchrun."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Window:
     """The steps to capture: `wait` and `warmup` steps pass, then `active` steps are recorded."""
 
@@ -55,7 +69,7 @@ class Window:
             raise ValueError(msg)
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str) -> Window:
         """`3:2:5` as a window.
 
         Raises:

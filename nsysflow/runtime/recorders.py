@@ -4,6 +4,8 @@ torch and nvtx are imported only when a collector is attached: a script that use
 neither, and the command line, which shares the names of ranges, must not load torch.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -26,28 +28,30 @@ class Recorder(Protocol):
 
 
 class Nvtx:
-    """The nvtx package: ranges with payload, in NVTX's default domain."""
+    """The nvtx package: ranges with payload, by default in NVTX's default domain."""
 
-    def __init__(self, nvtx: ModuleType) -> None:
+    def __init__(self, nvtx: ModuleType, domain: str | None = None) -> None:
         self._nvtx = nvtx
+        self._domain = domain
+        self._pop = partial(nvtx.pop_range, domain)
 
     def open(self, name: str, payload: int | None) -> Callable[[], object]:
-        self._nvtx.push_range(name, payload=payload)
-        pop: Callable[[], object] = self._nvtx.pop_range
-        return pop
+        self._nvtx.push_range(name, domain=self._domain, payload=payload)
+        return self._pop
 
     def mark(self, text: str) -> None:
         self._nvtx.mark(text)
 
 
 class TorchNvtx:
-    """The NVTX functions of a CUDA build of torch: ranges without payload."""
+    """The NVTX functions of a CUDA build of torch: ranges without payload or domain."""
 
-    def __init__(self, torch: ModuleType) -> None:
+    def __init__(self, torch: ModuleType, domain: str | None = None) -> None:
         self._nvtx = torch.cuda.nvtx
+        self._prefix = _prefix(domain)
 
     def open(self, name: str, payload: int | None) -> Callable[[], object]:
-        self._nvtx.range_push(name)
+        self._nvtx.range_push(self._prefix + name)
         pop: Callable[[], object] = self._nvtx.range_pop
         return pop
 
@@ -70,17 +74,52 @@ class RecordFunction:
         pass
 
 
+class FastRecordFunction:
+    """Ranges of torch.profiler that are no operator of torch: a tenth of the time (0.3 us), and
+    neither a trace of the program's operators nor a dispatch mode of its own sees them.
+
+    The profiler takes them for operators; their names have the domain as a prefix.
+    """
+
+    def __init__(self, torch: ModuleType, domain: str) -> None:
+        self._record_function = torch._C._profiler._RecordFunctionFast
+        self._prefix = _prefix(domain)
+
+    def open(self, name: str, payload: int | None) -> Callable[[], object]:
+        opened = self._record_function(self._prefix + ascii_name(name))
+        opened.__enter__()
+        return partial(opened.__exit__, None, None, None)
+
+    def mark(self, text: str) -> None:
+        pass
+
+
+def _prefix(domain: str | None) -> str:
+    return "" if domain is None else f"{domain}:"
+
+
 _missing: set[str] = set()
 """Modules that could not be imported here."""
 
 
-def find_recorder(collector: Collector) -> Recorder | None:
-    """What records this process's ranges for `collector`; None if its package is missing."""
+def find_recorder(collector: Collector, domain: str | None = None) -> Recorder | None:
+    """What records this process's ranges for `collector`; None if its package is missing.
+
+    Args:
+        collector: who profiles this process.
+        domain: the domain of the ranges; None for the program's own, which have none.
+    """
     if collector == "kineto":
         profiler = _imported("torch.profiler")
-        return None if profiler is None else RecordFunction(profiler)
+        if profiler is None:
+            return None
+        return (
+            RecordFunction(profiler)
+            if domain is None
+            else FastRecordFunction(sys.modules["torch"], domain)
+        )
     nvtx = _imported("nvtx")
-    return _torch_nvtx() if nvtx is None else Nvtx(nvtx)
+    return _torch_nvtx(domain) if nvtx is None else Nvtx(nvtx, domain)
 
 
 def _imported(name: str) -> ModuleType | None:
@@ -95,9 +134,9 @@ def _imported(name: str) -> ModuleType | None:
         return None
 
 
-def _torch_nvtx() -> Recorder | None:
+def _torch_nvtx(domain: str | None) -> Recorder | None:
     torch = sys.modules.get("torch")
     # a CPU build has torch.cuda.nvtx too, and raises when it is called (2.13.0, 2026-11)
     if torch is not None and torch.backends.cuda.is_built():
-        return TorchNvtx(torch)
+        return TorchNvtx(torch, domain)
     return None

@@ -4,15 +4,18 @@ Workloads write these names and the analysis reads them. An index goes into the 
 name stands for one thing, however often it happens.
 """
 
+from __future__ import annotations
+
 import sys
 import threading
 from collections.abc import Callable
-from enum import StrEnum
+from enum import Enum
 from functools import cache
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from nsysflow.runtime import collectors, protocol, recorders
 from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.graph_ranges import noted
 from nsysflow.runtime.recorders import Recorder
 from nsysflow.runtime.this_process import THIS_PROCESS, save_status_at_exit
 from nsysflow.runtime.wrapping import require_function, wrapped
@@ -20,8 +23,10 @@ from nsysflow.runtime.wrapping import require_function, wrapped
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Region(StrEnum):
+class Region(str, Enum):
     """The phases of a training step, in the order in which they begin."""
+
+    __str__ = str.__str__
 
     STEP = protocol.STEP
     DATA = "data"
@@ -46,7 +51,7 @@ class _Range:
 
     __slots__ = ("close", "ended", "region")
 
-    def __init__(self, opened_by: "region", close: Callable[[], object]) -> None:
+    def __init__(self, opened_by: region, close: Callable[[], object]) -> None:
         self.region = opened_by
         self.close = close
         self.ended = False
@@ -152,7 +157,7 @@ def _opened(name: str, payload: int | None) -> Callable[[], object]:
     if recorder is None:
         return _nothing
     THIS_PROCESS.ranges += 1
-    return recorder.open(str(name), payload)
+    return noted(str(name), None, recorder.open(str(name), payload))
 
 
 def _recorder_here() -> Recorder | None:

@@ -1,19 +1,18 @@
 """`steps`: a loop that marks each step and captures some of them."""
 
+from __future__ import annotations
+
 import os
-import time
 from collections.abc import Iterable, Iterator
 from itertools import count
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from nsysflow.runtime import collectors
-from nsysflow.runtime.captures import WindowMark, synchronize
-from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.pace import Pace
 from nsysflow.runtime.protocol import CAPTURE, Window
 from nsysflow.runtime.regions import Region, region
 from nsysflow.runtime.this_process import THIS_PROCESS, save_status_at_exit, save_status_once
-from nsysflow.runtime.window import close_window, count_step, open_window
+from nsysflow.runtime.window import count_step
 
 Batch = TypeVar("Batch")
 
@@ -46,27 +45,28 @@ def steps(
         return iter(iterable)
     save_status_at_exit()
     save_status_once()
-    loop = _Loop(
+    THIS_PROCESS.looped = True
+    pace = Pace(
         Window.parse(asked) if asked else window, collectors.COLLECTOR_HERE, asked=bool(asked)
     )
-    return _marked(iterable, loop)
+    return _marked(iterable, pace)
 
 
-def _marked(iterable: Iterable[Batch], loop: "_Loop") -> Iterator[Batch]:
+def _marked(iterable: Iterable[Batch], pace: Pace) -> Iterator[Batch]:
     iterator = iter(iterable)
     length = _length(iterable)
-    with loop:
+    with pace:
         for taken in count():
             if taken == length:
                 break
-            loop.between_steps()
-            if loop.over:
+            pace.between_steps()
+            if pace.over:
                 break
             batch = _END
             if length is None and (batch := _fetch(iterator)) is _END:
                 return
-            if loop.due:
-                loop.open()
+            if pace.due:
+                pace.open()
             with region(Region.STEP, THIS_PROCESS.steps):
                 if batch is _END and (batch := _fetch(iterator)) is _END:
                     return
@@ -89,79 +89,3 @@ def _length(iterable: Iterable[object]) -> int | None:
     # epoch". The program did not ask for the length, so no error of it may reach the program
     except Exception:
         return None
-
-
-class _Loop:
-    """One loop's part in the window: it times the warm-up, opens and closes."""
-
-    def __init__(self, window: Window, collector: Collector, *, asked: bool) -> None:
-        self._window = window
-        self._collector = collector
-        self._asked = asked
-        self._warm: tuple[int, int] | None = None
-        """When this loop's warm-up began (wall clock), and at which step."""
-
-    @property
-    def due(self) -> bool:
-        """Whether the next step is the first of the window."""
-        first = self._window.wait + self._window.warmup
-        return THIS_PROCESS.window == "never" and THIS_PROCESS.steps >= first
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more will be recorded."""
-        return THIS_PROCESS.window == "closed" and (self._asked or self._collector == "kineto")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        if kind is None:  # on an exception the last step was not done
-            self._end_warmup()
-        self._close_if_done()
-
-    def between_steps(self) -> None:
-        """Start or end the warm-up, or close the window, before the next step."""
-        if self.due:
-            self._end_warmup()
-        elif THIS_PROCESS.window == "never":
-            self._begin_warmup()
-        self._close_if_done()
-
-    def open(self) -> None:
-        """Open the window, with a mark that describes it."""
-        about: WindowMark = {
-            "capture": str(self._window),
-            "unprofiled_step_ns": THIS_PROCESS.unprofiled_step_ns,
-        }
-        if THIS_PROCESS.flops is not None:
-            about["flops"] = THIS_PROCESS.flops
-        open_window(self._collector, about if self._asked else None)
-
-    def _close_if_done(self) -> None:
-        if THIS_PROCESS.captured >= self._window.active:
-            close_window()
-
-    def _begin_warmup(self) -> None:
-        # unless `profile` asked for a window, the whole run may be recorded: no step is unprofiled
-        if self._asked and self._warm is None and THIS_PROCESS.steps >= self._window.wait:
-            synchronize()
-            self._warm = time.perf_counter_ns(), THIS_PROCESS.steps
-
-    def _end_warmup(self) -> None:
-        """Add the time of this loop's warm-up steps to that of earlier loops."""
-        if self._warm is None:
-            return
-        synchronize()
-        began_ns, first = self._warm
-        self._warm = None
-        state = THIS_PROCESS
-        state.warmup_ns += time.perf_counter_ns() - began_ns
-        state.warmup_steps += state.steps - first
-        if state.warmup_steps:
-            state.unprofiled_step_ns = round(state.warmup_ns / state.warmup_steps)

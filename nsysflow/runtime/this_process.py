@@ -1,5 +1,7 @@
 """What this process did so far, and when its status file is written."""
 
+from __future__ import annotations
+
 import atexit
 import os
 import platform
@@ -15,7 +17,7 @@ from nsysflow.runtime.child_status import ChildStatus, WindowState, write_status
 from nsysflow.runtime.protocol import RUN_FOLDER, rank
 
 
-@dataclass(kw_only=True)
+@dataclass
 class ProcessState:
     """What is counted here; most fields are those of `ChildStatus`.
 
@@ -24,6 +26,7 @@ class ProcessState:
             a number each.
         warmup_ns: time spent in warm-up steps, summed over loops.
         warmup_steps: how many warm-up steps that was.
+        looped: whether the program has used `nsysflow.steps`: it marks its steps itself.
     """
 
     ranges: int = 0
@@ -35,6 +38,7 @@ class ProcessState:
     flops: dict[str, Any] | None = None
     warmup_ns: int = 0
     warmup_steps: int = 0
+    looped: bool = False
 
 
 THIS_PROCESS: Final = ProcessState()
@@ -62,12 +66,18 @@ def save_status(*, at_end: bool = False) -> None:
     A folder that is gone or full does not stop the program; stderr says so once.
     """
     folder = os.environ.get(RUN_FOLDER)
-    if not folder:
+    if not folder or is_loader_worker():
         return
     try:
         write_status(Path(folder), _status(at_end=at_end))
     except OSError as error:
         _warn_not_saved(str(error))
+
+
+def is_loader_worker() -> bool:
+    """Whether this process fetches batches for a DataLoader of another one."""
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    return getattr(worker, "_worker_info", None) is not None
 
 
 @cache

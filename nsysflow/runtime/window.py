@@ -1,5 +1,7 @@
 """The capture window of this process: opened and closed once, by any of its loops."""
 
+from __future__ import annotations
+
 import atexit
 import os
 import threading

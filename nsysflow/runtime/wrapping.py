@@ -17,7 +17,7 @@ def require_function(function: object) -> None:
     Raises:
         TypeError: it is a class, a staticmethod, a callable object or not callable.
     """
-    if not isinstance(function, FunctionType | MethodType):
+    if not isinstance(function, (FunctionType, MethodType)):
         msg = (
             f"@region decorates functions, and this is a {type(function).__name__}: {function!r}."
             " Put it below @staticmethod or @classmethod, on the methods of a class, or write"

@@ -10,7 +10,7 @@ from tests.analyses import EXAMPLES, analysed, every_report, oracle_of, oracle_t
 from tests.oracle.integrity import integrity
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report, Row
-from tests.oracle.strategies import traces
+from tests.oracle.strategies import traces, traces_with_graphs
 from tests.oracle.tables import oracle_tables
 from tests.tiny import call, copy, kernel, launch, plain_of
 
@@ -45,6 +45,15 @@ def assert_agrees(
 @given(traces())
 @settings(max_examples=5 * EXAMPLES, suppress_health_check=list(HealthCheck))
 def test_every_table_of_a_random_trace_agrees_with_the_oracle(model: PlainTrace) -> None:
+    report = Report(model)
+    assert_agrees(nsysflow.analyze(to_trace(model)), report, oracle_tables(report))
+
+
+@given(traces_with_graphs())
+@settings(max_examples=5 * EXAMPLES, suppress_health_check=list(HealthCheck))
+def test_every_table_of_a_random_trace_with_graphs_agrees_with_the_oracle(
+    model: PlainTrace,
+) -> None:
     report = Report(model)
     assert_agrees(nsysflow.analyze(to_trace(model)), report, oracle_tables(report))
 

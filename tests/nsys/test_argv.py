@@ -55,6 +55,18 @@ def test_backtraces_sample_the_cpu_and_have_no_threshold() -> None:
     assert "--cpuctxsw" not in found
 
 
+@pytest.mark.parametrize("window", [BY_CUDA, "capture@nsysflow.window"])
+def test_nsys_ends_with_the_window_if_asked_and_leaves_the_program_alone(window: str) -> None:
+    found = options(Recording(out=Path("r"), window=window, shutdown=True))
+    assert (found["--capture-range-end"], found["--kill"]) == ("stop-shutdown", "none")
+
+
+def test_a_time_to_record_leaves_the_program_alone_too() -> None:
+    found = options(Recording(out=Path("r"), delay_s=0.5, duration_s=20))
+    assert (found["--delay"], found["--duration"], found["--kill"]) == ("0.5", "20", "none")
+    assert "--kill" not in options(Recording(out=Path("r"), delay_s=0.5))
+
+
 def test_a_window_stops_the_recording_and_not_the_program() -> None:
     found = options(Recording(out=Path("r"), window=BY_CUDA))
     assert found["--capture-range"] == "cudaProfilerApi"

@@ -18,6 +18,7 @@ MODULE_LOAD = re.compile(
 LAUNCH = re.compile(r"(cuda|cu)(Launch|GraphLaunch|Memcpy|Memset|MemPrefetch).*")
 MEMCPY = re.compile(r"(cuda|cu)Memcpy.*")
 KERNEL_LAUNCH = re.compile(r"(cuda|cu)Launch.*")
+CAPTURE = re.compile(r"(cuda|cu)Stream(Begin|End)Capture.*")
 
 SLOW_FIRST_LAUNCH_NS = 1_000_000
 STALLS = ("sync", "blocking_copy", "alloc")
@@ -66,6 +67,7 @@ class Calls:
         self.calls: list[Call] = sorted(
             (call for call in trace.calls if call.end_ns >= call.start_ns), key=call_order
         )
+        self._marks: dict[int, list[Call]] | None = None
         self._join()
         if classes is not None:  # §15.7: those of the whole trace
             self.classes = classes
@@ -73,6 +75,19 @@ class Calls:
         self.classes = [class_by_name(call.name) for call in self.calls]
         self._class_pageable_copies()
         self._class_lazy_loading()
+
+    def capture_began(self, process: int, t: int) -> int | None:
+        """§12.3: when the stream capture of a process began that was on before t; None if none was.
+
+        The last begin or end that started before t says so.
+        """
+        if self._marks is None:
+            self._marks = defaultdict(list)
+            for call in self.calls:
+                if CAPTURE.fullmatch(call.name):
+                    self._marks[call.process].append(call)
+        before = [call for call in self._marks[process] if call.start_ns < t]
+        return before[-1].start_ns if before and "Begin" in before[-1].name else None
 
     def _join(self) -> None:
         """§1.8: join on (process, correlationId), never on NULL or 0.

@@ -25,6 +25,7 @@ from tests.oracle.model import (
     Flops,
     Frame,
     GpuSample,
+    GraphNode,
     Message,
     Op,
     Overhead,
@@ -176,6 +177,17 @@ def read_export(path: Path) -> PlainTrace:
                 EventWait(*row)
                 for row in _on_streams(export, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
             ),
+            graph_nodes=tuple(
+                GraphNode(
+                    row["start"],
+                    _process(row["globalTid"]),
+                    row["globalTid"],
+                    row["graphNodeId"],
+                    row["originalGraphNodeId"] or None,
+                )
+                for row in export.rows("CUDA_GRAPH_NODE_EVENTS")
+            ),
+            graph_ranges=tuple(_graph_ranges(export)),
         )
 
 
@@ -329,25 +341,42 @@ def _gpu_samples(export: _Export) -> Iterator[GpuSample]:
         yield GpuSample(time_ns, device, **values)
 
 
-def _marks(export: _Export) -> dict[int, dict[str, Any]]:
-    """§8.6: the first mark of each process that is JSON with the key `nsysflow`."""
-    found: dict[int, dict[str, Any]] = {}
+def _marks(export: _Export) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Process, time and content of each mark that is JSON with the key `nsysflow`."""
     for event in export.rows("NVTX_EVENTS"):
         text = event["text"] or export.strings.get(event["textId"]) or ""
         if event["eventType"] == 34 and text.startswith('{"nsysflow"'):
-            found.setdefault(_process(event["globalTid"]), json.loads(text)["nsysflow"])
+            yield _process(event["globalTid"]), event["start"], json.loads(text)["nsysflow"]
+
+
+def _windows(export: _Export) -> dict[int, dict[str, Any]]:
+    """§8.6: the first mark of each process that names the captured steps."""
+    found: dict[int, dict[str, Any]] = {}
+    for process, _, about in _marks(export):
+        if "capture" in about:
+            found.setdefault(process, about)
     return found
+
+
+def _graph_ranges(export: _Export) -> Iterator[Range]:
+    """§7.16: the listed ranges, on the clock of the report."""
+    marks = [mark for mark in _marks(export) if "graph_ranges" in mark[2]]
+    listed = [(process, each) for process, _, about in marks for each in about["graph_ranges"]]
+    for row, (process, (name, domain, start, end, tid)) in enumerate(listed):
+        apart = min(at - about["clock_ns"] for of, at, about in marks if of == process)
+        at = start + apart, end + apart
+        yield Range(*at, "push_pop", process, process | tid, domain, name, row)
 
 
 def _captures(export: _Export) -> Iterator[Capture]:
     """§8.6: the captured steps, and the time of a step without a profiler."""
-    for process, about in _marks(export).items():
+    for process, about in _windows(export).items():
         yield Capture(process, about["capture"], about.get("unprofiled_step_ns"))
 
 
 def _flops(export: _Export) -> Iterator[Flops]:
     """§8.7: the declared FLOPs of each phase."""
-    for process, about in _marks(export).items():
+    for process, about in _windows(export).items():
         if "flops" in about:
             for phase, flops in about["flops"]["phases"].items():
                 yield Flops(process, phase, flops, about["flops"]["unit"])

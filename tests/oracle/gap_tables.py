@@ -35,9 +35,9 @@ def step_of(report: Report, gap: Gap, steps: list[Step]) -> int | None:
 
 
 def waiting_phase(report: Report, gap: Gap) -> str:
-    """§3.14: the path of `L`."""
+    """§3.14: the path of `n`."""
     launch = report.calls.launch[gap.next_op]
-    return NOT_RECORDED if launch is None else joined(report.place(launch).path)
+    return NOT_RECORDED if launch is None else joined(report.op_place(gap.next_op).path)
 
 
 def culprit_of(report: Report, gap: Gap, cause: str) -> str:

@@ -71,7 +71,9 @@ def _places(report: Report, gap: Gap, cause: str) -> Counter[Spot]:
         return Counter({None: gap.causes[cause]}) if gap.causes[cause] else Counter()
     found: Counter[Spot] = Counter()
     if cause in ("queue_delay", "dependency"):  # §3.19
-        found[report.place(launch).path] += gap.causes[cause]
+        in_replay = report.calls.launch[gap.prev_op] == launch
+        place = report.op_place(gap.next_op) if in_replay else report.place(launch)
+        found[place.path] += gap.causes[cause]
         return +found
     # §3.17: inside calls
     for call, ns in _inside(gap, cause):

@@ -10,8 +10,6 @@ from tests.oracle.report import Report
 from tests.oracle.stats import percentile
 
 SEVEN_DAYS_NS = 7 * 24 * 3600 * 10**9
-BEGIN_CAPTURE = re.compile(r"(cuda|cu)StreamBeginCapture.*")
-END_CAPTURE = re.compile(r"(cuda|cu)StreamEndCapture.*")
 LOST = re.compile(
     r"\b(lost|dropped|discarded)\b.*\bevents?\b|\bevents?\b.*\b(lost|dropped|discarded)\b",
     re.IGNORECASE,
@@ -66,17 +64,13 @@ def launches_without_operation(report: Report) -> int:
     first = min(op.start_ns for op in report.ops)
     last = max(op.end_ns for op in report.ops)
     launched = {(op.process, op.correlation) for op in report.ops if op.correlation}
-    marks: dict[int, list[tuple[int, bool]]] = defaultdict(list)
     found = 0
-    for call in report.calls.calls:  # in order of start
-        begins = BEGIN_CAPTURE.fullmatch(call.name) is not None
-        if begins or END_CAPTURE.fullmatch(call.name):
-            marks[call.process].append((call.start_ns, begins))
+    for call in report.calls.calls:
         is_launch = class_by_name(call.name) in ("launch", "blocking_copy")
         if is_launch and (call.process, call.correlation) not in launched:
             inside = first <= call.start_ns and call.end_ns <= last
-            before = [begun for at, begun in marks[call.process] if at < call.start_ns]
-            found += inside and not (before and before[-1])
+            began = report.calls.capture_began(call.process, call.start_ns)
+            found += inside and began is None
     return found
 
 

@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 
-from tests.oracle.integrity import BEGIN_CAPTURE, END_CAPTURE
 from tests.oracle.model import Call
 from tests.oracle.report import Report
 
@@ -13,16 +12,11 @@ IN_A_ROW = 20
 
 def kernel_launches(report: Report) -> dict[int, list[Call]]:
     """Of each process the launches of kernels and graphs, outside stream capture, in order."""
-    capturing: dict[int, list[tuple[int, bool]]] = defaultdict(list)
     of_id: dict[tuple[int, int], Call] = {}
     for call in report.calls.calls:  # in order of start, then longer
-        begins = BEGIN_CAPTURE.fullmatch(call.name) is not None
-        if begins or END_CAPTURE.fullmatch(call.name):
-            capturing[call.process].append((call.start_ns, begins))
         if not KERNEL_LAUNCH.fullmatch(call.name) or not call.correlation:
             continue
-        before = [begun for at, begun in capturing[call.process] if at < call.start_ns]
-        if not (before and before[-1]):
+        if report.calls.capture_began(call.process, call.start_ns) is None:
             of_id.setdefault((call.process, call.correlation), call)
     found: dict[int, list[Call]] = defaultdict(list)
     for call in of_id.values():

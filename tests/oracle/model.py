@@ -203,6 +203,17 @@ class EventWait:
 
 
 @dataclass(frozen=True)
+class GraphNode:
+    """§7.13: the creation of a node of a CUDA graph."""
+
+    start_ns: int
+    process: int | None
+    thread: int | None
+    node: int
+    original: int | None = None
+
+
+@dataclass(frozen=True)
 class PlainTrace:
     """One report as canonical rows, in any order."""
 
@@ -221,6 +232,8 @@ class PlainTrace:
     flops: tuple[Flops, ...] = ()
     event_records: tuple[EventRecord, ...] = ()
     waits: tuple[EventWait, ...] = ()
+    graph_nodes: tuple[GraphNode, ...] = ()
+    graph_ranges: tuple[Range, ...] = ()
 
 
 def _frame(rows: list[Any], of: pl.Schema) -> pl.DataFrame:
@@ -263,6 +276,8 @@ def to_trace(trace: PlainTrace) -> Trace:
         flops=_frame(list(trace.flops), schema.FLOPS),
         event_records=_frame(list(trace.event_records), schema.EVENT_RECORDS),
         waits=_frame(list(trace.waits), schema.WAITS),
+        graph_nodes=_frame(list(trace.graph_nodes), schema.GRAPH_NODES),
+        graph_ranges=_frame(list(trace.graph_ranges), schema.RANGES),
     )
 
 
@@ -319,4 +334,6 @@ def from_trace(trace: Trace) -> PlainTrace:
         flops=rows(Flops, trace.flops),
         event_records=rows(EventRecord, trace.event_records),
         waits=rows(EventWait, trace.waits),
+        graph_nodes=rows(GraphNode, trace.graph_nodes),
+        graph_ranges=rows(Range, trace.graph_ranges),
     )

@@ -151,7 +151,7 @@ def phases(
                 "kernel_ns": sum(op.end_ns - op.start_ns for op in kernels),
                 "busy_ns": busy_ns,
                 "span_ns": phase.span_ns,
-                "launches": len({report.calls.launch[index] for index in phase.ops}),
+                "launches": len(_launches(report, path, phase)),
                 "idle_ns": sum(causes.values()),
                 **causes,
                 "host_wall_ns": phase.host_ns,
@@ -166,10 +166,18 @@ def phases(
                 "own_ops": how["own"],
                 "borrowed_ops": how["borrowed"],
                 "process_range_ops": how["process_range"],
+                "captured_ops": how["captured"],
                 "steady_per_step_ns": _steady_per_step(report, process, phase, keep, *steady),
             }
         )
     return rows
+
+
+def _launches(report: Report, path: Path, phase: Phase) -> set[int]:
+    """§7.9: the launches of its operations that were made in it, and not only captured work."""
+    launches = {report.calls.launch[index] for index in phase.ops}
+    made = {launch for launch in launches if launch is not None}
+    return {launch for launch in made if report.place(launch).path[: len(path)] == path}
 
 
 def _steady_per_step(

@@ -43,6 +43,8 @@ class Open:
     row: int
     cut_off: bool
     operator: bool
+    replay: int | None = None
+    """§7.17: the launch of the graph in which this range was captured."""
 
     def covers(self, t: int) -> bool:
         """§7.1: whether it is open at t. One of zero length never is."""

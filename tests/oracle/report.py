@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from tests.oracle.accounting import Interval, covered, window
+from tests.oracle.captured import Captured
 from tests.oracle.gaps import CAUSES, FRAMEWORK_GAP_NS, Gap, Gaps
 from tests.oracle.model import LOW_24_BITS, PlainTrace
 from tests.oracle.phases import NOWHERE, Open, Place
@@ -54,6 +55,7 @@ class Report:
         self.calls = self.gaps.calls
         self.ops = self.calls.ops
         self.phases = self.gaps.phases
+        self.captured = Captured(trace, self.calls, self.phases)
         self.devices = sorted({op.device for op in self.ops})
         self.processes = sorted({call.process for call in self.calls.calls})
         self.induced = self.gaps.induced()
@@ -68,9 +70,11 @@ class Report:
         return self._places[call]
 
     def op_place(self, op: int) -> Place:
-        """§7: an operation belongs to where it was launched."""
+        """§7: an operation belongs to where it was launched, and inside a graph captured."""
         launch = self.calls.launch[op]
-        return NOWHERE if launch is None else self.place(launch)
+        if launch is None:
+            return NOWHERE
+        return self.captured.place(self.ops[op], launch, self.place(launch))
 
     def on(self, device: int) -> list[int]:
         """The operations of a device."""
@@ -101,13 +105,13 @@ class Report:
 
     @cached_property
     def ops_by_instance(self) -> dict[int, dict[tuple[Path, Open], list[int]]]:
-        """Per process, the operations launched in each instance of each path."""
+        """Per process, the operations in each instance of each path."""
         found: dict[int, dict[tuple[Path, Open], list[int]]] = defaultdict(
             lambda: defaultdict(list)
         )
         for index in range(len(self.ops)):
             launch = self.calls.launch[index]
             if launch is not None:
-                for instance in prefixes(self.place(launch)):
+                for instance in prefixes(self.op_place(index)):
                     found[self.calls.calls[launch].process][instance].append(index)
         return found

@@ -24,6 +24,7 @@ from tests.oracle.model import (
     Flops,
     Frame,
     GpuSample,
+    GraphNode,
     Message,
     Op,
     Overhead,
@@ -519,6 +520,94 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
             for pid in draw(st.sampled_from(((), pids[:1], pids)))
             for place, name in enumerate(("a", "b", "step"))
         ),
+    )
+
+
+_NODE = st.integers(1, 4)
+_NEAR_NS = st.sampled_from((0, 1, 3, 700, -1))
+_ANY_PID = st.sampled_from((1, 1, 1, 2))
+
+
+def _replayed(trace: PlainTrace) -> st.SearchStrategy[tuple[list[Call], list[Op]]]:
+    """Launches of graphs, each with the operations of some nodes."""
+    first = 1 + max((call.correlation or 0 for call in trace.calls), default=0)
+    node = st.tuples(_NODE, st.sampled_from((1, 5, 700, 12_000)), _KERNEL)
+    one = st.tuples(_ANY_PID, _WHICH, _AT_NS, _NEAR_NS, st.lists(node, min_size=1, max_size=4))
+
+    def rows(drawn: list[tuple[Any, ...]]) -> tuple[list[Call], list[Op]]:
+        calls, ops = [], []
+        for number, (pid, which, at_ns, near_ns, nodes) in enumerate(drawn, first):
+            start_ns = at_ns + near_ns
+            where = _process(pid), _thread(pid, which)
+            calls.append(Call(start_ns, start_ns + 700, *where, number, "cudaGraphLaunch"))
+            end_ns = start_ns
+            for graph_node, apart_ns, work in nodes:
+                start_ns = end_ns + apart_ns
+                end_ns = start_ns + work.ns
+                ops.append(_op(work, start_ns, end_ns, _process(pid), number, graph_node))
+        return calls, ops
+
+    return st.lists(one, min_size=1, max_size=3).map(rows)
+
+
+@st.composite
+def _captured(draw: st.DrawFn, spots: list[tuple[int, int]]) -> tuple[list[Call], list[GraphNode]]:
+    """Begins and ends of captures, and the creation of nodes, near `spots` (time, thread)."""
+    spot = st.builds(lambda at, near_ns: (at[0] + near_ns, at[1]), st.sampled_from(spots), _NEAR_NS)
+    names = st.sampled_from(("cudaStreamBeginCapture", "cudaStreamEndCapture"))
+    marks = draw(st.lists(st.tuples(spot, names), max_size=1))
+    began_ns = draw(st.sampled_from((-1, 0, 5, 1_000)))
+    if draw(st.booleans()):
+        marks.append(((began_ns, _thread(1, 0)), "cudaStreamBeginCapture"))
+    # each node once; and clones, perhaps of nodes that are not there, or of themselves
+    originals = st.sampled_from((None, None, None, 1, 2, 3, 9))
+    nodes = [(node, draw(spot), draw(originals)) for node in range(1, 5)]
+    nodes += draw(st.lists(st.tuples(st.integers(1, 6), spot, originals), max_size=3))
+    return (
+        [
+            Call(at_ns, at_ns + 1, thread & ~0xFFFFFF, thread, None, name)
+            for (at_ns, thread), name in marks
+        ],
+        [
+            GraphNode(at_ns, thread & ~0xFFFFFF, thread, node, original)
+            for node, (at_ns, thread), original in nodes
+        ],
+    )
+
+
+def _opened_at(first_row: int) -> st.SearchStrategy[tuple[Range, ...]]:
+    """A few ranges that end, numbered from `first_row`."""
+    one = st.tuples(_AT_NS, _LENGTH_NS, _ANY_PID, _WHICH, st.sampled_from(NAMES))
+
+    def rows(drawn: list[tuple[Any, ...]]) -> tuple[Range, ...]:
+        return tuple(
+            Range(
+                at_ns, at_ns + ns, "push_pop", _process(pid), _thread(pid, which), None, name, row
+            )
+            for row, (at_ns, ns, pid, which, name) in enumerate(drawn, first_row)
+        )
+
+    return st.lists(one, min_size=1, max_size=6).map(rows)
+
+
+@st.composite
+def traces_with_graphs(draw: st.DrawFn) -> PlainTrace:
+    """Traces with replays of graphs, of which the nodes were captured in ranges, outside, or before
+    the recording."""
+    trace = draw(traces(max_threads=2, max_items=3))
+    launches, ops = draw(_replayed(trace))
+    ranges = (*trace.ranges, *draw(_opened_at(len(trace.ranges))))
+    listed = draw(_opened_at(0))
+    opened = [(row.start_ns, row.thread) for row in (*ranges, *listed)]
+    elsewhere = [(0, _thread(1, 0)), (5, _thread(1, 1)), (-(10**9), _thread(1, 0))]
+    marks, nodes = draw(_captured(opened + elsewhere))
+    return replace(
+        trace,
+        ops=(*trace.ops, *ops),
+        calls=(*trace.calls, *launches, *marks),
+        ranges=ranges,
+        graph_nodes=tuple(nodes),
+        graph_ranges=listed,
     )
 
 

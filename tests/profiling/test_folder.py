@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from nsysflow.cli.main import main
 from nsysflow.errors import OutputError
 from nsysflow.profiling.folder import make_run_folder, make_unused_folder
+from nsysflow.runtime.inject.nsysflow_hook import HOOKED
 from tests.profiling.fake import command, fake_nsys, profiled
 from tests.unprivileged import unprivileged
 
@@ -82,7 +83,7 @@ def test_a_folder_that_exists_is_not_written_without_force() -> None:
 
 
 def test_force_removes_all_files_of_the_earlier_run(two_ranks: tuple[str, ...]) -> None:
-    left = ("report.json", "gaps.csv", "child-7.json")
+    left = ("report.json", "gaps.csv", "child-7.json", HOOKED)
     profiled("-o", "out", "--no-analyze", *two_ranks)
     assert len(list(Path("out").glob("rank*"))) == 4
     for name in left:

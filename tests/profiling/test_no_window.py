@@ -10,6 +10,7 @@ from nsysflow.profiling.failure import no_report_error
 from nsysflow.profiling.plan import Plan, plan_kineto, plan_nsys
 from nsysflow.profiling.program import ProgramEnd
 from nsysflow.profiling.request import Request
+from nsysflow.runs.manifest import Annotation
 from nsysflow.runtime.child_status import ChildStatus
 from nsysflow.runtime.protocol import Window
 from tests.nsys.fakes import an_nsys
@@ -33,6 +34,23 @@ def test_with_a_new_nsys_the_reason_is_not_a_too_new_nvtx(tmp_path: Path) -> Non
     why = str(no_report_error(newer, WELL, (had(nvtx="0.2.16"),)))
     assert "it does not follow processes that are forked" in why
     assert "pip install" not in why
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        (Annotation(hooked=False, torch=False), "python -I, -E and -S keep it out"),
+        (Annotation(hooked=True, torch=False), "no process of the program imported torch"),
+        (Annotation(hooked=True, torch=False, problem="KeyError: 'x'"), "and KeyError: 'x'. Put"),
+        (None, "did not use nsysflow.steps. Put its loop"),
+    ],
+)
+def test_without_steps_of_either_kind_the_reason_is_said(
+    tmp_path: Path, annotation: Annotation | None, said: str
+) -> None:
+    why = str(no_report_error(plan(tmp_path, "nsys"), WELL, (), annotation))
+    assert "the program did not use nsysflow.steps" in why
+    assert said in why
 
 
 def had(**versions: str) -> ChildStatus:

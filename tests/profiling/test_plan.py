@@ -10,6 +10,7 @@ from nsysflow.errors import CaptureError
 from nsysflow.profiling.plan import WINDOW_DEFAULT, Plan, plan_kineto, plan_nsys, shell_commands
 from nsysflow.profiling.request import Request
 from nsysflow.runtime import protocol
+from nsysflow.runtime.inject import FOLDER
 from nsysflow.runtime.protocol import Window
 from tests.nsys.fakes import an_nsys, script
 
@@ -51,6 +52,37 @@ def test_the_environment_names_the_runs_folder_and_the_collector() -> None:
     for plan in (plan_nsys(ASKED, NSYS), plan_kineto(ASKED)):
         assert plan.environment[protocol.RUN_FOLDER] == str(RUN)
         assert plan.environment[protocol.COLLECTOR] == plan.collector
+
+
+def test_annotation_puts_our_folder_before_the_users_pythonpath(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = replace(ASKED, annotate=True)
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    for plan in (plan_nsys(asked, NSYS), plan_kineto(asked)):
+        assert plan.environment["PYTHONPATH"] == f"{FOLDER}:/mine"
+        assert plan.environment[protocol.ANNOTATE] == "1"
+    monkeypatch.setenv("PYTHONPATH", "")  # an empty part would be the working folder
+    assert plan_nsys(asked, NSYS).environment["PYTHONPATH"] == str(FOLDER)
+
+
+def test_without_annotation_the_users_pythonpath_stays() -> None:
+    assert {"PYTHONPATH", protocol.ANNOTATE}.isdisjoint(plan_nsys(ASKED, NSYS).environment)
+
+
+def test_a_program_that_we_end_outlives_nsys() -> None:
+    stopped = plan_nsys(replace(ASKED, window=WINDOW, stop=True), NSYS)
+    assert words(stopped, "--capture-range-end") == ["--capture-range-end=stop-shutdown"]
+    timed = plan_nsys(replace(ASKED, delay_s=60, duration_s=5), NSYS)
+    assert words(timed, "--d") == ["--delay=60", "--duration=5"]
+    assert words(timed, "--kill") == words(stopped, "--kill") == ["--kill=none"]
+
+
+@pytest.mark.parametrize("name", ["delay", "duration"])
+def test_torch_profiler_records_no_time(name: str) -> None:
+    asked = replace(ASKED, **{f"{name}_s": 1.0})  # type: ignore[arg-type]
+    with pytest.raises(CaptureError, match=f"--{name} needs nsys"):
+        plan_kineto(asked)
 
 
 def test_a_relative_folder_becomes_absolute(

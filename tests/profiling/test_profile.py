@@ -187,6 +187,11 @@ def test_gaps_csv_never_overwrites_a_report_of_the_run() -> None:
         (["--capture", "3:2:0", "--", "true"], "WAIT:WARMUP:ACTIVE"),
         (["python", "train.py"], "argument (train.py). Your own command goes after --"),
         (["train.py"], "Your own command goes after --"),
+        (["--stop-after-capture", "--", "true"], "add --capture 3:2:5"),
+        (["--duration", "3", "--stop-after-capture", "--", "true"], "leave out --stop-after"),
+        (["--capture", "1:1:1", "--delay", "2", "--", "true"], "counts steps, and --delay 2 s"),
+        (["--duration", "2", "nan_check"], "--duration 2 is for commands"),
+        (["--duration", "0", "--", "true"], "0 is not in the range x>0"),
     ],
 )
 def test_wrong_usage_is_exit_2(words: list[str], said: str) -> None:

@@ -18,7 +18,7 @@ from click.testing import Result
 import nsysflow
 from nsysflow.analysis.trace import Trace
 from nsysflow.profiling.failure import nsys_crashed
-from nsysflow.runs.manifest import Manifest, read_manifest
+from nsysflow.runs.manifest import Annotation, Manifest, read_manifest
 from nsysflow.runtime.child_status import ChildStatus
 from tests.nsys.fakes import script as shell_script
 from tests.nsys.real import ATTEMPTS, real_nsys
@@ -37,6 +37,26 @@ for number in steps(range(8)):
 sys.exit(int(sys.argv[1]))
 """
 PLAIN: Final = "print('no range, no step')"
+UNENDING: Final = """
+import signal, sys, time
+from itertools import count
+from nsysflow import steps
+def end(*_):
+    time.sleep(0.3)
+    sys.exit("saved in step")
+signal.signal(signal.SIGTERM, end)
+for number in steps(count()):
+    time.sleep(0.01)
+"""
+"""A loop without an end, which saves a checkpoint when it is told to end."""
+TRAINING: Final = """
+import torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters())
+for _ in range(4):
+    model(torch.ones(4)).backward()
+    optimizer.step()
+"""
 ENDLESS: Final = """
 import time
 from nsysflow import region
@@ -132,6 +152,44 @@ def test_the_window_holds_the_active_steps_and_the_unprofiled_time_of_a_step() -
     assert child.window == "closed"
     assert trace.captures["capture"].to_list() == ["1:2:3"]
     assert trace.captures["unprofiled_step_ns"].to_list() == [child.unprofiled_step_ns]
+
+
+def test_a_pytorch_program_has_phases_without_being_prepared() -> None:
+    ran = profile(*script(TRAINING))
+    assert ran.exit_code == 0, ran.stderr
+    manifest, trace = the_run()
+    assert manifest.annotation == Annotation(hooked=True, torch=True)
+    assert {"forward": 4, "backward": 4, "optimizer": 4}.items() <= instances(trace).items()
+    assert only_child(manifest).at_end
+    profile("--no-annotate", *script(TRAINING))
+    manifest, trace = the_run()
+    assert manifest.annotation is None
+    assert instances(trace) == {}
+
+
+def test_the_program_is_ended_after_its_window_if_asked() -> None:
+    ran = profile("--capture", "1:1:3", "--stop-after-capture", *script(UNENDING))
+    assert ran.exit_code == 0, ran.stderr
+    manifest, trace = the_run()
+    assert manifest.stopped
+    assert instances(trace)["step"] == 3
+    assert only_child(manifest).window == "closed"
+    assert "nsysflow ended the program with SIGTERM" in ran.stdout
+    assert "saved in step" in Path("out/output.log").read_text()
+
+
+def test_the_program_is_ended_after_a_time_if_asked() -> None:
+    ran = profile("--delay", "0.5", "--duration", "2", *script(UNENDING))
+    assert ran.exit_code == 0, ran.stderr
+    manifest, _ = the_run()
+    assert manifest.stopped
+    assert "the first 0.5 s of the run are not recorded" in ran.stdout
+
+
+def test_python_without_our_hook_is_said() -> None:
+    ran = profile("--", sys.executable, "-I", "-c", PLAIN)
+    assert ran.exit_code == 0, ran.stderr
+    assert "no Python process loaded nsysflow's hook" in " ".join(ran.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Findings in two lines each."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -10,6 +10,8 @@ from nsysflow.report.findings import saving_of, suggestions
 from nsysflow.report.results import Origin
 from tests.report.found import found_of, stepped, valued, with_findings
 from tests.report.handmade import MS, Handmade, Results, captured, renamed
+
+UNKNOWN: Final = "unprofiled time unknown: add --capture"
 
 
 def test_a_replayed_saving_is_said_as_it_is() -> None:
@@ -55,8 +57,8 @@ def test_without_steps_no_number_of_them_is_said() -> None:
 def test_the_caption_says_what_all_changes_leave_of_a_step() -> None:
     one = suggestions(with_findings(valued()), 9)
     several = suggestions(with_findings(valued(), valued(), together_ns=10 * MS), 9)
-    assert one.caption == "per step"
-    assert several.caption == "per step; all together: 50.0 ms → 40.0 ms"
+    assert one.caption == f"per step; {UNKNOWN}"
+    assert several.caption == f"per step; all together: 50.0 ms → 40.0 ms; {UNKNOWN}"
 
 
 def test_what_the_profiler_inflates_is_said_from_5_percent_on() -> None:
@@ -64,6 +66,12 @@ def test_what_the_profiler_inflates_is_said_from_5_percent_on() -> None:
     hardly, much = (suggestions(Results([captured(run, (7, ns * MS))]), 1) for ns in (48, 40))
     assert hardly.caption == "per step"
     assert much.caption == "per step; without the profiler about 80 % of it (estimated)"
+
+
+def test_a_window_without_warm_up_measured_no_unprofiled_step() -> None:
+    run = captured(stepped(found_of(valued())), (7, None))
+    caption = suggestions(Results([run]), 1).caption
+    assert caption == "per step; unprofiled time unknown: give --capture warm-up steps"
 
 
 def test_the_findings_that_are_left_out_are_counted() -> None:

@@ -32,7 +32,7 @@ def test_all_else_is_folded_under_the_names_of_its_parts() -> None:
 
 def test_findings_are_a_table_with_every_one_of_them() -> None:
     page = summary(with_findings(*[valued(steps=1)] * 5, valued(0, changes=None)))
-    assert "Savings are per step." in page
+    assert "Savings are per step; unprofiled time unknown: add --capture." in page
     assert "| 5 | 5.00 ms (10 %) | sync in the loop | remove the wait | in 1 of 2 steps |" in page
     assert "| 6 | not estimated | sync in the loop | remove the wait |" in page
     assert "in full: nsysflow explain 1 run.sqlite" in page

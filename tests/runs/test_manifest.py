@@ -7,13 +7,18 @@ from pathlib import Path
 import pytest
 
 from nsysflow.errors import Damaged, ReportError
-from nsysflow.runs.manifest import FILE, is_run, read_manifest, write_manifest
+from nsysflow.runs.manifest import FILE, Annotation, is_run, read_manifest, write_manifest
 from tests.runs.runs import RUN
 from tests.unprivileged import unprivileged
 
 
 def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    for run in (RUN, replace(RUN, git=None, children=(), flops_per_step=1e9, flops_dtype="bf16")):
+    annotation = Annotation(hooked=True, torch=False, problem="no")
+    for run in (
+        RUN,
+        replace(RUN, git=None, children=(), flops_per_step=1e9, flops_dtype="bf16"),
+        replace(RUN, annotation=annotation, delay_s=0.5, duration_s=2.0, stopped=True),
+    ):
         write_manifest(tmp_path, run)
         assert read_manifest(tmp_path) == run
     assert [path.name for path in tmp_path.iterdir()] == [FILE]

@@ -9,7 +9,7 @@ import pytest
 from nsysflow.analysis import schema
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.trace import Trace
-from nsysflow.runs.manifest import Manifest
+from nsysflow.runs.manifest import Annotation, Manifest
 from nsysflow.runs.notes import expected_notes, run_notes
 from tests.runs.runs import CHILD, RUN
 
@@ -19,6 +19,12 @@ RANGES: Final = schema.RANGES.to_frame().vstack(
 )
 HEALTHY: Final = Trace(report="report", ranges=RANGES)
 EMPTY: Final = Trace(report="report")
+
+WELL: Final = Annotation(hooked=True, torch=True)
+TORCHLESS: Final = Annotation(hooked=True, torch=False)
+UNHOOKED: Final = Annotation(hooked=False, torch=False)
+FAILED: Final = Annotation(hooked=True, torch=False, problem="KeyError: 'x'")
+WITHOUT_RANGES: Final = replace(RUN, children=(replace(CHILD, ranges=0, steps=0),))
 
 
 def notes(run: Manifest, trace: Trace) -> list[str]:
@@ -64,12 +70,45 @@ def test_a_run_that_recorded_everything_has_no_notes() -> None:
             "failed (exit code 3, 2 of 5 steps captured)",
         ),
         (replace(RUN, processes=2), HEALTHY, "1 of 2 ranks left a report"),
+        (replace(RUN, annotation=UNHOOKED), HEALTHY, "python -I, -E and -S keep it out"),
+        (replace(RUN, annotation=FAILED), HEALTHY, "automatic steps and phases: KeyError: 'x'"),
+        (replace(WITHOUT_RANGES, annotation=UNHOOKED), EMPTY, "python -I, -E and -S keep it out"),
+        (
+            replace(WITHOUT_RANGES, annotation=TORCHLESS),
+            EMPTY,
+            "no process of the program imported",
+        ),
+        (
+            replace(with_child(at_end=False), annotation=WELL),
+            HEALTHY,
+            "number of its steps is unknown",
+        ),
+        (replace(RUN, children=(), annotation=WELL), HEALTHY, "os._exit or a signal ended"),
+        (replace(RUN, delay_s=60.0), HEALTHY, "the first 60 s of the run are not recorded"),
+        (replace(RUN, duration_s=2.5), HEALTHY, "ended before the 2.5 s of --duration were over"),
+        (replace(RUN, stopped=True), HEALTHY, "with SIGTERM, since the window had been recorded"),
+        (
+            replace(RUN, stopped=True, duration_s=2.5),
+            HEALTHY,
+            "with SIGTERM, since 2.5 s had been recorded",
+        ),
+        (replace(RUN, stopped=True, exit_code=143), HEALTHY, "recorded (exit code 143)"),
     ],
 )
 def test_one_note_says_what_is_missing(run: Manifest, trace: Trace, said: str) -> None:
     (note,) = run_notes(run, trace)
     assert said in note.text
     assert note.kind == NoteKind.RUN
+
+
+@pytest.mark.parametrize("annotation", [WELL, TORCHLESS])
+def test_a_program_with_ranges_lacks_nothing_without_torch(annotation: Annotation) -> None:
+    assert notes(replace(RUN, annotation=annotation), HEALTHY) == []
+
+
+def test_a_program_that_we_ended_has_one_note_though_nobody_saw_its_end() -> None:
+    run = replace(with_child(at_end=False), annotation=WELL, stopped=True, exit_code=143)
+    assert len(notes(run, HEALTHY)) == 1
 
 
 def test_a_program_killed_inside_its_window_did_not_leave_its_loop_early() -> None:

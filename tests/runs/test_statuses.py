@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
-from nsysflow.runs.statuses import take_statuses
+import pytest
+
+from nsysflow.runs.manifest import Annotation
+from nsysflow.runs.statuses import take_annotation, take_statuses
 from nsysflow.runtime.child_status import ChildStatus, write_status
+from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 
 
 def test_statuses_are_read_by_rank_and_pid_and_their_files_removed(tmp_path: Path) -> None:
@@ -24,3 +28,21 @@ def test_an_unreadable_file_does_not_affect_the_others(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     assert take_statuses(tmp_path) == [good]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["child-6.json", "child-7.json"]
+
+
+@pytest.mark.parametrize(
+    ("left", "found"),
+    [
+        ({}, Annotation(hooked=False, torch=False)),
+        ({HOOKED: ""}, Annotation(hooked=True, torch=False)),
+        ({HOOKED: "", ANNOTATED: ""}, Annotation(hooked=True, torch=True)),
+        ({HOOKED: "", NOT_ANNOTATED: "a"}, Annotation(hooked=True, torch=False, problem="a")),
+    ],
+)
+def test_what_became_of_the_annotation_is_read_and_its_files_removed(
+    tmp_path: Path, left: dict[str, str], found: Annotation
+) -> None:
+    for name, text in left.items():
+        (tmp_path / name).write_text(text)
+    assert take_annotation(tmp_path) == found
+    assert list(tmp_path.iterdir()) == []

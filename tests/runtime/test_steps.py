@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow import region, steps
-from nsysflow.runtime import collectors
-from nsysflow.runtime import steps as steps_module
+from nsysflow.runtime import collectors, pace
 from nsysflow.runtime.protocol import CAPTURE, Window
 from tests.runtime.windows import captured, captured_steps, lengths, marked_steps, windows
 
@@ -192,7 +191,7 @@ def test_without_a_profiler_the_loop_is_the_iterable_itself(
 ) -> None:
     monkeypatch.setattr(collectors, "COLLECTOR_HERE", None)
     monkeypatch.setenv(CAPTURE, "0:0:1")
-    monkeypatch.setattr(steps_module, "synchronize", None)
+    monkeypatch.setattr(pace, "synchronize", None)
     batches = iter(range(3))
     assert steps(batches) is batches
 

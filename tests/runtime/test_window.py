@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow import steps
-from nsysflow.runtime import steps as steps_module
+from nsysflow.runtime import pace
 from nsysflow.runtime import window as window_module
 from nsysflow.runtime.captures import WindowMark
 from nsysflow.runtime.protocol import Window
@@ -206,6 +206,6 @@ def test_warm_up_steps_that_may_be_profiled_are_not_timed() -> None:
 def test_the_gpu_is_synchronized_at_both_ends_of_the_warm_up() -> None:
     with captured(Window(wait=1, warmup=2, active=1)), pytest.MonkeyPatch.context() as patch:
         waited: list[int] = []
-        patch.setattr(steps_module, "synchronize", lambda: waited.append(THIS_PROCESS.steps))
+        patch.setattr(pace, "synchronize", lambda: waited.append(THIS_PROCESS.steps))
         list(steps(range(9)))
     assert waited == [1, 3]

@@ -1,8 +1,8 @@
 """A torch.profiler (Kineto, Chrome) trace as canonical frames.
 
-Ranges are those of `record_function` (`user_annotation`), which a person named. Two kinds of events
-are left out: `cpu_op`, one per operator and thousands per step, and `gpu_user_annotation`, which
-repeat the ranges in GPU time. What such a trace lacks (GPU uuid, bandwidth, diagnostics) is null or
+Ranges are those of `record_function` (`user_annotation`), which a person named, and our automatic
+ones. Two kinds of events are left out: other `cpu_op`, one per operator and thousands per step, and
+`gpu_user_annotation`, which repeat the ranges in GPU time. What such a trace lacks (GPU uuid, bandwidth, diagnostics) is null or
 empty.
 
 Times are the file's own `ts`, microseconds with three decimals, kept exact: as float64 they lose
@@ -22,6 +22,7 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.frames.nsys_ids import ID_MASK
 from nsysflow.analysis.load.api_names import VERSION
+from nsysflow.analysis.load.auto_ranges import PREFIX, with_auto_domain
 from nsysflow.analysis.load.kernel_names import short_kernel_name
 from nsysflow.analysis.load.kineto.document import (
     Args,
@@ -115,7 +116,8 @@ def _by_category(document: Document) -> dict[str, list[Event]]:
 def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str) -> Trace:
     keys = thread_keys(event for category in _HOST for event in events.get(category, ()))
     calls = _calls([e for category in _CALLS for e in events.get(category, ())], keys)
-    ranges = _ranges(events.get("user_annotation", []), keys, ours=bool(bytes(document.ours)))
+    opened = [*events.get("user_annotation", []), *filter(_is_automatic, events.get("cpu_op", []))]
+    ranges = _ranges(opened, keys, ours=bool(bytes(document.ours)))
     busiest = Counter(key & ~ID_MASK for key in keys.values()).most_common(1)
     process = busiest[0][0] if busiest else None
     kernels, copies, memsets = (
@@ -231,7 +233,12 @@ def _ranges(events: list[Event], keys: ThreadKeys, *, ours: bool) -> pl.DataFram
         (*span_ns(event), "push_pop", *on_thread(event, keys), None, name, row)
         for row, (event, name) in enumerate(zip(events, names, strict=True))
     )
-    return _frame(rows, schema.RANGES)
+    return with_auto_domain(_frame(rows, schema.RANGES))
+
+
+def _is_automatic(event: Event) -> bool:
+    """Whether it is one of our automatic ranges, which torch.profiler takes for operators."""
+    return str(event.name).startswith(PREFIX)
 
 
 def _threads(events: list[Event], keys: ThreadKeys) -> pl.DataFrame:

@@ -11,8 +11,14 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.frames.nsys_ids import os_pid, process_of
 from nsysflow.analysis.load.api_names import VERSION
+from nsysflow.analysis.load.auto_ranges import with_auto_domain
 from nsysflow.analysis.load.kernel_names import GENERIC, short_kernel_name
-from nsysflow.analysis.load.marks import capture_rows, first_of_each, flops_rows
+from nsysflow.analysis.load.marks import (
+    capture_rows,
+    first_of_each,
+    flops_rows,
+    graph_range_rows,
+)
 from nsysflow.analysis.load.nsys_export.labels import direction, memory_kind, nvtx_event_types
 from nsysflow.analysis.load.nsys_export.messages import messages
 from nsysflow.analysis.load.nsys_export.notes import nameless_calls, notes_on
@@ -52,7 +58,8 @@ def trace_of(raw: Raw, report: str) -> Trace:
     """The canonical frames of an export, named `report`."""
     process = _only_process(raw)
     backtraces, frames = stacks(raw)
-    captures = first_of_each(_marks_of_ours(raw, process))
+    marks = _marks_of_ours(raw, process)
+    captures = first_of_each(marks.select("process", "text").rows())
     ops = _with_physical_gpu(_ops(raw, process), raw.cuda_devices)
     calls = _calls(raw, process)
     return Trace(
@@ -65,6 +72,8 @@ def trace_of(raw: Raw, report: str) -> Trace:
         overhead=_overhead(raw, process),
         event_records=_on_streams(raw, raw.event_records, process),
         waits=_on_streams(raw, _with_device_of_context(raw, process), process),
+        graph_nodes=_graph_nodes(raw, process),
+        graph_ranges=graph_range_rows(marks.rows()),
         threads=_threads(raw),
         devices=_devices(raw.gpus, ops),
         diagnostics=raw.diagnostics,
@@ -249,6 +258,17 @@ def _with_device_of_context(raw: Raw, process: int | None) -> pl.DataFrame:
     )
 
 
+def _graph_nodes(raw: Raw, process: int | None) -> pl.DataFrame:
+    original = pl.col("originalGraphNodeId")
+    return raw.graph_nodes.select(
+        pl.col("start").alias("start_ns"),
+        process_of(pl.col("globalTid")).fill_null(pl.lit(process, pl.Int64)).alias("process"),
+        pl.col("globalTid").alias("thread"),
+        pl.col("graphNodeId").alias("node"),
+        pl.when(original != 0).then(original).alias("original"),
+    )
+
+
 def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:
     types = nvtx_event_types(raw.event_types)
     kinds = {types["NvtxPushPopRange"]: "push_pop", types["NvtxStartEndRange"]: "start_end"}
@@ -272,17 +292,18 @@ def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:
         .join(domains, on=["process", "domainId"], how="left", maintain_order="left")
         .with_columns(kind.alias("kind"), pl.col("name").fill_null(""))
         .select(schema.RANGES.names())
+        .pipe(with_auto_domain)
     )
 
 
-def _marks_of_ours(raw: Raw, process: int | None) -> list[tuple[int | None, str]]:
-    """Process and text of each mark that `nsysflow.steps` may have written."""
+def _marks_of_ours(raw: Raw, process: int | None) -> pl.DataFrame:
+    """`process`, `start_ns`, `text` of each mark that `nsysflow.steps` may have written."""
     mark = nvtx_event_types(raw.event_types)["NvtxMark"]
     marks = _on_threads(raw.nvtx.filter(pl.col("eventType") == mark), process)
     registered = _strings(raw, marks["textId"]).cast(pl.String)
-    texts = marks.select("process", pl.coalesce(pl.col("text"), pl.lit(registered)).alias("text"))
+    text = pl.coalesce(pl.col("text"), pl.lit(registered)).alias("text")
     ours = pl.col("text").str.contains(KEY, literal=True)
-    return texts.filter(ours).rows()
+    return marks.select("process", "start_ns", text).filter(ours)
 
 
 def _threads(raw: Raw) -> pl.DataFrame:

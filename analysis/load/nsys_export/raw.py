@@ -38,6 +38,7 @@ class Raw:
     event_records: pl.DataFrame
     waits: pl.DataFrame
     contexts: pl.DataFrame
+    graph_nodes: pl.DataFrame
     threads: pl.DataFrame
     cuda_devices: pl.DataFrame
     gpus: pl.DataFrame

@@ -147,6 +147,18 @@ TABLES: Final[Mapping[str, Table]] = {
         ),
         required=("processId", "contextId", "deviceId"),
     ),
+    "graph_nodes": Table(
+        name="CUDA_GRAPH_NODE_EVENTS",
+        columns=pl.Schema(
+            {
+                "start": pl.Int64(),
+                "globalTid": pl.Int64(),
+                "graphNodeId": pl.Int64(),
+                "originalGraphNodeId": pl.Int64(),
+            }
+        ),
+        required=("start", "graphNodeId"),
+    ),
     "threads": Table(
         name="ThreadNames",
         columns=pl.Schema({"globalTid": pl.Int64(), "nameId": pl.UInt32(), "priority": pl.Int64()}),
@@ -234,7 +246,8 @@ _UNREAD: Final = """
     jsonTextId l2CacheSize launchType localMemoryPerThread localMemoryTotal luid mangledName
     maxBlockDimX maxBlockDimY maxBlockDimZ maxBlocksPerSm maxGridDimX maxGridDimY maxGridDimZ
     maxIPC maxRegistersPerBlock maxRegistersPerSm maxShmemPerBlock maxShmemPerBlockOptin
-    maxShmemPerSm maxThreadsPerBlock maxWarpsPerSm memKind migrationCause nodeMask nullStreamId
+    maxShmemPerSm maxThreadsPerBlock maxWarpsPerSm memKind migrationCause nameId nodeMask
+    nullStreamId
     parentContextId pwGpuId rangeId rawTimestamp returnValue revision sharedMemoryExecuted
     sharedMemoryLimitConfig smMajor smMinor source sourceId srcContextId srcDeviceId start
     syncType threadsPerWarp timestamp timestampType totalMemory typeName uint32Value uint64Value

@@ -38,7 +38,7 @@ class Names:
     def instances(self, phase: str) -> pl.Series:
         """Per operation the instance of the phase that it was launched in; null outside."""
         inside = self._nodes_in(phase)
-        nodes = self.timeline.ops.select("node")
+        nodes = self.timeline.ops.select(node="launch_node")
         return nodes.join(inside, on="node", how="left", maintain_order="left")["range"]
 
     def time_in(self, phase: str) -> Cover:

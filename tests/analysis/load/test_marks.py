@@ -134,6 +134,45 @@ def test_a_packed_mark_holds_nothing_but_the_window(tmp_path: Path) -> None:
     assert b"secret" not in packed.read_bytes()
 
 
+def listed(clock_ns: int, *ranges: tuple[str, str | None, int, int, int]) -> str:
+    """The text of a mark that lists the ranges of captured graphs."""
+    return json.dumps({"nsysflow": {"clock_ns": clock_ns, "graph_ranges": ranges}})
+
+
+def test_listed_ranges_are_moved_by_the_smallest_difference_of_the_clocks(tmp_path: Path) -> None:
+    forward, step = (
+        ("forward", None, 8_000, 8_400, 1002),
+        ("step", "nsysflow.auto", 8_500, 8_600, 7),
+    )
+    marks = [
+        event(listed(9_000), start=100),
+        event(listed(9_100), start=110),
+        event(listed(9_200, forward, step), start=290),
+    ]
+    path, packed = export(tmp_path / "r.sqlite", marks), tmp_path / "packed.sqlite"
+    pack(path, packed)
+    for report in (path, packed):
+        assert load(report).graph_ranges.rows() == [
+            (-990, -590, "push_pop", process(), thread(1002), None, "forward", 0),
+            (-490, -390, "push_pop", process(), thread(7), "nsysflow.auto", "step", 1),
+        ]
+
+
+def test_each_process_has_its_own_clock(tmp_path: Path) -> None:
+    marks = [
+        event(listed(1_000, ("a", None, 1_000, 1_001, 1)), start=5),
+        event(listed(2_000, ("b", None, 2_000, 2_001, 1)), thread(2000, 2000), start=6),
+    ]
+    ranges = load(export(tmp_path / "r.sqlite", marks)).graph_ranges
+    assert ranges.select("start_ns", "process").rows() == [(5, process()), (6, process(2000))]
+
+
+@pytest.mark.parametrize("ranges", ["[[1, null, 2, 3, 4]]", '[["a", null, -2, 3, 4]]', "7"])
+def test_a_list_of_ranges_that_cannot_be_used_is_ignored(tmp_path: Path, ranges: str) -> None:
+    text = f'{{"nsysflow": {{"clock_ns": 1, "graph_ranges": {ranges}}}}}'
+    assert load(export(tmp_path / "r.sqlite", [event(text)])).graph_ranges.is_empty()
+
+
 def test_a_kineto_trace_holds_the_window_beside_its_events(tmp_path: Path) -> None:
     events = (
         traces.event("cuda_runtime", "cudaLaunchKernel", args={"correlation": 1}),

@@ -31,6 +31,7 @@ FRAMES = (
     "overhead",
     "event_records",
     "waits",
+    "graph_nodes",
     "threads",
     "devices",
     "backtraces",

@@ -1,0 +1,148 @@
+"""The ranges of work that a CUDA graph replays: those of its capture (spec §7.15, §7.17).
+
+A replay is one launch, in one place. Here each replay gets nodes for the ranges in which its work
+was captured, on top of its own.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import polars as pl
+
+from nsysflow.analysis.phases.graph_captures import CaptureRanges
+from nsysflow.analysis.phases.inherit import OpenRanges
+from nsysflow.analysis.phases.stacks import NODES
+from nsysflow.analysis.timeline.events import Events
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replays:
+    """The nodes that replays add.
+
+    Attributes:
+        nodes: `NODES`, numbered after those that there were.
+        ranges: the ranges of these nodes, one for each replay, numbered likewise. A captured range
+            counts as open during the call that launches its graph; `captured_ns` is when it really
+            opened.
+        node_of_op: per operation its node; null where its launch has nothing to add.
+    """
+
+    nodes: pl.DataFrame
+    ranges: pl.DataFrame
+    node_of_op: pl.Series
+
+    @classmethod
+    def of(
+        cls,
+        open_ranges: OpenRanges,
+        names: pl.Series,
+        launches: pl.Series,
+        captures: CaptureRanges,
+        *,
+        first_node: int,
+    ) -> Self:
+        """What the replays of a trace add.
+
+        Args:
+            open_ranges: of the trace.
+            names: per node so far, the list of names of its path.
+            launches: per operation, the node of its launch.
+            captures: the ranges in which work was captured.
+            first_node: the number of the first node to add.
+        """
+        events = open_ranges.events
+        ops = events.ops.select("op", "process", "graph_node", "call")
+        ops = ops.with_columns(launches.alias("launch_node")).drop_nulls(["graph_node", "call"])
+        ops = ops.join(captures.stacks, on=["process", "graph_node"])
+        pairs = ops.select("launch_node", "stack").unique()
+        tree, tops = _tree(_not_open(pairs, captures, names))
+        ops = ops.join(tops, on=["launch_node", "stack"], nulls_equal=True)
+        replayed = _with_outer(ops.select("call", "launch_node", "leaf").unique(), tree)
+        opened = _opened(replayed, captures, events, first_range=len(open_ranges.ranges))
+        replayed = replayed.join(opened.select("call", "inner", "range"), on=["call", "inner"])
+        replayed = replayed.sort("call", "leaf").with_row_index("node", offset=first_node)
+        found = ops.join(replayed.select("call", "leaf", "node"), on=["call", "leaf"])
+        none = pl.repeat(None, len(events.ops), dtype=pl.UInt32, eager=True)
+        return cls(
+            nodes=_nodes(replayed),
+            ranges=opened.drop("call", "inner"),
+            node_of_op=none.scatter(found["op"], found["node"]),
+        )
+
+
+def _not_open(pairs: pl.DataFrame, captures: CaptureRanges, names: pl.Series) -> pl.DataFrame:
+    """`launch_node`, `stack`, `range`, `level`: the ranges of each stack, outermost first, without
+    those of which the name is open at the launch."""
+    wanted = pairs.join(captures.inside, on="stack")
+    wanted = wanted.with_columns(captures.ranges["name"].gather(wanted["range"]))
+    path = names.gather(wanted["launch_node"]).fill_null([])
+    kept = wanted.filter(~pl.col("name").is_in(path))
+    level = pl.col("depth").rank("ordinal").over("launch_node", "stack").alias("level")
+    return kept.select("launch_node", "stack", "range", level)
+
+
+def _tree(kept: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What the lists of `_not_open` have in common: `leaf`, `outer` (a leaf, null at the root),
+    `inner` (a range); and the last leaf of each list: `launch_node`, `stack`, `leaf`."""
+    key = ["launch_node", "stack"]
+    tree = pl.DataFrame(schema={"leaf": pl.UInt32, "outer": pl.UInt32, "inner": pl.UInt32})
+    reached = kept.select(key).unique().with_columns(pl.lit(None, pl.UInt32).alias("leaf"))
+    tops = []
+    level = 1
+    while not reached.is_empty():
+        here = kept.filter(pl.col("level") == level).rename({"range": "inner"})
+        deeper = here.join(reached.rename({"leaf": "outer"}), on=key, nulls_equal=True)
+        found = deeper.select("outer", "inner").unique().sort("outer", "inner")
+        found = found.with_row_index("leaf", offset=len(tree)).select(tree.columns)
+        tops.append(reached.join(deeper, on=key, how="anti", nulls_equal=True))
+        tree = pl.concat([tree, found])
+        deeper = deeper.join(found, on=["outer", "inner"], nulls_equal=True)
+        reached = deeper.select(*key, "leaf")
+        level += 1
+    return tree, pl.concat(tops) if tops else reached
+
+
+def _with_outer(replayed: pl.DataFrame, tree: pl.DataFrame) -> pl.DataFrame:
+    """`call`, `launch_node`, `leaf`, `outer`, `inner`: the leaves of each call, and all that are
+    around them."""
+    found = [replayed.clear()]
+    here = replayed
+    while not here.is_empty():
+        found.append(here)
+        outer = tree["outer"].gather(here["leaf"]).alias("leaf")
+        here = here.with_columns(outer).drop_nulls("leaf").unique()
+    return pl.concat(found).unique().join(tree, on="leaf")
+
+
+def _opened(
+    replayed: pl.DataFrame, captures: CaptureRanges, events: Events, *, first_range: int
+) -> pl.DataFrame:
+    """The ranges of the calls, as `Replays.ranges`, with `call` and `inner`, the range of the
+    capture."""
+    opened = replayed.select("call", "inner").unique().sort("call", "inner")
+    captured = captures.ranges[opened["inner"]]
+    calls = events.calls.select("start_ns", "end_ns", "thread_no")[opened["call"]]
+    at = [
+        events.axis.at(pl.col("thread_no"), pl.col(f"{side}_ns")).alias(side)
+        for side in ("start", "end")
+    ]
+    return (
+        captured.with_columns(
+            *calls,
+            events.threads["thread"].gather(calls["thread_no"]),
+            captured["start_ns"].alias("captured_ns"),
+            pl.lit("push_pop", captured.schema["kind"]).alias("kind"),
+            pl.lit(value=True).alias("ended"),
+            pl.int_range(pl.len(), dtype=pl.UInt32).alias("range") + first_range,
+        )
+        .with_columns(at)
+        .hstack(opened)
+    )
+
+
+def _nodes(replayed: pl.DataFrame) -> pl.DataFrame:
+    """`Replays.nodes`: each on top of the one around it, the outermost on its launch's."""
+    around = replayed.select("call", pl.col("leaf").alias("outer"), pl.col("node").alias("parent"))
+    found = replayed.join(around, on=["call", "outer"], how="left", maintain_order="left")
+    parent = pl.coalesce("parent", "launch_node").alias("parent")
+    return found.select("node", parent, "range").match_to_schema(NODES)

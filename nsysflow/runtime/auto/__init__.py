@@ -1,0 +1,32 @@
+"""Ranges and steps of a PyTorch program that nobody prepared.
+
+`annotate` replaces a few functions of torch by ones that open a range around the same call. They
+change no argument, result or exception, and step aside while torch compiles, exports or traces.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from nsysflow.runtime import collectors
+from nsysflow.runtime.auto import (
+    compiling,
+    engine,
+    functions,
+    generation,
+    modules,
+    optimizers,
+)
+from nsysflow.runtime.auto.ranges import Ranges
+
+__all__ = ["annotate"]
+
+_PARTS = (modules, engine, optimizers, functions, compiling, generation)
+
+
+def annotate(torch: ModuleType) -> None:
+    """Give the program's phases and steps ranges. Called once, right after torch was imported."""
+    if collectors.COLLECTOR_HERE is not None:
+        ranges = Ranges(torch, collectors.COLLECTOR_HERE)
+        for part in _PARTS:
+            part.annotate(torch, ranges)

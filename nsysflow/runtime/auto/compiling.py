@@ -1,0 +1,49 @@
+"""Dynamo and Inductor at work: `compile`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType
+from typing import Any, Final
+
+from nsysflow.runtime.auto.imports import when_imported
+from nsysflow.runtime.auto.ranges import Ranges
+
+_RECORDING: Final = "CUDAGRAPH_RECORDING"
+"""What calls back too when a step runs while its CUDA graphs are recorded."""
+
+
+def annotate(_torch: ModuleType, ranges: Ranges) -> None:
+    """Open a range whenever torch starts to compile."""
+    when_imported("torch._dynamo.callback", lambda callback: _listen(callback, ranges))
+
+
+def _listen(callback: ModuleType, ranges: Ranges) -> None:
+    # not by registering a callback: `torch._dynamo.reset` forgets those
+    handler = callback.CompilationCallbackHandler
+    started, ended = handler.run_start_callbacks, handler.run_end_callbacks
+    here, opened = ranges.here, list[Callable[[], object]]()
+
+    @wraps(started)
+    def run_start_callbacks(self: object, *args: Any) -> None:  # noqa: ANN401
+        started(self, *args)
+        if not _records(args):
+            opened.append(ranges.open("compile"))
+            here.compiling = True
+
+    @wraps(ended)
+    def run_end_callbacks(self: object, *args: Any) -> None:  # noqa: ANN401
+        if not _records(args) and opened:
+            here.compiling = False
+            opened.pop()()
+        ended(self, *args)
+
+    handler.run_start_callbacks = run_start_callbacks
+    handler.run_end_callbacks = run_end_callbacks
+
+
+def _records(args: tuple[Any, ...]) -> bool:
+    """Whether this is no compiling; torch before 2.8 calls back without arguments."""
+    trigger = getattr(args[0], "callback_trigger", None) if args else None
+    return getattr(trigger, "name", None) == _RECORDING

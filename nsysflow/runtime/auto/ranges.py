@@ -1,0 +1,113 @@
+"""Functions with an automatic range around them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from types import FunctionType, ModuleType
+from typing import Any
+
+from nsysflow.runtime.auto.recording import Recording
+from nsysflow.runtime.auto.steps import Steps
+from nsysflow.runtime.collectors import Collector
+
+Function = Callable[..., Any]
+
+
+class Here(threading.local):
+    """What this thread is in. A thread that has set nothing reads what stands here.
+
+    Attributes:
+        busy: in a range whose modules need none of their own.
+        compiling: in Dynamo or Inductor, which run parts of the program to look at them.
+        tokens: in `generate`: what closes the range of the newest token.
+    """
+
+    busy = False
+    compiling = False
+    tokens: list[Callable[[], object]] | None = None
+
+
+class Ranges:
+    """Opens automatic ranges, and puts them around functions.
+
+    Attributes:
+        here: what this thread is in.
+        steps: of this process.
+        is_compiling: whether Dynamo looks at this call. Dynamo knows this function and takes it for
+            `True`, so nothing of ours gets into a graph.
+    """
+
+    def __init__(self, torch: ModuleType, collector: Collector) -> None:
+        self._frames = torch._C._dynamo.eval_frame
+        self._recording = Recording(collector)
+        self.here = Here()
+        self.steps = Steps(torch, self._recording, collector)
+        self.is_compiling: Callable[[], bool] = torch.compiler.is_dynamo_compiling
+        self.hide(Ranges.apart)
+
+    def open(self, name: str) -> Callable[[], object]:
+        """Open a range on this thread; calling what is returned closes it."""
+        return self.apart(self._open, name)
+
+    def _open(self, name: str) -> Callable[[], object]:
+        if self.here.compiling:
+            return _nothing
+        self.steps.begin()
+        return self._recording.open(name)
+
+    def apart(self, function: Function, *args: object) -> Any:  # noqa: ANN401
+        """Call a function of ours where Dynamo does not look at it.
+
+        In what it runs uncompiled, it looks at each function that is called, and compiles it.
+        """
+        watched = self._frames.set_eval_frame(None)
+        try:
+            return function(*args)
+        finally:
+            self._frames.set_eval_frame(watched)
+
+    def around(self, name: str, function: Function, *, busy: bool = False) -> Function:
+        """`function` in a range; `busy` leaves out the ranges of modules in it."""
+        is_compiling, here, apart = self.is_compiling, self.here, self.apart
+
+        @wraps(function)
+        def within(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if is_compiling():
+                return function(*args, **kwargs)
+            was_busy, here.busy = here.busy, busy or here.busy
+            close = apart(self._open, name)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                apart(close)
+                here.busy = was_busy
+
+        return self.hide(within)
+
+    def put_around(self, owner: object, attribute: str, name: str, *, busy: bool = False) -> None:
+        """Replace a function of a module or class by one in a range."""
+        function = getattr(owner, attribute)
+        setattr(owner, attribute, self.around(name, function, busy=busy))
+
+    def hide(self, function: Function) -> Function:
+        """Keep Dynamo from compiling a function that it meets as a frame of its own; what that
+        calls is compiled as before.
+
+        All modules share one `__call__`: without this, each compiled module would count as a
+        recompile of it.
+        """
+        frames = self._frames
+        code = function.__code__ if isinstance(function, FunctionType) else None
+        if hasattr(frames, "skip_code"):  # before torch 2.8
+            frames.skip_code(code)
+        else:
+            action = frames._FrameAction
+            strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+            frames.set_code_exec_strategy(code, strategy)
+        return function
+
+
+def _nothing() -> None:
+    """Closes a range that was not opened."""

@@ -1,0 +1,45 @@
+"""What records automatic ranges, and where."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.protocol import AUTO_DOMAIN
+from nsysflow.runtime.recorders import Recorder, find_recorder
+from nsysflow.runtime.this_process import THIS_PROCESS, save_status_at_exit
+
+_WORKER = "torch.utils.data._utils.worker"
+
+
+class Recording:
+    """Opens ranges in the domain of automatic ones. All of them are opened here."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._recorder: Recorder | None = None
+
+    def open(self, name: str) -> Callable[[], object]:
+        """Open a range on this thread; calling what is returned closes it."""
+        recorder = self._recorder or self._find()
+        if recorder is None or in_loader_worker():
+            return _nothing
+        THIS_PROCESS.ranges += 1
+        return recorder.open(name, None)
+
+    def _find(self) -> Recorder | None:
+        """The recorder; looked for again until there is one, as nvtx may be imported later."""
+        save_status_at_exit()
+        self._recorder = find_recorder(self._collector, AUTO_DOMAIN)
+        return self._recorder
+
+
+def in_loader_worker() -> bool:
+    """Whether this process is a worker of a DataLoader, which a fork has given our functions."""
+    worker = sys.modules.get(_WORKER)
+    return worker is not None and worker._worker_info is not None
+
+
+def _nothing() -> None:
+    """Closes a range that was not opened."""

@@ -1,0 +1,117 @@
+"""Calls `nsysflow.runtime.auto.annotate` as soon as a program has imported torch.
+
+Every Python of the program reads this file when it starts, so it imports nothing that Python has
+not loaded by then, not even `__future__`. It never imports torch, and prints nothing: what becomes
+of it is left as files in the run's folder.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any, Optional
+
+    Spec = Optional[ModuleSpec]
+
+ANNOTATE = "NSYSFLOW_ANNOTATE"
+RUN_FOLDER = "NSYSFLOW_RUN_FOLDER"
+"""Two variables of `protocol.py`, which says what they are; it imports too much for this file."""
+
+HOOKED = "hooked.txt"
+ANNOTATED = "annotated.txt"
+NOT_ANNOTATED = "not-annotated.txt"
+"""Files in the run's folder: this hook was in a Python process, torch was annotated in one, or that
+failed and why. `nsysflow profile` takes them away at the end."""
+
+_COMPILE_WORKER = os.path.join("_inductor", "compile_worker")
+"""In the path of the program that compiles for Inductor: nothing of the user's runs in it."""
+
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap_external>"
+
+
+def install(environ: "Mapping[str, str]") -> None:
+    """Wait for torch in this process, if `nsysflow profile` wants it annotated."""
+    if environ.get(ANNOTATE) != "1" or _COMPILE_WORKER in "".join(sys.argv[:1]):
+        return
+    _leave(HOOKED)
+    torch = sys.modules.get("torch")
+    if torch is None:
+        sys.meta_path.insert(0, _WaitForTorch())
+    else:  # a .pth file imported it
+        _annotate(torch)
+
+
+class _WaitForTorch:
+    """The first of Python's finders, until torch is imported: finds torch as the others do, and
+    annotates it when it has run."""
+
+    def find_spec(
+        self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "Spec":
+        if name != "torch":
+            return None
+        for finder in [each for each in sys.meta_path if each is not self]:
+            find = getattr(finder, "find_spec", None)
+            spec: Spec = find and find(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:  # else it is a mere folder of that name
+                    self._tell_when_run(spec.loader)
+                return spec
+        return None
+
+    def _tell_when_run(self, loader: "Any") -> None:  # noqa: ANN401  # of any kind
+        """Annotate what this loader runs next; then the loader is as it was."""
+
+        def exec_module(module: "ModuleType") -> None:
+            vars(loader).pop("exec_module", None)
+            loader.exec_module(module)
+            if module.__name__ == "torch" and self in sys.meta_path:
+                sys.meta_path.remove(self)
+                _annotate(module)
+
+        # else the traceback of a torch that cannot be imported would show Python's import system
+        exec_module.__code__ = exec_module.__code__.replace(co_filename=_IMPORT_SYSTEM)
+        loader.exec_module = exec_module
+
+
+def _annotate(torch: "ModuleType") -> None:
+    try:
+        _import_nsysflow()
+        from nsysflow.runtime.auto import annotate
+        from nsysflow.runtime.this_process import save_status_at_exit
+
+        annotate(torch)
+        save_status_at_exit()
+    except Exception as error:  # whatever it is, the program goes on
+        _leave(NOT_ANNOTATED, f"{type(error).__name__}: {error}")
+    else:
+        _leave(ANNOTATED)
+
+
+def _import_nsysflow() -> None:
+    """Import the program's own nsysflow, so that its ranges and ours are counted in one place; or
+    this one, where the program's Python has none."""
+    from importlib.util import find_spec, module_from_spec, spec_from_file_location
+
+    if find_spec("nsysflow") is not None:
+        return
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    init = os.path.join(folder, "__init__.py")
+    spec = spec_from_file_location("nsysflow", init, submodule_search_locations=[folder])
+    if spec is not None and spec.loader is not None:
+        sys.modules["nsysflow"] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["nsysflow"])
+
+
+def _leave(name: str, text: str = "") -> None:
+    folder = os.environ.get(RUN_FOLDER)
+    if folder:
+        try:
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError:  # a missing or full folder must not stop the program
+            pass
