@@ -53,6 +53,8 @@ class Options:
         flops_per_step: FLOPs of one step of each process; None takes what programs declare.
         flops_dtype: the arithmetic of these FLOPs, of `nsysflow.peaks.UNITS`; None takes what
             programs declare, else bf16.
+        own: names of packages, and paths of files and folders, that are the program's own although
+            they are installed ones (spec §11).
         kernel_classes: further (class, pattern) rules on short names, tried before ours (spec §6).
     """
 
@@ -69,6 +71,7 @@ class Options:
     whole: bool = False
     flops_per_step: float | None = None
     flops_dtype: Unit | None = None
+    own: tuple[str, ...] = ()
     kernel_classes: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:

@@ -3,7 +3,8 @@
 import polars as pl
 
 from nsysflow.analysis.schema import COPY_LABEL
-from nsysflow.analysis.timeline.events import SYNC_AFTER_NS, Events
+from nsysflow.analysis.timeline.call_classes import SYNC_AFTER_NS
+from nsysflow.analysis.timeline.events import Events
 
 
 def copies(events: Events) -> pl.DataFrame:

@@ -162,7 +162,7 @@ def find_of_run(subjects: Sequence[Subject]) -> Found:
     compared = [
         (of, one) for rule in RULES_OF_RUN if len(subjects) > 1 for of, one in rule(subjects)
     ]
-    late = {one.via for _, one in compared}
+    late = {one.culprit for _, one in compared}
     each = [find(subject) for subject in _looked_at(subjects, late)]
     slowest = max(each, key=lambda found: found.step_ns)
     worth_ns = WORTH_PCT / 100 * slowest.step_ns
@@ -174,10 +174,11 @@ def find_of_run(subjects: Sequence[Subject]) -> Found:
 
 def _each_place_once(ranked: Iterable[Valued]) -> Iterator[Valued]:
     """The findings without those that another report has too, with a larger saving."""
-    reports: dict[tuple[str, str, str], str] = {}
+    reports: dict[tuple[str, str, str, str], str] = {}
     for one in ranked:
         found = one.finding
-        if reports.setdefault((found.rule, found.phase, found.source), one.report) == one.report:
+        place = (found.rule, found.phase, found.source, found.via)
+        if reports.setdefault(place, one.report) == one.report:
             yield one
 
 

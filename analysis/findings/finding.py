@@ -35,7 +35,8 @@ class Finding:
         device: None where it is of several.
         phase: where it happens; empty outside all ranges, and where it is in several places.
         source: the source line; empty where none is known.
-        via: the call, kernel or stream that it is about; may be empty.
+        via: the framework's line behind it; empty where there is none.
+        culprit: the call, kernel or stream that it is about; may be empty.
     """
 
     rule: str
@@ -57,6 +58,7 @@ class Finding:
     phase: str = ""
     source: str = ""
     via: str = ""
+    culprit: str = ""
 
     @property
     def method(self) -> Method:

@@ -1,6 +1,23 @@
-"""Places in words: a phase and a source line."""
+"""Places in words: a phase and source lines."""
 
 from nsysflow.analysis.phases.names import OUTSIDE
+
+
+def line(source: str, via: str = "") -> str:
+    """`train.py:42 in check`, or `train.py:9 via transformers/trainer.py:2541 in _run_epoch`.
+
+    Args:
+        source: the program's line; empty where none is known.
+        via: the framework's line behind it; empty where there is none.
+    """
+    if not source or not via:
+        return source or via
+    return f"{without_function(source)} via {via}"
+
+
+def without_function(source: str) -> str:
+    """`train.py:42` of `train.py:42 in check`."""
+    return source.rpartition(" in ")[0] or source
 
 
 def place(phase: str, source: str = "", *, before: bool = False) -> str:
@@ -8,7 +25,7 @@ def place(phase: str, source: str = "", *, before: bool = False) -> str:
 
     Args:
         phase: a path; empty outside all ranges.
-        source: a source line; empty where none is known.
+        source: a `line`; empty where none is known.
         before: whether the line is that of the launch after it.
     """
     where = f" in {phase}" if phase and phase != OUTSIDE else " outside any range"

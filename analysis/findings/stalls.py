@@ -6,7 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.tables.syncs import without_inner
-from nsysflow.analysis.timeline.events import SYNC_AFTER_NS
+from nsysflow.analysis.timeline.call_classes import SYNC_AFTER_NS
 from nsysflow.analysis.view.view import View
 
 SCALAR_BYTES: Final = 1 << 16
@@ -16,8 +16,9 @@ copies up to 64 kB through a buffer of its own.)"""
 
 def stall_rows(view: View) -> pl.DataFrame:
     """Every stall of the judged part: `call`, `api`, `kind` (its class), `what` (`read`,
-    `pageable`, `pinned`, `sync` or `alloc`), `phase`, `source`, `at_phase` (its phase where it has
-    no line), `start_ns`, `blocked_ns`, `idle_ns` (behind it, on the GPU where that is most)."""
+    `pageable`, `pinned`, `sync` or `alloc`), `phase`, `source`, `via`, `at_phase` (its phase where
+    it has no line), `start_ns`, `blocked_ns`, `idle_ns` (behind it, on the GPU where that is
+    most)."""
     gaps = view.timeline.found_gaps
     charges = view.charges.with_columns(gaps["device_no"].gather(view.charges["gap"]))
     idle = charges.group_by("call", "device_no").agg(pl.col("ns").sum())
@@ -28,7 +29,7 @@ def stall_rows(view: View) -> pl.DataFrame:
         .with_columns(pl.col("idle_ns").fill_null(0))
     )
     rows = _within(view, rows)
-    source = pl.col("source").cast(pl.String).fill_null("")
+    source, via = (pl.col(line).cast(pl.String).fill_null("") for line in ("source", "via"))
     return rows.select(
         "call",
         pl.col("name").cast(pl.String).alias("api"),
@@ -36,7 +37,8 @@ def stall_rows(view: View) -> pl.DataFrame:
         _what(view, rows).alias("what"),
         "phase",
         source.alias("source"),
-        pl.when(source == "").then("phase").otherwise(pl.lit("")).alias("at_phase"),
+        via.alias("via"),
+        pl.when((source == "") & (via == "")).then("phase").otherwise(pl.lit("")).alias("at_phase"),
         "start_ns",
         (pl.col("end_ns") - pl.col("start_ns")).alias("blocked_ns"),
         "idle_ns",

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.places import line, place, without_function
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes, Removal
@@ -35,12 +35,14 @@ benign_sync (H200, 2026-11-20), where the GPU computes during 98 % of the wait."
 
 @dataclass(frozen=True, kw_only=True)
 class Stalls:
-    """The stalls of one source line, or of one phase where no lines are known.
+    """The stalls of one line of the program and of a framework, or of one phase where no lines are
+    known.
 
     Attributes:
         what: what most of them do.
         phase: a path; empty outside all ranges.
         source: the line; empty where none is known.
+        via: the framework's line; empty where there is none.
         api: the call that loses most.
         kinds: of `replay.changes.declared.KINDS`: what is to be removed.
         calls: how many there are.
@@ -53,6 +55,7 @@ class Stalls:
     what: What
     phase: str
     source: str
+    via: str
     api: str
     kinds: tuple[str, ...]
     calls: int
@@ -60,6 +63,11 @@ class Stalls:
     blocked_ns: int
     idle_ns: int
     at: str
+
+    @property
+    def line(self) -> str:
+        """Its lines in words; empty where none is known."""
+        return line(self.source, self.via)
 
     @property
     def size_ns(self) -> int:
@@ -82,7 +90,7 @@ class Stalls:
         """The finding that says to remove them."""
         return Finding(
             rule=rule,
-            title=f"{what}: {self.api}{place(self.phase, self.source)}",
+            title=f"{what}: {self.api}{place(self.phase, self.line)}",
             change=change,
             evidence=(
                 f"{self._often(subject)} the host for {subject.spent(self.blocked_ns)}",
@@ -96,7 +104,8 @@ class Stalls:
             waits=True,
             phase=self.phase,
             source=self.source,
-            via=self.api,
+            via=self.via,
+            culprit=self.api,
         )
 
     def _often(self, subject: Subject) -> str:
@@ -117,7 +126,7 @@ def stalls_of(subject: Subject, *wanted: What) -> Iterator[Stalls]:
     own."""
     rows = subject.stalls
     phases = rows["phase"].unique().to_list()
-    key = ["source", "at_phase", pl.col("what") == "alloc"]
+    key = ["source", "via", "at_phase", pl.col("what") == "alloc"]
     for _, group in rows.group_by(key, maintain_order=True):
         most = group.group_by("what").agg(_loss().sum()).sort("loss", "what")["what"][-1]
         if most in wanted:
@@ -128,19 +137,20 @@ def _stalls(subject: Subject, rows: pl.DataFrame, what: What, phases: list[str])
     first: dict[str, Any] = (
         rows.group_by("phase", "api").agg(_loss().sum()).sort("loss", "phase", "api")
     ).row(-1, named=True)
-    source, phase = str(rows["source"][0]), str(first["phase"])
+    source, via, phase = str(rows["source"][0]), str(rows["via"][0]), str(first["phase"])
     kinds = {"sync": "sync", "blocking_copy": "copy", "alloc": "alloc"}
     return Stalls(
         what=what,
         phase=phase,
         source=source,
+        via=via,
         api=first["api"],
         kinds=tuple(kinds[kind] for kind in sorted(rows["kind"].unique())),
         calls=len(rows),
         steps=subject.steps_with(rows["start_ns"]),
         blocked_ns=subject.per_step(int(rows["blocked_ns"].sum())),
         idle_ns=subject.per_step(int(rows["idle_ns"].sum())),
-        at=source.rpartition(" in ")[0] or source or _alone(phase, phases),
+        at=without_function(line(source, via)) or _alone(phase, phases),
     )
 
 

@@ -1,4 +1,5 @@
-"""Which source files are the program's own, and their short names: never an absolute path."""
+"""Which source files are the program's own or a framework's, and their short names: never an
+absolute path."""
 
 import re
 from collections import Counter
@@ -14,12 +15,20 @@ _LIBRARY: Final = re.compile(
     r"|lib(?:64)?/(?:python|pypy)3[^/]*/.*"
     r"|(?:python|pypy)3\d*\.zip/.*"
     r"|torchinductor(?:_[^/]*)?/.*"
-    r"|nsysflow/runtime/[^/]+\.py"
+    r"|nsysflow/runtime/.+\.py"
     r"|nsysflow/(?:capturing|handshake|recorders|regions|stepping|telling|windowing|wrapping)\.py"
     r")$"
 )
 """Installed packages, the standard library (also zipped), what torch.compile generates, and the
 part of nsysflow that a program imports (last line: its modules before 2026-11-22)."""
+
+_PACKAGED: Final = re.compile(r"^(?:.*/)?(?:site|dist)-packages/(?P<file>(?P<package>[^/.]+).*)$")
+"""A file of an installed package: its path from the package on, and the package's name."""
+
+_ENGINES: Final = frozenset(
+    ("torch", "torchgen", "functorch", "triton", "jax", "jaxlib", "nvtx", "tqdm", "nsysflow")
+)
+"""Packages whose lines say little: every program's calls go through them."""
 
 _HOME: Final = re.compile(r"^/(?:home/[^/]+|Users/[^/]+|root)/|^[A-Za-z]:/(?:Users/[^/]+/)?|^/+")
 """The start of an absolute path, with the user's name."""
@@ -30,12 +39,53 @@ _IN_BRACKETS: Final = re.compile(r"^<.*>")
 (`<frozen …>`, `<eval_with_key>.5`)."""
 
 
-def is_own(file: str) -> bool:
-    """Whether a file is the program's own, and not the standard library's or a package's."""
+def is_own(file: str, also: Iterable[str] = ()) -> bool:
+    """Whether a file is the program's own, and not the standard library's or a package's.
+
+    Args:
+        file: its path, whole or shortened by `shown_files`.
+        also: names of packages, and paths of files and folders, that count as the program's own.
+    """
     if _IN_BRACKETS.match(file):
         return _TYPED_IN.match(file) is not None
     path = _with_slashes(file)
-    return _WORKLOAD.search(path) is not None or _LIBRARY.search(path) is None
+    by_place = _WORKLOAD.search(path) is not None or _LIBRARY.search(path) is None
+    return by_place or any(is_named(file, name) for name in also)
+
+
+def is_framework(file: str) -> bool:
+    """Whether a file is an installed package's, but not torch's or the like (`_ENGINES`)."""
+    package = package_of(file)
+    return package is not None and package not in _ENGINES
+
+
+def package_of(file: str) -> str | None:
+    """The installed package that a file belongs to, by the name that one imports."""
+    found = _PACKAGED.match(_with_slashes(file))
+    return found["package"] if found else None
+
+
+def is_named(file: str, name: str) -> bool:
+    """Whether a file is meant by a package's name, or lies at or below a path.
+
+    A relative path is looked for anywhere in the file's, an absolute one at its start. A packed
+    report contains only ends of paths: they match an end of `name` of at least two folders.
+    """
+    if not is_path(name):
+        return package_of(file) == name.replace("-", "_")
+    path, wanted = _folders(file), _folders(name)
+    count = len(wanted)
+    if not _is_absolute(name):
+        starts = range(len(path) - count + 1) if count else ()
+        return any(path[at : at + count] == wanted for at in starts)
+    if _is_absolute(file):
+        return path[:count] == wanted
+    return any(path[: count - at] == wanted[at:] for at in range(count - 1))
+
+
+def is_path(name: str) -> bool:
+    """Whether what one typed is a path, and not the name of a package."""
+    return re.search(r"[/\\]|^\.|\.py$", name) is not None
 
 
 def shown_files(files: Iterable[str]) -> dict[str, str]:
@@ -46,11 +96,27 @@ def shown_files(files: Iterable[str]) -> dict[str, str]:
     because a packed report contains only short names.
     """
     files = list(files)
-    own = {file: _parts(file) for file in files if is_own(file)}
+    names = _distinct_ends([file for file in files if is_own(file)])
+    return {file: names[file] if file in names else _library(file) for file in files}
+
+
+def shown_lines(files: Iterable[str]) -> dict[str, str]:
+    """The name of each of `files` in a source line.
+
+    That of `shown_files`, except that a package's file begins with the package.
+    """
+    files = list(files)
+    names = _distinct_ends([file for file in files if is_own(file) or package_of(file) is None])
+    return {file: names[file] if file in names else _packaged(file) for file in files}
+
+
+def _distinct_ends(files: list[str]) -> dict[str, str]:
+    """The shortest end of each path that no other path has."""
+    parts = {file: _parts(file) for file in files}
     shared = Counter(
-        tuple(parts[-count:]) for parts in set(own.values()) for count in range(1, len(parts) + 1)
+        each[-count:] for each in set(parts.values()) for count in range(1, len(each) + 1)
     )
-    return {file: _shortest(own[file], shared) if file in own else _library(file) for file in files}
+    return {file: _shortest(parts[file], shared) for file in files}
 
 
 def _shortest(parts: tuple[str, ...], shared: Counter[tuple[str, ...]]) -> str:
@@ -66,12 +132,27 @@ def _library(file: str) -> str:
     return re.sub(r"^torchinductor_[^/]*", "torchinductor", found[1]) if found else file
 
 
+def _packaged(file: str) -> str:
+    """A package's file from the package on."""
+    found = _PACKAGED.match(_with_slashes(file))
+    return found["file"] if found else file
+
+
 def _parts(file: str) -> tuple[str, ...]:
     """The folders and name of a path, without its absolute start."""
     if _IN_BRACKETS.match(file):
         return (file,)
     path = _HOME.sub("", _with_slashes(file))
     return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def _folders(path: str) -> list[str]:
+    """The folders and the name of a path, without `.` and `..`."""
+    return [part for part in _with_slashes(path).split("/") if part not in ("", ".", "..")]
+
+
+def _is_absolute(path: str) -> bool:
+    return re.match(r"[/\\]|[A-Za-z]:", path) is not None
 
 
 def _with_slashes(file: str) -> str:

@@ -25,6 +25,8 @@ LENGTHS: Final = (
 """Upper borders of the histogram's classes; the last class is `longer`."""
 
 
+_LINES: Final = ("source", "via")
+
 SLICE_ROWS: Final = 262_144
 """How many gaps become text at a time. As text, a gap takes ten times the memory."""
 
@@ -85,7 +87,7 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
         _length_ns().alias("duration_ns"),
         "cause",
         _culprits(view, gaps, rows).alias("culprit"),
-        _sources(events, rows["call"], gaps["next_call"]).cast(pl.String).alias("source"),
+        *(line.cast(pl.String) for line in _lines(events, rows["call"], gaps["next_call"])),
         *(_place(attribution, path).alias(name) for name, path in places.items()),
         attribution.name_of(gaps["host_node"]).alias("host_range"),
         ops["short_name"].gather(gaps["prev_op"]).cast(pl.String).alias("prev_op"),
@@ -128,10 +130,10 @@ def _names(events: Events, rows: pl.DataFrame) -> pl.Series:
     return pl.select(pl.coalesce(call, overhead, pl.lit(""))).to_series()
 
 
-def _sources(events: Events, culprit: pl.Series, launch: pl.Series) -> pl.Series:
-    """The source lines of the culprits, or else of the launches; both are rows of the calls."""
+def _lines(events: Events, culprit: pl.Series, launch: pl.Series) -> list[pl.Series]:
+    """`source` and `via` of the culprits, or else of the launches; both are rows of the calls."""
     call = pl.select(pl.coalesce(culprit, launch)).to_series()
-    return events.calls["source"].gather(call).alias("source")
+    return [events.calls[column].gather(call) for column in _LINES]
 
 
 def gap_summary(view: View) -> pl.DataFrame:
@@ -147,7 +149,7 @@ def gap_summary(view: View) -> pl.DataFrame:
     counted = view.steps.group_by("process", "device_no").agg(
         pl.len().alias("steps"), pl.col("steady").sum().alias("steady_steps")
     )
-    key = ["device_no", "phase", "cause", "culprit", "source"]
+    key = ["device_no", "phase", "cause", "culprit", *_LINES]
     sums = pl.col("gaps", "total_ns", "in_steps_ns", "in_steady_ns").sum()
     by_process = groups.group_by(*key, "process").agg(sums, pl.col("max_ns").max())
     by_process = by_process.join(counted, on=["process", "device_no"], how="left")
@@ -164,7 +166,7 @@ def gap_summary(view: View) -> pl.DataFrame:
             _mean_ns("in_steady_ns", "steady_steps").alias("steady_per_step_ns"),
             percent(pl.col("total_ns"), pl.col("window_ns")).alias("window_pct"),
         )
-        .sort("device", "phase", "cause", "culprit", "source")
+        .sort("device", "phase", "cause", "culprit", *_LINES)
     )
 
 
@@ -210,10 +212,10 @@ def _parts(
     parts = parts.with_columns(
         (pl.col("track") * base + pl.col("path").fill_null(base - 1)).alias("place"),
         named,
-        _sources(events, call, parts["next_call"]),
+        *_lines(events, call, parts["next_call"]),
     )
     # most reports have no backtraces and therefore no lines to group by
-    lines = ["source"] if parts["source"].null_count() < len(parts) else []
+    lines = [name for name in _LINES if parts[name].null_count() < len(parts)]
     ns = pl.col("ns")
     return (
         parts.group_by("place", "culprit", *lines)
@@ -230,7 +232,10 @@ def _parts(
             "path",
             *("gaps", "total_ns", "max_ns", "in_steps_ns", "in_steady_ns"),
             pl.col("culprit").cast(pl.String).fill_null(""),
-            (pl.col("source") if lines else pl.lit(None)).cast(pl.String).alias("source"),
+            *(
+                (pl.col(name) if name in lines else pl.lit(None)).cast(pl.String).alias(name)
+                for name in _LINES
+            ),
             pl.lit(cause, CAUSE).alias("cause"),
         )
     )

@@ -28,7 +28,7 @@ FINDINGS: Final = Frame(
     """One row per thing to change, the largest saving first; `finding` numbers them. Savings are of
     a recorded step that is judged, of the slowest rank, or of the window where no steps are judged.
     `method` is `replay` where the change itself was replayed, so that low and high are the same,
-    and `bound` where `saving_high_ns` is the most that it can be. `via` is the call, kernel or
+    and `bound` where `saving_high_ns` is the most that it can be. `culprit` is the call, kernel or
     stream that it is about. `steps` is how many of the judged steps have it. Savings overlap: they
     are never summed. `process` and `device` are null where it is of several.""",
     {
@@ -41,6 +41,7 @@ FINDINGS: Final = Frame(
         "phase": pl.String(),
         "source": pl.String(),
         "via": pl.String(),
+        "culprit": pl.String(),
         "saving_low_ns": pl.Int64(),
         "saving_high_ns": pl.Int64(),
         "saving_pct": pl.Float64(),
@@ -95,6 +96,7 @@ GAPS: Final = Frame(
         "cause": CAUSE,
         "culprit": pl.String(),
         "source": pl.String(),
+        "via": pl.String(),
         "phase": pl.String(),
         "waiting_phase": pl.String(),
         "host_range": pl.String(),
@@ -141,6 +143,7 @@ GAP_SUMMARY: Final = Frame(
         "cause": CAUSE,
         "culprit": pl.String(),
         "source": pl.String(),
+        "via": pl.String(),
         "gaps": pl.Int64(),
         "total_ns": pl.Int64(),
         "mean_ns": pl.Int64(),
@@ -214,6 +217,7 @@ SYNCS: Final = Frame(
         "induced_idle_ns": pl.Int64(),
         "phase": pl.String(),
         "source": pl.String(),
+        "via": pl.String(),
         "bytes": pl.Int64(),
         "direction": pl.String(),
         "copy_label": COPY_LABEL,
@@ -411,7 +415,7 @@ STEP_GROUPS: Final = Frame(
     of the same place and cause that come back `every` so many steps share one (`periodic`); `after`
     follows the last step. `excess_ns` is what one-offs took beyond the steps around them. `cause`
     and `second_cause` have most of the row's idle time. `largest_…` is its longest gap, `phase`,
-    `culprit` and `source` are that gap's; null for steady steps.""",
+    `culprit`, `source` and `via` are that gap's; null for steady steps.""",
     {
         "report": pl.String(),
         "process": pl.Int64(),
@@ -436,6 +440,7 @@ STEP_GROUPS: Final = Frame(
         "phase": pl.String(),
         "culprit": pl.String(),
         "source": pl.String(),
+        "via": pl.String(),
     },
 )
 

@@ -44,7 +44,7 @@ def step_groups(view: View) -> pl.DataFrame:
             pl.col(*_BUSY, *_CAUSES).sum(),
         )
     )
-    of_gap = ["largest_ns", "largest_cause", "phase", "culprit", "source"]
+    of_gap = ["largest_ns", "largest_cause", "phase", "culprit", "source", "via"]
     most = pieces.drop_nulls("largest_ns").sort("largest_ns", "start_ns", descending=[True, False])
     most = most.unique("group", keep="first", maintain_order=True).select("group", *of_gap)
     return (
@@ -109,7 +109,7 @@ def _largest_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
     longest = inside.filter(pl.col("largest_ns") == pl.col("largest_ns").max().over("piece"))
     longest = longest.unique("piece", keep="first", maintain_order=True)
     named = gap_rows(view, view.gaps[longest["gap"]]).select(
-        pl.col("cause").alias("largest_cause"), "phase", "culprit", "source"
+        pl.col("cause").alias("largest_cause"), "phase", "culprit", "source", "via"
     )
     return longest.drop("gap").hstack(named.get_columns())
 

@@ -61,5 +61,5 @@ def _described(rows: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
         pl.col("class").cast(pl.String).alias("kind"),
         os_tid(pl.col("thread")).alias("thread"),
         (pl.col("end_ns") - pl.col("start_ns")).alias("blocked_ns"),
-        pl.col("source").cast(pl.String),
+        pl.col("source", "via").cast(pl.String),
     )

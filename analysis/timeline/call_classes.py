@@ -11,6 +11,11 @@ from nsysflow.analysis.schema import CAUSE
 COPY: Final = r"^(?:cuda|cu)Memcpy"
 GRAPH_LAUNCH: Final = r"^(?:cuda|cu)GraphLaunch"
 
+SYNC_AFTER_NS: Final = 50_000
+"""A sync that starts within 50 us of an asynchronous copy makes it a blocking one (spec §4.5); one
+after a blocking copy is of that copy's line (§11.5). Tracks on the axis are further apart than this
+and `--framework-gap-us`. No other rule looks ahead."""
+
 LAZY_LOAD_NS: Final = 1_000_000
 """A kernel's first launch call over 1 ms spent that time loading its code (spec §3)."""
 

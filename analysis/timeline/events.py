@@ -12,16 +12,15 @@ from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
 from nsysflow.analysis.frames.lookup import by_number, greatest
 from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid, process_of
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.timeline.call_classes import refine_classes, with_class_by_name
+from nsysflow.analysis.timeline.call_classes import (
+    SYNC_AFTER_NS,
+    refine_classes,
+    with_class_by_name,
+)
 from nsysflow.analysis.timeline.operation_parts import parts_of
 from nsysflow.analysis.timeline.outliers import without_outliers
 from nsysflow.analysis.timeline.source_lines import with_sources
 from nsysflow.analysis.trace import Trace
-
-SYNC_AFTER_NS = 50_000
-"""A sync that starts within 50 us of an asynchronous copy makes it a blocking one (spec §4.5).
-Tracks on the axis are further apart than this and `--framework-gap-us`. No other rule looks ahead.
-"""
 
 COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
 """Frames whose rows of negative length are counted (spec §1)."""
@@ -49,7 +48,8 @@ class Events:
             `launch_start_ns`, `launch_end_ns`, `thread_no` (that launched it), `first` (whether it
             is the call's first operation).
         calls: without negative lengths, sorted by thread and start, longest first: `call` (row
-            number), `start_ns`, `end_ns`, `thread_no`, `correlation`, `name`, `class`, `source`.
+            number), `start_ns`, `end_ns`, `thread_no`, `correlation`, `name`, `class`, `source`,
+            `via`.
         ranges: `schema.RANGES` without negative lengths, open ends closed, `ended` tells which,
             plus `thread_no`.
         overhead: `schema.OVERHEAD` without negative lengths, sorted by start, longest first, plus
@@ -94,7 +94,7 @@ def in_order(trace: Trace, options: Options) -> Events:
     calls = _calls(kept["calls"], threads, axis)
     ops = _with_launches(kept["operations"], calls, threads)
     calls = refine_classes(calls, ops, _pageable_calls(trace, ops))
-    calls = with_sources(calls, threads, axis, trace)
+    calls = with_sources(calls, threads, axis, trace, options.own)
     ended = pl.col("end_ns").is_not_null()
     return Events(
         trace=trace.without_rows(),

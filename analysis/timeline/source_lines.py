@@ -1,68 +1,104 @@
-"""The source line of each CUDA call, if Python backtraces were sampled (spec §11)."""
+"""The source line of each CUDA call, and the framework's line it went through, if Python backtraces
+were sampled (spec §11)."""
+
+from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis
-from nsysflow.analysis.frames.source_files import is_own, shown_files
+from nsysflow.analysis.frames.source_files import is_framework, is_own, shown_lines
+from nsysflow.analysis.timeline.call_classes import SYNC_AFTER_NS
 from nsysflow.analysis.trace import Trace
 
 
 def with_sources(
-    calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis, trace: Trace
+    calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis, trace: Trace, own: tuple[str, ...]
 ) -> pl.DataFrame:
-    """`calls` plus `source`, e.g. `train.py:42 in step`: the innermost frame of the program itself.
+    """`calls` plus `source` and `via`, the lines of its backtrace (`stack_sources`).
 
     Null if there is no backtrace, or no such frame in it. The profiler records one backtrace for
-    a runtime call and the driver call inside it. A call without one takes that of the call around
-    it, or else that of its correlation id.
+    a runtime call and the driver call inside it, and may leave out short calls. A call without one
+    takes that of the call around it, or that of its correlation id, or that of the copy before it
+    or the wait behind it.
 
     Args:
-        calls: sorted by thread and start, longest first, with `thread_no` and `correlation`.
+        calls: sorted by thread and start, longest first, with `thread_no`, `correlation` and
+            `class`.
         threads: `thread` and its `thread_no`.
         axis: the axis of the threads.
         trace: for its backtraces.
+        own: what is the program's own too (`Options.own`).
     """
     if trace.backtraces.is_empty():
-        return calls.with_columns(pl.lit(None, pl.Categorical).alias("source"))
+        nothing = pl.lit(None, pl.Categorical)
+        return calls.with_columns(nothing.alias("source"), nothing.alias("via"))
     sampled = _with_stacks(calls, trace.backtraces.join(threads, on="thread"), axis)
     stack = _of_correlation(_of_call_around(sampled))
-    sources = stack_sources(trace.frames)
-    source = stack.replace_strict(
-        sources["stack"], sources["source"], default=None, return_dtype=pl.Categorical
+    stack = _of_copy_and_wait(sampled.with_columns(stack, calls["class"]))
+    sources = stack_sources(trace.frames, own)
+    row = stack.replace_strict(
+        sources["stack"], sources.with_row_index()["index"], default=None, return_dtype=pl.UInt32
     )
-    return calls.with_columns(source.alias("source"))
+    return calls.hstack([sources[column].gather(row) for column in ("source", "via")])
 
 
-def _written_by_a_library(own: pl.Series) -> pl.Expr:
-    """Whether a frame of sorted stacks is `<string>` code that a library generated.
+def stack_sources(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> pl.DataFrame:
+    """`stack`, `source` and `via` of the stacks that have one of the two, sorted by stack.
 
-    Code that a person typed has no caller, or one that was typed too. Code that a library generates
-    is called by a file that is not `own`.
+    `source` is the innermost frame of the program itself, e.g. `train.py:42 in step`. `via` is the
+    innermost frame of a framework, where that lies further in, e.g.
+    `transformers/trainer.py:2541 in _inner_training_loop`. Both are categorical.
+
+    Args:
+        frames: `schema.FRAMES`.
+        own: packages, files and folders that are the program's own too (`Options.own`).
     """
-    file, stack = pl.col("file"), pl.col("stack")
-    called = (stack.shift(-1) == stack).fill_null(value=False)
-    by_own = file.shift(-1).is_in(own.implode()).fill_null(value=False)
-    return (file == "<string>").fill_null(value=False) & called & ~by_own
-
-
-def stack_sources(frames: pl.DataFrame) -> pl.DataFrame:
-    """`stack` and `source` of the stacks (`schema.FRAMES`) that contain the program's own code."""
-    files = frames["file"].drop_nulls().unique()
-    own = files.filter(files.map_elements(is_own, return_dtype=pl.Boolean))
-    names = pl.DataFrame(list(shown_files(own).items()), schema=["file", "shown"], orient="row")
-    return (
+    kinds = _kinds(frames["file"].drop_nulls().unique(), own)
+    met = (
         frames.sort("stack", "depth")
-        .filter(~_written_by_a_library(own))
-        .join(names.cast(pl.String), on="file")
-        .sort("stack", "depth")
-        .unique("stack", keep="first", maintain_order=True)
-        .select(
-            "stack",
-            pl.format("{}:{} in {}", "shown", "line", pl.col("function").fill_null("(nameless)"))
-            .cast(pl.Categorical)
-            .alias("source"),
-        )
+        .join(kinds, on="file", how="left", maintain_order="left")
+        .with_columns(pl.when(~_generated()).then("kind").alias("kind"))
+        .drop_nulls("kind")
+        .unique(["stack", "kind"], keep="first", maintain_order=True)
     )
+    line = pl.format("{}:{} in {}", "shown", "line", pl.col("function").fill_null("(nameless)"))
+    columns = ["stack", "depth", line.cast(pl.Categorical).alias("line")]
+    own_lines, frameworks = (
+        met.filter(pl.col("kind") == kind).select(columns) for kind in (_OWN, _FRAMEWORK)
+    )
+    both = own_lines.join(frameworks, on="stack", how="full", coalesce=True, suffix="_via")
+    further_in = pl.col("depth").is_null() | (pl.col("depth_via") < pl.col("depth"))
+    via = pl.when(further_in).then("line_via").alias("via")
+    return both.select("stack", pl.col("line").alias("source"), via).sort("stack")
+
+
+_OWN: Final = "own"
+_FRAMEWORK: Final = "framework"
+
+
+def _kinds(files: pl.Series, own: tuple[str, ...]) -> pl.DataFrame:
+    """`file`, `kind` and `shown`, its name in a line, of files of the program and of frameworks."""
+    kinds = {
+        file: _OWN if is_own(file, own) else _FRAMEWORK
+        for file in files
+        if is_own(file, own) or is_framework(file)
+    }
+    shown = shown_lines(kinds)
+    rows = [(file, kind, shown[file]) for file, kind in kinds.items()]
+    return pl.DataFrame(
+        rows, schema=dict.fromkeys(("file", "kind", "shown"), pl.String), orient="row"
+    )
+
+
+def _generated() -> pl.Expr:
+    """Whether a frame of sorted stacks is `<string>` code that a program generated.
+
+    Code that a person typed has no caller, or one that was typed too. Code that was generated, such
+    as the `__init__` of a dataclass, is called by a file.
+    """
+    string = (pl.col("file") == "<string>").fill_null(value=False)
+    called = (pl.col("stack").shift(-1) == pl.col("stack")).fill_null(value=False)
+    return string & called & ~string.shift(-1)
 
 
 def _with_stacks(calls: pl.DataFrame, backtraces: pl.DataFrame, axis: Axis) -> pl.DataFrame:
@@ -99,3 +135,21 @@ def _of_correlation(calls: pl.DataFrame) -> pl.Series:
     stack = pl.col("stack").alias("same")
     found = calls.join(known.select(*key, stack), on=key, how="left", maintain_order="left")
     return found.select(pl.coalesce("stack", "same").alias("stack")).to_series()
+
+
+def _of_copy_and_wait(calls: pl.DataFrame) -> pl.Series:
+    """The stack of each call. A copy that blocks and the wait right behind it are of one line, so
+    of the two, one without a stack takes that of the other."""
+    calls = calls.with_row_index("row")
+    others = calls.filter(pl.col("class") != "api")
+    copies = others.filter(pl.col("class") == "blocking_copy", pl.col("start") < pl.col("end"))
+    behind = others["start"].search_sorted(copies["end"], side="left")
+    waits = others[behind.set(behind >= len(others), None)]
+    soon = waits["start"] - copies["end"] <= SYNC_AFTER_NS
+    paired = (soon & (waits["class"] == "sync")).fill_null(value=False)
+    copies, waits = copies.filter(paired), waits.filter(paired)
+    either = (copies, waits), (waits, copies)
+    taken = pl.concat([one.select("row").with_columns(other["stack"]) for one, other in either])
+    taken = taken.drop_nulls().unique("row", keep="first", maintain_order=True)
+    found = calls.join(taken, on="row", how="left", maintain_order="left", suffix="_of_other")
+    return found.select(pl.coalesce("stack", "stack_of_other")).to_series()

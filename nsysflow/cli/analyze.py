@@ -10,7 +10,14 @@ from click.core import ParameterSource
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.catalog.one_of import OneOf
 from nsysflow.cli.look import Look, analyse, look_of
-from nsysflow.cli.options import Command, flops_options, microseconds, option, window_options
+from nsysflow.cli.options import (
+    Command,
+    flops_options,
+    microseconds,
+    option,
+    own_option,
+    window_options,
+)
 from nsysflow.cli.settings import configured
 
 if TYPE_CHECKING:
@@ -115,6 +122,7 @@ class _Analyze(Command):
     help="Leave gaps shorter than this out of lists and files; sums keep them.",
 )
 @flops_options
+@own_option
 @option(
     "--kernel-classes",
     "classes",

@@ -10,7 +10,7 @@ import click
 from nsysflow.cli import completion
 from nsysflow.cli.analyze import look_of_settings
 from nsysflow.cli.look import Look, analyse
-from nsysflow.cli.options import Command, flops_options, window_options
+from nsysflow.cli.options import Command, flops_options, own_option, window_options
 from nsysflow.errors import UnknownName
 from nsysflow.nearest import nearest
 
@@ -26,6 +26,7 @@ _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it 
 @click.argument("reports", nargs=-1, type=_PATH, metavar="[REPORT]...")
 @window_options
 @flops_options
+@own_option
 @click.pass_context
 def explain(
     ctx: click.Context,

@@ -96,7 +96,7 @@ def demo() -> None:
     with progress("analysing"):
         results = analyze_demo()
     show.show_page(results, top=None, at_least_ns=0)
-    click.echo("\nNow yours: nsysflow profile --backtrace -- python train.py")
+    click.echo("\nNow yours: nsysflow profile -- python train.py")
 
 
 @click.command()

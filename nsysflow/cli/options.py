@@ -230,6 +230,21 @@ _FLOPS: Final = (
 )
 
 
+_OWN: Final = option(
+    "--own",
+    section=_HOW,
+    multiple=True,
+    metavar="PACKAGE|PATH",
+    help="Count the lines of this installed package, file or folder as the program's own. Can be"
+    " repeated.",
+)
+
+
+def own_option(command: Decorated) -> Decorated:
+    """Add the option that says what else is the program's own code."""
+    return _OWN(command)
+
+
 def flops_options(command: Decorated) -> Decorated:
     """Add the options that say what a step computes."""
     return _added(_FLOPS, command)

@@ -16,11 +16,12 @@ from nsysflow.catalog.workload_options import window
 from nsysflow.cli import completion
 from nsysflow.cli.analyze import look_of_settings
 from nsysflow.cli.look import Look, analyse
-from nsysflow.cli.options import Command, flops_options, option
+from nsysflow.cli.options import Command, flops_options, option, own_option
 from nsysflow.cli.request import YOUR_COMMAND, check_workload_options, request_of
 from nsysflow.cli.settings import configured
 from nsysflow.endings import discard, message, say
 from nsysflow.errors import NsysflowError
+from nsysflow.nsys import Backtrace
 from nsysflow.runtime.collectors import Collector
 
 _PATH: Final = click.Path(path_type=Path, readable=False)
@@ -90,7 +91,14 @@ class _ProfileCommand(Command):
 )
 @option("--dry-run", section=_RUN, is_flag=True, help="Print the commands and run nothing.")
 @option(
-    "--backtrace", section=_RECORD, is_flag=True, help="Record the Python line of each CUDA call."
+    "--backtrace",
+    section=_RECORD,
+    is_flag=False,
+    flag_value="all",
+    type=click.Choice(get_args(Backtrace)),
+    show_default="waits where this nsys can",
+    help="Record the Python lines of CUDA calls that block the host, of all calls, which makes each"
+    " of them slower, or of none. Without a value: all.",
 )
 @option("--gpu-metrics", section=_RECORD, is_flag=True, help="Sample the GPU's counters.")
 @option(
@@ -188,6 +196,7 @@ class _ProfileCommand(Command):
 @option("--force", section=_WRITE, is_flag=True, help="Replace an earlier run in DIR.")
 @option("--no-analyze", section=_WRITE, is_flag=True, help="Stop when the report is written.")
 @flops_options
+@own_option
 @click.pass_context
 def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None:  # noqa: ANN401
     """Record a program and show what the GPU waited for.
@@ -207,7 +216,7 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
         nsysflow profile --capture 3:2:5 --stop-after-capture -- python train.py
         nsysflow profile --capture 3:2:5 --nproc 2 -- python train.py
         nsysflow profile --delay 60 --duration 5 -- python serve.py
-        nsysflow profile nan_check --backtrace -o out
+        nsysflow profile nan_check --backtrace all -o out
         nsysflow profile launch_bound --variant graph -- --kernels 200
     """
     dry_run, no_analyze, force = (typed.pop(name) for name in ("dry_run", "no_analyze", "force"))

@@ -13,6 +13,7 @@ from nsysflow.endings import say
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
+    from nsysflow.nsys import Backtrace
     from nsysflow.profiling.request import Request
 
 YOUR_COMMAND: Final = "Your own command goes after --: nsysflow profile -- python train.py"
@@ -30,7 +31,7 @@ def request_of(
     on: Literal["cuda", "cpu"],
     window: Window | None,
     nproc: int | None,
-    backtrace: bool,
+    backtrace: "Backtrace | None",
     gpu_metrics: bool,
     osrt: bool,
     trace: str,
@@ -48,7 +49,8 @@ def request_of(
     from nsysflow.profiling.workload import workload_command
 
     _check_period(workload, window, **others)
-    asked = {"--backtrace": backtrace, "--gpu-metrics": gpu_metrics}
+    lines = backtrace not in (None, "none")
+    asked = {"--backtrace": lines, "--gpu-metrics": gpu_metrics}
     if on == "cpu" and any(asked.values()):
         left_out = ", ".join(name for name, wanted in asked.items() if wanted)
         say(f"note: --on cpu records only ranges; it ignores {left_out}")
@@ -72,7 +74,7 @@ def request_of(
         window=window,
         processes=nproc,
         trace=_traces(trace, osrt=osrt, on=on),
-        backtrace=backtrace and on == "cuda",
+        backtrace=backtrace if on == "cuda" else "none",
         gpu_metrics=gpu_metrics and on == "cuda",
         annotate=workload is None and not no_annotate,  # workloads have ranges of their own
         **others,

@@ -1,7 +1,7 @@
 """Options that stand in a file: `nsysflow.toml`, or `[tool.nsysflow]` of a pyproject.toml.
 
     [profile]
-    backtrace = true
+    backtrace = "all"
     trace = "cuda,nvtx,cublas"
 
     [analyze]
@@ -169,7 +169,7 @@ def _must_be_table(found: object, name: str, file: Path) -> None:
     if not isinstance(found, dict):
         msg = (
             f"{file}: {name} = {_shown(found)} must be a table that holds options, such as\n"
-            f"  {_heading(file, 'profile')}\n  backtrace = true"
+            f"  {_heading(file, 'profile')}\n  osrt = true"
         )
         raise SettingsError(msg)
 

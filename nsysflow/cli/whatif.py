@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from nsysflow.cli import completion
-from nsysflow.cli.options import Command, option, step_options
+from nsysflow.cli.options import Command, option, own_option, step_options
 from nsysflow.nearest import nearest
 from nsysflow.progress import progress
 
@@ -150,6 +150,7 @@ def _call(row: dict[str, str], file: Path, line: int) -> tuple[int, int, int]:
     help="Remove the profiler's own work, as far as the report records it.",
 )
 @step_options
+@own_option
 @option("--json", "as_json", section="What to print", is_flag=True, help="Print a JSON document.")
 def whatif(
     report: Path,
@@ -157,6 +158,7 @@ def whatif(
     step: str | None,
     steps: "tuple[StepPart, ...]",
     skip: int | None,
+    own: tuple[str, ...],
     as_json: bool,
     **changes: Any,  # noqa: ANN401
 ) -> None:
@@ -182,7 +184,7 @@ def whatif(
 
     with progress("replaying"):
         trace = load(single_report(report), shapes=False)
-        analysis = analyze(trace, Options(step=step, steps=steps, skip=skip))
+        analysis = analyze(trace, Options(step=step, steps=steps, skip=skip, own=own))
         wanted = Changes(**changes)
         found = replayed(analysis.timeline, wanted)
         then = None

@@ -214,9 +214,9 @@ def _backtraces(machine: Machine) -> Check:
     low = machine.paranoid is not None and machine.paranoid <= PARANOID_MAX
     allowed = low or bool(machine.capabilities & {CAP_SYS_ADMIN, CAP_PERFMON})
     if machine.samples or (machine.samples is None and allowed):
-        return _ok("backtraces", "nsys may sample the CPU, for --backtrace")
+        return _ok("backtraces", "nsys may sample the CPU, for the lines of waits (--backtrace)")
     seen = (
-        "nsys may not sample the CPU, which --backtrace needs"
+        "nsys may not sample the CPU, which the lines of waits need"
         f" (kernel.perf_event_paranoid is {machine.paranoid})"
     )
     if allowed:  # seen in containers, which filter the system call

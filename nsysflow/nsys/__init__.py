@@ -1,6 +1,13 @@
 """nsys, the command line program of Nsight Systems: find it, build its argv, run it."""
 
-from nsysflow.nsys.argv import BY_CUDA, Recording, export_argv, profile_argv
+from nsysflow.nsys.argv import (
+    BY_CUDA,
+    WAIT_NS,
+    Backtrace,
+    Recording,
+    export_argv,
+    profile_argv,
+)
 from nsysflow.nsys.find import find
 from nsysflow.nsys.importer import ImporterProblem, importer_problem
 from nsysflow.nsys.places import Places, home
@@ -19,6 +26,8 @@ __all__ = [
     "BY_CUDA",
     "DISK_FULL",
     "LAST_NVTX",
+    "WAIT_NS",
+    "Backtrace",
     "ImporterProblem",
     "Nsys",
     "Places",

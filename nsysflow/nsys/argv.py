@@ -13,6 +13,15 @@ short kernels samples too, and worked on an H200 (docs/facts.md)."""
 
 BY_CUDA: Final = "cuda"
 
+Backtrace = Literal["waits", "all", "none"]
+"""The CUDA calls whose Python lines nsys records: those that block the host, all, or none."""
+
+WAIT_NS: Final = 20_000
+"""Of `waits`, calls longer than this get a backtrace, of whatever kind: waits, copies and
+allocations that block the host, and launches into a full queue. A launch takes 6 us on an H200's
+host, and a backtrace adds 26 us to it. nsys can choose by kind too, but not by several: of
+`sync:0,memory:0` it recorded only `sync` (docs/facts.md)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
@@ -27,8 +36,7 @@ class Recording:
         shutdown: nsys ends when the window closes. It leaves the program running.
         delay_s: record nothing for so long after the start.
         duration_s: record for so long. nsys ends then, and leaves the program running.
-        backtrace: record the Python frames of every CUDA call. This samples the CPU too, which nsys
-            needs for it.
+        backtrace: whose Python frames to record. This samples the CPU too, which nsys needs for it.
         gpu_metrics: sample the metrics of all GPUs.
         graph_trace: record the kernels of a CUDA graph, or the graph as one operation.
         extra: more options, passed unchanged; they come last, so they override ours.
@@ -40,7 +48,7 @@ class Recording:
     shutdown: bool = False
     delay_s: float | None = None
     duration_s: float | None = None
-    backtrace: bool = False
+    backtrace: Backtrace = "none"
     gpu_metrics: bool = False
     graph_trace: Literal["node", "graph"] = "node"
     extra: tuple[str, ...] = ()
@@ -59,7 +67,7 @@ def profile_argv(nsys: Nsys, recording: Recording, command: list[str]) -> list[s
     argv = [str(nsys.path), "profile", f"--output={_plain(recording.out)}"]
     argv += [
         f"--trace={','.join(recording.trace)}",
-        *_sampling(backtrace=recording.backtrace and cuda),
+        *_sampling(nsys, recording.backtrace if cuda else "none"),
     ]
     if cuda:
         argv.append(f"--cuda-graph-trace={recording.graph_trace}")
@@ -104,12 +112,16 @@ def _period(recording: Recording) -> list[str]:
     return [f"{name}={length:g}" for name, length in lengths.items() if length is not None]
 
 
-def _sampling(*, backtrace: bool) -> list[str]:
-    """nsys records frames of CUDA calls only with CPU samples, and by default only for calls longer
-    than 80 us."""
-    if backtrace:
-        return ["--sample=process-tree", "--cudabacktrace=all:0", "--python-backtrace=cuda"]
-    return ["--sample=none", "--cpuctxsw=none"]
+def _sampling(nsys: Nsys, backtrace: Backtrace) -> list[str]:
+    """nsys records frames of CUDA calls only with CPU samples, which nobody reads: so it takes as
+    few of them as it can."""
+    if backtrace == "none":
+        return ["--sample=none", "--cpuctxsw=none"]
+    period = nsys.longest_period
+    rarely = [] if period is None else [f"--sampling-period={period}"]
+    calls = f"--cudabacktrace=all:{WAIT_NS if backtrace == 'waits' else 0}"
+    cpu = ["--sample=process-tree", "--cpuctxsw=none", *rarely]
+    return [*cpu, calls, "--python-backtrace=cuda"]
 
 
 def _metrics(nsys: Nsys) -> list[str]:

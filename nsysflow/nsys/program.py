@@ -23,6 +23,10 @@ _MISSES_NVTX: Final = (2023, 4)
 
 _VERSION: Final = re.compile(r"version (\d+(?:\.\d+)+\S*)")
 _OPTION: Final = re.compile(r"--[a-z][a-z-]+")
+_PERIOD: Final = re.compile(
+    r"--sampling-period= Possible values are integers between (\d+) and (\d+)"
+)
+"""The longest comes first in 2023.4 and 2025.3. Both depend on what the CPU can count."""
 
 
 class DidNotStart(Exception):
@@ -41,6 +45,8 @@ class Nsys:
         cupti: the newest CUDA that its CUPTI supports, e.g. (13, 0); None if unknown.
         library_path: a folder with libraries that its importer needs and the system lacks.
         options: the options that its `--help` lists; empty if it lists none.
+        longest_period: how much a CPU does between two samples at most, in the unit of
+            `--sampling-period` on this machine; None if unknown.
     """
 
     path: Path
@@ -50,10 +56,16 @@ class Nsys:
     cupti: tuple[int, int] | None = None
     library_path: Path | None = None
     options: frozenset[str] = frozenset()
+    longest_period: int | None = None
 
     def offers(self, option: str) -> bool:
         """Whether it takes `option`; assumed if its help is unknown."""
         return not self.options or option in self.options
+
+    @property
+    def exports_frames(self) -> bool:
+        """Whether the Python frames that it records can be read. 2023.4 does not export them."""
+        return self.offers("--python-backtrace") and self.offers("--include-json")
 
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """The variables to set for it besides those of `base`, by default ours."""
@@ -89,6 +101,8 @@ def describe(path: Path, origin: str, *, library_path: Path | None = None) -> Ns
     """
     text = version_of(path)
     target = target_folder(path)
+    page = _help(path)
+    periods = _PERIOD.search(page)
     return Nsys(
         path=path,
         version=version_numbers(text),
@@ -96,7 +110,8 @@ def describe(path: Path, origin: str, *, library_path: Path | None = None) -> Ns
         origin=origin,
         cupti=None if target is None else newest_cupti(target),
         library_path=library_path,
-        options=frozenset(_options(path)),
+        options=frozenset(_OPTION.findall(page)),
+        longest_period=None if periods is None else max(map(int, periods.groups())),
     )
 
 
@@ -132,10 +147,9 @@ def output_of(path: Path, *argv: str) -> str:
         return ""
 
 
-def _options(path: Path) -> list[str]:
-    """The options of `profile` and `export`; some were renamed between versions."""
-    pages = [output_of(path, command, "--help") for command in ("profile", "export")]
-    return _OPTION.findall(" ".join(pages))
+def _help(path: Path) -> str:
+    """What `profile` and `export` say of their options; some were renamed between versions."""
+    return " ".join(output_of(path, command, "--help") for command in ("profile", "export"))
 
 
 def _output(path: Path, *argv: str) -> str:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import join, quote
 from typing import Final
@@ -74,6 +74,8 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         CaptureError: what was asked for cannot be recorded together.
     """
     _check_together(request)
+    if request.backtrace is None:
+        request = replace(request, backtrace="waits" if nsys.exports_frames else "none")
     folder = request.folder.resolve()
     names = _report_names(request)
     opener = BY_CUDA if request.on == "cuda" else f"{protocol.OPENING_RANGE}@{protocol.DOMAIN}"
@@ -84,7 +86,7 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         shutdown=request.stop,
         delay_s=request.delay_s,
         duration_s=request.duration_s,
-        backtrace=request.backtrace,
+        backtrace=request.backtrace or "none",
         gpu_metrics=request.gpu_metrics,
         graph_trace=request.graph_trace,
         extra=request.nsys_args,
@@ -108,8 +110,9 @@ def plan_kineto(request: Request) -> Plan:
     Raises:
         CaptureError: something was asked for that only nsys records.
     """
+    request = replace(request, backtrace=request.backtrace or "none")
     only_nsys = {
-        "--backtrace": request.backtrace,
+        "--backtrace": request.backtrace != "none",
         "--gpu-metrics": request.gpu_metrics,
         "--delay": request.delay_s is not None,
         "--duration": request.duration_s is not None,

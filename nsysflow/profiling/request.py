@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from nsysflow.nsys import Backtrace
 from nsysflow.peaks import Unit
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.protocol import Window
@@ -27,13 +28,15 @@ class Request:
         collector: who records; None for nsys, or torch.profiler if there is no nsys.
         trace: what nsys traces, e.g. `("cuda", "nvtx", "osrt")`.
         graph_trace: record a CUDA graph as all its nodes, or as one operation.
-        backtrace: record the Python line of each CUDA call.
+        backtrace: the CUDA calls whose Python lines to record; None for those that block the host,
+            where they can be recorded.
         gpu_metrics: sample the GPU's counters.
         processes: how many ranks torchrun starts; None without torchrun.
         nsys: the nsys to use; found automatically when None.
         nsys_args: passed to `nsys profile` unchanged.
         flops_per_step: the FLOPs of one step of one rank; None if not given.
         flops_dtype: the arithmetic of those FLOPs.
+        own: packages and paths that are the program's own, although they are installed ones.
     """
 
     command: tuple[str, ...]
@@ -49,13 +52,14 @@ class Request:
     collector: Collector | None = None
     trace: tuple[str, ...] = ("cuda", "nvtx")
     graph_trace: Literal["node", "graph"] = "node"
-    backtrace: bool = False
+    backtrace: Backtrace | None = None
     gpu_metrics: bool = False
     processes: int | None = None
     nsys: Path | None = None
     nsys_args: tuple[str, ...] = ()
     flops_per_step: float | None = None
     flops_dtype: Unit | None = None
+    own: tuple[str, ...] = ()
 
     @property
     def ends_program(self) -> bool:
@@ -66,4 +70,4 @@ class Request:
     def needs_json(self) -> bool:
         """Whether its exports need events' JSON, which holds Python frames and the sizes of NCCL's
         messages."""
-        return self.backtrace or self.processes is not None
+        return self.backtrace != "none" or self.processes is not None

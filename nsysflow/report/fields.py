@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from nsysflow.analysis.findings.places import line
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.layout import Block, Column, words
 from nsysflow.report.results import Results, gpu_name
@@ -72,7 +73,7 @@ def phase_field() -> Field[Row]:
 def line_field() -> Field[Row]:
     """The source line of idle time."""
     return Column(head="line"), lambda row: line_at(
-        row["cause"], row["culprit"] or "", row["source"] or ""
+        row["cause"], row["culprit"] or "", line(row["source"] or "", row["via"] or "")
     )
 
 

@@ -303,6 +303,7 @@ class Results:
             *filter(None, [self.selection]),
             *(f"{name} {quote(str(of))}" for name, of in judging.items() if of is not None),
             *(["--whole"] if options.whole else []),
+            *(f"--own {quote(name)}" for name in options.own),
         ]
         return " ".join(words)
 

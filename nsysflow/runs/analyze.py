@@ -75,7 +75,7 @@ def analyze_reports(
         domains |= named_domains(trace.ranges)
         if len(sources) > 1 and _ran_elsewhere(trace, options.device):
             continue
-        wanted = with_flops_of(source.manifest, options)
+        wanted = with_run(source.manifest, options)
         if len(sources) > 1:
             wanted = _with_domains_of(trace, wanted)
         analysis = analyze(trace, wanted)
@@ -112,14 +112,16 @@ def _has_ranks(manifest: Manifest) -> bool:
     return manifest.processes is not None or len(manifest.reports) > 1
 
 
-def with_flops_of(manifest: Manifest | None, options: Options) -> Options:
-    """`options`, with the FLOPs that were given when the run was profiled, unless given now."""
+def with_run(manifest: Manifest | None, options: Options) -> Options:
+    """`options`, with what was said of the program when the run was profiled: its FLOPs, unless
+    given now, and what is its own."""
     if manifest is None:
         return options
     return replace(
         options,
         flops_per_step=options.flops_per_step or manifest.flops_per_step,
         flops_dtype=options.flops_dtype or manifest.flops_dtype,
+        own=tuple(dict.fromkeys((*manifest.own, *options.own))),
     )
 
 

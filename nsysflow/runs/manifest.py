@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from nsysflow.atomic import staged_file
 from nsysflow.errors import Damaged, ReportError
+from nsysflow.nsys import Backtrace
 from nsysflow.peaks import Unit
 from nsysflow.runs.decode import decode
 from nsysflow.runtime.child_status import ChildStatus
@@ -75,10 +76,11 @@ class Manifest:
         stopped: whether we ended the program, because what was asked for was recorded.
         processes: how many ranks torchrun started; None without torchrun.
         trace: what nsys was asked to trace.
-        backtrace: whether Python lines were asked for.
         gpu_metrics: whether GPU counters were asked for.
         flops_per_step: what one step of one rank computes, as typed; None if it was not.
         flops_dtype: the arithmetic of those FLOPs, as typed.
+        backtraces: the CUDA calls whose Python lines were asked for.
+        own: the packages and paths that are the program's own, as typed.
         git: the state of the repository in the working folder; None outside git.
         versions: by name: nsysflow, nsys, driver, python, torch, …
         gpus: the names of the machine's GPUs.
@@ -99,7 +101,6 @@ class Manifest:
     capture: str | None
     processes: int | None
     trace: tuple[str, ...]
-    backtrace: bool
     gpu_metrics: bool
     git: GitState | None
     versions: Mapping[str, str]
@@ -116,6 +117,8 @@ class Manifest:
     duration_s: float | None = None
     annotation: Annotation | None = None
     stopped: bool = False
+    backtraces: Backtrace = "none"
+    own: tuple[str, ...] = ()
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

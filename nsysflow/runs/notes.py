@@ -7,9 +7,11 @@ show what is missing.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+import polars as pl
+
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.trace import Trace
-from nsysflow.nsys import LAST_NVTX, records_nvtx
+from nsysflow.nsys import LAST_NVTX, WAIT_NS, records_nvtx
 from nsysflow.runs.manifest import Manifest
 from nsysflow.runtime.protocol import Window
 
@@ -67,8 +69,8 @@ def _missing_annotation(manifest: Manifest, trace: Trace) -> Iterator[str]:
     if found.missing is None:
         if _ended_unseen(manifest):
             yield (
-                "os._exit or a signal ended the program: its last ranges may be missing, and the number"
-                " of its steps is unknown"
+                "os._exit or a signal ended the program: its last ranges may be missing, and the"
+                " number of its steps is unknown"
             )
     elif not trace.ranges.is_empty() and (found.problem or not found.hooked):
         yield f"no automatic steps and phases: {found.missing}"
@@ -137,16 +139,24 @@ def _ended_early(manifest: Manifest) -> Iterator[str]:
 def _missing_details(manifest: Manifest, trace: Trace) -> Iterator[str]:
     if manifest.on == "cpu":
         yield "this run was made with --on cpu: it recorded ranges only, no GPU work"
-    if manifest.backtrace and trace.backtraces.is_empty():
+    if trace.backtraces.is_empty() and _should_hold_lines(manifest, trace):
         yield (
-            "the report holds no Python lines although --backtrace was given: nsys needs CPU"
-            " sampling for them (nsysflow doctor says whether it is allowed here)"
+            "the report holds no Python lines of CUDA calls: nsys needs CPU sampling for them"
+            " (nsysflow doctor says whether it is allowed here)"
         )
     if manifest.gpu_metrics and trace.gpu_samples.is_empty():
         yield (
             "the report holds no GPU counters although --gpu-metrics was given: this user may not"
             " read them, or another tool is using them (see nsysflow doctor)"
         )
+
+
+def _should_hold_lines(manifest: Manifest, trace: Trace) -> bool:
+    """Whether nsys was to record Python lines, and met a call of a Python program to record."""
+    if manifest.backtraces != "waits":
+        return manifest.backtraces == "all"
+    length = pl.col("end_ns") - pl.col("start_ns")
+    return bool(manifest.children) and not trace.calls.filter(length > WAIT_NS).is_empty()
 
 
 def _killed_in_window(manifest: Manifest) -> bool:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import nsysflow
+from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.schema import SCHEMAS
 from tests.analyses import EXAMPLES, analysed, every_report, oracle_of, oracle_tables_of, rows_of
 from tests.oracle.integrity import integrity
@@ -42,11 +44,19 @@ def assert_agrees(
     }
 
 
-@given(traces())
+OWN = st.sampled_from(
+    ((), ("transformers",), ("accelerate/utils.py", "torch"), ("/opt/lib/python3.12/",))
+)
+
+
+@given(traces(), OWN)
 @settings(max_examples=5 * EXAMPLES, suppress_health_check=list(HealthCheck))
-def test_every_table_of_a_random_trace_agrees_with_the_oracle(model: PlainTrace) -> None:
-    report = Report(model)
-    assert_agrees(nsysflow.analyze(to_trace(model)), report, oracle_tables(report))
+def test_every_table_of_a_random_trace_agrees_with_the_oracle(
+    model: PlainTrace, own: tuple[str, ...]
+) -> None:
+    report = Report(model, own=own)
+    analysis = nsysflow.analyze(to_trace(model), Options(own=own))
+    assert_agrees(analysis, report, oracle_tables(report))
 
 
 @given(traces_with_graphs())

@@ -245,8 +245,8 @@ def test_a_bare_name_of_a_program_is_left_to_path(given: Given) -> None:
         ("[analyze\n", "is not valid TOML"),
         ("analyze = 3\n", "analyze = 3 must be a table"),
         ("profile = 3\n", "profile = 3 must be a table"),
-        ("[profil]\nbacktrace = true\n", "reads the table profil; did you mean profile? Put"),
-        ("backtrace = true\n", "backtrace = true is outside the table of a command. Put"),
+        ("[profil]\nosrt = true\n", "reads the table profil; did you mean profile? Put"),
+        ("osrt = true\n", "osrt = true is outside the table of a command. Put"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_the_file(tmp_path: Path, text: str, said: str) -> None:
@@ -259,7 +259,7 @@ def test_a_mistake_in_the_file_is_named_with_the_file(tmp_path: Path, text: str,
 
 
 def test_a_mistake_in_a_pyproject_is_named_with_the_tables_whole_name(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.nsysflow]\nbacktrace = true\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.nsysflow]\nosrt = true\n")
     with pytest.raises(SettingsError, match=r"\[tool\.nsysflow\.profile\]"):
         settings_of("analyze", tmp_path, KNOWN)
     (tmp_path / "pyproject.toml").write_text("[tool.nsysflow.analyze]\nforce = 1\n")
@@ -271,7 +271,8 @@ def test_a_mistake_in_a_pyproject_is_named_with_the_tables_whole_name(tmp_path: 
     ("line", "said"),
     [
         ("backtraces = true", "--backtraces; did you mean backtrace?"),
-        ("backtrace = 3", "backtrace = 3 in [profile] must be true or false"),
+        ("backtrace = true", "backtrace = true in [profile] must be text in quotes"),
+        ("osrt = 3", "osrt = 3 in [profile] must be true or false"),
         ("on = 'tpu'", "on in [profile]: 'tpu' is not one of"),
         ("capture = '3:2'", "capture in [profile]: '3:2' is not WAIT:WARMUP:ACTIVE"),
     ],

@@ -1,14 +1,16 @@
 """The argv of nsys, for every combination of options."""
 
 import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.nsys import BY_CUDA, Nsys, Recording, export_argv, profile_argv
+from nsysflow.nsys import BY_CUDA, Backtrace, Nsys, Recording, export_argv, profile_argv
 from tests.nsys.fakes import an_nsys
 
 NSYS = an_nsys(Path("/opt/nsys"))
@@ -47,12 +49,22 @@ def test_a_plain_recording_samples_nothing_and_records_graph_nodes() -> None:
     ]
 
 
-def test_backtraces_sample_the_cpu_and_have_no_threshold() -> None:
-    found = options(Recording(out=Path("r"), backtrace=True))
+@pytest.mark.parametrize(("backtrace", "calls"), [("waits", "all:20000"), ("all", "all:0")])
+def test_backtraces_are_of_long_calls_or_all_and_need_cpu_samples(
+    backtrace: Backtrace, calls: str
+) -> None:
+    found = options(Recording(out=Path("r"), backtrace=backtrace))
     assert found["--sample"] == "process-tree"
-    assert found["--cudabacktrace"] == "all:0"
+    assert found["--cudabacktrace"] == calls
     assert found["--python-backtrace"] == "cuda"
-    assert "--cpuctxsw" not in found
+    assert found["--cpuctxsw"] == "none"
+
+
+def test_the_cpu_is_sampled_as_rarely_as_this_nsys_can() -> None:
+    recording = Recording(out=Path("r"), backtrace="waits")
+    rare = profile_argv(replace(NSYS, longest_period=16_000_000), recording, COMMAND)
+    assert "--sampling-period=16000000" in rare
+    assert not any("--sampling-period" in word for word in profile_argv(NSYS, recording, COMMAND))
 
 
 @pytest.mark.parametrize("window", [BY_CUDA, "capture@nsysflow.window"])
@@ -74,11 +86,12 @@ def test_a_window_stops_the_recording_and_not_the_program() -> None:
 
 
 @pytest.mark.parametrize("nsys", [NSYS, OLD])
-@pytest.mark.parametrize("toggles", list(product([False, True], repeat=3)))
+@pytest.mark.parametrize("backtrace", get_args(Backtrace))
+@pytest.mark.parametrize("toggles", list(product([False, True], repeat=2)))
 def test_in_any_combination_the_command_comes_last_and_extra_options_before_it(
-    nsys: Nsys, toggles: tuple[bool, ...]
+    nsys: Nsys, toggles: tuple[bool, ...], backtrace: Backtrace
 ) -> None:
-    window, backtrace, gpu_metrics = toggles
+    window, gpu_metrics = toggles
     recording = Recording(
         out=Path("r"),
         window=BY_CUDA if window else None,
@@ -93,8 +106,8 @@ def test_in_any_combination_the_command_comes_last_and_extra_options_before_it(
     assert any("gpu-metrics" in option for option in argv) == gpu_metrics
 
 
-@pytest.mark.parametrize("backtrace", [False, True])
-def test_without_cuda_in_the_trace_nsys_gets_no_cuda_option(backtrace: bool) -> None:
+@pytest.mark.parametrize("backtrace", get_args(Backtrace))
+def test_without_cuda_in_the_trace_nsys_gets_no_cuda_option(backtrace: Backtrace) -> None:
     found = options(Recording(out=Path("r"), trace=("nvtx",), backtrace=backtrace))
     assert not set(CUDA_ONLY) & set(found)
     assert found["--sample"] == "none"

@@ -63,6 +63,14 @@ def test_the_options_come_from_its_help(tmp_path: Path) -> None:
     assert not found.offers("--include-json")
 
 
+def test_how_rarely_it_can_sample_the_cpu_comes_from_its_help(tmp_path: Path) -> None:
+    said = "Possible values are integers between 16000000 and 125000."
+    tells = fake_nsys(tmp_path / "nsys", body=f'printf "\t--sampling-period=\n\n\t   {said}\n"')
+    assert find(tells, places=places(tmp_path)).longest_period == 16_000_000
+    silent = fake_nsys(tmp_path / "silent", body='echo "--sampling-period= Unknown."')
+    assert find(silent, places=places(tmp_path)).longest_period is None
+
+
 def test_without_help_every_option_is_assumed(tmp_path: Path) -> None:
     silent = fake_nsys(tmp_path / "nsys", body="exit 1")
     assert find(silent, places=places(tmp_path)).offers("--include-json")

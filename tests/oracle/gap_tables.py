@@ -11,8 +11,8 @@ from tests.oracle.stats import mean, whole
 from tests.oracle.steps import Step, kinds_of, steps_of
 from tests.oracle.waited import waits_of
 
-Group = tuple[int, str, str, str, str | None]
-"""Device, phase, cause, culprit, source."""
+Group = tuple[int, str, str, str, str | None, str | None]
+"""Device, phase, cause, culprit, source, via."""
 
 LENGTHS = (
     (2_000, "< 2 us"),
@@ -67,7 +67,8 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
                     "duration_ns": gap.duration_ns,
                     "cause": gap.cause,
                     "culprit": culprit_of(report, gap, gap.cause),
-                    "source": report.source(gap, gap.cause),
+                    "source": report.source(gap, gap.cause)[0],
+                    "via": report.source(gap, gap.cause)[1],
                     "phase": name_of(main_place(report, gap)),
                     "waiting_phase": waiting_phase(report, gap),
                     "host_range": joined(gap.host_place.path),
@@ -99,15 +100,17 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                     culprit = "" if call is None else report.calls.calls[call].name
                 if cause == "dependency":
                     culprit = culprit_of(report, gap, cause)
-                line = report.sources.of(report.calls.launch[gap.next_op] if call is None else call)
-                key = (gap.device, name_of(spot), cause, culprit, line)
+                lines = report.sources.of(
+                    report.calls.launch[gap.next_op] if call is None else call
+                )
+                key = (gap.device, name_of(spot), cause, culprit, *lines)
                 groups[key].append(part_ns)
                 in_steps[key] += part_ns if inside else 0
                 in_steady[key] += part_ns if inside_steady else 0
                 launchers[key].add(report.ops[gap.next_op].process)
     rows: list[Row] = []
     for key, ns in groups.items():
-        device, phase, cause, culprit, source = key
+        device, phase, cause, culprit, source, via = key
         rows.append(
             {
                 "report": report.trace.report,
@@ -116,6 +119,7 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                 "cause": cause,
                 "culprit": culprit,
                 "source": source,
+                "via": via,
                 "gaps": len(ns),
                 "total_ns": sum(ns),
                 "mean_ns": whole(mean(ns)),
@@ -132,6 +136,7 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
             CAUSES.index(row["cause"]),
             row["culprit"],
             row["source"] or "",
+            row["via"] or "",
         )
     )
     return rows

@@ -9,7 +9,7 @@ from tests.oracle.captured import Captured
 from tests.oracle.gaps import CAUSES, FRAMEWORK_GAP_NS, Gap, Gaps
 from tests.oracle.model import LOW_24_BITS, PlainTrace
 from tests.oracle.phases import NOWHERE, Open, Place
-from tests.oracle.sources import Sources
+from tests.oracle.sources import Lines, Sources
 
 Row = dict[str, Any]
 Path = tuple[str, ...]
@@ -49,6 +49,7 @@ class Report:
         *,
         framework_gap_ns: int = FRAMEWORK_GAP_NS,
         classes: list[str] | None = None,
+        own: tuple[str, ...] = (),
     ) -> None:
         self.trace = trace
         self.gaps = Gaps(trace, framework_gap_ns=framework_gap_ns, classes=classes)
@@ -59,7 +60,7 @@ class Report:
         self.devices = sorted({op.device for op in self.ops})
         self.processes = sorted({call.process for call in self.calls.calls})
         self.induced = self.gaps.induced()
-        self.sources = Sources(trace, self.calls)
+        self.sources = Sources(trace, self.calls, own)
         self._places: dict[int, Place] = {}
 
     def place(self, call: int) -> Place:
@@ -93,8 +94,8 @@ class Report:
         """§2: per device, the time in which any operation runs."""
         return {d: covered(self.ops[i] for i in self.on(d)) for d in self.devices}
 
-    def source(self, gap: Gap, cause: str) -> str | None:
-        """§11.6: the line of the culprit's call, or of `L` if there is no such call."""
+    def source(self, gap: Gap, cause: str) -> Lines:
+        """§11.6: the lines of the culprit's call, or of `L` if there is no such call."""
         culprit = None if cause == "profiler" else self.gaps.culprit_call(gap, cause)
         return self.sources.of(self.calls.launch[gap.next_op] if culprit is None else culprit)
 

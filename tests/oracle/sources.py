@@ -1,4 +1,4 @@
-"""The source line of a call (spec §11)."""
+"""The source line of a call, and the framework's line behind it (spec §11)."""
 
 import re
 from collections import defaultdict
@@ -15,6 +15,15 @@ INSIDE = (
 """The modules of nsysflow's runtime before 2026-11-22, when it became a folder."""
 
 
+ENGINES = (
+    *("torch", "torchgen", "functorch", "triton", "jax", "jaxlib", "nvtx", "tqdm"),
+    "nsysflow",
+)
+"""§11.3: the packages that are no frameworks."""
+
+SOON_NS = 50_000
+
+
 def is_own(file: str) -> bool:
     """§11.3: whether a file is the program's own.
 
@@ -26,7 +35,7 @@ def is_own(file: str) -> bool:
     *folders, name = file.replace("\\", "/").split("/")
     if ("nsysflow", "workloads") in pairwise(folders) and name.endswith(".py"):
         return True
-    if folders[-2:] == ["nsysflow", "runtime"] and name.endswith(".py"):
+    if ("nsysflow", "runtime") in pairwise(folders) and name.endswith(".py"):
         return False
     if folders[-1:] == ["nsysflow"] and name in INSIDE:
         return False
@@ -40,6 +49,45 @@ def is_own(file: str) -> bool:
         lib in ("lib", "lib64") and re.match(r"(python|pypy)3", python)
         for lib, python in pairwise(folders)
     )
+
+
+def folders_of(path: str) -> list[str]:
+    """§11.3: the folders and the name, without `.` and `..`."""
+    return [part for part in path.replace("\\", "/").split("/") if part not in ("", ".", "..")]
+
+
+def absolute(path: str) -> bool:
+    return path[:1] in ("/", "\\") or path[1:2] == ":"
+
+
+def packaged(file: str) -> list[str]:
+    """§11.3: the part of a path behind the last `site-packages` or `dist-packages`."""
+    *folders, name = file.replace("\\", "/").split("/")
+    for at in range(len(folders), 0, -1):
+        if folders[at - 1] in ("site-packages", "dist-packages"):
+            return [*folders[at:], name]
+    return []
+
+
+def package_of(file: str) -> str | None:
+    """§11.3: the package that a file is part of, by its folder or by its own name."""
+    behind = packaged(file)
+    return behind[0].partition(".")[0] if behind and behind[0].partition(".")[0] else None
+
+
+def is_named(file: str, name: str) -> bool:
+    """§11.3: whether `--own NAME` says that a file is the program's own."""
+    if not re.search(r"[/\\]", name) and not name.startswith(".") and not name.endswith(".py"):
+        return package_of(file) == name.replace("-", "_")
+    path, wanted = folders_of(file), folders_of(name)
+    if not wanted:
+        return False
+    if not absolute(name):
+        return any(path[at : at + len(wanted)] == wanted for at in range(len(path)))
+    if absolute(file):
+        return path[: len(wanted)] == wanted
+    ends = [wanted[at:] for at in range(len(wanted) - 1)]
+    return any(path[: len(end)] == end for end in ends)
 
 
 def parts_of(file: str) -> list[str]:
@@ -56,29 +104,47 @@ def parts_of(file: str) -> list[str]:
     return parts[1:] if absolute and len(parts) > 1 and parts[0] == "root" else parts
 
 
+Lines = tuple[str | None, str | None]
+"""§11.2: source and via."""
+
+
 class Sources:
     """Finds the source line of a call."""
 
-    def __init__(self, trace: PlainTrace, calls: Calls) -> None:
+    def __init__(self, trace: PlainTrace, calls: Calls, own: tuple[str, ...] = ()) -> None:
         self.trace = trace
         self.calls = calls
+        self.own_too = own
         self.at: dict[tuple[int, int], Backtrace] = {}
         for backtrace in trace.backtraces:
             self.at.setdefault((backtrace.thread, backtrace.start_ns), backtrace)
         self.sampled: dict[int, list[int]] = defaultdict(list)
         """Per thread, the calls with a backtrace at their start."""
+        self.rows: dict[int, list[int]] = defaultdict(list)
+        """Per thread, its calls."""
         for index, call in enumerate(calls.calls):
+            self.rows[call.thread].append(index)
             if self.own(index) is not None:
                 self.sampled[call.thread].append(index)
 
     @cached_property
     def own_files(self) -> set[tuple[str, ...]]:
-        """§11.4: every file in a frame that is the program's own."""
+        """§11.4: every file in a frame that is the program's own, without those of packages."""
         frames = {frame for backtrace in self.trace.backtraces for frame in backtrace.frames}
-        return {tuple(parts_of(f.file)) for f in frames if f.file is not None and is_own(f.file)}
+        return {
+            tuple(parts_of(file))
+            for frame in frames
+            if (file := frame.file) is not None and self._counts(frame)
+            if is_own(file) or package_of(file) is None
+        }
 
     def shown(self, file: str) -> str:
-        """§11.4: its name, with as many parent folders as tell it from the other files."""
+        """§11.4: its name, with as many parent folders as tell it from the other files.
+
+        A package's file is shown from the package on.
+        """
+        if not is_own(file) and package_of(file) is not None:
+            return "/".join(packaged(file))
         parts = parts_of(file)
         for count in range(1, len(parts) + 1):
             end = tuple(parts[-count:])
@@ -93,6 +159,35 @@ class Sources:
         return self.at.get((row.thread, row.start_ns))
 
     def backtrace(self, call: int) -> Backtrace | None:
+        """§11.5: its own or a twin's; else that of the copy before a wait or the wait behind it."""
+        if (found := self._recorded(call)) is not None:
+            return found
+        if self.calls.classes[call] == "blocking_copy":
+            wait = self._wait_behind(call)
+            return None if wait is None else self._recorded(wait)
+        if self.calls.classes[call] != "sync":
+            return None
+        copies = (
+            other
+            for other in self.rows[self.calls.calls[call].thread]
+            if self.calls.classes[other] == "blocking_copy" and self._wait_behind(other) == call
+        )
+        recorded = (self._recorded(copy) for copy in copies)
+        return next((backtrace for backtrace in recorded if backtrace is not None), None)
+
+    def _wait_behind(self, copy: int) -> int | None:
+        """§11.5: the sync that the thread calls right after a copy that takes time."""
+        row = self.calls.calls[copy]
+        if row.start_ns == row.end_ns:
+            return None
+        for index in self.rows[row.thread]:
+            other = self.calls.calls[index]
+            if self.calls.classes[index] != "api" and other.start_ns >= row.end_ns:
+                soon = other.start_ns - row.end_ns <= SOON_NS
+                return index if soon and self.calls.classes[index] == "sync" else None
+        return None
+
+    def _recorded(self, call: int) -> Backtrace | None:
         """§11.5: its own, else that of the first call of its thread that contains it.
 
         Else that of the first call of its thread with the same correlation id.
@@ -115,28 +210,40 @@ class Sources:
         first = next(chain(around, same), None)
         return None if first is None else self.own(first)
 
-    def of(self, call: int | None) -> str | None:
-        """§11.2: `train.py:42 in step`, the innermost frame that is the program's own, or None."""
+    def of(self, call: int | None) -> Lines:
+        """§11.2: source and via of a call.
+
+        `train.py:42 in step` is the innermost frame that is the program's own. Via is the innermost
+        one of a framework, if it comes before that.
+        """
         backtrace = None if call is None else self.backtrace(call)
         if backtrace is None:
-            return None
+            return None, None
+        via = None
         callers = [*backtrace.frames[1:], None]
-        return next(
-            (
-                self._written(frame)
-                for frame, caller in zip(backtrace.frames, callers, strict=True)
-                if self._counts(frame) and not self._generated(frame, caller)
-            ),
-            None,
-        )
+        for frame, caller in zip(backtrace.frames, callers, strict=True):
+            if self._counts(frame) and not self._generated(frame, caller):
+                return self._written(frame), via
+            if via is None and self._is_framework(frame):
+                via = self._written(frame)
+        return None, via
 
     def _written(self, frame: Frame) -> str:
         return f"{self.shown(frame.file or '')}:{frame.line} in {frame.function or '(nameless)'}"
 
-    def _generated(self, frame: Frame, caller: Frame | None) -> bool:
-        """§11.3: whether it is a frame of `<string>` that a library called."""
-        return frame.file == "<string>" and caller is not None and not self._counts(caller)
-
     @staticmethod
-    def _counts(frame: Frame) -> bool:
-        return frame.file is not None and is_own(frame.file)
+    def _generated(frame: Frame, caller: Frame | None) -> bool:
+        """§11.3: whether it is a frame of `<string>` that a file called."""
+        return frame.file == "<string>" and caller is not None and caller.file != "<string>"
+
+    def _counts(self, frame: Frame) -> bool:
+        """§11.3: whether it is the program's own, by its place or because it was named."""
+        file = frame.file
+        if file is None:
+            return False
+        return is_own(file) or any(is_named(file, name) for name in self.own_too)
+
+    def _is_framework(self, frame: Frame) -> bool:
+        """§11.3: whether a frame that is not the program's own is a framework's."""
+        package = None if frame.file is None else package_of(frame.file)
+        return package is not None and package not in ENGINES

@@ -199,6 +199,7 @@ def _row(report: Report, process: int, device: int, pieces: list[Piece]) -> Row:
         "phase": of_gap.get("phase"),
         "culprit": of_gap.get("culprit"),
         "source": of_gap.get("source"),
+        "via": of_gap.get("via"),
     }
 
 

@@ -385,7 +385,13 @@ def _overhead(pids: tuple[int, ...]) -> st.SearchStrategy[list[Overhead]]:
 # --- what was sampled ---------------------------------------------------------------------------
 
 _OWN_FILES = ("/home/me/train.py", "/home/me/model/utils.py", "/home/me/data/utils.py", "<string>")
-_LIBRARIES = ("/opt/lib/python3.12/site-packages/torch/nn.py", "<frozen runpy>")
+_LIBRARIES = (
+    "/opt/lib/python3.12/site-packages/torch/nn.py",
+    "/opt/lib/python3.12/site-packages/transformers/trainer.py",
+    "/opt/lib/python3.12/site-packages/accelerate/utils.py",
+    "/opt/lib/python3.12/threading.py",
+    "<frozen runpy>",
+)
 _STACKS = st.lists(
     st.builds(
         Frame,

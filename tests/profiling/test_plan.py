@@ -3,6 +3,7 @@
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from nsysflow.runtime.inject import FOLDER
 from nsysflow.runtime.protocol import Window
 from tests.nsys.fakes import an_nsys, script
 
-NSYS = an_nsys(Path("/opt/nsys"), "--include-json")
+NSYS = an_nsys(Path("/opt/nsys"), "--include-json", "--python-backtrace")
 RUN = Path("/runs/one")
 ASKED = Request(command=("python", "train.py"), name="train", folder=RUN)
 WINDOW = Window(wait=1, warmup=2, active=3)
@@ -122,14 +123,26 @@ def test_torch_profiler_runs_the_command_itself_and_always_has_a_window() -> Non
     assert plan.environment[protocol.CAPTURE] == str(WINDOW_DEFAULT)
 
 
-@pytest.mark.parametrize("asked", [{"backtrace": True}, {"gpu_metrics": True}])
-def test_torch_profiler_refuses_what_only_nsys_records(asked: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    "asked", [{"backtrace": "all"}, {"backtrace": "waits"}, {"gpu_metrics": True}]
+)
+def test_torch_profiler_refuses_what_only_nsys_records(asked: dict[str, Any]) -> None:
     with pytest.raises(CaptureError, match="needs nsys"):
-        plan_kineto(replace(ASKED, **asked))  # type: ignore[arg-type]
+        plan_kineto(replace(ASKED, **asked))
+
+
+def test_the_lines_of_waits_are_recorded_by_default_where_they_can_be_exported() -> None:
+    plan = plan_nsys(ASKED, NSYS)
+    assert words(plan, "--cudabacktrace=") == ["--cudabacktrace=all:20000"]
+    assert plan.request.needs_json
+    old = an_nsys(Path("/opt/nsys"), "--python-backtrace", "--quiet")  # as 2023.4
+    assert words(plan_nsys(ASKED, old), "--cudabacktrace=") == []
+    assert words(plan_nsys(replace(ASKED, backtrace="none"), NSYS), "--cudabacktrace=") == []
+    assert plan_kineto(ASKED).request.backtrace == "none"
 
 
 def test_the_commands_are_what_a_shell_would_run() -> None:
-    asked = replace(ASKED, command=("python", "my script.py"), window=WINDOW, backtrace=True)
+    asked = replace(ASKED, command=("python", "my script.py"), window=WINDOW, backtrace="all")
     plan = plan_nsys(asked, NSYS)
     made, run, export = shell_commands(plan).split("\n")
     assert shlex.split(made) == ["mkdir", "-p", str(RUN)]

@@ -9,7 +9,9 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner
 
+from nsysflow.analysis.options import Options
 from nsysflow.cli.main import main
+from nsysflow.runs.analyze import with_run
 from nsysflow.runs.manifest import read_manifest
 from tests.profiling.fake import command, profiled
 
@@ -32,14 +34,14 @@ def test_the_manifest_describes_the_run_and_holds_no_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("API_TOKEN", "hush-hush")
-    profiled("-o", "out", "--no-analyze", "--backtrace", *command())
+    profiled("-o", "out", "--no-analyze", "--backtrace", "all", *command())
     manifest = read_manifest(Path("out"))
     assert manifest is not None
     assert manifest.command == tuple(command()[1:])
     assert manifest.argv[-len(manifest.command) :] == manifest.command
     assert (manifest.exit_code, manifest.interrupted) == (0, False)
     assert (manifest.collector, manifest.on, manifest.capture) == ("nsys", "cuda", None)
-    assert manifest.backtrace
+    assert manifest.backtraces == "all"
     assert manifest.versions["nsys"] == "2025.3.1.90-1v0"
     assert manifest.versions["driver"] == "580.159"
     assert manifest.gpus == ("NVIDIA H200",)
@@ -101,6 +103,33 @@ def test_a_run_can_be_packed_by_its_folder_if_it_has_one_report(two_ranks: tuple
     assert refused.exit_code == 1
     assert "out is a run of 2 ranks, each with its own report" in refused.stderr
     assert "for example out/rank0.sqlite" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "calls"),
+    [((), "20000"), (("--backtrace", "waits"), "20000"), (("--backtrace", "all"), "0")],
+)
+def test_backtraces_are_of_waits_unless_all_are_asked_for(
+    typed: tuple[str, ...], calls: str
+) -> None:
+    ran = profiled("--dry-run", *typed, *command())
+    assert f"--cudabacktrace=all:{calls} " in ran.stdout
+
+
+def test_the_former_flag_without_a_value_still_records_all_calls() -> None:
+    for typed in (("--backtrace",), ("--backtrace", "-o", "out")):
+        assert "--cudabacktrace=all:0 " in profiled("--dry-run", *typed, *command()).stdout
+    mistaken = profiled("--backtrace", "nan_check")
+    assert "'nan_check' is not one of 'waits', 'all', 'none'" in mistaken.stderr
+
+
+def test_what_is_the_programs_own_is_kept_with_the_run_and_adds_up() -> None:
+    profiled("-o", "out", "--no-analyze", "--own", "vllm", "--own", "./src", *command())
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert manifest.own == ("vllm", "./src")
+    options = with_run(manifest, Options(own=("peft", "vllm")))
+    assert options.own == ("vllm", "./src", "peft")
 
 
 def test_flops_are_kept_with_the_run_and_used_when_it_is_analysed_again() -> None:

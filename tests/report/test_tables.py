@@ -35,15 +35,15 @@ CAUSE_COLUMNS = (
 )
 HEADERS = {
     "gaps": (
-        "report,device,gap,step,start_ns,end_ns,duration_ns,cause,culprit,source,phase,"
+        "report,device,gap,step,start_ns,end_ns,duration_ns,cause,culprit,source,via,phase,"
         f"waiting_phase,host_range,prev_op,next_op,{CAUSE_COLUMNS}"
     ),
     "findings": (
-        "report,process,device,finding,rule,title,phase,source,via,saving_low_ns,saving_high_ns,"
-        "saving_pct,method,steps,evidence,change"
+        "report,process,device,finding,rule,title,phase,source,via,culprit,saving_low_ns,"
+        "saving_high_ns,saving_pct,method,steps,evidence,change"
     ),
     "gap_summary": (
-        "report,device,phase,cause,culprit,source,gaps,total_ns,mean_ns,max_ns,"
+        "report,device,phase,cause,culprit,source,via,gaps,total_ns,mean_ns,max_ns,"
         "per_step_ns,window_pct,steady_per_step_ns"
     ),
     "phases": (
@@ -59,7 +59,7 @@ HEADERS = {
     ),
     "syncs": (
         "report,process,api,kind,thread,start_ns,blocked_ns,gpu_busy_ns,induced_idle_ns,phase,"
-        "source,bytes,direction,copy_label"
+        "source,via,bytes,direction,copy_label"
     ),
     "kernels": (
         "report,device,name,short_name,class,count,total_ns,mean_ns,median_ns,min_ns,max_ns,"
@@ -79,7 +79,7 @@ HEADERS = {
     ),
     "step_groups": (
         "report,process,device,kind,steps,count,every,start_ns,total_ns,excess_ns,compute_ns,"
-        "comm_exposed_ns,copy_exposed_ns,idle_ns,cause,cause_ns,second_cause,second_cause_ns,largest_ns,largest_cause,phase,culprit,source"
+        "comm_exposed_ns,copy_exposed_ns,idle_ns,cause,cause_ns,second_cause,second_cause_ns,largest_ns,largest_cause,phase,culprit,source,via"
     ),
     "comm": (
         "report,process,device,phase,name,operation,count,bytes,total_ns,median_ns,busy_ns,"

@@ -27,7 +27,7 @@ def lines(of: Results, width: int = 110, top: int | None = None) -> list[str]:
 def reviewed() -> Results:
     """The steps of `training` with findings of each kind."""
     title = "value read back in the loop: cudaStreamSynchronize in step/loss"
-    wait = valued(4 * MS, title=title, via="cudaStreamSynchronize", phase="step/loss", steps=1)
+    wait = valued(4 * MS, title=title, culprit="cudaStreamSynchronize", phase="step/loss", steps=1)
     launches = valued(6 * MS, title="400 launches a step keep the GPU waiting", exact=False)
     kernels = valued(0, title="most kernel time is matmul: 82 %", changes=None, table="kernels")
     return with_findings(wait, launches, kernels, valued(MS), together_ns=8 * MS)

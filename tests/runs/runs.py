@@ -16,7 +16,6 @@ RUN: Final = Manifest(
     capture="3:2:5",
     processes=None,
     trace=("cuda", "nvtx"),
-    backtrace=False,
     gpu_metrics=False,
     git=GitState(commit="abc", changed=True),
     versions={"nsys": "2023.4.4"},

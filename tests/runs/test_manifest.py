@@ -16,7 +16,7 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     annotation = Annotation(hooked=True, torch=False, problem="no")
     for run in (
         RUN,
-        replace(RUN, git=None, children=(), flops_per_step=1e9, flops_dtype="bf16"),
+        replace(RUN, git=None, children=(), flops_per_step=1e9, flops_dtype="bf16", own=("vllm",)),
         replace(RUN, annotation=annotation, delay_s=0.5, duration_s=2.0, stopped=True),
     ):
         write_manifest(tmp_path, run)

@@ -17,8 +17,17 @@ RANGE: Final = {"kind": "push_pop", "start_ns": 0, "end_ns": 1, "thread": 1, "na
 RANGES: Final = schema.RANGES.to_frame().vstack(
     pl.DataFrame([{name: RANGE.get(name) for name in schema.RANGES}], schema=schema.RANGES)
 )
+
+
+def wait(length_ns: int) -> pl.DataFrame:
+    """One call."""
+    row = {"start_ns": 0, "end_ns": length_ns, "thread": 1, "name": "cudaStreamSynchronize"}
+    return pl.DataFrame([row], schema=schema.CALLS)
+
+
 HEALTHY: Final = Trace(report="report", ranges=RANGES)
 EMPTY: Final = Trace(report="report")
+WITH_A_WAIT: Final = replace(HEALTHY, calls=wait(20_001))
 
 WELL: Final = Annotation(hooked=True, torch=True)
 TORCHLESS: Final = Annotation(hooked=True, torch=False)
@@ -40,12 +49,20 @@ def test_a_run_that_recorded_everything_has_no_notes() -> None:
     assert notes(RUN, HEALTHY) == []
 
 
+def test_lines_of_waits_are_missed_only_where_a_python_program_waited() -> None:
+    asked = replace(RUN, backtraces="waits")
+    assert notes(asked, HEALTHY) == []
+    assert notes(asked, replace(HEALTHY, calls=wait(20_000))) == []
+    assert notes(replace(asked, children=()), WITH_A_WAIT) == []
+
+
 @pytest.mark.parametrize(
     ("run", "trace", "said"),
     [
         (RUN, EMPTY, "opened 24 NVTX ranges and none was recorded: nvtx 0.2.16"),
         (with_child(versions={"nvtx": "0.2.11"}), EMPTY, "forked without an exec"),
-        (replace(RUN, backtrace=True), HEALTHY, "holds no Python lines"),
+        (replace(RUN, backtraces="all"), HEALTHY, "holds no Python lines"),
+        (replace(RUN, backtraces="waits"), WITH_A_WAIT, "holds no Python lines"),
         (replace(RUN, gpu_metrics=True), HEALTHY, "holds no GPU counters"),
         (replace(RUN, interrupted=True, exit_code=130), HEALTHY, "the run was interrupted"),
         (replace(RUN, exit_code=3), HEALTHY, "failed (exit code 3)"),

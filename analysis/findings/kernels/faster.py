@@ -52,7 +52,7 @@ def faster(
         changes=Changes(scaled=scaled(subject.kernels, rows)),
         exact=False,
         phase=phase_of(subject, rows),
-        via=str(_by_name(rows)["short_name"].cast(pl.String)[0]),
+        culprit=str(_by_name(rows)["short_name"].cast(pl.String)[0]),
     )
 
 

@@ -35,7 +35,7 @@ def allocator_churn(subject: Subject) -> Iterator[Finding]:
     blocked_ns = sum(one.blocked_ns for one in every)
     yield Finding(
         rule="allocator-churn",
-        title=f"memory allocated and freed in the loop: {most.api}{place(most.phase, most.source)}",
+        title=f"memory allocated and freed in the loop: {most.api}{place(most.phase, most.line)}",
         change=CHANGE,
         evidence=(
             f"{counted} in {subject.steps} steps" if subject.of_steps else counted,
@@ -50,5 +50,6 @@ def allocator_churn(subject: Subject) -> Iterator[Finding]:
         waits=True,
         phase=most.phase,
         source=most.source,
-        via=most.api,
+        via=most.via,
+        culprit=most.api,
     )

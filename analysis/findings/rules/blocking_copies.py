@@ -97,5 +97,5 @@ def _slow_copy(subject: Subject, row: dict[str, Any]) -> Finding:
         process=row["process"],
         device=row["device"],
         phase=row["phase"] or "",
-        via=f"memcpy {row['direction']}",
+        culprit=f"memcpy {row['direction']}",
     )

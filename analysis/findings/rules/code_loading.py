@@ -50,5 +50,5 @@ def code_loading(subject: Subject) -> Iterator[Finding]:
         steps=steps,
         at_most_ns=size_ns,
         phase="" if most == OUTSIDE else most,
-        via=culprit,
+        culprit=culprit,
     )

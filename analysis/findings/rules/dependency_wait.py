@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.places import line, place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.units import number
 
@@ -28,10 +28,10 @@ def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
     idle_ns = subject.worst_ns(rows, "total_ns")
     first: dict[str, Any] = rows.sort("total_ns", "culprit").row(-1, named=True)
     awaited = f" for {first['culprit']}" if first["culprit"] else " for another one"
-    source = first["source"] or ""
+    source, via = first["source"] or "", first["via"] or ""
     return Finding(
         rule="dependency-wait",
-        title=f"a stream waits{awaited}{place(phase, source)}",
+        title=f"a stream waits{awaited}{place(phase, line(source, via))}",
         change=CHANGE,
         evidence=(
             f"the GPU idles for {subject.spent(idle_ns)} in {number(int(rows['gaps'].sum()))}"
@@ -43,5 +43,6 @@ def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
         at_most_ns=idle_ns,
         phase=phase,
         source=source,
-        via=first["culprit"],
+        via=via,
+        culprit=first["culprit"],
     )

@@ -51,5 +51,5 @@ def exposed_communication(subject: Subject) -> Iterator[Finding]:
         process=most["process"],
         device=most["device"],
         phase=most["phase"],
-        via=of,
+        culprit=of,
     )

@@ -59,5 +59,5 @@ def _finding(subject: Subject, direction: str, rows: pl.DataFrame, exposed_ns: i
         process=most["process"],
         device=most["device"],
         phase=most["phase"],
-        via=f"memcpy {direction}",
+        culprit=f"memcpy {direction}",
     )

@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.places import line, place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.replay.changes.declared import Changes
@@ -67,12 +67,12 @@ def launch_bound(subject: Subject) -> Iterator[Finding]:
     what = (
         f"{number(graphs)} CUDA graphs" if of_graphs else f"{number(_per_step(subject))} launches"
     )
-    source = _source(subject, phase)
+    source, via = _lines(subject, phase)
     share = whole_percent(int(phases["ns"][-1]), int(phases["ns"].sum()))
     pauses = round(len(short) / subject.steps)
     yield Finding(
         rule="launch-bound",
-        title=f"{what} a step keep the GPU waiting, most{place(phase, source)}",
+        title=f"{what} a step keep the GPU waiting, most{place(phase, line(source, via))}",
         change=FEWER_GRAPHS if of_graphs else CHANGE,
         evidence=(
             f"the GPU pauses {number(pauses)} times a step for launches and the code between them:"
@@ -88,6 +88,7 @@ def launch_bound(subject: Subject) -> Iterator[Finding]:
         at_most_ns=size_ns,
         phase=phase,
         source=source,
+        via=via,
     )
 
 
@@ -153,13 +154,16 @@ def _is_in(phase: str, path: str) -> bool:
     return phase == path or phase.startswith(f"{path}/")
 
 
-def _source(subject: Subject, phase: str) -> str:
-    """The line whose launches keep the GPU waiting longest in a phase."""
-    rows = subject.tables.gap_summary.filter(
-        pl.col("phase") == phase, pl.col("cause") == "launch", pl.col("source").is_not_null()
-    )
-    lines = rows.group_by("source").agg(pl.col("total_ns").sum()).sort("total_ns", "source")
-    return "" if lines.is_empty() else str(lines["source"][-1])
+def _lines(subject: Subject, phase: str) -> tuple[str, str]:
+    """The lines whose launches keep the GPU waiting longest in a phase; empty where unknown, and
+    where only a few launches have a line (`profile --backtrace waits`)."""
+    rows = subject.tables.gap_summary.filter(pl.col("phase") == phase, pl.col("cause") == "launch")
+    known = rows.drop_nulls("source")
+    if 2 * known["total_ns"].sum() < rows["total_ns"].sum():
+        return "", ""
+    key = pl.col("source", "via").fill_null("")
+    lines = known.group_by(key).agg(pl.col("total_ns").sum()).sort("total_ns", "source", "via")
+    return ("", "") if lines.is_empty() else lines.select("source", "via").row(-1)
 
 
 def _without_steps(subject: Subject) -> Iterator[Finding]:

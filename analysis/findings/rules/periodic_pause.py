@@ -10,7 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.places import line, place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.units import duration, number
 
@@ -31,7 +31,8 @@ def periodic_pause(subject: Subject) -> Iterator[Finding]:
 
 def _finding(subject: Subject, row: dict[str, Any]) -> Finding:
     spread_ns = round(row["excess_ns"] / (row["count"] * row["every"]))
-    where = place(row["phase"] or "", row["source"] or "")
+    source, via = row["source"] or "", row["via"] or ""
+    where = place(row["phase"] or "", line(source, via))
     culprit = row["culprit"] or "host code"
     return Finding(
         rule="periodic-pause",
@@ -50,6 +51,7 @@ def _finding(subject: Subject, row: dict[str, Any]) -> Finding:
         process=row["process"],
         device=row["device"],
         phase=row["phase"] or "",
-        source=row["source"] or "",
-        via=row["culprit"] or "",
+        source=source,
+        via=via,
+        culprit=row["culprit"] or "",
     )

@@ -14,7 +14,7 @@ WORTH_PCT: Final = 2
 (alloc_churn, rolloutcopy-torch)."""
 
 CHANGE: Final = (
-    "record less: no source lines (backtraces), no CPU samples, fewer steps (--capture)",
+    "record less: no lines of launches (--backtrace waits, or none), fewer steps (--capture)",
     "leave out the first captured step: the profiler starts during it",
 )
 

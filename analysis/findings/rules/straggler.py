@@ -62,5 +62,5 @@ def _finding(subject: Subject, late: dict[str, Any], waits: dict[str, Any]) -> F
         exact=False,
         process=late["process"],
         device=late["device"],
-        via=late["report"],
+        culprit=late["report"],
     )

@@ -44,7 +44,7 @@ def _taking_turns(subject: Subject, every: list[Stalls]) -> Finding:
     idle_ns = sum(one.idle_ns for one in every)
     blocked_ns = sum(one.blocked_ns for one in every)
     places = sorted(every, key=lambda one: -one.blocked_ns)
-    names = ", ".join(one.source or one.phase or "outside any range" for one in places[:4])
+    names = ", ".join(one.line or one.phase or "outside any range" for one in places[:4])
     return Finding(
         rule="sync-in-loop",
         title=f"{len(every)} waits in the loop take turns",
@@ -63,5 +63,6 @@ def _taking_turns(subject: Subject, every: list[Stalls]) -> Finding:
         joint=True,
         phase=places[0].phase,
         source=places[0].source,
-        via=places[0].api,
+        via=places[0].via,
+        culprit=places[0].api,
     )

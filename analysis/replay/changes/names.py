@@ -127,13 +127,17 @@ class Names:
         )
 
     def _stalls_at(self, place: str) -> pl.Series:
-        """The stalls at a source line (`train.py:42`, also with ` in step`), or in a phase."""
+        """The stalls at a source line (`train.py:42`, also with ` in step`), at a framework's, at
+        both (`train.py:9 via lightning/loop.py:8`), or in a phase."""
         stalls = self.timeline.stalls
-        source = pl.col("source").cast(pl.String)
-        line = source.str.replace(r" in [^ ]*$", "")
-        at_line = stalls.filter((source == place) | (line == place))
+        source, via = pl.col("source").cast(pl.String), pl.col("via").cast(pl.String)
+        line, inner = (each.str.replace(r" in [^ ]*$", "") for each in (source, via))
+        both = pl.format("{} via {}", line, inner)
+        written = (source, via, line, inner, both, pl.format("{} via {}", line, via))
+        at_line = stalls.filter(pl.any_horizontal(each == place for each in written))
         if at_line.is_empty():
-            at_line = stalls.filter(self._in_phase(place, stalls.select(line.unique())))
+            names = pl.concat([stalls.select(each.alias("line")) for each in (line, inner, both)])
+            at_line = stalls.filter(self._in_phase(place, names.unique()))
         return self.recorded.node_of_call.gather(at_line["call"]).drop_nulls().unique()
 
     def _in_phase(self, place: str, lines: pl.DataFrame) -> pl.Series:

@@ -9,8 +9,7 @@ from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.dependencies.program import Program
 from nsysflow.analysis.schema import CAUSE
-from nsysflow.analysis.timeline.call_classes import COPY
-from nsysflow.analysis.timeline.events import SYNC_AFTER_NS
+from nsysflow.analysis.timeline.call_classes import COPY, SYNC_AFTER_NS
 
 ASYNC_COPY_NS: Final = 5_000
 """What launching a copy costs where a report has no asynchronous one to measure."""

@@ -5,6 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.findings.places import line
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.fields import Limits, Row, filled, gpu_fields, left_out, named_rows, value
 from nsysflow.report.layout import Block, Column, figure, words
@@ -59,6 +60,6 @@ def _mostly(row: Row) -> str:
         return ", ".join(f"{CAUSES[each].label} {duration(ns)}" for each, ns in pairs if ns)
     if not row["largest_ns"]:
         return ""
-    line = f", {row['source']}" if row["source"] else ""
+    at = line(row["source"] or "", row["via"] or "")
     label = CAUSES[row["largest_cause"]].label
-    return f"{label} {duration(row['largest_ns'])} in {row['phase'] or OUTSIDE}{line}"
+    return f"{label} {duration(row['largest_ns'])} in {row['phase'] or OUTSIDE}{at and f', {at}'}"

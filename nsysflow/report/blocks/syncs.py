@@ -5,12 +5,14 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.findings.places import line, without_function
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.fields import Limits, Row, filled, left_out, mean_count, together, value
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results, or_outside
-from nsysflow.report.source_lines import without_function
 from nsysflow.units import duration
+
+_PLACE: Final = ("api", "phase", "source", "via")
 
 WORTH: Final = 0.005
 """A wait with less idle time behind it than this share of the window is not worth a row: a finding
@@ -35,13 +37,13 @@ def block(results: Results, limits: Limits) -> Block:
             (figure("idle behind it"), time("induced_idle_ns")),
             (
                 figure("alone"),
-                lambda row: duration(alone.get((row["api"], row["phase"], row["source"]))),
+                lambda row: duration(alone.get(tuple(row[name] for name in _PLACE))),
             ),
             (figure("blocked"), time("blocked_ns")),
             (figure("GPU busy", spare=True), time("gpu_busy_ns")),
             (figure("calls"), lambda row: mean_count(row["calls"], steps)),
             (words("call"), value("api")),
-            (Column(head="line"), lambda row: without_function(row["source"])),
+            (Column(head="line"), lambda row: without_function(line(row["source"], row["via"]))),
             (words("phase"), value("phase")),
         ),
         caption=f"Alone: what a step saves without this wait{results.per_step}{together(results)}",
@@ -62,21 +64,22 @@ def _worth_a_row(results: Results, grouped: pl.DataFrame, rows: int) -> pl.DataF
     return shown
 
 
-def _alone(results: Results) -> dict[tuple[str, str, str], int]:
-    """What the findings that are waits save, by call, phase and line."""
+def _alone(results: Results) -> dict[tuple[str, ...], int]:
+    """What the findings that are waits save, by place."""
     found = ((one.finding, one.high_ns) for one in results.found.valued)
     return {
-        (one.via, one.phase or OUTSIDE, one.source): saved_ns
+        (one.culprit, one.phase or OUTSIDE, one.source, one.via): saved_ns
         for one, saved_ns in found
         if one.table == "syncs"
     }
 
 
 def _grouped(results: Results) -> pl.DataFrame:
-    key = (pl.col("api").cast(pl.String), or_outside("phase"), pl.col("source").fill_null(""))
+    lines = pl.col("source", "via").fill_null("")
+    key = (pl.col("api").cast(pl.String), or_outside("phase"), lines)
     times = pl.col("induced_idle_ns", "blocked_ns", "gpu_busy_ns").sum()
     waits = results.table("syncs").group_by(*key).agg(pl.len().alias("calls"), times)
     return waits.sort(
-        *("induced_idle_ns", "blocked_ns", "api", "phase", "source"),
-        descending=[True, True, False, False, False],
+        *("induced_idle_ns", "blocked_ns", *_PLACE),
+        descending=[True, True, *[False] * len(_PLACE)],
     )

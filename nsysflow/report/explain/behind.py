@@ -88,8 +88,9 @@ def _at_its_place(finding: Finding, table: pl.DataFrame) -> pl.DataFrame:
         for name, value in (("process", finding.process), ("device", finding.device))
         if value is not None and name in table.columns
     ]
-    if finding.source and "source" in table.columns:
-        wanted.append(pl.col("source") == finding.source)
+    if (finding.source or finding.via) and "source" in table.columns:
+        lines = (("source", finding.source), ("via", finding.via))
+        wanted += [pl.col(name).fill_null("") == value for name, value in lines]
     elif finding.phase and (path := _path_column(table)):
         inside = pl.col(path).cast(pl.String)
         wanted.append((inside == finding.phase) | inside.str.starts_with(f"{finding.phase}/"))
@@ -103,10 +104,10 @@ def _path_column(table: pl.DataFrame) -> str | None:
 def _about(finding: Finding, table: pl.DataFrame) -> pl.DataFrame:
     """The rows of the kernels that the finding would change, or of its call, kernel or class. At a
     line all calls count, as they do for the finding."""
-    if finding.source and "source" in table.columns:
+    if (finding.source or finding.via) and "source" in table.columns:
         return table
     scaled = [] if finding.changes is None else [name for name, _ in finding.changes.scaled]
-    names = scaled or [finding.via] * bool(finding.via)
+    names = scaled or [finding.culprit] * bool(finding.culprit)
     columns = [name for name in _VIA if name in table.columns]
     if not names or not columns:
         return table

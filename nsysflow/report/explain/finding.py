@@ -8,6 +8,7 @@ from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explained.explanation import explanations
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Finding, Valued
+from nsysflow.analysis.findings.places import line
 from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.report.explain.behind import gaps_behind, rows_behind
 from nsysflow.report.explain.explained import (
@@ -165,8 +166,8 @@ def _estimated(valued: Valued, results: Results) -> str:
 def _where(finding: Finding) -> str:
     named = [
         finding.phase,
-        finding.source,
-        finding.via,
+        line(finding.source, finding.via),
+        finding.culprit,
         "" if finding.process is None else f"process {finding.process}",
         "" if finding.device is None else f"GPU {finding.device}",
     ]
@@ -188,7 +189,8 @@ def _commands(valued: Valued, results: Results) -> Iterator[str]:
         step = [] if options.step is None else ["--step", options.step]
         skip = [] if options.skip is None else ["--skip", str(options.skip)]
         steps = [word for part in options.steps for word in ("--steps", str(part))]
-        judged = [*step, *skip, *steps]
+        own = [word for name in options.own for word in ("--own", name)]
+        judged = [*step, *skip, *steps, *own]
         yield from command_lines(["nsysflow", "whatif", report], [*changes, *judged])
     yield join(["nsysflow", "explain", finding.rule])
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.analysis.frames.source_files import is_own, shown_files
+from nsysflow.analysis.frames.source_files import is_named, is_own, shown_files, shown_lines
 from tests.oracle import sources as oracle
 
 FOLDERS = st.sampled_from(("", "a", "b", "c"))
@@ -101,6 +101,54 @@ def test_shown_folders_do_not_name_the_user() -> None:
 def test_a_library_file_of_the_same_name_adds_no_folders() -> None:
     own, library = "/home/me/utils.py", "/opt/site-packages/utils.py"
     assert shown_files([own, library])[own] == "utils.py"
+
+
+PACKAGED = "/opt/v/lib/python3.12/site-packages/my_lib/train/loop.py"
+PACKED = "lib/python3.12/site-packages/my_lib/train/loop.py"
+
+
+@pytest.mark.parametrize("file", [PACKAGED, PACKED, "C:\\py\\Lib\\site-packages\\my_lib\\a.py"])
+@pytest.mark.parametrize("name", ["my_lib", "my-lib"])
+def test_a_package_is_named_as_it_is_imported_or_installed(file: str, name: str) -> None:
+    assert is_named(file, name)
+    assert oracle.is_named(file, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/opt/v/lib/python3.12/site-packages/my_lib",
+        "/opt/v/lib/python3.12/site-packages/my_lib/",
+        "/opt/v/lib/python3.12/site-packages/my_lib/train/loop.py",
+        "my_lib/train",
+        "./my_lib",
+        "loop.py",
+    ],
+)
+@pytest.mark.parametrize("file", [PACKAGED, PACKED])
+def test_a_path_names_what_lies_at_or_below_it(file: str, name: str) -> None:
+    assert is_named(file, name)
+    assert oracle.is_named(file, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["lib", "my_li", "train", "loop", "/opt/w/my_lib", "/v/lib", "./rain", "op.py", "./"]
+)
+@pytest.mark.parametrize("file", [PACKAGED, PACKED])
+def test_a_part_of_a_name_or_another_folder_names_nothing(file: str, name: str) -> None:
+    assert not is_named(file, name)
+    assert not oracle.is_named(file, name)
+
+
+def test_a_folder_called_lib_does_not_name_the_standard_library_of_a_packed_report() -> None:
+    assert not is_named("lib/python3.12/threading.py", "/home/me/lib")
+
+
+def test_a_line_shows_a_file_of_a_package_from_the_package_on() -> None:
+    files = [PACKAGED, PACKED, "/home/me/loop.py", "/usr/lib/python3/dist-packages/six.py"]
+    assert list(shown_lines(files).values()) == [
+        *("my_lib/train/loop.py", "my_lib/train/loop.py", "loop.py", "six.py"),
+    ]
 
 
 @given(st.lists(PATHS, max_size=6))

@@ -1,8 +1,11 @@
 """Source lines: from nsys's backtraces to tables and page."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import polars as pl
+import pytest
 
 import nsysflow
 from nsysflow.analysis.load.pack import pack
@@ -14,22 +17,31 @@ from tests.analyses import analysed
 from tests.analysis.load.nsys_export.test_sampled import BACKTRACES, backtrace
 from tests.exports import write_export
 from tests.oracle.model import Backtrace, Call, Frame, PlainTrace, to_trace
+from tests.oracle.report import Report
 from tests.reports import DATA
+from tests.tiny import MAIN, WORKER, call, kernel, plain_of
 
 TORCH = "/opt/lib/python3.12/site-packages/torch/_tensor.py"
 FRAMES = {"stack": pl.UInt32, "depth": pl.UInt32, "file": pl.String, "line": pl.Int64}
 
 
-def sources_of(*stacks: list[tuple[str, int, str]]) -> list[str | None]:
-    """The source of each stack of (file, line, function), innermost first."""
+def lines_of(
+    *stacks: list[tuple[str, int, str]], own: tuple[str, ...] = ()
+) -> list[tuple[str | None, str | None]]:
+    """The source of each stack of (file, line, function), innermost first, and its via."""
     rows = [
         (number, depth, *frame)
         for number, frames in enumerate(stacks)
         for depth, frame in enumerate(frames)
     ]
     frames = pl.DataFrame(rows, schema=FRAMES | {"function": pl.String}, orient="row")
-    found = dict(stack_sources(frames).rows())
-    return [found.get(number) for number in range(len(stacks))]
+    found = {stack: (source, via) for stack, source, via in stack_sources(frames, own).rows()}
+    return [found.get(number, (None, None)) for number in range(len(stacks))]
+
+
+def sources_of(*stacks: list[tuple[str, int, str]]) -> list[str | None]:
+    """The source of each stack."""
+    return [source for source, _ in lines_of(*stacks)]
 
 
 def test_the_source_is_the_innermost_frame_of_the_program() -> None:
@@ -55,9 +67,96 @@ def test_code_generated_by_a_library_is_not_the_programs_own() -> None:
     assert sources_of([*launch, *typed], typed) == ["<string>:3 in step"] * 2
 
 
+def test_the_init_of_a_dataclass_is_not_a_line_that_anybody_wrote() -> None:
+    generated = ("<string>", 115, "__init__")
+    assert lines_of([generated, SCRIPT]) == [("main.py:9 in <module>", None)]
+
+
 def test_two_files_with_the_same_name_are_distinguished() -> None:
     stacks = [[("/p/model/utils.py", 3, "f")], [("/p/data/utils.py", 3, "f")]]
     assert sources_of(*stacks) == ["model/utils.py:3 in f", "data/utils.py:3 in f"]
+
+
+PACKAGES = "/opt/lib/python3.12/site-packages"
+LOOP = (f"{PACKAGES}/transformers/trainer.py", 2541, "_inner_training_loop")
+TRAIN = (f"{PACKAGES}/transformers/trainer.py", 1520, "train")
+SCRIPT = ("/home/me/main.py", 9, "<module>")
+
+
+def test_via_is_the_innermost_frame_of_a_framework_that_the_program_called() -> None:
+    called = [(TORCH, 9, "item"), LOOP, TRAIN, SCRIPT]
+    via = "transformers/trainer.py:2541 in _inner_training_loop"
+    assert lines_of(called) == [("main.py:9 in <module>", via)]
+
+
+def test_a_callback_of_the_program_inside_a_framework_has_no_via() -> None:
+    callback = [(TORCH, 9, "item"), ("/home/me/log.py", 4, "on_log"), LOOP, SCRIPT]
+    assert lines_of(callback) == [("log.py:4 in on_log", None)]
+
+
+@pytest.mark.parametrize("package", ["torch", "triton", "jax", "nvtx", "nsysflow/runtime"])
+def test_the_lines_of_a_package_that_every_program_runs_through_are_no_via(package: str) -> None:
+    stack = [(f"{PACKAGES}/{package}/a.py", 1, "f"), SCRIPT]
+    assert lines_of(stack) == [("main.py:9 in <module>", None)]
+
+
+def test_the_standard_library_and_generated_code_are_no_via() -> None:
+    library = ("/opt/lib/python3.12/threading.py", 1, "run")
+    generated = [("<frozen runpy>", 1, "f"), ("/var/torchinductor_me/a.py", 2, "call")]
+    assert lines_of([library, *generated, SCRIPT]) == [("main.py:9 in <module>", None)]
+
+
+def test_a_thread_that_runs_only_a_framework_has_a_via_and_no_source() -> None:
+    via = "transformers/trainer.py:2541 in _inner_training_loop"
+    assert lines_of([(TORCH, 9, "item"), LOOP, TRAIN]) == [(None, via)]
+
+
+@pytest.mark.parametrize("own", ["transformers", PACKAGES, f"{PACKAGES}/transformers/trainer.py"])
+def test_a_package_that_was_named_is_the_programs_own(own: str) -> None:
+    accelerate = (f"{PACKAGES}/accelerate/optimizer.py", 170, "step")
+    stack = [accelerate, LOOP, TRAIN, SCRIPT]
+    outer = "transformers/trainer.py:2541 in _inner_training_loop"
+    inner = "accelerate/optimizer.py:170 in step"
+    assert lines_of(stack, own=(own,)) == [(inner, None) if own == PACKAGES else (outer, inner)]
+
+
+COPIED: Final = (call(0, 30_000, "cudaMemcpy"), call(31_000, 31_500, "cudaStreamSynchronize"))
+AT_LINE: Final = (Frame(function="step", file="/home/me/train.py", line=42),)
+
+
+def lines_of_calls(calls: tuple[Call, ...], *seen_ns: int) -> list[str | None]:
+    """The source of each call, where backtraces were recorded at these times."""
+    seen = tuple(Backtrace(start_ns=at, thread=MAIN, frames=AT_LINE) for at in seen_ns)
+    model = plain_of(*calls, kernel(0, 1, 0))
+    trace = to_trace(replace(model, backtraces=seen))
+    sources = nsysflow.analyze(trace).timeline.events.calls["source"]
+    found = sources.cast(pl.String).to_list()
+    oracle = Report(replace(model, backtraces=seen)).sources
+    assert found == [oracle.of(at)[0] for at in range(len(found))]
+    return found
+
+
+@pytest.mark.parametrize("seen_ns", [0, 31_000])
+def test_a_blocking_copy_and_the_wait_behind_it_have_one_line(seen_ns: int) -> None:
+    assert lines_of_calls(COPIED, seen_ns) == ["train.py:42 in step"] * 2
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        call(30_500, 30_600, "cudaEventSynchronize"),
+        call(30_500, 30_600, "cudaMalloc"),
+    ],
+)
+def test_a_wait_behind_another_call_has_no_line_of_the_copy_before(between: Call) -> None:
+    assert lines_of_calls((COPIED[0], between, COPIED[1]), 0)[2] is None
+
+
+def test_a_wait_later_or_of_another_thread_has_no_line_of_the_copy() -> None:
+    later = call(80_001, 81_000, "cudaStreamSynchronize")
+    assert lines_of_calls((COPIED[0], later), 0) == ["train.py:42 in step", None]
+    other = replace(COPIED[1], thread=WORKER)
+    assert lines_of_calls((COPIED[0], other), 0) == ["train.py:42 in step", None]
 
 
 def _two_calls(path: Path) -> Path:

@@ -71,19 +71,19 @@ def saving(of: Handmade) -> list[str]:
 
 
 def test_what_a_wait_saves_by_itself_stands_beside_its_call_and_no_other() -> None:
-    wait = valued(6 * MS, via="cudaStreamSynchronize", phase="step/loss")
+    wait = valued(6 * MS, culprit="cudaStreamSynchronize", phase="step/loss")
     assert saving(stepped(found_of(wait))) == ["6.00 ms", ""]
-    elsewhere = valued(6 * MS, via="cudaStreamSynchronize", phase="step/data")
+    elsewhere = valued(6 * MS, culprit="cudaStreamSynchronize", phase="step/data")
     assert saving(stepped(found_of(elsewhere))) == []
 
 
 def test_a_wait_outside_all_ranges_is_found_too() -> None:
-    wait = valued(7 * MS, via="cudaDeviceSynchronize")
+    wait = valued(7 * MS, culprit="cudaDeviceSynchronize")
     assert saving(stepped(found_of(wait))) == ["", "7.00 ms"]
 
 
 def test_a_finding_about_something_else_is_no_wait() -> None:
-    other = valued(table="kernels", via="cudaStreamSynchronize", phase="step/loss")
+    other = valued(table="kernels", culprit="cudaStreamSynchronize", phase="step/loss")
     assert saving(stepped(found_of(other))) == []
 
 

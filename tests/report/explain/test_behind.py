@@ -79,7 +79,7 @@ def test_calls_that_cost_nothing_are_left_out() -> None:
     call = {"api": "cudaStreamSynchronize", "phase": "step", "source": "x.py:1 in f"}
     table = rows(SYNCS, *(call | {"induced_idle_ns": ns} for ns in (0, 2000, 1000)))
     (block,) = rows_behind(
-        finding(via="cudaStreamSynchronize"), SimpleNamespace(syncs=table), (), WIDTH
+        finding(culprit="cudaStreamSynchronize"), SimpleNamespace(syncs=table), (), WIDTH
     )
     assert [row[1] for row in block.rows] == ["2.00 us", "1.00 us"]
 
@@ -97,12 +97,12 @@ def calls_behind(one: Finding) -> list[str]:
 
 
 def test_all_calls_of_a_line_count() -> None:
-    one = finding(source="x.py:1 in f", via="cudaMemcpyAsync")
+    one = finding(source="x.py:1 in f", culprit="cudaMemcpyAsync")
     assert calls_behind(one) == ["cudaMemcpyAsync", "cudaStreamSynchronize"]
 
 
 def test_without_a_line_only_its_own_call_counts() -> None:
-    assert calls_behind(finding(phase="step", via="cudaStreamSynchronize")) == [
+    assert calls_behind(finding(phase="step", culprit="cudaStreamSynchronize")) == [
         "cudaStreamSynchronize"
     ]
 
@@ -128,10 +128,10 @@ def kernels_behind(one: Finding) -> list[str]:
 
 def test_kernels_are_those_that_the_change_scales() -> None:
     changes = Changes(scaled=(("sgemm", 0.5),))
-    assert kernels_behind(finding(table="kernels", changes=changes, via="matmul")) == ["sgemm"]
+    assert kernels_behind(finding(table="kernels", changes=changes, culprit="matmul")) == ["sgemm"]
 
 
 def test_kernels_are_else_those_of_its_kernel_or_class() -> None:
-    assert kernels_behind(finding(table="kernels", via="matmul")) == ["hgemm", "sgemm"]
-    assert kernels_behind(finding(table="kernels", via="softmax")) == ["softmax"]
+    assert kernels_behind(finding(table="kernels", culprit="matmul")) == ["hgemm", "sgemm"]
+    assert kernels_behind(finding(table="kernels", culprit="softmax")) == ["softmax"]
     assert kernels_behind(finding(table="kernels")) == ["softmax", "hgemm", "sgemm"]

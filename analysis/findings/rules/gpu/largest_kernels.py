@@ -89,5 +89,5 @@ def largest_kernels(subject: Subject) -> Iterator[Finding]:
         table="kernels",
         size_ns=subject.worst_ns(rows, "ns"),
         steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
-        via=first[0],
+        culprit=first[0],
     )

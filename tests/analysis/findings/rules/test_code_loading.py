@@ -18,7 +18,7 @@ def building(start: int, i: int) -> Iterator[Row]:
 def test_what_builds_the_code_counts_with_what_loads_it() -> None:
     subject = loop(building, every=4_000)
     (one,) = found(code_loading, subject)
-    assert one.via == "cuLibraryLoadData"
+    assert one.culprit == "cuLibraryLoadData"
     assert one.steps == 8
     assert one.at_most_ns > 2.9 * MS
     assert not found(host_code, subject)

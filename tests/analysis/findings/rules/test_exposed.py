@@ -25,7 +25,7 @@ def test_copies_under_kernels_and_small_ones_are_none(name: str) -> None:
 
 def test_communication_after_backward_is_the_first_finding() -> None:
     first = valued("ddp-no_overlap-rank0")[0].finding
-    assert (first.rule, first.phase, first.via) == (
+    assert (first.rule, first.phase, first.culprit) == (
         "exposed-communication",
         "step/backward",
         "ncclAllReduce",
