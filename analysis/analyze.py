@@ -176,8 +176,12 @@ class Tables:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The loader's notes, and that of waits whose event is not known."""
-        return (*self.trace.notes, *_unknown_waits(self.timeline))
+        """The loader's notes, and those of waits and of graphs of which something is not known."""
+        return (
+            *self.trace.notes,
+            *_unknown_waits(self.timeline),
+            *_unknown_graphs(self.timeline),
+        )
 
     def gap_slices(self, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
         """`gaps` in slices, only those that last `at_least_ns` or longer; never no slice."""
@@ -242,6 +246,18 @@ def _unknown_waits(timeline: Timeline) -> Iterator[Note]:
             NoteKind.EVENTS_NOT_RECORDED,
             f"{missing} waits of a stream name no event in this report; what compute waited for is"
             " judged by streams alone",
+        )
+
+
+def _unknown_graphs(timeline: Timeline) -> Iterator[Note]:
+    """A note where graphs were captured before the recording began, and nothing lists their ranges
+    (spec §7.16)."""
+    if unknown := timeline.captured_before:
+        yield Note(
+            NoteKind.CAPTURES_NOT_RECORDED,
+            f"the phases inside CUDA graphs are unknown ({unknown:,} operations): the graphs were"
+            " captured before the recording began; record the program from its start, or a window"
+            " with `nsysflow profile --capture`, which notes the ranges of earlier captures",
         )
 
 

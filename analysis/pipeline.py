@@ -24,7 +24,7 @@ from nsysflow.analysis.phases.work import phase_work
 from nsysflow.analysis.steps.kinds import with_kinds
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events, in_order
-from nsysflow.analysis.timeline.graph_nodes import node_origins
+from nsysflow.analysis.timeline.graph_nodes import captured_before, node_origins
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.waited.producers import Producers, producers
 from nsysflow.analysis.waited.split import split
@@ -95,6 +95,11 @@ class Timeline:
             pl.col("began_ns").is_not_null(), pl.col("time_ns") <= self.events.last_ns
         )
         return captured.join(self.events.threads.select("thread", "thread_no"), on="thread")
+
+    @computed_once
+    def captured_before(self) -> int:
+        """How many operations are of graphs captured before the recording, in unknown ranges."""
+        return captured_before(self.events, self.node_origins)
 
     @computed_once
     def _open_at_launches(self) -> dict[str, pl.DataFrame]:

@@ -21,6 +21,7 @@ class NoteKind(StrEnum):
     NAMELESS_CALLS = "nameless-calls"
     NAMELESS_RANGES = "nameless-ranges"
     EVENTS_NOT_RECORDED = "events-not-recorded"
+    CAPTURES_NOT_RECORDED = "captures-not-recorded"
     SEVERAL_THREADS = "several-threads"
     OTHER_RANKS = "other-ranks"
     RUN = "run"

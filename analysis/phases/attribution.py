@@ -169,11 +169,14 @@ def _open_time(
     )
 
 
-def _replayed(ops: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
+def _replayed(ops: pl.DataFrame, captured: pl.Series) -> pl.DataFrame:
     """`ops` with the node in which they were captured, where there is one."""
-    found = pl.lit(node)
+    found = pl.col("captured")
     how = pl.when(found.is_not_null()).then(pl.lit("captured", ATTRIBUTION)).otherwise("how")
-    return ops.with_columns(pl.coalesce(found, "node").alias("node"), how.alias("how"))
+    node = pl.coalesce(found, "node").alias("node")
+    return ops.with_columns(captured.alias("captured")).select(
+        node, how.alias("how"), "launch_node"
+    )
 
 
 def _with_paths(nodes: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

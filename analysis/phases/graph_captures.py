@@ -45,10 +45,11 @@ class CaptureRanges:
         here, inside = distinct, [_INSIDE.to_frame()]
         while not here.is_empty():
             at = nodes.select("parent", "range")[here["node"]]
-            start_ns = ranges["start_ns"].gather(at["range"])
+            at = at.with_columns(ranges["start_ns"].gather(at["range"]))
             depth = pl.lit(-len(inside), pl.Int64).alias("depth")
             rows = here.select("stack", "began_ns", depth).hstack(at)
-            inside.append(rows.filter(start_ns >= rows["began_ns"]).select(_INSIDE.names()))
+            during = rows.filter(pl.col("start_ns") >= pl.col("began_ns"))
+            inside.append(during.select(_INSIDE.names()))
             here = rows.select("stack", "began_ns", node="parent").drop_nulls("node")
         stacks = captured.join(distinct, on=["node", "began_ns"]).select(_STACKS.names())
         return cls(stacks=stacks, inside=pl.concat(inside), ranges=ranges)

@@ -74,9 +74,11 @@ def _not_open(pairs: pl.DataFrame, captures: CaptureRanges, names: pl.Series) ->
     """`launch_node`, `stack`, `range`, `level`: the ranges of each stack, outermost first, without
     those of which the name is open at the launch."""
     wanted = pairs.join(captures.inside, on="stack")
-    wanted = wanted.with_columns(captures.ranges["name"].gather(wanted["range"]))
-    path = names.gather(wanted["launch_node"]).fill_null([])
-    kept = wanted.filter(~pl.col("name").is_in(path))
+    wanted = wanted.with_columns(
+        captures.ranges["name"].gather(wanted["range"]),
+        names.gather(wanted["launch_node"]).fill_null([]).alias("path"),
+    )
+    kept = wanted.filter(~pl.col("name").is_in("path"))
     level = pl.col("depth").rank("ordinal").over("launch_node", "stack").alias("level")
     return kept.select("launch_node", "stack", "range", level)
 

@@ -32,6 +32,18 @@ def node_origins(events: Events) -> pl.DataFrame:
     return found.rename({"node": "graph_node", "start_ns": "time_ns"}).match_to_schema(NODE_ORIGINS)
 
 
+def captured_before(events: Events, origins: pl.DataFrame) -> int:
+    """How many operations have an origin from before the first call, in a process in which our
+    runtime did not open the window: it would have listed the ranges of that capture."""
+    if origins.is_empty():
+        return 0
+    ours = events.trace.captures["process"]
+    first_ns = pl.lit(events.calls["start_ns"].min(), pl.Int64)
+    before = (pl.col("time_ns") < first_ns) & ~pl.col("process").is_in(ours.implode())
+    unknown = origins.filter(before)
+    return len(events.ops.join(unknown, on=["process", "graph_node"], how="semi"))
+
+
 def _by_node(created: pl.DataFrame) -> pl.DataFrame:
     """Each node once, numbered `at`: its first creation and its first original."""
     first = created.drop_nulls("process").sort("start_ns", maintain_order=True)

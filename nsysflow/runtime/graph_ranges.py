@@ -7,17 +7,21 @@ tell what they run. They are noted here, and marks in the window list them.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
-from nsysflow.runtime.protocol import KEY
+from nsysflow.runtime.protocol import CAPTURE, KEY
 from nsysflow.runtime.this_process import THIS_PROCESS
 
 _NOTED: Final[list[tuple[str, str | None, int, int, int]]] = []
 """Name, domain, start, end and thread id, on the clock of `time.monotonic_ns`."""
+
+_AWAITS_WINDOW: Final = CAPTURE in os.environ
+"""Else everything is recorded, or nothing, and asking CUDA would add a call to the report."""
 
 _READINGS: Final = 5
 """A mark is recorded later than its clock was read: 1 us, the first one 100 us (an H200 machine,
@@ -29,7 +33,7 @@ _IN_A_MARK: Final = 100
 
 def noted(name: str, domain: str | None, close: Callable[[], object]) -> Callable[[], object]:
     """What closes a range that was just opened, and notes it if it belongs to a capture."""
-    if THIS_PROCESS.window != "never" or not captures_graph():
+    if not _AWAITS_WINDOW or THIS_PROCESS.window != "never" or not captures_graph():
         return close
     begun_ns, thread = time.monotonic_ns(), threading.get_native_id()
 

@@ -14,6 +14,7 @@ from nsysflow.analysis.declared.causes import CAUSES, STALLS
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.graph_estimate import GRAPH_NODE_NS
 from nsysflow.analysis.phases.names import NOT_RECORDED
+from nsysflow.analysis.schema import ATTRIBUTION
 from tests.analyses import (
     CAUSE_COLUMNS,
     OF_REPORT,
@@ -174,7 +175,8 @@ def exclusive_kernel_time_sums_to_the_outermost_phases(analysis: Analysis) -> No
 
 def a_phase_says_how_each_of_its_operations_got_there(analysis: Analysis) -> None:
     phases = analysis.phases
-    how = phases.select(pl.sum_horizontal("own_ops", "borrowed_ops", "process_range_ops"))
+    ways = [f"{way}_ops" for way in ATTRIBUTION.categories]
+    how = phases.select(pl.sum_horizontal(*ways))
     assert how.to_series().to_list() == phases["ops"].to_list()
     assert (phases["kernels"] <= phases["ops"]).all()
     assert (phases["launches"] <= phases["ops"]).all()

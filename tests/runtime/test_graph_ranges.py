@@ -12,6 +12,8 @@ import pytest
 
 from nsysflow import region
 from nsysflow.runtime import graph_ranges
+from nsysflow.runtime.auto import recording
+from nsysflow.runtime.auto.recording import Recording
 from nsysflow.runtime.graph_ranges import list_noted
 from nsysflow.runtime.this_process import THIS_PROCESS
 from tests.recording import Notes, recorded
@@ -26,6 +28,7 @@ def capturing(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     )
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(graph_ranges, "_NOTED", [])
+    monkeypatch.setattr(graph_ranges, "_AWAITS_WINDOW", True)
     return state
 
 
@@ -49,6 +52,30 @@ def test_only_ranges_opened_during_a_capture_are_listed(capturing: SimpleNamespa
     for _, domain, begun_ns, ended_ns, thread in ranges:
         assert before_ns <= begun_ns <= ended_ns <= time.monotonic_ns()
         assert (domain, thread) == (None, threading.get_native_id())
+
+
+def test_automatic_ranges_are_listed_with_their_domain(
+    capturing: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert capturing.on
+    with recorded() as notes:
+        monkeypatch.setattr(recording, "find_recorder", lambda _collector, _domain: notes)
+        Recording("nsys").open("forward")()
+        assert [(name, domain) for name, domain, *_ in listed(notes)] == [
+            ("forward", "nsysflow.auto")
+        ]
+
+
+def test_a_run_without_a_window_asks_cuda_nothing(
+    capturing: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_ranges, "_AWAITS_WINDOW", False)
+    monkeypatch.delattr(sys.modules["torch"].cuda, "is_current_stream_capturing")
+    assert capturing.on
+    with recorded() as notes:
+        with region("forward"):
+            pass
+        assert listed(notes) == []
 
 
 def test_a_range_that_is_listed_is_recorded_as_ever(capturing: SimpleNamespace) -> None:
@@ -91,6 +118,7 @@ def test_short_marks_with_the_clock_come_before_the_lists(capturing: SimpleNames
 
 def test_without_torch_nothing_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(graph_ranges, "_AWAITS_WINDOW", True)
     with recorded() as notes:
         with region("forward"):
             pass

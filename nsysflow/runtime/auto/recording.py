@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.graph_ranges import noted
 from nsysflow.runtime.protocol import AUTO_DOMAIN
 from nsysflow.runtime.recorders import Recorder, find_recorder
 from nsysflow.runtime.this_process import THIS_PROCESS, save_status_at_exit
@@ -26,7 +27,7 @@ class Recording:
         if recorder is None or in_loader_worker():
             return _nothing
         THIS_PROCESS.ranges += 1
-        return recorder.open(name, None)
+        return noted(name, AUTO_DOMAIN, recorder.open(name, None))
 
     def _find(self) -> Recorder | None:
         """The recorder; looked for again until there is one, as nvtx may be imported later."""

@@ -1,14 +1,20 @@
 """Work inside CUDA graphs belongs to the ranges in which it was captured."""
 
 from collections import Counter
+from dataclasses import replace
 
+import polars as pl
 import pytest
 
+import nsysflow
+from nsysflow.analysis.declared.notes import NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
 from tests.analyses import analysed, loaded
+from tests.oracle.model import Capture, Range, to_trace
 from tests.tiny import (
     AUTOGRAD,
+    PROCESS,
     Row,
     analysis_of,
     call,
@@ -16,6 +22,7 @@ from tests.tiny import (
     launch,
     made,
     opened,
+    plain_of,
     timeline_of,
 )
 
@@ -83,6 +90,49 @@ def test_without_the_capture_of_a_kernel_the_replay_alone_counts(nodes: tuple[Ro
 
 def test_a_graph_that_was_built_by_hand_has_only_the_ranges_of_its_replay() -> None:
     assert place(*REPLAY, opened(110, 180, "forward"), made(150, 1), CLONE) == ("replay", "own")
+
+
+def before_the_window(*listed: Range) -> nsysflow.Analysis:
+    """A replay of a graph that was captured before our runtime opened the window."""
+    plain = plain_of(*REPLAY, made(150, 1), CLONE)
+    windows = (Capture(PROCESS, "3:2:5", None),)
+    return nsysflow.analyze(to_trace(replace(plain, captures=windows, graph_ranges=listed)))
+
+
+def test_ranges_that_the_window_lists_count_for_captures_before_the_window() -> None:
+    listed = opened(100, 190, "forward"), opened(110, 160, "norm"), opened(110, 140, "linear")
+    analysis = before_the_window(*listed)
+    assert analysis.phases.filter(pl.col("ops") > 0).select("path", "captured_ops").rows() == [
+        ("replay", 1),
+        ("replay/forward", 1),
+        ("replay/forward/norm", 1),
+    ]
+
+
+def test_work_that_an_autograd_thread_captured_inherits_listed_ranges() -> None:
+    rows = *REPLAY, made(150, 1, thread=AUTOGRAD), CLONE
+    plain = replace(plain_of(*rows), graph_ranges=(opened(100, 190, "backward"),))
+    timeline = Timeline(to_trace(plain), Options())
+    assert timeline.attribution.name_of(timeline.ops["node"]).item() == "replay/backward"
+
+
+def test_listed_ranges_are_no_phases_of_their_own() -> None:
+    assert before_the_window(opened(300, 400, "forward")).phases["path"].to_list() == ["replay"]
+
+
+def test_a_note_says_that_the_ranges_of_earlier_captures_are_unknown() -> None:
+    (note,) = analysis_of(*REPLAY, made(150, 1), CLONE).notes
+    assert note.kind is NoteKind.CAPTURES_NOT_RECORDED
+    assert "unknown (1 operations): the graphs were captured before" in note.text
+
+
+def test_our_window_would_list_the_ranges_of_earlier_captures() -> None:
+    assert before_the_window().notes == ()
+
+
+def test_a_graph_built_by_hand_while_recording_needs_no_note() -> None:
+    graph = call(90, 95, "cudaGraphAddKernelNode"), made(150, 1), CLONE
+    assert analysis_of(*REPLAY, *graph).notes == ()
 
 
 TWO_PHASES: tuple[Row, ...] = (
