@@ -21,6 +21,8 @@ from nsysflow.analysis.phases.graph_captures import listed_captures
 from nsysflow.analysis.phases.inherit import OpenRanges
 from nsysflow.analysis.phases.steps import find_steps, step_paths
 from nsysflow.analysis.phases.work import phase_work
+from nsysflow.analysis.samples.cells import has_host_stacks
+from nsysflow.analysis.samples.host_instants import host_instants
 from nsysflow.analysis.steps.kinds import with_kinds
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events, in_order
@@ -64,8 +66,12 @@ class Timeline:
     @computed_once
     def explained(self) -> Explained:
         """All gaps with their causes, and the charges to each call."""
-        gap_ns = self.options.framework_gap_ns
-        return explain(self.events, self.found_gaps, framework_gap_ns=gap_ns)
+        return explain(
+            self.events,
+            self.found_gaps,
+            framework_gap_ns=self.options.framework_gap_ns,
+            keep_host_side=has_host_stacks(self.trace),
+        )
 
     @computed_once
     def open_ranges(self) -> OpenRanges:
@@ -148,6 +154,16 @@ class Timeline:
         )
         begun_ns = self.events.calls["start_ns"]
         return idle_parts(self.explained, hosts, queues, self._path_of_call, begun_ns)
+
+    @computed_once
+    def host_instants(self) -> pl.DataFrame | None:
+        """What the host was running in the gaps that it kept waiting: `host_instants.INSTANTS`.
+        None where the report does not say."""
+        side = self.explained.host_side
+        if side is None:
+            return None
+        host_path = self.attribution.path_of(self.gap_places["between_node"])
+        return host_instants(self.events, side, host_path, self._path_of_call)
 
     @computed_once
     def main_paths(self) -> pl.Series:

@@ -216,9 +216,22 @@ BACKTRACES: Final = Frame(
     {"start_ns": pl.Int64(), "thread": pl.Int64(), "stack": pl.UInt32()},
 )
 
+SAMPLES: Final = Frame(
+    """One row per sampled Python stack of a thread, in the report's order: what it ran at
+    `time_ns`. `stack` is its stack in FRAMES.""",
+    {"time_ns": pl.Int64(), "thread": pl.Int64(), "stack": pl.UInt32()},
+)
+
+RUNNING: Final = Frame(
+    """One row per stretch of time in which the same operator or Python function was the innermost
+    one of a thread, in any order; those of a thread are disjoint. `stack` is its stack in FRAMES.
+    Only torch.profiler records this.""",
+    {"start_ns": pl.Int64(), "end_ns": pl.Int64(), "thread": pl.Int64(), "stack": pl.UInt32()},
+)
+
 FRAMES: Final = Frame(
     """One row per frame of each distinct Python stack, from the innermost (`depth` 0) out. `file`
-    is as the report has it: a path, or e.g. `<string>`.""",
+    is as the report has it: a path, or e.g. `<string>`. An operator has neither file nor line.""",
     {
         "stack": pl.UInt32(),
         "depth": pl.UInt32(),

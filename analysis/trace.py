@@ -35,7 +35,9 @@ class Trace:
         devices: `schema.DEVICES`.
         diagnostics: `schema.DIAGNOSTICS`.
         backtraces: `schema.BACKTRACES`.
-        frames: `schema.FRAMES`, addressed by `backtraces.stack`.
+        samples: `schema.SAMPLES`.
+        running: `schema.RUNNING`.
+        frames: `schema.FRAMES`, addressed by the `stack` of these three.
         gpu_samples: `schema.GPU_SAMPLES`.
         messages: `schema.MESSAGES`, of NCCL's `ranges`.
         captures: `schema.CAPTURES`.
@@ -60,6 +62,8 @@ class Trace:
     devices: pl.DataFrame = field(default_factory=lambda: _empty(schema.DEVICES))
     diagnostics: pl.DataFrame = field(default_factory=lambda: _empty(schema.DIAGNOSTICS))
     backtraces: pl.DataFrame = field(default_factory=lambda: _empty(schema.BACKTRACES))
+    samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.SAMPLES))
+    running: pl.DataFrame = field(default_factory=lambda: _empty(schema.RUNNING))
     frames: pl.DataFrame = field(default_factory=lambda: _empty(schema.FRAMES))
     gpu_samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_SAMPLES))
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))

@@ -110,6 +110,8 @@ def rows_of(rows: Iterable[Mapping[str, Any]], columns: list[str]) -> Counter[tu
 
 def _plain(value: object) -> object:
     """A value for comparison: shares and rates differ in a float's last bits."""
+    if isinstance(value, list):
+        return tuple(value)
     return round(float(f"{value:.12g}"), 9) if isinstance(value, float) else value
 
 

@@ -29,6 +29,8 @@ class Table:
         ranked_by: what people read it by, largest first, where files keep another order.
         each: the table with a row per event that it sums up; `--format parquet` gives that.
         by_device: the table with a row per device, where its own rows are of all devices.
+        by_stack: the table with a row per stack, where its own rows name only a stack's innermost
+            function and line.
         filled_by: what to do so that it has rows, or why it has none.
         shown: the columns that people act on, most important first. Where a line is narrow, the
             last ones give way. Empty for the order of the schema.
@@ -49,6 +51,7 @@ class Table:
     ranked_by: str | None = None
     each: str | None = None
     by_device: str | None = None
+    by_stack: str | None = None
     filled_by: str
     shown: str = ""
     listed: bool = True
@@ -61,7 +64,7 @@ class Table:
     @property
     def parts(self) -> tuple[str, ...]:
         """The tables that are not listed by themselves, but belong to this one."""
-        return tuple(filter(None, (self.each, self.by_device)))
+        return tuple(filter(None, (self.each, self.by_device, self.by_stack)))
 
 
 _RECORD_CUDA: Final = "record with --trace cuda,nvtx while the GPU is in use"
@@ -145,6 +148,18 @@ DECLARED: Final = (
         shown=(
             "path instances median_ns busy_ns idle_ns host_wall_ns launches process report kernels"
         ),
+    ),
+    Table(
+        name="host_stacks",
+        about="what the host was running while the GPU waited for it, by function and line",
+        made_by="tables.host_stacks:host_stack_table",
+        csv="with rows",
+        json_key="host_stacks",
+        by_stack="idle_stacks",
+        filled_by=(
+            "record Python samples with nsys profile --sample=process-tree --python-sampling=true"
+        ),
+        shown=("idle_ns function source via phase cause share_pct samples thread process report"),
     ),
     Table(
         name="syncs",
@@ -324,6 +339,17 @@ DECLARED: Final = (
         csv="never",
         json_key=None,
         filled_by="this selection has no waits, blocking copies or allocations",
+        listed=False,
+    ),
+    Table(
+        name="idle_stacks",
+        about="the stacks that the host was running while the GPU waited for it, frame by frame",
+        made_by="tables.host_stacks:idle_stack_table",
+        csv="never",
+        json_key=None,
+        filled_by=(
+            "record Python samples with nsys profile --sample=process-tree --python-sampling=true"
+        ),
         listed=False,
     ),
     Table(

@@ -54,6 +54,14 @@ def laid(rows: pl.DataFrame, axis: Axis, track: str = "device_no") -> pl.DataFra
     )
 
 
+def inside(rows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The parts of rows with `start_ns` and `end_ns` in the time of the axis; empty ones are left
+    out."""
+    last_ns = axis.origin_ns + axis.stride_ns - 1
+    bounded = pl.col("start_ns", "end_ns").clip(axis.origin_ns, last_ns).cast(pl.Int64)
+    return rows.with_columns(bounded).filter(pl.col("end_ns") > pl.col("start_ns"))
+
+
 def reached_before(end: pl.Expr) -> pl.Expr:
     """Latest end among the rows before this one; null for the first."""
     return end.cum_max().shift(1)

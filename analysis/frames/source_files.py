@@ -22,6 +22,11 @@ _LIBRARY: Final = re.compile(
 """Installed packages, the standard library (also zipped), what torch.compile generates, and the
 part of nsysflow that a program imports (last line: its modules before 2026-11-22)."""
 
+_LIBRARIES: Final = re.compile(
+    r"^(?:.*/)?(?:(?:site|dist)-packages|lib(?:64)?/(?:python|pypy)3[^/]*)/"
+)
+"""The folders in which libraries lie."""
+
 _PACKAGED: Final = re.compile(r"^(?:.*/)?(?:site|dist)-packages/(?P<file>(?P<package>[^/.]+).*)$")
 """A file of an installed package: its path from the package on, and the package's name."""
 
@@ -117,6 +122,12 @@ def _distinct_ends(files: list[str]) -> dict[str, str]:
         each[-count:] for each in set(parts.values()) for count in range(1, len(each) + 1)
     )
     return {file: _shortest(parts[file], shared) for file in files}
+
+
+def shown_frames(files: Iterable[str]) -> dict[str, str]:
+    """The name of each of `files` in a stack: that of `shown_files`, without the folders in which
+    libraries lie."""
+    return {file: _LIBRARIES.sub("", name) for file, name in shown_files(files).items()}
 
 
 def _shortest(parts: tuple[str, ...], shared: Counter[tuple[str, ...]]) -> str:

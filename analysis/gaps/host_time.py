@@ -5,6 +5,7 @@ Lanes are laid end to end on an axis of their own. Their time is assigned to cal
 between them, once for all gaps.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -53,6 +54,29 @@ class HostTime:
     in_calls: dict[str, Cover]
     api: Cover
     launching: Cover
+
+    @property
+    def covers(self) -> dict[str, Cover]:
+        """All covers by name; `stall` is that of all stalls."""
+        return {
+            "profiler": self.profiler,
+            "stall": self.stalled,
+            "launch": self.launch,
+            "api": self.api,
+            "launching": self.launching,
+            **self.in_calls,
+        }
+
+
+def between_calls(ns: Mapping[str, pl.Series], length: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """How much of some intervals lies between calls: the application's time, and framework gaps.
+
+    Args:
+        ns: how much of each interval each of `HostTime.covers` has, by its name.
+        length: how long each interval is.
+    """
+    within = [ns[name] for name in ("profiler", "stall", "launch", *IN_CALLS)]
+    return length - ns["launching"] - ns["api"], ns["launching"] - sum(within)
 
 
 def host_time(

@@ -17,7 +17,7 @@ from nsysflow.analysis.frames.parallel import side_by_side
 from nsysflow.analysis.gaps.call_time import CallTime
 from nsysflow.analysis.gaps.cause_shares import Span
 from nsysflow.analysis.gaps.charged_stalls import charged_stalls, since_last_gap
-from nsysflow.analysis.gaps.host_time import HostTime, host_time
+from nsysflow.analysis.gaps.host_time import HostTime, between_calls, host_time
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.timeline.events import Events
 
@@ -41,20 +41,40 @@ class Explained:
             overhead) of the call charged most, null where the time between calls has more.
         charges: `CHARGES`.
         in_calls: by cause, the time of the other causes that lies inside calls.
+        host_side: what the causes of the host were found from; None if it was not to be kept.
     """
 
     gaps: pl.DataFrame
     charges: pl.DataFrame
     in_calls: dict[str, CallTime]
+    host_side: "HostSide | None"
 
 
-def explain(events: Events, gaps: pl.DataFrame, *, framework_gap_ns: int) -> Explained:
+@dataclass(frozen=True, kw_only=True)
+class HostSide:
+    """The host in the gaps that it kept waiting.
+
+    Attributes:
+        time: what it did at every instant.
+        waiting: these gaps: `gap`, `lane`, `start_ns`, `launched_ns` (where their host time ends),
+            `next_no` and `other_no` (the threads of the next launch, and of the one before if that
+            is another), and others.
+    """
+
+    time: HostTime
+    waiting: pl.DataFrame
+
+
+def explain(
+    events: Events, gaps: pl.DataFrame, *, framework_gap_ns: int, keep_host_side: bool = False
+) -> Explained:
     """Split every gap among the causes.
 
     Args:
         events: the trace.
         gaps: as `find_gaps` returns them.
         framework_gap_ns: the longest time between two calls that counts as the framework's own.
+        keep_host_side: whether to keep `Explained.host_side`, which takes memory.
     """
     gaps = gaps.with_columns(_launched()).with_columns(*_queue_parts())
     waiting, lanes = _with_lanes(events, _waiting(events, gaps))
@@ -69,7 +89,8 @@ def explain(events: Events, gaps: pl.DataFrame, *, framework_gap_ns: int) -> Exp
     parts, charges, in_calls = _split(events, hosts, waiting)
     stalls = _stall_parts(events.calls, charges)
     explained = _assembled(gaps, [parts, stalls])
-    return Explained(gaps=explained, charges=charges, in_calls=in_calls)
+    host_side = HostSide(time=hosts, waiting=waiting) if keep_host_side else None
+    return Explained(gaps=explained, charges=charges, in_calls=in_calls, host_side=host_side)
 
 
 def _launched() -> pl.Expr:
@@ -186,18 +207,12 @@ def _host_parts(
         each cause inside each of `places`, with `stall` for all stalls.
     """
     start, launched = places["start"], places["launched"]
-    covers = {
-        "profiler": hosts.profiler,
-        "stall": hosts.stalled,
-        "launch": hosts.launch,
-        "api": hosts.api,
-        "launching": hosts.launching,
-        **hosts.in_calls,
-    }
+    covers = hosts.covers
     found = side_by_side(partial(Span.of, cover, start, launched) for cover in covers.values())
     spans = dict(zip(covers, found, strict=True))
-    within = [spans[name].ns for name in ("profiler", "stall", "launch", *hosts.in_calls)]
-    between_ns = spans["launching"].ns - sum(within)
+    host_ns, between_ns = between_calls(
+        {name: span.ns for name, span in spans.items()}, launched - start
+    )
     begun_ns = events.calls["start_ns"]
     claimed = ("api", *hosts.in_calls)
     leaders: dict[str, Callable[[], pl.Series]] = {
@@ -206,7 +221,7 @@ def _host_parts(
         **{name: partial(spans[name].leader, begun_ns) for name in claimed},
     }
     parts = {
-        "host_ns": launched - start - spans["launching"].ns - spans["api"].ns,
+        "host_ns": host_ns,
         "between_ns": between_ns,
         "launch_calls_ns": spans["launch"].ns,
         **{f"{name}_ns": spans[name].ns for name in ("profiler", *claimed)},

@@ -201,6 +201,40 @@ PHASES: Final = Frame(
     },
 )
 
+HOST_STACKS: Final = Frame(
+    """One row per thread, phase, cause, function and line that the host was at in the idle time of
+    the causes `host` and `launch`, most idle time first. `function` is the innermost function or
+    operator, `(not sampled)` where no sample is near. Where a report has samples, or operators of
+    torch.profiler, the rows sum to the idle time of both causes, else there are none.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "thread": pl.Int64(),
+        "phase": pl.String(),
+        "cause": CAUSE,
+        "function": pl.String(),
+        "source": pl.String(),
+        "via": pl.String(),
+        "idle_ns": pl.Int64(),
+        "samples": pl.Int64(),
+        "share_pct": pl.Float64(),
+    },
+)
+
+IDLE_STACKS: Final = Frame(
+    """One row per phase, cause and stack of the idle time in `host_stacks`, most idle time first.
+    `stack` has its frames, outermost first, each as `function (file:line)`, an operator as its
+    name; it is `(not sampled)` where no sample is near.""",
+    {
+        "report": pl.String(),
+        "phase": pl.String(),
+        "cause": CAUSE,
+        "stack": pl.List(pl.String),
+        "idle_ns": pl.Int64(),
+        "samples": pl.Int64(),
+    },
+)
+
 SYNCS: Final = Frame(
     """One row per synchronization, blocking copy and allocation, ranked by the idle time behind it
     (`induced_idle_ns`). `kind` is the call's class. `gpu_busy_ns` is how much of the wait a GPU of

@@ -1,11 +1,12 @@
-"""The source line of each CUDA call, and the framework's line it went through, if Python backtraces
+"""The source line of each CUDA call, and the framework's line it went through, if Python stacks
 were sampled (spec §11)."""
 
 from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis
+from nsysflow.analysis.declared.causes import STALLS
+from nsysflow.analysis.frames.intervals import Axis, inside, laid
 from nsysflow.analysis.frames.source_files import is_framework, is_own, shown_lines
 from nsysflow.analysis.timeline.call_classes import SYNC_AFTER_NS
 from nsysflow.analysis.trace import Trace
@@ -16,25 +17,30 @@ def with_sources(
 ) -> pl.DataFrame:
     """`calls` plus `source` and `via`, the lines of its backtrace (`stack_sources`).
 
-    Null if there is no backtrace, or no such frame in it. The profiler records one backtrace for
+    Null if there is no stack, or no such frame in it. The profiler records one backtrace for
     a runtime call and the driver call inside it, and may leave out short calls. A call without one
     takes that of the call around it, or that of its correlation id, or that of the copy before it
-    or the wait behind it.
+    or the wait behind it. A stall without any takes what its thread was seen to run.
 
     Args:
         calls: sorted by thread and start, longest first, with `thread_no`, `correlation` and
             `class`.
         threads: `thread` and its `thread_no`.
         axis: the axis of the threads.
-        trace: for its backtraces.
+        trace: for its stacks.
         own: what is the program's own too (`Options.own`).
     """
-    if trace.backtraces.is_empty():
+    recorded = (trace.backtraces, trace.samples, trace.running)
+    if all(rows.is_empty() for rows in recorded):
         nothing = pl.lit(None, pl.Categorical)
         return calls.with_columns(nothing.alias("source"), nothing.alias("via"))
-    sampled = _with_stacks(calls, trace.backtraces.join(threads, on="thread"), axis)
-    stack = _of_correlation(_of_call_around(sampled))
-    stack = _of_copy_and_wait(sampled.with_columns(stack, calls["class"]))
+    stack = pl.repeat(None, len(calls), dtype=pl.UInt32, eager=True)
+    if not trace.backtraces.is_empty():
+        sampled = _with_stacks(calls, trace.backtraces.join(threads, on="thread"), axis)
+        stack = _of_correlation(_of_call_around(sampled))
+        stack = _of_copy_and_wait(sampled.with_columns(stack, calls["class"]))
+    seen = inside(_seen(trace), axis).join(threads, on="thread")
+    stack = _of_what_ran(calls, stack, seen, axis)
     sources = stack_sources(trace.frames, own)
     row = stack.replace_strict(
         sources["stack"], sources.with_row_index()["index"], default=None, return_dtype=pl.UInt32
@@ -153,3 +159,29 @@ def _of_copy_and_wait(calls: pl.DataFrame) -> pl.Series:
     taken = taken.drop_nulls().unique("row", keep="first", maintain_order=True)
     found = calls.join(taken, on="row", how="left", maintain_order="left", suffix="_of_other")
     return found.select(pl.coalesce("stack", "stack_of_other")).to_series()
+
+
+def _seen(trace: Trace) -> pl.DataFrame:
+    """When which stack was seen: `thread`, `start_ns`, `end_ns`, `stack`; disjoint per thread."""
+    if not trace.running.is_empty():
+        return trace.running
+    at = pl.col("time_ns")
+    instants = trace.samples.filter(at < at.upper_bound())
+    first = instants.unique(["thread", "time_ns"], keep="first", maintain_order=True)
+    return first.select("thread", at.alias("start_ns"), (at + 1).alias("end_ns"), "stack")
+
+
+def _of_what_ran(
+    calls: pl.DataFrame, stack: pl.Series, seen: pl.DataFrame, axis: Axis
+) -> pl.Series:
+    """`stack`, of each call; a stall without one takes the first that was seen inside it."""
+    asked = stack.is_null() & calls["class"].is_in(STALLS)
+    if seen.is_empty() or not asked.any():
+        return stack
+    seen = laid(seen, axis, "thread_no").with_columns(seen["stack"]).sort("start")
+    stalls = laid(calls.filter(asked), axis, "thread_no")
+    first = seen["end"].search_sorted(stalls["start"], side="right")
+    first = first.set(first >= len(seen), None)
+    touches = (seen["start"].gather(first) < stalls["end"]) & (stalls["start"] < stalls["end"])
+    found = seen["stack"].gather(first).set(~touches.fill_null(value=False), None)
+    return stack.scatter(asked.arg_true(), found)

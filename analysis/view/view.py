@@ -15,6 +15,7 @@ from nsysflow.analysis.phases.work import (
     phase_work,
 )
 from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.samples.stacks import by_stack
 from nsysflow.analysis.steps.chosen import selected_steps
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events
@@ -23,6 +24,7 @@ from nsysflow.analysis.view.selection import named_domains, require_domains, sel
 from nsysflow.analysis.view.windows import (
     clipped,
     clipped_time,
+    left_of_instants,
     narrow_charges,
     narrow_gaps,
     narrow_parts,
@@ -87,6 +89,16 @@ class View:
         `gaps`) for `gap`."""
         parts = self.timeline.idle_parts
         return {cause: rows.rename({"gap": "row"}) for cause, rows in parts.items()}
+
+    @computed_once
+    def host_stacks(self) -> pl.DataFrame | None:
+        """What the host was running in the idle time of `host` and `launch` in these gaps: of
+        `stacks.by_stack`. None where the report does not say."""
+        instants = self.timeline.host_instants
+        if instants is None:
+            return None
+        left = left_of_instants(instants, self.idle_parts, self.gaps)
+        return by_stack(left, self.attribution.paths["joined"])
 
     @computed_once
     def charges(self) -> pl.DataFrame:

@@ -154,6 +154,27 @@ def narrow_charges(charges: pl.DataFrame, pieces: pl.DataFrame, gaps: pl.DataFra
     return pl.concat([whole, scaled.filter(pl.col("ns") > 0)])
 
 
+def left_of_instants(
+    instants: pl.DataFrame, parts: dict[str, pl.DataFrame], gaps: pl.DataFrame
+) -> pl.DataFrame:
+    """What step 3 and the windows have left of the instants at each place, in proportion.
+
+    Args:
+        instants: `host_instants.INSTANTS` of whole gaps.
+        parts: `IDLE_PARTS` of the gaps, with `row` (of `gaps`).
+        gaps: the gaps with their causes, narrowed or not.
+    """
+    found = []
+    for cause in ("host", "launch"):
+        left = parts[cause].select("path", gaps["gap"].gather(parts[cause]["row"]), total="ns")
+        mine = instants.filter(pl.col("cause") == cause)
+        shares = mine.join(left.with_row_index("part"), on=["gap", "path"], nulls_equal=True)
+        untouched = shares["total"] == shares.select(pl.col("ns").sum().over("part")).to_series()
+        scaled = apportion(shares.filter(~untouched), by="part", ties="order")
+        found += [shares.filter(untouched), scaled.select(shares.columns)]
+    return pl.concat(found).filter(pl.col("ns") > 0).select(instants.columns)
+
+
 def _is_cut(pieces: pl.DataFrame, gaps: pl.DataFrame) -> pl.Series:
     """Whether each piece is only a part of its gap."""
     length = pl.col("end_ns") - pl.col("start_ns")

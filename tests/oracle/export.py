@@ -31,6 +31,7 @@ from tests.oracle.model import (
     Overhead,
     PlainTrace,
     Range,
+    Sample,
     Shape,
     Thread,
 )
@@ -165,7 +166,12 @@ def read_export(path: Path) -> PlainTrace:
             diagnostics=tuple(
                 Diagnostic(row["severity"], row["text"]) for row in export.rows("DIAGNOSTIC_EVENT")
             ),
-            backtraces=tuple(_backtraces(export)),
+            backtraces=tuple(
+                Backtrace(*row) for row in _python_stacks(export, "Python Backtrace on CUDA")
+            ),
+            samples=tuple(
+                Sample(*row) for row in _python_stacks(export, "Python Periodic Sampling")
+            ),
             gpu_samples=tuple(_gpu_samples(export)),
             captures=tuple(_captures(export)),
             flops=tuple(_flops(export)),
@@ -291,26 +297,29 @@ def _ranges(export: _Export) -> Iterator[Range]:
             )
 
 
-def _backtraces(export: _Export) -> Iterator[Backtrace]:
-    """§11.1: NVTX events of type 34 in a domain of their own; strings are escaped for HTML."""
+def _python_stacks(export: _Export, kind: str) -> Iterator[tuple[int, int, tuple[Frame, ...]]]:
+    """§11.1, §17.1: NVTX events of type 34 in a domain of their own.
+
+    Strings are escaped for HTML. Of samples, those of threads that make calls count.
+    """
+    calling = {row["globalTid"] for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")}
     events = list(export.rows("NVTX_EVENTS"))
     domains = {
-        event["domainId"]
-        for event in events
-        if event["eventType"] == 75 and event["text"] == "Python Backtrace on CUDA"
+        event["domainId"] for event in events if event["eventType"] == 75 and event["text"] == kind
     }
     for event in events:
-        if event["eventType"] == 34 and event["domainId"] in domains and event["jsonText"]:
-            stack = json.loads(event["jsonText"])["Python Backtrace on CUDA"]["Frames"]
+        text = event["jsonText"] or export.strings.get(event["jsonTextId"])
+        counts = kind != "Python Periodic Sampling" or event["globalTid"] in calling
+        if event["eventType"] == 34 and event["domainId"] in domains and text and counts:
             frames = (
                 Frame(
                     unescape(export.strings[frame["File"]]),
                     frame["Line"],
                     unescape(export.strings[frame["Function"]]),
                 )
-                for frame in stack
+                for frame in json.loads(text)[kind]["Frames"]
             )
-            yield Backtrace(event["start"], event["globalTid"], tuple(frames))
+            yield event["start"], event["globalTid"], tuple(frames)
 
 
 METRIC_NAMES = {

@@ -45,6 +45,8 @@ class Gap:
     between_calls: Counter[str] = field(default_factory=Counter)
     inside_calls: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Per cause, the calls that its time lies in and their ns, in order of time; not the stalls."""
+    instants: list[tuple[str, int | None, int, int]] = field(default_factory=list)
+    """Step 2's `host` and `launch`: cause, the call that they lie in, and from when to when."""
     host_end_ns: int | None = None
     """`a` of §3.4: where host time ends and queue time begins."""
     host_place: Place = NOWHERE
@@ -325,6 +327,8 @@ class Gaps:
                 else:
                     cause = cause or "host"
             gap.causes[cause] += length
+            if cause in ("host", "launch"):
+                gap.instants.append((cause, call, begin, end))
             if call is None:
                 gap.between_calls[cause] += length
             else:

@@ -1,6 +1,7 @@
 """Canonical rows as plain Python values, and their conversion to and from `Trace`."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -125,7 +126,7 @@ class Frame:
     """One frame of a Python stack."""
 
     file: str | None
-    line: int
+    line: int | None
     function: str | None
 
 
@@ -134,6 +135,25 @@ class Backtrace:
     """One sampled Python stack of a CUDA call, innermost frame first."""
 
     start_ns: int
+    thread: int
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sampled Python stack of a thread, innermost frame first."""
+
+    time_ns: int
+    thread: int
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True)
+class Running:
+    """§17.3: a stretch of time in which a thread ran one innermost operator or function."""
+
+    start_ns: int
+    end_ns: int
     thread: int
     frames: tuple[Frame, ...]
 
@@ -226,6 +246,8 @@ class PlainTrace:
     devices: tuple[Device, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     backtraces: tuple[Backtrace, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    running: tuple[Running, ...] = ()
     gpu_samples: tuple[GpuSample, ...] = ()
     captures: tuple[Capture, ...] = ()
     messages: tuple[Message, ...] = ()
@@ -234,6 +256,15 @@ class PlainTrace:
     waits: tuple[EventWait, ...] = ()
     graph_nodes: tuple[GraphNode, ...] = ()
     graph_ranges: tuple[Range, ...] = ()
+
+    @property
+    def stacks(self) -> tuple[tuple[Frame, ...], ...]:
+        """The frames of everything that was recorded with a stack."""
+        return (
+            *(backtrace.frames for backtrace in self.backtraces),
+            *(sample.frames for sample in self.samples),
+            *(stretch.frames for stretch in self.running),
+        )
 
 
 def _frame(rows: list[Any], of: pl.Schema) -> pl.DataFrame:
@@ -256,7 +287,7 @@ def to_trace(trace: PlainTrace) -> Trace:
             copies.append(op.copy)
         for name, values in ops.items():
             values.append(detail if name == "detail" else getattr(op, name))
-    met, frames = _stacks(trace.backtraces)
+    distinct = {frames: number for number, frames in enumerate(dict.fromkeys(trace.stacks))}
     return Trace(
         report=trace.report,
         ops=pl.DataFrame(ops, schema=schema.OPS),
@@ -268,8 +299,10 @@ def to_trace(trace: PlainTrace) -> Trace:
         threads=_frame(list(trace.threads), schema.THREADS),
         devices=_frame(list(trace.devices), schema.DEVICES),
         diagnostics=_frame(list(trace.diagnostics), schema.DIAGNOSTICS),
-        backtraces=met,
-        frames=frames,
+        backtraces=_numbered(trace.backtraces, schema.BACKTRACES, distinct),
+        samples=_numbered(trace.samples, schema.SAMPLES, distinct),
+        running=_numbered(trace.running, schema.RUNNING, distinct),
+        frames=_frames(distinct),
         gpu_samples=_frame(list(trace.gpu_samples), schema.GPU_SAMPLES),
         captures=_frame(list(trace.captures), schema.CAPTURES),
         messages=_frame(list(trace.messages), schema.MESSAGES),
@@ -281,19 +314,23 @@ def to_trace(trace: PlainTrace) -> Trace:
     )
 
 
-def _stacks(backtraces: tuple[Backtrace, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Two frames of `Trace`: the stack of each backtrace, and the frames of each distinct stack."""
-    distinct = list(dict.fromkeys(trace.frames for trace in backtraces))
-    met = [(each.start_ns, each.thread, distinct.index(each.frames)) for each in backtraces]
+def _numbered(
+    rows: Iterable[Any], of: pl.Schema, distinct: dict[tuple[Frame, ...], int]
+) -> pl.DataFrame:
+    """Rows with `frames` as a frame of `Trace`, with the number of their stack."""
+    columns = [name for name in of if name != "stack"]
+    values = [(*(getattr(row, name) for name in columns), distinct[row.frames]) for row in rows]
+    return pl.DataFrame(values, schema=of, orient="row")
+
+
+def _frames(distinct: dict[tuple[Frame, ...], int]) -> pl.DataFrame:
+    """The frames of each distinct stack."""
     rows = [
         (stack, depth, frame.file, frame.line, frame.function)
-        for stack, frames in enumerate(distinct)
+        for frames, stack in distinct.items()
         for depth, frame in enumerate(frames)
     ]
-    return (
-        pl.DataFrame(met, schema=schema.BACKTRACES, orient="row"),
-        pl.DataFrame(rows, schema=schema.FRAMES, orient="row"),
-    )
+    return pl.DataFrame(rows, schema=schema.FRAMES, orient="row")
 
 
 def from_trace(trace: Trace) -> PlainTrace:
@@ -325,8 +362,11 @@ def from_trace(trace: Trace) -> PlainTrace:
         devices=rows(Device, trace.devices),
         diagnostics=rows(Diagnostic, trace.diagnostics),
         backtraces=tuple(
-            Backtrace(start_ns, thread, stacks[stack])
-            for start_ns, thread, stack in trace.backtraces.iter_rows()
+            Backtrace(at, on, stacks[s]) for at, on, s in trace.backtraces.iter_rows()
+        ),
+        samples=tuple(Sample(at, on, stacks[s]) for at, on, s in trace.samples.iter_rows()),
+        running=tuple(
+            Running(start, end, on, stacks[s]) for start, end, on, s in trace.running.iter_rows()
         ),
         gpu_samples=rows(GpuSample, trace.gpu_samples),
         captures=rows(Capture, trace.captures),

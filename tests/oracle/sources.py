@@ -5,7 +5,7 @@ from collections import defaultdict
 from functools import cached_property
 from itertools import chain, pairwise
 
-from tests.oracle.calls import Calls
+from tests.oracle.calls import STALLS, Calls
 from tests.oracle.model import Backtrace, Frame, PlainTrace
 
 INSIDE = (
@@ -104,6 +104,16 @@ def parts_of(file: str) -> list[str]:
     return parts[1:] if absolute and len(parts) > 1 and parts[0] == "root" else parts
 
 
+def behind_libraries(file: str) -> str:
+    """§17.8: what comes after the last `site-packages`, `dist-packages` or `lib/python3…`."""
+    parts = file.replace("\\", "/").split("/")
+    for at in range(len(parts) - 1, 0, -1):
+        python = re.match(r"(python|pypy)3", parts[at - 1]) and parts[at - 2] in ("lib", "lib64")
+        if parts[at - 1] in ("site-packages", "dist-packages") or (at > 1 and python):
+            return "/".join(parts[at:])
+    return file
+
+
 Lines = tuple[str | None, str | None]
 """§11.2: source and via."""
 
@@ -130,7 +140,7 @@ class Sources:
     @cached_property
     def own_files(self) -> set[tuple[str, ...]]:
         """§11.4: every file in a frame that is the program's own, without those of packages."""
-        frames = {frame for backtrace in self.trace.backtraces for frame in backtrace.frames}
+        frames = {frame for stack in self.trace.stacks for frame in stack}
         return {
             tuple(parts_of(file))
             for frame in frames
@@ -211,22 +221,59 @@ class Sources:
         return None if first is None else self.own(first)
 
     def of(self, call: int | None) -> Lines:
-        """§11.2: source and via of a call.
+        """§11.2: source and via of a call."""
+        if call is None:
+            return None, None
+        backtrace = self.backtrace(call)
+        return self.lines(self._sampled_in(call) if backtrace is None else backtrace.frames)
+
+    def lines(self, frames: tuple[Frame, ...]) -> Lines:
+        """§11.2: source and via of a stack.
 
         `train.py:42 in step` is the innermost frame that is the program's own. Via is the innermost
         one of a framework, if it comes before that.
         """
-        backtrace = None if call is None else self.backtrace(call)
-        if backtrace is None:
-            return None, None
         via = None
-        callers = [*backtrace.frames[1:], None]
-        for frame, caller in zip(backtrace.frames, callers, strict=True):
+        callers = [*frames[1:], None]
+        for frame, caller in zip(frames, callers, strict=False):
             if self._counts(frame) and not self._generated(frame, caller):
                 return self._written(frame), via
             if via is None and self._is_framework(frame):
                 via = self._written(frame)
         return None, via
+
+    def _sampled_in(self, call: int) -> tuple[Frame, ...]:
+        """§11.5: the stack of the first sample, or stretch, in a stall."""
+        if self.calls.classes[call] not in STALLS:
+            return ()
+        row = self.calls.calls[call]
+        inside = [
+            (at, frames)
+            for at, end, frames in self.stacks_of[row.thread]
+            if max(at, row.start_ns) < min(end, row.end_ns)
+        ]
+        return min(inside, key=lambda found: found[0])[1] if inside else ()
+
+    @cached_property
+    def stacks_of(self) -> dict[int, list[tuple[int, int, tuple[Frame, ...]]]]:
+        """Per thread, when each sample or stretch began and ended, and its frames."""
+        found: dict[int, list[tuple[int, int, tuple[Frame, ...]]]] = defaultdict(list)
+        for sample in () if self.trace.running else self.trace.samples:
+            found[sample.thread].append((sample.time_ns, sample.time_ns + 1, sample.frames))
+        for stretch in self.trace.running:
+            found[stretch.thread].append((stretch.start_ns, stretch.end_ns, stretch.frames))
+        return found
+
+    def frame(self, frame: Frame) -> str:
+        """§17.8: `step (train.py:42)`; an operator's name alone.
+
+        A library's file is shown from behind the last folder of libraries.
+        """
+        name = frame.function or "(nameless)"
+        if frame.file is None or frame.line is None:
+            return name
+        file = self.shown(frame.file) if is_own(frame.file) else behind_libraries(frame.file)
+        return f"{name} ({file}:{frame.line})"
 
     def _written(self, frame: Frame) -> str:
         return f"{self.shown(frame.file or '')}:{frame.line} in {frame.function or '(nameless)'}"

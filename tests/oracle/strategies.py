@@ -30,6 +30,8 @@ from tests.oracle.model import (
     Overhead,
     PlainTrace,
     Range,
+    Running,
+    Sample,
     Shape,
     Thread,
 )
@@ -416,6 +418,45 @@ def _backtraces(calls: tuple[Call, ...]) -> st.SearchStrategy[list[Backtrace]]:
     return st.lists(some, max_size=8)
 
 
+_PACES_NS = (1_000, 1, 2, 7, 60, 20_000)
+_LATE_NS = (0, 0, 1, -1, 40)
+
+
+@st.composite
+def _samples(draw: Callable[..., Any], calls: tuple[Call, ...]) -> list[Sample]:
+    """Samples of the threads of some calls: some missing, late, or two at one instant."""
+    found = []
+    for call in draw(st.lists(st.sampled_from(calls), max_size=3)) if calls else ():
+        pace_ns, at_ns = draw(st.sampled_from(_PACES_NS)), call.end_ns
+        one = st.tuples(_STACKS, st.sampled_from(_LATE_NS))
+        for sampled in draw(st.lists(st.none() | one, max_size=8)):
+            if sampled is not None:
+                frames, late_ns = sampled
+                found.append(Sample(at_ns + late_ns, call.thread, frames))
+            at_ns += pace_ns
+    return found
+
+
+_OPERATORS = st.lists(
+    st.sampled_from((Frame(None, None, "aten::mm"), Frame("/home/me/train.py", 3, "step"))),
+    min_size=1,
+    max_size=3,
+).map(tuple)
+
+
+@st.composite
+def _running(draw: Callable[..., Any], calls: tuple[Call, ...]) -> list[Running]:
+    """What the threads of some calls ran innermost, with and without pauses."""
+    found = []
+    chosen = draw(st.lists(st.sampled_from(calls), max_size=2)) if calls else ()
+    for thread, at_ns in {call.thread: call.end_ns for call in chosen}.items():
+        lengths, pauses = st.sampled_from((5, 1, 700, 60_000)), st.sampled_from((0, 3))
+        for length_ns, pause_ns in draw(st.lists(st.tuples(lengths, pauses), max_size=6)):
+            found.append(Running(at_ns, at_ns + length_ns, thread, draw(_OPERATORS)))
+            at_ns += length_ns + pause_ns
+    return found
+
+
 _COUNTER = st.sampled_from((None, 0, 1, 20, 59, 60, 61, 100))
 
 
@@ -494,6 +535,9 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         ops.append(_op(work, at_ns, at_ns + length_ns, _process(pid), correlation))
     overhead = draw(_overhead(pids))
     backtraces = draw(_backtraces(tuple(host.calls)))
+    calls = tuple(host.calls)
+    samples = draw(_samples(calls))
+    running = draw(_running(calls)) if draw(st.integers(0, 3)) == 3 else []
     gpu_samples = draw(_gpu_samples())
     captured = draw(st.sampled_from(((), (), pids[:1], pids)))
     named = draw(st.integers(0, 4))
@@ -504,7 +548,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         if which == 1 or named > which
     ]
     shuffle = random.Random(draw(st.integers(0, 3)))
-    for rows in (ops, host.calls, host.ranges, overhead, threads, gpu_samples):
+    for rows in (ops, host.calls, host.ranges, overhead, threads, gpu_samples, samples, running):
         shuffle.shuffle(rows)
     return PlainTrace(
         ops=tuple(ops),
@@ -518,6 +562,8 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         ),
         diagnostics=draw(_DIAGNOSTICS),
         backtraces=tuple(backtraces),
+        samples=tuple(samples),
+        running=tuple(running),
         gpu_samples=tuple(gpu_samples),
         captures=tuple(Capture(_process(pid), "3:2:5", 4_500_000) for pid in captured),
         messages=draw(_messages(host.ranges)),

@@ -7,6 +7,7 @@ from tests.oracle.comm import comm
 from tests.oracle.copies import copies, syncs
 from tests.oracle.gap_tables import gap_histogram, gap_summary, gaps
 from tests.oracle.gpu_metrics import gpu_metrics
+from tests.oracle.host_stacks import host_stacks, idle_stacks
 from tests.oracle.kernels import kernels
 from tests.oracle.launches import launches, starved
 from tests.oracle.mfu import mfu
@@ -23,6 +24,8 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "gap_summary": gap_summary,
     "gap_histogram": gap_histogram,
     "phases": phases,
+    "host_stacks": host_stacks,
+    "idle_stacks": idle_stacks,
     "syncs": syncs,
     "launches": launches,
     "starved": starved,

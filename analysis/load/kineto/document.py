@@ -1,4 +1,5 @@
-"""A torch.profiler trace as JSON: the document, its events, and the numbers in them.
+"""A torch.profiler trace as JSON: the document, its events, and the numbers in them; and frames of
+such numbers.
 
 Decoding is tolerant: any field may be missing or hold anything, and only the events that we use are
 checked. Torch writes ids as numbers; other programs that rewrite traces may quote them.
@@ -6,10 +7,12 @@ checked. Torch writes ids as numbers; other programs that rewrite traces may quo
 
 import json
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
 import msgspec
+import polars as pl
 
 from nsysflow.analysis.load.decoding import decoded_or_none
 from nsysflow.runtime.protocol import KEY
@@ -126,6 +129,9 @@ def span_ns(event: Event) -> tuple[int, int]:
 
 def _time_ns(written: msgspec.Raw) -> int:
     """A time in microseconds, exactly as nanoseconds."""
+    whole, _, part = bytes(written).partition(b".")
+    if len(part) == 3 and len(whole) <= 15 and part.isdigit() and whole.isdigit():
+        return int(whole + part)  # as torch writes it: a third of the time of decoding
     try:
         value = _TIME.decode(written)
         if -(2**53) < value < 2**53:
@@ -153,3 +159,17 @@ def int_of(value: object) -> int | None:
 def unquoted(value: object) -> object:
     """`value`, or the number whose digits it quotes."""
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
+
+
+def frame_of(rows: Iterable[tuple[Any, ...]], of: pl.Schema) -> pl.DataFrame:
+    """Rows as a frame of the given schema.
+
+    Raises:
+        OddEvent: a value does not fit its column.
+    """
+    words = (pl.Categorical, pl.Enum)
+    plain = {name: pl.String() if isinstance(t, words) else t for name, t in of.items()}
+    try:
+        return pl.DataFrame(list(rows), schema=plain, orient="row").cast(of)
+    except (TypeError, OverflowError, UnicodeError, pl.exceptions.PolarsError) as error:
+        raise OddEvent("a number that is too large, or text where a number belongs") from error

@@ -1,9 +1,9 @@
 """A torch.profiler (Kineto, Chrome) trace as canonical frames.
 
 Ranges are those of `record_function` (`user_annotation`), which a person named, and our automatic
-ones. Two kinds of events are left out: other `cpu_op`, one per operator and thousands per step, and
-`gpu_user_annotation`, which repeat the ranges in GPU time. What such a trace lacks (GPU uuid, bandwidth, diagnostics) is null or
-empty.
+ones. Other operators (`cpu_op`) and Python functions say what the host was running. Left out are
+`gpu_user_annotation`, which repeat the ranges in GPU time. What such a trace lacks (GPU uuid,
+bandwidth, diagnostics) is null or empty.
 
 Times are the file's own `ts`, microseconds with three decimals, kept exact: as float64 they lose
 nanoseconds above 8.8e12.
@@ -11,7 +11,7 @@ nanoseconds above 8.8e12.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,10 +31,12 @@ from nsysflow.analysis.load.kineto.document import (
     OddEvent,
     args_of,
     decoded_document,
+    frame_of,
     gpus_of,
     int_of,
     span_ns,
 )
+from nsysflow.analysis.load.kineto.running import running
 from nsysflow.analysis.load.kineto.threads import ThreadKeys, on_thread, thread_keys
 from nsysflow.analysis.load.marks import capture_in, capture_rows, flops_rows
 from nsysflow.analysis.trace import Trace
@@ -43,7 +45,7 @@ from nsysflow.runtime.range_names import original_name
 
 _CALLS: Final = ("cuda_runtime", "cuda_driver")
 _GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")
-_HOST: Final = (*_CALLS, "cpu_op", "user_annotation")
+_HOST: Final = (*_CALLS, "cpu_op", "python_function", "user_annotation")
 _RENAMED: Final = {
     "operator": "cpu_op",
     "runtime": "cuda_runtime",
@@ -116,7 +118,11 @@ def _by_category(document: Document) -> dict[str, list[Event]]:
 def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str) -> Trace:
     keys = thread_keys(event for category in _HOST for event in events.get(category, ()))
     calls = _calls([e for category in _CALLS for e in events.get(category, ())], keys)
-    opened = [*events.get("user_annotation", []), *filter(_is_automatic, events.get("cpu_op", []))]
+    operators: list[Event] = []
+    automatic: list[Event] = []
+    for event in events.get("cpu_op", ()):
+        (automatic if _is_automatic(event) else operators).append(event)
+    opened = [*events.get("user_annotation", []), *automatic]
     ranges = _ranges(opened, keys, ours=bool(bytes(document.ours)))
     busiest = Counter(key & ~ID_MASK for key in keys.values()).most_common(1)
     process = busiest[0][0] if busiest else None
@@ -129,38 +135,29 @@ def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str
         *(_op("memcpy", row, *each) for row, each in enumerate(copies)),
         *(_op("memset", None, *each) for each in memsets),
     ]
-    ops_frame = _frame(((*op[:4], launched.get(op[5], process), *op[4:]) for op in ops), schema.OPS)
+    ops_frame = frame_of(
+        ((*op[:4], launched.get(op[5], process), *op[4:]) for op in ops), schema.OPS
+    )
+    stretches, frames = running(operators, events.get("python_function", ()), keys)
     capture = capture_in(document.ours)
     captures = {} if capture is None else {process: capture}  # a trace is of one process
     return Trace(
         report=report,
         ops=ops_frame,
-        shapes=_frame((_shape(args) for _, args in kernels), schema.SHAPES),
-        copy_details=_frame((_copy_detail(*each) for each in copies), schema.COPY_DETAILS),
+        shapes=frame_of((_shape(args) for _, args in kernels), schema.SHAPES),
+        copy_details=frame_of((_copy_detail(*each) for each in copies), schema.COPY_DETAILS),
         calls=calls,
         ranges=ranges,
         threads=_threads(events.get("thread_name", []), keys),
         devices=_devices(document, ops_frame),
+        running=stretches,
+        frames=frames,
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         collector="kineto",
         source=f"torch.profiler (Kineto), schema {document.schema_version}",
         notes=_notes(ops_frame, ranges),
     )
-
-
-def _frame(rows: Iterable[tuple[Any, ...]], of: pl.Schema) -> pl.DataFrame:
-    """Rows as a frame of the given schema.
-
-    Raises:
-        OddEvent: a value does not fit its column.
-    """
-    words = (pl.Categorical, pl.Enum)
-    plain = {name: pl.String() if isinstance(t, words) else t for name, t in of.items()}
-    try:
-        return pl.DataFrame(list(rows), schema=plain, orient="row").cast(of)
-    except (TypeError, OverflowError, UnicodeError, pl.exceptions.PolarsError) as error:
-        raise OddEvent("a number that is too large, or text where a number belongs") from error
 
 
 def _op(kind: str, row: int | None, event: Event, args: Args) -> tuple[Any, ...]:
@@ -221,7 +218,7 @@ def _calls(events: list[Event], keys: ThreadKeys) -> pl.DataFrame:
         )
         for event in events
     )
-    return _frame(rows, schema.CALLS)
+    return frame_of(rows, schema.CALLS)
 
 
 def _ranges(events: list[Event], keys: ThreadKeys, *, ours: bool) -> pl.DataFrame:
@@ -233,7 +230,7 @@ def _ranges(events: list[Event], keys: ThreadKeys, *, ours: bool) -> pl.DataFram
         (*span_ns(event), "push_pop", *on_thread(event, keys), None, name, row)
         for row, (event, name) in enumerate(zip(events, names, strict=True))
     )
-    return with_auto_domain(_frame(rows, schema.RANGES))
+    return with_auto_domain(frame_of(rows, schema.RANGES))
 
 
 def _is_automatic(event: Event) -> bool:
@@ -252,13 +249,13 @@ def _threads(events: list[Event], keys: ThreadKeys) -> pl.DataFrame:
         if thread is not None and (thread not in names or name.startswith("pt_")):
             names[thread] = name
     rows = ((thread & ~ID_MASK, thread, name) for thread, name in sorted(names.items()))
-    return _frame(rows, schema.THREADS)
+    return frame_of(rows, schema.THREADS)
 
 
 def _devices(document: Document, ops: pl.DataFrame) -> pl.DataFrame:
     """The GPUs that the trace describes or that an operation ran on."""
     rows = ((gpu.id, gpu.name, None, gpu.sm_count, None) for gpu in gpus_of(document))
-    described = _frame(rows, schema.DEVICES).unique("device", keep="first")
+    described = frame_of(rows, schema.DEVICES).unique("device", keep="first")
     used = ops.select(pl.col("device").unique())
     return described.join(used, on="device", how="full", coalesce=True).sort("device")
 

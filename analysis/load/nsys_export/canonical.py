@@ -22,8 +22,9 @@ from nsysflow.analysis.load.marks import (
 from nsysflow.analysis.load.nsys_export.labels import direction, memory_kind, nvtx_event_types
 from nsysflow.analysis.load.nsys_export.messages import messages
 from nsysflow.analysis.load.nsys_export.notes import nameless_calls, notes_on
+from nsysflow.analysis.load.nsys_export.python_stacks import stacks
 from nsysflow.analysis.load.nsys_export.raw import Raw
-from nsysflow.analysis.load.nsys_export.sampled import gpu_samples, stacks
+from nsysflow.analysis.load.nsys_export.sampled import gpu_samples
 from nsysflow.analysis.trace import Trace
 from nsysflow.runtime.protocol import KEY
 
@@ -57,7 +58,7 @@ def short_name() -> pl.Expr:
 def trace_of(raw: Raw, report: str) -> Trace:
     """The canonical frames of an export, named `report`."""
     process = _only_process(raw)
-    backtraces, frames = stacks(raw)
+    backtraces, samples, frames = stacks(raw)
     marks = _marks_of_ours(raw, process)
     captures = first_of_each(marks.select("process", "text").rows())
     ops = _with_physical_gpu(_ops(raw, process), raw.cuda_devices)
@@ -78,6 +79,7 @@ def trace_of(raw: Raw, report: str) -> Trace:
         devices=_devices(raw.gpus, ops),
         diagnostics=raw.diagnostics,
         backtraces=backtraces,
+        samples=samples,
         frames=frames,
         gpu_samples=gpu_samples(raw),
         captures=capture_rows(captures),

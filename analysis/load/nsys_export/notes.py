@@ -83,13 +83,13 @@ def _hidden(raw: Raw) -> Iterator[Note]:
             " launches are hidden; to see them, record with nsysflow profile --graph-trace node"
             " (nsys profile --cuda-graph-trace=node)",
         )
-    texts = raw.backtraces["jsonText"]
-    if len(texts) and texts.null_count() == len(texts):
-        _, command = export_of(raw.shown, json=True)
-        yield Note(
-            NoteKind.BACKTRACES_NOT_EXPORTED,
-            f"Python backtraces were recorded, but not exported; to export them: {command}",
-        )
+    for what, rows in (("backtraces", raw.backtraces), ("samples", raw.python_samples)):
+        if len(rows) and rows["jsonText"].null_count() == len(rows):
+            _, command = export_of(raw.shown, json=True)
+            yield Note(
+                NoteKind.BACKTRACES_NOT_EXPORTED,
+                f"Python {what} were recorded, but not exported; to export them: {command}",
+            )
     if not raw.gpu_metric_names.is_empty() and wanted_metrics(raw.gpu_metric_names).is_empty():
         yield Note(
             NoteKind.OTHER_COUNTERS,

@@ -49,6 +49,7 @@ class Raw:
     copy_kinds: pl.DataFrame
     memory_kinds: pl.DataFrame
     backtraces: pl.DataFrame
+    python_samples: pl.DataFrame
     messages: pl.DataFrame
     gpu_samples: pl.DataFrame
 

@@ -1,48 +1,22 @@
-"""Parts that only some exports have: Python backtraces of CUDA calls, NCCL's messages, and sampled
-GPU counters.
+"""Parts that only some exports have: Python stacks, NCCL's messages, and sampled GPU counters.
 
 Each is a few rows of a large table, and other tables say which rows. So these are read last.
 """
 
-import html
 from collections.abc import Callable, Mapping
-from typing import Annotated, Final
+from typing import Final
 
-import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.load.decoding import decoded_or_none
 from nsysflow.analysis.load.nsys_export.labels import nvtx_event_types
 from nsysflow.analysis.load.nsys_export.messages import NCCL
+from nsysflow.analysis.load.nsys_export.python_stacks import BACKTRACE, SAMPLE
 from nsysflow.analysis.load.nsys_export.raw import Raw
 from nsysflow.analysis.load.nsys_export.tables import SAMPLED, Table
 
-BACKTRACE: Final = "Python Backtrace on CUDA"
-"""The NVTX domain of the backtraces, and the key of their JSON."""
-
 GPU_INDEX: Final = 0xFF
 """The bits of a `typeId` that hold the GPU's number, as nsys's own recipes read it."""
-
-_StringId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
-_Line = Annotated[int, msgspec.Meta(gt=-(1 << 31), lt=1 << 31)]
-
-
-class _Frame(msgspec.Struct):
-    function: _StringId = msgspec.field(name="Function")
-    file: _StringId = msgspec.field(name="File")
-    line: _Line = msgspec.field(name="Line")
-
-
-class _Stack(msgspec.Struct):
-    frames: list[_Frame] = msgspec.field(name="Frames")
-
-
-class _Backtrace(msgspec.Struct):
-    stack: _Stack = msgspec.field(name=BACKTRACE)
-
-
-_BACKTRACE: Final = msgspec.json.Decoder(_Backtrace, strict=False)
 
 _PERCENT: Final = r"(?: \[Throughput %\])?$"
 METRIC_NAMES: Final = {
@@ -68,17 +42,29 @@ def read_sampled(frames: Mapping[str, pl.DataFrame], read: Read) -> dict[str, pl
     types = nvtx_event_types(frames["event_types"])
     for field, event, name in (
         ("backtraces", "NvtxMark", BACKTRACE),
+        ("python_samples", "NvtxMark", SAMPLE),
         ("messages", "NvtxPushPopRange", NCCL),
     ):
         domains = domains_called(name, frames["nvtx"], frames["event_types"], frames["strings"])
         if domains:
             wanted = {"eventType": [types[event]], "domainId": domains}
-            found[field] = read(SAMPLED[field], wanted)
+            found[field] = _with_texts(read(SAMPLED[field], wanted), frames["strings"])
     metrics = wanted_metrics(frames["gpu_metric_names"])
     if not metrics.is_empty():
         wanted = {column: metrics[column].unique().to_list() for column in ("typeId", "metricId")}
         found["gpu_samples"] = read(SAMPLED["gpu_samples"], wanted)
     return found
+
+
+def _with_texts(rows: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
+    """`rows` with their texts from StringIds as `jsonText`: a packed report keeps stacks there."""
+    ids = rows.select(id=pl.col("jsonTextId").unique().drop_nulls())
+    if ids.is_empty():
+        return rows
+    texts = strings.join(ids, on="id", how="semi").unique("id", keep="first")
+    named = rows.join(texts, left_on="jsonTextId", right_on="id", how="left", maintain_order="left")
+    text = pl.col("value").cast(pl.Categorical)
+    return named.with_columns(jsonText=pl.coalesce("jsonText", text)).select(rows.columns)
 
 
 def domains_called(
@@ -103,57 +89,6 @@ def wanted_metrics(names: pl.DataFrame) -> pl.DataFrame:
         .drop_nulls()
         .unique(["typeId", "metricId"], keep="first", maintain_order=True)
     )
-
-
-def stacks(raw: Raw) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`schema.BACKTRACES` and `schema.FRAMES`.
-
-    Each distinct text is parsed once: a training loop has some dozens, however long it runs.
-    """
-    rows = raw.backtraces.drop_nulls("jsonText")
-    texts = rows.select(pl.col("jsonText").unique(maintain_order=True)).to_series()
-    parsed = [stack_frames(text) for text in texts.cast(pl.String)]
-    numbers = {stack: number for number, stack in enumerate(dict.fromkeys(filter(None, parsed)))}
-    stack_of = pl.DataFrame(
-        {"jsonText": texts, "stack": pl.Series([numbers.get(s) for s in parsed], dtype=pl.UInt32)}
-    )
-    found = (
-        rows.join(stack_of, on="jsonText", maintain_order="left")
-        .drop_nulls("stack")
-        .rename({"start": "start_ns", "globalTid": "thread"})
-        .select(schema.BACKTRACES.names())
-    )
-    return found, _frames(numbers, raw.strings)
-
-
-def stack_frames(text: str) -> tuple[tuple[int, int, int], ...]:
-    """Ids of file, line and function of each frame; none if `text` is not a backtrace."""
-    found = decoded_or_none(_BACKTRACE, text)
-    frames = found.stack.frames if found is not None else []
-    return tuple((frame.file, frame.line, frame.function) for frame in frames)
-
-
-def slim_backtrace(text: str) -> str | None:
-    """A backtrace with only the parts that we read; None if `text` is not one."""
-    found = decoded_or_none(_BACKTRACE, text)
-    return msgspec.json.encode(found).decode() if found is not None and found.stack.frames else None
-
-
-def _frames(
-    numbers: Mapping[tuple[tuple[int, int, int], ...], int], strings: pl.DataFrame
-) -> pl.DataFrame:
-    """`schema.FRAMES` of the stacks, without the HTML escapes that nsys puts into strings."""
-    ids = {
-        number for stack in numbers for file, _, function in stack for number in (file, function)
-    }
-    named = strings.filter(pl.col("id").is_in(pl.Series(list(ids), dtype=pl.UInt32).implode()))
-    text = {number: html.unescape(value) for number, value in named.drop_nulls().iter_rows()}
-    rows = [
-        (number, depth, text.get(file), line, text.get(function))
-        for stack, number in numbers.items()
-        for depth, (file, line, function) in enumerate(stack)
-    ]
-    return pl.DataFrame(rows, schema=schema.FRAMES, orient="row")
 
 
 def gpu_samples(raw: Raw) -> pl.DataFrame:

@@ -214,6 +214,7 @@ _NVTX_JSON: Final = Table(
             "eventType": pl.Int64(),
             "domainId": pl.Int64(),
             "jsonText": pl.Categorical(),
+            "jsonTextId": pl.UInt32(),
         }
     ),
     required=("start", "eventType"),
@@ -221,6 +222,7 @@ _NVTX_JSON: Final = Table(
 
 SAMPLED: Final[Mapping[str, Table]] = {
     "backtraces": _NVTX_JSON,
+    "python_samples": _NVTX_JSON,
     "messages": _NVTX_JSON,
     "gpu_samples": Table(
         name="GPU_METRICS",

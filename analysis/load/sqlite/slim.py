@@ -18,14 +18,14 @@ from nsysflow.analysis.frames.source_files import shown_files
 from nsysflow.analysis.load.marks import slim_mark
 from nsysflow.analysis.load.nsys_export.labels import nvtx_event_types
 from nsysflow.analysis.load.nsys_export.messages import slim_payload
-from nsysflow.analysis.load.nsys_export.raw import Raw
-from nsysflow.analysis.load.nsys_export.sampled import (
+from nsysflow.analysis.load.nsys_export.python_stacks import (
     BACKTRACE,
-    domains_called,
-    slim_backtrace,
+    SAMPLE,
+    slim_stack,
     stack_frames,
-    wanted_metrics,
 )
+from nsysflow.analysis.load.nsys_export.raw import Raw
+from nsysflow.analysis.load.nsys_export.sampled import domains_called, wanted_metrics
 from nsysflow.analysis.load.nsys_export.tables import SAMPLED, TABLES, Table
 from nsysflow.analysis.load.sqlite.errors import as_report_errors
 from nsysflow.analysis.load.sqlite.file import sqlite_uri
@@ -33,7 +33,11 @@ from nsysflow.analysis.load.sqlite.read import describe, quoted, read_sqlite
 
 _EXPORT_INFO: Final = "name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE 'EXPORT_PRODUCT%'"
 _LOSS_SQL: Final = "loss(CAST(text AS BLOB))"
-_FRAMES_SQL: Final = "frames(CAST(jsonText AS BLOB))"
+_STACK_SQL: Final = "stack(CAST(jsonText AS BLOB))"
+_PACKED_STACK_SQL: Final = (
+    "stack(CAST(coalesce("
+    "jsonText, (SELECT value FROM src.StringIds WHERE id = jsonTextId)) AS BLOB))"
+)
 _PAYLOAD_SQL: Final = "payload(CAST(jsonText AS BLOB))"
 _TEXT_SQL: Final = "mark(CAST(text AS BLOB))"
 _REGISTERED_TEXT_SQL: Final = (
@@ -58,8 +62,9 @@ def write_slim(source: Path, target: Path, shown: str) -> None:
         db.execute("PRAGMA journal_mode=OFF")
         db.execute("PRAGMA temp_store=MEMORY")
         db.execute("ATTACH ? AS src", (uri,))
+        stacks = _Stacks()
         for name, function in (
-            ("frames", slim_backtrace),
+            ("stack", stacks.number),
             ("mark", slim_mark),
             ("payload", slim_payload),
             ("loss", _loss),
@@ -71,9 +76,29 @@ def write_slim(source: Path, target: Path, shown: str) -> None:
             if columns and table.name != "StringIds":
                 _copy(db, table, columns, raw, present[table.name])
         if "NVTX_EVENTS" in present:
-            _copy_marks(db, present["NVTX_EVENTS"], raw)
-        _copy_strings(db, present)
+            _copy_marks(db, present, raw)
+        _copy_strings(db, present, stacks)
         db.execute("COMMIT")
+
+
+class _Stacks:
+    """The distinct stacks of a report, numbered from 1: samples repeat them a thousand times a
+    second."""
+
+    def __init__(self) -> None:
+        self._met: dict[str, int | None] = {}
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int | None:
+        """The number of a stack's JSON; None if `text` is not one."""
+        if text not in self._met:
+            slim, following = slim_stack(text), len(self._numbers) + 1
+            self._met[text] = None if slim is None else self._numbers.setdefault(slim, following)
+        return self._met[text]
+
+    def rows(self, after: int = 0) -> Iterator[tuple[int, str]]:
+        """The number and JSON of each stack; numbers begin after `after`."""
+        return ((after + number, text) for text, number in self._numbers.items())
 
 
 def _create(db: sqlite3.Connection, table: Table, columns: list[str], *more: str) -> None:
@@ -102,7 +127,7 @@ def _copy(
     """
     where, exprs = "1", [quoted(name) for name in columns]
     if table.name == "NVTX_EVENTS":
-        _create(db, table, columns, "jsonText TEXT")
+        _create(db, table, columns, "jsonText TEXT", "jsonTextId INTEGER")
         types = nvtx_event_types(raw.event_types)
         kept = (str(number) for name, number in types.items() if name != "NvtxMark")
         where = f"eventType IN ({', '.join(kept)})"
@@ -125,48 +150,55 @@ def _copy(
     )
 
 
-def _copy_marks(db: sqlite3.Connection, columns: tuple[str, ...], raw: Raw) -> None:
-    """Copy the text of our marks, and the frames of Python backtraces of CUDA calls. Other marks
-    are left out."""
-    mark = nvtx_event_types(raw.event_types)["NvtxMark"]
-    found = domains_called(BACKTRACE, raw.nvtx, raw.event_types, raw.strings)
-    domains = ", ".join(map(str, found))
+def _copy_marks(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], raw: Raw) -> None:
+    """Copy the text of our marks, and the stacks of threads that call CUDA. Other marks are left
+    out."""
+    columns, mark = present["NVTX_EVENTS"], nvtx_event_types(raw.event_types)["NvtxMark"]
+    backtraces, samples = (
+        ", ".join(map(str, domains_called(name, raw.nvtx, raw.event_types, raw.strings)))
+        for name in (BACKTRACE, SAMPLE)
+    )
     into = ", ".join(name for name in ("start", "globalTid", "domainId") if name in columns)
-    frames = _FRAMES_SQL if "jsonText" in columns else "NULL"
+    stack = _PACKED_STACK_SQL if "jsonTextId" in columns else _STACK_SQL
+    stack = stack if "jsonText" in columns else "NULL"
     text = _REGISTERED_TEXT_SQL if "textId" in columns else _TEXT_SQL
-    sampled = f"domainId IN ({domains})" if "domainId" in columns else "0"
+    calling = "SELECT globalTid FROM src.CUPTI_ACTIVITY_KIND_RUNTIME"
+    calls = f"globalTid IN ({calling})" if "CUPTI_ACTIVITY_KIND_RUNTIME" in present else "0"
+    sampled = f"domainId IN ({samples})" if "domainId" in columns else "0"
+    traced = f"domainId IN ({backtraces})" if "domainId" in columns else "0"
     db.execute(
-        f"INSERT INTO main.NVTX_EVENTS (rowid, eventType, {into}, jsonText, text)"
-        f" SELECT * FROM (SELECT rowid, eventType, {into}, {frames} AS frames, {text} AS ours"
-        f" FROM src.NVTX_EVENTS WHERE eventType = {mark})"
-        f" WHERE frames NOT NULL OR ours NOT NULL OR {sampled} ORDER BY rowid"
+        f"INSERT INTO main.NVTX_EVENTS (rowid, eventType, {into}, jsonTextId, text)"
+        f" SELECT * FROM (SELECT rowid, eventType, {into}, {stack} AS stack, {text} AS ours"
+        f" FROM src.NVTX_EVENTS WHERE eventType = {mark} AND (NOT {sampled} OR {calls}))"
+        f" WHERE stack NOT NULL OR ours NOT NULL OR {traced} OR {sampled} ORDER BY rowid"
     )
 
 
-def _copy_strings(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]]) -> None:
-    """Copy the strings that the copied rows use; source files get short names."""
+def _copy_strings(
+    db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], stacks: _Stacks
+) -> None:
+    """Copy the strings that the copied rows use, and the stacks; source files get short names."""
     db.execute("CREATE TEMP TABLE named (id INTEGER PRIMARY KEY)")
     db.execute("CREATE TEMP TABLE files (id INTEGER PRIMARY KEY, value TEXT)")
     for table, column in _string_ids(present):
         ids = f"SELECT {quoted(column)} FROM main.{quoted(table)} WHERE {quoted(column)} NOT NULL"
         db.execute(f"INSERT OR IGNORE INTO named {ids}")
-    if "NVTX_EVENTS" in present:
-        traces = "SELECT DISTINCT jsonText FROM main.NVTX_EVENTS WHERE jsonText NOT NULL"
-        for (text,) in db.execute(traces).fetchall():
-            frames = stack_frames(text)  # a payload has none
-            db.executemany(
-                "INSERT OR IGNORE INTO files (id) VALUES (?)", [(file,) for file, _, _ in frames]
-            )
-            db.executemany(
-                "INSERT OR IGNORE INTO named VALUES (?)", [(function,) for _, _, function in frames]
-            )
-        _shorten_files(db)
+    frames = {frame for _, text in stacks.rows() for frame in stack_frames(text)}
+    files, functions = ({(frame[at],) for frame in frames} for at in (0, 2))
+    db.executemany("INSERT INTO files (id) VALUES (?)", files)
+    db.executemany("INSERT OR IGNORE INTO named VALUES (?)", functions)
+    _shorten_files(db)
     db.execute("CREATE TABLE main.StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
     db.execute(
         "INSERT INTO main.StringIds SELECT id, coalesce(files.value, s.value)"
         " FROM src.StringIds AS s LEFT JOIN files USING (id)"
         " WHERE id IN named OR files.value NOT NULL ORDER BY id"
     )
+    last = f"SELECT coalesce(max(id), 0) FROM main.StringIds WHERE id < {1 << 31}"
+    (last_id,) = db.execute(last).fetchone()
+    db.executemany("INSERT INTO main.StringIds VALUES (?, ?)", stacks.rows(last_id))
+    if "NVTX_EVENTS" in present:
+        db.execute("UPDATE main.NVTX_EVENTS SET jsonTextId = jsonTextId + ?", (last_id,))
 
 
 def _shorten_files(db: sqlite3.Connection) -> None:
@@ -195,10 +227,12 @@ def _loss(text: str) -> str | None:
     return _PATH.sub("(path)", text) if _LOSS.search(text) else None
 
 
-def _on_text(function: Callable[[str], str | None]) -> Callable[[object], str | None]:
+def _on_text(
+    function: Callable[[str], str | int | None],
+) -> Callable[[object], str | int | None]:
     """`function` for SQL, which passes bytes that need not be UTF-8."""
 
-    def of_bytes(value: object) -> str | None:
+    def of_bytes(value: object) -> str | int | None:
         return function(value.decode("utf-8", "replace")) if isinstance(value, bytes) else None
 
     return of_bytes

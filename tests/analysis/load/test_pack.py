@@ -152,8 +152,8 @@ def test_a_packed_report_holds_what_the_analysis_needs(shared: Path) -> None:
 def test_backtraces_stay_with_shortened_paths(shared: Path) -> None:
     with closing(sqlite3.connect(shared)) as db:
         strings = dict(db.execute("SELECT id, value FROM StringIds"))
-        (text,) = db.execute("SELECT jsonText FROM NVTX_EVENTS WHERE eventType = 34").fetchone()
-    assert '{"Function":900,"File":901,"Line":3}' in text
+        (stack,) = db.execute("SELECT jsonTextId FROM NVTX_EVENTS WHERE eventType = 34").fetchone()
+    assert '{"Function":900,"File":901,"Line":3}' in strings[stack]
     assert [strings[number] for number in (900, 901, 902, 903)] == [
         "main",
         "train.py",

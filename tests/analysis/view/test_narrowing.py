@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 import nsysflow
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.errors import SelectionError
 from nsysflow.runs.analyze import analyze_reports
 from tests.analyses import (
@@ -36,6 +37,7 @@ from tests.oracle.account_table import accounting, projections
 from tests.oracle.accounting import Keep, common, union
 from tests.oracle.comm import comm
 from tests.oracle.gpu_metrics import gpu_metrics
+from tests.oracle.host_stacks import host_stacks, idle_stacks
 from tests.oracle.launches import launches, starved
 from tests.oracle.model import Call, Op, PlainTrace, Shape, to_trace
 from tests.oracle.phase_table import phases
@@ -130,6 +132,8 @@ def assert_rows_agree_with_the_oracle(
     step = analysis.options.step
     oracle: dict[str, Callable[[Report, Keep], list[dict[str, Any]]]] = {
         "comm": comm,
+        "host_stacks": host_stacks,
+        "idle_stacks": idle_stacks,
         "phases": partial(phases, name=step, numbers=numbers),
         "launches": launches,
         "gpu_metrics": gpu_metrics,
@@ -137,7 +141,7 @@ def assert_rows_agree_with_the_oracle(
     }
     for name, made in oracle.items():
         # the oracle does not compute the launches of a narrowed phase
-        columns = [column for column in OF_REPORT[name] if (name, column) != ("phases", "launches")]
+        columns = [column for column in SCHEMAS[name] if (name, column) != ("phases", "launches")]
         found = rows_of(getattr(analysis, name).to_dicts(), columns)
         assert found == rows_of(made(report, keep), columns), name
 

@@ -1,0 +1,133 @@
+"""What each thread ran: operators and Python functions, one inside the other (spec §17.3)."""
+
+import re
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.load.kineto.document import Event, frame_of, span_ns
+from nsysflow.analysis.load.kineto.threads import ThreadKeys, on_thread
+
+_FUNCTION: Final = re.compile(r"(.+)\((\d{1,9})\): (.*)", re.DOTALL)
+"""A Python function: the file, the line of its definition, its name."""
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+
+_STANDARD: Final = frozenset(sys.stdlib_module_names)
+
+
+Span = tuple[int, int, bool, int, str]
+"""When an operator or function ran: its start, its end with a minus, whether it is an operator, its
+row, its name. Sorted, what is further in comes later."""
+
+
+class Stacks:
+    """Distinct stacks, each numbered: a frame, and the stack around it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int | None, str], int] = {}
+        self._names: dict[str, str] = {}
+
+    def number(self, around: int | None, name: str) -> int:
+        """The number of the stack with the frame `name` inside the stack `around`."""
+        name = self._names.get(name) or self._names.setdefault(name, _ADDRESS.sub("", name))
+        return self._numbers.setdefault((around, name), len(self._numbers))
+
+    def frames(self, used: pl.Series) -> pl.DataFrame:
+        """`schema.FRAMES` of these stacks."""
+        around = pl.Series([around for around, _ in self._numbers], dtype=pl.UInt32)
+        frames = _parsed([name for _, name in self._numbers])
+        rows, at, depth = [], pl.DataFrame({"stack": used, "at": used}), 0
+        while len(at):
+            found = frames[at["at"]].with_columns(
+                at["stack"], pl.lit(depth, pl.UInt32).alias("depth")
+            )
+            rows.append(found.match_to_schema(schema.FRAMES))
+            at = at.with_columns(around.gather(at["at"]).alias("at")).drop_nulls()
+            depth += 1
+        return pl.concat([schema.FRAMES.to_frame(), *rows])
+
+
+def running(
+    operators: Iterable[Event], functions: Iterable[Event], keys: ThreadKeys
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`schema.RUNNING` and `schema.FRAMES`.
+
+    Raises:
+        OddEvent: an event has no usable time, thread or name.
+    """
+    spans: dict[int, list[Span]] = defaultdict(list)
+    for is_operator, events in ((False, functions), (True, operators)):
+        for row, event in enumerate(events):
+            _, thread = on_thread(event, keys)
+            start_ns, end_ns = span_ns(event)
+            if thread is not None and end_ns > start_ns:
+                spans[thread].append((start_ns, -end_ns, is_operator, row, str(event.name)))
+    stacks = Stacks()
+    rows = [
+        (start_ns, end_ns, thread, stack)
+        for thread, of_thread in spans.items()
+        for start_ns, end_ns, stack in stretches(sorted(of_thread), stacks)
+    ]
+    found = frame_of(rows, schema.RUNNING)
+    return found, stacks.frames(found["stack"].unique())
+
+
+def stretches(spans: Iterable[Span], stacks: Stacks) -> Iterator[tuple[int, int, int]]:
+    """Start, end and stack of the stretches in which the same span was the innermost one.
+
+    Args:
+        spans: those of one thread, sorted.
+        stacks: gets the stacks that are met.
+    """
+    open_: list[tuple[int, int]] = []  # end and stack of those around, outermost first
+    at_ns = 0
+    for start_ns, minus_end_ns, _, _, name in spans:
+        while open_ and open_[-1][0] <= start_ns:
+            end_ns, stack = open_.pop()
+            if end_ns > at_ns:
+                yield at_ns, end_ns, stack
+                at_ns = end_ns
+        if open_ and start_ns > at_ns:
+            yield at_ns, start_ns, open_[-1][1]
+        at_ns = start_ns
+        open_.append((-minus_end_ns, stacks.number(open_[-1][1] if open_ else None, name)))
+    while open_:
+        end_ns, stack = open_.pop()
+        if end_ns > at_ns:
+            yield at_ns, end_ns, stack
+            at_ns = end_ns
+
+
+def _parsed(names: list[str]) -> pl.DataFrame:
+    """`file`, `line` and `function` of frames; of operators only `function`."""
+    found = {name: _frame(name) for name in dict.fromkeys(names)}
+    columns = pl.Schema({name: schema.FRAMES[name] for name in ("file", "line", "function")})
+    return frame_of((found[name] for name in names), columns)
+
+
+def _frame(name: str) -> tuple[str | None, int | None, str]:
+    found = _FUNCTION.fullmatch(name)
+    return (_located(found[1]), int(found[2]), found[3]) if found else (None, None, name)
+
+
+def _located(file: str) -> str:
+    """A file as other profilers write it: in a folder of libraries, if it is a library's."""
+    top = re.split(r"[/\\]|\.py$", file, maxsplit=1)[0]
+    if top in _STANDARD:
+        return f"lib/python3/{file}"
+    return f"site-packages/{file}" if top in _packages() else file
+
+
+@cache
+def _packages() -> frozenset[str]:
+    """Packages that training programs import."""
+    text = files("nsysflow.analysis.load.kineto").joinpath("packages.toml")
+    return frozenset(tomllib.loads(text.read_text(encoding="utf-8"))["packages"])

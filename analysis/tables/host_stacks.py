@@ -1,0 +1,82 @@
+"""What the host was running while the GPU waited for it: by function, and stack by stack
+(spec §17)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid
+from nsysflow.analysis.frames.source_files import shown_frames
+from nsysflow.analysis.frames.statistics import percent
+from nsysflow.analysis.tables.schema import HOST_STACKS, IDLE_STACKS
+from nsysflow.analysis.timeline.source_lines import stack_sources
+from nsysflow.analysis.view.view import View
+
+NOT_SAMPLED: Final = "(not sampled)"
+"""The function, and the only frame of the stack, of time that no sample stands for."""
+
+
+def host_stack_table(view: View) -> pl.DataFrame:
+    """The HOST_STACKS table."""
+    if view.host_stacks is None:
+        return HOST_STACKS.to_frame()
+    frames = view.trace.frames
+    functions = frames.filter(pl.col("depth") == 0).select("stack", _function())
+    lines = stack_sources(frames, view.timeline.options.own)
+    rows = (
+        view.host_stacks.join(functions, on="stack", how="left")
+        .join(lines, on="stack", how="left")
+        .join(view.events.threads.select("thread_no", "thread", "process"), on="thread_no")
+        .with_columns(
+            os_pid(pl.col("process")),
+            os_tid(pl.col("thread")),
+            pl.col("function").fill_null(NOT_SAMPLED),
+            pl.col("source", "via").cast(pl.String),
+        )
+    )
+    key = ["process", "thread", "phase", "cause", "function", "source", "via"]
+    summed = rows.group_by(key).agg(pl.col("idle_ns", "samples").sum())
+    share = percent(pl.col("idle_ns"), pl.col("idle_ns").sum())
+    return _as_counted(view, summed.with_columns(share.alias("share_pct"))).sort(
+        -pl.col("idle_ns"), *key
+    )
+
+
+def idle_stack_table(view: View) -> pl.DataFrame:
+    """The IDLE_STACKS table."""
+    if view.host_stacks is None:
+        return IDLE_STACKS.to_frame()
+    written = _written_stacks(view.trace.frames, view.host_stacks["stack"])
+    rows = view.host_stacks.join(written, on="stack", how="left")
+    key = ["phase", "cause", "frames"]
+    summed = rows.group_by(key).agg(pl.col("idle_ns", "samples").sum())
+    return (
+        _as_counted(view, summed)
+        .sort(-pl.col("idle_ns"), *key)
+        .with_columns(pl.col("frames").fill_null(NOT_SAMPLED).str.split("\0").alias("stack"))
+    )
+
+
+def _as_counted(view: View, rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` without `samples` where the time of every function was recorded."""
+    if view.trace.running.is_empty():
+        return rows
+    return rows.with_columns(pl.lit(None, pl.Int64).alias("samples"))
+
+
+def _function() -> pl.Expr:
+    return pl.col("function").fill_null("(nameless)")
+
+
+def _written_stacks(frames: pl.DataFrame, wanted: pl.Series) -> pl.DataFrame:
+    """`stack`, and `frames`: `function (file:line)` of each, outermost first, joined by NUL."""
+    names = shown_frames(frames["file"].drop_nulls().unique())
+    shown = pl.DataFrame(list(names.items()), schema=["file", "shown"], orient="row")
+    place = pl.format(" ({}:{})", "shown", "line").fill_null("")
+    return (
+        frames.join(wanted.unique().to_frame(), on="stack", how="semi")
+        .join(shown.cast(pl.String), on="file", how="left")
+        .sort("stack", "depth", descending=[False, True])
+        .group_by("stack", maintain_order=True)
+        .agg(pl.concat_str(_function(), place).str.join("\0").alias("frames"))
+    )

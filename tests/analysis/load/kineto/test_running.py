@@ -1,0 +1,125 @@
+"""What the host was running, from the operators and Python functions of a torch.profiler trace."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nsysflow
+from nsysflow.analysis.load import load
+from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.trace import Trace
+from tests.analyses import rows_of
+from tests.analysis.load.frames import assert_schemas
+from tests.analysis.load.kineto.traces import REAL, event, write
+from tests.oracle.host_stacks import host_stacks, idle_stacks
+from tests.oracle.model import from_trace
+from tests.oracle.report import Report
+from tests.oracle.running import Span, ran
+
+SPANS: Final = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 8), st.booleans(), st.sampled_from("abc")),
+    max_size=7,
+)
+
+
+def function(name: str, start: int, length: int, **more: object) -> dict[str, Any]:
+    return event("python_function", name, start, length, **more)
+
+
+def operator(name: str, start: int, length: int, **more: object) -> dict[str, Any]:
+    return event("cpu_op", name, start, length, **more)
+
+
+def stacks_of(trace: Trace) -> dict[int, tuple[str, ...]]:
+    """The functions of each stack, innermost first."""
+    frames = trace.frames.sort("stack", "depth").group_by("stack", maintain_order=True)
+    return {number: tuple(rows["function"]) for (number,), rows in frames}
+
+
+def ran_at(trace: Trace, us: int) -> tuple[str, ...]:
+    """What ran in a microsecond of a trace of one thread."""
+    stacks = stacks_of(trace)
+    (found, *more) = [
+        stacks[stack]
+        for start_ns, end_ns, _, stack in trace.running.iter_rows()
+        if start_ns <= 1_000 * us < end_ns
+    ] or [()]
+    assert not more, "stretches overlap"
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(SPANS)
+def test_at_each_instant_the_innermost_is_the_one_that_started_last(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[int, int, bool, str]]
+) -> None:
+    made = [(operator if one[2] else function)(one[3], one[0], one[1]) for one in drawn]
+    trace = load(write(tmp_path_factory.mktemp("t"), event("user_annotation", "r"), *made))
+    rows = {True: 0, False: 0}
+    spans = []
+    for start, length, is_operator, name in drawn:
+        spans.append(Span(start, start + length, is_operator, rows[is_operator], name))
+        rows[is_operator] += 1
+    for us in range(22):
+        assert ran_at(trace, us) == ran(spans, us)
+
+
+def test_functions_have_files_and_lines_and_operators_only_names(tmp_path: Path) -> None:
+    calls = [function("train.py(42): step", 0, 9), operator("aten::mm", 1, 2)]
+    trace = load(write(tmp_path, *calls))
+    assert_schemas(trace)
+    inside = trace.running.filter(start_ns=1_000)["stack"].item()
+    assert trace.frames.filter(stack=inside).sort("depth").rows() == [
+        (inside, 0, None, None, "aten::mm"),
+        (inside, 1, "train.py", 42, "step"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "file"),
+    [
+        ("torch/nn/modules/linear.py(130): forward", "site-packages/torch/nn/modules/linear.py"),
+        ("typing.py(359): inner", "lib/python3/typing.py"),
+        ("concurrent/futures/thread.py(1): submit", "lib/python3/concurrent/futures/thread.py"),
+        ("model/torch.py(1): f", "model/torch.py"),
+        ("/opt/app/train.py(1): f", "/opt/app/train.py"),
+    ],
+)
+def test_files_of_libraries_are_told_by_their_first_folder(
+    tmp_path: Path, written: str, file: str
+) -> None:
+    assert load(write(tmp_path, function(written, 0, 9))).frames["file"].to_list() == [file]
+
+
+def test_the_same_method_of_two_objects_is_one_function(tmp_path: Path) -> None:
+    name = "<built-in method randn of type object at 0x{}>"
+    calls = (function(name.format("7f1"), 0, 2), function(name.format("7f2"), 5, 2))
+    trace = load(write(tmp_path, *calls))
+    assert trace.frames["function"].to_list() == ["<built-in method randn of type object>"]
+    assert trace.running["stack"].n_unique() == 1
+
+
+def test_threads_do_not_run_inside_each_other(tmp_path: Path) -> None:
+    trace = load(write(tmp_path, operator("outer", 0, 9), operator("alone", 1, 2, tid=900)))
+    assert set(stacks_of(trace).values()) == {("outer",), ("alone",)}
+
+
+def test_most_host_time_of_the_real_trace_is_in_the_operator_that_draws_numbers() -> None:
+    rows = nsysflow.analyze(load(REAL)).host_stacks.to_dicts()
+    assert (rows[0]["phase"], rows[0]["function"]) == ("ProfilerStep/data", "aten::normal_")
+    assert rows[0]["samples"] is None
+    assert rows[0]["share_pct"] == pytest.approx(68.7, abs=0.1)
+
+
+def test_the_real_trace_agrees_with_the_oracle() -> None:
+    trace = load(REAL)
+    analysis, report = nsysflow.analyze(trace), Report(from_trace(trace))
+    for name, expected in (
+        ("host_stacks", host_stacks(report)),
+        ("idle_stacks", idle_stacks(report)),
+    ):
+        columns = list(SCHEMAS[name])
+        assert rows_of(getattr(analysis, name).to_dicts(), columns) == rows_of(expected, columns)
