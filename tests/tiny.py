@@ -8,11 +8,13 @@ from nsysflow.analysis.pipeline import Timeline
 from tests.oracle.model import (
     Call,
     Copy,
+    Frame,
     GraphNode,
     Op,
     Overhead,
     PlainTrace,
     Range,
+    Sample,
     Shape,
     Thread,
     to_trace,
@@ -24,7 +26,7 @@ AUTOGRAD: Final = PROCESS | 2
 WORKER: Final = PROCESS | 3
 OTHER: Final = PROCESS | 4
 
-Row = Call | GraphNode | Op | Overhead | Range
+Row = Call | GraphNode | Op | Overhead | Range | Sample
 
 
 def launch(
@@ -70,6 +72,13 @@ def opened(
     return Range(start, end, kind, PROCESS, thread, None, name, start)
 
 
+def sample(at: int, *functions: str, thread: int = MAIN) -> Sample:
+    """What the program's `train.py` ran at an instant, the innermost function first; each is at the
+    line that its place in the stack has."""
+    frames = (Frame("/home/me/train.py", line, name) for line, name in enumerate(functions, 1))
+    return Sample(at, thread, tuple(frames))
+
+
 def plain_of(*rows: Row) -> PlainTrace:
     """These rows as the oracle takes them; `AUTOGRAD` is one of PyTorch's backward threads."""
     return PlainTrace(
@@ -78,6 +87,7 @@ def plain_of(*rows: Row) -> PlainTrace:
         ranges=tuple(row for row in rows if isinstance(row, Range)),
         overhead=tuple(row for row in rows if isinstance(row, Overhead)),
         graph_nodes=tuple(row for row in rows if isinstance(row, GraphNode)),
+        samples=tuple(row for row in rows if isinstance(row, Sample)),
         threads=(Thread(PROCESS, AUTOGRAD, "pt_autograd_0"),),
     )
 

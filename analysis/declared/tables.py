@@ -155,10 +155,10 @@ DECLARED: Final = (
         made_by="tables.host_stacks:host_stack_table",
         csv="with rows",
         json_key="host_stacks",
+        page_rows=3,
+        full_rows=20,
         by_stack="idle_stacks",
-        filled_by=(
-            "record Python samples with nsys profile --sample=process-tree --python-sampling=true"
-        ),
+        filled_by="record what Python runs with --sample-python 1000",
         shown=("idle_ns function source via phase cause share_pct samples thread process report"),
     ),
     Table(
@@ -347,9 +347,7 @@ DECLARED: Final = (
         made_by="tables.host_stacks:idle_stack_table",
         csv="never",
         json_key=None,
-        filled_by=(
-            "record Python samples with nsys profile --sample=process-tree --python-sampling=true"
-        ),
+        filled_by="record what Python runs with --sample-python 1000",
         listed=False,
     ),
     Table(

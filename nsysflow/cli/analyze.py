@@ -29,7 +29,7 @@ _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it 
 _OUTPUT: Final = frozenset(
     [
         *("reports", "folder", "force", "no_files"),
-        *("full", "table", "columns", "wide", "form", "as_json", "gaps_csv"),
+        *("full", "table", "columns", "wide", "form", "as_json", "gaps_csv", "flamegraph"),
     ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
@@ -45,6 +45,17 @@ class _Analyze(Command):
         super().format_epilog(ctx, formatter)
         with formatter.section("Tables"):
             formatter.write_dl([(name, table.about) for name, table in TABLES.items()])
+
+
+def _drawable(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
+    """A file whose ending says how to draw a flame graph."""
+    if file is None or file.suffix in (".svg", ".json"):
+        return file
+    msg = (
+        f"{file} ends neither in .svg nor in .json: type --flamegraph idle.svg for a browser, or"
+        " --flamegraph idle.json for speedscope.app"
+    )
+    raise click.BadParameter(msg)
 
 
 @click.command(cls=configured(_Analyze))
@@ -89,6 +100,15 @@ class _Analyze(Command):
     type=_PATH,
     metavar="FILE",
     help="Write every gap to FILE, and nothing else; - prints them.",
+)
+@option(
+    "--flamegraph",
+    section=_PRINT,
+    type=_PATH,
+    callback=_drawable,
+    metavar="FILE",
+    help="Draw what the host ran while the GPU waited, and nothing else: FILE.svg for a browser,"
+    " FILE.json for speedscope.app.",
 )
 @option(
     "-o",
@@ -144,6 +164,7 @@ def analyze(
     form: "Form | None",
     as_json: bool,
     gaps_csv: Path | None,
+    flamegraph: Path | None,
     **view: Any,  # noqa: ANN401
 ) -> None:
     """Show what each GPU waited for in a report.
@@ -152,8 +173,8 @@ def analyze(
     torch.profiler trace, or the folder of a run. Without one, the newest run in this folder is
     taken. Several reports are the ranks of one run, and need -o.
 
-    Prints a page, and writes all tables to REPORT.nsysflow/. With --table, --json or --gaps-csv it
-    prints that instead of the page, and writes the tables only with -o.
+    Prints a page, and writes all tables to REPORT.nsysflow/. With --table, --json, --gaps-csv or
+    --flamegraph it gives that instead of the page, and writes the tables only with -o.
 
     \b
     Example:
@@ -161,11 +182,12 @@ def analyze(
         nsysflow analyze rank0.sqlite rank1.sqlite -o run1
         nsysflow analyze report.sqlite --table kernels --top 20
         nsysflow analyze report.sqlite --table gaps --columns duration_ns,cause,next_op
+        nsysflow analyze report.sqlite --flamegraph idle.svg
         nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
     if table is None and (form is not None or columns is not None or wide):
         table = "gap_summary"
-    alone = [table is not None, as_json, gaps_csv is not None]
+    alone = [table is not None, as_json, gaps_csv is not None, flamegraph is not None]
     _check_usage(folder, [*alone, full], no_files=no_files)
     from nsysflow.cli.one_table import style_of
     from nsysflow.runs.files import output_folder
@@ -181,10 +203,12 @@ def analyze(
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
-    tables = _wanted(table, whole=written or as_json, page=gaps_csv is None)
+    tables = _wanted(table, whole=written or as_json, page=not any(alone))
     results = analyse(reports, look, tables=tables, folder=chosen)
     if gaps_csv is not None:
         _give_gaps(results, gaps_csv, reports, look.at_least_ns)
+    elif flamegraph is not None:
+        _draw(results, flamegraph, reports)
     else:
         _print(results, look, style, table=table, as_json=as_json, full=full)
     if chosen is not None:
@@ -226,7 +250,7 @@ def _check_usage(folder: Path | None, alone: list[bool], *, no_files: bool) -> N
         click.UsageError: they were.
     """
     if sum(alone) > 1:
-        msg = "--full, --table, --json and --gaps-csv cannot be combined"
+        msg = "--full, --table, --json, --gaps-csv and --flamegraph cannot be combined"
         raise click.UsageError(msg)
     if no_files and folder is not None:
         msg = "-o DIR and --no-files cannot be combined"
@@ -274,3 +298,13 @@ def _give_gaps(results: "Results", target: Path, reports: Sequence[Path], at_lea
         return
     rows = write_gaps(results, target, reports, at_least_ns=at_least_ns)
     click.echo(f"wrote {target}: {rows} gaps", err=True)
+
+
+def _draw(results: "Results", target: Path, reports: Sequence[Path]) -> None:
+    """Write the idle flame graph."""
+    from nsysflow.report.flamegraph.draw import draw
+    from nsysflow.runs.files import write_text
+
+    write_text(draw(results, target), target, reports)
+    opened = "speedscope.app" if target.suffix == ".json" else "a browser"
+    click.echo(f"wrote {target}: open it in {opened}", err=True)

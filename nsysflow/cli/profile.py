@@ -31,6 +31,9 @@ _SECONDS: Final = click.FloatRange(min=0, min_open=True)
 _AFTER_DASHES: Final = "nsysflow.after_dashes"
 """Where the words after `--` are kept: click would mix them with those before it."""
 
+_MOST_HZ: Final = 2_000
+"""nsys 2023.4 and 2025.3 sample Python no more often."""
+
 _RUN: Final = "What to run"
 _RECORD: Final = "What to record"
 _WHEN: Final = "When to record"
@@ -99,6 +102,14 @@ class _ProfileCommand(Command):
     show_default="waits where this nsys can",
     help="Record the Python lines of CUDA calls that block the host, of all calls, which makes each"
     " of them slower, or of none. Without a value: all.",
+)
+@option(
+    "--sample-python",
+    section=_RECORD,
+    type=click.IntRange(0, _MOST_HZ),
+    metavar="HZ",
+    show_default="1000 where this nsys can",
+    help="Sample what Python runs, HZ times a second in each thread; 0 for never.",
 )
 @option("--gpu-metrics", section=_RECORD, is_flag=True, help="Sample the GPU's counters.")
 @option(
@@ -229,14 +240,16 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
     from nsysflow.profiling.folder import make_unused_folder
     from nsysflow.profiling.plan import make_plan, shell_commands
     from nsysflow.profiling.preflight import choose_nsys, require_gpu, require_program
+    from nsysflow.profiling.sampling import with_sampling
 
     require_program(request)
     machine = gpus()
     if not dry_run:
         require_gpu(request, machine)
     nsys, warnings = choose_nsys(request, machine, dry_run=dry_run)
+    request, unsampled = with_sampling(request, nsys)
     plan = make_plan(request, nsys)
-    for warning in warnings:
+    for warning in (*warnings, *unsampled):
         say(f"note: {warning}")
     if dry_run:
         click.echo(shell_commands(plan))

@@ -32,6 +32,7 @@ def request_of(
     window: Window | None,
     nproc: int | None,
     backtrace: "Backtrace | None",
+    sample_python: int | None,
     gpu_metrics: bool,
     osrt: bool,
     trace: str,
@@ -50,7 +51,11 @@ def request_of(
 
     _check_period(workload, window, **others)
     lines = backtrace not in (None, "none")
-    asked = {"--backtrace": lines, "--gpu-metrics": gpu_metrics}
+    asked = {
+        "--backtrace": lines,
+        "--sample-python": sample_python,
+        "--gpu-metrics": gpu_metrics,
+    }
     if on == "cpu" and any(asked.values()):
         left_out = ", ".join(name for name, wanted in asked.items() if wanted)
         say(f"note: --on cpu records only ranges; it ignores {left_out}")
@@ -75,6 +80,7 @@ def request_of(
         processes=nproc,
         trace=_traces(trace, osrt=osrt, on=on),
         backtrace=backtrace if on == "cuda" else "none",
+        sample_python=sample_python if on == "cuda" else 0,
         gpu_metrics=gpu_metrics and on == "cuda",
         annotate=workload is None and not no_annotate,  # workloads have ranges of their own
         **others,

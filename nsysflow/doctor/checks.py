@@ -60,6 +60,7 @@ def checks_of(machine: Machine) -> Iterator[Check]:
     yield _torchrun(machine)
     if isinstance(machine.nsys, Nsys):
         yield _backtraces(machine)
+        yield _python_samples(machine.nsys)
     if not machine.gpus.problem:
         yield _gpu_metrics(machine)
     yield _disk(machine)
@@ -224,6 +225,19 @@ def _backtraces(machine: Machine) -> Check:
         return _note("backtraces", seen, advice)
     command = f"sudo sysctl kernel.perf_event_paranoid={PARANOID_MAX}"
     return _note("backtraces", seen, "Allow it", command)
+
+
+def _python_samples(nsys: Nsys) -> Check:
+    """Whether nsys can say what Python ran; it needs no permission for that."""
+    if nsys.samples_python:
+        return _ok("samples", "this nsys samples what Python runs, for --sample-python")
+    return _note(
+        "samples",
+        f"nsys {nsys.version_text} cannot sample Python and export what it saw, which"
+        " --sample-python needs",
+        "Install a newer nsys: 2025.3 can",
+        "sudo apt install nsight-systems",
+    )
 
 
 def _gpu_metrics(machine: Machine) -> Check:

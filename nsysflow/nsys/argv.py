@@ -37,6 +37,7 @@ class Recording:
         delay_s: record nothing for so long after the start.
         duration_s: record for so long. nsys ends then, and leaves the program running.
         backtrace: whose Python frames to record. This samples the CPU too, which nsys needs for it.
+        python_hz: samples of the Python stack of every thread per second; 0 for none.
         gpu_metrics: sample the metrics of all GPUs.
         graph_trace: record the kernels of a CUDA graph, or the graph as one operation.
         extra: more options, passed unchanged; they come last, so they override ours.
@@ -49,6 +50,7 @@ class Recording:
     delay_s: float | None = None
     duration_s: float | None = None
     backtrace: Backtrace = "none"
+    python_hz: int = 0
     gpu_metrics: bool = False
     graph_trace: Literal["node", "graph"] = "node"
     extra: tuple[str, ...] = ()
@@ -67,7 +69,7 @@ def profile_argv(nsys: Nsys, recording: Recording, command: list[str]) -> list[s
     argv = [str(nsys.path), "profile", f"--output={_plain(recording.out)}"]
     argv += [
         f"--trace={','.join(recording.trace)}",
-        *_sampling(nsys, recording.backtrace if cuda else "none"),
+        *_sampling(nsys, recording.backtrace if cuda else "none", recording.python_hz),
     ]
     if cuda:
         argv.append(f"--cuda-graph-trace={recording.graph_trace}")
@@ -112,16 +114,19 @@ def _period(recording: Recording) -> list[str]:
     return [f"{name}={length:g}" for name, length in lengths.items() if length is not None]
 
 
-def _sampling(nsys: Nsys, backtrace: Backtrace) -> list[str]:
+def _sampling(nsys: Nsys, backtrace: Backtrace, python_hz: int) -> list[str]:
     """nsys records frames of CUDA calls only with CPU samples, which nobody reads: so it takes as
-    few of them as it can."""
-    if backtrace == "none":
-        return ["--sample=none", "--cpuctxsw=none"]
-    period = nsys.longest_period
-    rarely = [] if period is None else [f"--sampling-period={period}"]
-    calls = f"--cudabacktrace=all:{WAIT_NS if backtrace == 'waits' else 0}"
-    cpu = ["--sample=process-tree", "--cpuctxsw=none", *rarely]
-    return [*cpu, calls, "--python-backtrace=cuda"]
+    few of them as it can. Python samples need no CPU samples."""
+    options = ["--sample=none", "--cpuctxsw=none"]
+    if backtrace != "none":
+        period = nsys.longest_period
+        rarely = [] if period is None else [f"--sampling-period={period}"]
+        calls = f"--cudabacktrace=all:{WAIT_NS if backtrace == 'waits' else 0}"
+        options = ["--sample=process-tree", "--cpuctxsw=none", *rarely, calls]
+        options.append("--python-backtrace=cuda")
+    if python_hz:
+        options += ["--python-sampling=true", f"--python-sampling-frequency={python_hz}"]
+    return options
 
 
 def _metrics(nsys: Nsys) -> list[str]:

@@ -67,6 +67,12 @@ class Nsys:
         """Whether the Python frames that it records can be read. 2023.4 does not export them."""
         return self.offers("--python-backtrace") and self.offers("--include-json")
 
+    @property
+    def samples_python(self) -> bool:
+        """Whether it samples Python, and exports the frames that it saw. 2023.4 does not export
+        them."""
+        return self.offers("--python-sampling") and self.offers("--include-json")
+
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """The variables to set for it besides those of `base`, by default ours."""
         if self.library_path is None:

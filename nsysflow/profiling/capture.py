@@ -92,6 +92,7 @@ def _manifest(
         processes=request.processes,
         trace=request.trace,
         backtraces=request.backtrace or "none",
+        sample_python=request.sample_python or 0,
         gpu_metrics=request.gpu_metrics,
         flops_per_step=request.flops_per_step,
         flops_dtype=request.flops_dtype,

@@ -87,6 +87,7 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         delay_s=request.delay_s,
         duration_s=request.duration_s,
         backtrace=request.backtrace or "none",
+        python_hz=request.sample_python or 0,
         gpu_metrics=request.gpu_metrics,
         graph_trace=request.graph_trace,
         extra=request.nsys_args,
@@ -126,12 +127,15 @@ def plan_kineto(request: Request) -> Plan:
             )
     window = request.window or WINDOW_DEFAULT
     folder = request.folder.resolve()
+    asked = {protocol.CAPTURE: str(window)}
+    if request.sample_python:
+        asked[protocol.STACKS] = "1"
     return Plan(
         request=request,
         collector="kineto",
         nsys=None,
         argv=tuple(_under_torchrun(request, [*request.command])),
-        environment=_environment(request, folder, "kineto") | {protocol.CAPTURE: str(window)},
+        environment=_environment(request, folder, "kineto") | asked,
         window=window,
     )
 

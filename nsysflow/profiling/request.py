@@ -30,6 +30,8 @@ class Request:
         graph_trace: record a CUDA graph as all its nodes, or as one operation.
         backtrace: the CUDA calls whose Python lines to record; None for those that block the host,
             where they can be recorded.
+        sample_python: samples of the Python stack per second, 0 for none; None for the default,
+            which `sampling.with_sampling` fills in.
         gpu_metrics: sample the GPU's counters.
         processes: how many ranks torchrun starts; None without torchrun.
         nsys: the nsys to use; found automatically when None.
@@ -53,6 +55,7 @@ class Request:
     trace: tuple[str, ...] = ("cuda", "nvtx")
     graph_trace: Literal["node", "graph"] = "node"
     backtrace: Backtrace | None = None
+    sample_python: int | None = None
     gpu_metrics: bool = False
     processes: int | None = None
     nsys: Path | None = None
@@ -70,4 +73,5 @@ class Request:
     def needs_json(self) -> bool:
         """Whether its exports need events' JSON, which holds Python frames and the sizes of NCCL's
         messages."""
-        return self.backtrace != "none" or self.processes is not None
+        lines = self.backtrace != "none" or bool(self.sample_python)
+        return lines or self.processes is not None

@@ -53,7 +53,11 @@ class Analysed(Protocol):
     @property
     def parts(self) -> pl.DataFrame: ...
     @property
+    def host_stacks(self) -> pl.DataFrame: ...
+    @property
     def induced(self) -> pl.DataFrame: ...
+    @property
+    def idle_stacks(self) -> pl.DataFrame: ...
     @property
     def each_copy(self) -> pl.DataFrame: ...
     @property
@@ -171,6 +175,10 @@ class Results:
     def induced(self) -> pl.DataFrame:
         """The idle time behind the calls of `syncs`, a row per call and GPU."""
         return pl.concat([each.induced for each in self.analyses])
+
+    def idle_stacks(self) -> pl.DataFrame:
+        """The stacks that `host_stacks` sums up, one per row."""
+        return pl.concat([each.idle_stacks for each in self.analyses])
 
     def each_copy(self) -> pl.DataFrame:
         """The memcpys that `copies` sums up, one per row."""

@@ -101,11 +101,32 @@ def write_gaps(results: Results, file: Path, reports: Sequence[Path], *, at_leas
     Raises:
         OutputError: the file cannot be written, or is one of the reports.
     """
+    with _written_whole(file, reports) as scratch, scratch.open("wb") as out:
+        return write_gaps_csv(results, out, at_least_ns=at_least_ns)
+
+
+def write_text(text: str, file: Path, reports: Sequence[Path]) -> None:
+    """Write a text as `file`, whole or not at all.
+
+    Raises:
+        OutputError: the file cannot be written, or is one of the reports.
+    """
+    with _written_whole(file, reports) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _written_whole(file: Path, reports: Sequence[Path]) -> Iterator[Path]:
+    """A scratch file that becomes `file`.
+
+    Raises:
+        OutputError: the file cannot be written, or is one of the reports.
+    """
     if file.exists() and any(file.samefile(source.path) for source in sources_of(reports)):
         raise OutputError(f"{file} is the report itself; nothing was written", "Name another file")
     try:
-        with staged_file(file) as scratch, scratch.open("wb") as out:
-            return write_gaps_csv(results, out, at_least_ns=at_least_ns)
+        with staged_file(file) as scratch:
+            yield scratch
     except OSError as error:
         raise _cannot_write(file, error) from error
 

@@ -76,6 +76,7 @@ class Manifest:
         stopped: whether we ended the program, because what was asked for was recorded.
         processes: how many ranks torchrun started; None without torchrun.
         trace: what nsys was asked to trace.
+        sample_python: samples of the Python stack per second; 0 if none were asked for.
         gpu_metrics: whether GPU counters were asked for.
         flops_per_step: what one step of one rank computes, as typed; None if it was not.
         flops_dtype: the arithmetic of those FLOPs, as typed.
@@ -111,6 +112,7 @@ class Manifest:
     interrupted: bool
     reports: tuple[str, ...]
     children: tuple[ChildStatus, ...]
+    sample_python: int = 0
     flops_per_step: float | None = None
     flops_dtype: Unit | None = None
     delay_s: float | None = None

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.graph_ranges import list_noted
-from nsysflow.runtime.protocol import DOMAIN, KEY, OPENER, OPENING_RANGE, RUN_FOLDER, rank
+from nsysflow.runtime.protocol import DOMAIN, KEY, OPENER, OPENING_RANGE, RUN_FOLDER, STACKS, rank
 from nsysflow.runtime.regions import mark, warn_nothing_recorded
 from nsysflow.runtime.scratch import scratch_file
 
@@ -127,7 +127,9 @@ class KinetoCapture:
         if torch.cuda.is_available():
             activities.append(self._profiler.ProfilerActivity.CUDA)
         synchronize()
-        self._profile = self._profiler.profile(activities=activities)
+        self._profile = self._profiler.profile(
+            activities=activities, with_stack=STACKS in os.environ
+        )
         self._profile.start()
         if about is not None:
             self._profile.add_metadata_json(KEY, json.dumps(about))

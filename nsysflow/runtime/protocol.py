@@ -22,6 +22,9 @@ COLLECTOR: Final = "NSYSFLOW_COLLECTOR"
 OPENER: Final = "NSYSFLOW_OPENER"
 """`cuda` or `nvtx`: what nsys waits for to open the window. `nvtx` is for runs without a GPU."""
 
+STACKS: Final = "NSYSFLOW_STACKS"
+"""Set when torch.profiler is to record the Python functions that the program calls."""
+
 OPENING_RANGE: Final = "capture"
 DOMAIN: Final = "nsysflow.window"
 """The NVTX range that opens the window, and its domain, which holds no phases."""

@@ -22,7 +22,7 @@ from tests.doctor.machines import (
     lacking,
     machines,
 )
-from tests.nsys.fakes import fake_nsys, places, script
+from tests.nsys.fakes import an_nsys, fake_nsys, places, script
 
 
 def test_on_any_machine_exactly_the_checks_that_are_not_ok_say_what_to_do() -> None:
@@ -133,6 +133,13 @@ def test_backtraces_need_cpu_sampling(
     )
     assert found.status == status
     assert advice in f"{found.advice}: {found.command}"
+
+
+def test_python_is_sampled_by_an_nsys_that_exports_what_it_saw() -> None:
+    able = an_nsys(Path("/opt/nsys"), "--python-sampling", "--include-json")
+    assert check("samples", nsys=able).status == "ok"
+    found = check("samples", nsys=an_nsys(Path("/opt/nsys"), "--python-sampling"))
+    assert (found.status, found.command) == ("note", "sudo apt install nsight-systems")
 
 
 @pytest.mark.parametrize(

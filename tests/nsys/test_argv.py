@@ -79,6 +79,16 @@ def test_a_time_to_record_leaves_the_program_alone_too() -> None:
     assert "--kill" not in options(Recording(out=Path("r"), delay_s=0.5))
 
 
+def test_python_is_sampled_without_samples_of_the_cpu_and_beside_backtraces() -> None:
+    alone = options(Recording(out=Path("r"), python_hz=1000))
+    assert alone["--python-sampling"] == "true"
+    assert alone["--python-sampling-frequency"] == "1000"
+    assert alone["--sample"] == "none"
+    both = options(Recording(out=Path("r"), python_hz=1000, backtrace="all"))
+    assert both["--sample"] == "process-tree"
+    assert both["--python-sampling"] == "true"
+
+
 def test_a_window_stops_the_recording_and_not_the_program() -> None:
     found = options(Recording(out=Path("r"), window=BY_CUDA))
     assert found["--capture-range"] == "cudaProfilerApi"
@@ -87,15 +97,16 @@ def test_a_window_stops_the_recording_and_not_the_program() -> None:
 
 @pytest.mark.parametrize("nsys", [NSYS, OLD])
 @pytest.mark.parametrize("backtrace", get_args(Backtrace))
-@pytest.mark.parametrize("toggles", list(product([False, True], repeat=2)))
+@pytest.mark.parametrize("toggles", list(product([False, True], repeat=3)))
 def test_in_any_combination_the_command_comes_last_and_extra_options_before_it(
     nsys: Nsys, toggles: tuple[bool, ...], backtrace: Backtrace
 ) -> None:
-    window, gpu_metrics = toggles
+    window, python, gpu_metrics = toggles
     recording = Recording(
         out=Path("r"),
         window=BY_CUDA if window else None,
         backtrace=backtrace,
+        python_hz=100 if python else 0,
         gpu_metrics=gpu_metrics,
         extra=("--stats=true", "-x=false"),
     )
@@ -104,6 +115,7 @@ def test_in_any_combination_the_command_comes_last_and_extra_options_before_it(
     assert argv[-5:] == ["--stats=true", "-x=false", *COMMAND]
     assert all(option.startswith("--") and "=" in option for option in argv[2:-5])
     assert any("gpu-metrics" in option for option in argv) == gpu_metrics
+    assert ("--python-sampling-frequency=100" in argv) == python
 
 
 @pytest.mark.parametrize("backtrace", get_args(Backtrace))

@@ -20,7 +20,9 @@ SAYS: Final = "import sys; print('epoch 1'); sys.exit(int(sys.argv[1]))"
 _PROGRAM: Final = """
 case "$1 $2" in
 "--version ") echo "NVIDIA Nsight Systems version 2025.3.1.90-1v0"; exit;;
-*--help) echo "--quiet= --include-json= --python-backtrace= --gpu-metrics-devices="; exit;;
+*--help)
+    echo "--quiet= --include-json= --python-backtrace= --gpu-metrics-devices= --python-sampling="
+    exit;;
 esac
 kind=$1
 shift

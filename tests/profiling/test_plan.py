@@ -141,6 +141,20 @@ def test_the_lines_of_waits_are_recorded_by_default_where_they_can_be_exported()
     assert plan_kineto(ASKED).request.backtrace == "none"
 
 
+def test_samples_reach_the_export_with_their_frames() -> None:
+    plan = plan_nsys(replace(ASKED, sample_python=500), NSYS)
+    assert words(plan, "--python-sampling-frequency") == ["--python-sampling-frequency=500"]
+    assert "--include-json=true" in shlex.split(shell_commands(plan).split("\n")[-1])
+
+
+@pytest.mark.parametrize(("asked", "stacks"), [(0, None), (1000, "1")])
+def test_torch_profiler_records_stacks_only_where_samples_are_asked_for(
+    asked: int, stacks: str | None
+) -> None:
+    plan = plan_kineto(replace(ASKED, sample_python=asked))
+    assert plan.environment.get(protocol.STACKS) == stacks
+
+
 def test_the_commands_are_what_a_shell_would_run() -> None:
     asked = replace(ASKED, command=("python", "my script.py"), window=WINDOW, backtrace="all")
     plan = plan_nsys(asked, NSYS)

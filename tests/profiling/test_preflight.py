@@ -87,10 +87,13 @@ def test_a_workload_gets_no_more_ranks_than_there_are_gpus() -> None:
 
 
 def test_a_run_on_the_cpu_asks_nsys_for_nothing_that_needs_a_gpu() -> None:
-    words = ("--dry-run", "--on", "cpu", "--backtrace", "waits", "--gpu-metrics")
+    asked = ("--backtrace", "waits", "--gpu-metrics", "--sample-python", "9")
+    words = ("--dry-run", "--on", "cpu", *asked)
     ran = profiled("-o", "out", *words, *command())
     assert "--trace=nvtx " in ran.stdout
-    assert "note: --on cpu records only ranges; it ignores --backtrace, --gpu-metrics" in ran.stderr
+    ignored = "--backtrace, --sample-python, --gpu-metrics"
+    assert f"note: --on cpu records only ranges; it ignores {ignored}" in ran.stderr
+    assert "python-sampling" not in ran.stdout
     assert "backtrace" not in ran.stdout
     assert "metrics" not in ran.stdout
 

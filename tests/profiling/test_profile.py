@@ -42,6 +42,7 @@ def test_the_manifest_describes_the_run_and_holds_no_environment(
     assert (manifest.exit_code, manifest.interrupted) == (0, False)
     assert (manifest.collector, manifest.on, manifest.capture) == ("nsys", "cuda", None)
     assert manifest.backtraces == "all"
+    assert manifest.sample_python == 1000
     assert manifest.versions["nsys"] == "2025.3.1.90-1v0"
     assert manifest.versions["driver"] == "580.159"
     assert manifest.gpus == ("NVIDIA H200",)

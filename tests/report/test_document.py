@@ -18,8 +18,8 @@ from tests.report.handmade import MS, Handmade, Results, captured, results, trai
 
 KEYS = [
     "schema", "tool", "report", "verdict", "findings", "devices", "kernels", "waited",
-    "gap_summary", "gap_histogram", "phases", "syncs", "step_groups", "steps", "starved",
-    "launches", "copies", "mfu", "comm", "ranks", "arrivals", "gpu_metrics", "integrity",
+    "gap_summary", "gap_histogram", "phases", "host_stacks", "syncs", "step_groups", "steps",
+    "starved", "launches", "copies", "mfu", "comm", "ranks", "arrivals", "gpu_metrics", "integrity",
 ]  # fmt: skip
 
 

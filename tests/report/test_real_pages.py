@@ -82,6 +82,13 @@ def holds(command: str) -> None:
     assert len(result.stdout.splitlines()) >= SHOWN_LINES, f"{command}\n{result.output}"
 
 
+def draws(command: str, file: Path) -> None:
+    """A command writes a picture."""
+    result = run(command.replace(file.name, str(file)))
+    assert result.exit_code == 0, f"{command}\n{result.output}"
+    assert file.read_text(encoding="utf-8").startswith("<svg ")
+
+
 @cache
 def explained(name: str, number: int) -> str:
     """The page on a finding."""
@@ -127,7 +134,7 @@ def test_every_command_of_a_page_shows_something(name: str) -> None:
 
 
 @every_report
-def test_every_finding_can_be_explained_and_so_can_its_rule(name: str) -> None:
+def test_every_finding_can_be_explained_and_so_can_its_rule(name: str, tmp_path: Path) -> None:
     found = run_of(name).found.valued
     for number, each in enumerate(found, start=1):
         shown = explained(name, number)
@@ -135,7 +142,10 @@ def test_every_finding_can_be_explained_and_so_can_its_rule(name: str) -> None:
         *others, of_rule = commands_of(shown)
         assert of_rule == f"nsysflow explain {each.finding.rule}"
         for command in (of_rule, *(other for other in others if "whatif" not in other)):
-            holds(command)
+            if "--flamegraph" in command:
+                draws(command, tmp_path / "idle.svg")
+            else:
+                holds(command)
 
 
 @every_report

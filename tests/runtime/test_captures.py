@@ -10,7 +10,7 @@ import pytest
 
 from nsysflow.runs.statuses import take_statuses
 from nsysflow.runtime.captures import CudaProfilerCapture, synchronize
-from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, RANK, RUN_FOLDER
+from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, RANK, RUN_FOLDER, STACKS
 from tests.recording import Notes, nvtx_events, record_and_export, recorded
 from tests.runtime.programs import LOOP, TRAINS, instances, run_torch
 
@@ -29,6 +29,17 @@ def test_torch_profiler_leaves_a_trace_of_the_active_steps(tmp_path: Path) -> No
     }
     assert instances(path) == {"step": 3, "step/data": 3, "step/forward": 3}
     assert "torch" in status.versions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stacks", [False, True])
+def test_torch_profiler_records_python_functions_only_if_asked(
+    stacks: bool, tmp_path: Path
+) -> None:
+    asked = {COLLECTOR: "kineto", CAPTURE: "1:2:3"} | ({STACKS: "1"} if stacks else {})
+    assert run_torch(TRAINS, tmp_path, **asked).returncode == 0
+    held = json.loads(gzip.decompress((tmp_path / "report.pt.trace.json.gz").read_bytes()))
+    assert any(each.get("cat") == "python_function" for each in held["traceEvents"]) == stacks
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.running import running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.units import duration
@@ -44,6 +45,7 @@ def code_loading(subject: Subject) -> Iterator[Finding]:
             f"{steps} of {subject.steps} steps load code; the GPU waits {duration(size_ns)} a step",
             f"loading itself takes {duration(subject.per_step(loading_ns))} a step in {culprit};"
             " the rest is the host code around it, which builds what is loaded",
+            *running(subject, most).evidence,
         ),
         table="gap_summary",
         size_ns=size_ns,

@@ -11,6 +11,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.running import running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes
@@ -24,10 +25,7 @@ LOOP_NS: Final = 100_000
 """Between two steps a loop takes less than this for itself, its ranges and its counters: 16 us in
 rolloutcopy-graph, where it is a third of a step."""
 
-BETWEEN: Final = (
-    "see what Python does between the steps: put nsysflow.runtime ranges around it",
-    *CHANGE,
-)
+SAMPLE: Final = "see what Python does between the steps: record again with --sample-python 1000"
 
 
 def data_loading(subject: Subject) -> Iterator[Finding]:
@@ -41,16 +39,18 @@ def data_loading(subject: Subject) -> Iterator[Finding]:
 
 def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
     size_ns = subject.worst_ns(rows, "ns")
-    known = phase != OUTSIDE
+    known, ran = phase != OUTSIDE, running(subject, phase)
+    between = ": ".join(filter(None, ["host code between the steps", ran.mostly]))
     return Finding(
         rule="data-loading",
-        title=f"the GPU waits for data{place(phase)}" if known else "host code between the steps",
-        change=CHANGE if known else BETWEEN,
+        title=f"the GPU waits for data{place(phase)}" if known else between,
+        change=CHANGE if known or ran.evidence else (SAMPLE, *CHANGE),
         evidence=(
             f"the GPU waits {subject.spent(size_ns)} for host code{place(phase)}",
+            *ran.evidence,
             "the saving holds if the workers keep up" if known else "no range says what it does",
         ),
-        table="gap_summary",
+        table="host_stacks" if ran.evidence else "gap_summary",
         size_ns=size_ns,
         steps=subject.steps_with(rows["start_ns"]),
         changes=Changes(faster_host=((phase, 0.0),)),

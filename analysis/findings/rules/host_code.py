@@ -11,6 +11,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.running import running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes
@@ -19,8 +20,9 @@ from nsysflow.units import duration, number
 
 CHANGE: Final = (
     "do it less often, later, or on another thread; launch the GPU's work before it",
-    "profile that Python (py-spy, cProfile): vectorise loops, cache what does not change",
+    "make it faster: vectorise loops, cache what does not change",
 )
+SAMPLE: Final = "see which Python it is: record again with --sample-python 1000"
 
 LEAST_PAUSES: Final = 3
 """Where no steps are judged, fewer pauses are start-up and no loop."""
@@ -45,16 +47,18 @@ def _finding(subject: Subject, phase: str, rows: pl.DataFrame, steps: int) -> Fi
     known = phase != OUTSIDE
     nested = known and any(one.startswith(f"{phase}/") for one in subject.tables.phases["path"])
     at = phase + ITSELF if nested else phase
+    ran = running(subject, phase)
     return Finding(
         rule="host-code",
-        title=f"one piece of host code holds the GPU up{place(phase)}",
-        change=CHANGE,
+        title=f"{ran.mostly or 'one piece of host code'} holds the GPU up{place(phase)}",
+        change=CHANGE if ran.evidence else (*CHANGE, SAMPLE),
         evidence=(
             f"the GPU waits {subject.spent(size_ns)} for it, in {number(len(rows))} pauses of"
             f" {duration(int(rows['ns'].sum()) // len(rows))}",
+            *ran.evidence,
             "the saving is that of no host time there at all",
         ),
-        table="gap_summary",
+        table="host_stacks" if ran.evidence else "gap_summary",
         size_ns=size_ns,
         steps=steps,
         changes=Changes(faster_host=((at, 0.0),)) if known else None,

@@ -11,6 +11,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import line, place
+from nsysflow.analysis.findings.running import running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.replay.changes.declared import Changes
@@ -79,6 +80,7 @@ def launch_bound(subject: Subject) -> Iterator[Finding]:
             f" {duration(size_ns)} in all, {duration(size_ns // max(1, pauses))} each",
             f"{share} of that{place(phase)}, where {whole_percent(starved, launches)} of the"
             " launches find the GPU idle",
+            *running(subject, phase).evidence,
         ),
         table="launches",
         size_ns=size_ns,
@@ -183,6 +185,7 @@ def _without_steps(subject: Subject) -> Iterator[Finding]:
         evidence=(
             f"{number(len(rows))} stretches in which the GPU waits for launches:"
             f" {duration(subject.worst_ns(rows, 'launch_idle_ns'))} of launch overhead",
+            *running(subject, most["phase"]).evidence,
         ),
         table="starved",
         size_ns=size_ns,

@@ -15,8 +15,8 @@ from nsysflow.units import duration
 _PLACE: Final = ("api", "phase", "source", "via")
 
 WORTH: Final = 0.005
-"""A wait with less idle time behind it than this share of the window is not worth a row: a finding
-is worth twice as much."""
+"""A wait that lasts, or has idle time behind it, for less than this share of the window is not
+worth a row: a finding is worth twice as much."""
 
 
 def block(results: Results, limits: Limits) -> Block:
@@ -58,7 +58,8 @@ def _worth_a_row(results: Results, grouped: pl.DataFrame, rows: int) -> pl.DataF
     idle = grouped.filter(pl.col("induced_idle_ns") > WORTH * window_ns)
     shown = idle.head(rows)
     by_time = grouped.sort("blocked_ns", descending=True, maintain_order=True)
-    longest = by_time.filter(pl.col("calls") >= results.step_count / 2).head(1)
+    long = (pl.col("calls") >= results.step_count / 2) & (pl.col("blocked_ns") > WORTH * window_ns)
+    longest = by_time.filter(long).head(1)
     if not longest.is_empty() and longest.row(0) not in shown.rows():
         shown = pl.concat([shown.head(rows - 1), longest])
     return shown

@@ -177,15 +177,18 @@ def _where(finding: Finding) -> str:
 def _commands(valued: Valued, results: Results) -> Iterator[str]:
     """What shows the numbers, as it is typed."""
     finding, report = valued.finding, str(results.origin.paths[valued.report])
+    explanation, analysis = explanations()[finding.rule], _analysis_of(valued, results)
     choice = split(results.choice)
     of_run = TABLES[finding.table].of == "run"
     asked = [str(each) for each in results.origin.typed] if of_run else [report]
     yield join(["nsysflow", "analyze", *asked, *choice, "--table", finding.table])
-    if explanations()[finding.rule].causes and finding.table != "gaps":
+    if explanation.causes and finding.table != "gaps":
         yield join(["nsysflow", "analyze", report, *choice, "--table", "gaps"])
+    if "host_stacks" in explanation.tables and not analysis.judged.host_stacks.is_empty():
+        yield join(["nsysflow", "analyze", report, *choice, "--flamegraph", "idle.svg"])
     changes = [] if finding.changes is None else [*finding.changes.options()]
     if changes:
-        options = _analysis_of(valued, results).options
+        options = analysis.options
         step = [] if options.step is None else ["--step", options.step]
         skip = [] if options.skip is None else ["--skip", str(options.skip)]
         steps = [word for part in options.steps for word in ("--steps", str(part))]

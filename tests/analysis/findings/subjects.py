@@ -11,11 +11,10 @@ from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
 from tests import tiny
-from tests.oracle.model import Call, Op, Overhead, Range
 from tests.pairs import trace
 from tests.reports import PACKED
+from tests.tiny import Row as Row
 
-Row = Call | Op | Overhead | Range
 US: Final = 1_000
 MS: Final = 1_000_000
 

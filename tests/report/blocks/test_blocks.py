@@ -21,13 +21,17 @@ every_block = pytest.mark.parametrize("table", SHOWN, ids=lambda table: table.na
 
 STARVED: dict[str, Any] = {"end_ns": 2_000_000, "graph_estimate_ns": 1_000_000, "ops": 8}
 ONE_OFF: dict[str, Any] = {"kind": "one-off", "steps": "3", "total_ns": 5, "excess_ns": 1}
+RAN: dict[str, Any] = {"function": "tokenize", "cause": "host", "idle_ns": 900_000_000}
 COMM: dict[str, Any] = {"name": "ncclDevKernel", "busy_ns": 5, "exposed_ns": 5, "count": 1}
 
 
 def run_with_everything() -> Results:
     """Runs that have rows in every table together."""
     more = handmade(
-        starved=[STARVED], comm=[COMM, {**COMM, "device": 1}], step_groups=[ONE_OFF, ONE_OFF]
+        starved=[STARVED],
+        comm=[COMM, {**COMM, "device": 1}],
+        step_groups=[ONE_OFF, ONE_OFF],
+        host_stacks=[RAN, {**RAN, "phase": "step"}],
     )
     runs = (training(), sampled(), measured(), more)
     named = [renamed(run, f"run{index}.sqlite") for index, run in enumerate(runs)]

@@ -59,6 +59,10 @@ def test_figures_are_those_of_a_step_where_steps_are_judged() -> None:
     assert found.caption.endswith("; per step")
 
 
+def test_a_short_wait_is_not_shown_as_the_longest() -> None:
+    assert waits(run({**WAIT, "blocked_ns": MS // 300})).rows == ()
+
+
 def test_a_wait_in_less_than_half_of_the_steps_is_not_shown_as_the_longest() -> None:
     once = {**WAIT, "blocked_ns": 99 * MS}
     in_steps = replace(handmade(accounting=[device(MS)], syncs=[once]), step_counts={("r", 0): 3})

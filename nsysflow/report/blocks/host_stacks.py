@@ -1,0 +1,52 @@
+"""What the host ran while the GPU waited for it, by function."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.running import CODE, code
+from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
+from nsysflow.report.fields import Limits, filled, left_out, phase_field, together
+from nsysflow.report.layout import Block, figure, words
+from nsysflow.report.results import Results
+from nsysflow.units import duration, share
+
+WORTH: Final = 0.05
+"""Code with less idle time than this share of the window is not worth a row: a screen is short, and
+samples are too few to rank small parts."""
+
+
+def block(results: Results, limits: Limits) -> Block:
+    """The code with the most idle time."""
+    steps = results.step_count
+    table = results.table("host_stacks")
+    whole_ns = int(table["idle_ns"].sum())
+    window_ns = int(results.table("accounting")["window_ns"].sum())
+    known = table.filter(pl.col("function") != NOT_SAMPLED)
+    ran = known.group_by(*CODE, "phase").agg(pl.col("idle_ns").sum())
+    ran = ran.sort(-pl.col("idle_ns"), *CODE, "phase")
+    shown = ran.filter(pl.col("idle_ns") >= WORTH * window_ns).head(limits.rows)
+    return filled(
+        "Host code",
+        shown.iter_rows(named=True),
+        (
+            (figure("idle"), lambda row: duration(round(row["idle_ns"] / steps))),
+            (figure("share"), lambda row: share(row["idle_ns"], whole_ns)),
+            (words("the host ran"), code),
+            phase_field(),
+        ),
+        caption=f"What ran while the GPU waited{_unknown(table)}{results.per_step}"
+        f"{together(results)}",
+        rest=left_out(len(ran) - len(shown), "host_stacks"),
+    )
+
+
+def _unknown(table: pl.DataFrame) -> str:
+    """In how much of the time it is not known what ran, for a caption; empty where it always is."""
+    rows = table.filter(pl.col("function") == NOT_SAMPLED)
+    ns = int(rows["idle_ns"].sum())
+    if not ns:
+        return ""
+    operators = rows["samples"].null_count() == len(rows)  # torch.profiler records no samples
+    why = "outside operators" if operators else "not sampled"
+    return f"; {share(ns, int(table['idle_ns'].sum()))} {why}"
