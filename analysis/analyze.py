@@ -24,6 +24,7 @@ from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_view
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.validity.checks import Failed, failed_checks
+from nsysflow.analysis.validity.graph_notes import notes_on_graphs
 from nsysflow.analysis.view.judged import judged_view
 from nsysflow.analysis.view.view import View, view_of
 from nsysflow.errors import NsysflowError
@@ -176,11 +177,13 @@ class Tables:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The loader's notes, and those of waits and of graphs of which something is not known."""
+        """The loader's notes, those of waits and of graphs of which something is not known, and those
+        on what the recording does to graphs."""
         return (
             *self.trace.notes,
             *_unknown_waits(self.timeline),
             *_unknown_graphs(self.timeline),
+            *notes_on_graphs(self.judged.view),
         )
 
     def gap_slices(self, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:

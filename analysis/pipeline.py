@@ -207,6 +207,7 @@ class Timeline:
             find_steps(self.attribution, self.step_paths, self.ops),
             gaps=self.explained.gaps,
             wrong=ops.select("process", "device_no", "start_ns")[wrong],
+            compiling=self.attribution.ranges.filter("compiling"),
             launches=self.launches_in_stretches,
             captured=self.trace.captures["process"],
             skip=self.options.skip,

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, flatten, laid, last_at_or_before, overlaps
-from nsysflow.analysis.phases.names import SERIAL_NUMBERS
+from nsysflow.analysis.phases.forms import SERIAL_NUMBERS
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import LAUNCH_ORDER, Events
 

@@ -24,6 +24,8 @@ class NoteKind(StrEnum):
     CAPTURES_NOT_RECORDED = "captures-not-recorded"
     SEVERAL_THREADS = "several-threads"
     OTHER_RANKS = "other-ranks"
+    COMMAND_BUFFERS = "command-buffers"
+    SLOWED_GRAPHS = "slowed-graphs"
     RUN = "run"
     LEFT_OUT = "left-out"
 

@@ -12,7 +12,9 @@ import polars as pl
 from nsysflow.analysis.frames.intervals import last_at_or_before, sort_with_ties
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.phases.names import OPERATOR, grouped
+from nsysflow.analysis.phases.compiling import is_compiling, outside_compiling
+from nsysflow.analysis.phases.forms import is_operator
+from nsysflow.analysis.phases.names import grouped
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.runtime.protocol import DOMAIN
 
@@ -37,8 +39,9 @@ HISTORY: Final = pl.Schema({"place": pl.Int64(), "node": pl.UInt32()})
 def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
     """The ranges that can be phases, in stack order (start, longest first, row), numbered `range`.
 
-    `name` is normalised (step numbers removed). `operator` marks ranges that PyTorch opened around
-    an operator. `captured_ns` is 0; `captured` adds ranges with another.
+    `name` is normalised (step numbers removed). `operator` marks ranges around one operator,
+    `compiling` those around compiling; its parts are left out. `captured_ns` is 0; `captured` adds
+    ranges with another.
     """
     domain = pl.col("domain").fill_null("")
     owned = domain.str.to_lowercase().is_in(LIBRARY_DOMAINS) | domain.is_in(PROFILER_DOMAINS)
@@ -48,13 +51,15 @@ def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
     start = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start")
     end = axis.at(pl.col("thread_no"), pl.col("end_ns")).alias("end")
     ranges = events.ranges.filter(is_phase, pl.col("end_ns") > pl.col("start_ns")).with_columns(
-        pl.col("name").str.contains(OPERATOR).alias("operator"),
+        is_operator(pl.col("name")).alias("operator"),
+        is_compiling(pl.col("name")).alias("compiling"),
         start,
         end,
         pl.lit(0, pl.Int64).alias("captured_ns"),
     )
-    ranges = ranges.with_columns(grouped(ranges["name"]))
-    return sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")]).with_row_index("range")
+    ranges = sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")])
+    ranges = outside_compiling(ranges)
+    return ranges.with_columns(grouped(ranges["name"])).with_row_index("range")
 
 
 def thread_stacks(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

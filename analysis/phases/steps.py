@@ -4,7 +4,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before
 from nsysflow.analysis.phases.attribution import Attribution
-from nsysflow.analysis.phases.names import uncounted
+from nsysflow.analysis.phases.numbers import without_numbers
 from nsysflow.errors import SelectionError
 from nsysflow.nearest import near_or_all
 from nsysflow.runtime.protocol import STEP
@@ -28,7 +28,7 @@ def step_paths(
         captures: of the trace. In a process that captured a window of its steps, the range `step`
             is a step even if it repeats less than 3 times.
         name: the name or joined path given with `--step`. None takes each process's outermost range
-            that repeats and has the most GPU time, without PyTorch's operators.
+            that repeats and has the most GPU time, without operators and compiling.
         report: for the message.
 
     Raises:
@@ -49,9 +49,10 @@ def step_paths(
 
 
 def _named_by_hand(attribution: Attribution) -> pl.DataFrame:
-    """`process`, `path` of all ranges except those that PyTorch opened around an operator."""
-    operator = attribution.ranges["operator"].gather(attribution.nodes["range"])
-    return attribution.nodes.filter(~operator).select("process", "path").unique()
+    """`process`, `path` of all ranges except those around an operator or compiling."""
+    ranges = attribution.ranges
+    other = (ranges["operator"] | ranges["compiling"]).gather(attribution.nodes["range"])
+    return attribution.nodes.filter(~other).select("process", "path").unique()
 
 
 def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
@@ -64,8 +65,8 @@ def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFram
     found = paths.filter(_is_called(pl.lit(name)))
     if not found.is_empty():
         return found
-    kind = pl.select(uncounted(pl.lit(name))).item()
-    if not paths.filter(_is_called(pl.lit(kind, pl.String))).is_empty():
+    kind = without_numbers(name)
+    if not paths.filter(_is_called(pl.lit(kind))).is_empty():
         raise SelectionError(
             f"no range {name!r} in {report}: all of its kind are {kind!r} there, without numbers",
             f"Ask for {kind!r}; --steps picks steps by their place, counted from 0",

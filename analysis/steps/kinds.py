@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis
+from nsysflow.analysis.frames.intervals import Axis, Cover, laid, merge
 from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.analysis.steps.idle import idle_in
 from nsysflow.analysis.steps.one_offs import LEAST_STEPS, with_excess
@@ -13,7 +13,8 @@ SKIPPED: Final = 2
 """So many steps are warm-up by default, where a program was recorded from its start."""
 
 LOADING_PCT: Final = 1
-"""A leading step that spends more of its time on loading code is still starting up."""
+"""A leading step that spends more of its time on loading or compiling code is still starting up;
+one that compiles later is a one-off."""
 
 _OF: Final = ("process", "device_no")
 
@@ -23,6 +24,7 @@ def with_kinds(
     *,
     gaps: pl.DataFrame,
     wrong: pl.DataFrame,
+    compiling: pl.DataFrame,
     launches: pl.DataFrame | None,
     captured: pl.Series,
     skip: int | None,
@@ -35,6 +37,7 @@ def with_kinds(
         steps: of `find_steps`.
         gaps: all gaps with their causes.
         wrong: operations whose times cannot be right: `process`, `device_no`, `start_ns`.
+        compiling: ranges around compiling: `process`, `start_ns`, `end_ns`.
         launches: of `launches_in_stretches`.
         captured: the processes that captured a window of their steps.
         skip: how many leading steps are never steady; None takes the default.
@@ -46,24 +49,26 @@ def with_kinds(
         loading_ns.alias("loading_ns"),
         _incomplete(steps, launches, axis).alias("incomplete"),
         (_starting_in(steps, wrong, ("start_ns", "end_ns"), _OF, axis) > 0).alias("wrong"),
+        _compiling_ns(steps, compiling, axis).alias("compiling_ns"),
     )
     steps = steps.with_row_index("row").with_columns(_apart(captured, skip).alias("apart"))
     compared = with_excess(steps.filter(pl.col("apart").is_null()))
-    one_off = pl.col("wrong") | pl.col("outlier")
+    one_off = pl.col("wrong") | pl.col("outlier") | _much("compiling_ns")
     kind = pl.coalesce("apart", pl.when(one_off).then(pl.lit("one-off")), pl.lit("steady"))
     return (
         steps.join(compared.select("row", "excess_ns", "outlier"), on="row", how="left")
         .sort("row")
         .with_columns(kind.cast(STEP_KIND).alias("kind"))
         .with_columns((pl.col("kind") == "steady").alias("steady"))
-        .drop("row", "apart", "outlier", "wrong", "incomplete", "loading_ns", "duration_ns", "cut")
+        .drop("row", "apart", "outlier", "wrong", "incomplete", "cut")
+        .drop("duration_ns", "loading_ns", "compiling_ns")
     )
 
 
 def _apart(captured: pl.Series, skip: int | None) -> pl.Expr:
     """The kind of the steps that are not compared with others; null for those that are."""
-    loads = 100 * pl.col("loading_ns") > LOADING_PCT * pl.col("duration_ns")
-    early = (pl.col("step") < _skipped(captured, skip)) | loads | pl.col("incomplete")
+    begins = _much("loading_ns") | _much("compiling_ns")
+    early = (pl.col("step") < _skipped(captured, skip)) | begins | pl.col("incomplete")
     leading = early.cast(pl.UInt8).cum_min().over(_OF) == 1
     return (
         pl.when("cut")
@@ -73,6 +78,19 @@ def _apart(captured: pl.Series, skip: int | None) -> pl.Expr:
         .when(leading)
         .then(pl.lit("start-up"))
     )
+
+
+def _much(part_ns: str) -> pl.Expr:
+    """Whether a step that runs as the others do would spend less of its time on this."""
+    return 100 * pl.col(part_ns) > LOADING_PCT * pl.col("duration_ns")
+
+
+def _compiling_ns(steps: pl.DataFrame, compiling: pl.DataFrame, axis: Axis) -> pl.Series:
+    """How long any thread of the step's process compiled during the step."""
+    tracks = steps.select("process").unique().with_row_index("track")
+    covered = Cover(merge(laid(compiling.join(tracks, on="process"), axis, "track")))
+    asked = laid(steps.join(tracks, on="process", maintain_order="left"), axis, "track")
+    return covered.between(asked["start"], asked["end"])
 
 
 def _skipped(captured: pl.Series, skip: int | None) -> pl.Expr:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from tests.oracle.model import LOW_24_BITS, Call, Op, Overhead, PlainTrace, Range
-from tests.oracle.range_names import grouped, is_operator
+from tests.oracle.range_names import grouped, is_compiling, is_operator, may_be_tuning
 
 LIBRARY_DOMAINS_ANY_CASE = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
 LIBRARY_DOMAINS = (
@@ -43,6 +43,7 @@ class Open:
     row: int
     cut_off: bool
     operator: bool
+    compiling: bool
     replay: int | None = None
     """§7.17: the launch of the graph in which this range was captured."""
 
@@ -54,6 +55,30 @@ class Open:
 def stack_order(range_: Open) -> tuple[int, int, int]:
     """§7.1: ordered by start, then longer, then row."""
     return (range_.start_ns, -range_.end_ns, range_.row)
+
+
+def outside_compiling(known: list[tuple[str, Open]]) -> list[tuple[str, Open]]:
+    """§7.18: the ranges that are not a part of compiling."""
+    pushed = [one for kind, one in known if kind == "push_pop"]
+    compiling = [one for one in pushed if one.compiling]
+    parts = {
+        one
+        for one in pushed
+        if one.compiling or may_be_tuning(one.name)
+        if any(other.process == one.process and before(other, one) for other in compiling)
+    }
+    openers = [one for one in pushed if one.compiling or one in parts]
+    inside = {
+        one
+        for one in pushed
+        if any(other.thread == one.thread and before(other, one) for other in openers)
+    }
+    return [(kind, one) for kind, one in known if kind != "push_pop" or one not in parts | inside]
+
+
+def before(one: Open, other: Open) -> bool:
+    """Whether it is open where the other one starts, and comes before it in stack order."""
+    return one.covers(other.start_ns) and stack_order(one) < stack_order(other)
 
 
 @dataclass(frozen=True)
@@ -80,6 +105,7 @@ class Phases:
         ours = [range_ for range_ in trace.ranges if not is_library(range_.domain)]
         opened = [(range_.kind, self._opened(range_, end)) for range_ in ours]
         known = [(kind, one) for kind, one in opened if one is not None]
+        known = outside_compiling(known)
         # §7.7: names are compared over the report's phases; §7.1: zero length is never open
         names = grouped(one.name for _, one in known if one.start_ns < one.end_ns)
         self.push_pop: dict[int, list[Open]] = defaultdict(list)
@@ -114,7 +140,13 @@ class Phases:
             range_.row,
             cut_off,
             is_operator(range_.name),
+            is_compiling(range_.name),
         )
+
+    def compiling(self, process: int) -> list[Open]:
+        """§7.18: the process's compiling ranges."""
+        ranges = (*self.push_pop.values(), *self.start_end.values())
+        return [one for each in ranges for one in each if one.compiling and one.process == process]
 
     def boundaries(self, thread: int) -> list[int]:
         """The instants at which the thread's own stack can change."""

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from tests.oracle import bound
-from tests.oracle.accounting import Keep, covered, length, parts, window
+from tests.oracle.accounting import Keep, covered, length, parts, union, window
 from tests.oracle.gaps import Gap
 from tests.oracle.integrity import graph_operations_into_other_launches, long_graph_kernels
 from tests.oracle.lost import in_stretches, kernel_launches
@@ -48,8 +48,8 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
         path
         for path, p in of_process.items()
         if p.ops and (len(p.instances) >= LEAST_REPEATS or (captured and path[-1] == "step"))
-        # an operator is not a step
-        if not all(range_.operator for range_ in p.instances)
+        # an operator is not a step, nor is compiling
+        if not all(range_.operator or range_.compiling for range_ in p.instances)
     }
     outermost = {p for p in repeating if not any(p[:k] in repeating for k in range(1, len(p)))}
 
@@ -105,7 +105,7 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
         left, leading = [], True
         for step in mine:
             starts_up = step.index < skipped(report, process, len(mine), skip)
-            starts_up = starts_up or loads_much(report, step)
+            starts_up = starts_up or loads_much(report, step) or compiles_much(report, step)
             if step.is_last and step.range_.cut_off:
                 found[step] = Kind("cut-off")
             elif is_incomplete(report, step, mine):
@@ -118,7 +118,7 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
         excess = excesses([step.end_ns - step.start_ns for step in left])
         outliers = one_offs([step.end_ns - step.start_ns for step in left])
         for step, excess_ns, outlier in zip(left, excess, outliers, strict=True):
-            is_one_off = outlier or has_wrong_times(report, step)
+            is_one_off = outlier or has_wrong_times(report, step) or compiles_much(report, step)
             found[step] = Kind("one-off" if is_one_off else "steady", excess_ns)
     return found
 
@@ -136,6 +136,16 @@ def loads_much(report: Report, step: Step) -> bool:
     """§8.13: more than 1 % of it is module_load idle."""
     loading_ns = causes_of(gaps_of(report, step))["module_load_ns"]
     return 100 * loading_ns > step.end_ns - step.start_ns
+
+
+def compiles_much(report: Report, step: Step) -> bool:
+    """§8.13: its process compiles for more than 1 % of it."""
+    compiling = [
+        (max(each.start_ns, step.start_ns), min(each.end_ns, step.end_ns))
+        for each in report.phases.compiling(step.process)
+    ]
+    inside = [(start, end) for start, end in compiling if start < end]
+    return 100 * length(union(inside)) > step.end_ns - step.start_ns
 
 
 def is_incomplete(report: Report, step: Step, steps: list[Step]) -> bool:

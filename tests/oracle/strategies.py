@@ -88,7 +88,7 @@ OTHER_CALLS = (
     "cudaLaunchKernel",
     "cudaMemsetAsync",
 )
-NAMES = ("a", "b", "step", "c/d")
+NAMES = ("a", "b", "step", "c/d", "compile", "XlaModule:#hlo_module=m#")
 DOMAINS = (None, None, None, "mylib", "NCCL", "nccl", "GIL Trace", "nsysflow.window")
 STREAMS = (7, 13)
 DEVICES = (0, 1)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Final
 
+from nsysflow.analysis.declared.notes import NoteKind
 from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.analysis.validity.graph_notes import WITHOUT_COMMAND_BUFFERS
 from nsysflow.report.results import Results
 from nsysflow.units import instant, number
 
@@ -70,6 +72,8 @@ def _incomplete(results: Results, report: str, found: Failed) -> Invalid:
     if found.check is Check.IMPORT_ERRORS:
         errors = "an error" if found.count == 1 else f"{count} errors"
         what = f"nsys reports {errors} while it imported what it had recorded"
+        if any(note.kind is NoteKind.COMMAND_BUFFERS for note in results.notes):
+            again = f"record again without XLA's command buffers: {WITHOUT_COMMAND_BUFFERS}"
     elif found.check is Check.UNSTAMPED:
         what = f"{count} of {of} operations are stamped 0"
     else:

@@ -25,8 +25,16 @@ _WORDS = st.sampled_from(
     ("step", "Step", "epoch", "Batch", "ProfilerStep", "token", "layer", "norm", "id", "no.", "x")
 )
 _BETWEEN = st.sampled_from(("", " ", "_", "-", ": ", "#", "=", "[", " (", ".", "]", ", seq = "))
-_PIECES = st.one_of(_WORDS, _BETWEEN, st.sampled_from(("0", "1", "17", "3/10")))
-RAW_NAMES = st.lists(_PIECES, max_size=6).map("".join)
+_NUMBERS = st.sampled_from(("0", "1", "17", "3/10", "[0,4)", "::f(k = 1, 2)", "1.5"))
+_FORMS = st.sampled_from(
+    (
+        *("XlaModule:#", "Thunk:#", "hlo_module=", "#", ",", "jit_f", "[pl][profile]", "{'a': 1}"),
+        *(" at 0x7f3c2c001", "0f8fad5b-d9cb-469f-a165-70867728950e", "<", ">", "## ", " ##"),
+        *("bs", " toks", " gen reqs", " ctx tokens", "rank", "Forward ", "Torch-Compiled Region: "),
+    )
+)
+_PIECES = st.one_of(_WORDS, _BETWEEN, _NUMBERS, _FORMS)
+RAW_NAMES = st.lists(_PIECES, max_size=7).map("".join)
 
 
 def named(*names: str) -> list[str]:
@@ -50,6 +58,8 @@ def named(*names: str) -> list[str]:
         ("step no. {}", "step"),
         ("rank0_step{}", "rank0_step"),
         ("epoch 3, step {}", "epoch 3, step"),
+        ("step {} forward", "step forward"),
+        ("step {}: data", "step: data"),
         ("train_step, op_id = {}", "train_step"),
         ("ProfilerStep#4, op_id = {}", "ProfilerStep"),
     ],
@@ -62,7 +72,7 @@ def test_ranges_that_only_count_are_one(raw: str, name: str) -> None:
     "raw",
     [
         *("layer{}", "block.{}", "stage {}", "rank {}", "worker_{}", "GPU{}", "bucket {}"),
-        *("{}", "footstep{}", "step {} forward", "step {}: data", "conv_batch{}d", "lr step 1e{}x"),
+        *("{}", "footstep{}", "conv_batch{}d", "lr step 1e{}x", "layer {} step"),
     ],
 )
 def test_places_keep_their_numbers(raw: str) -> None:

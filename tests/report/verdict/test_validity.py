@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.results import Origin
 from nsysflow.report.verdict.validity import Invalid, are_named_as_ranks, failures
@@ -137,3 +138,10 @@ def test_two_real_reports_of_different_programs_are_no_ranks() -> None:
 )
 def test_names_tell_ranks_from_runs(names: tuple[str, ...], ranks: bool) -> None:
     assert are_named_as_ranks(names) == ranks
+
+
+def test_an_import_error_of_a_jax_program_says_how_to_switch_command_buffers_off() -> None:
+    run = failing(Failed(check=Check.IMPORT_ERRORS, count=1, of=0))
+    jax = replace(run, notes=(Note(NoteKind.COMMAND_BUFFERS, "XLA runs its command buffers"),))
+    assert only(run).advice == "record again with a newer nsys"
+    assert "XLA_FLAGS=--xla_gpu_enable_command_buffer=" in only(jax).advice
