@@ -17,9 +17,14 @@ from nsysflow.analysis.gaps.places import gap_places, host_questions
 from nsysflow.analysis.gaps.run_ahead import Explained, explain
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution, attribute
+from nsysflow.analysis.phases.automatic import is_step
 from nsysflow.analysis.phases.graph_captures import listed_captures
 from nsysflow.analysis.phases.inherit import OpenRanges
-from nsysflow.analysis.phases.steps import find_steps, step_paths
+from nsysflow.analysis.phases.steps import (
+    find_steps,
+    instance_of_ops,
+    step_paths,
+)
 from nsysflow.analysis.phases.work import phase_work
 from nsysflow.analysis.samples.cells import has_host_stacks
 from nsysflow.analysis.samples.host_instants import host_instants
@@ -117,6 +122,7 @@ class Timeline:
             "hosts": host_questions(self.found_gaps),
             "stalls": self._stall_calls.select("thread_no", called),
             "captures": self.captured_nodes.select("thread_no", "time_ns"),
+            "steps": self.open_ranges.ranges.filter(is_step()).select("thread_no", called),
         }
         return {name: self.open_ranges.stacks_at(asked) for name, asked in questions.items()}
 
@@ -196,18 +202,25 @@ class Timeline:
             self.work,
             self.options.step,
             captures=self.trace.captures,
+            ops=self.events.ops,
+            axis=self.events.axis,
             report=self.trace.report,
         )
+
+    @computed_once
+    def step_of_ops(self) -> pl.Series:
+        """The step in which each operation was launched, as `range`; null outside."""
+        return instance_of_ops(self.attribution, self.step_paths, self.ops, self.events.axis)
 
     @computed_once
     def steps(self) -> pl.DataFrame:
         """When each step ran on each device, and whether it is `steady`: of `steps.with_kinds`."""
         ops, wrong = self.events.ops, self.wrong_times.rows
         return with_kinds(
-            find_steps(self.attribution, self.step_paths, self.ops),
+            find_steps(self.attribution, self.ops.with_columns(self.step_of_ops)),
             gaps=self.explained.gaps,
             wrong=ops.select("process", "device_no", "start_ns")[wrong],
-            compiling=self.attribution.ranges.filter("compiling"),
+            compiling=self.attribution.ranges.filter("compiling", pl.col("captured_ns") == 0),
             launches=self.launches_in_stretches,
             captured=self.trace.captures["process"],
             skip=self.options.skip,

@@ -119,9 +119,9 @@ class Replays:
         if not self.subject.of_steps:
             lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
             return lasting.select(pl.col("end_ns").max() - pl.col("start_ns").min()).item() or 0
-        moved = self.part.ops.with_columns(ops["start_ns"], ops["end_ns"])
+        moved = self.part.ops.with_columns(ops["start_ns"], ops["end_ns"], self.part.step_of_ops)
         begun = self.part.attribution.ranges.select("range", pl.col("start_ns").alias("begun_ns"))
-        steps = find_steps(self.part.attribution, self.part.step_paths, moved)
+        steps = find_steps(self.part.attribution, moved)
         key = ["process", "device", "begun_ns"]
         mine = steps.join(begun, on="range").join(self.measured, on=key, how="semi")
         mine = mine.filter(~pl.col("cut"))

@@ -80,6 +80,16 @@ class Subject:
         return tuple(self.timeline.step_paths["joined"].unique(maintain_order=True))
 
     @computed_once
+    def step_prefixes(self) -> tuple[str, ...]:
+        """What the paths of phases in steps begin with, a `/` behind each step: nothing where steps
+        are automatic, as these are in no path."""
+        paths = self.timeline.step_paths
+        prefix = (
+            pl.when(pl.col("path").is_null()).then(pl.lit("")).otherwise(pl.col("joined") + "/")
+        )
+        return tuple(paths.select(prefix).to_series().unique(maintain_order=True))
+
+    @computed_once
     def pauses(self) -> pl.DataFrame:
         """Where a GPU waits for Python and for launches: `pauses.pause_rows`."""
         return pause_rows(self.view, list(self.step_paths))

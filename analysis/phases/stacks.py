@@ -12,6 +12,7 @@ import polars as pl
 from nsysflow.analysis.frames.intervals import last_at_or_before, sort_with_ties
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases.automatic import automatic_steps, is_border, without_doubles
 from nsysflow.analysis.phases.compiling import is_compiling, outside_compiling
 from nsysflow.analysis.phases.forms import is_operator
 from nsysflow.analysis.phases.names import grouped
@@ -37,7 +38,8 @@ HISTORY: Final = pl.Schema({"place": pl.Int64(), "node": pl.UInt32()})
 
 
 def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
-    """The ranges that can be phases, in stack order (start, longest first, row), numbered `range`.
+    """The ranges that can be phases, in stack order (start, longest first, row), numbered `range`;
+    behind them the automatic steps, which have no kind.
 
     `name` is normalised (step numbers removed). `operator` marks ranges around one operator,
     `compiling` those around compiling; its parts are left out. `captured_ns` is 0; `captured` adds
@@ -57,9 +59,12 @@ def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
         end,
         pl.lit(0, pl.Int64).alias("captured_ns"),
     )
+    steps = automatic_steps(ranges.filter(is_border()), axis)
+    ranges = ranges.filter(~is_border())
     ranges = sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")])
     ranges = outside_compiling(ranges)
-    return ranges.with_columns(grouped(ranges["name"])).with_row_index("range")
+    ranges = ranges.with_columns(grouped(ranges["name"]))
+    return pl.concat([without_doubles(ranges), steps]).with_row_index("range")
 
 
 def thread_stacks(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

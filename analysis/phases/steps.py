@@ -2,8 +2,9 @@
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis, last_at_or_before
+from nsysflow.analysis.frames.intervals import Axis, laid, last_at_or_before, merge
 from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
 from nsysflow.analysis.phases.numbers import without_numbers
 from nsysflow.errors import SelectionError
 from nsysflow.nearest import near_or_all
@@ -18,9 +19,13 @@ def step_paths(
     name: str | None,
     *,
     captures: pl.DataFrame,
+    ops: pl.DataFrame,
+    axis: Axis,
     report: str,
 ) -> pl.DataFrame:
     """The paths whose instances are steps: `process`, `path`, `joined`; none if no range repeats.
+
+    Automatic steps have no path (null) and are called `step`.
 
     Args:
         attribution: nodes and paths.
@@ -28,7 +33,10 @@ def step_paths(
         captures: of the trace. In a process that captured a window of its steps, the range `step`
             is a step even if it repeats less than 3 times.
         name: the name or joined path given with `--step`. None takes each process's outermost range
-            that repeats and has the most GPU time, without operators and compiling.
+            that repeats and has the most GPU time, without operators, compiling and automatic
+            ranges; or the automatic steps, unless one begins in it and it has most of the GPU time.
+        ops: all operations.
+        axis: of the operations.
         report: for the message.
 
     Raises:
@@ -36,33 +44,83 @@ def step_paths(
     """
     if name is not None:
         return paths_named(attribution, name, report)
+    automatic = _automatic(attribution)
+    busy = _busy_of_processes(ops.join(automatic, on="process", how="semi"), axis)
     ours = pl.col("process").is_in(captures["process"].implode()) & (pl.col("name") == STEP)
     # a range that repeats inside another one has no more GPU time, and is deeper
     best = (
         work.join(attribution.paths.select("path", "name"), on="path")
         .filter((pl.col("instances") >= MIN_REPEATS) | ours, pl.col("ops") > 0)
         .join(_named_by_hand(attribution), on=["process", "path"], how="semi")
+        .join(_overruled(attribution, work, busy, automatic), on=["process", "path"], how="anti")
         .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
         .unique("process", keep="first", maintain_order=True)
     )
-    return _paths(attribution).join(best, on=["process", "path"], how="semi")
+    own = _paths(attribution).join(best, on=["process", "path"], how="semi")
+    return pl.concat([own, automatic.join(own, on="process", how="anti")]).sort(
+        "process", maintain_order=True
+    )
+
+
+def _automatic(attribution: Attribution) -> pl.DataFrame:
+    """The automatic steps in the form of `step_paths`."""
+    processes = attribution.ranges.filter(is_step()).select("process").unique().sort("process")
+    no_path = pl.lit(None, pl.UInt32).alias("path")
+    return processes.select("process", no_path, name=pl.lit(STEP), joined=pl.lit(STEP))
+
+
+def _overruled(
+    attribution: Attribution, work: pl.DataFrame, busy: pl.DataFrame, automatic: pl.DataFrame
+) -> pl.DataFrame:
+    """`process`, `path` of the ranges that automatic steps overrule."""
+    begun = attribution.placed["steps"].drop_nulls("node")
+    rows = attribution.nodes.select("process", "path")[begun["node"]]
+    holding = pl.concat([rows.clear(), *attribution.levels(rows)]).unique()
+    most = (
+        work.select("process", "path", "busy_ns")
+        .join(busy, on="process")
+        .filter(2 * pl.col("busy_ns") > pl.col("of_process"))
+    )
+    steps = holding.join(most, on=["process", "path"], how="semi")
+    mine = attribution.nodes.select("process", "path").unique()
+    return mine.join(automatic, on="process", how="semi").join(
+        steps, on=["process", "path"], how="anti"
+    )
 
 
 def _named_by_hand(attribution: Attribution) -> pl.DataFrame:
-    """`process`, `path` of all ranges except those around an operator or compiling."""
-    ranges = attribution.ranges
-    other = (ranges["operator"] | ranges["compiling"]).gather(attribution.nodes["range"])
-    return attribution.nodes.filter(~other).select("process", "path").unique()
+    """`process`, `path` of all ranges except automatic ones, and those around an operator or
+    compiling."""
+    other = attribution.ranges.select(pl.col("operator") | pl.col("compiling") | is_automatic())
+    by_hand = ~other.to_series().gather(attribution.nodes["range"])
+    return attribution.nodes.filter(by_hand).select("process", "path").unique()
+
+
+def _busy_of_processes(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """`process`, `of_process`: the time in which its operations ran, summed over devices."""
+    key = ["process", "device_no"]
+    tracks = ops.select(key).unique().with_row_index("track")
+    busy = merge(laid(ops.join(tracks, on=key), axis, "track"))
+    length = pl.col("end") - pl.col("start")
+    return (
+        busy.select(axis.track(pl.col("start")).cast(pl.UInt32).alias("track"), length.alias("ns"))
+        .join(tracks, on="track")
+        .group_by("process")
+        .agg(pl.col("ns").sum().alias("of_process"))
+    )
 
 
 def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
-    """`process`, `path`, `joined` of the ranges called `name`: by their own name or whole path.
+    """`process`, `path`, `joined` of the ranges called `name`: by their own name or whole path; or,
+    where no range is called so, of the automatic steps.
 
     Raises:
         SelectionError: the report has no range of that name.
     """
     paths = _paths(attribution)
     found = paths.filter(_is_called(pl.lit(name)))
+    if found.is_empty() and name == STEP:
+        found = _automatic(attribution)
     if not found.is_empty():
         return found
     kind = without_numbers(name)
@@ -90,7 +148,45 @@ def _paths(attribution: Attribution) -> pl.DataFrame:
     return seen.join(names, on="path", maintain_order="left")
 
 
-def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+def instance_of_ops(
+    attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame, axis: Axis
+) -> pl.Series:
+    """The instance of `paths` (its `range`) in which each operation was launched; null outside.
+
+    Args:
+        attribution: nodes and paths.
+        paths: `process`, `path`, as of `step_paths`: null for automatic steps.
+        ops: all operations, with `node`.
+        axis: of the threads.
+    """
+    members = attribution.within(paths.drop_nulls("path"))
+    own = ops.select("node").join(members, on="node", how="left", maintain_order="left")["range"]
+    steps = automatic_steps_of(attribution, paths)
+    if steps.is_empty():
+        return own
+    launched = ops.select("process", pl.col("launch_start_ns").alias("time_ns"))
+    return pl.select(pl.coalesce(own, step_at(steps, launched, axis)).alias("range")).to_series()
+
+
+def instance_ranges(attribution: Attribution, paths: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `attribution.ranges` that are instances of `paths`, with or without operations.
+
+    Args:
+        attribution: nodes and paths.
+        paths: as of `instance_of_ops`.
+    """
+    nodes = attribution.nodes.join(paths, on=["process", "path"], how="semi")
+    own = attribution.ranges.join(nodes, on="range", how="semi")
+    return pl.concat([own, automatic_steps_of(attribution, paths)])
+
+
+def automatic_steps_of(attribution: Attribution, paths: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `attribution.ranges` that are automatic steps, if they are among `paths`."""
+    automatic = paths.filter(pl.col("path").is_null())
+    return attribution.ranges.filter(is_step()).join(automatic, on="process", how="semi")
+
+
+def find_steps(attribution: Attribution, ops: pl.DataFrame) -> pl.DataFrame:
     """When each step ran on each device.
 
     Returns:
@@ -100,10 +196,8 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
 
     Args:
         attribution: nodes and paths.
-        paths: of `step_paths`.
-        ops: operations with `node`.
+        ops: operations, with `range`: the step in which they were launched.
     """
-    members = attribution.within(paths)
     key = ["process", "device", "device_no"]
     ranges = attribution.ranges.select(
         "range",
@@ -113,9 +207,8 @@ def find_steps(attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame)
         pl.col("end_ns").alias("done_ns"),
     )
     spans = (
-        ops.select(*key, "node", "start_ns", "end_ns")
-        .filter(pl.col("end_ns") > pl.col("start_ns"))
-        .join(members, on="node")
+        ops.select(*key, "range", "start_ns", "end_ns")
+        .filter(pl.col("end_ns") > pl.col("start_ns"), pl.col("range").is_not_null())
         .group_by(*key, "range")
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max().alias("last_ns"))
         .join(ranges, on="range")

@@ -41,8 +41,8 @@ def lengths(timeline: Timeline, ops: pl.DataFrame | None = None) -> Lengths:
     if ops is None:
         ops = timeline.events.ops
     else:
-        moved = timeline.ops.with_columns(ops["start_ns"], ops["end_ns"])
-        found = find_steps(timeline.attribution, timeline.step_paths, moved)
+        moved = timeline.ops.with_columns(ops["start_ns"], ops["end_ns"], timeline.step_of_ops)
+        found = find_steps(timeline.attribution, moved)
         steps = found.join(steps, on=_KEY, how="semi")
     step_ns, count = _slowest(steps)
     lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))

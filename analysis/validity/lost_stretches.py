@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.phases.steps import instance_ranges
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.view.view import View
 
@@ -68,9 +69,7 @@ def _matters(launches: pl.DataFrame, timeline: Timeline) -> bool:
 
 def _steps(timeline: Timeline) -> pl.DataFrame:
     """When the host was in each step, with or without operations."""
-    nodes = timeline.attribution.nodes.join(timeline.step_paths, on=["process", "path"], how="semi")
-    ranges = timeline.attribution.ranges.join(nodes, on="range", how="semi")
-    return ranges.select(
+    return instance_ranges(timeline.attribution, timeline.step_paths).select(
         "process", pl.col("start_ns").alias("piece_start"), pl.col("end_ns").alias("piece_end")
     )
 

@@ -311,9 +311,8 @@ class NarrowedView(View):
     @computed_once
     def work_of_steps(self) -> pl.DataFrame:
         """What the phases did in these whole steps; in a window that cuts a phase, it did less."""
-        inside = self.attribution.within(self.timeline.step_paths).join(self.steps, on="range")
-        ops = self.timeline.ops.join(
-            inside, on=["node", "device_no"], how="semi", maintain_order="left"
+        ops = self.timeline.ops.with_columns(self.timeline.step_of_ops).join(
+            self.steps, on=["range", "device_no"], how="semi", maintain_order="left"
         )
         no_host = self.attribution.open_time.select("node", "host_wall_ns").clear()
         return phase_work(self.attribution, ops, no_host, self.events.axis)

@@ -285,14 +285,18 @@ def _ranges(export: _Export) -> Iterator[Range]:
     for row, event in enumerate(events):
         if event["eventType"] in (59, 60):
             process = _process(event["globalTid"])
+            domain, name = domains.get((process, event["domainId"])), text(event) or ""
+            # §7.19: a recorder without domains writes the domain in front of the name
+            if name.startswith("nsysflow.auto:"):
+                domain, name = "nsysflow.auto", name.removeprefix("nsysflow.auto:")
             yield Range(
                 event["start"],
                 event["end"],
                 "push_pop" if event["eventType"] == 59 else "start_end",
                 process,
                 event["globalTid"],
-                domains.get((process, event["domainId"])),
-                text(event) or "",
+                domain,
+                name,
                 row,
             )
 

@@ -7,7 +7,7 @@ from tests.oracle.accounting import Keep
 from tests.oracle.phase_table import phases_of
 from tests.oracle.report import Path, Report, Row, joined, os_pid
 from tests.oracle.stats import percentile, whole
-from tests.oracle.steps import Step, step_paths, steps, steps_of
+from tests.oracle.steps import Step, automatic_steps, step_paths, steps, steps_of
 
 Spans = dict[Path, tuple[int, list[int]]]
 """Per path, how many instances it has, and the spans of those that launched anything."""
@@ -27,6 +27,9 @@ def mfu(report: Report, keep: Keep | None = None) -> list[Row]:
         mine = [s for s in steps_of(report) if s.process == process and begins(s, keep)]
         begun = {(os_pid(step.process), step.device, step.index) for step in mine}
         paths = step_paths(report, process, None)
+        automatic = bool(automatic_steps(report, process, None))
+        if automatic:
+            paths = [("step",)]
         if len(paths) != 1:
             continue
         (step_of,) = paths
@@ -39,7 +42,7 @@ def mfu(report: Report, keep: Keep | None = None) -> list[Row]:
             rows.append(
                 rate(report, process, device, names, step_of, unit, total, len(timed), time_ns)
             )
-        if len(devices) == 1:
+        if len(devices) == 1 and not automatic:
             spans = all_spans(report, process) if keep is None else spans_in(report, mine, step_of)
             rows += of_phases(report, process, devices[0], names, step_of, spans)
     return rows

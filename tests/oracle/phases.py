@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from tests.oracle.model import LOW_24_BITS, Call, Op, Overhead, PlainTrace, Range
 from tests.oracle.range_names import grouped, is_compiling, is_operator, may_be_tuning
@@ -14,6 +15,8 @@ LIBRARY_DOMAINS = (
     "Python Backtrace on CUDA",
     "nsysflow.window",
 )
+
+AUTOMATIC = "nsysflow.auto"
 
 
 def is_library(domain: str | None) -> bool:
@@ -44,6 +47,8 @@ class Open:
     cut_off: bool
     operator: bool
     compiling: bool
+    automatic: bool = False
+    """§7.19: whether `nsysflow profile` put it there."""
     replay: int | None = None
     """§7.17: the launch of the graph in which this range was captured."""
 
@@ -81,6 +86,44 @@ def before(one: Open, other: Open) -> bool:
     return one.covers(other.start_ns) and stack_order(one) < stack_order(other)
 
 
+def is_border(range_: Open) -> bool:
+    """§8.20: whether an automatic range is no phase, but begins or ends a step."""
+    return range_.automatic and range_.name in ("step", "call")
+
+
+def automatic_steps(borders: list[Open]) -> dict[int, list[Open]]:
+    """§8.20: per process, the steps from one border to the next. One of zero length is none."""
+    found = defaultdict(list)
+    for process in {border.process for border in borders}:
+        mine = [one for one in borders if one.process == process and one.start_ns < one.end_ns]
+        trains = sum(one.name == "step" for one in mine) > 1
+        mine = [one for one in mine if one.name == "step" or not trains]
+        mine.sort(key=lambda one: (one.start_ns, one.row))
+        for begin, end in pairwise(mine):
+            if begin.start_ns < end.start_ns:
+                found[process].append(
+                    replace(begin, end_ns=end.start_ns, name="step", cut_off=False)
+                )
+    return found
+
+
+def without_doubles(ranges: list[Open]) -> list[Open]:
+    """§7.13: of ranges of one name in each other, the inner one is none if one is automatic.
+
+    `ranges` are those of a thread, in stack order.
+    """
+    return [
+        inner
+        for place, inner in enumerate(ranges)
+        if not any(
+            outer.name == inner.name
+            and outer.covers(inner.start_ns)
+            and (outer.automatic or inner.automatic)
+            for outer in ranges[:place]
+        )
+    ]
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a call was made: the open ranges, outermost first, and §7.5: how it got them."""
@@ -102,10 +145,11 @@ class Phases:
 
     def __init__(self, trace: PlainTrace) -> None:
         end = end_of_trace(trace)
-        ours = [range_ for range_ in trace.ranges if not is_library(range_.domain)]
-        opened = [(range_.kind, self._opened(range_, end)) for range_ in ours]
-        known = [(kind, one) for kind, one in opened if one is not None]
-        known = outside_compiling(known)
+        phases = [range_ for range_ in trace.ranges if not is_library(range_.domain)]
+        opened = [(range_.kind, self._opened(range_, end)) for range_ in phases]
+        found = [(kind, one) for kind, one in opened if one is not None]
+        self.automatic_steps = automatic_steps([one for _, one in found if is_border(one)])
+        known = outside_compiling([(kind, one) for kind, one in found if not is_border(one)])
         # §7.7: names are compared over the report's phases; §7.1: zero length is never open
         names = grouped(one.name for _, one in known if one.start_ns < one.end_ns)
         self.push_pop: dict[int, list[Open]] = defaultdict(list)
@@ -118,6 +162,8 @@ class Phases:
                 self.start_end[one.process].append(named)
         for ranges in (*self.push_pop.values(), *self.start_end.values()):
             ranges.sort(key=stack_order)
+        for thread, ranges in self.push_pop.items():
+            self.push_pop[thread] = without_doubles(ranges)
         self.threads: dict[int, list[int]] = defaultdict(list)
         for thread, ranges in sorted(self.push_pop.items()):
             self.threads[ranges[0].process].append(thread)
@@ -141,6 +187,7 @@ class Phases:
             cut_off,
             is_operator(range_.name),
             is_compiling(range_.name),
+            range_.domain == AUTOMATIC,
         )
 
     def compiling(self, process: int) -> list[Open]:

@@ -8,6 +8,7 @@ from tests.oracle.accounting import Keep, covered, length, parts, union, window
 from tests.oracle.gaps import Gap
 from tests.oracle.integrity import graph_operations_into_other_launches, long_graph_kernels
 from tests.oracle.lost import in_stretches, kernel_launches
+from tests.oracle.model import Op
 from tests.oracle.phase_table import phases_of
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, causes_of, joined, os_pid
@@ -48,18 +49,46 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
         path
         for path, p in of_process.items()
         if p.ops and (len(p.instances) >= LEAST_REPEATS or (captured and path[-1] == "step"))
-        # an operator is not a step, nor is compiling
-        if not all(range_.operator or range_.compiling for range_ in p.instances)
+        # an operator is not a step, nor is compiling or an automatic range
+        if not all(one.operator or one.compiling or one.automatic for one in p.instances)
+        if overrules(report, process, path, p.ops)
     }
     outermost = {p for p in repeating if not any(p[:k] in repeating for k in range(1, len(p)))}
 
     def order(path: Path) -> tuple[int, int, Path]:
-        ops = [report.ops[index] for index in of_process[path].ops]
-        devices = {op.device for op in ops}
-        busy = sum(length(covered(op for op in ops if op.device == d)) for d in devices)
+        busy = busy_ns([report.ops[index] for index in of_process[path].ops])
         return (-busy, len(path), path)
 
     return [min(outermost, key=order)] if outermost else []
+
+
+def busy_ns(ops: list[Op]) -> int:
+    """The union of operations per device, summed over devices."""
+    devices = {op.device for op in ops}
+    return sum(length(covered(op for op in ops if op.device == d)) for d in devices)
+
+
+def overrules(report: Report, process: int, path: Path, launched: list[int]) -> bool:
+    """§8.21: whether a range may be the step although there are automatic ones: one of them begins
+    in it, and it has more than half of its process's busy time."""
+    automatic = report.phases.automatic_steps.get(process)
+    if not automatic:
+        return True
+    begun = [report.phases.at(process, one.thread, one.start_ns).path for one in automatic]
+    of_process = [op for op in report.ops if op.process == process]
+    return any(where[: len(path)] == path for where in begun) and 2 * busy_ns(
+        [report.ops[index] for index in launched]
+    ) > busy_ns(of_process)
+
+
+def automatic_steps(report: Report, process: int, name: str | None) -> list[Open]:
+    """§8.21: the automatic steps, where they are the steps of the process."""
+    if name is None:
+        count = not step_paths(report, process, None)
+    else:
+        taken = any(name in (path[-1], joined(path)) for _, path in phases_of(report))
+        count = name == "step" and not taken
+    return report.phases.automatic_steps.get(process, []) if count else []
 
 
 def steps_of(report: Report, name: str | None = None) -> list[Step]:
@@ -69,12 +98,14 @@ def steps_of(report: Report, name: str | None = None) -> list[Step]:
     nothing on a device is not a step there.
     """
     found = []
-    for process, by_instance in sorted(report.ops_by_instance.items()):
+    for process in sorted({*report.ops_by_instance, *report.phases.automatic_steps}):
         paths = step_paths(report, process, name)
         launched: dict[Open, list[int]] = defaultdict(list)
-        for (path, range_), ops in by_instance.items():
+        for (path, range_), ops in report.ops_by_instance.get(process, {}).items():
             if path in paths:
                 launched[range_] += ops
+        for step in automatic_steps(report, process, name):
+            launched[step] = launched_in(report, step)
         for device in report.devices:
             bounds: list[tuple[int, int, Open]] = []
             for range_, ops in launched.items():
@@ -86,6 +117,18 @@ def steps_of(report: Report, name: str | None = None) -> list[Step]:
                 end = last_end if is_last else bounds[index + 1][0]
                 found.append(Step(process, device, index, first, end, range_, is_last))
     return found
+
+
+def launched_in(report: Report, step: Open) -> list[int]:
+    """§8.20: the operations that its process launched in an automatic step, on any thread."""
+    launches = report.calls.launch
+    return [
+        index
+        for index, op in enumerate(report.ops)
+        if op.process == step.process
+        and (launch := launches[index]) is not None
+        and step.covers(report.calls.calls[launch].start_ns)
+    ]
 
 
 @dataclass(frozen=True)

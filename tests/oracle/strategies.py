@@ -89,7 +89,8 @@ OTHER_CALLS = (
     "cudaMemsetAsync",
 )
 NAMES = ("a", "b", "step", "c/d", "compile", "XlaModule:#hlo_module=m#")
-DOMAINS = (None, None, None, "mylib", "NCCL", "nccl", "GIL Trace", "nsysflow.window")
+AUTO = "nsysflow.auto"
+DOMAINS = (None, None, None, AUTO, AUTO, "mylib", "NCCL", "nccl", "GIL Trace", "nsysflow.window")
 STREAMS = (7, 13)
 DEVICES = (0, 1)
 THREAD_NAMES = ("python", "pt_autograd_0", "loader", "pt_nccl_watchdg")
@@ -367,6 +368,12 @@ def _loose_ranges(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ..
     return st.lists(one, max_size=5)
 
 
+def _borders(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    """Instants between automatic steps, of processes that train and of others."""
+    one = st.tuples(st.sampled_from(pids), _WHICH, _AT_NS, st.sampled_from(("step", "call")))
+    return st.one_of(st.just([]), st.lists(one, max_size=6))
+
+
 def _loose_ops(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
     """Operations without a call: the correlation id is NULL, or that of a call that is missing."""
     works = st.sampled_from(("kernel", "memcpy", "memset", "graph")).flatmap(_work)
@@ -547,6 +554,11 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         for which, name in enumerate(THREAD_NAMES)
         if which == 1 or named > which
     ]
+    for pid, which, at_ns, name in draw(_borders(pids)):
+        row = len(host.ranges)
+        host.ranges.append(
+            Range(at_ns, at_ns + 1, "push_pop", _process(pid), _thread(pid, which), AUTO, name, row)
+        )
     shuffle = random.Random(draw(st.integers(0, 3)))
     for rows in (ops, host.calls, host.ranges, overhead, threads, gpu_samples, samples, running):
         shuffle.shuffle(rows)

@@ -4,7 +4,7 @@ from tests.oracle.lost import KERNEL_LAUNCH, in_stretches, kernel_launches
 from tests.oracle.model import Call
 from tests.oracle.phase_table import phases_of
 from tests.oracle.report import Report
-from tests.oracle.steps import step_paths
+from tests.oracle.steps import automatic_steps, step_paths
 
 Failures = dict[str, tuple[int, int, int | None, int | None]]
 """By check: how many are wrong, of how many, from when, until when."""
@@ -50,7 +50,7 @@ def in_steps(report: Report, process: int, launches: list[Call]) -> list[list[Ca
         for (owner, path), phase in phases_of(report).items()
         if owner == process and path in wanted
         for range_ in phase.instances
-    }
+    } | {*automatic_steps(report, process, None)}
     return [
         [call for call in launches if range_.start_ns <= call.start_ns < range_.end_ns]
         for range_ in ranges

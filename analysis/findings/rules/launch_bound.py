@@ -105,11 +105,8 @@ def _other() -> pl.Expr:
 
 
 def _in_step(subject: Subject) -> pl.Expr:
-    inside = (
-        (pl.col("phase") == path) | pl.col("phase").str.starts_with(f"{path}/")
-        for path in subject.step_paths
-    )
-    return pl.any_horizontal(*inside)
+    phase = pl.col("phase") + "/"
+    return pl.any_horizontal(phase.str.starts_with(prefix) for prefix in subject.step_prefixes)
 
 
 def _launches(subject: Subject, phase: str) -> tuple[int, int]:
@@ -119,7 +116,17 @@ def _launches(subject: Subject, phase: str) -> tuple[int, int]:
 
 
 def _per_step(subject: Subject) -> int:
-    return round(sum(_launches(subject, path)[0] for path in subject.step_paths) / subject.steps)
+    steps = [prefix.removesuffix("/") for prefix in subject.step_prefixes]
+    paths = [path for step in steps for path in ([step] if step else _parts(subject, ""))]
+    return round(sum(_launches(subject, path)[0] for path in paths) / subject.steps)
+
+
+def _parts(subject: Subject, prefix: str) -> list[str]:
+    """The phases that launch something right below a path of this prefix."""
+    phases = subject.launches.filter(pl.col("launches") > 0)["path"].to_list()
+    return [
+        path for path in phases if path.startswith(prefix) and path.count("/") == prefix.count("/")
+    ]
 
 
 def _graphs(subject: Subject) -> int | None:
@@ -141,13 +148,7 @@ def _graphed(subject: Subject) -> tuple[str, ...]:
     other = pauses.filter(_other())
     if 100 * other["ns"].sum() <= FEW_PCT * pauses["ns"].sum():
         return subject.step_paths
-    phases = subject.launches.filter(pl.col("launches") > 0)["path"].to_list()
-    parts = [
-        path
-        for step in subject.step_paths
-        for path in phases
-        if path.startswith(f"{step}/") and path.count("/") == step.count("/") + 1
-    ]
+    parts = [path for prefix in subject.step_prefixes for path in _parts(subject, prefix)]
     others = other["phase"].unique()
     return tuple(path for path in parts if not any(_is_in(one, path) for one in others))
 

@@ -8,8 +8,14 @@ import polars as pl
 
 from nsysflow.analysis.frames.intervals import Cover, between, laid, merge, overlaps
 from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid
+from nsysflow.analysis.phases.automatic import step_at
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.phases.steps import paths_named
+from nsysflow.analysis.phases.steps import (
+    automatic_steps_of,
+    instance_of_ops,
+    instance_ranges,
+    paths_named,
+)
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes.declared import KINDS, Removal
 from nsysflow.analysis.replay.dependencies.program import Recorded
@@ -37,9 +43,7 @@ class Names:
 
     def instances(self, phase: str) -> pl.Series:
         """Per operation the instance of the phase that it was launched in; null outside."""
-        inside = self._nodes_in(phase)
-        nodes = self.timeline.ops.select(node="launch_node")
-        return nodes.join(inside, on="node", how="left", maintain_order="left")["range"]
+        return self._instances(self._named(phase)[0])
 
     def time_in(self, phase: str) -> Cover:
         """When the host was in the phase, on the axis of threads; `OUTSIDE`: in none."""
@@ -48,7 +52,7 @@ class Names:
             anywhen = pl.DataFrame({"start": [-_FAR], "end": [_FAR]})
             return Cover(overlaps(anywhen, between(self._stretches(attribution.nodes))))
         named, itself = self._named(phase)
-        whole = self._stretches(self._nodes_of(named))
+        whole = self._stretches(named)
         if not itself:
             return Cover(whole)
         inside = attribution.nodes.join(attribution.within(named), on="node", how="semi")
@@ -59,9 +63,9 @@ class Names:
         """When instances of the phase were open that launch something and in which none of `waits`
         begins: those that one launch of a graph can stand for."""
         axis = self.timeline.events.axis
-        launching = self.instances(phase).drop_nulls().unique()
-        nodes = self._nodes_of(self._named(phase)[0])
-        ranges = self._open_ranges(nodes).filter(pl.col("range").is_in(launching.implode()))
+        named, _ = self._named(phase)
+        launching = self._instances(named).drop_nulls().unique()
+        ranges = self._open_ranges(named).filter(pl.col("range").is_in(launching.implode()))
         place = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("place")
         begun = waits.select(place).to_series().sort()
         at = laid(ranges, axis, "thread_no")
@@ -147,7 +151,15 @@ class Names:
             return node.is_null()
         named, itself = self._named(place, "source line or phase", lines.to_series().drop_nulls())
         inside = self._nodes_of(named) if itself else self.timeline.attribution.within(named)
-        return node.is_in(inside["node"].implode()).fill_null(value=False)
+        there = node.is_in(inside["node"].implode()).fill_null(value=False)
+        return there | self._in_automatic_step(named)
+
+    def _in_automatic_step(self, paths: pl.DataFrame) -> pl.Series:
+        """Whether each stall is in one of the automatic steps that `paths` names, if it does."""
+        timeline = self.timeline
+        asked = timeline.stalls.select("process", pl.col("start_ns").alias("time_ns"))
+        steps = automatic_steps_of(timeline.attribution, paths)
+        return step_at(steps, asked, timeline.events.axis).is_not_null()
 
     def _named(
         self, phase: str, what: str = "phase", others: Iterable[str] = ()
@@ -162,27 +174,29 @@ class Names:
         """The nodes of these paths themselves."""
         return self.timeline.attribution.nodes.join(paths, on=["process", "path"], how="semi")
 
-    def _open_ranges(self, nodes: pl.DataFrame) -> pl.DataFrame:
-        """`range`, `thread_no`, `start_ns`, `end_ns` of the nodes' ranges: on their own thread,
+    def _instances(self, paths: pl.DataFrame) -> pl.Series:
+        """Per operation the instance of these paths that it was launched in; null outside."""
+        timeline = self.timeline
+        launched = timeline.ops.with_columns(node=pl.col("launch_node"))
+        return instance_of_ops(timeline.attribution, paths, launched, timeline.events.axis)
+
+    def _open_ranges(self, paths: pl.DataFrame) -> pl.DataFrame:
+        """`range`, `thread_no`, `start_ns`, `end_ns` of the paths' ranges: on their own thread,
         and on the threads that run backward for it."""
-        events, attribution = self.timeline.events, self.timeline.attribution
-        ranges = attribution.ranges.join(nodes.select("range").unique(), on="range", how="semi")
+        events = self.timeline.events
+        ranges = instance_ranges(self.timeline.attribution, paths)
         own = ranges.select("range", "thread_no", "process", "start_ns", "end_ns")
         backward = events.threads.filter("autograd").select("process", "thread_no")
         helped = own.drop("thread_no").join(backward, on="process").select(own.columns)
         return pl.concat([own, helped]).drop("process")
 
-    def _stretches(self, nodes: pl.DataFrame) -> pl.DataFrame:
-        """When the nodes' ranges were open, on the axis of threads."""
-        return merge(laid(self._open_ranges(nodes), self.timeline.events.axis, "thread_no"))
-
-    def _nodes_in(self, phase: str) -> pl.DataFrame:
-        """`node` and `range` of all that lies in instances of the phase."""
-        return self.timeline.attribution.within(self._named(phase)[0])
+    def _stretches(self, paths: pl.DataFrame) -> pl.DataFrame:
+        """When the paths' ranges were open, on the axis of threads."""
+        return merge(laid(self._open_ranges(paths), self.timeline.events.axis, "thread_no"))
 
     def _check_phase(self, name: str, what: str = "phase", others: Iterable[str] = ()) -> None:
         paths = self.timeline.attribution.paths
-        known = {*paths["name"], *paths["joined"]}
+        known = {*paths["name"], *paths["joined"], *self.timeline.step_paths["joined"]}
         if name not in known:
             raise self._unknown(what, name, [*known, *others])
 

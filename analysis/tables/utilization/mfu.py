@@ -77,7 +77,8 @@ def rates(
 
     Args:
         flops: of `declared_flops`, its `process` the OS pid.
-        step_paths: `process` (OS pid) and `joined`: which range is a step.
+        step_paths: `process` (OS pid), `path` and `joined`: which range is a step. Automatic steps
+            have no path, and no phases in it.
         steps: STEPS.
         phases: `process` (OS pid), `path`, `instances` and `median_ns` of their spans, in whole
             steps.
@@ -86,11 +87,11 @@ def rates(
     Raises:
         FlopsError: more FLOPs are declared than the GPU can do.
     """
-    paths = step_paths.select("process", pl.col("joined").alias("step_path")).unique(
-        "process", keep="none"
-    )
-    declared = flops.join(paths, on="process")
-    timed = pl.concat([_of_steps(declared, steps), _of_phases(declared, steps, phases)])
+    step_path = pl.col("joined").alias("step_path")
+    paths = step_paths.select("process", "path", step_path).unique("process", keep="none")
+    declared = flops.join(paths.drop("path"), on="process")
+    inside = declared.join(paths.drop_nulls("path"), on="process", how="semi")
+    timed = pl.concat([_of_steps(declared, steps), _of_phases(inside, steps, phases)])
     names = trace.devices.select("device", "name").unique("device", keep="first")
     peaks = pl.DataFrame(
         [(gpu, unit, peak) for gpu, units in PEAKS.items() for unit, peak in units.items()],

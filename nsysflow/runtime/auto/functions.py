@@ -16,10 +16,9 @@ def annotate(torch: ModuleType, ranges: Ranges) -> None:
     batches = torch.utils.data.dataloader._BaseDataLoaderIter
     ranges.put_around(batches, "__next__", "data", busy=True)
 
-    clipping = torch.nn.utils.clip_grad
-    for name in ("clip_grad_norm_", "clip_grad_value_"):
-        ranges.put_around(clipping, name, "clip_grad")
-        setattr(torch.nn.utils, name, getattr(clipping, name))
+    for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            ranges.put_around(owner, name, "clip_grad")
     when_imported(
         _FSDP,
         lambda fsdp: ranges.put_around(
@@ -27,5 +26,5 @@ def annotate(torch: ModuleType, ranges: Ranges) -> None:
         ),
     )
 
-    ranges.put_around(torch.serialization, "save", "save")
-    torch.save = torch.serialization.save
+    for owner in (torch, torch.serialization):
+        ranges.put_around(owner, "save", "save")

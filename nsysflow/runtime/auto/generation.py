@@ -1,4 +1,4 @@
-"""Generating text with the transformers library: `generate`, with a `token` per call of the model."""
+"""Text from the transformers library: `generate`, with a `token` per call of the model."""
 
 from __future__ import annotations
 

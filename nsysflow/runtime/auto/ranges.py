@@ -49,7 +49,8 @@ class Ranges:
 
     def open(self, name: str) -> Callable[[], object]:
         """Open a range on this thread; calling what is returned closes it."""
-        return self.apart(self._open, name)
+        close: Callable[[], object] = self.apart(self._open, name)
+        return close
 
     def _open(self, name: str) -> Callable[[], object]:
         if self.here.compiling:

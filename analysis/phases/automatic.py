@@ -1,0 +1,81 @@
+"""The ranges that `nsysflow profile` puts into a program by itself (spec §7.19, §8.20)."""
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, reached_before
+from nsysflow.runtime.protocol import AUTO_CALL, AUTO_DOMAIN, STEP
+
+
+def is_automatic() -> pl.Expr:
+    """Whether a range is one of ours."""
+    return (pl.col("domain") == AUTO_DOMAIN).fill_null(value=False)
+
+
+def is_border() -> pl.Expr:
+    """Whether it is an instant between two steps, and no phase."""
+    return is_automatic() & pl.col("name").is_in([STEP, AUTO_CALL])
+
+
+def is_step() -> pl.Expr:
+    """Whether one of `phase_ranges` is an automatic step, which no stack contains."""
+    return pl.col("kind").is_null()
+
+
+def without_doubles(ranges: pl.DataFrame) -> pl.DataFrame:
+    """`ranges`, in stack order, without the inner ones of the same name on a thread where one of
+    two was automatic: `forward` in `forward` is one."""
+    automatic = is_automatic()
+    if not ranges.select(automatic.any()).item():
+        return ranges
+    nests = pl.col("kind") == "push_pop"
+    end, nowhere = pl.col("end"), pl.lit(None, pl.Int64)
+    in_any = reached_before(pl.when(nests).then(end).otherwise(nowhere)).forward_fill()
+    in_ours = reached_before(pl.when(nests & automatic).then(end).otherwise(nowhere)).forward_fill()
+    start = pl.col("start")
+    inside = (automatic & (start < in_any.over("name"))) | (start < in_ours.over("name"))
+    return ranges.filter(~(nests & inside).fill_null(value=False))
+
+
+def automatic_steps(borders: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The steps between borders of a process, as ranges without a kind, on the threads where they
+    begin.
+
+    Args:
+        borders: ranges that are `is_border`.
+        axis: of the threads.
+    """
+    of_optimizer = pl.col("name") == STEP
+    trains = of_optimizer.sum().over("process") > 1
+    following = pl.col("start_ns").shift(-1).over("process")
+    steps = (
+        borders.filter(of_optimizer | ~trains)
+        .sort("process", "start_ns", "row")
+        .with_columns(following.alias("end_ns"))
+        .filter(pl.col("end_ns") > pl.col("start_ns"))
+    )
+    thread = pl.col("thread_no")
+    return steps.with_columns(
+        pl.lit(None, steps.schema["kind"]).alias("kind"),
+        pl.lit(STEP).alias("name"),
+        axis.at(thread, pl.col("start_ns")).alias("start"),
+        axis.at(thread, pl.col("end_ns")).alias("end"),
+    )
+
+
+def step_at(steps: pl.DataFrame, asked: pl.DataFrame, axis: Axis) -> pl.Series:
+    """The automatic step (its `range`) in which each row's process was at its time; null outside.
+
+    Args:
+        steps: rows of `phase_ranges` that are `is_step`.
+        asked: `process`, `time_ns`.
+        axis: of the threads.
+    """
+    processes = steps.select("process").unique().with_row_index("track")
+    place = axis.at(pl.col("track"), pl.col("start_ns")).alias("place")
+    past = axis.at(pl.col("track"), pl.col("end_ns")).alias("past")
+    known = steps.join(processes, on="process").select(place, past, "range").sort("place")
+    tracks = asked.join(processes, on="process", how="left", maintain_order="left")
+    places = tracks.select(axis.at(pl.col("track"), pl.col("time_ns"))).to_series()
+    at = last_at_or_before(known["place"], places)
+    inside = places < known["past"].gather(at)
+    return pl.select(pl.when(inside).then(known["range"].gather(at)).alias("range")).to_series()
