@@ -36,6 +36,7 @@ KINDS: Final = (
     "h200-ddp-rank0",  # communication
     "h200-gpu-metrics",  # sampled counters
     "h200-graph-level",  # graphs traced whole
+    "h200-hf-trainer",  # Python samples
     "h200-nvtx-domain",  # domains with registered strings
     "h200-train",  # no window: start-up inside; backward launched by another thread
     "nan_check-sync",  # a window of steps, with the Python line of each call

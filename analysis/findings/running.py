@@ -11,7 +11,7 @@ from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.units import whole_percent
 
-CODE: Final = ("function", "source", "via")
+_CODE: Final = ("function", "source", "via")
 """The columns of HOST_STACKS that say which code it is."""
 
 FEW: Final = 3
@@ -34,6 +34,24 @@ class Running:
     evidence: tuple[str, ...] = ()
 
 
+def functions(host_stacks: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """The idle time of each function that is known: `function`, `source`, `via`, `by` and
+    `idle_ns`, most idle time first. Lines of one caller are one row, with the line that has most.
+
+    Args:
+        host_stacks: `HOST_STACKS`.
+        by: other columns that differ between rows.
+    """
+    known = host_stacks.filter(pl.col("function") != NOT_SAMPLED)
+    lines = known.group_by(*_CODE, *by).agg(pl.col("idle_ns").sum())
+    most_first = lines.sort(-pl.col("idle_ns"), *_CODE, *by)
+    caller = pl.coalesce("via", "source").str.replace(r":\d+ in ", " in ").alias("caller")
+    summed = most_first.group_by("function", caller, *by, maintain_order=True).agg(
+        pl.col("source", "via").first(), pl.col("idle_ns").sum()
+    )
+    return summed.sort(-pl.col("idle_ns"), *_CODE, *by)
+
+
 def code(row: Mapping[str, Any]) -> str:
     """`tokenize in collate (train.py:88)`: what ran, and who called it where.
 
@@ -52,10 +70,8 @@ def running(subject: Subject, phase: str) -> Running:
     """What the host ran in a phase (`OUTSIDE` for no range), not in those inside it."""
     path = "" if phase == OUTSIDE else phase
     stacks = subject.tables.host_stacks.filter(pl.col("phase") == path)
-    ran = stacks.group_by(CODE).agg(pl.col("idle_ns").sum()).sort(-pl.col("idle_ns"), *CODE)
-    whole_ns = int(ran["idle_ns"].sum())
-    sampled = ran.filter(pl.col("function") != NOT_SAMPLED)
-    worth = sampled.filter(100 * pl.col("idle_ns") >= LEAST_PCT * whole_ns).head(FEW)
+    whole_ns = int(stacks["idle_ns"].sum())
+    worth = functions(stacks).filter(100 * pl.col("idle_ns") >= LEAST_PCT * whole_ns).head(FEW)
     if worth.is_empty():
         return Running()
     named = [

@@ -57,6 +57,7 @@ def automatic_steps(borders: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     return steps.with_columns(
         pl.lit(None, steps.schema["kind"]).alias("kind"),
         pl.lit(STEP).alias("name"),
+        pl.lit(value=True).alias("ended"),
         axis.at(thread, pl.col("start_ns")).alias("start"),
         axis.at(thread, pl.col("end_ns")).alias("end"),
     )

@@ -17,10 +17,13 @@ Backtrace = Literal["waits", "all", "none"]
 """The CUDA calls whose Python lines nsys records: those that block the host, all, or none."""
 
 WAIT_NS: Final = 20_000
-"""Of `waits`, calls longer than this get a backtrace, of whatever kind: waits, copies and
-allocations that block the host, and launches into a full queue. A launch takes 6 us on an H200's
-host, and a backtrace adds 26 us to it. nsys can choose by kind too, but not by several: of
-`sync:0,memory:0` it recorded only `sync` (docs/facts.md)."""
+"""With `waits`, calls longer than this get a backtrace, of whatever kind: copies and allocations
+that block the host, launches that load code or find a full queue. A launch takes 6 us on an H200's
+host, and a backtrace adds 26 us to it (docs/facts.md)."""
+
+_CALLS: Final = {"waits": f"all:{WAIT_NS},sync:0", "all": "all:0"}
+"""What nsys calls these, with the shortest call of a kind in ns: every synchronisation is a wait.
+Kinds change only what `all` says: of `sync:0,memory:0` nsys records but `sync`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +124,8 @@ def _sampling(nsys: Nsys, backtrace: Backtrace, python_hz: int) -> list[str]:
     if backtrace != "none":
         period = nsys.longest_period
         rarely = [] if period is None else [f"--sampling-period={period}"]
-        calls = f"--cudabacktrace=all:{WAIT_NS if backtrace == 'waits' else 0}"
-        options = ["--sample=process-tree", "--cpuctxsw=none", *rarely, calls]
-        options.append("--python-backtrace=cuda")
+        options = ["--sample=process-tree", "--cpuctxsw=none", *rarely]
+        options += [f"--cudabacktrace={_CALLS[backtrace]}", "--python-backtrace=cuda"]
     if python_hz:
         options += ["--python-sampling=true", f"--python-sampling-frequency={python_hz}"]
     return options

@@ -49,8 +49,8 @@ def test_a_plain_recording_samples_nothing_and_records_graph_nodes() -> None:
     ]
 
 
-@pytest.mark.parametrize(("backtrace", "calls"), [("waits", "all:20000"), ("all", "all:0")])
-def test_backtraces_are_of_long_calls_or_all_and_need_cpu_samples(
+@pytest.mark.parametrize(("backtrace", "calls"), [("waits", "all:20000,sync:0"), ("all", "all:0")])
+def test_backtraces_are_of_waits_and_long_calls_or_all_and_need_cpu_samples(
     backtrace: Backtrace, calls: str
 ) -> None:
     found = options(Recording(out=Path("r"), backtrace=backtrace))

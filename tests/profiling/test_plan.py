@@ -133,7 +133,7 @@ def test_torch_profiler_refuses_what_only_nsys_records(asked: dict[str, Any]) ->
 
 def test_the_lines_of_waits_are_recorded_by_default_where_they_can_be_exported() -> None:
     plan = plan_nsys(ASKED, NSYS)
-    assert words(plan, "--cudabacktrace=") == ["--cudabacktrace=all:20000"]
+    assert words(plan, "--cudabacktrace=") == ["--cudabacktrace=all:20000,sync:0"]
     assert plan.request.needs_json
     old = an_nsys(Path("/opt/nsys"), "--python-backtrace", "--quiet")  # as 2023.4
     assert words(plan_nsys(ASKED, old), "--cudabacktrace=") == []

@@ -134,7 +134,7 @@ def test_a_table_that_most_reports_lack_has_no_file_without_rows(name: str, tmp_
 
 def test_null_is_empty_and_lines_end_in_a_newline_alone() -> None:
     row = csv("gap_summary", cause="host", culprit=None, per_step_ns=None, window_pct=0.1 + 0.2)
-    assert row == "run.sqlite,0,,host,,,0,0,0,0,,0.3,0\n"
+    assert row == "run.sqlite,0,,host,,,,0,0,0,0,,0.3,0\n"
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,16 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.running import CODE, code
+from nsysflow.analysis.findings.running import code, functions
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.report.fields import Limits, filled, left_out, phase_field, together
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
 from nsysflow.units import duration, share
 
-WORTH: Final = 0.05
-"""Code with less idle time than this share of the window is not worth a row: a screen is short, and
-samples are too few to rank small parts."""
+WORTH: Final = 0.3
+"""A row has at least its part of this share of the window: a short list names only code that
+matters, a long one more."""
 
 
 def block(results: Results, limits: Limits) -> Block:
@@ -22,10 +22,8 @@ def block(results: Results, limits: Limits) -> Block:
     table = results.table("host_stacks")
     whole_ns = int(table["idle_ns"].sum())
     window_ns = int(results.table("accounting")["window_ns"].sum())
-    known = table.filter(pl.col("function") != NOT_SAMPLED)
-    ran = known.group_by(*CODE, "phase").agg(pl.col("idle_ns").sum())
-    ran = ran.sort(-pl.col("idle_ns"), *CODE, "phase")
-    shown = ran.filter(pl.col("idle_ns") >= WORTH * window_ns).head(limits.rows)
+    ran = functions(table, "phase")
+    shown = ran.filter(pl.col("idle_ns") >= WORTH / limits.rows * window_ns).head(limits.rows)
     return filled(
         "Host code",
         shown.iter_rows(named=True),

@@ -35,9 +35,12 @@ def draw(results: Results, file: Path) -> str:
 
 def _own_files(results: Results) -> set[str]:
     """The files of the program itself, as stacks name them."""
-    files = (each.trace.frames["file"].drop_nulls().unique() for each in results.analyses)
-    names = (shown_frames(each).items() for each in files)
-    return {shown for each in names for file, shown in each if is_own(file)}
+    return {
+        shown
+        for each in results.analyses
+        for file, shown in shown_frames(each.trace.frames["file"].drop_nulls().unique()).items()
+        if is_own(file, each.options.own)
+    }
 
 
 def _nothing_to_draw(results: Results) -> SelectionError:

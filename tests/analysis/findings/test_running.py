@@ -9,12 +9,13 @@ from nsysflow.analysis.findings.rules.code_loading import code_loading
 from nsysflow.analysis.findings.rules.data_loading import data_loading
 from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
-from nsysflow.analysis.findings.running import Running, code, running
+from nsysflow.analysis.findings.running import Running, code, functions, running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from tests import tiny
 from tests.analysis.findings.subjects import US, Row, found, launched, loop, of_report
 from tests.oracle.model import Sample
+from tests.report.handmade import frame
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,14 @@ def test_code_reads_as_the_function_and_the_line_that_called_it(
     function: str, source: str | None, via: str | None, read: str
 ) -> None:
     assert code({"function": function, "source": source, "via": via}) == read
+
+
+def test_lines_of_one_caller_are_one_row_with_the_line_that_took_longest() -> None:
+    common = {"function": "read", "phase": "step", "cause": "host"}
+    lines = (("a.py:1 in load", 1), ("a.py:2 in load", 2), ("a.py:1 in save", 1))
+    rows = [{**common, "source": source, "idle_ns": ns} for source, ns in lines]
+    found = functions(frame("host_stacks", *rows)).select("source", "idle_ns").rows()
+    assert found == [("a.py:2 in load", 3), ("a.py:1 in save", 1)]
 
 
 def busy(start: int, i: int, name: str, *functions: tuple[str, ...]) -> Iterator[Row]:

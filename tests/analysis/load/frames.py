@@ -16,6 +16,8 @@ FRAMES = {
     "devices": schema.DEVICES,
     "diagnostics": schema.DIAGNOSTICS,
     "backtraces": schema.BACKTRACES,
+    "samples": schema.SAMPLES,
+    "running": schema.RUNNING,
     "frames": schema.FRAMES,
     "gpu_samples": schema.GPU_SAMPLES,
     "captures": schema.CAPTURES,

@@ -35,6 +35,7 @@ FRAMES = (
     "threads",
     "devices",
     "backtraces",
+    "samples",
     "gpu_samples",
     "captures",
     "messages",

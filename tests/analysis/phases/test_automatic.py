@@ -55,6 +55,13 @@ def test_a_step_goes_from_border_to_border_and_is_in_no_path() -> None:
     assert timeline.work["joined"].to_list() == ["forward"]
 
 
+def test_a_border_whose_end_was_not_recorded_cuts_no_step_off() -> None:
+    # found by the random traces on 2026-11-22
+    unclosed = replace(border(0), end_ns=None)
+    timeline = timeline_of(unclosed, *work(10, 1), border(100))
+    assert timeline.steps["kind"].to_list() == ["start-up"]
+
+
 def test_what_another_thread_launches_in_a_step_is_the_steps() -> None:
     rows = [border(0), *work(10, 1, thread=AUTOGRAD), border(100), *work(110, 2), border(200)]
     assert len(timeline_of(*rows).steps) == 2

@@ -66,6 +66,7 @@ def test_code_that_costs_next_to_nothing_has_no_row() -> None:
     found = rows({**TOKENIZE, "idle_ns": MS}, small)
     assert len(found.rows) == 1
     assert found.rest == "1 more: --table host_stacks"
+    assert len(rows({**TOKENIZE, "idle_ns": MS}, small, limit=20).rows) == 2
 
 
 def test_a_report_without_samples_has_no_rows() -> None:
