@@ -12,6 +12,7 @@ from nsysflow.runtime import collectors
 from nsysflow.runtime.auto import (
     compiling,
     engine,
+    frameworks,
     functions,
     generation,
     modules,
@@ -21,7 +22,7 @@ from nsysflow.runtime.auto.ranges import Ranges
 
 __all__ = ["annotate"]
 
-_PARTS = (modules, engine, optimizers, functions, compiling, generation)
+_PARTS = (modules, engine, optimizers, functions, frameworks, compiling, generation)
 
 
 def annotate(torch: ModuleType) -> None:

@@ -159,6 +159,30 @@ assert Model(4, 4).generate(x) == "text"
     assert ranges_of(program, tmp_path) == tokens
 
 
+def test_the_step_of_a_deepspeed_engine_is_the_optimizer(tmp_path: Path) -> None:
+    program = """
+import pathlib, sys
+package = pathlib.Path("deepspeed/runtime")
+package.mkdir(parents=True)
+(package / "engine.py").write_text("class DeepSpeedEngine:\\n    def step(self): return 7")
+sys.path.insert(0, ".")
+from deepspeed.runtime.engine import DeepSpeedEngine
+assert DeepSpeedEngine().step() == 7
+"""
+    assert ranges_of(program, tmp_path) == "optimizer"
+
+
+def test_a_framework_that_lacks_a_function_is_left_alone(tmp_path: Path) -> None:
+    program = """
+import pathlib, sys
+pathlib.Path("accelerate").mkdir()
+pathlib.Path("accelerate/data_loader.py").write_text("")
+sys.path.insert(0, ".")
+import accelerate.data_loader
+"""
+    assert ranges_of(program, tmp_path) == ""
+
+
 def test_a_program_that_marks_its_steps_has_no_others(tmp_path: Path) -> None:
     program = f"""
 from nsysflow import steps
