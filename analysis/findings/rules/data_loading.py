@@ -11,7 +11,8 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
-from nsysflow.analysis.findings.running import running
+from nsysflow.analysis.findings.rules import host_code
+from nsysflow.analysis.findings.running import Running, running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes
@@ -44,7 +45,7 @@ def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
     return Finding(
         rule="data-loading",
         title=f"the GPU waits for data{place(phase)}" if known else between,
-        change=CHANGE if known or ran.evidence else (SAMPLE, *CHANGE),
+        change=CHANGE if known else _change_between(subject, ran),
         evidence=(
             f"the GPU waits {subject.spent(size_ns)} for host code{place(phase)}",
             *ran.evidence,
@@ -57,3 +58,9 @@ def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
         exact=known,
         phase=phase if known else "",
     )
+
+
+def _change_between(subject: Subject, ran: Running) -> tuple[str, ...]:
+    """What to do about host code outside all ranges: it is no loader where batches have a phase."""
+    change = host_code.CHANGE if ran.evidence else (SAMPLE,)
+    return change if subject.pauses["data"].any() else (*change, *CHANGE)

@@ -72,6 +72,21 @@ def test_host_code_outside_all_ranges_is_an_upper_bound() -> None:
     assert one.changes is not None
     assert list(one.changes.options()) == ["--faster-host", "(outside ranges)=0"]
     assert one.method == "bound"
+    assert "num_workers" in one.change[1]
+
+
+def test_host_code_outside_all_ranges_is_no_loader_where_batches_have_a_phase() -> None:
+    rows: list[Row] = []
+    for i in range(8):
+        start = i * 6_000 * US
+        rows.append(tiny.opened(start + 2_000 * US, start + 6_000 * US, "step"))
+        rows.append(tiny.opened(start + 3_000 * US, start + 5_000 * US, "data"))
+        rows += between(start, i)
+        rows += launched(start, 100 * i + 2, at=5_010, took=5, kernel_ns=900 * US)
+    subject = Subject(tiny.analysis_of(*rows, options=Options(skip=0)))
+    elsewhere, loads = found(data_loading, subject)
+    assert (loads.phase, elsewhere.phase) == ("step/data", "")
+    assert not any("num_workers" in advice for advice in elsewhere.change)
 
 
 def test_steps_that_are_called_batch_load_nothing_by_that() -> None:
