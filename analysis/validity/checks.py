@@ -8,6 +8,7 @@ from typing import Final
 from nsysflow.analysis.activity.lost_stretches import kernel_launches
 from nsysflow.analysis.declared.diagnostics import IMPORT_ERRORS
 from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.validity.lost_stretches import lost_operations
 from nsysflow.analysis.view.view import View
 
@@ -65,9 +66,13 @@ def _no_kernels(events: Events) -> bool:
     return events.trace.collector == "nsys" and something and not kernels
 
 
+def import_errors(trace: Trace) -> int:
+    """How often nsys says that it could not import what it had recorded."""
+    return int(trace.diagnostics["text"].str.contains(IMPORT_ERRORS).sum())
+
+
 def _import_errors(events: Events) -> Iterator[Failed]:
-    errors = int(events.trace.diagnostics["text"].str.contains(IMPORT_ERRORS).sum())
-    if errors:
+    if errors := import_errors(events.trace):
         yield Failed(check=Check.IMPORT_ERRORS, count=errors, of=0)
 
 

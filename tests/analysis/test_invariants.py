@@ -311,7 +311,7 @@ def test_invariants_hold_on_any_trace(model: PlainTrace) -> None:
 
 # --- changes without an effect -------------------------------------------------------------------
 
-TIMED: Final = ("ops", "calls", "ranges", "overhead")
+TIMED: Final = ("ops", "calls", "ranges", "overhead", "graph_ranges", "running")
 """Frames of a trace that have a start and an end."""
 
 
@@ -337,6 +337,8 @@ def shifted(trace: nsysflow.Trace, by_ns: int) -> nsysflow.Trace:
         **{name: getattr(trace, name).with_columns(times) for name in TIMED},
         backtraces=trace.backtraces.with_columns(pl.col("start_ns") + by_ns),
         messages=trace.messages.with_columns(pl.col("start_ns") + by_ns),
+        graph_nodes=trace.graph_nodes.with_columns(pl.col("start_ns") + by_ns),
+        samples=trace.samples.with_columns(pl.col("time_ns") + by_ns),
         gpu_samples=trace.gpu_samples.with_columns(pl.col("time_ns") + by_ns),
     )
 

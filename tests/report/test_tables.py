@@ -49,7 +49,7 @@ HEADERS = {
     "phases": (
         "report,process,path,depth,instances,host_wall_ns,ops,kernels,kernel_ns,busy_ns,span_ns,"
         f"launches,idle_ns,{CAUSE_COLUMNS},bound,bound_pct,mean_ns,median_ns,min_ns,max_ns,std_ns,"
-        "p95_ns,exclusive_kernel_ns,graph_estimate_ns,own_ops,borrowed_ops,process_range_ops,"
+        "p95_ns,exclusive_kernel_ns,graph_estimate_ns,own_ops,borrowed_ops,process_range_ops,captured_ops,"
         "steady_per_step_ns"
     ),
     "launches": (

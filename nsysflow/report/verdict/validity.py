@@ -8,13 +8,16 @@ from typing import Final
 
 from nsysflow.analysis.declared.notes import NoteKind
 from nsysflow.analysis.tables.communication.ranks import rank_tables
-from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.analysis.validity.checks import Check, Failed, import_errors
 from nsysflow.analysis.validity.graph_notes import WITHOUT_COMMAND_BUFFERS
-from nsysflow.report.results import Results
+from nsysflow.report.results import Analysed, Results
 from nsysflow.units import instant, number
 
 UNRELATED: Final = "unrelated-reports"
 """The check of several reports together; those of a single one are `Check`s."""
+
+WITHOUT_BACKTRACES: Final = "nsysflow profile --backtrace none -- python train.py"
+"""Records a program of which nsys 2025.3 cannot import backtraces: JAX (docs/facts.md)."""
 
 _RANK: Final = re.compile(r"(?i)rank\D?\d")
 _NSYS: Final = re.compile(r"Nsight Systems (\d[\w.]*)")
@@ -37,9 +40,7 @@ class Invalid:
 
 def failures(results: Results) -> tuple[Invalid, ...]:
     """The checks that failed, the weightiest first; none where the recording can be judged."""
-    failed = [
-        (each.trace.report, found) for each in results.analyses for found in each.failed_checks
-    ]
+    failed = [(each, found) for each in results.analyses for found in each.failed_checks]
     blind = [found for _, found in failed if found.check is Check.NO_KERNELS]
     if blind and len(blind) == len(results.analyses) and not results.origin.on_cpu:
         return (_no_kernels(results, blind[0]),)
@@ -48,6 +49,18 @@ def failures(results: Results) -> tuple[Invalid, ...]:
 
 
 def _no_kernels(results: Results, found: Failed) -> Invalid:
+    first = results.analyses[0]
+    if errors := import_errors(first.trace):
+        sentence, again = _not_imported(errors), _with_less(results, first)
+    else:
+        sentence, again = _not_seen(results, found)
+    return Invalid(
+        why=str(Check.NO_KERNELS), sentence=f"No kernel in this report: {sentence}", advice=again
+    )
+
+
+def _not_seen(results: Results, found: Failed) -> tuple[str, str]:
+    """Why nsys saw no kernel, and what to do next."""
     recorder = _NSYS.search(results.analyses[0].trace.source)
     nsys = f"nsys {recorder[1]}" if recorder else "nsys"
     version = results.origin.versions.get("driver", "")
@@ -61,26 +74,35 @@ def _no_kernels(results: Results, found: Failed) -> Invalid:
     else:
         sentence = f"{nsys} is probably older than {driver}"
         again += ", and with cuda in --trace"
-    return Invalid(
-        why=str(Check.NO_KERNELS), sentence=f"No kernel in this report: {sentence}", advice=again
-    )
+    return sentence, again
 
 
-def _incomplete(results: Results, report: str, found: Failed) -> Invalid:
+def _not_imported(errors: int) -> str:
+    told = "an error" if errors == 1 else f"{number(errors)} errors"
+    return f"nsys reports {told} while it imported what it had recorded"
+
+
+def _with_less(results: Results, analysis: Analysed) -> str:
+    """What to leave out where nsys could not import what it had recorded."""
+    if not analysis.trace.backtraces.is_empty():
+        return f"record again without lines of CUDA calls: {WITHOUT_BACKTRACES}"
+    if any(note.kind is NoteKind.COMMAND_BUFFERS for note in results.notes):
+        return f"record again without XLA's command buffers: {WITHOUT_COMMAND_BUFFERS}"
+    return "record again with a newer nsys"
+
+
+def _incomplete(results: Results, analysis: Analysed, found: Failed) -> Invalid:
     count, of = number(found.count), number(found.of)
     again = "record again with a newer nsys"
     if found.check is Check.IMPORT_ERRORS:
-        errors = "an error" if found.count == 1 else f"{count} errors"
-        what = f"nsys reports {errors} while it imported what it had recorded"
-        if any(note.kind is NoteKind.COMMAND_BUFFERS for note in results.notes):
-            again = f"record again without XLA's command buffers: {WITHOUT_COMMAND_BUFFERS}"
+        what, again = _not_imported(found.count), _with_less(results, analysis)
     elif found.check is Check.UNSTAMPED:
         what = f"{count} of {of} operations are stamped 0"
     else:
         when = f"from {instant(found.start_ns)} to {instant(found.end_ns)}"
         what = f"{count} of {of} launches have no operation ({when})"
         again = "record again, for a shorter time or fewer steps"
-    where = f" in {report}" if len(results.analyses) > 1 else ""
+    where = f" in {analysis.trace.report}" if len(results.analyses) > 1 else ""
     sentence = f"Incomplete capture{where}: {what}"
     return Invalid(why=str(found.check), sentence=sentence, advice=again)
 

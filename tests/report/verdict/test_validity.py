@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.schema import BACKTRACES
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.results import Origin
 from nsysflow.report.verdict.validity import Invalid, are_named_as_ranks, failures
@@ -145,3 +147,25 @@ def test_an_import_error_of_a_jax_program_says_how_to_switch_command_buffers_off
     jax = replace(run, notes=(Note(NoteKind.COMMAND_BUFFERS, "XLA runs its command buffers"),))
     assert only(run).advice == "record again with a newer nsys"
     assert "XLA_FLAGS=--xla_gpu_enable_command_buffer=" in only(jax).advice
+
+
+def without_import(run: Handmade) -> Handmade:
+    """The run, with backtraces, of which nsys could not import all."""
+    backtraces = pl.DataFrame([(1, 2, 3)], schema=BACKTRACES, orient="row")
+    text = "Cannot find string for an exterior index"
+    diagnostics = pl.DataFrame({"text": [text]})
+    return replace(run, trace=replace(run.trace, backtraces=backtraces, diagnostics=diagnostics))
+
+
+def test_after_an_import_error_backtraces_are_the_first_to_leave_out() -> None:
+    found = only(without_import(failing(Failed(check=Check.IMPORT_ERRORS, count=2, of=0))))
+    assert "2 errors while it imported" in found.sentence
+    assert "nsysflow profile --backtrace none" in found.advice
+
+
+def test_kernels_that_nsys_could_not_import_are_not_blamed_on_its_age() -> None:
+    found = only(without_import(failing(BLIND)))
+    assert found.sentence == (
+        "No kernel in this report: nsys reports an error while it imported what it had recorded"
+    )
+    assert "nsysflow profile --backtrace none" in found.advice
