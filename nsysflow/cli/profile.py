@@ -238,6 +238,7 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
     from nsysflow.gpu import gpus
     from nsysflow.profiling.capture import capture
     from nsysflow.profiling.folder import make_unused_folder
+    from nsysflow.profiling.jax_programs import without_backtraces_of_jax
     from nsysflow.profiling.plan import make_plan, shell_commands
     from nsysflow.profiling.preflight import choose_nsys, require_gpu, require_program
     from nsysflow.profiling.sampling import with_sampling
@@ -248,8 +249,9 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None: 
         require_gpu(request, machine)
     nsys, warnings = choose_nsys(request, machine, dry_run=dry_run)
     request, unsampled = with_sampling(request, nsys)
+    request, without_lines = without_backtraces_of_jax(request)
     plan = make_plan(request, nsys)
-    for warning in (*warnings, *unsampled):
+    for warning in (*warnings, *unsampled, *without_lines):
         say(f"note: {warning}")
     if dry_run:
         click.echo(shell_commands(plan))
