@@ -11,7 +11,7 @@ _IMPORTS: Final = re.compile(r"^\s*(?:import|from)\s+(?:jax|flax|equinox|haiku)\
 
 
 def without_backtraces_of_jax(request: Request) -> tuple[Request, tuple[str, ...]]:
-    """The request, without the default backtraces where the script imports JAX, and a note on it."""
+    """The request, without default backtraces where the script imports JAX, and a note on it."""
     script = next((word for word in request.command if word.endswith(".py")), None)
     if request.backtrace is not None or script is None or not _imports_jax(script):
         return request, ()

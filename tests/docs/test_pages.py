@@ -23,6 +23,7 @@ LINKED: Final = (
         "docs/case-studies.md",
         "docs/design.md",
         "docs/facts.md",
+        "docs/frameworks.md",
         "docs/spec.md",
         "docs/tables.md",
     ),
