@@ -43,7 +43,7 @@ class Ranges:
         self._frames = torch._C._dynamo.eval_frame
         self._recording = Recording(collector)
         self.here = Here()
-        self.steps = Steps(torch, self._recording, collector)
+        self.steps = Steps(self._recording, collector)
         self.is_compiling: Callable[[], bool] = torch.compiler.is_dynamo_compiling
         self.hide(Ranges.apart)
 

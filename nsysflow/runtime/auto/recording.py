@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.graph_ranges import noted
 from nsysflow.runtime.protocol import AUTO_DOMAIN
 from nsysflow.runtime.recorders import Recorder, find_recorder
-from nsysflow.runtime.this_process import THIS_PROCESS, save_status_at_exit
-
-_WORKER = "torch.utils.data._utils.worker"
+from nsysflow.runtime.this_process import (
+    THIS_PROCESS,
+    is_loader_worker,
+    save_status_at_exit,
+)
 
 
 class Recording:
@@ -24,7 +25,7 @@ class Recording:
     def open(self, name: str) -> Callable[[], object]:
         """Open a range on this thread; calling what is returned closes it."""
         recorder = self._recorder or self._find()
-        if recorder is None or in_loader_worker():
+        if recorder is None or is_loader_worker():
             return _nothing
         THIS_PROCESS.ranges += 1
         return noted(name, AUTO_DOMAIN, recorder.open(name, None))
@@ -34,12 +35,6 @@ class Recording:
         save_status_at_exit()
         self._recorder = find_recorder(self._collector, AUTO_DOMAIN)
         return self._recorder
-
-
-def in_loader_worker() -> bool:
-    """Whether this process is a worker of a DataLoader, which a fork has given our functions."""
-    worker = sys.modules.get(_WORKER)
-    return worker is not None and worker._worker_info is not None
 
 
 def _nothing() -> None:

@@ -10,14 +10,19 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from types import ModuleType
 from typing import Any
 
-from nsysflow.runtime.auto.recording import Recording, in_loader_worker
+from nsysflow.runtime.auto.recording import Recording
 from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.graph_ranges import captures_graph
 from nsysflow.runtime.pace import Pace
 from nsysflow.runtime.protocol import AUTO_CALL, CAPTURE, STEP, Window
-from nsysflow.runtime.this_process import THIS_PROCESS, save_status_at_exit, save_status_once
+from nsysflow.runtime.this_process import (
+    THIS_PROCESS,
+    is_loader_worker,
+    save_status_at_exit,
+    save_status_once,
+)
 from nsysflow.runtime.window import count_step
 
 
@@ -29,10 +34,9 @@ class Steps:
         stepped: whether an optimizer has stepped.
     """
 
-    def __init__(self, torch: ModuleType, recording: Recording, collector: Collector) -> None:
+    def __init__(self, recording: Recording, collector: Collector) -> None:
         self.trains = False
         self.stepped = False
-        self._torch = torch
         self._recording = recording
         asked = os.environ.get(CAPTURE)
         self._pace = Pace(Window.parse(asked), collector, asked=True) if asked else None
@@ -77,18 +81,18 @@ class Steps:
                 self._end(AUTO_CALL)
 
     def _begin(self, name: str) -> None:
-        if not in_loader_worker():
+        if not is_loader_worker():
             save_status_at_exit()
             save_status_once()
             self._begun = name
             self._border(name, ended=False)
 
     def _end(self, name: str) -> None:
-        if not in_loader_worker():
+        if not is_loader_worker():
             self._border(name, ended=True)
 
     def _border(self, name: str, *, ended: bool) -> None:
-        if THIS_PROCESS.looped or self._captures_graph():
+        if THIS_PROCESS.looped or captures_graph():
             return
         with self._lock:
             self._recording.open(name)()
@@ -99,8 +103,3 @@ class Steps:
                 if self._pace.due:
                     self._pace.open()
                     self._recording.open(name)()
-
-    def _captures_graph(self) -> bool:
-        """Whether this thread captures a CUDA graph: nothing runs then, and no wait is allowed."""
-        cuda = self._torch.cuda
-        return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
