@@ -91,6 +91,7 @@ class Origin:
         paths: each report's path, as it was typed, by the report's name.
         on_cpu: whether the manifest says that the run was made without a GPU.
         ranks: whether the manifests say that the reports are ranks.
+        killed: whether a manifest says that no process of the program ended by itself.
         typed: the paths that were given, which give the same run again.
         versions: of what took part, by name; empty without a manifest.
         started: when the run was recorded, in UTC; empty without a manifest.
@@ -99,6 +100,7 @@ class Origin:
     paths: Mapping[str, Path] = field(default_factory=dict)
     on_cpu: bool = False
     ranks: bool = False
+    killed: bool = False
     typed: tuple[Path, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     started: str = ""

@@ -159,6 +159,7 @@ def origin_of(sources: Sequence[Source], typed: Sequence[Path]) -> Origin:
         paths={source.name: source.path for source in sources},
         on_cpu=all(each is not None and each.on == "cpu" for each in manifests),
         ranks=all(each is not None and _has_ranks(each) for each in manifests),
+        killed=any(each.killed for each in known),
         typed=tuple(typed),
         versions=known[0].versions if known else {},
         started=known[0].started if known else "",

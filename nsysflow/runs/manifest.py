@@ -122,6 +122,13 @@ class Manifest:
     backtraces: Backtrace = "none"
     own: tuple[str, ...] = ()
 
+    @property
+    def killed(self) -> bool:
+        """Whether torch was annotated, and no process of the program ended as Python ends: by
+        os._exit or a signal instead, on which nsys loses what it has not saved."""
+        annotated = self.annotation is not None and self.annotation.torch
+        return annotated and not any(child.at_end for child in self.children)
+
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write manifest.json, whole or not at all.

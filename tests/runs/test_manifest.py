@@ -24,6 +24,18 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
+def test_a_program_was_killed_if_torch_was_annotated_and_no_process_ended_by_itself() -> None:
+    annotated = replace(RUN, annotation=Annotation(hooked=True, torch=True))
+    ended, killed = (
+        tuple(replace(each, at_end=end) for each in RUN.children) for end in (True, False)
+    )
+    assert RUN.children
+    assert not replace(annotated, children=ended).killed
+    assert replace(annotated, children=killed).killed
+    assert replace(annotated, children=()).killed
+    assert not replace(RUN, annotation=None, children=()).killed
+
+
 def test_another_programs_manifest_is_not_a_run(tmp_path: Path) -> None:
     for text in ('{"name": "webpack"}', '["a", "list"]'):
         (tmp_path / FILE).write_text(text)

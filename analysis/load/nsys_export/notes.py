@@ -66,7 +66,8 @@ def _missing(raw: Raw) -> Iterator[Note]:
         yield Note(
             NoteKind.NO_KERNELS,
             "kernels were launched, but none was recorded: this nsys may be too old for the CUDA"
-            " driver (nsys 2023.4 records none on CUDA 13); record again with a newer nsys",
+            " driver (nsys 2023.4 records none on CUDA 13), or os._exit or a signal ended the"
+            " program before nsys had saved them",
         )
     if not _has_ranges(raw):
         yield Note(

@@ -19,6 +19,12 @@ UNRELATED: Final = "unrelated-reports"
 WITHOUT_BACKTRACES: Final = "nsysflow profile --backtrace none -- python train.py"
 """Records a program of which nsys 2025.3 cannot import backtraces: JAX (docs/facts.md)."""
 
+_KILLED: Final = (
+    "os._exit or a signal ended the program, and nsys lost what it had not saved",
+    "let every process end by itself (a pool: close() and join()), or record a part of the run with"
+    " --capture or --duration",
+)
+
 _RANK: Final = re.compile(r"(?i)rank\D?\d")
 _NSYS: Final = re.compile(r"Nsight Systems (\d[\w.]*)")
 
@@ -52,6 +58,8 @@ def _no_kernels(results: Results, found: Failed) -> Invalid:
     first = results.analyses[0]
     if errors := import_errors(first.trace):
         sentence, again = _not_imported(errors), _with_less(results, first)
+    elif results.origin.killed and found.count:
+        sentence, again = _KILLED
     else:
         sentence, again = _not_seen(results, found)
     return Invalid(

@@ -57,6 +57,14 @@ def test_without_a_launch_another_reason_is_possible(copies: int, says: str, adv
     assert advises in found.advice
 
 
+def test_kernels_of_a_program_that_was_killed_are_not_blamed_on_the_age_of_nsys() -> None:
+    found = only(failing(BLIND), origin=Origin(killed=True))
+    assert "os._exit or a signal ended the program" in found.sentence
+    assert "close() and join()" in found.advice
+    nothing_launched = only(failing(replace(BLIND, count=0)), origin=Origin(killed=True))
+    assert "older than" in nothing_launched.sentence
+
+
 def test_a_run_on_the_cpu_has_no_kernels_to_miss() -> None:
     assert failures(Results([failing(BLIND)], origin=Origin(on_cpu=True))) == ()
 
