@@ -19,11 +19,11 @@ UNRELATED: Final = "unrelated-reports"
 WITHOUT_BACKTRACES: Final = "nsysflow profile --backtrace none -- python train.py"
 """Records a program of which nsys 2025.3 cannot import backtraces: JAX (docs/facts.md)."""
 
-_KILLED: Final = (
-    "os._exit or a signal ended the program, and nsys lost what it had not saved",
+LET_IT_END: Final = (
     "let every process end by itself (a pool: close() and join()), or record a part of the run with"
-    " --capture or --duration",
+    " --capture or --duration"
 )
+"""What to do about a program that os._exit or a signal ended, on which nsys loses GPU work."""
 
 _RANK: Final = re.compile(r"(?i)rank\D?\d")
 _NSYS: Final = re.compile(r"Nsight Systems (\d[\w.]*)")
@@ -59,7 +59,8 @@ def _no_kernels(results: Results, found: Failed) -> Invalid:
     if errors := import_errors(first.trace):
         sentence, again = _not_imported(errors), _with_less(results, first)
     elif results.origin.killed and found.count:
-        sentence, again = _KILLED
+        sentence = "os._exit or a signal ended the program, and nsys lost what it had not saved"
+        again = LET_IT_END
     else:
         sentence, again = _not_seen(results, found)
     return Invalid(

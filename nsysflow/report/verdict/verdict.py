@@ -11,6 +11,7 @@ from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts
 from nsysflow.report.fields import Row
 from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.verdict.validity import LET_IT_END
 from nsysflow.units import duration, number, whole_percent
 
 HARDLY_USED: Final = 0.01
@@ -166,6 +167,8 @@ def _no_work(results: Results) -> Verdict:
             "check that ProfilerActivity.CUDA is among the profiler's activities, and that the GPU"
             " is used while it runs"
         )
+    elif results.origin.killed:
+        advice = LET_IT_END
     else:
         advice = "check that --trace includes cuda, and that the GPU is used during the capture"
     return Verdict(what="no GPU work (no kernel, copy or memset in this report)", advice=advice)

@@ -153,3 +153,5 @@ def test_what_to_check_without_gpu_work_depends_on_who_recorded_and_on_what() ->
     for analysis in (handmade(), kineto):
         (found,) = verdicts(Results([analysis], origin=Origin(on_cpu=True)))
         assert found.advice == "profile on a machine with a GPU, without --on cpu"
+    (found,) = verdicts(Results([handmade()], origin=Origin(killed=True)))
+    assert "close() and join()" in found.advice
