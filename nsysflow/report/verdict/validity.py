@@ -16,8 +16,8 @@ from nsysflow.units import instant, number
 UNRELATED: Final = "unrelated-reports"
 """The check of several reports together; those of a single one are `Check`s."""
 
-WITHOUT_BACKTRACES: Final = "nsysflow profile --backtrace none -- python train.py"
-"""Records a program of which nsys 2025.3 cannot import backtraces: JAX (docs/facts.md)."""
+WITHOUT_STACKS: Final = "nsysflow profile --backtrace none --sample-python 0 -- python train.py"
+"""Records a program of which nsys 2025.3 cannot import Python stacks: JAX (docs/facts.md)."""
 
 LET_IT_END: Final = (
     "let every process end by itself (a pool: close() and join()), or record a part of the run with"
@@ -93,8 +93,8 @@ def _not_imported(errors: int) -> str:
 
 def _with_less(results: Results, analysis: Analysed) -> str:
     """What to leave out where nsys could not import what it had recorded."""
-    if not analysis.trace.backtraces.is_empty():
-        return f"record again without lines of CUDA calls: {WITHOUT_BACKTRACES}"
+    if not (analysis.trace.backtraces.is_empty() and analysis.trace.samples.is_empty()):
+        return f"record again without Python stacks: {WITHOUT_STACKS}"
     if any(note.kind is NoteKind.COMMAND_BUFFERS for note in results.notes):
         return f"record again without XLA's command buffers: {WITHOUT_COMMAND_BUFFERS}"
     return "record again with a newer nsys"

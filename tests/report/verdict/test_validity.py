@@ -165,10 +165,10 @@ def without_import(run: Handmade) -> Handmade:
     return replace(run, trace=replace(run.trace, backtraces=backtraces, diagnostics=diagnostics))
 
 
-def test_after_an_import_error_backtraces_are_the_first_to_leave_out() -> None:
+def test_after_an_import_error_python_stacks_are_the_first_to_leave_out() -> None:
     found = only(without_import(failing(Failed(check=Check.IMPORT_ERRORS, count=2, of=0))))
     assert "2 errors while it imported" in found.sentence
-    assert "nsysflow profile --backtrace none" in found.advice
+    assert "nsysflow profile --backtrace none --sample-python 0" in found.advice
 
 
 def test_kernels_that_nsys_could_not_import_are_not_blamed_on_its_age() -> None:
@@ -176,4 +176,4 @@ def test_kernels_that_nsys_could_not_import_are_not_blamed_on_its_age() -> None:
     assert found.sentence == (
         "No kernel in this report: nsys reports an error while it imported what it had recorded"
     )
-    assert "nsysflow profile --backtrace none" in found.advice
+    assert "nsysflow profile --backtrace none --sample-python 0" in found.advice
