@@ -1,8 +1,13 @@
-"""The ranges that `nsysflow profile` puts into a program by itself (spec §7.19, §8.20)."""
+"""The ranges that `nsysflow profile` puts into a program by itself (spec §7.19, §7.20, §8.20)."""
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, reached_before
+from nsysflow.analysis.frames.intervals import (
+    Axis,
+    last_at_or_before,
+    reached_before,
+    sort_with_ties,
+)
 from nsysflow.runtime.protocol import AUTO_CALL, AUTO_DOMAIN, STEP
 
 
@@ -34,6 +39,37 @@ def without_doubles(ranges: pl.DataFrame) -> pl.DataFrame:
     start = pl.col("start")
     inside = (automatic & (start < in_any.over("name"))) | (start < in_ours.over("name"))
     return ranges.filter(~(nests & inside).fill_null(value=False))
+
+
+def with_losses(ranges: pl.DataFrame) -> pl.DataFrame:
+    """`ranges`, in stack order, and what lies between `forward` and the `backward` that follows it
+    on its thread: `loss`, which a program mostly computes by functions that have no range."""
+    ours = ranges.filter(is_automatic(), pl.col("kind") == "push_pop")
+    forward = ours.filter(pl.col("name") == "forward")
+    following = ours["start"].search_sorted(forward["end"]).alias("at")
+    columns = {"then": "name", "then_on": "thread_no", "to": "start", "to_ns": "start_ns"}
+    rows = ours.with_row_index("at").select(pl.col("at").cast(following.dtype), **columns)
+    followed = (
+        forward.with_columns(following)
+        .join(rows, on="at")
+        .filter(
+            pl.col("then") == "backward",
+            pl.col("then_on") == pl.col("thread_no"),
+            pl.col("to") > pl.col("end"),
+        )
+    )
+    if followed.is_empty():
+        return ranges
+    losses = followed.with_columns(
+        pl.lit("loss", ranges.schema["name"]).alias("name"),
+        pl.lit(value=True).alias("ended"),
+        start="end",
+        start_ns="end_ns",
+        end="to",
+        end_ns="to_ns",
+    )
+    both = pl.concat([ranges, losses.select(ranges.columns)])
+    return sort_with_ties(both, "start", [-pl.col("end"), pl.col("row")])
 
 
 def automatic_steps(borders: pl.DataFrame, axis: Axis) -> pl.DataFrame:

@@ -12,7 +12,12 @@ import polars as pl
 from nsysflow.analysis.frames.intervals import last_at_or_before, sort_with_ties
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.phases.automatic import automatic_steps, is_border, without_doubles
+from nsysflow.analysis.phases.automatic import (
+    automatic_steps,
+    is_border,
+    with_losses,
+    without_doubles,
+)
 from nsysflow.analysis.phases.compiling import is_compiling, outside_compiling
 from nsysflow.analysis.phases.forms import is_operator
 from nsysflow.analysis.phases.names import grouped
@@ -63,8 +68,8 @@ def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
     ranges = ranges.filter(~is_border())
     ranges = sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")])
     ranges = outside_compiling(ranges)
-    ranges = ranges.with_columns(grouped(ranges["name"]))
-    return pl.concat([without_doubles(ranges), steps]).with_row_index("range")
+    ranges = without_doubles(ranges.with_columns(grouped(ranges["name"])))
+    return pl.concat([with_losses(ranges), steps]).with_row_index("range")
 
 
 def thread_stacks(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -124,6 +124,21 @@ def without_doubles(ranges: list[Open]) -> list[Open]:
     ]
 
 
+def with_losses(ranges: list[Open]) -> list[Open]:
+    """§7.20: `ranges` of a thread, in stack order, and what lies between a forward and the backward
+    that follows it."""
+    ours = [one for one in ranges if one.automatic and one.start_ns < one.end_ns]
+    losses = []
+    for one in ours:
+        later = [other for other in ours if other.start_ns >= one.end_ns]
+        if one.name == "forward" and later and later[0].name == "backward":
+            begin_ns, end_ns = one.end_ns, later[0].start_ns
+            if begin_ns < end_ns:
+                between = replace(one, start_ns=begin_ns, end_ns=end_ns, name="loss")
+                losses.append(replace(between, cut_off=False))
+    return sorted([*ranges, *losses], key=stack_order)
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a call was made: the open ranges, outermost first, and §7.5: how it got them."""
@@ -163,7 +178,7 @@ class Phases:
         for ranges in (*self.push_pop.values(), *self.start_end.values()):
             ranges.sort(key=stack_order)
         for thread, ranges in self.push_pop.items():
-            self.push_pop[thread] = without_doubles(ranges)
+            self.push_pop[thread] = with_losses(without_doubles(ranges))
         self.threads: dict[int, list[int]] = defaultdict(list)
         for thread, ranges in sorted(self.push_pop.items()):
             self.threads[ranges[0].process].append(thread)

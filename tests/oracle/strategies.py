@@ -88,7 +88,7 @@ OTHER_CALLS = (
     "cudaLaunchKernel",
     "cudaMemsetAsync",
 )
-NAMES = ("a", "b", "step", "c/d", "compile", "XlaModule:#hlo_module=m#")
+NAMES = ("a", "b", "step", "c/d", "compile", "XlaModule:#hlo_module=m#", "forward", "backward")
 AUTO = "nsysflow.auto"
 DOMAINS = (None, None, None, AUTO, AUTO, "mylib", "NCCL", "nccl", "GIL Trace", "nsysflow.window")
 STREAMS = (7, 13)

@@ -36,6 +36,43 @@ def test_forward_in_forward_is_one_if_one_of_them_is_automatic(outer: type, inne
     assert paths(*rows, *work(30, 1)) == ["forward", "forward/layer"]
 
 
+def test_what_lies_between_forward_and_the_backward_behind_it_is_the_loss() -> None:
+    rows = (automatic(0, 100, "forward"), automatic(150, 200, "backward"), opened(0, 300, "train"))
+    assert paths(*rows, *work(120, 1), *work(210, 2)) == [
+        "train",
+        "train/forward",
+        "train/loss",
+        "train/backward",
+    ]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (automatic(110, 120, "MSELoss"),),
+        (automatic(100, 140, "forward"), automatic(140, 145, "data")),
+        (),
+    ],
+)
+def test_there_is_no_loss_where_another_automatic_range_lies_between_or_none_follows(
+    others: tuple[Range, ...],
+) -> None:
+    last = automatic(150, 200, "backward" if others else "optimizer")
+    found = paths(automatic(0, 100, "forward"), *others, last, *work(148, 1))
+    assert "loss" not in found
+
+
+def test_a_backward_of_another_thread_ends_no_loss() -> None:
+    rows = (automatic(0, 100, "forward"), automatic(150, 200, "backward", thread=AUTOGRAD))
+    assert "loss" not in paths(*rows, *work(120, 1))
+
+
+def test_the_programs_own_backward_ends_no_loss() -> None:
+    assert "loss" not in paths(
+        automatic(0, 100, "forward"), opened(150, 200, "backward"), *work(120, 1)
+    )
+
+
 def test_ranges_of_one_name_that_are_not_automatic_stay_in_each_other() -> None:
     rows = (opened(0, 100, "forward"), opened(20, 50, "forward"), automatic(60, 70, "data"))
     assert paths(*rows, *work(30, 1)) == ["forward", "forward/forward", "forward/data"]
