@@ -67,7 +67,8 @@ def _missing(raw: Raw) -> Iterator[Note]:
             NoteKind.NO_KERNELS,
             "kernels were launched, but none was recorded: this nsys may be too old for the CUDA"
             " driver (nsys 2023.4 records none on CUDA 13), or os._exit or a signal ended the"
-            " program before nsys had saved them",
+            " program before nsys had saved them; record again with a newer nsys, or let the"
+            " program end by itself",
         )
     if not _has_ranges(raw):
         yield Note(
