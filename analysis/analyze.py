@@ -177,8 +177,7 @@ class Tables:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The loader's notes, those of waits and of graphs of which something is not known, and
-        those on what the recording does to graphs."""
+        """The loader's notes, and those on waits and graphs."""
         return (
             *self.trace.notes,
             *_unknown_waits(self.timeline),

@@ -35,7 +35,7 @@ class Finding:
         device: None where it is of several.
         phase: where it happens; empty outside all ranges, and where it is in several places.
         source: the source line; empty where none is known.
-        via: the framework's line behind it; empty where there is none.
+        via: the framework's line, if `source` only calls that framework; else empty.
         culprit: the call, kernel or stream that it is about; may be empty.
     """
 

@@ -8,7 +8,7 @@ def line(source: str, via: str = "") -> str:
 
     Args:
         source: the program's line; empty where none is known.
-        via: the framework's line behind it; empty where there is none.
+        via: the framework's line, if `source` only calls that framework; else empty.
     """
     if not source or not via:
         return source or via

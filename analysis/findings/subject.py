@@ -81,8 +81,8 @@ class Subject:
 
     @computed_once
     def step_prefixes(self) -> tuple[str, ...]:
-        """What the paths of phases in steps begin with, a `/` behind each step: nothing where steps
-        are automatic, as these are in no path."""
+        """How the paths of phases inside steps begin: `step/`, or empty for automatic steps, which
+        are in no path."""
         paths = self.timeline.step_paths
         prefix = (
             pl.when(pl.col("path").is_null()).then(pl.lit("")).otherwise(pl.col("joined") + "/")

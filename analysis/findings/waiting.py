@@ -42,7 +42,7 @@ class Stalls:
         what: what most of them do.
         phase: a path; empty outside all ranges.
         source: the line; empty where none is known.
-        via: the framework's line; empty where there is none.
+        via: the framework's line, if `source` only calls that framework; else empty.
         api: the call that loses most.
         kinds: of `replay.changes.declared.KINDS`: what is to be removed.
         calls: how many there are.

@@ -38,8 +38,7 @@ def outside_compiling(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _parts(ranges: pl.DataFrame) -> pl.Series:
-    """Which (`at`) of the ranges around compiling, and around what XLA tries, start while their
-    process compiles."""
+    """The ranges (`at`) around compiling or tuning that start while their process compiles."""
     tuning = pl.col("name").str.contains(_TUNING)
     tuning &= ~pl.col("name").str.contains("program_id=", literal=True)
     rows = ranges.filter(pl.col("kind") == "push_pop", pl.col("compiling") | tuning)

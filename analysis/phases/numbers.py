@@ -1,4 +1,4 @@
-"""Numbers in range names: what says when or how much goes, what says where stays (spec §7.7)."""
+"""Which numbers in range names are removed, and which stay (spec §7.7)."""
 
 from typing import Final
 
@@ -69,7 +69,7 @@ def without_numbers(name: str) -> str:
 
 
 def merged(names: pl.Series) -> pl.Series:
-    """Distinct names, without those of these numbers in which names that are else equal differ."""
+    """Distinct names. A number is removed if otherwise equal names differ in it."""
     forms = _forms(names)
     for hole in _HOLES:
         differs = pl.col(hole).n_unique().over("form") > 1

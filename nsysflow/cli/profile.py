@@ -100,8 +100,8 @@ class _ProfileCommand(Command):
     flag_value="all",
     type=click.Choice(get_args(Backtrace)),
     show_default="waits where this nsys can",
-    help="Record the Python lines of CUDA calls that block the host, of all calls, which makes each"
-    " of them slower, or of none. Without a value: all.",
+    help="Record the Python lines of CUDA calls: of those that block the host, of all (each gets"
+    " slower), or of none. Without a value: all.",
 )
 @option(
     "--sample-python",

@@ -48,7 +48,7 @@ class Machine:
         admin_only: whether only administrators may read GPU counters; None if unknown.
         temp: the folder for temporary files, where nsys writes what it records.
         temp_free_bytes: the free space there.
-        torchrun: where it is; None if there is none.
+        torchrun: where it is; None if it was not found.
         libraries: the folder for libraries that nsys needs and the system lacks.
         home: the user's home folder, shown as `~`.
     """

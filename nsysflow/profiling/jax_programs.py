@@ -16,8 +16,8 @@ def without_backtraces_of_jax(request: Request) -> tuple[Request, tuple[str, ...
     if request.backtrace is not None or script is None or not _imports_jax(script):
         return request, ()
     note = (
-        f"{script} imports JAX, and nsys 2025.3 loses events of JAX when it records lines of CUDA"
-        " calls, so it records none. To try it: --backtrace waits"
+        f"{script} imports JAX, so lines of CUDA calls are not recorded: with them nsys 2025.3"
+        " loses events of JAX. To record them all the same: --backtrace waits"
     )
     return replace(request, backtrace="none"), (note,)
 

@@ -48,7 +48,7 @@ def take_annotation(folder: Path) -> Annotation:
 
 
 def _taken(file: Path) -> str | None:
-    """The text of a file that is removed; None if there is none."""
+    """The text of a file, which is then removed; None if it does not exist."""
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:

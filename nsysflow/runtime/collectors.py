@@ -12,7 +12,7 @@ Collector = Literal["nsys", "kineto"]
 
 
 def attached_collector(environ: Mapping[str, str]) -> Collector | None:
-    """The collector of a process with these environment variables; None if there is none."""
+    """The collector that these environment variables stand for; None if nothing records."""
     collectors: tuple[Collector, ...] = get_args(Collector)
     for collector in collectors:
         if environ.get(COLLECTOR) == collector:

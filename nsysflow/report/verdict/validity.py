@@ -23,7 +23,7 @@ LET_IT_END: Final = (
     "let every process end by itself (a pool: close() and join()), or record a part of the run with"
     " --capture or --duration"
 )
-"""What to do about a program that os._exit or a signal ended, on which nsys loses GPU work."""
+"""The advice for a program that os._exit or a signal ended: nsys loses GPU work then."""
 
 _RANK: Final = re.compile(r"(?i)rank\D?\d")
 _NSYS: Final = re.compile(r"Nsight Systems (\d[\w.]*)")
@@ -59,7 +59,7 @@ def _no_kernels(results: Results, found: Failed) -> Invalid:
     if errors := import_errors(first.trace):
         sentence, again = _not_imported(errors), _with_less(results, first)
     elif results.origin.killed and found.count:
-        sentence = "os._exit or a signal ended the program, and nsys lost what it had not saved"
+        sentence = "os._exit or a signal ended the program, so nsys could not save its kernels"
         again = LET_IT_END
     else:
         sentence, again = _not_seen(results, found)
@@ -88,11 +88,11 @@ def _not_seen(results: Results, found: Failed) -> tuple[str, str]:
 
 def _not_imported(errors: int) -> str:
     told = "an error" if errors == 1 else f"{number(errors)} errors"
-    return f"nsys reports {told} while it imported what it had recorded"
+    return f"nsys reported {told} while importing the recording"
 
 
 def _with_less(results: Results, analysis: Analysed) -> str:
-    """What to leave out where nsys could not import what it had recorded."""
+    """What to leave out of the next recording if nsys could not import this one."""
     if not (analysis.trace.backtraces.is_empty() and analysis.trace.samples.is_empty()):
         return f"record again without Python stacks: {WITHOUT_STACKS}"
     if any(note.kind is NoteKind.COMMAND_BUFFERS for note in results.notes):

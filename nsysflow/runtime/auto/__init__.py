@@ -1,4 +1,4 @@
-"""Ranges and steps of a PyTorch program that nobody prepared.
+"""Ranges and steps of an unchanged PyTorch program.
 
 `annotate` replaces a few functions of torch by ones that open a range around the same call. They
 change no argument, result or exception, and step aside while torch compiles, exports or traces.

@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 class Here(threading.local):
-    """What this thread is in. A thread that has set nothing reads what stands here.
+    """What this thread is doing. A new thread starts with these defaults.
 
     Attributes:
         busy: in a range whose modules need none of their own.

@@ -90,8 +90,8 @@ def test_an_incomplete_capture_says_how_much_is_missing_and_when() -> None:
             Failed(check=Check.UNSTAMPED, count=688, of=6892),
             "688 of 6,892 operations are",
         ),
-        (Failed(check=Check.IMPORT_ERRORS, count=1, of=0), "nsys reports an error while it"),
-        (Failed(check=Check.IMPORT_ERRORS, count=2, of=0), "nsys reports 2 errors while it"),
+        (Failed(check=Check.IMPORT_ERRORS, count=1, of=0), "nsys reported an error while"),
+        (Failed(check=Check.IMPORT_ERRORS, count=2, of=0), "nsys reported 2 errors while"),
     ],
 )
 def test_other_captures_are_incomplete_too(failed: Failed, says: str) -> None:
@@ -167,13 +167,13 @@ def without_import(run: Handmade) -> Handmade:
 
 def test_after_an_import_error_python_stacks_are_the_first_to_leave_out() -> None:
     found = only(without_import(failing(Failed(check=Check.IMPORT_ERRORS, count=2, of=0))))
-    assert "2 errors while it imported" in found.sentence
+    assert "2 errors while importing" in found.sentence
     assert "nsysflow profile --backtrace none --sample-python 0" in found.advice
 
 
 def test_kernels_that_nsys_could_not_import_are_not_blamed_on_its_age() -> None:
     found = only(without_import(failing(BLIND)))
     assert found.sentence == (
-        "No kernel in this report: nsys reports an error while it imported what it had recorded"
+        "No kernel in this report: nsys reported an error while importing the recording"
     )
     assert "nsysflow profile --backtrace none --sample-python 0" in found.advice
