@@ -7,11 +7,11 @@ from functools import wraps
 from types import ModuleType
 from typing import Any, Final
 
-from nsysflow.runtime.auto.imports import when_imported
 from nsysflow.runtime.auto.ranges import Ranges
+from nsysflow.runtime.inject.nsysflow_hook import when_imported
 
 _RECORDING: Final = "CUDAGRAPH_RECORDING"
-"""What calls back too when a step runs while its CUDA graphs are recorded."""
+"""torch also calls back for this, when a step runs to record its CUDA graphs."""
 
 
 def annotate(_torch: ModuleType, ranges: Ranges) -> None:
@@ -44,6 +44,6 @@ def _listen(callback: ModuleType, ranges: Ranges) -> None:
 
 
 def _records(args: tuple[Any, ...]) -> bool:
-    """Whether this is no compiling; torch before 2.8 calls back without arguments."""
+    """Whether torch called back for another reason; before 2.8 it gives no reason."""
     trigger = getattr(args[0], "callback_trigger", None) if args else None
     return getattr(trigger, "name", None) == _RECORDING

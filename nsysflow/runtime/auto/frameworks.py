@@ -1,4 +1,4 @@
-"""What frameworks do around torch: an engine's step, and the way of a batch to the GPU."""
+"""What frameworks do around torch: an engine's step, and the transfer of a batch to the GPU."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from functools import partial
 from types import ModuleType
 from typing import Final
 
-from nsysflow.runtime.auto.imports import when_imported
 from nsysflow.runtime.auto.ranges import Ranges
+from nsysflow.runtime.inject.nsysflow_hook import when_imported
 
 _FUNCTIONS: Final = (
     ("deepspeed.runtime.engine", "DeepSpeedEngine", "step", "optimizer"),

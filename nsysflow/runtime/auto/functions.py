@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-from nsysflow.runtime.auto.imports import when_imported
 from nsysflow.runtime.auto.ranges import Ranges
+from nsysflow.runtime.inject.nsysflow_hook import when_imported
 
 _FSDP: Final = "torch.distributed.fsdp.fully_sharded_data_parallel"
 

@@ -6,8 +6,8 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from nsysflow.runtime.auto.imports import when_imported
 from nsysflow.runtime.auto.ranges import Ranges
+from nsysflow.runtime.inject.nsysflow_hook import when_imported
 
 
 def annotate(_torch: ModuleType, ranges: Ranges) -> None:

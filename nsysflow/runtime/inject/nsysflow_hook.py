@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
-    from typing import Any, Optional
+    from typing import Any, Callable, Optional
 
     Spec = Optional[ModuleSpec]
+    Then = Callable[[ModuleType], None]
 
 ANNOTATE = "NSYSFLOW_ANNOTATE"
 RUN_FOLDER = "NSYSFLOW_RUN_FOLDER"
@@ -38,21 +39,30 @@ def install(environ: "Mapping[str, str]") -> None:
     if environ.get(ANNOTATE) != "1" or _COMPILE_WORKER in "".join(sys.argv[:1]):
         return
     _leave(HOOKED)
-    torch = sys.modules.get("torch")
-    if torch is None:
-        sys.meta_path.insert(0, _WaitForTorch())
-    else:  # a .pth file imported it
-        _annotate(torch)
+    when_imported("torch", _annotate)  # a .pth file may have imported it already
 
 
-class _WaitForTorch:
-    """The first of Python's finders, until torch is imported: finds torch as the others do, and
-    annotates it when it has run."""
+def when_imported(name: str, then: "Then") -> None:
+    """Call `then` with a module: now, or right after the program has imported it."""
+    module = sys.modules.get(name)
+    if module is None:
+        sys.meta_path.insert(0, _Waiting(name, then))
+    else:
+        then(module)
+
+
+class _Waiting:
+    """The first of Python's finders, until a module is imported. It finds the module as the others
+    do, and tells when it has run."""
+
+    def __init__(self, name: str, then: "Then") -> None:
+        self._name = name
+        self._then = then
 
     def find_spec(
         self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
     ) -> "Spec":
-        if name != "torch":
+        if name != self._name:
             return None
         for finder in [each for each in sys.meta_path if each is not self]:
             find = getattr(finder, "find_spec", None)
@@ -69,11 +79,11 @@ class _WaitForTorch:
         def exec_module(module: "ModuleType") -> None:
             vars(loader).pop("exec_module", None)
             loader.exec_module(module)
-            if module.__name__ == "torch" and self in sys.meta_path:
+            if module.__name__ == self._name and self in sys.meta_path:
                 sys.meta_path.remove(self)
-                _annotate(module)
+                self._then(module)
 
-        # else the traceback of a torch that cannot be imported would show Python's import system
+        # else the traceback of a module that cannot be imported would show Python's import system
         exec_module.__code__ = exec_module.__code__.replace(co_filename=_IMPORT_SYSTEM)
         loader.exec_module = exec_module
 
