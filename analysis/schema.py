@@ -54,6 +54,9 @@ COPY_LABEL: Final = pl.Enum(
 STEP_KIND: Final = pl.Enum(["steady", "start-up", "one-off", "cut-off", "incomplete"])
 """Whether a step is typical, or why it is not (spec §8.4)."""
 
+STEP_PART: Final = pl.Enum(["compute", "communication", "copies", "idle"])
+"""What a step's time is split into: compute, exposed communication and copies, idle (spec §2)."""
+
 METRICS: Final = (
     "sm_active_pct",
     "sm_issue_pct",

@@ -217,6 +217,16 @@ DECLARED: Final = (
         ),
     ),
     Table(
+        name="step_parts",
+        about="each step, part by part: kernels, copies, and idle time by cause and place",
+        made_by="tables.step_parts:step_part_table",
+        csv="never",
+        json_key="series",
+        judged=False,
+        filled_by=_RECORD_CUDA,
+        shown="step ns part kind name phase source count device report process",
+    ),
+    Table(
         name="starved",
         about="stretches in which the GPU waited for launches, and what a CUDA graph would take",
         made_by="tables.starved:starved_table",

@@ -25,7 +25,8 @@ LENGTHS: Final = (
 """Upper borders of the histogram's classes; the last class is `longer`."""
 
 
-_LINES: Final = ("source", "via")
+LINES: Final = ("source", "via")
+"""The columns that say where in the program's code the host was."""
 
 SLICE_ROWS: Final = 262_144
 """How many gaps become text at a time. As text, a gap takes ten times the memory."""
@@ -88,7 +89,7 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
         "cause",
         _culprits(view, gaps, rows).alias("culprit"),
         *(line.cast(pl.String) for line in _lines(events, rows["call"], gaps["next_call"])),
-        *(_place(attribution, path).alias(name) for name, path in places.items()),
+        *(place_names(attribution, path).alias(name) for name, path in places.items()),
         attribution.name_of(gaps["host_node"]).alias("host_range"),
         ops["short_name"].gather(gaps["prev_op"]).cast(pl.String).alias("prev_op"),
         ops["short_name"].gather(gaps["next_op"]).cast(pl.String).alias("next_op"),
@@ -96,7 +97,7 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _place(attribution: Attribution, path: pl.Series) -> pl.Expr:
+def place_names(attribution: Attribution, path: pl.Series) -> pl.Expr:
     """The names of the paths of rows with `cause`; empty outside all ranges."""
     name = attribution.paths["joined"].gather(path).fill_null("")
     return pl.when(pl.col("cause") == "unknown").then(pl.lit(NOT_RECORDED)).otherwise(name)
@@ -133,7 +134,7 @@ def _names(events: Events, rows: pl.DataFrame) -> pl.Series:
 def _lines(events: Events, culprit: pl.Series, launch: pl.Series) -> list[pl.Series]:
     """`source` and `via` of the culprits, or else of the launches; both are rows of the calls."""
     call = pl.select(pl.coalesce(culprit, launch)).to_series()
-    return [events.calls[column].gather(call) for column in _LINES]
+    return [events.calls[column].gather(call) for column in LINES]
 
 
 def gap_summary(view: View) -> pl.DataFrame:
@@ -145,11 +146,11 @@ def gap_summary(view: View) -> pl.DataFrame:
         [_parts(view, gaps, rows, cause, base) for cause, rows in view.idle_parts.items()]
     )
     groups = groups.join(tracks, on="track")
-    groups = groups.with_columns(_place(attribution, groups["path"]).alias("phase"))
+    groups = groups.with_columns(place_names(attribution, groups["path"]).alias("phase"))
     counted = view.steps.group_by("process", "device_no").agg(
         pl.len().alias("steps"), pl.col("steady").sum().alias("steady_steps")
     )
-    key = ["device_no", "phase", "cause", "culprit", *_LINES]
+    key = ["device_no", "phase", "cause", "culprit", *LINES]
     sums = pl.col("gaps", "total_ns", "in_steps_ns", "in_steady_ns").sum()
     by_process = groups.group_by(*key, "process").agg(sums, pl.col("max_ns").max())
     by_process = by_process.join(counted, on=["process", "device_no"], how="left")
@@ -166,7 +167,7 @@ def gap_summary(view: View) -> pl.DataFrame:
             _mean_ns("in_steady_ns", "steady_steps").alias("steady_per_step_ns"),
             percent(pl.col("total_ns"), pl.col("window_ns")).alias("window_pct"),
         )
-        .sort("device", "phase", "cause", "culprit", *_LINES)
+        .sort("device", "phase", "cause", "culprit", *LINES)
     )
 
 
@@ -183,6 +184,45 @@ def _with_track(gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return gaps, gaps.select("track", "device_no", "process").unique("track")
 
 
+def idle_rows(view: View, gaps: pl.DataFrame, rows: pl.DataFrame, cause: str) -> pl.DataFrame:
+    """The parts of gaps with one cause, one by one: `row`, `path`, `ns`, and as categories
+    `culprit`, `source` and `via`.
+
+    Args:
+        view: the selected part.
+        gaps: of the view.
+        rows: that cause's part of `View.idle_parts`.
+        cause: its name.
+    """
+    events = view.events
+    ends = [gaps[column].gather(rows["row"]) for column in ("next_op", "next_call")]
+    parts = rows.select("row", "path", "ns", *ends)
+    nobody = pl.repeat(None, len(parts), dtype=pl.UInt32, eager=True)
+    culprit = gaps[f"{cause}_by"].gather(rows["row"]) if cause in WITH_CULPRIT else nobody
+    culprit = rows.select(pl.when("split").then("call").otherwise(culprit)).to_series()
+    names = events.overhead["name"] if cause == "profiler" else events.calls["name"]
+    call = nobody if cause == "profiler" else culprit
+    named = names.gather(culprit).alias("culprit")
+    if cause == "dependency":
+        named = _awaited(view, parts["next_op"])
+    lines = _lines(events, call, parts["next_call"])
+    return parts.drop("next_op", "next_call").with_columns(named, *lines)
+
+
+def lines_in(parts: pl.DataFrame) -> list[str]:
+    """The columns of lines that hold any: most reports have no backtraces, and no lines to group
+    by."""
+    return [name for name in LINES if parts[name].null_count() < len(parts)]
+
+
+def both_lines(lines: list[str]) -> list[pl.Expr]:
+    """Both columns of lines as text, of rows that have those of `lines_in`."""
+    return [
+        (pl.col(name) if name in lines else pl.lit(None)).cast(pl.String).alias(name)
+        for name in LINES
+    ]
+
+
 def _parts(
     view: View, gaps: pl.DataFrame, rows: pl.DataFrame, cause: str, base: int
 ) -> pl.DataFrame:
@@ -196,26 +236,11 @@ def _parts(
         base: more than all paths. Grouping by one number for track and path takes half the time of
             grouping by two.
     """
-    events = view.events
-    of_gap = [
-        gaps[c].gather(rows["row"]) for c in ("track", "step", "steady", "next_op", "next_call")
-    ]
-    parts = rows.select("path", "ns", *of_gap)
-    nobody = pl.repeat(None, len(parts), dtype=pl.UInt32, eager=True)
-    culprit = gaps[f"{cause}_by"].gather(rows["row"]) if cause in WITH_CULPRIT else nobody
-    culprit = rows.select(pl.when("split").then("call").otherwise(culprit)).to_series()
-    names = events.overhead["name"] if cause == "profiler" else events.calls["name"]
-    call = nobody if cause == "profiler" else culprit
-    named = names.gather(culprit).alias("culprit")
-    if cause == "dependency":
-        named = _awaited(view, parts["next_op"])
-    parts = parts.with_columns(
-        (pl.col("track") * base + pl.col("path").fill_null(base - 1)).alias("place"),
-        named,
-        *_lines(events, call, parts["next_call"]),
-    )
-    # most reports have no backtraces and therefore no lines to group by
-    lines = [name for name in _LINES if parts[name].null_count() < len(parts)]
+    parts = idle_rows(view, gaps, rows, cause)
+    of_gap = [gaps[column].gather(parts["row"]) for column in ("track", "step", "steady")]
+    place = pl.col("track") * base + pl.col("path").fill_null(base - 1)
+    parts = parts.with_columns(*of_gap).with_columns(place.alias("place"))
+    lines = lines_in(parts)
     ns = pl.col("ns")
     return (
         parts.group_by("place", "culprit", *lines)
@@ -232,10 +257,7 @@ def _parts(
             "path",
             *("gaps", "total_ns", "max_ns", "in_steps_ns", "in_steady_ns"),
             pl.col("culprit").cast(pl.String).fill_null(""),
-            *(
-                (pl.col(name) if name in lines else pl.lit(None)).cast(pl.String).alias(name)
-                for name in _LINES
-            ),
+            *both_lines(lines),
             pl.lit(cause, CAUSE).alias("cause"),
         )
     )

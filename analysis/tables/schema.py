@@ -10,7 +10,15 @@ import polars as pl
 
 from nsysflow.analysis.declared import tables
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.schema import CAUSE, COPY_LABEL, KIND_OF_WAIT, METRICS, STEP_KIND, Frame
+from nsysflow.analysis.schema import (
+    CAUSE,
+    COPY_LABEL,
+    KIND_OF_WAIT,
+    METRICS,
+    STEP_KIND,
+    STEP_PART,
+    Frame,
+)
 
 BOUND: Final = pl.Enum(["compute", "memory", "overhead", "latency"])
 """What limits a phase or class, as far as sampled counters show (spec §10)."""
@@ -284,6 +292,33 @@ LAUNCHES: Final = Frame(
         "run_ahead_median": pl.Float64(),
         "starved_launches": pl.Int64(),
         "starved_pct": pl.Float64(),
+    },
+)
+
+STEP_PARTS: Final = Frame(
+    """One row per step and part of it: kernels by class, name, grid and phase; communication and
+    copies likewise; idle time by cause, phase, culprit and line. `ns` is the part of the step's
+    time, so that the rows of a step sum to its duration: an instant with several kernels belongs to
+    the one that started first, and of communication and copies only the exposed time counts.
+    `duration_ns` and `count` are of all operations that start in the step, overlapped or not; of
+    idle time `count` is that of its gaps. `kind` is the class of kernels, the kind of copies or the
+    cause. `process` and `step` are null on a device without steps, whose whole window it is.""",
+    {
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "step": pl.Int64(),
+        "part": STEP_PART,
+        "kind": pl.String(),
+        "name": pl.String(),
+        "short_name": pl.String(),
+        "grid": pl.String(),
+        "phase": pl.String(),
+        "source": pl.String(),
+        "via": pl.String(),
+        "ns": pl.Int64(),
+        "duration_ns": pl.Int64(),
+        "count": pl.Int64(),
     },
 )
 

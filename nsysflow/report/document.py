@@ -11,12 +11,12 @@ import polars.selectors as cs
 import nsysflow
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
+from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.phase_tree import phase_names
 from nsysflow.report.results import Results
+from nsysflow.report.series import series_json
 from nsysflow.report.verdict.judgement import judge
-
-SCHEMA_VERSION: Final = 3
-"""Additions keep it, a change of meaning raises it."""
+from nsysflow.report.verdict.validity import failures
 
 _DECIMALS: Final = 6
 """Enough for a share of a second in ns, and stable in a diff."""
@@ -25,17 +25,33 @@ _DECIMALS: Final = 6
 def report_json(results: Results) -> str:
     """The document: about the report, the verdict, findings, then the tables in their declared
     order, with one row per line."""
-    parts = {
-        "schema": json.dumps(SCHEMA_VERSION),
-        "tool": json.dumps({"name": "nsysflow", "version": nsysflow.__version__}),
-        "report": json.dumps(_about(results), ensure_ascii=False),
-        "verdict": json.dumps(_verdict(results), ensure_ascii=False),
-    }
+    parts = {**_head(results), "verdict": json.dumps(_verdict(results), ensure_ascii=False)}
     for table in DECLARED:
         if table.json_key is not None:
             shaped = _SHAPES.get(table.name)
             rows = shaped(results) if shaped else _json_rows(results.table(table.name))
             parts[table.json_key] = rows
+    return _document(parts)
+
+
+def compared_json(results: Results) -> str:
+    """What a comparison needs of that document: no findings, and no other tables."""
+    failed = failures(results)
+    text = ". ".join(each.sentence for each in failed)
+    verdict = json.dumps({"valid": not failed, "text": text}, ensure_ascii=False)
+    return _document({**_head(results), "verdict": verdict, "series": series_json(results)})
+
+
+def _head(results: Results) -> dict[str, str]:
+    """What the document is, and of which reports."""
+    return {
+        "schema": json.dumps(SCHEMA_VERSION),
+        "tool": json.dumps({"name": "nsysflow", "version": nsysflow.__version__}),
+        "report": json.dumps(_about(results), ensure_ascii=False),
+    }
+
+
+def _document(parts: Mapping[str, str]) -> str:
     body = ",\n".join(f"{json.dumps(key)}: {text}" for key, text in parts.items())
     return f"{{\n{body}\n}}\n"
 
@@ -109,6 +125,7 @@ _SHAPES: Final[Mapping[str, Callable[[Results], str]]] = {
     "accounting": _devices,
     "phases": _phases,
     "steps": _steps,
+    "step_parts": series_json,
 }
 """The tables that are more than a list of their rows."""
 

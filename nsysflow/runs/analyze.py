@@ -34,8 +34,13 @@ PAGE: Final = (
 )
 """What the page reads of each report: the tables of what is judged, and those that are not."""
 
-_NEED_SHAPES: Final[Mapping[str, Shapes]] = {"kernels": True, "findings": "grid"}
-"""With these tables, it is read too how each kernel was launched: findings judge small grids."""
+_NEED_SHAPES: Final[Mapping[str, Shapes]] = {
+    "kernels": True,
+    "findings": "grid",
+    "step_parts": "grid",
+}
+"""With these tables, it is read too how each kernel was launched: findings judge small grids, and
+comparisons match kernels by name and grid."""
 
 
 def analyze_reports(

@@ -1,0 +1,157 @@
+"""What each step consists of: kernels, communication, copies, idle time; to the ns (spec §18)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import laid, overlaps, reached_before
+from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.schema import STEP_PART
+from nsysflow.analysis.tables.gaps import LINES, both_lines, idle_rows, lines_in, place_names
+from nsysflow.analysis.tables.kernels.classes import class_of
+from nsysflow.analysis.view.view import View
+
+_GRID: Final = ("grid_x", "grid_y", "grid_z")
+
+_PARTS: Final = {"compute": "compute", "comm": "communication", "copy": "copies"}
+
+
+def step_part_table(view: View) -> pl.DataFrame:
+    """The STEP_PARTS table."""
+    pieces = _pieces(view)
+    whole = View(view.timeline)
+    rows = pl.concat([_of_operations(whole, pieces), _of_gaps(whole, pieces)], how="diagonal")
+    of_piece = ["process", "device", "step"]
+    rows = rows.join(pieces.unique("piece").select("piece", *of_piece), on="piece")
+    rows = rows.with_columns(
+        os_pid(pl.col("process")).alias("process"), pl.col("duration_ns", "count").fill_null(0)
+    )
+    return rows.sort(*of_piece, "part", "kind", "name", "grid", "phase", *LINES)
+
+
+def _pieces(view: View) -> pl.DataFrame:
+    """The steps, and of a device without any its whole window: `piece`, `layer`, `process`,
+    `device_no`, `device`, `step`, `start`, `end` on the axis. Pieces of a layer are disjoint."""
+    columns = ["process", "device_no", "step", "start_ns", "end_ns"]
+    steps = view.steps.select(columns)
+    windows = View(view.timeline).windows.join(steps, on="device_no", how="anti")
+    nobody = [pl.lit(None, steps.schema[name]).alias(name) for name in ("process", "step")]
+    pieces = pl.concat([steps, windows.with_columns(nobody).select(columns)])
+    devices = view.events.ops.select("device_no", "device").unique("device_no")
+    layer = pl.col("process").rank("dense").over("device_no").fill_null(1).alias("layer")
+    return (
+        pieces.hstack(laid(pieces, view.events.axis).get_columns())
+        .join(devices, on="device_no", maintain_order="left")
+        .with_columns(layer)
+        .sort("start")
+        .with_row_index("piece")
+    )
+
+
+def _cut(rows: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
+    """The parts of `rows` (`start`, `end` on the axis, …) in each piece, with `piece`."""
+    layers = pieces.partition_by("layer", maintain_order=True) or [pieces]
+    cut = [(overlaps(rows, layer), layer["piece"]) for layer in layers]
+    return pl.concat(
+        [part.with_columns(piece.gather(part["other"]).alias("piece")) for part, piece in cut]
+    ).drop("other")
+
+
+def _of_operations(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
+    """The parts of operations, by piece and what they are."""
+    hidden_by = {"compute": None, "comm": view.busy.compute, "copy": view.busy.with_comm}
+    ops = view.ops.select(
+        "op",
+        "part",
+        pl.col("place").alias("start"),
+        (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("end"),
+    )
+    found = [_begun(ops, pieces)]
+    for part, cover in hidden_by.items():
+        alone = _cut(_alone(ops.filter(pl.col("part") == part)), pieces)
+        ns = alone["end"] - alone["start"]
+        if cover is not None:
+            ns -= cover.between(alone["start"], alone["end"])
+        found.append(alone.select("op", "piece", ns.alias("ns")))
+    rows = pl.concat(found, how="diagonal")
+    what = view.ops.select("part", "name", "short_name", *_grids(view), "node")[rows["op"]]
+    path = view.attribution.path_of(what["node"])
+    rows = rows.drop("op").hstack([*what.drop("node"), path.alias("path")])
+    sums = pl.col("ns", "duration_ns", "count").sum()
+    grouped = rows.group_by("piece", "part", "name", *_GRID, "path").agg(
+        sums, pl.col("short_name").first()
+    )
+    return _in_words(view, grouped)
+
+
+def _alone(ops: pl.DataFrame) -> pl.DataFrame:
+    """The stretches in which no operation runs that started earlier: `op`, `start`, `end`.
+
+    So an instant with several operations belongs to the one that started first.
+    """
+    start = pl.max_horizontal("start", reached_before(pl.col("end")))
+    return ops.select("op", start, "end").filter(pl.col("end") > pl.col("start"))
+
+
+def _begun(ops: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
+    """The operations that start in each piece: `op`, `piece`, `duration_ns`, `count`."""
+    length = (pl.col("end") - pl.col("start")).alias("duration_ns")
+    instants = ops.select("op", "start", (pl.col("start") + 1).alias("end"), length)
+    return _cut(instants, pieces).select(
+        "op", "piece", "duration_ns", pl.lit(1, pl.Int64).alias("count")
+    )
+
+
+def _grids(view: View) -> list[pl.Series]:
+    """The grid of each operation; null of copies, and where the report was read without shapes."""
+    shapes, ops = view.trace.shapes, view.ops
+    if shapes.is_empty():
+        return [pl.repeat(None, len(ops), dtype=pl.Int64, eager=True).alias(x) for x in _GRID]
+    row = ops.select(pl.when(pl.col("kind") == "kernel").then("detail")).to_series()
+    return [shapes[axis].gather(row).cast(pl.Int64) for axis in _GRID]
+
+
+def _in_words(view: View, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of operations with names for their numbers."""
+    name, short = (pl.col(column).cast(pl.String) for column in ("name", "short_name"))
+    kernels = class_of(name, short, view.options.kernel_classes)
+    part = pl.col("part").cast(pl.String).replace_strict(_PARTS, return_dtype=STEP_PART)
+    phase = view.attribution.paths["joined"].gather(rows["path"]).fill_null("")
+    return rows.select(
+        *("piece", "ns", "duration_ns", "count"),
+        part.alias("part"),
+        pl.when(pl.col("part") == "copy").then(short).otherwise(kernels).alias("kind"),
+        name,
+        short,
+        pl.format("{}x{}x{}", *_GRID).alias("grid"),
+        phase.alias("phase"),
+    )
+
+
+def _of_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
+    """The idle time, by piece, cause, place, culprit and line."""
+    begin = view.events.axis.at(pl.col("device_no"), pl.col("start_ns"))
+    instants = view.gaps.select("gap", begin.alias("start"), (begin + 1).alias("end"))
+    placed = _cut(instants, pieces).select("gap", "piece")
+    found = []
+    for cause, parts in view.idle_parts.items():
+        rows = idle_rows(view, view.gaps, parts, cause)
+        rows = rows.join(placed, left_on="row", right_on="gap")
+        lines = lines_in(rows)
+        sums = rows.group_by("piece", "path", "culprit", *lines).agg(
+            pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count")
+        )
+        sums = sums.with_columns(pl.lit(cause).alias("cause"))
+        culprit = pl.col("culprit").cast(pl.String).fill_null("")
+        found.append(
+            sums.select(
+                *("piece", "ns", "count"),
+                pl.lit("idle", STEP_PART).alias("part"),
+                pl.lit(cause).alias("kind"),
+                culprit.alias("name"),
+                culprit.alias("short_name"),
+                place_names(view.attribution, sums["path"]).alias("phase"),
+                *both_lines(lines),
+            )
+        )
+    return pl.concat(found, how="diagonal")

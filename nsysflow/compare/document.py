@@ -1,0 +1,218 @@
+"""Read a capture from report.json, and refuse what another version or another hand wrote."""
+
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+import msgspec
+
+from nsysflow.compare.captures import Capture, Found, PartName, Row, Track
+from nsysflow.errors import Damaged, NotAReport, ReportError
+
+SCHEMA_VERSION: Final = 4
+"""Additions to report.json keep it, a change of meaning raises it."""
+
+FILE: Final = "report.json"
+
+
+class _Tool(msgspec.Struct):
+    name: str
+
+
+class _Head(msgspec.Struct):
+    tool: _Tool
+    schema: int
+
+
+class _Name(msgspec.Struct):
+    name: str
+    short_name: str
+
+
+class _Row(msgspec.Struct):
+    part: PartName
+    kind: str
+    name: int
+    ns: list[int]
+    count: int | list[int]
+    phase: str = ""
+    grid: str | None = None
+    source: str | None = None
+    via: str | None = None
+    at: list[int] | None = None
+    duration_ns: list[int] | None = None
+
+
+class _Track(msgspec.Struct):
+    report: str
+    process: int | None
+    device: int
+    gpu: str | None
+    step_name: str | None
+    unprofiled_step_ns: int | None
+    steps: list[int | None]
+    kinds: list[str | None]
+    duration_ns: list[int]
+    rows: list[_Row]
+
+
+class _Series(msgspec.Struct):
+    unit: str | None
+    names: list[_Name]
+    tracks: list[_Track]
+
+
+class _Verdict(msgspec.Struct):
+    valid: bool
+    text: str
+
+
+class _Finding(msgspec.Struct):
+    rule: str
+    title: str
+    phase: str | None
+    source: str | None
+    saving_high_ns: int | None
+    saving_pct: float | None
+
+
+class _Document(msgspec.Struct):
+    series: _Series
+    verdict: _Verdict
+    findings: list[_Finding] | None = None
+
+
+def read_document(file: Path, name: str) -> Capture:
+    """The capture that a report.json describes.
+
+    Raises:
+        ReportError: it cannot be read.
+        NotAReport: it is not a report.json.
+        Damaged: it is cut off, was edited, or another version of nsysflow wrote it.
+    """
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ReportError(f"{file} cannot be read: {error.strerror}") from error
+    return capture_of(text, name, str(file))
+
+
+def capture_of(text: bytes, name: str, file: str) -> Capture:
+    """The capture that a document describes.
+
+    Args:
+        text: the document.
+        name: what to call the capture.
+        file: where the document is from, for errors.
+
+    Raises:
+        NotAReport, Damaged: as of `read_document`.
+    """
+    _check_head(text, file)
+    try:
+        document = msgspec.json.decode(text, type=_Document)
+        return _capture(document, name)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Damaged(f"{file} cannot be understood: {error}", *_again(file)) from error
+
+
+def _again(file: str) -> tuple[str, str]:
+    """What to do about a document, and what to type."""
+    folder = Path(file).parent
+    return (
+        "Analyse the report again; it writes a new one",
+        f"nsysflow analyze REPORT -o {quote(str(folder))}",
+    )
+
+
+def _check_head(text: bytes, file: str) -> None:
+    """Refuse what this version did not write."""
+    try:
+        head = msgspec.json.decode(text, type=_Head)
+    except msgspec.ValidationError as error:
+        seen = f"{file} is not a report.json of nsysflow ({error})"
+        advice = "Name a report, the folder of a run, or the report.json that analyze writes"
+        raise NotAReport(seen, advice) from error
+    except msgspec.DecodeError as error:
+        seen = f"{file} is no complete JSON document: {error}"
+        raise Damaged(seen, *_again(file)) from error
+    if head.tool.name != "nsysflow":
+        raise NotAReport(f"{file} was written by {head.tool.name!r:.40}, not by nsysflow")
+    if head.schema != SCHEMA_VERSION:
+        age = "an older" if head.schema < SCHEMA_VERSION else "a newer"
+        seen = (
+            f"{age} nsysflow wrote {file}: its schema is {head.schema}, this one reads"
+            f" {SCHEMA_VERSION}"
+        )
+        raise Damaged(seen, *_again(file))
+
+
+def _capture(document: _Document, name: str) -> Capture:
+    series, verdict = document.series, document.verdict
+    if not series.tracks:
+        msg = "it has no GPU work to compare"
+        raise ValueError(msg)
+    findings = document.findings
+    return Capture(
+        name=name,
+        tracks=[_track(track, series.names) for track in series.tracks],
+        unit=series.unit,
+        invalid=None if verdict.valid else verdict.text,
+        findings=None if findings is None else [_found(each) for each in findings],
+    )
+
+
+def _found(finding: _Finding) -> Found:
+    return Found(**{name: getattr(finding, name) for name in finding.__struct_fields__})
+
+
+def _track(track: _Track, names: list[_Name]) -> Track:
+    count = len(track.steps)
+    where = f"series of {track.report} GPU {track.device}"
+    if not count or len(track.kinds) != count or len(track.duration_ns) != count:
+        msg = f"{where}: steps, kinds and duration_ns differ in length"
+        raise ValueError(msg)
+    rows = [_row(row, names, count, where) for row in track.rows]
+    for at, sums in enumerate(zip(*(row.ns for row in rows), strict=True)):
+        if sum(sums) != track.duration_ns[at]:
+            msg = (
+                f"{where}: the rows of step {track.steps[at]} sum to {sum(sums)} ns, not to its"
+                f" duration of {track.duration_ns[at]} ns; somebody edited it"
+            )
+            raise ValueError(msg)
+    about = {name: getattr(track, name) for name in track.__struct_fields__ if name != "rows"}
+    return Track(**about, rows=rows)
+
+
+def _row(row: _Row, names: list[_Name], steps: int, where: str) -> Row:
+    at = range(steps) if row.at is None else row.at
+    count = [row.count] * len(row.ns) if isinstance(row.count, int) else row.count
+    duration_ns = row.ns if row.duration_ns is None else row.duration_ns
+    known = 0 <= row.name < len(names)
+    placed = list(at) == sorted({*at}) and all(0 <= each < steps for each in (*at[:1], *at[-1:]))
+    if not (known and placed and len(at) == len(row.ns) == len(count) == len(duration_ns)):
+        msg = f"{where}: a row of {row.part}, {row.kind} names steps or kernels that are not there"
+        raise ValueError(msg)
+    named = names[row.name]
+    return Row(
+        part=row.part,
+        kind=row.kind,
+        name=named.name,
+        short_name=named.short_name,
+        grid=row.grid,
+        phase=row.phase,
+        source=row.source,
+        via=row.via,
+        ns=_dense(at, row.ns, steps),
+        duration_ns=_dense(at, duration_ns, steps),
+        count=_dense(at, count, steps),
+    )
+
+
+def _dense(at: range | list[int], values: list[int], steps: int) -> list[int]:
+    if len(at) == steps:
+        return values
+    found = [0] * steps
+    for place, value in zip(at, values, strict=True):
+        found[place] = value
+    return found
