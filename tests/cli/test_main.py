@@ -15,6 +15,7 @@ from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.schema import GAP_SUMMARY, SCHEMAS, SYNCS
 from nsysflow.cli.main import main
+from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.errors import Damaged
 from nsysflow.runs import analyze as runs_analyze
 from nsysflow.runs.manifest import write_manifest
@@ -174,7 +175,7 @@ def test_top_shortens_a_table() -> None:
 @pytest.mark.usefixtures("asked", "here")
 def test_the_document_is_printed() -> None:
     done = analyze("run.sqlite", "--json")
-    assert json.loads(done.stdout)["schema"] == 3
+    assert json.loads(done.stdout)["schema"] == SCHEMA_VERSION
 
 
 @pytest.mark.usefixtures("asked", "here")

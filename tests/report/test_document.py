@@ -12,6 +12,7 @@ from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.document import report_json
 from tests.report.found import found_of, valued
 from tests.report.handmade import MS, Handmade, Results, captured, results, training
@@ -19,7 +20,8 @@ from tests.report.handmade import MS, Handmade, Results, captured, results, trai
 KEYS = [
     "schema", "tool", "report", "verdict", "findings", "devices", "kernels", "waited",
     "gap_summary", "gap_histogram", "phases", "host_stacks", "syncs", "step_groups", "steps",
-    "starved", "launches", "copies", "mfu", "comm", "ranks", "arrivals", "gpu_metrics", "integrity",
+    "series", "starved", "launches", "copies", "mfu", "comm", "ranks", "arrivals", "gpu_metrics",
+    "integrity",
 ]  # fmt: skip
 
 
@@ -37,7 +39,7 @@ def test_the_keys_are_those_of_the_declared_tables_in_their_order() -> None:
 
 def test_the_document_says_of_which_kind_it_is() -> None:
     about = document()
-    assert about["schema"] == 3
+    assert about["schema"] == SCHEMA_VERSION
     assert about["tool"]["name"] == "nsysflow"
     assert about["findings"] == []
 
