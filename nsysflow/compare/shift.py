@@ -10,7 +10,7 @@ from nsysflow.compare.significance import ALPHA, two_sided_normal
 COMPLETE: Final = 0.5
 """How far from 1/2 the share of pairs is if all of `new` is larger, or all smaller."""
 _FEW: Final = 100_000
-"""So many differences are listed and sorted; of more, the part around the one looked for."""
+"""So many differences are listed and sorted; of more, those around the one looked for."""
 
 
 def half_width(base_effective: float, new_effective: float) -> float:
@@ -29,22 +29,30 @@ def half_width(base_effective: float, new_effective: float) -> float:
 def median_difference(base: Sequence[float], new: Sequence[float]) -> float:
     """Hodges and Lehmann's estimate: the median of all differences new - base (both sorted)."""
     pairs = len(base) * len(new)
-    above = difference_at(base, new, pairs // 2 + 1)
-    return above if pairs % 2 else (difference_at(base, new, pairs // 2) + above) / 2
+    below, above = differences_at(base, new, ((pairs + 1) // 2, pairs // 2 + 1))
+    return (below + above) / 2
 
 
 def interval(base: Sequence[float], new: Sequence[float], width: float) -> tuple[float, float]:
     """The differences that the test does not exclude; `width` as of `half_width`, <= COMPLETE."""
     pairs = len(base) * len(new)
     outside = int(pairs * (COMPLETE - width))
-    return (
-        difference_at(base, new, outside + 1),
-        difference_at(base, new, pairs - outside),
-    )
+    low, high = differences_at(base, new, (outside + 1, pairs - outside))
+    return low, high
 
 
-def difference_at(base: Sequence[float], new: Sequence[float], rank: int) -> float:
-    """The rank-th smallest of all differences new - base (both sorted; the smallest is 1)."""
+def differences_at(
+    base: Sequence[float], new: Sequence[float], ranks: Sequence[int]
+) -> list[float]:
+    """The differences new - base (both sorted) at these ranks; the smallest has rank 1."""
+    if len(base) * len(new) <= _FEW:
+        listed = sorted(other - value for value in base for other in new)
+        return [listed[rank - 1] for rank in ranks]
+    return [_difference_at(base, new, rank) for rank in ranks]
+
+
+def _difference_at(base: Sequence[float], new: Sequence[float], rank: int) -> float:
+    """The difference at one rank: first and last close in on it, until few lie between them."""
     first, last = new[0] - base[-1], new[-1] - base[0]
     below, up_to = 0, len(base) * len(new)  # how many lie below `first`, and up to `last`
     halve = False

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow.compare import shift
-from nsysflow.compare.shift import COMPLETE, difference_at, half_width, median_difference
+from nsysflow.compare.shift import COMPLETE, differences_at, half_width, median_difference
 from tests.oracle import comparing as oracle
 
 values = st.lists(st.floats(0, 30) | st.integers(0, 6), min_size=1, max_size=12)
@@ -26,7 +26,7 @@ def test_each_difference_is_found_at_its_rank() -> None:
     def check(base: list[float], new: list[float]) -> None:
         base, new = sorted(base), sorted(new)
         listed = sorted(other - one for one in base for other in new)
-        assert [difference_at(base, new, 1 + at) for at in range(len(listed))] == listed
+        assert differences_at(base, new, range(1, len(listed) + 1)) == listed
 
     check()
 
