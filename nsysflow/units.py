@@ -14,6 +14,11 @@ def duration(ns: int | None) -> str:
     return "" if ns is None else _scaled(ns, _NS_UNITS)
 
 
+def signed(ns: int) -> str:
+    """A difference of times: `+1.57 ms`, `-664 us`; `0` for none."""
+    return f"+{duration(ns)}" if ns > 0 else duration(ns)
+
+
 def size(count: int | None) -> str:
     """Bytes with a decimal prefix: `257_000_000` as `257 MB`."""
     return "" if count is None else _scaled(count, _BYTE_UNITS)

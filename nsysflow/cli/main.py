@@ -14,6 +14,7 @@ from nsysflow.catalog import kernels, workloads
 from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
 from nsysflow.cli.completion import completion
+from nsysflow.cli.diff import diff
 from nsysflow.cli.encoding import take_any_text
 from nsysflow.cli.explain import explain
 from nsysflow.cli.profile import profile
@@ -195,7 +196,7 @@ def list_all(*, as_json: bool) -> None:
 
 
 for _command in (
-    *(demo, profile, analyze, explain, whatif),
+    *(demo, profile, analyze, explain, whatif, diff),
     *(doctor, list_all, pack, bench, completion),
 ):
     main.add_command(_command)

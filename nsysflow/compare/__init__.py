@@ -1,1 +1,4 @@
-"""Did it change, and why? Pure functions on captures; nothing here needs polars."""
+"""Did it change, and why?
+
+Pure Python on the figures of report.json: `check` and `diff` start without polars and without rich.
+"""

@@ -32,12 +32,12 @@ def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -
 
 def set_page(page: Page) -> str:
     """A page as Markdown: what matters in a few lines, the rest folded."""
-    lines = [f"# {_escaped(page.reports)}", "", *_headlines(page)]
+    lines = [f"# {escaped(page.reports)}", "", *_headlines(page)]
     body = [*_suggestions(page.suggestions)]
-    body += [f"{_escaped(sentence)}.\n" for sentence in page.sentences]
+    body += [f"{escaped(sentence)}.\n" for sentence in page.sentences]
     for block in page.blocks:
         body += block_lines(block)
-    body += [f"- {_escaped(note)}" for note in page.notes]
+    body += [f"- {escaped(note)}" for note in page.notes]
     if body:
         lines += ["<details>", f"<summary>{_what_is_folded(page)}</summary>", "", *body]
         lines += ["", "</details>"]
@@ -47,17 +47,17 @@ def set_page(page: Page) -> str:
 def _headlines(page: Page) -> Iterator[str]:
     """The verdict, what ran, how long a step takes, and what to change first."""
     for index, headline in enumerate(page.headlines):
-        yield from (f"**{_escaped(headline.sentence)}**", "")
+        yield from (f"**{escaped(headline.sentence)}**", "")
         for remark in page.remarks if index == 0 else ():
-            yield from (f"{_escaped(remark)}.", "")
+            yield from (f"{escaped(remark)}.", "")
         if headline.advice:
-            yield from (f"Next: {_escaped(headline.advice)}", "")
+            yield from (f"Next: {escaped(headline.advice)}", "")
     only = f"only {page.selection}" if page.selection else ""
     about = " · ".join(filter(None, [page.gpus, *page.recorded, only]))
     for line in filter(None, [about, page.steps]):
-        yield from (f"{_escaped(line)}  ", "")
+        yield from (f"{escaped(line)}  ", "")
     for first in page.suggestions.rows[:1]:
-        yield from (f"First: {_escaped(f'{first.saving}: {first.title}')}  ", "")
+        yield from (f"First: {escaped(f'{first.saving}: {first.title}')}  ", "")
 
 
 def _what_is_folded(page: Page) -> str:
@@ -69,33 +69,31 @@ def _suggestions(found: Suggestions) -> Iterator[str]:
     """The findings as a table; nothing without."""
     if not found.rows:
         return
-    yield from ("## Findings", "", f"Savings are {_escaped(found.caption)}.", "")
+    yield from ("## Findings", "", f"Savings are {escaped(found.caption)}.", "")
     yield _row(["", "saving", "what", "change", "steps"])
     yield _row(["---:", "---", "---", "---", "---"])
     for each in found.rows:
         saving = each.saving.removeprefix("save ")
-        yield _row(
-            [str(each.number), *map(_escaped, (saving, each.title, each.change, each.steps))]
-        )
-    yield from ("", _escaped(found.more), "")
+        yield _row([str(each.number), *map(escaped, (saving, each.title, each.change, each.steps))])
+    yield from ("", escaped(found.more), "")
 
 
-def block_lines(block: Block) -> Iterator[str]:
+def block_lines(block: Block, *, heading: str = "##") -> Iterator[str]:
     """A block as a heading and a table; nothing where it has no rows."""
     if not block.rows:
         return
-    yield from (f"## {block.title}", "")
+    yield from (f"{heading} {block.title}", "")
     if block.caption:
-        yield from (f"{_escaped(block.caption)}.", "")
+        yield from (f"{escaped(block.caption)}.", "")
     yield from table_lines(without_bars(block))
     yield ""
     for line in (*without_bars(block).more, block.rest):
-        yield from (_escaped(line), "") if line else ()
+        yield from (escaped(line), "") if line else ()
 
 
 def table_lines(block: Block) -> Iterator[str]:
     """A block's columns and rows as a Markdown table."""
-    yield _row([_escaped(column.head) for column in block.columns])
+    yield _row([escaped(column.head) for column in block.columns])
     yield _row(["---:" if column.right else "---" for column in block.columns])
     for cells in block.rows:
         yield _row([_cell(cell) for cell in cells])
@@ -107,9 +105,9 @@ def _row(cells: list[str]) -> str:
 
 def _cell(text: str) -> str:
     stripped = text.lstrip(" ")
-    return _INDENT * (len(text) - len(stripped)) + _escaped(stripped)
+    return _INDENT * (len(text) - len(stripped)) + escaped(stripped)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """The text without markup: names contain `<`, `|` and `*`."""
     return _MARKUP.sub(r"\\\g<0>", printable(shorten(text, _LONGEST)))

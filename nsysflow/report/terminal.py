@@ -35,21 +35,21 @@ def set_page(page: Page, width: int) -> Iterator[Text]:
     """A page as lines."""
     only = f"only {page.selection}" if page.selection else ""
     titles = [printable(page.reports), page.gpus, only, printable(page.steps)]
-    yield from _sentence(" · ".join(filter(None, titles)), width)
+    yield from sentence_lines(" · ".join(filter(None, titles)), width)
     yield Text()
     for index, headline in enumerate(page.headlines):
-        yield from _sentence(headline.sentence, width, style="bold")
+        yield from sentence_lines(headline.sentence, width, style="bold")
         for remark in page.remarks if index == 0 else ():
-            yield from _sentence(remark, width)
+            yield from sentence_lines(remark, width)
         if headline.advice:
-            yield from _sentence(f"next: {headline.advice}", width)
+            yield from sentence_lines(f"next: {headline.advice}", width)
     for sentence in page.sentences:
-        yield from _sentence(sentence, width)
+        yield from sentence_lines(sentence, width)
     yield from _suggestions(page.suggestions, width)
     for block in page.blocks:
         yield from set_block(block, width)
     for note in page.notes:
-        yield from _sentence(f"note: {printable(note)}", width)
+        yield from sentence_lines(f"note: {printable(note)}", width)
 
 
 def _suggestions(found: Suggestions, width: int) -> Iterator[Text]:
@@ -108,7 +108,8 @@ def _around_title(caption: str, rest: str, inner: int | None, room: int | None) 
     return [first, *lines[:-1], both] if lines else [both]
 
 
-def _sentence(text: str, width: int, style: str = "") -> Iterator[Text]:
+def sentence_lines(text: str, width: int, style: str = "") -> Iterator[Text]:
+    """A sentence in lines, those after the first indented."""
     for index, line in enumerate(wrapped(text, width - 2)):
         yield Text(f"  {line}" if index else line, style=style)
 

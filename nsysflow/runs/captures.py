@@ -39,11 +39,26 @@ def captures_of(
         ReportError: one cannot be read.
         SelectionError: there is no such step, or a report was given twice.
     """
-    groups = _groups(paths)
-    names = _names(groups)
+    return sides_of([paths], step=step, findings=findings, progress=progress)[0]
+
+
+def sides_of(
+    sides: Sequence[Sequence[Path]],
+    *,
+    step: str | None = None,
+    findings: bool = False,
+    progress: Progress = SILENT,
+) -> list[list[Capture]]:
+    """The captures of several sides of a comparison, all under names of their own; see
+    `captures_of`."""
+    groups = [_groups(side) for side in sides]
+    names = iter(_names([group for side in groups for group in side]))
     return [
-        _capture(group, name, step=step, findings=findings, progress=progress)
-        for group, name in zip(groups, names, strict=True)
+        [
+            _capture(group, next(names), step=step, findings=findings, progress=progress)
+            for group in side
+        ]
+        for side in groups
     ]
 
 
@@ -63,7 +78,8 @@ def _names(groups: Sequence[Sequence[Path]]) -> list[str]:
     files = [_document_in(group[0]) or group[0] for group in groups]
     files = [file.parent if file.name == FILE else file for file in files]
     absolute = [file.absolute().parts for file in files]
-    for depth in range(1, max(map(len, absolute)) + 1):
+    names = [""] * len(files)
+    for depth in range(1, max(map(len, absolute), default=0) + 1):
         names = ["/".join(parts[-depth:]) for parts in absolute]
         if len(set(names)) == len(names):
             break

@@ -1,0 +1,187 @@
+"""`nsysflow diff`: did it get better, and why?"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import click
+
+from nsysflow.cli.options import Command, option
+from nsysflow.progress import progress
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from nsysflow.compare.comparison import Comparison
+    from nsysflow.compare.over_time import Stage
+
+Form: TypeAlias = Literal["md", "json", "csv"]
+
+_PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
+
+_SIDES: Final = "What to compare"
+_PRINT: Final = "What to print"
+
+
+class _Diff(Command):
+    """A command of which `--base` and `--new` take all paths that follow."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spread(args))
+
+
+def spread(args: Sequence[str]) -> list[str]:
+    """`--base a b c --new d` as `--base a --base b --base c --new d`, which click understands."""
+    found: list[str] = []
+    side = None
+    for index, word in enumerate(args):
+        if word.startswith("-"):
+            side = word if word in ("--base", "--new") else None
+            if side is None or args[index + 1 : index + 2] == [] or args[index + 1][:1] == "-":
+                found.append(word)
+        else:
+            found += [word] if side is None else [side, word]
+    return found
+
+
+@click.command(cls=_Diff)
+@click.argument("reports", nargs=-1, type=_PATH, metavar="[BASE NEW]")
+@option(
+    "--base",
+    section=_SIDES,
+    multiple=True,
+    type=_PATH,
+    metavar="REPORT...",
+    help="Captures from before the change; three or more tell it from the noise between runs.",
+)
+@option(
+    "--new",
+    section=_SIDES,
+    multiple=True,
+    type=_PATH,
+    metavar="REPORT...",
+    help="Captures from after the change.",
+)
+@option("--step", section=_SIDES, metavar="NVTX", help="Take this range as one step.")
+@option("--force", section=_SIDES, is_flag=True, help="Compare what should not be compared, too.")
+@option("--full", section=_PRINT, is_flag=True, help="Print all rows, not one screen.")
+@option("--md", "form", section=_PRINT, flag_value="md", help="Print Markdown for a pull request.")
+@option("--json", "form", section=_PRINT, flag_value="json", help="Print a JSON document.")
+@option(
+    "--csv",
+    "form",
+    section=_PRINT,
+    flag_value="csv",
+    help="Print a row per kernel, copy and wait as CSV.",
+)
+def diff(
+    reports: tuple[Path, ...],
+    base: tuple[Path, ...],
+    new: tuple[Path, ...],
+    step: str | None,
+    form: "Form | None",
+    *,
+    force: bool,
+    full: bool,
+) -> None:
+    """Show whether a step got faster, and what made the difference.
+
+    BASE and NEW are captures of a program before and after a change: reports, folders of runs, or
+    the report.json that analyze writes. Reports that differ only in their rank are one capture.
+    All steps after start-up are compared. More than two captures give a table over time.
+
+    \b
+    Example:
+        nsysflow diff before.sqlite after.sqlite
+        nsysflow diff --base a b c --new d e f
+        nsysflow diff before/report.json after/report.json --md
+        nsysflow diff monday tuesday wednesday
+    """
+    _check_usage(reports, base, new)
+    from nsysflow.compare.comparison import compared
+    from nsysflow.compare.over_time import over_time
+    from nsysflow.runs.captures import sides_of
+
+    with progress("analysing") as watching:
+        alone, before, after = sides_of((reports, base, new), step=step, progress=watching)
+    if len(alone) > 2:
+        stages = over_time(alone)
+        _require_comparable((each.since_first for each in stages), force=force)
+        _show_over_time(stages, form)
+        return
+    if reports:
+        before, after = alone[:1], alone[1:]
+    if not after:
+        msg = f"{reports[0]} and the others are ranks of one capture: name another capture, too"
+        raise click.UsageError(msg)
+    found = compared(before, after)
+    _require_comparable([found], force=force)
+    _show(found, form, full=full)
+
+
+def _check_usage(reports: Sequence[Path], base: Sequence[Path], new: Sequence[Path]) -> None:
+    """Refuse what does not go together."""
+    if reports and (base or new):
+        msg = "give two captures, or both --base and --new, but not all of them"
+    elif bool(base) != bool(new):
+        msg = f"{'--new' if base else '--base'} is missing: nsysflow diff --base a b c --new d e f"
+    elif not base and len(reports) < 2:
+        msg = "give two captures: nsysflow diff BASE NEW"
+    else:
+        return
+    raise click.UsageError(msg)
+
+
+def _require_comparable(found: "Iterable[Comparison | None]", *, force: bool) -> None:
+    """Check that nothing keeps the sides from being compared, unless we are forced.
+
+    Raises:
+        SelectionError: something does.
+    """
+    from nsysflow.errors import SelectionError
+    from nsysflow.report.diff.sentences import not_comparable
+
+    for each in found:
+        if each is not None and each.obstacles and not force:
+            raise SelectionError(not_comparable(each), "Add --force to compare them all the same")
+
+
+def _show(found: "Comparison", form: "Form | None", *, full: bool) -> None:
+    from nsysflow.report.diff.document import diff_csv, diff_json
+    from nsysflow.report.diff.page import markdown, page
+
+    match form:
+        case "json":
+            click.echo(diff_json(found))
+        case "csv":
+            click.echo(diff_csv(found), nl=False)
+        case "md":
+            click.echo(markdown(found), nl=False)
+        case None:
+            _print(lambda width: page(found, width=width, full=full))
+
+
+def _show_over_time(stages: "Sequence[Stage]", form: "Form | None") -> None:
+    from nsysflow.report.diff.document import csv_of
+    from nsysflow.report.diff.over_time import rows, table
+    from nsysflow.report.markdown import block_lines
+    from nsysflow.report.terminal import set_block
+
+    match form:
+        case "json":
+            click.echo(json.dumps(rows(stages), indent=1, ensure_ascii=False))
+        case "csv":
+            click.echo(csv_of(rows(stages)), nl=False)
+        case "md":
+            click.echo("\n".join(block_lines(table(stages))), nl=False)
+        case None:
+            _print(lambda width: set_block(table(stages), width))
+
+
+def _print(lines: "Callable[[int], Iterable[Text]]") -> None:
+    """Lines that are made for a width, on the screen."""
+    from nsysflow.cli.output import print_lines
+    from nsysflow.screen import console, line_width
+
+    print_lines(console(), lines(line_width()))

@@ -1,0 +1,289 @@
+"""The bridge: what explains the difference between the means of two sides' steps, to the ns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, TypeAlias, TypeVar
+
+from nsysflow.compare.apportion import apportioned
+from nsysflow.compare.captures import PartName
+from nsysflow.compare.matching import Pair, matched
+from nsysflow.compare.means import mean_change_interval
+from nsysflow.compare.sides import Key, Series, Side
+
+Status: TypeAlias = Literal[
+    "new",
+    "gone",
+    "called more often",
+    "called less often",
+    "slower",
+    "faster",
+    "longer",
+    "shorter",
+    "same",
+]
+"""What became of a kernel, a copy or a wait; a wait gets longer or shorter."""
+
+SAME_PCT = 1.0
+"""A kernel whose calls take this much longer or shorter is the same: clocks vary as much."""
+
+Group = TypeVar("Group", str, tuple[PartName, str], Pair)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delta:
+    """What something took per step on both sides.
+
+    Attributes:
+        base_ns: in the mean of the base's steps.
+        new_ns: in the mean of the new ones.
+        change_ns: the difference; the changes of a list sum to that of what they are parts of.
+        low_ns: the interval of the difference at 95 %; None where there are too few steps.
+        high_ns: its other end.
+    """
+
+    base_ns: float
+    new_ns: float
+    change_ns: int
+    low_ns: float | None
+    high_ns: float | None
+
+    @property
+    def clear(self) -> bool:
+        """Whether the change is more than steps vary by themselves."""
+        return (
+            self.low_ns is not None
+            and self.high_ns is not None
+            and (self.low_ns > 0 or self.high_ns < 0)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thing:
+    """A kernel, a copy, or a wait of one cause, place and line, on both sides.
+
+    Attributes:
+        what: of the new side; of the base where it is gone.
+        base_source: its line on the base's side, where that is another one.
+        short_name: as screens show it.
+        status: what became of it.
+        change: of its part of the step.
+        base_count: how often it ran per step.
+        new_count: the same of the new side.
+        base_each_ns: how long each took, overlapped or not; None where it is not there.
+        new_each_ns: the same of the new side.
+    """
+
+    what: Key
+    base_source: str | None
+    short_name: str
+    status: Status
+    change: Delta
+    base_count: float
+    new_count: float
+    base_each_ns: float | None
+    new_each_ns: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of the bridge: a class of kernels, communication, copies, or a cause of idle time.
+
+    Attributes:
+        part: which of the four.
+        kind: the class or cause; empty for communication and copies.
+        change: of all of it.
+        phases: of it by phase; they sum to it.
+        things: of it by kernel, copy or wait; they sum to it.
+    """
+
+    part: PartName
+    kind: str
+    change: Delta
+    phases: dict[str, Delta]
+    things: Sequence[Thing]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bridge:
+    """From the mean step of the base to that of the new side.
+
+    Attributes:
+        total: of the whole step.
+        parts: they sum to it; the largest change first.
+        phases: of the whole step by phase; they sum to it.
+    """
+
+    total: Delta
+    parts: Sequence[Part]
+    phases: dict[str, Delta]
+
+
+@dataclass(frozen=True)
+class _Both:
+    """What one thing took on both sides."""
+
+    pair: Pair
+    base: Series
+    new: Series
+
+    @property
+    def key(self) -> Key:
+        """What it is: on the new side where it is there."""
+        found = self.pair[1] or self.pair[0]
+        assert found is not None  # a pair has one of the two
+        return found
+
+
+def bridge_between(base: Side, new: Side) -> Bridge:
+    """What explains the difference of two sides' mean steps."""
+    rows = [
+        _Both(
+            pair,
+            base.nothing if pair[0] is None else base.rows[pair[0]],
+            new.nothing if pair[1] is None else new.rows[pair[1]],
+        )
+        for pair in matched(base.rows, new.rows)
+    ]
+    compare = _Compare(base, new)
+    total = compare.change(rows, round(new.mean_ns - base.mean_ns))
+    parts = [
+        compare.part(part, kind, some, change)
+        for (part, kind), (some, change) in compare.split(rows, _part_of, total.change_ns).items()
+    ]
+    by_size = sorted(parts, key=lambda each: -abs(each.change.change_ns))
+    phases = compare.split(rows, lambda row: row.key.phase, total.change_ns)
+    return Bridge(
+        total=total, parts=by_size, phases={name: change for name, (_, change) in phases.items()}
+    )
+
+
+def _part_of(row: _Both) -> tuple[PartName, str]:
+    """Communication and copies are one part each; the others go by class and cause."""
+    key = row.key
+    return key.part, key.kind if key.part in ("compute", "idle") else ""
+
+
+def _thing_of(row: _Both) -> Pair:
+    """Kernels and copies of all phases are one thing; waits differ by phase and line."""
+
+    def everywhere(key: Key | None) -> Key | None:
+        if key is None or key.part == "idle":
+            return key
+        return Key(
+            part=key.part, kind=key.kind, name=key.name, grid=key.grid, phase="", source="", via=""
+        )
+
+    found = everywhere(row.pair[0]), everywhere(row.pair[1])
+    return found if row.key.part == "idle" else (found[0] or found[1], found[1] or found[0])
+
+
+@dataclass(frozen=True)
+class _Compare:
+    """Sums and differences of rows of two sides."""
+
+    base: Side
+    new: Side
+
+    def difference(self, rows: Sequence[_Both]) -> Fraction:
+        """Of the means, exactly."""
+        base, new = (
+            sum(sum(map(sum, series.ns)) for series in side)
+            for side in ([row.base for row in rows], [row.new for row in rows])
+        )
+        return Fraction(new, self.new.steps) - Fraction(base, self.base.steps)
+
+    def split(
+        self, rows: Sequence[_Both], by: Callable[[_Both], Group], total: int
+    ) -> dict[Group, tuple[list[_Both], Delta]]:
+        """The rows in groups, with changes that sum to `total`; the largest change first."""
+        groups: dict[Group, list[_Both]] = {}
+        for row in rows:
+            groups.setdefault(by(row), []).append(row)
+        exact = {name: self.difference(some) for name, some in groups.items()}
+        whole = apportioned(exact, total)
+        order = sorted(groups, key=lambda name: -abs(whole[name]))
+        return {name: (groups[name], self.change(groups[name], whole[name])) for name in order}
+
+    def change(self, rows: Sequence[_Both], change_ns: int) -> Delta:
+        """What rows took together."""
+        base = Series.sum_of([row.base for row in rows] or [self.base.nothing]).ns
+        new = Series.sum_of([row.new for row in rows] or [self.new.nothing]).ns
+        low_ns, high_ns = mean_change_interval(base, new) or (None, None)
+        return Delta(
+            base_ns=float(self.base.per_step(base)),
+            new_ns=float(self.new.per_step(new)),
+            change_ns=change_ns,
+            low_ns=low_ns,
+            high_ns=high_ns,
+        )
+
+    def part(self, part: PartName, kind: str, rows: Sequence[_Both], change: Delta) -> Part:
+        """A part with its phases, and its kernels, copies or waits."""
+        phases = self.split(rows, lambda row: row.key.phase, change.change_ns)
+        things = self.split(rows, _thing_of, change.change_ns)
+        return Part(
+            part=part,
+            kind=kind,
+            change=change,
+            phases={name: of_phase for name, (_, of_phase) in phases.items()},
+            things=[self.thing(pair, some, each) for pair, (some, each) in things.items()],
+        )
+
+    def thing(self, pair: Pair, rows: Sequence[_Both], change: Delta) -> Thing:
+        """What became of a kernel, a copy or a wait."""
+        base = Series.sum_of([row.base for row in rows])
+        new = Series.sum_of([row.new for row in rows])
+        base_count, new_count = (
+            float(side.per_step(series.count))
+            for side, series in ((self.base, base), (self.new, new))
+        )
+        each = [_each_ns(series) for series in (base, new)]
+        what = pair[1] or pair[0]
+        assert what is not None  # a pair has one of the two
+        names = self.base.short_names | self.new.short_names
+        moved = pair[0] is not None and pair[0].source != what.source
+        return Thing(
+            what=what,
+            base_source=pair[0].source if moved and pair[0] is not None else None,
+            short_name=names[what.name],
+            status=_of_wait(change)
+            if what.part == "idle"
+            else _status(base_count, new_count, *each),
+            change=change,
+            base_count=base_count,
+            new_count=new_count,
+            base_each_ns=each[0],
+            new_each_ns=each[1],
+        )
+
+
+def _each_ns(series: Series) -> float | None:
+    """How long one of them takes: a kernel's duration, the idle time behind a wait."""
+    count = sum(map(sum, series.count))
+    return sum(map(sum, series.duration_ns)) / count if count else None
+
+
+def _of_wait(change: Delta) -> Status:
+    """What became of the idle time behind something."""
+    if change.base_ns == change.new_ns:
+        return "same"
+    if not change.base_ns or not change.new_ns:
+        return "gone" if change.base_ns else "new"
+    if abs(change.new_ns / change.base_ns - 1) * 100 <= SAME_PCT:
+        return "same"
+    return "longer" if change.new_ns > change.base_ns else "shorter"
+
+
+def _status(
+    base_count: float, new_count: float, base_ns: float | None, new_ns: float | None
+) -> Status:
+    """What became of something: of more calls and slower ones, what changes its sum more."""
+    if base_ns is None or new_ns is None:
+        return "same" if base_ns == new_ns else "new" if base_ns is None else "gone"
+    by_count, by_time = new_count / base_count, new_ns / base_ns if base_ns else 1.0
+    if max(abs(by_count - 1), abs(by_time - 1)) * 100 <= SAME_PCT:
+        return "same"
+    if abs(by_count - 1) >= abs(by_time - 1):
+        return "called more often" if by_count > 1 else "called less often"
+    return "slower" if by_time > 1 else "faster"
