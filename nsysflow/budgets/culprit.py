@@ -13,6 +13,9 @@ from nsysflow.units import duration
 
 _SOURCE: Final = re.compile(r"(?P<file>.+):(?P<line>\d+)(?: in .*)?")
 
+_WORTH_LOOKING: Final = 0.1
+"""A line that costs less than this share of the largest place is not where to start."""
+
 _Place: TypeAlias = tuple[str | None, str, str]
 """The line, the phase and the cause."""
 
@@ -43,7 +46,7 @@ class Culprit:
 
 def culprits_of(figure: Figure, captures: Sequence[Capture]) -> tuple[Culprit, ...]:
     """The most idle time of one cause at one place in what a figure sums; and if that has no line,
-    the most at a line. None where nothing of it is idle."""
+    the most at a line, unless that is little. Empty where nothing of it is idle."""
     sums_ns: dict[_Place, int] = defaultdict(int)
     steps = 0
     for capture in captures:
@@ -51,10 +54,16 @@ def culprits_of(figure: Figure, captures: Sequence[Capture]) -> tuple[Culprit, .
         for row in figure.rows(capture):
             if row.part == "idle":
                 sums_ns[row.source, row.phase, row.kind] += sum(row.ns)
-    largest = sorted(sums_ns.items(), key=lambda each: -each[1])
-    with_line = [each for each in largest if each[0][0] is not None]
-    shown = dict([*largest[:1], *with_line[:1]])
-    return tuple(_culprit(place, ns / steps) for place, ns in shown.items() if ns)
+    places = sorted(sums_ns, key=lambda place: -sums_ns[place])
+    at_line = next((place for place in places if place[0] is not None), None)
+    shown = places[:1]
+    if at_line and at_line not in shown and _worth_looking(sums_ns[at_line], sums_ns[shown[0]]):
+        shown.append(at_line)
+    return tuple(_culprit(place, sums_ns[place] / steps) for place in shown if sums_ns[place])
+
+
+def _worth_looking(ns: int, largest_ns: int) -> bool:
+    return ns >= _WORTH_LOOKING * largest_ns
 
 
 def _culprit(place: _Place, ns: float) -> Culprit:

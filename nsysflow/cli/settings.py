@@ -7,6 +7,9 @@
     [analyze]
     framework-gap-us = 30
 
+    [check]
+    max = ["step_ms<=5", "idle_pct<5"]
+
 The file in the nearest folder counts, from the current one upwards. The command line overrides it:
 `--no-FLAG` switches off a flag that it sets. A relative path in it starts at the file's folder.
 """
@@ -27,7 +30,7 @@ from nsysflow.nearest import nearest
 OWN_FILE: Final = "nsysflow.toml"
 PROJECT_FILE: Final = "pyproject.toml"
 
-COMMANDS: Final = ("analyze", "bench", "profile")
+COMMANDS: Final = ("analyze", "bench", "check", "profile")
 """The commands that have a table in the file."""
 
 _FOUND: Final = "nsysflow.settings"

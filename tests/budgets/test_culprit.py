@@ -40,6 +40,14 @@ def test_a_place_without_a_line_comes_before_the_largest_with_one() -> None:
     ]
 
 
+def test_a_line_that_costs_little_is_not_named() -> None:
+    found = capture(
+        row(20, part="idle", kind="sync", phase="step", source="a.py:1 in f"),
+        row(300, part="idle", kind="host", phase=""),
+    )
+    assert places("idle_ms", found) == [(None, "host code: 300 ns a step")]
+
+
 def test_it_is_of_what_the_budget_limits() -> None:
     found = capture(
         row(9_000),

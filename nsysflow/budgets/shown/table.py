@@ -82,10 +82,11 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def _where(judged: Sequence[Judged]) -> Iterator[str]:
     """Where most of it is lost, of the budgets that are not kept; those with the same places
     together."""
-    together: dict[tuple[Culprit, ...], list[str]] = {}
+    together: dict[tuple[Culprit, ...], list[Judged]] = {}
     for each in judged:
         if each.culprits and each.verdict != "within":
-            together.setdefault(each.culprits, []).append(each.budget.name)
-    for culprits, names in together.items():
-        yield f"{', '.join(names)}: most of it is"
+            together.setdefault(each.culprits, []).append(each)
+    for culprits, alike in together.items():
+        names = ", ".join(each.budget.name for each in alike)
+        yield f"{names}: most idle time" if alike[0].measured else f"{names}:"
         yield from (f"  {culprit.what}" for culprit in culprits)
