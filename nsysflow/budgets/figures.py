@@ -1,4 +1,4 @@
-"""The figures of a capture that a budget can limit, by name: what each step took (spec §19)."""
+"""The figures of a capture that a budget can limit, by name: what each step took (spec §20)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +66,9 @@ def ranks_of(capture: Capture) -> list[Track]:
     ranks = [track for track in capture.tracks if track.has_steps]
     if not ranks:
         seen = f"{capture.name} has no steps after start-up, so there is no step to judge"
-        advice = "Name the NVTX range that is one step"
+        advice = (
+            "Name the NVTX range that is one step, and the report itself instead of report.json"
+        )
         raise CheckError(seen, advice, "nsysflow check REPORT --step NAME")
     return sorted(ranks, key=lambda track: track.mean_ns, reverse=True)
 

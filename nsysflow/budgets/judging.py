@@ -1,4 +1,4 @@
-"""Is a figure within its limit, beyond it, or too noisy to say? (docs/spec.md §19)"""
+"""Is a figure within its limit, beyond it, or too noisy to say? (docs/spec.md §20)"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The figures that budgets can limit, from report.json by loops, word by word after spec §19."""
+"""The figures that budgets can limit, from report.json by loops, word by word after spec §20."""
 
 from typing import Any
 
