@@ -186,9 +186,9 @@ def _baseline(
     missing = next((file for file in files if not file.exists()), None)
     if missing is not None:
         advice = "Write it from captures of the program as it should be"
-        raise CheckError(f"there is no {missing}", advice, _update_command(missing, reports))
+        raise CheckError(f"there is no {missing}", advice, _update_command(missing, reports, step))
     if is_baseline(files[0]) and len(files) == 1:
-        return read_baseline(files[0], captures, _update_command(files[0], reports))
+        return read_baseline(files[0], captures, _update_command(files[0], reports, step))
     before = _captures(files, step)
     refuse_unlike(before, captures)
     return baseline_of(before)
@@ -222,9 +222,9 @@ def _show(judged: "list[Judged]", captures: "list[Capture]", shown: _Shown) -> N
 
         click.echo(check_json(judged, captures))
     else:
-        from nsysflow.budgets.shown.table import lines
+        from nsysflow.budgets.shown.table import page
 
-        for line in lines(judged, captures):
+        for line in page(judged, captures):
             click.echo(line)
     if shown.github:
         from nsysflow.budgets.shown.github import annotations
@@ -243,9 +243,10 @@ def _write(file: Path, text: str) -> None:
         raise OutputError(f"{file} cannot be written: {error.strerror}") from error
 
 
-def _update_command(file: Path, reports: Sequence[Path]) -> str:
+def _update_command(file: Path, reports: Sequence[Path], step: str | None) -> str:
     """What to type for a new baseline file."""
-    return _again(reports, f"--baseline {quote(str(file))} --update-baseline")
+    named = f" --step {quote(step)}" if step else ""
+    return _again(reports, f"--baseline {quote(str(file))} --update-baseline{named}")
 
 
 def _again(reports: Sequence[Path], options: str) -> str:

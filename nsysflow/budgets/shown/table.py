@@ -16,17 +16,22 @@ from nsysflow.budgets.shown.words import (
 )
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.runs import RUNS_NEEDED
+from nsysflow.printable import printable
 
 _HEADS: Final = ("budget", "measured", "interval (95 %)", "limit", "margin", "verdict")
 
 
-def lines(judged: Sequence[Judged], captures: Sequence[Capture]) -> Iterator[str]:
+def page(judged: Sequence[Judged], captures: Sequence[Capture]) -> Iterator[str]:
     """The page, line by line.
 
     Args:
         judged: the budgets, the worst first.
         captures: what was judged.
     """
+    yield from map(printable, _lines(judged, captures))
+
+
+def _lines(judged: Sequence[Judged], captures: Sequence[Capture]) -> Iterator[str]:
     yield _about(captures)
     yield ""
     yield from _table([_HEADS, *(_row(each, len(captures)) for each in judged)])
@@ -36,7 +41,7 @@ def lines(judged: Sequence[Judged], captures: Sequence[Capture]) -> Iterator[str
         yield from where
         yield ""
     if len(captures) < RUNS_NEEDED and any(each.measured for each in judged):
-        yield ("hint: runs differ by more than steps do; give three captures: nsysflow check A B C")
+        yield "hint: runs differ by more than steps do; give three captures: nsysflow check A B C"
     yield outcome([*judged])
 
 

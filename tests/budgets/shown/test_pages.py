@@ -11,19 +11,19 @@ from nsysflow.budgets.judging import Judged
 from nsysflow.budgets.shown.document import check_json
 from nsysflow.budgets.shown.github import annotations
 from nsysflow.budgets.shown.junit import junit_xml
-from nsysflow.budgets.shown.table import lines
+from nsysflow.budgets.shown.table import page
 from tests.budgets.shown.judgements import ALL, CROSSED, NOISY, WITHIN, measured
 from tests.compare.handmade import capture, ranks, row, track
 
 CAPTURE = capture(row(1, 1), name="run")
 
 
-def page(judged: list[Judged]) -> list[str]:
-    return [*lines(judged, [CAPTURE])]
+def shown_of(judged: list[Judged]) -> list[str]:
+    return [*page(judged, [CAPTURE])]
 
 
 def test_the_page_has_a_row_per_budget_and_ends_with_the_outcome() -> None:
-    shown = page(ALL)
+    shown = shown_of(ALL)
     assert shown[0] == "run · NVIDIA H200 · 2 steps"
     assert [line.split()[0] for line in shown[3:7]] == [each.budget.text for each in ALL]
     assert shown[-1] == "crossed: 2 of 4 budgets; too noisy to judge: 1"
@@ -31,31 +31,36 @@ def test_the_page_has_a_row_per_budget_and_ends_with_the_outcome() -> None:
 
 
 def test_columns_are_aligned() -> None:
-    head, *rows = page(ALL)[2:7]
+    head, *rows = shown_of(ALL)[2:7]
     at = head.index("limit")
     assert all(line[at - 2 : at] == "  " and line[at] != " " for line in rows)
 
 
-def test_budgets_with_the_same_culprit_share_its_lines() -> None:
-    shown = page([CROSSED, measured("idle_ms<=1", "crossed", 5e6, 1e6)])
+def test_budgets_with_the_same_culprit_share_its_page() -> None:
+    shown = shown_of([CROSSED, measured("idle_ms<=1", "crossed", 5e6, 1e6)])
     assert "step_ms, idle_ms: most idle time" in shown
     assert sum("train.py:42" in line for line in shown) == 1
 
 
+def test_names_do_not_control_the_terminal() -> None:
+    odd = capture(row(1), name="a\x1b[2J\n::error::b")
+    assert next(page([WITHIN], [odd])).startswith("a·[2J·::error::b · ")
+
+
 def test_three_captures_need_no_hint() -> None:
     captures = [capture(row(1), name=name) for name in "abc"]
-    assert not any("hint" in line for line in lines([WITHIN], captures))
+    assert not any("hint" in line for line in page([WITHIN], captures))
 
 
 def test_of_several_ranks_the_page_says_which_is_judged() -> None:
     found = ranks(track(row(1)), track(row(2)))
-    assert next(lines([WITHIN], [found])) == "run · 2 x NVIDIA H200 · 1 step of the slowest rank"
+    assert next(page([WITHIN], [found])) == "run · 2 x NVIDIA H200 · 1 step of the slowest rank"
 
 
 def test_findings_are_judged_without_steps() -> None:
     window = capture(row(1), step_name=None, steps=[None], kinds=[None])
     assert (
-        next(lines([Judged(budget=budget("finding:a=none"), verdict="within")], [window])) == "run"
+        next(page([Judged(budget=budget("finding:a=none"), verdict="within")], [window])) == "run"
     )
 
 
