@@ -4,14 +4,16 @@ import json
 
 import pytest
 
+from nsysflow.analysis.options import Options
 from nsysflow.budgets.figures import figures_of, ranks_of
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.document import capture_of
 from nsysflow.errors import CheckError
-from nsysflow.report.document import report_json
-from tests.analyses import run_of
+from nsysflow.report.document import compared_json
+from nsysflow.runs.analyze import analyze_reports
 from tests.compare.handmade import capture, ranks, row, track
 from tests.oracle.budgets import figures_of_document
+from tests.reports import PACKED
 
 STEP = capture(
     row(60, 40, name="gemm", phase="step/forward", duration_ns=[80, 40], count=[2, 1]),
@@ -87,10 +89,21 @@ def test_a_capture_without_steps_is_refused_with_what_to_type() -> None:
         ranks_of(window)
 
 
-@pytest.mark.parametrize("name", ["nan_check-sync", "dataload-async", "trainstep-torch"])
-def test_the_oracle_has_the_same_figures(name: str) -> None:
-    text = report_json(run_of(name))
-    found = capture_of(text.encode(), name, name)
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["nan_check-sync"],
+        ["dataload-async"],
+        ["trainstep-torch"],
+        ["ddp-bucketed-rank0", "ddp-bucketed-rank1"],
+    ],
+)
+def test_the_oracle_has_the_same_figures(names: list[str]) -> None:
+    tables = ("steps", "step_parts")
+    text = compared_json(
+        analyze_reports([PACKED[each] for each in names], Options(), tables=tables)
+    )
+    found = capture_of(text.encode(), names[0], names[0])
     figures = figures_of([found])
     assert {each: figure.values(found) for each, figure in figures.items()} == figures_of_document(
         json.loads(text)
