@@ -49,13 +49,11 @@ class Delta:
     high_ns: float | None
 
     @property
-    def clear(self) -> bool:
-        """Whether the change is more than steps vary by themselves."""
-        return (
-            self.low_ns is not None
-            and self.high_ns is not None
-            and (self.low_ns > 0 or self.high_ns < 0)
-        )
+    def clear(self) -> bool | None:
+        """Whether the change is more than steps vary by themselves; None where nobody can say."""
+        if self.low_ns is None or self.high_ns is None:
+            return None
+        return self.low_ns > 0 or self.high_ns < 0
 
 
 @dataclass(frozen=True, kw_only=True)
