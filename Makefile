@@ -43,7 +43,7 @@ lint-rules: $(VENV)/.dev
 
 lint-types: $(VENV)/.dev
 	$(BIN)/mypy
-	$(BIN)/mypy tests benchmarks docs
+	$(BIN)/mypy tests benchmarks docs ci
 
 lint-arrows: $(VENV)/.dev
 	$(BIN)/lint-imports --no-logo

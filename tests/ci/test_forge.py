@@ -1,0 +1,170 @@
+"""ci/forge.py: one comment, and the captures of the base branch."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from tests.ci.forge_server import FORK_ID, REPOSITORY, Server
+from tests.reports import ROOT
+
+Forge: TypeAlias = Callable[[Server], dict[str, str]]
+"""The variables of a job there."""
+
+MARKER = "<!-- nsysflow diff train -->"
+
+
+@pytest.fixture
+def captures(tmp_path: Path) -> Path:
+    """A folder with two captures, and what is none."""
+    folder = tmp_path / "captures"
+    for name in ("1/report.json", "2/report.json", "2/summary.md", "report.json", "x/report.json"):
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(name))
+    return folder
+
+
+def github(server: Server) -> dict[str, str]:
+    return {
+        "GITHUB_API_URL": server.url,
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "GITHUB_RUN_ID": "99",
+        "GITHUB_BASE_REF": "main",
+        "GITHUB_REF_NAME": "5/merge",
+        "GITHUB_TOKEN": "secret",
+        "NAME": "train",
+        "PULL_REQUEST": "5",
+    }
+
+
+def gitlab(server: Server) -> dict[str, str]:
+    return {
+        "GITLAB_CI": "true",
+        "CI_API_V4_URL": server.url,
+        "CI_PROJECT_ID": "12",
+        "CI_MERGE_REQUEST_IID": "5",
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "release/1",
+        "CI_COMMIT_REF_NAME": "feature",
+        "CI_JOB_NAME": "gpu step",
+        "GITLAB_TOKEN": "secret",
+    }
+
+
+def forge(env: dict[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, ROOT / "ci" / "forge.py", *arguments],
+        env=env | {"NO_PROXY": "*"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def commented(env: dict[str, str], folder: Path, text: str) -> str:
+    """What is said when this is posted."""
+    file = folder / "comment.md"
+    file.write_text(text, encoding="utf-8")
+    done = forge(env, "comment", file)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("of", [github, gitlab])
+def test_a_comment_is_posted_once_and_updated_then(
+    of: Forge, server: Server, tmp_path: Path
+) -> None:
+    server.comments = [{"id": number, "body": f"> {MARKER}"} for number in (1, 2, 3)]
+    env = of(server)
+    assert commented(env, tmp_path, f"{MARKER}\none") == "posted a comment\n"
+    assert commented(env, tmp_path, f"{MARKER}\ntwo “é”") == "updated the comment\n"
+    bodies = [each["body"] for each in server.comments]
+    assert bodies == [f"> {MARKER}"] * 3 + [f"{MARKER}\ntwo “é”"]
+    changed = {method for method, _ in server.asked} - {"GET"}
+    assert changed == ({"POST", "PUT"} if of is gitlab else {"POST", "PATCH"})
+
+
+def test_another_job_has_a_comment_of_its_own(server: Server, tmp_path: Path) -> None:
+    commented(github(server), tmp_path, "<!-- nsysflow diff a -->\nof a")
+    commented(github(server), tmp_path, "<!-- nsysflow diff b -->\nof b")
+    assert len(server.comments) == 2
+
+
+def test_a_comment_that_is_too_long_for_github_is_cut(server: Server, tmp_path: Path) -> None:
+    commented(github(server), tmp_path, MARKER + "\n" + "x" * 100_000)
+    assert 60_000 < len(server.comments[0]["body"]) < 65_536
+
+
+def test_without_a_pull_request_there_is_no_comment(server: Server, tmp_path: Path) -> None:
+    env = github(server) | {"PULL_REQUEST": ""}
+    assert commented(env, tmp_path, f"{MARKER}\none") == "no pull request: no comment\n"
+    assert server.asked == []
+
+
+def test_the_base_is_the_newest_artifact_of_the_base_branch(
+    server: Server, tmp_path: Path, captures: Path
+) -> None:
+    server.keep("train", captures, branch="main")
+    (captures / "1" / "report.json").write_text("newer")
+    server.keep("train", captures, branch="main")
+    (captures / "1" / "report.json").write_text("not of main")
+    server.keep("train", captures, branch="feature")
+    server.keep("train", captures, branch="main", repository=FORK_ID)
+    server.keep("train", captures, branch="main", run="99")
+    server.keep("other", captures, branch="main")
+    server.keep("train", captures, branch="main")
+    server.artifacts[0]["expired"] = True
+    done = forge(github(server), "base", tmp_path / "base")
+    assert done.stdout == "fetched 2 captures of the base\n", done.stderr
+    assert (tmp_path / "base" / "1" / "report.json").read_text() == "newer"
+    found = {str(each.relative_to(tmp_path / "base")) for each in (tmp_path / "base").rglob("*.*")}
+    assert found == {"1/report.json", "2/report.json"}
+
+
+def test_the_base_of_gitlab_is_the_artifact_of_this_job_on_the_target_branch(
+    server: Server, tmp_path: Path, captures: Path
+) -> None:
+    server.keep("train", captures.parent, branch="")
+    address = "/projects/12/jobs/artifacts/release%2F1/download?job=gpu%20step"
+    server.moved[address] = "/stored/1"
+    done = forge(gitlab(server), "base", tmp_path / "base")
+    assert done.stdout == "fetched 2 captures of the base\n", done.stderr
+    assert (tmp_path / "base" / "1" / "report.json").exists()
+
+
+@pytest.mark.parametrize("of", [github, gitlab])
+def test_without_an_artifact_the_base_is_an_empty_folder(
+    of: Forge, server: Server, tmp_path: Path
+) -> None:
+    done = forge(of(server), "base", tmp_path / "base")
+    assert done.stdout == "no base yet\n"
+    assert list((tmp_path / "base").iterdir()) == []
+
+
+def test_a_base_that_may_not_be_read_is_an_error(server: Server, tmp_path: Path) -> None:
+    server.refuses = frozenset({"GET"})
+    done = forge(github(server), "base", tmp_path / "base")
+    assert done.returncode == 1
+    assert "403" in done.stderr
+    assert "actions: read" in done.stderr
+    assert "secret" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("of", "token"), [(github, "GITHUB_TOKEN"), (gitlab, "GITLAB_TOKEN")])
+def test_a_missing_token_is_named(of: Forge, token: str, server: Server, tmp_path: Path) -> None:
+    env = of(server)
+    del env[token]
+    done = forge(env, "base", tmp_path / "base")
+    assert done.returncode == 1
+    assert done.stderr == f"forge.py: the variable {token} is not set\n"
+
+
+def test_a_comment_without_a_file_is_a_message(server: Server, tmp_path: Path) -> None:
+    done = forge(github(server), "comment", tmp_path / "comment.md")
+    assert done.returncode == 1
+    assert "No such file" in done.stderr
+    assert "Traceback" not in done.stderr
