@@ -1,0 +1,195 @@
+"""action.yml, run step by step without a GPU."""
+
+import re
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nsysflow.cli.main import main
+from tests.ci.conftest import Profiles
+from tests.ci.forge_server import Server
+from tests.ci.runner import ACTION, TOKEN, Runner
+
+STEPS = ACTION["runs"]["steps"]
+
+pytestmark = pytest.mark.slow
+
+
+def kept(server: Server) -> dict[str, bytes]:
+    """The files of the newest artifact."""
+    newest = server.artifacts[0]["archive_download_url"].partition("/moved")[2]
+    with zipfile.ZipFile(BytesIO(server.archives[newest])) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_a_first_run_without_a_base_keeps_its_captures_and_passes(
+    runner: Runner, server: Server, profiles: Profiles
+) -> None:
+    profiles.now("slow")
+    job = runner.run()
+    assert job.code == 0, job.printed
+    assert "No base to compare with yet" in job.summary
+    assert "not checked, as there is no base yet: step_ms<=1.05*baseline" in job.summary
+    each = {"report.json", "summary.md", "gap-report.md", "report.sqlite.xz"}
+    wanted = {f"{number}/{name}" for number in (1, 2, 3) for name in each}
+    assert set(kept(server)) == {*wanted, "comment.md"}
+    assert server.comments == []
+
+
+def test_a_pull_request_gets_one_comment_which_the_next_run_updates(
+    runner: Runner, server: Server, profiles: Profiles
+) -> None:
+    profiles.now("slow")
+    runner.run()
+    first = runner.run(pull_request=5)
+    assert "posted a comment" in first.printed
+    assert "No significant change" in server.comments[0]["body"]
+    profiles.now("fast")
+    second = runner.run(pull_request=5)
+    assert "updated the comment" in second.printed
+    (comment,) = server.comments
+    assert comment["body"] == second.summary
+    assert "a step takes 17 % less" in second.summary
+    assert first.code == second.code == 0, second.printed
+
+
+def test_a_crossed_budget_fails_the_last_step_alone(
+    runner: Runner, server: Server, profiles: Profiles
+) -> None:
+    profiles.now("fast")
+    runner.run()
+    profiles.now("slow")
+    job = runner.run(pull_request=5)
+    assert list(job.ended) == [step["name"] for step in STEPS]
+    assert list(job.ended.values()) == [0] * (len(STEPS) - 1) + [3]
+    assert "::error file=nan_check.py,line=125," in job.printed
+    assert "crossed: 1 of 1 budget" in server.comments[0]["body"]
+    assert "::" not in server.comments[0]["body"]
+    assert {"1/report.json", "comment.md", "junit.xml"} <= set(kept(server))
+
+
+def test_captures_that_are_too_noisy_end_with_4(runner: Runner, profiles: Profiles) -> None:
+    profiles.now("fast")
+    runner.run()
+    profiles.now("slow")
+    job = runner.run(pull_request=5, captures="1")
+    assert job.code == 4, job.printed
+    assert "too noisy" in job.summary
+
+
+def test_a_failing_program_fails_the_job_with_its_code(
+    runner: Runner, server: Server, profiles: Profiles
+) -> None:
+    profiles.fail()
+    job = runner.run(pull_request=5)
+    assert job.ended == {"Install nsysflow": 0, "Fetch the base": 0, "Profile": 7}
+    assert server.comments == server.artifacts == []
+
+
+def test_a_comment_that_a_fork_may_not_write_changes_no_verdict(
+    runner: Runner, server: Server, profiles: Profiles
+) -> None:
+    profiles.now("slow")
+    server.refuses = frozenset({"POST"})
+    job = runner.run(pull_request=5, max="step_ms<=3")
+    assert job.ended["Comment"] == 1
+    assert "403" in job.printed
+    assert "pull-requests: write" in job.printed
+    assert job.code == 3
+
+
+def test_a_report_is_a_base(runner: Runner, server: Server, profiles: Profiles, runs: Path) -> None:
+    profiles.now("slow")
+    job = runner.run(base=str(runs / "fast" / "report.json"), captures="1")
+    assert "a step takes 20 % longer" in job.summary
+    assert server.asked == [], "no artifact is looked for"
+
+
+def test_a_baseline_file_is_a_base(runner: Runner, profiles: Profiles, runs: Path) -> None:
+    fast, file = str(runs / "fast" / "report.json"), str(runner.workspace / "baseline.json")
+    done = CliRunner().invoke(main, ["check", fast, "--baseline", file, "--update-baseline"])
+    assert done.exit_code == 0, done.output
+    profiles.now("slow")
+    job = runner.run(base=file, captures="1")
+    assert "Checked against a baseline file" in job.summary
+    assert "step_ms<=1.05*baseline" in job.summary
+    assert job.code == 4
+
+
+def test_a_base_that_is_not_there_is_an_error(runner: Runner, profiles: Profiles) -> None:
+    profiles.now("slow")
+    job = runner.run(base="typo.json", captures="1")
+    assert job.code == 1
+    assert "typo.json" in job.summary
+
+
+def test_inputs_are_never_run(runner: Runner, server: Server, profiles: Profiles) -> None:
+    nasty = 'it\'s "x" $(touch hacked) `touch hacked`; touch hacked'
+    profiles.now("slow")
+    job = runner.run(
+        pull_request=5,
+        name=nasty,
+        base=nasty,
+        max=f"{nasty}\nstep_ms<=$(touch hacked)",
+        capture=nasty,
+        command="python 'a b.py' --name \"$(touch hacked)\" `touch hacked` '*'",
+    )
+    asked = profiles.asked.split("\n")
+    assert asked[asked.index("--capture") + 1] == nasty
+    words = ["python", "a b.py", "--name", "$(touch hacked)", "`touch", "hacked`", "*"]
+    assert asked[asked.index("--") + 1 :][: len(words)] == words
+    assert server.artifacts[0]["name"] == nasty
+    assert job.code not in (0, 3, 4), "such budgets and such a base are refused"
+    assert not list(runner.temp.parent.rglob("hacked"))
+
+
+@pytest.mark.parametrize("captures", ["a[$(touch hacked)]", "0", "-1", "three", ""])
+def test_a_number_of_captures_is_a_number(runner: Runner, captures: str) -> None:
+    job = runner.run(captures=captures)
+    assert job.ended["Profile"] == 2
+    assert not (runner.workspace / "hacked").exists()
+
+
+def test_a_command_with_an_open_quote_is_refused(runner: Runner, profiles: Profiles) -> None:
+    profiles.now("slow")
+    job = runner.run(command="python 'train.py")
+    assert job.ended["Profile"] != 0
+    assert "unmatched single quote" in job.printed
+
+
+def test_the_token_is_sent_and_never_shown(
+    runner: Runner, server: Server, profiles: Profiles
+) -> None:
+    profiles.now("slow")
+    job = runner.run(pull_request=5)
+    assert server.tokens[-1] == f"Bearer {TOKEN}"
+    shown = [job.printed, job.summary, server.comments[0]["body"], *map(str, server.asked)]
+    assert not [each for each in shown if TOKEN in each]
+    assert not [name for name, each in kept(server).items() if TOKEN.encode() in each]
+
+
+def test_no_expression_stands_in_a_script() -> None:
+    scripts = [step["run"] for step in STEPS if "run" in step]
+    assert scripts
+    assert not [script for script in scripts if "${{" in script]
+
+
+def test_the_program_does_not_see_the_token() -> None:
+    (profile,) = [step for step in STEPS if step["name"] == "Profile"]
+    assert "token" not in str(profile).lower()
+
+
+@pytest.mark.parametrize("name", ACTION["inputs"])
+def test_an_input_has_a_default_and_a_sentence(name: str) -> None:
+    declared = ACTION["inputs"][name]
+    assert "default" in declared
+    assert declared["description"].endswith(".")
+
+
+def test_actions_of_others_are_pinned_to_a_version() -> None:
+    used = [step["uses"] for step in STEPS if "uses" in step]
+    assert used
+    assert not [each for each in used if not re.fullmatch(r"[\w-]+/[\w-]+@v\d+\.\d+\.\d+", each)]
