@@ -1,0 +1,143 @@
+"""docs/ci.md: what it lets you paste works."""
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.ci.conftest import Profiles
+from tests.ci.forge_server import Server, zipped
+from tests.ci.runner import ACTION
+from tests.reports import ROOT
+from tests.shown import FENCED
+
+PAGE: Final = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+BLOCKS: Final = FENCED.findall(PAGE)
+WORKFLOW, PIPELINE = (yaml.safe_load(body) for language, body in BLOCKS if language == "yaml")
+GOOD, NIGHTLY = (body for language, body in BLOCKS if language == "sh")
+
+Bash = Callable[[str], subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def bash(tmp_path: Path, machine: dict[str, str], fakes: Path, server: Server) -> Bash:
+    """Runs a script in one folder, on a machine that reaches GitLab; `git clone` there brings this
+    repository."""
+    git = fakes / "git"
+    git.write_text(f'#!/bin/sh\n[ "$1" != clone ] || {{ mkdir "$5" && ln -s "{ROOT}/ci" "$5"; }}\n')
+    git.chmod(0o755)
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    job = {
+        "GITLAB_CI": "true",
+        "GITLAB_TOKEN": "secret",
+        "CI_API_V4_URL": server.url,
+        "CI_PROJECT_ID": "12",
+        "CI_MERGE_REQUEST_IID": "5",
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+        "CI_COMMIT_REF_NAME": "feature",
+        "CI_JOB_NAME": "step-time",
+        "CI_JOB_URL": "https://forge.example/jobs/1",
+        "NSYSFLOW_REPOSITORY": "https://forge.example/nsysflow.git",
+    }
+
+    def run(script: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", script],
+            cwd=workspace,
+            env=machine | job,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def gitlab_job(part: str) -> str:
+    """A part of the GitLab job as a script, with the job's variables."""
+    job = PIPELINE["step-time"]
+    variables = [f'export {name}="{value}"' for name, value in job["variables"].items()]
+    return "\n".join([*variables, *job[part]])
+
+
+def test_the_workflow_uses_the_action_as_it_is() -> None:
+    (job,) = WORKFLOW["jobs"].values()
+    checkout, ours = job["steps"]
+    assert re.fullmatch(r"actions/checkout@v\d+\.\d+\.\d+", checkout["uses"])
+    assert ours["with"].keys() <= ACTION["inputs"].keys()
+    assert WORKFLOW["permissions"] == {
+        "actions": "read",
+        "contents": "read",
+        "pull-requests": "write",
+    }
+
+
+def test_the_example_is_short() -> None:
+    assert len(next(body for language, body in BLOCKS if language == "yaml").splitlines()) <= 16
+
+
+@pytest.mark.parametrize("name", ACTION["inputs"])
+def test_an_input_stands_on_the_page_with_its_default(name: str) -> None:
+    default = ACTION["inputs"][name]["default"]
+    shown = {"token": "the job's", "base": ""}.get(name, f"`{default}`")
+    assert re.search(rf"^\| `{name}` \| {re.escape(shown)} ?\| ", PAGE, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_gitlab_job_keeps_one_note(
+    bash: Bash, server: Server, profiles: Profiles, tmp_path: Path
+) -> None:
+    (tmp_path / "artifact").mkdir()
+    profiles.now("fast")
+    assert bash(gitlab_job("before_script")).returncode == 0
+    first = bash(gitlab_job("script"))
+    assert first.returncode == 0, first.stdout
+    assert "posted a comment" in bash(gitlab_job("after_script")).stdout
+
+    (tmp_path / "workspace" / "new").rename(tmp_path / "artifact" / "new")
+    server.archives["/stored/1"] = zipped(tmp_path / "artifact")
+    server.moved["/projects/12/jobs/artifacts/main/download?job=step-time"] = "/stored/1"
+    bash("rm -r base")
+    profiles.now("slow")
+    second = bash(gitlab_job("script"))
+    assert second.returncode == 3, second.stdout
+    assert "updated the comment" in bash(gitlab_job("after_script")).stdout
+    (note,) = server.comments
+    assert "a step takes 20 % longer" in note["body"]
+    assert "(https://forge.example/jobs/1)" in note["body"]
+
+
+@pytest.mark.slow
+def test_the_gitlab_job_keeps_what_it_promises(bash: Bash, profiles: Profiles) -> None:
+    artifacts: dict[str, Any] = PIPELINE["step-time"]["artifacts"]
+    profiles.now("slow")
+    bash(gitlab_job("before_script"))
+    budget = gitlab_job("script").replace("1.05*baseline", "3")
+    assert bash(budget).returncode == 3
+    assert artifacts["when"] == "always"
+    for path in (*artifacts["paths"], *artifacts["reports"].values()):
+        assert bash(f"test -e {path}").returncode == 0, path
+
+
+@pytest.mark.slow
+def test_the_commands_for_cron_work_from_day_to_day(bash: Bash, profiles: Profiles) -> None:
+    profiles.now("fast")
+    bash(gitlab_job("before_script"))
+    good = bash(GOOD)
+    assert good.returncode == 0, good.stdout
+    same = bash(f"date() {{ echo 2026-11-22; }}\n{NIGHTLY}")
+    assert same.returncode == 0, same.stdout
+    profiles.now("slow")
+    slower = bash(f"date() {{ echo 2026-11-23; }}\n{NIGHTLY}")
+    assert slower.returncode == 3, slower.stdout
+    assert "20 % longer" in bash("cat 2026-11-23/comment.md").stdout
+    (over_time,) = re.findall(r"`(nsysflow diff good[^`]*)`", PAGE)
+    table = bash(over_time)
+    assert table.returncode == 0, table.stdout
+    assert "2026-11-23" in table.stdout
