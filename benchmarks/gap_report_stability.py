@@ -9,11 +9,12 @@ both sides, of all lines of both. The noise of a share is the standard deviation
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import combinations, product
-from math import log, sqrt
+from math import floor, log, log10, sqrt
 from pathlib import Path
 from statistics import fmean, variance
+from typing import TypeVar
 
 import click
 
@@ -23,7 +24,16 @@ from nsysflow.report.gap_report.rows import GapReport, gap_report
 from nsysflow.report.gap_report.series import Place, tracks_of
 from nsysflow.runs.analyze import analyze_reports
 
+T = TypeVar("T")
 Lines = frozenset[str]
+Shares = Mapping[Place, float]
+"""The share of a step of each listed row, not rounded."""
+
+_PER_DECADE = 3
+"""Figures of a scale like 1, 2, 5 between a share and its tenfold."""
+_SHIFTS = 10
+_LAST_ROW = (None, 0)
+"""What is not listed; its scale is so coarse that it stays."""
 
 
 def report_of(path: Path) -> GapReport:
@@ -41,7 +51,7 @@ def program_of(path: Path) -> str:
     return re.sub(r"-\d+$", "", path.name.partition(".")[0])
 
 
-def share_pct(one: Lines, other: Lines) -> float:
+def share_pct(one: Set[T], other: Set[T]) -> float:
     """The share of lines that differ; of two empty reports 0."""
     lines = len(one) + len(other)
     return 100 * len(one ^ other) / lines if lines else 0.0
@@ -59,24 +69,41 @@ def _figures(lines: Lines) -> dict[str, int]:
     return {place.rstrip(","): int(pct) for place, _, pct in split}
 
 
-def noise(captures: Sequence[GapReport]) -> float:
+def noise(captures: Sequence[Shares]) -> float:
     """By how much the share of a row differs between captures: the standard deviation of its log,
     in the quadratic mean over the rows that all captures list. 0 where there are none."""
-    shares = [
-        {row.place: row.share for row in report.rows if row.place is not None}
-        for report in captures
-    ]
-    common = set[Place].intersection(*[{*each} for each in shares])
-    variances = [variance([log(each[place]) for each in shares]) for place in common]
+    common = set[Place].intersection(*[{*each} for each in captures])
+    variances = [variance([log(each[place]) for each in captures]) for place in common]
     return sqrt(fmean(variances)) if variances else 0.0
+
+
+def shifted_pct(captures: Sequence[Shares]) -> float:
+    """The mean share of differing lines if the figures of the scale were others, as far apart: it
+    shows whether they lie luckily for these captures."""
+    found = []
+    for shift in range(_SHIFTS):
+        rounded = [
+            {
+                _LAST_ROW,
+                *((at, floor(_PER_DECADE * log10(each[at]) + shift / _SHIFTS)) for at in each),
+            }
+            for each in captures
+        ]
+        found += [share_pct(one, other) for one, other in combinations(rounded, 2)]
+    return fmean(found)
 
 
 def _stability(program: str, captures: Sequence[GapReport]) -> str:
     pairs = combinations(map(lines_of, captures), 2)
-    shares = [share_pct(one, other) for one, other in pairs]
+    differ = [share_pct(one, other) for one, other in pairs]
     rows = fmean(len(report.rows) for report in captures)
-    figures = f"{rows:.1f} | {noise(captures):.2f} | {fmean(shares):.1f} | {max(shares):.1f}"
-    return f"| {program} | {len(captures)} | {figures} |"
+    shares = [
+        {row.place: row.share for row in report.rows if row.place is not None}
+        for report in captures
+    ]
+    figures = (fmean(differ), max(differ), shifted_pct(shares))
+    shown = " | ".join(f"{figure:.1f}" for figure in figures)
+    return f"| {program} | {len(captures)} | {rows:.1f} | {noise(shares):.2f} | {shown} |"
 
 
 def _change(base: str, new: str, pairs: Iterable[tuple[Lines, Lines]]) -> str:
@@ -107,8 +134,8 @@ def main(reports: Sequence[Path], change: Sequence[tuple[str, str]]) -> None:
     programs: dict[str, list[GapReport]] = {}
     for path in sorted(reports):
         programs.setdefault(program_of(path), []).append(report_of(path))
-    click.echo("| program | captures | rows | noise of a share | differ, mean % | worst pair % |")
-    click.echo("| --- | ---: | ---: | ---: | ---: | ---: |")
+    heads = ("captures", "rows", "noise of a share", "differ, mean %", "worst pair %", "shifted %")
+    click.echo(f"| program | {' | '.join(heads)} |\n| --- |{' ---: |' * len(heads)}")
     for program, captures in programs.items():
         if len(captures) > 1:
             click.echo(_stability(program, captures))
