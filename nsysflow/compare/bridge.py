@@ -49,13 +49,11 @@ class Delta:
     high_ns: float | None
 
     @property
-    def clear(self) -> bool:
-        """Whether the change is more than steps vary by themselves."""
-        return (
-            self.low_ns is not None
-            and self.high_ns is not None
-            and (self.low_ns > 0 or self.high_ns < 0)
-        )
+    def clear(self) -> bool | None:
+        """Whether the change is more than steps vary by themselves; None where nobody can say."""
+        if self.low_ns is None or self.high_ns is None:
+            return None
+        return self.low_ns > 0 or self.high_ns < 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +264,8 @@ def _each_ns(series: Series) -> float | None:
 
 def _of_wait(change: Delta) -> Status:
     """What became of the idle time behind something."""
+    if change.base_ns == change.new_ns:
+        return "same"
     if not change.base_ns or not change.new_ns:
         return "gone" if change.base_ns else "new"
     if abs(change.new_ns / change.base_ns - 1) * 100 <= SAME_PCT:
@@ -277,10 +277,8 @@ def _status(
     base_count: float, new_count: float, base_ns: float | None, new_ns: float | None
 ) -> Status:
     """What became of something: of more calls and slower ones, what changes its sum more."""
-    if base_ns is None or not base_count:
-        return "new"
-    if new_ns is None or not new_count:
-        return "gone"
+    if base_ns is None or new_ns is None:
+        return "same" if base_ns == new_ns else "new" if base_ns is None else "gone"
     by_count, by_time = new_count / base_count, new_ns / base_ns if base_ns else 1.0
     if max(abs(by_count - 1), abs(by_time - 1)) * 100 <= SAME_PCT:
         return "same"

@@ -1,0 +1,171 @@
+"""What explains a difference."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysflow.compare.bridge import Bridge, Delta, Part, Status, Thing, bridge_between
+from nsysflow.compare.captures import Row
+from nsysflow.compare.sides import Side
+from tests.compare.handmade import row, track
+
+
+def bridge(base: Iterable[Row], new: Iterable[Row]) -> Bridge:
+    return bridge_between(Side([track(*base)]), Side([track(*new)]))
+
+
+def part(found: Bridge, kind: str) -> Part:
+    (only,) = (each for each in found.parts if each.kind == kind)
+    return only
+
+
+def thing(found: Bridge) -> Thing:
+    ((only,),) = (each.things for each in found.parts)
+    return only
+
+
+def changes(deltas: Iterable[Delta]) -> int:
+    return sum(each.change_ns for each in deltas)
+
+
+def test_each_cause_of_idle_time_and_each_class_of_kernels_is_a_part() -> None:
+    base = [row(100, 100), row(50, 50, part="idle", kind="sync", name="cudaDeviceSynchronize")]
+    found = bridge(base, [row(120, 120), row(10, 10, part="idle", kind="host")])
+    parts = {(each.part, each.kind): each.change.change_ns for each in found.parts}
+    assert parts == {("compute", "matmul"): 20, ("idle", "sync"): -50, ("idle", "host"): 10}
+    assert found.total.change_ns == -20
+
+
+def test_the_largest_change_comes_first() -> None:
+    found = bridge(
+        [row(100), row(50, part="idle", kind="sync")], [row(90), row(99, part="idle", kind="sync")]
+    )
+    assert [each.kind for each in found.parts] == ["sync", "matmul"]
+
+
+def test_communication_is_one_part_whatever_its_kernels() -> None:
+    base = [row(5, part="communication", kind="comm", name="all_reduce"), row(1)]
+    new = [row(9, part="communication", kind="comm", name="reduce_scatter"), row(1)]
+    first = bridge(base, new).parts[0]
+    assert (first.part, first.kind, first.change.change_ns) == ("communication", "", 4)
+    assert {(each.short_name, each.status) for each in first.things} == {
+        ("all_reduce", "gone"),
+        ("reduce_scatter", "new"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "status"),
+    [
+        (row(100, 100), row(100, 100), "same"),
+        (row(100, 100), row(150, 150), "slower"),
+        (row(100, 100), row(80, 80), "faster"),
+        (row(100, 100), row(200, 200, count=[2, 2]), "called more often"),
+        (row(200, 200, count=[2, 2]), row(100, 100), "called less often"),
+        (row(1000, 1000), row(1009, 1009), "same"),
+        (row(1000, 1000), row(1011, 1011), "slower"),
+        (row(100, part="idle"), row(150, part="idle"), "longer"),
+        (row(100, part="idle"), row(50, part="idle"), "shorter"),
+        (row(100, 100, part="idle"), row(0, 201, part="idle"), "same"),
+    ],
+)
+def test_what_became_of_a_thing(base: Row, new: Row, status: Status) -> None:
+    assert thing(bridge([base], [new])).status == status
+
+
+def test_a_kernel_with_another_grid_is_new() -> None:
+    found = part(bridge([row(100)], [row(130, grid="9x1x1")]), "matmul")
+    assert [(each.what.grid, each.status) for each in found.things] == [
+        ("9x1x1", "new"),
+        ("8x1x1", "gone"),
+    ]
+
+
+def test_a_kernel_of_two_phases_is_one_thing_in_two_phases() -> None:
+    base = [row(100, phase="forward"), row(40, phase="backward")]
+    new = [row(110, phase="forward"), row(70, phase="backward")]
+    found = part(bridge(base, new), "matmul")
+    assert [each.change.change_ns for each in found.things] == [40]
+    assert {name: each.change_ns for name, each in found.phases.items()} == {
+        "backward": 30,
+        "forward": 10,
+    }
+
+
+def test_a_wait_whose_line_moved_says_where_it_was() -> None:
+    base = row(100, part="idle", kind="sync", source="train.py:42 in step")
+    moved = thing(bridge([base], [replace(base, source="train.py:45 in step")]))
+    assert (moved.what.source, moved.base_source) == ("train.py:45 in step", "train.py:42 in step")
+    assert (moved.status, moved.change.change_ns) == ("same", 0)
+
+
+def test_sides_with_other_numbers_of_steps_are_compared_by_their_means() -> None:
+    found = bridge([row(100, 200, 301)], [row(200)])
+    assert found.total.change_ns == round(Fraction(200) - Fraction(601, 3)) == 0
+
+
+def test_all_runs_of_a_side_count_by_their_steps() -> None:
+    base = Side([track(row(100)), track(row(400, 400, 400))])
+    assert base.mean_ns == Fraction(1300, 4)
+    assert bridge_between(base, Side([track(row(0))])).total.change_ns == -325
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["compute", "communication", "copies", "idle"]),
+        st.sampled_from(["sync", "host"]),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["", "step", "step/x"]),
+        st.sampled_from([None, "t.py:1 in f", "t.py:2 in f", "u.py:9 in f"]),
+    ),
+    unique=True,
+    min_size=1,
+    max_size=8,
+)
+
+
+@st.composite
+def sides(draw: st.DrawFn) -> Side:
+    tracks = []
+    for steps in draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)):
+        ns = st.lists(st.integers(0, 1000), min_size=steps, max_size=steps)
+        rows = [
+            row(*draw(ns), part=part, kind=kind, name=name, phase=phase, source=source)
+            for part, kind, name, phase, source in draw(ROWS)
+        ]
+        tracks.append(track(*rows))
+    return Side(tracks)
+
+
+@given(sides(), sides())
+def test_all_lists_sum_to_what_they_are_parts_of(base: Side, new: Side) -> None:
+    found = bridge_between(base, new)
+    assert found.total.change_ns == round(new.mean_ns - base.mean_ns)
+    assert changes(each.change for each in found.parts) == found.total.change_ns
+    assert changes(found.phases.values()) == found.total.change_ns
+    for each in found.parts:
+        assert changes(each.phases.values()) == each.change.change_ns
+        assert changes(one.change for one in each.things) == each.change.change_ns
+        assert abs(each.change.new_ns - each.change.base_ns - each.change.change_ns) <= 1
+
+
+@given(sides())
+def test_a_side_against_itself_is_all_zero(side: Side) -> None:
+    found = bridge_between(side, side)
+    assert found.total.change_ns == 0
+    assert {one.change.change_ns for each in found.parts for one in each.things} <= {0}
+    assert {one.status for each in found.parts for one in each.things} <= {"same"}
+
+
+@given(sides(), sides())
+def test_swapping_the_sides_changes_the_sign_within_a_nanosecond(base: Side, new: Side) -> None:
+    there, back = bridge_between(base, new), bridge_between(new, base)
+    assert there.total.change_ns == -back.total.change_ns
+    ours = {(each.part, each.kind): each.change.change_ns for each in there.parts}
+    theirs = {(each.part, each.kind): each.change.change_ns for each in back.parts}
+    assert ours.keys() == theirs.keys()
+    assert all(abs(ours[key] + theirs[key]) <= 1 for key in ours)
