@@ -41,8 +41,8 @@ INTRODUCTION: Final = """\
 # How accurate are `nsysflow whatif`, the findings, diff and the gap report?
 
 Made by `python -m benchmarks.accuracy` from the samples and the simulated programs of the tests;
-the last two parts are of captures that do not ship. Recorded is compared with recorded: both sides hold
-what the profiler costs. A prediction is good within 10 % of the saving or 1 % of the step (of
+the last two parts are of captures that do not ship. Recorded is compared with recorded: both sides
+hold what the profiler costs. A prediction is good within 10 % of the saving or 1 % of the step (of
 simulated programs, the window).
 """
 

@@ -25,8 +25,8 @@ from tests.runs.runs import RUN
 
 FILES = {
     "summary.md", "gap-report.csv", "gap-report.md", "report.json", "gaps.csv", "gap_summary.csv",
-    "phases.csv", "syncs.csv", "launches.csv", "starved.csv", "kernels.csv", "copies.csv", "comm.csv", "steps.csv",
-    "waited.csv", "findings.csv", "step_groups.csv",
+    "phases.csv", "syncs.csv", "launches.csv", "starved.csv", "kernels.csv", "copies.csv",
+    "comm.csv", "steps.csv", "waited.csv", "findings.csv", "step_groups.csv",
 }  # fmt: skip
 
 

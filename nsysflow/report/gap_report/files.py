@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.report.gap_report.rows import GapReport, Row
+from nsysflow.report.gap_report.rows import GapReport, Row, share_of
 from nsysflow.report.gap_report.scale import LISTED_PER_MILLE
 from nsysflow.report.gap_report.series import LAUNCHING, WAITING
 from nsysflow.report.layout import Block, figure, words
@@ -54,7 +54,7 @@ def as_markdown(report: GapReport) -> str:
 def _head(report: GapReport) -> Iterator[str]:
     gpus = escaped(", ".join(report.gpus))
     of = "of a step of" if report.has_steps else "of a window of"
-    share = percent(100 * report.idle_ns / report.step_ns)
+    share = percent(100 * share_of(report.idle_ns, report.step_ns))
     yield from (f"# {gpus}: idle {share} {of} {duration(round(report.step_ns))}", "")
     yield from (f"{_what(report)}", "")
 

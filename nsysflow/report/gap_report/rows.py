@@ -37,7 +37,7 @@ class Row:
     @property
     def share(self) -> float:
         """Its share of the step, 0 to 1."""
-        return self.ns / self.step_ns if self.step_ns else 0.0
+        return share_of(self.ns, self.step_ns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +85,11 @@ def gap_report(tracks: Sequence[Track]) -> GapReport:
         idle_ns=median(_sums(slowest, _together(slowest, places))) if slowest else 0,
         rows=(*listed, *rest),
     )
+
+
+def share_of(ns: float, step_ns: float) -> float:
+    """The share of a step, 0 to 1; 0 of a step without length."""
+    return ns / step_ns if step_ns else 0.0
 
 
 def _together(track: Track, places: Iterable[Place]) -> _Series:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nsysflow
-from nsysflow.report.gap_report.files import as_csv
+from nsysflow.report.gap_report.files import as_csv, as_markdown
 from nsysflow.report.gap_report.rows import gap_report
 from nsysflow.report.gap_report.series import LAUNCHING, WAITING, Place, Track, tracks_of
 from nsysflow.report.results import Results
@@ -17,7 +17,7 @@ from tests.oracle import gap_report as oracle
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.strategies import traces
 from tests.report.handmade import Results as HandmadeResults
-from tests.report.handmade import handmade, renamed
+from tests.report.handmade import handmade
 
 FORWARD = Place("forward", LAUNCHING)
 LOSS = Place("loss", WAITING, "train (train.py)")
@@ -55,6 +55,13 @@ def found_lines(results: Results) -> list[tuple[Any, ...]]:
 def test_a_random_trace_agrees_with_the_oracle(model: PlainTrace) -> None:
     results = Results([nsysflow.analyze(to_trace(model))])
     assert found_lines(results) == oracle_lines(results)
+
+
+@any_trace
+def test_neither_file_of_a_random_trace_names_the_report(model: PlainTrace) -> None:
+    trace = replace(to_trace(model), report="a-secret")
+    report = gap_report(tracks_of(Results([nsysflow.analyze(trace)])))
+    assert "secret" not in as_csv(report) + as_markdown(report)
 
 
 @given(traces(), traces())
@@ -148,7 +155,7 @@ def one_report(*parts: dict[str, Any], steady: Sequence[bool] = ()) -> list[Trac
     ]
     gpus = [{"device": 0, "name": "NVIDIA H200"}]
     run = handmade(step_parts=[*parts], steps=steps, accounting=gpus)
-    return tracks_of(HandmadeResults([renamed(run, "secret")]))
+    return tracks_of(HandmadeResults([run]))
 
 
 def test_only_steady_steps_count() -> None:
@@ -200,7 +207,3 @@ def test_host_code_has_no_line_since_samples_wander() -> None:
         compute(0, 90), idle(0, 10, kind="host", source="a.py:1 in b"), steady=[True]
     )
     assert [*found.idle_ns] == [Place("loss", LAUNCHING)]
-
-
-def test_no_line_names_the_report() -> None:
-    assert "secret" not in "".join(lines(*one_report(compute(0, 9), idle(0, 1), steady=[True])))
