@@ -1,4 +1,4 @@
-"""The gap report (spec §20), from the rows of step_parts and steps."""
+"""The gap report (spec §21), from the rows of step_parts and steps."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ SMALLER = ("(all smaller ones)", "", "")
 
 
 def gap_report(parts: Sequence[Row], steps: Sequence[Row]) -> list[Line]:
-    """§20: the lines of the CSV, in order."""
+    """§21: the lines of the CSV, in order."""
     durations, idle = _tracks(parts, steps)
     places = {place for rows in idle.values() for place in rows}
     lines, listed = [], set()
@@ -52,7 +52,7 @@ def gap_report(parts: Sequence[Row], steps: Sequence[Row]) -> list[Line]:
 def _tracks(
     parts: Sequence[Row], steps: Sequence[Row]
 ) -> tuple[dict[TrackKey, dict[Any, int]], dict[TrackKey, dict[Place, dict[Any, int]]]]:
-    """§20.1 to §20.3: of each track, how long each of its steps is; and by place its idle time."""
+    """§21.1 to §21.3: of each track, how long each of its steps is; and by place its idle time."""
     steady = {(*_key(row), row["step"]) for row in steps if row["steady"]}
     with_steady = {step[:-1] for step in steady}
     durations: dict[TrackKey, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
@@ -74,7 +74,7 @@ def _key(row: Row) -> TrackKey:
 
 
 def _place(row: Row) -> Place:
-    """§20.2."""
+    """§21.2."""
     kind: str = row["kind"]
     line: str = row["source"] or row["via"] or ""
     return (
@@ -95,7 +95,7 @@ def function(line: str) -> str:
 def _largest(
     durations: dict[TrackKey, dict[Any, int]], idle: dict[TrackKey, dict[Any, int]]
 ) -> tuple[Fraction, Fraction | None, Fraction]:
-    """§20.4: the share, the interval's lower end as a share, and the time."""
+    """§21.4: the share, the interval's lower end as a share, and the time."""
     found = []
     for key, lengths in durations.items():
         whole = Fraction(median(lengths.values()))
@@ -111,14 +111,14 @@ def _order(step: int | None) -> int:
 
 
 def _has_a_line(share: Fraction, low: Fraction | None) -> bool:
-    """§20.5."""
+    """§21.5."""
     if share < Fraction(1, 100) and low is not None:
         return low >= Fraction(5, 1000)
     return share >= Fraction(5, 1000)
 
 
 def nearest(share: Fraction, scale: list[int]) -> int:
-    """§20.6: by ratio; of two, the larger."""
+    """§21.6: by ratio; of two, the larger."""
     if share == 0:
         return scale[0]
     return min(scale, key=lambda pct: (max(100 * share / pct, pct / (100 * share)), -pct))

@@ -1,4 +1,4 @@
-"""The rows of the gap report: what a step waits for, place by place (spec §20)."""
+"""The rows of the gap report: what a step waits for, place by place (spec §21)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
