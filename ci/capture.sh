@@ -20,7 +20,7 @@ times=$2
 shift 2
 
 mkdir -- "$folder"
-runs=$(mktemp -d)
+runs=$(mktemp -d --tmpdir nsysflow.XXXXXX)
 trap 'rm -rf -- "$runs"' EXIT
 
 for ((number = 1; number <= times; number++)); do

@@ -15,12 +15,12 @@ from tests.ci.runner import Runner
 from tests.reports import ROOT, sqlite_report
 
 _NSYSFLOW: Final = """#!/bin/sh
-if [ "$1" != profile ]; then
-    exec "{python}" -P -c "from nsysflow.cli.main import main; main(prog_name='nsysflow')" "$@"
+if [ "$1" = profile ] && [ -e "{fakes}/fails" ]; then exit 7; fi
+if [ "$1" = profile ] && [ -e "{fakes}/run" ]; then
+    printf '%s\\n' "$@" >>"{fakes}/profiled"
+    mkdir "$3" && exec cp -r "{fakes}/run/." "$3"
 fi
-printf '%s\\n' "$@" >>"{fakes}/profiled"
-if [ -e "{fakes}/fails" ]; then exit 7; fi
-mkdir "$3" && cp -r "{fakes}/run/." "$3"
+exec "{python}" -P -c "from nsysflow.cli.main import main; main(prog_name='nsysflow')" "$@"
 """
 
 _PYTHON: Final = """#!/bin/sh
@@ -43,14 +43,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         report = sqlite_report(folder, sample).rename(folder / "report.sqlite")
         done = CliRunner().invoke(main, ["analyze", str(report), "-o", str(folder), "--force"])
         assert done.exit_code == 0, done.output
-        (folder / "gap-report.md").touch()
     return made
 
 
 @pytest.fixture
 def fakes(tmp_path: Path) -> Path:
     """A folder for PATH with a `python3` that installs nothing and an `nsysflow` that needs no
-    GPU. `run` in it is what the next captures are, `fails` lets them fail."""
+    GPU. `run` in it is what the next captures are, `fails` lets them fail; without either it is
+    the real one."""
     folder = tmp_path / "fakes"
     folder.mkdir()
     for name, code in (("nsysflow", _NSYSFLOW), ("python3", _PYTHON)):

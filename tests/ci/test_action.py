@@ -126,11 +126,17 @@ def test_a_base_that_is_not_there_is_an_error(runner: Runner, profiles: Profiles
     assert "typo.json" in job.summary
 
 
-def test_inputs_are_never_run(runner: Runner, server: Server, profiles: Profiles) -> None:
-    nasty = 'it\'s "x" $(touch hacked) `touch hacked`; touch hacked'
+@pytest.mark.parametrize(
+    "nasty",
+    ["$(touch hacked)", "`touch hacked`", "'; touch hacked; '", '"; touch hacked; "', "a'b\"c;"],
+)
+def test_inputs_are_never_run(
+    runner: Runner, server: Server, profiles: Profiles, nasty: str
+) -> None:
     profiles.now("slow")
     job = runner.run(
         pull_request=5,
+        captures="1",
         name=nasty,
         base=nasty,
         max=f"{nasty}\nstep_ms<=$(touch hacked)",
