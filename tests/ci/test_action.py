@@ -119,6 +119,16 @@ def test_a_baseline_file_is_a_base(runner: Runner, profiles: Profiles, runs: Pat
     assert job.code == 4
 
 
+def test_budgets_of_the_settings_file_count_where_none_are_given(
+    runner: Runner, profiles: Profiles
+) -> None:
+    (runner.workspace / "nsysflow.toml").write_text('[check]\nmax = ["step_ms<=3"]\n')
+    profiles.now("slow")
+    job = runner.run(max="")
+    assert job.code == 3
+    assert "step_ms<=3" in job.summary
+
+
 def test_a_base_that_is_not_there_is_an_error(runner: Runner, profiles: Profiles) -> None:
     profiles.now("slow")
     job = runner.run(base="typo.json", captures="1")
