@@ -78,13 +78,11 @@ def _of_operations(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
             ns -= cover.between(alone["start"], alone["end"])
         found.append(alone.select("op", "piece", ns.alias("ns")))
     rows = pl.concat(found, how="diagonal")
-    what = view.ops.select("part", "name", "short_name", *_grids(view), "node")[rows["op"]]
+    what = view.ops.select("part", "name", *_grids(view), "node")[rows["op"]]
     path = _by_name(view.attribution).gather(view.attribution.path_of(what["node"]))
     rows = rows.drop("op").hstack([*what.drop("node"), path.alias("path")])
     sums = pl.col("ns", "duration_ns", "count").sum()
-    grouped = rows.group_by("piece", "part", "name", *_GRID, "path").agg(
-        sums, pl.col("short_name").cast(pl.String).min()
-    )
+    grouped = rows.group_by("piece", "part", "name", *_GRID, "path").agg(sums)
     return _in_words(view, grouped.filter((pl.col("ns") > 0) | (pl.col("count") > 0)))
 
 
@@ -125,19 +123,27 @@ def _grids(view: View) -> list[pl.Series]:
 
 def _in_words(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of operations with names for their numbers."""
-    name, short = pl.col("name").cast(pl.String), pl.col("short_name").min().over("name")
-    kernels = class_of(name, short, view.options.kernel_classes)
     part = pl.col("part").cast(pl.String).replace_strict(_PARTS, return_dtype=STEP_PART)
     phase = view.attribution.paths["joined"].gather(rows["path"]).fill_null("")
-    return rows.select(
+    classes = _kernel_classes(view)
+    return rows.join(classes, on="name", maintain_order="left").select(
         *("piece", "ns", "duration_ns", "count"),
         part.alias("part"),
-        pl.when(pl.col("part") == "copy").then(short).otherwise(kernels).alias("kind"),
-        name,
-        short,
+        pl.when(pl.col("part") == "copy").then("short_name").otherwise("class").alias("kind"),
+        pl.col("name").cast(pl.String),
+        "short_name",
         pl.format("{}x{}x{}", *_GRID).alias("grid"),
         phase.alias("phase"),
     )
+
+
+def _kernel_classes(view: View) -> pl.DataFrame:
+    """`name`, `short_name`, `class`, a row per name: the rules are tried once on each."""
+    named = view.ops.select("name", "short_name").unique()
+    short = named.group_by("name").agg(pl.col("short_name").cast(pl.String).min())
+    name = pl.col("name").cast(pl.String)
+    kernels = class_of(name, pl.col("short_name"), view.options.kernel_classes)
+    return short.with_columns(kernels.alias("class"))
 
 
 def _of_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
