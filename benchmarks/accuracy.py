@@ -27,17 +27,20 @@ from tests.analysis.replay.sites import Site, sites
 from tests.reports import ROOT, SAMPLES
 
 PAGE: Final = ROOT / "docs" / "accuracy.md"
+POWER: Final = ROOT / "benchmarks" / "power.md"
+"""The last part of the page: `benchmarks.power` measures it, from captures that do not ship."""
 
 CHANGES: Final = frozenset(field.name for field in fields(Changes))
 """The options of `nsysflow whatif` that change something."""
 
 
 INTRODUCTION: Final = """\
-# How accurate are `nsysflow whatif` and the findings?
+# How accurate are `nsysflow whatif`, the findings and diff?
 
-Made by `python -m benchmarks.accuracy` from the samples and the simulated programs of the tests.
-Recorded is compared with recorded: both sides hold what the profiler costs. A prediction is good
-within 10 % of the saving or 1 % of the step (of simulated programs, the window).
+Made by `python -m benchmarks.accuracy` from the samples and the simulated programs of the tests;
+the last part is of captures that do not ship. Recorded is compared with recorded: both sides hold
+what the profiler costs. A prediction is good within 10 % of the saving or 1 % of the step (of
+simulated programs, the window).
 """
 
 PAIRS_INTRODUCTION: Final = """\
@@ -162,6 +165,8 @@ def page() -> Iterator[str]:
     yield from _pairs()
     yield ""
     yield from _simulated()
+    yield ""
+    yield POWER.read_text(encoding="utf-8").rstrip()
 
 
 def _pairs() -> Iterator[str]:

@@ -3,29 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeVar
 
 from nsysflow.compare.apportion import apportioned
+from nsysflow.compare.became import Status, Total, of_operation, of_wait
 from nsysflow.compare.captures import PartName
 from nsysflow.compare.matching import Pair, matched
 from nsysflow.compare.means import mean_change_interval
 from nsysflow.compare.sides import Key, Series, Side
-
-Status: TypeAlias = Literal[
-    "new",
-    "gone",
-    "called more often",
-    "called less often",
-    "slower",
-    "faster",
-    "longer",
-    "shorter",
-    "same",
-]
-"""What became of a kernel, a copy or a wait; a wait gets longer or shorter."""
-
-SAME_PCT = 1.0
-"""A kernel whose calls take this much longer or shorter is the same: clocks vary as much."""
 
 Group = TypeVar("Group", str, tuple[PartName, str], Pair)
 
@@ -49,13 +34,11 @@ class Delta:
     high_ns: float | None
 
     @property
-    def clear(self) -> bool:
-        """Whether the change is more than steps vary by themselves."""
-        return (
-            self.low_ns is not None
-            and self.high_ns is not None
-            and (self.low_ns > 0 or self.high_ns < 0)
-        )
+    def clear(self) -> bool | None:
+        """Whether the change is more than steps vary by themselves; None where nobody can say."""
+        if self.low_ns is None or self.high_ns is None:
+            return None
+        return self.low_ns > 0 or self.high_ns < 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,11 +217,7 @@ class _Compare:
         """What became of a kernel, a copy or a wait."""
         base = Series.sum_of([row.base for row in rows])
         new = Series.sum_of([row.new for row in rows])
-        base_count, new_count = (
-            float(side.per_step(series.count))
-            for side, series in ((self.base, base), (self.new, new))
-        )
-        each = [_each_ns(series) for series in (base, new)]
+        totals = Total.of(base, self.base), Total.of(new, self.new)
         what = pair[1] or pair[0]
         assert what is not None  # a pair has one of the two
         names = self.base.short_names | self.new.short_names
@@ -247,43 +226,10 @@ class _Compare:
             what=what,
             base_source=pair[0].source if moved and pair[0] is not None else None,
             short_name=names[what.name],
-            status=_of_wait(change)
-            if what.part == "idle"
-            else _status(base_count, new_count, *each),
+            status=of_wait(*totals) if what.part == "idle" else of_operation(*totals),
             change=change,
-            base_count=base_count,
-            new_count=new_count,
-            base_each_ns=each[0],
-            new_each_ns=each[1],
+            base_count=totals[0].count,
+            new_count=totals[1].count,
+            base_each_ns=totals[0].each_ns if totals[0].count else None,
+            new_each_ns=totals[1].each_ns if totals[1].count else None,
         )
-
-
-def _each_ns(series: Series) -> float | None:
-    """How long one of them takes: a kernel's duration, the idle time behind a wait."""
-    count = sum(map(sum, series.count))
-    return sum(map(sum, series.duration_ns)) / count if count else None
-
-
-def _of_wait(change: Delta) -> Status:
-    """What became of the idle time behind something."""
-    if change.base_ns == change.new_ns:
-        return "same"
-    if not change.base_ns or not change.new_ns:
-        return "gone" if change.base_ns else "new"
-    if abs(change.new_ns / change.base_ns - 1) * 100 <= SAME_PCT:
-        return "same"
-    return "longer" if change.new_ns > change.base_ns else "shorter"
-
-
-def _status(
-    base_count: float, new_count: float, base_ns: float | None, new_ns: float | None
-) -> Status:
-    """What became of something: of more calls and slower ones, what changes its sum more."""
-    if base_ns is None or new_ns is None:
-        return "same" if base_ns == new_ns else "new" if base_ns is None else "gone"
-    by_count, by_time = new_count / base_count, new_ns / base_ns if base_ns else 1.0
-    if max(abs(by_count - 1), abs(by_time - 1)) * 100 <= SAME_PCT:
-        return "same"
-    if abs(by_count - 1) >= abs(by_time - 1):
-        return "called more often" if by_count > 1 else "called less often"
-    return "slower" if by_time > 1 else "faster"

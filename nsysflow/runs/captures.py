@@ -81,7 +81,7 @@ def _names(groups: Sequence[Sequence[Path]]) -> list[str]:
     names = [""] * len(files)
     for depth in range(1, max(map(len, absolute), default=0) + 1):
         names = ["/".join(parts[-depth:]) for parts in absolute]
-        if len(set(names)) == len(names):
+        if len(set(names)) == len(set(absolute)):
             break
     return [_RANK.sub("", _without_ending(name)) for name in names]
 

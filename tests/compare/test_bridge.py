@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.compare.bridge import Bridge, Delta, Part, Status, Thing, bridge_between
+from nsysflow.compare.became import Status
+from nsysflow.compare.bridge import Bridge, Delta, Part, Thing, bridge_between
 from nsysflow.compare.captures import Row
 from nsysflow.compare.sides import Side
 from tests.compare.handmade import row, track
@@ -68,6 +69,11 @@ def test_communication_is_one_part_whatever_its_kernels() -> None:
         (row(200, 200, count=[2, 2]), row(100, 100), "called less often"),
         (row(1000, 1000), row(1009, 1009), "same"),
         (row(1000, 1000), row(1011, 1011), "slower"),
+        (row(100), row(30, duration_ns=[150]), "more overlapped"),
+        (row(30, duration_ns=[150]), row(100), "less overlapped"),
+        (row(0, duration_ns=[150], count=[1]), row(100, duration_ns=[400]), "less overlapped"),
+        (row(100), row(90, duration_ns=[110]), "more overlapped"),
+        (row(100), row(119, duration_ns=[125]), "slower"),
         (row(100, part="idle"), row(150, part="idle"), "longer"),
         (row(100, part="idle"), row(50, part="idle"), "shorter"),
         (row(100, 100, part="idle"), row(0, 201, part="idle"), "same"),

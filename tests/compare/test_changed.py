@@ -108,6 +108,25 @@ def test_a_change_below_1_percent_is_none_however_sure_it_is() -> None:
     assert found.low_pct is not None
     assert found.low_pct > 0
     assert found.verdict == "no significant change"
+    assert found.detectable_pct == found.floor_pct == pytest.approx(1)
+
+
+def test_half_of_the_interval_is_detectable() -> None:
+    noisy = [1_000, 1_300, 800, 1_500, 1_100] * 8
+    found = change_of([noisy], [noisy])
+    assert found.low_pct is not None
+    assert found.high_pct is not None
+    assert found.detectable_pct is not None
+    width = log_of(found.high_pct) - log_of(found.low_pct)
+    assert log_of(found.detectable_pct) == pytest.approx(width / 2)
+    assert found.detectable_pct > found.floor_pct
+
+
+def test_an_interval_that_ends_at_0_is_no_change() -> None:
+    # of 144 differences 60 are 0, and 37 are left out at each end
+    found = change_of([[100] * 12], [[110, 100] * 5 + [110] * 2])
+    assert (found.low_pct, found.verdict) == (0, "no significant change")
+    assert found.shift_pct == pytest.approx(10)
 
 
 def test_steps_that_follow_each_other_are_worth_fewer() -> None:

@@ -8,7 +8,7 @@ from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.compare.bridge import Delta, Part, Thing
 from nsysflow.compare.comparison import Comparison, OfTrack
 from nsysflow.report.diff.sentences import times
-from nsysflow.report.layout import Block, Column, figure, words
+from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.units import duration, percent, signed
 
 ROWS: Final = 6
@@ -22,19 +22,20 @@ _PARTS: Final = {"communication": "exposed communication", "copies": "exposed co
 
 
 def blocks(found: Comparison, *, full: bool) -> list[Block]:
-    """All blocks; those without rows are left out when they are set."""
+    """All blocks that have rows."""
     rows = None if full else ROWS
     least_ns = 0.0 if full else least_of(found)
     things = [thing for part in found.bridge.parts for thing in part.things]
     waits = [each for each in things if each.what.part == "idle"]
     others = [each for each in things if each.what.part != "idle"]
-    return [
+    every = [
         _bridge(found, least_ns),
         _phases(found, rows),
         _things("Kernels and copies", others, least_ns, rows, _kernel),
         _things("Waits", waits, least_ns, rows, _wait),
         _ranks(found),
     ]
+    return [without_empty_columns(each) for each in every if each.rows]
 
 
 def least_of(found: Comparison) -> float:
@@ -66,7 +67,8 @@ def _bridge(found: Comparison, least_ns: float) -> Block:
     rows.append(("step", *_cells(total), ""))
     return Block(
         title="Bridge",
-        caption="from the mean step of the base to the new one, ± at 95 %; ~ is within the noise",
+        caption="from the mean step of the base to the new one, ± at 95 %; ~ is within the noise,"
+        " ? has too few steps to say",
         columns=(words("part"), *_DELTA, Column(head="", drawn=True)),
         rows=tuple(rows),
     )
@@ -74,12 +76,15 @@ def _bridge(found: Comparison, least_ns: float) -> Block:
 
 _SIDES: Final = ("base", "new")
 
+_MARKS: Final = {True: "", False: "~ ", None: "? "}
+"""What stands before a change that may be none."""
+
 _DELTA: Final = (figure("base"), figure("new"), figure("change"), figure("±", spare=True))
 
 
 def _cells(change: Delta) -> tuple[str, str, str, str]:
     """Base, new, change and how sure it is."""
-    noise = "" if change.clear or not change.change_ns else "~ "
+    noise = _MARKS[change.clear] if change.change_ns else ""
     off = ""
     if change.low_ns is not None and change.high_ns is not None:
         off = duration(round((change.high_ns - change.low_ns) / 2))
@@ -122,7 +127,8 @@ def _things(
         (each for each in things if each.change.change_ns), key=lambda t: -abs(t.change.change_ns)
     )
     large = [each for each in changed if abs(each.change.change_ns) >= least_ns]
-    shown = changed if rows is None else [each for each in large if each.change.clear][:rows]
+    likely = [each for each in large if each.change.clear is not False]
+    shown = changed if rows is None else likely[:rows]
     return Block(
         title=name,
         columns=(

@@ -27,12 +27,13 @@ def _counts(found: Comparison) -> str:
         return "whole windows, no steps"
     steps = [sum(len(each.slowest.steps) for each in side) for side in (found.base, found.new)]
     ours, theirs = steps
-    counted = f"{ours} steps each" if ours == theirs else f"{ours} and {theirs} steps"
+    same = ours == theirs
+    counted = f"{ours} step{'s' * (ours != 1)} each" if same else f"{ours} and {theirs} steps"
     captures = len(found.base), len(found.new)
     if captures == (1, 1):
         return counted
-    same = captures[0] == captures[1]
-    of = f"{captures[0]} captures" if same else f"{captures[0]} and {captures[1]} captures"
+    alike = captures[0] == captures[1]
+    of = f"{captures[0]} captures" if alike else f"{captures[0]} and {captures[1]} captures"
     return f"{of}, {counted}"
 
 

@@ -1,0 +1,80 @@
+"""What a comparison says in words."""
+
+from collections.abc import Sequence
+
+from nsysflow.compare.captures import Capture
+from nsysflow.compare.comparison import Comparison, compared
+from nsysflow.report.diff.sentences import headline, not_comparable, remarks, title
+from tests.compare.handmade import capture, row
+
+FAST = [100_000 + at % 3 for at in range(40)]
+SLOW = [each * 5 // 4 for each in FAST]
+
+
+def found(base: Sequence[Sequence[int]], new: Sequence[Sequence[int]]) -> Comparison:
+    """Sides of such steps, a capture each."""
+    sides: list[list[Capture]] = []
+    for name, side in (("a", base), ("b", new)):
+        sides.append([capture(row(*ns), name=f"{name}{at}") for at, ns in enumerate(side)])
+    return compared(*sides)
+
+
+def runs(steps: Sequence[int]) -> list[list[int]]:
+    """Three captures that differ by a thousandth."""
+    return [[each + 100 * run for each in steps] for run in range(3)]
+
+
+def test_two_captures_differ_and_three_a_side_tell_why() -> None:
+    one = found([FAST], [SLOW])
+    assert headline(one).startswith("These two captures differ: a step takes 25 % longer (+25 %")
+    assert any("three captures a side tell" in each for each in remarks(one))
+
+
+def test_three_captures_a_side_give_a_verdict() -> None:
+    assert headline(found(runs(FAST), runs(SLOW))).startswith("Slower: a step takes 25 % longer")
+    faster = found(runs(SLOW), runs(FAST))
+    assert headline(faster).startswith("Faster: a step takes 20 % less time (-20 %")
+    assert not list(remarks(faster))
+
+
+def test_no_change_says_what_would_have_been_seen() -> None:
+    same = found([FAST], [FAST])
+    assert headline(same) == (
+        "No significant change: a step takes as long as before (+0.0 % to +0.0 %)"
+    )
+    assert list(remarks(same)) == ["A change of 1.0 % or more would have been seen"]
+
+
+def test_too_few_steps_say_how_many_it_takes() -> None:
+    few = found([FAST[:3]], [SLOW[:3]])
+    said = headline(few)
+    assert said.startswith(f"Not enough steps to tell: 3 and 3 steps; it takes {few.change.needed}")
+    assert said.endswith("In these, a step takes 25 % longer")
+
+
+def test_too_few_captures_say_how_many_it_takes() -> None:
+    said = headline(found([FAST, FAST], [SLOW, SLOW]))
+    assert said.startswith("Not enough captures to tell: 2 and 2 captures; it takes 3 a side.")
+
+
+def test_without_steps_it_says_how_to_get_them() -> None:
+    window = capture(row(500), step_name=None, steps=[None], kinds=[None])
+    assert "--step" in headline(compared([window], [window]))
+
+
+def test_the_title_counts_captures_and_steps() -> None:
+    assert title(found([FAST], [SLOW[:9]])) == "a0 → b0 · NVIDIA H200 · 40 and 9 steps"
+    assert title(found(runs(FAST), runs(SLOW))) == (
+        "a0 and 2 more → b0 and 2 more · NVIDIA H200 · 3 captures, 120 steps each"
+    )
+
+
+def test_means_that_contradict_the_typical_step_are_said() -> None:
+    said = list(remarks(found([FAST], [[*(each - 9_000 for each in FAST[:-1]), 9_000_000]])))
+    assert any("unlike the typical one: a few long steps" in each for each in said)
+
+
+def test_what_was_forced_is_said() -> None:
+    other = compared([capture(row(1))], [capture(row(1), gpu="NVIDIA A100")])
+    assert "Compared all the same: other GPUs: NVIDIA H200 and NVIDIA A100" in remarks(other)
+    assert not_comparable(other).startswith("run and run cannot be compared: other GPUs")
