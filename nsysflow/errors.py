@@ -8,7 +8,7 @@
     + Incomplete     it lacks a table or column that every export has
   - OutputError      an output cannot be written, or should not be overwritten
   - SelectionError   an option names something that is not in this report
-    + UnknownName    a change names what is not in this report; exits 2
+    + UnknownName    a change or a budget names what is not in this report; exits 2
   - FlopsError       more FLOPs were declared than the GPU can do
   - CaptureError     `profile` could not capture the program
     + NsysMissing    there is no nsys here, and none was asked for
@@ -18,6 +18,8 @@
     + UnknownWorkload  no workload, or no variant, has that name
     + WrongResult    its kernels are too far from float64; exits 3, as bench does
   - BenchError       the kernels cannot be benchmarked as asked
+  - CheckError       `check` cannot judge a report
+    + WrongBudget    a budget is none, or contradicts another; exits 2
 
 Each says what was seen, what to do, and what to type next.
 """
@@ -64,6 +66,10 @@ class ExitCode(IntEnum):
 
     FAILED = 1
     WRONG_RESULT = 3
+    CROSSED = 3
+    """`check` found a budget that is crossed."""
+    TOO_NOISY = 4
+    """`check` found none, but one that it could not judge."""
     INTERRUPTED = 130
     """What shells give a program that Ctrl-C ended."""
     READER_LEFT = 141
@@ -121,7 +127,7 @@ class SelectionError(NsysflowError):
 
 
 class UnknownName(SelectionError):
-    """A change names a phase, source line, kernel or call that is not in this report."""
+    """A change or a budget names a phase, line, kernel or call that is not in this report."""
 
     exit_code = 2
 
@@ -190,3 +196,13 @@ class WrongResult(WorkloadError):
 
 class BenchError(NsysflowError):
     """The kernels cannot be benchmarked as asked."""
+
+
+class CheckError(NsysflowError):
+    """`check` cannot judge a report, or has no baseline to judge it by."""
+
+
+class WrongBudget(CheckError):
+    """A budget is none, can never be crossed or kept, or contradicts another."""
+
+    exit_code = 2

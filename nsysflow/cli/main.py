@@ -13,6 +13,7 @@ import nsysflow
 from nsysflow.catalog import kernels, workloads
 from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
+from nsysflow.cli.check import check
 from nsysflow.cli.completion import completion
 from nsysflow.cli.diff import diff
 from nsysflow.cli.encoding import take_any_text
@@ -196,7 +197,7 @@ def list_all(*, as_json: bool) -> None:
 
 
 for _command in (
-    *(demo, profile, analyze, explain, whatif, diff),
+    *(demo, profile, analyze, explain, whatif, diff, check),
     *(doctor, list_all, pack, bench, completion),
 ):
     main.add_command(_command)

@@ -250,6 +250,11 @@ def flops_options(command: Decorated) -> Decorated:
     return _added(_FLOPS, command)
 
 
+def step_option(command: Decorated) -> Decorated:
+    """Add the option that names the range that is one step."""
+    return _STEP(command)
+
+
 def step_options(command: Decorated) -> Decorated:
     """Add the options that say what a step is."""
     return _added((_STEP, _STEPS, _SKIP), command)

@@ -7,6 +7,9 @@
     [analyze]
     framework-gap-us = 30
 
+    [check]
+    max = ["step_ms<=5", "idle_pct<5"]
+
 The file in the nearest folder counts, from the current one upwards. The command line overrides it:
 `--no-FLAG` switches off a flag that it sets. A relative path in it starts at the file's folder.
 """
@@ -27,8 +30,11 @@ from nsysflow.nearest import nearest
 OWN_FILE: Final = "nsysflow.toml"
 PROJECT_FILE: Final = "pyproject.toml"
 
-COMMANDS: Final = ("analyze", "bench", "profile")
+COMMANDS: Final = ("analyze", "bench", "check", "profile")
 """The commands that have a table in the file."""
+
+_FOUND: Final = "nsysflow.settings"
+"""Where a context keeps its settings."""
 
 _HELP: Final = frozenset({"-h", "--help"})
 
@@ -81,6 +87,7 @@ def configured(command: type[click.Command] = Command) -> type[click.Command]:
                 if found is None or not _is_from_file(error):
                     raise
                 raise SettingsError(_refused(error, found)) from error
+            made.meta[_FOUND] = found
             return made
 
         def make_parser(self, ctx: click.Context) -> Any:  # noqa: ANN401  # its class is click's own
@@ -102,6 +109,19 @@ def configured(command: type[click.Command] = Command) -> type[click.Command]:
 def off_switch(flag: str) -> str:
     """What turns a flag off: `--no-force` for `force`, `--files` for `no-files`."""
     return f"--{flag.removeprefix('no-')}" if flag.startswith("no-") else f"--no-{flag}"
+
+
+def place_of(ctx: click.Context, param: str, text: str) -> str:
+    """The file and line that a value of a parameter stands in; empty if it was typed."""
+    found: Settings | None = ctx.meta.get(_FOUND)
+    if (
+        found is None
+        or ctx.get_parameter_source(param) is not click.core.ParameterSource.DEFAULT_MAP
+    ):
+        return ""
+    lines = found.file.read_text(encoding="utf-8").splitlines()
+    number = next((at for at, line in enumerate(lines, 1) if text in line), None)
+    return f"{found.file}:{number}" if number else str(found.file)
 
 
 def settings_of(command: str, folder: Path, known: Mapping[str, click.Option]) -> Settings | None:
@@ -210,9 +230,14 @@ def _wanted(option: click.Option, value: object) -> str | None:
     types, each = _types_of(option)
     if not option.multiple:
         return None if type(value) in types else each  # exact: Python's bool is an int
-    if isinstance(value, list) and all(type(one) in types for one in value):
+    if all(type(one) in types for one in _listed(value)):
         return None
     return f"a list in brackets, each of it {each}"
+
+
+def _listed(value: object) -> list[Any]:
+    """What a repeatable option holds: a list, or one value."""
+    return value if isinstance(value, list) else [value]
 
 
 def _types_of(option: click.Option) -> tuple[frozenset[type], str]:
@@ -232,11 +257,14 @@ def _types_of(option: click.Option) -> tuple[frozenset[type], str]:
 def _defaults(settings: Settings, known: Mapping[str, click.Option]) -> dict[str, Any]:
     """The values as click wants its defaults: by parameter, with paths that hold from anywhere."""
     return {
-        str(known[name].name): _located(name, value, settings.file.parent)
-        if isinstance(known[name].type, click.Path)
-        else value
+        str(known[name].name): _default(known[name], name, value, settings.file.parent)
         for name, value in settings.values.items()
     }
+
+
+def _default(option: click.Option, name: str, value: Any, folder: Path) -> Any:  # noqa: ANN401
+    held = _listed(value) if option.multiple else value
+    return _located(name, held, folder) if isinstance(option.type, click.Path) else held
 
 
 def _located(name: str, value: Any, folder: Path) -> Any:  # noqa: ANN401  # a path, or a list of them

@@ -116,8 +116,9 @@ class Capture:
 
     @cached_property
     def slowest(self) -> Track:
-        """The track with the longest steps, in the mean: the one that others wait for."""
-        return max(self.tracks, key=lambda track: track.mean_ns)
+        """The track with the longest steps, in the mean: the one that others wait for. A GPU
+        without steps counts only where none has any."""
+        return max(self.tracks, key=lambda track: (track.has_steps, track.mean_ns))
 
     @property
     def gpus(self) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
+from nsysflow.printable import printable as printable
+
 _SEPARATOR = "  "
 _NARROWEST = 8
 """A flexible column is never narrower than this; the line becomes too long instead."""
@@ -110,12 +112,6 @@ def words(head: str, *, spare: bool = False) -> Column:
 def figure(head: str, *, spare: bool = False) -> Column:
     """A column of numbers, set to the right and never shortened."""
     return Column(head=head, right=True, spare=spare)
-
-
-def printable(text: str) -> str:
-    """The text without line breaks and escapes: names come from the profiled program, and must not
-    control a terminal."""
-    return "".join(letter if letter.isprintable() else "·" for letter in text)
 
 
 def shorten(text: str, width: int) -> str:

@@ -31,6 +31,7 @@ def test_the_commands_come_in_the_order_in_which_a_newcomer_needs_them() -> None
         "explain",
         "whatif",
         "diff",
+        "check",
         "doctor",
         "list",
         "pack",

@@ -1,0 +1,1 @@
+"""Is a report within its limits? Pure functions on captures; nothing here needs polars."""

@@ -1,0 +1,1 @@
+"""How is it shown: to people, to programs, and to the pages of a CI?"""

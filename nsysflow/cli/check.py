@@ -1,0 +1,254 @@
+"""`nsysflow check`: captures and budgets in; what is within them, crossed or too noisy out."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from nsysflow.atomic import staged_file
+from nsysflow.cli.options import Command, option, step_option
+from nsysflow.cli.settings import configured, place_of
+from nsysflow.cli.working_tree import file_below
+from nsysflow.errors import CheckError, ExitCode, OutputError, SelectionError, WrongBudget
+from nsysflow.progress import progress
+
+if TYPE_CHECKING:
+    from nsysflow.budgets.baseline import Baseline
+    from nsysflow.budgets.grammar import Budget
+    from nsysflow.budgets.judging import Judged
+    from nsysflow.compare.captures import Capture
+
+_PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
+_BUDGETS: Final = "What is allowed"
+_PRINTED: Final = "What to print"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shown:
+    """How the outcome is shown."""
+
+    as_json: bool
+    junit: Path | None
+    github: bool
+
+
+@click.command(cls=configured(Command))
+@click.argument("reports", type=_PATH, nargs=-1, required=True, metavar="REPORT...")
+@option(
+    "--max",
+    "typed",
+    section=_BUDGETS,
+    multiple=True,
+    metavar="NAME<=LIMIT",
+    help="Allow a figure this much in a typical step, e.g. 'step_ms<=5', or no finding of a kind:"
+    " finding:sync-in-loop=none. Can be repeated. If given, those of a settings file do not count.",
+)
+@option(
+    "--baseline",
+    "baselines",
+    section=_BUDGETS,
+    type=_PATH,
+    multiple=True,
+    metavar="FILE",
+    help="Compare with this: a file of --update-baseline, or a report. Repeat it for several"
+    " captures.",
+)
+@option(
+    "--update-baseline",
+    "update",
+    section=_BUDGETS,
+    is_flag=True,
+    help="Write the figures of REPORT to the --baseline file, and judge nothing.",
+)
+@step_option
+@option("--json", "as_json", section=_PRINTED, is_flag=True, help="Print a JSON document.")
+@option("--junit", section=_PRINTED, type=_PATH, metavar="FILE", help="Write JUnit XML to FILE.")
+@option(
+    "--github",
+    section=_PRINTED,
+    is_flag=True,
+    help="Print annotations of source lines for GitHub, too (with --json to stderr).",
+)
+@click.pass_context
+def check(
+    ctx: click.Context,
+    reports: tuple[Path, ...],
+    *,
+    typed: tuple[str, ...],
+    baselines: tuple[Path, ...],
+    update: bool,
+    step: str | None,
+    as_json: bool,
+    junit: Path | None,
+    github: bool,
+) -> None:
+    """Check that a program is within its budgets.
+
+    A REPORT is a report, the folder of a run, or its report.json. Several are captures of one
+    program: give three of 40 steps each, as runs differ by more than steps do, and five steps can
+    tell nothing.
+
+    Budgets are typed with --max, or stand in [check] of nsysflow.toml: max = ["step_ms<=5"].
+    They limit a typical step of the slowest rank:
+
+    \b
+      step_ms                  the step; each time also as _us or _ns
+      idle_ms, idle_pct        a part: also compute_, communication_ and copies_ (exposed)
+      sync.idle_behind_ms      idle time by cause: also host, launch, ...; or _pct
+      phase:backward.step_ms   a phase by path or last name; .busy_ms, .idle_ms, .kernel_ms
+      kernel:NAME.ms           a kernel by its short name; .count
+      class:matmul.ms          a class of kernels
+      finding:sync-in-loop=none
+
+    A limit is a number, baseline, or a factor of it: step_ms<=1.05*baseline. The exit code is 3
+    if a budget is crossed, else 4 if one is too noisy to judge.
+
+    \b
+    Example:
+        nsysflow check report.sqlite --max 'step_ms<=5' --max 'finding:sync-in-loop=none'
+        nsysflow check a b c --baseline baseline.json --update-baseline
+        nsysflow check d e f --baseline baseline.json --max 'step_ms<=1.05*baseline'
+    """
+    from nsysflow.budgets.grammar import budget
+
+    if update:
+        _update(reports, baselines, step)
+        return
+    budgets = [budget(text, place_of(ctx, "typed", text)) for text in typed]
+    if not budgets:
+        advice = "Say what is allowed with --max, or with max in [check] of nsysflow.toml"
+        raise WrongBudget("no budget is given", advice, _again(reports, "--max 'step_ms<=5'"))
+    judged, captures = _judged(reports, budgets, baselines, step)
+    _show(judged, captures, _Shown(as_json=as_json, junit=junit, github=github))
+    codes = {"crossed": ExitCode.CROSSED, "too noisy": ExitCode.TOO_NOISY, "within": 0}
+    sys.exit(codes[judged[0].verdict])
+
+
+def _judged(
+    reports: Sequence[Path],
+    budgets: "Sequence[Budget]",
+    baselines: Sequence[Path],
+    step: str | None,
+) -> "tuple[list[Judged], list[Capture]]":
+    """The budgets, judged, and the captures that they were judged by."""
+    from nsysflow.budgets.figures import figures_of
+    from nsysflow.budgets.judging import judge
+    from nsysflow.budgets.limits import limits_of, refuse_rules
+
+    of_findings = [each for each in budgets if each.rule is not None]
+    of_figures = [each for each in budgets if each.rule is None]
+    if of_findings:
+        from nsysflow.analysis.findings.explained.explanation import explanations
+
+        refuse_rules(of_findings, explanations())
+    captures = _captures(reports, step, findings=bool(of_findings))
+    limits = limits_of(of_figures, figures_of(captures)) if of_figures else []
+    baseline = None
+    if any(each.of_baseline for each in budgets):
+        baseline = _baseline(baselines, reports, captures, step)
+    return judge(limits, of_findings, captures, baseline), captures
+
+
+def _captures(
+    reports: Sequence[Path], step: str | None, *, findings: bool = False
+) -> "list[Capture]":
+    """Captures of one program, each fit to be judged."""
+    from nsysflow.budgets.baseline import refuse_unlike
+    from nsysflow.runs.captures import captures_of
+
+    seen: set[Path] = set()
+    for report in reports:
+        if report.resolve() in seen:
+            raise SelectionError(f"{report} was given twice", "Name each capture once")
+        seen.add(report.resolve())
+    with progress("analysing") as work:
+        captures = captures_of(reports, step=step, findings=findings, progress=work)
+    for each in captures:
+        if each.invalid is not None:
+            raise CheckError(f"{each.name} cannot be judged: {each.invalid.rstrip('.')}")
+    refuse_unlike(captures[:1], captures[1:])
+    return captures
+
+
+def _baseline(
+    files: Sequence[Path], reports: Sequence[Path], captures: "list[Capture]", step: str | None
+) -> "Baseline | None":
+    """What the captures are compared with; None where nothing was named."""
+    from nsysflow.budgets.baseline import baseline_of, refuse_unlike
+    from nsysflow.budgets.baseline_file import is_baseline, read_baseline
+
+    if not files:
+        return None
+    missing = next((file for file in files if not file.exists()), None)
+    if missing is not None:
+        advice = "Write it from captures of the program as it should be"
+        raise CheckError(f"there is no {missing}", advice, _update_command(missing, reports, step))
+    if is_baseline(files[0]) and len(files) == 1:
+        return read_baseline(files[0], captures, _update_command(files[0], reports, step))
+    before = _captures(files, step)
+    refuse_unlike(before, captures)
+    return baseline_of(before)
+
+
+def _update(reports: Sequence[Path], files: Sequence[Path], step: str | None) -> None:
+    """Write the baseline file."""
+    from nsysflow.budgets.baseline_file import baseline_json, is_baseline
+
+    if len(files) != 1:
+        msg = "--update-baseline writes one file: name it with --baseline FILE"
+        raise click.UsageError(msg)
+    (file,) = files
+    if file.exists() and not is_baseline(file):
+        advice = "--update-baseline replaces only what it wrote. Name another file, or remove it"
+        raise OutputError(f"{file} is no baseline file", advice)
+    captures = _captures(reports, step)
+    _write(file, baseline_json(captures))
+    counted = "1 capture" if len(captures) == 1 else f"{len(captures)} captures"
+    click.echo(f"wrote {file}: the figures of {counted}")
+
+
+def _show(judged: "list[Judged]", captures: "list[Capture]", shown: _Shown) -> None:
+    """Print the page or the document, the annotations, and write the JUnit file."""
+    if shown.junit is not None:
+        from nsysflow.budgets.shown.junit import junit_xml
+
+        _write(shown.junit, junit_xml(judged, captures))
+    if shown.as_json:
+        from nsysflow.budgets.shown.document import check_json
+
+        click.echo(check_json(judged, captures))
+    else:
+        from nsysflow.budgets.shown.table import page
+
+        for line in page(judged, captures):
+            click.echo(line)
+    if shown.github:
+        from nsysflow.budgets.shown.github import annotations
+
+        for line in annotations(judged, len(captures), file_below):
+            click.echo(line, err=shown.as_json)
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with staged_file(file) as scratch:
+            scratch.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{file} cannot be written: {error.strerror}") from error
+
+
+def _update_command(file: Path, reports: Sequence[Path], step: str | None) -> str:
+    """What to type for a new baseline file."""
+    named = f" --step {quote(step)}" if step else ""
+    return _again(reports, f"--baseline {quote(str(file))} --update-baseline{named}")
+
+
+def _again(reports: Sequence[Path], options: str) -> str:
+    """The command with the same reports."""
+    return f"nsysflow check {' '.join(quote(str(each)) for each in reports)} {options}"

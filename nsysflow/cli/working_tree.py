@@ -1,0 +1,33 @@
+"""Which file of the working tree does a report mean?"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_INSTALLED: Final = frozenset({"node_modules", "site-packages", "__pycache__"})
+"""Folders whose files are not the program's own."""
+
+
+def file_below(name: str) -> str | None:
+    """The one file below the current folder whose path ends so, relative to it.
+
+    Args:
+        name: the file as a report names it: without the folders in front.
+
+    Returns:
+        None where there is no such file, or more than one.
+    """
+    found = [path for path in _files(Path(name).name) if f"/{path}".endswith(f"/{name}")]
+    return found[0] if len(found) == 1 else None
+
+
+def _files(name: str) -> Iterator[str]:
+    """Files of a name below the current folder, outside of hidden and installed ones."""
+    for folder, inside, names in os.walk("."):
+        if "pyvenv.cfg" in names:
+            inside.clear()
+            continue
+        inside[:] = [each for each in inside if not each.startswith(".") and each not in _INSTALLED]
+        if name in names:
+            yield Path(folder, name).as_posix()
