@@ -9,9 +9,12 @@ import pytest
 import nsysflow
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.options import Options, StepPart
-from tests.analyses import PARTS, analysed, any_trace, few_reports, loaded
-from tests.oracle.model import PlainTrace, Shape, to_trace
-from tests.oracle.step_parts import Key
+from nsysflow.analysis.tables.schema import SCHEMAS
+from tests.analyses import PARTS, analysed, any_trace, few_reports, loaded, rows_of
+from tests.oracle.model import PlainTrace, Shape, from_trace, to_trace
+from tests.oracle.report import Report
+from tests.oracle.step_parts import Key, step_parts
+from tests.reports import DATA
 from tests.tiny import MAIN, PROCESS, Row, analysis_of, call, copy, kernel, launch, opened, plain_of
 
 STEP = ["process", "device", "step"]
@@ -50,6 +53,14 @@ def test_the_rows_of_a_step_of_any_trace_sum_to_its_parts(model: PlainTrace) -> 
 @few_reports
 def test_the_rows_of_a_step_of_a_real_report_sum_to_its_parts(name: str) -> None:
     assert_sums_agree(analysed(name))
+
+
+def test_the_parts_of_a_trace_of_torch_agree_with_the_oracle() -> None:
+    trace = nsysflow.load(DATA / "h200-kineto.pt.trace.json.gz")
+    expected = step_parts(Report(from_trace(trace)))
+    columns = list(SCHEMAS["step_parts"])
+    found = nsysflow.analyze(trace).step_parts
+    assert rows_of(found.to_dicts(), columns) == rows_of(expected, columns)
 
 
 @pytest.mark.parametrize("name", ["h200-train", "nan_check-sync"])
