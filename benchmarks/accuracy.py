@@ -27,19 +27,22 @@ from tests.analysis.replay.sites import Site, sites
 from tests.reports import ROOT, SAMPLES
 
 PAGE: Final = ROOT / "docs" / "accuracy.md"
-POWER: Final = ROOT / "benchmarks" / "power.md"
-"""The last part of the page: `benchmarks.power` measures it, from captures that do not ship."""
+CAPTURED: Final = tuple(
+    ROOT / "benchmarks" / f"{name}.md" for name in ("power", "gap_report_stability")
+)
+"""The last parts of the page: the benchmarks of these names measure them, from captures that do not
+ship."""
 
 CHANGES: Final = frozenset(field.name for field in fields(Changes))
 """The options of `nsysflow whatif` that change something."""
 
 
 INTRODUCTION: Final = """\
-# How accurate are `nsysflow whatif`, the findings and diff?
+# How accurate are `nsysflow whatif`, the findings, diff and the gap report?
 
 Made by `python -m benchmarks.accuracy` from the samples and the simulated programs of the tests;
-the last part is of captures that do not ship. Recorded is compared with recorded: both sides hold
-what the profiler costs. A prediction is good within 10 % of the saving or 1 % of the step (of
+the last two parts are of captures that do not ship. Recorded is compared with recorded: both sides
+hold what the profiler costs. A prediction is good within 10 % of the saving or 1 % of the step (of
 simulated programs, the window).
 """
 
@@ -165,8 +168,9 @@ def page() -> Iterator[str]:
     yield from _pairs()
     yield ""
     yield from _simulated()
-    yield ""
-    yield POWER.read_text(encoding="utf-8").rstrip()
+    for part in CAPTURED:
+        yield ""
+        yield part.read_text(encoding="utf-8").rstrip()
 
 
 def _pairs() -> Iterator[str]:

@@ -32,3 +32,9 @@ def place(phase: str, source: str = "", *, before: bool = False) -> str:
     if not source:
         return where
     return f"{where}, {'before ' if before else ''}{source}"
+
+
+def in_function(source: str) -> str:
+    """`step (train.py)` of `train.py:42 in step`: the same after lines were inserted above."""
+    where, _, function = source.rpartition(" in ")
+    return f"{function} ({where.rpartition(':')[0]})" if where else source

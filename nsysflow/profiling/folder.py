@@ -17,7 +17,10 @@ _CAPTURED: Final = re.compile(
     rf"(?:report|rank\d+)\.(?:nsys-rep|qdstrm|sqlite)|{_TRACE.pattern}|child-\d+\.json"
     rf"|{HOOKED}|{ANNOTATED}|{NOT_ANNOTATED}"
 )
-_ANALYSED: Final = ("summary.md", "report.json", *(f"{table}.csv" for table in TABLES))
+_ANALYSED: Final = (
+    *("summary.md", "report.json", "gap-report.csv", "gap-report.md"),
+    *(f"{table}.csv" for table in TABLES),
+)
 
 _ELSEWHERE: Final = "Name another folder with -o DIR"
 

@@ -1,4 +1,4 @@
-"""Write the results: summary.md, the tables and report.json in a folder, or gaps.csv alone."""
+"""Write the results: pages, the tables and report.json in a folder, or gaps.csv alone."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,9 @@ from typing import Final
 
 from nsysflow.atomic import staged_file, staged_folder
 from nsysflow.errors import OutputError
+from nsysflow.report.gap_report.files import write_gap_report
+from nsysflow.report.gap_report.rows import gap_report
+from nsysflow.report.gap_report.series import tracks_of
 from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (
@@ -65,7 +68,7 @@ def write_folder(
     at_least_ns: int,
     gaps_format: GapsFormat = "auto",
 ) -> None:
-    """Write summary.md, the tables and report.json, all or nothing.
+    """Write summary.md, the gap report, the tables and report.json, all or nothing.
 
     Raises:
         OutputError: the folder cannot be written; then it is as it was.
@@ -74,6 +77,7 @@ def write_folder(
         write_files(results, scratch, at_least_ns=at_least_ns, gaps_format=gaps_format)
         page = summary(results, top=top, at_least_ns=at_least_ns)
         (scratch / "summary.md").write_text(page, encoding="utf-8")
+        write_gap_report(gap_report(tracks_of(results)), scratch)
 
 
 @contextmanager

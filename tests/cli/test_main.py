@@ -24,9 +24,9 @@ from tests.reports import SAMPLES
 from tests.runs.runs import RUN
 
 FILES = {
-    "summary.md", "report.json", "gaps.csv", "gap_summary.csv", "phases.csv", "syncs.csv",
-    "launches.csv", "starved.csv", "kernels.csv", "copies.csv", "comm.csv", "steps.csv",
-    "waited.csv", "findings.csv", "step_groups.csv",
+    "summary.md", "gap-report.csv", "gap-report.md", "report.json", "gaps.csv", "gap_summary.csv",
+    "phases.csv", "syncs.csv", "launches.csv", "starved.csv", "kernels.csv", "copies.csv",
+    "comm.csv", "steps.csv", "waited.csv", "findings.csv", "step_groups.csv",
 }  # fmt: skip
 
 

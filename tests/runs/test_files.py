@@ -44,6 +44,12 @@ def test_the_gaps_of_another_format_are_not_left_from_the_last_time(tmp_path: Pa
         assert made & {GAPS_CSV, GAPS_PARQUET} == {name}
 
 
+def test_the_gap_report_is_among_the_files(tmp_path: Path) -> None:
+    write_folder(Results([training()]), tmp_path / "out", top=None, at_least_ns=0)
+    made = {file.name for file in (tmp_path / "out").iterdir()}
+    assert {"gap-report.csv", "gap-report.md"} <= made
+
+
 def test_a_folder_that_is_not_ours_keeps_a_file_with_the_name_of_a_table(tmp_path: Path) -> None:
     (tmp_path / "mfu.csv").write_text("mine")
     write(tmp_path)
