@@ -1,4 +1,4 @@
-"""What each step consists of: kernels, communication, copies, idle time; to the ns (spec §18)."""
+"""What each step consists of: kernels, communication, copies, idle time; to the ns (spec §19)."""
 
 from typing import Final
 
@@ -6,6 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.intervals import laid, overlaps, reached_before
 from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.schema import STEP_PART
 from nsysflow.analysis.tables.gaps import LINES, both_lines, idle_rows, lines_in, place_names
 from nsysflow.analysis.tables.kernels.classes import class_of
@@ -22,21 +23,24 @@ def step_part_table(view: View) -> pl.DataFrame:
     whole = View(view.timeline)
     rows = pl.concat([_of_operations(whole, pieces), _of_gaps(whole, pieces)], how="diagonal")
     of_piece = ["process", "device", "step"]
-    rows = rows.join(pieces.unique("piece").select("piece", *of_piece), on="piece")
+    rows = rows.join(pieces.select("piece", *of_piece), on="piece")
     rows = rows.with_columns(
-        os_pid(pl.col("process")).alias("process"), pl.col("duration_ns", "count").fill_null(0)
+        os_pid(pl.col("process")).alias("process"), pl.col("duration_ns").fill_null(0)
     )
     return rows.sort(*of_piece, "part", "kind", "name", "grid", "phase", *LINES)
 
 
 def _pieces(view: View) -> pl.DataFrame:
-    """The steps, and of a device without any its whole window: `piece`, `layer`, `process`,
-    `device_no`, `device`, `step`, `start`, `end` on the axis. Pieces of a layer are disjoint."""
+    """The steps, and of a device that never has any its whole window: `piece`, `layer`, `process`,
+    `device_no`, `device`, `step`, `start`, `end` on the axis. Pieces of a layer are disjoint, and
+    none is empty."""
     columns = ["process", "device_no", "step", "start_ns", "end_ns"]
     steps = view.steps.select(columns)
-    windows = View(view.timeline).windows.join(steps, on="device_no", how="anti")
+    windows = View(view.timeline).windows.join(view.windows, on="device_no", how="semi")
+    windows = windows.join(view.timeline.steps, on="device_no", how="anti")
     nobody = [pl.lit(None, steps.schema[name]).alias(name) for name in ("process", "step")]
     pieces = pl.concat([steps, windows.with_columns(nobody).select(columns)])
+    pieces = pieces.filter(pl.col("end_ns") > pl.col("start_ns"))
     devices = view.events.ops.select("device_no", "device").unique("device_no")
     layer = pl.col("process").rank("dense").over("device_no").fill_null(1).alias("layer")
     return (
@@ -74,14 +78,20 @@ def _of_operations(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
             ns -= cover.between(alone["start"], alone["end"])
         found.append(alone.select("op", "piece", ns.alias("ns")))
     rows = pl.concat(found, how="diagonal")
-    what = view.ops.select("part", "name", "short_name", *_grids(view), "node")[rows["op"]]
-    path = view.attribution.path_of(what["node"])
+    what = view.ops.select("part", "name", *_grids(view), "node")[rows["op"]]
+    path = _by_name(view.attribution).gather(view.attribution.path_of(what["node"]))
     rows = rows.drop("op").hstack([*what.drop("node"), path.alias("path")])
     sums = pl.col("ns", "duration_ns", "count").sum()
-    grouped = rows.group_by("piece", "part", "name", *_GRID, "path").agg(
-        sums, pl.col("short_name").first()
-    )
-    return _in_words(view, grouped)
+    grouped = rows.group_by("piece", "part", "name", *_GRID, "path").agg(sums)
+    return _in_words(view, grouped.filter((pl.col("ns") > 0) | (pl.col("count") > 0)))
+
+
+def _by_name(attribution: Attribution) -> pl.Series:
+    """Per path the first of those that are written like it, as `a/b` may be one range or two; null
+    of what is written like the outside of all ranges."""
+    paths = attribution.paths.select("joined").with_row_index("path")
+    first = pl.col("path").first().over("joined")
+    return paths.select(pl.when(pl.col("joined") != "").then(first).alias("path")).to_series()
 
 
 def _alone(ops: pl.DataFrame) -> pl.DataFrame:
@@ -113,29 +123,39 @@ def _grids(view: View) -> list[pl.Series]:
 
 def _in_words(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of operations with names for their numbers."""
-    name, short = (pl.col(column).cast(pl.String) for column in ("name", "short_name"))
-    kernels = class_of(name, short, view.options.kernel_classes)
     part = pl.col("part").cast(pl.String).replace_strict(_PARTS, return_dtype=STEP_PART)
     phase = view.attribution.paths["joined"].gather(rows["path"]).fill_null("")
-    return rows.select(
+    classes = _kernel_classes(view)
+    return rows.join(classes, on="name", maintain_order="left").select(
         *("piece", "ns", "duration_ns", "count"),
         part.alias("part"),
-        pl.when(pl.col("part") == "copy").then(short).otherwise(kernels).alias("kind"),
-        name,
-        short,
+        pl.when(pl.col("part") == "copy").then("short_name").otherwise("class").alias("kind"),
+        pl.col("name").cast(pl.String),
+        "short_name",
         pl.format("{}x{}x{}", *_GRID).alias("grid"),
         phase.alias("phase"),
     )
 
 
+def _kernel_classes(view: View) -> pl.DataFrame:
+    """`name`, `short_name`, `class`, a row per name: the rules are tried once on each."""
+    named = view.ops.select("name", "short_name").unique()
+    short = named.group_by("name").agg(pl.col("short_name").cast(pl.String).min())
+    name = pl.col("name").cast(pl.String)
+    kernels = class_of(name, pl.col("short_name"), view.options.kernel_classes)
+    return short.with_columns(kernels.alias("class"))
+
+
 def _of_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
     """The idle time, by piece, cause, place, culprit and line."""
     begin = view.events.axis.at(pl.col("device_no"), pl.col("start_ns"))
+    by_name = _by_name(view.attribution)
     instants = view.gaps.select("gap", begin.alias("start"), (begin + 1).alias("end"))
     placed = _cut(instants, pieces).select("gap", "piece")
     found = []
     for cause, parts in view.idle_parts.items():
         rows = idle_rows(view, view.gaps, parts, cause)
+        rows = rows.with_columns(by_name.gather(rows["path"]).alias("path"))
         rows = rows.join(placed, left_on="row", right_on="gap")
         lines = lines_in(rows)
         sums = rows.group_by("piece", "path", "culprit", *lines).agg(

@@ -2,17 +2,23 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
 from nsysflow.compare.captures import Capture, Found, PartName, Row, Track
-from nsysflow.errors import Damaged, NotAReport, ReportError
+from nsysflow.compare.sides import Key
+from nsysflow.errors import Damaged, NotAReport, Remedy, ReportError, record_again
 
 SCHEMA_VERSION: Final = 4
 """Additions to report.json keep it, a change of meaning raises it."""
 
 FILE: Final = "report.json"
+
+
+_ANOTHER: Final = "Name a report, the folder of a run, or the report.json that analyze writes"
+
+_Figure: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Tool(msgspec.Struct):
@@ -33,14 +39,14 @@ class _Row(msgspec.Struct):
     part: PartName
     kind: str
     name: int
-    ns: list[int]
-    count: int | list[int]
+    ns: list[_Figure]
+    count: _Figure | list[_Figure]
     phase: str = ""
     grid: str | None = None
     source: str | None = None
     via: str | None = None
     at: list[int] | None = None
-    duration_ns: list[int] | None = None
+    duration_ns: list[_Figure] | None = None
 
 
 class _Track(msgspec.Struct):
@@ -51,8 +57,8 @@ class _Track(msgspec.Struct):
     step_name: str | None
     unprofiled_step_ns: int | None
     steps: list[int | None]
-    kinds: list[str | None]
-    duration_ns: list[int]
+    kinds: list[Literal["steady", "one-off"] | None]
+    duration_ns: list[_Figure]
     rows: list[_Row]
 
 
@@ -86,14 +92,14 @@ def read_document(file: Path, name: str) -> Capture:
     """The capture that a report.json describes.
 
     Raises:
-        ReportError: it cannot be read.
+        ReportError: it cannot be read, or has nothing to compare.
         NotAReport: it is not a report.json.
         Damaged: it is cut off, was edited, or another version of nsysflow wrote it.
     """
     try:
         text = file.read_bytes()
     except OSError as error:
-        raise ReportError(f"{file} cannot be read: {error.strerror}") from error
+        raise ReportError(f"{file} cannot be read: {error.strerror}", _ANOTHER) from error
     return capture_of(text, name, str(file))
 
 
@@ -106,17 +112,21 @@ def capture_of(text: bytes, name: str, file: str) -> Capture:
         file: where the document is from, for errors.
 
     Raises:
-        NotAReport, Damaged: as of `read_document`.
+        ReportError, NotAReport, Damaged: as of `read_document`.
     """
     _check_head(text, file)
     try:
         document = msgspec.json.decode(text, type=_Document)
-        return _capture(document, name)
-    except (msgspec.DecodeError, ValueError) as error:
+        capture = _capture(document, name)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Damaged(f"{file} cannot be understood: {error}", *_again(file)) from error
+    if not capture.tracks:
+        seen = f"{file} has nothing to compare: no GPU work, or no whole step after start-up"
+        raise ReportError(seen, *record_again())
+    return capture
 
 
-def _again(file: str) -> tuple[str, str]:
+def _again(file: str) -> Remedy:
     """What to do about a document, and what to type."""
     folder = Path(file).parent
     return (
@@ -131,13 +141,13 @@ def _check_head(text: bytes, file: str) -> None:
         head = msgspec.json.decode(text, type=_Head)
     except msgspec.ValidationError as error:
         seen = f"{file} is not a report.json of nsysflow ({error})"
-        advice = "Name a report, the folder of a run, or the report.json that analyze writes"
-        raise NotAReport(seen, advice) from error
-    except msgspec.DecodeError as error:
+        raise NotAReport(seen, _ANOTHER) from error
+    except (msgspec.DecodeError, RecursionError) as error:
         seen = f"{file} is no complete JSON document: {error}"
         raise Damaged(seen, *_again(file)) from error
     if head.tool.name != "nsysflow":
-        raise NotAReport(f"{file} was written by {head.tool.name!r:.40}, not by nsysflow")
+        seen = f"{file} was written by {head.tool.name!r:.40}, not by nsysflow"
+        raise NotAReport(seen, _ANOTHER)
     if head.schema != SCHEMA_VERSION:
         age = "an older" if head.schema < SCHEMA_VERSION else "a newer"
         seen = (
@@ -149,9 +159,6 @@ def _check_head(text: bytes, file: str) -> None:
 
 def _capture(document: _Document, name: str) -> Capture:
     series, verdict = document.series, document.verdict
-    if not series.tracks:
-        msg = "it has no GPU work to compare"
-        raise ValueError(msg)
     findings = document.findings
     return Capture(
         name=name,
@@ -173,11 +180,15 @@ def _track(track: _Track, names: list[_Name]) -> Track:
         msg = f"{where}: steps, kinds and duration_ns differ in length"
         raise ValueError(msg)
     rows = [_row(row, names, count, where) for row in track.rows]
-    for at, sums in enumerate(zip(*(row.ns for row in rows), strict=True)):
-        if sum(sums) != track.duration_ns[at]:
+    if len({*map(Key.of, rows)}) < len(rows):
+        msg = f"{where}: a row is there twice"
+        raise ValueError(msg)
+    for at, (step, expected_ns) in enumerate(zip(track.steps, track.duration_ns, strict=True)):
+        sum_ns = sum(row.ns[at] for row in rows)
+        if sum_ns != expected_ns:
             msg = (
-                f"{where}: the rows of step {track.steps[at]} sum to {sum(sums)} ns, not to its"
-                f" duration of {track.duration_ns[at]} ns; somebody edited it"
+                f"{where}: the rows of step {step} sum to {sum_ns} ns, not to its duration of"
+                f" {expected_ns} ns; somebody edited it"
             )
             raise ValueError(msg)
     about = {name: getattr(track, name) for name in track.__struct_fields__ if name != "rows"}

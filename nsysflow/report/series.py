@@ -1,4 +1,4 @@
-"""The part `series` of report.json: step by step, what each took, for comparisons (spec §18)."""
+"""The part `series` of report.json: step by step, what each took, for comparisons (spec §19)."""
 
 import json
 from typing import Any, Final

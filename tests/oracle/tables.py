@@ -14,6 +14,7 @@ from tests.oracle.mfu import mfu
 from tests.oracle.phase_table import phases
 from tests.oracle.report import Report, Row
 from tests.oracle.step_groups import step_groups
+from tests.oracle.step_parts import step_parts
 from tests.oracle.steps import steps
 from tests.oracle.waited import waited
 
@@ -34,6 +35,7 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "comm": comm,
     "steps": steps,
     "step_groups": step_groups,
+    "step_parts": step_parts,
     "gpu_metrics": gpu_metrics,
     "mfu": mfu,
 }
