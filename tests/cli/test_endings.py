@@ -13,6 +13,7 @@ from tests.reports import SAMPLES
 
 WORDS = {
     "analyze": ["x.sqlite"],
+    "check": ["x.sqlite"],
     "completion": ["bash"],
     "pack": ["x.sqlite", "-o", "y.sqlite"],
     "whatif": ["x.sqlite"],

@@ -1,8 +1,13 @@
 """What is said of a judged budget, the same on every page."""
 
+from typing import Final, Literal
+
 from nsysflow.budgets.figures import Unit
 from nsysflow.budgets.judging import Judged, Measured
 from nsysflow.units import duration, number, percent, significant
+
+MOST: Final[dict[Literal["step", "run"], int]] = {"step": 10_000, "run": 50}
+"""Nobody records more to judge a change."""
 
 
 def value_text(value: float, unit: Unit) -> str:
@@ -63,6 +68,8 @@ def verdict_text(judged: Judged) -> str:
     if measured.needed is None:
         return "too noisy: too close to the limit"
     counted = "captures" if measured.counted == "run" else "steps"
+    if measured.needed > MOST[measured.counted]:
+        return f"too noisy: no practical number of {counted} would tell"
     side = "" if measured.factor is None else " a side"
     return f"too noisy: about {number(measured.needed)} {counted}{side} would tell"
 

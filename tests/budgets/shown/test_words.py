@@ -63,6 +63,13 @@ def test_captures_of_both_sides_are_asked_for_beside_a_baseline() -> None:
     assert verdict_text(noisy) == "too noisy: about 3 captures a side would tell"
 
 
+def test_a_number_that_nobody_records_is_not_asked_for() -> None:
+    noisy = measured(
+        "step_ms<=baseline", "too noisy", 1, 1, factor=1.0, counted="run", needed=4138, low=None
+    )
+    assert verdict_text(noisy) == "too noisy: no practical number of captures would tell"
+
+
 def test_a_figure_on_its_limit_is_too_close() -> None:
     noisy = measured("step_ms<=1", "too noisy", 1, 1)
     assert verdict_text(noisy) == "too noisy: too close to the limit"
