@@ -103,6 +103,7 @@ class Capture:
     Attributes:
         name: what to call it.
         tracks: a track per process and GPU, by rank.
+        selection: the options that narrowed it when it was analysed; empty for all of it.
         unit: the arithmetic of most of its matrix products; None where it is not known.
         invalid: why it cannot be judged, a sentence; None for a sound recording.
         findings: what to change, the largest saving first; None where they were not computed.
@@ -110,6 +111,7 @@ class Capture:
 
     name: str
     tracks: Sequence[Track]
+    selection: str = ""
     unit: str | None = None
     invalid: str | None = None
     findings: Sequence[Found] | None = None

@@ -50,6 +50,12 @@ def _other_program(base: Sequence[Capture], new: Sequence[Capture]) -> Iterator[
     if units[0] and units[1] and units[0] != units[1]:
         ours, theirs = (" and ".join(sorted(each)) for each in units)
         yield f"other precision: most matrix products are {ours} in one and {theirs} in the other"
+    parts = [{each.selection for each in side} for side in (base, new)]
+    if parts[0] != parts[1]:
+        ours, theirs = (
+            " and ".join(text or "all of it" for text in sorted(each)) for each in parts
+        )
+        yield f"other parts of the recordings: {ours}, and {theirs}"
     ranges = [{each.slowest.step_name for each in side} for side in (base, new)]
     if not _same_steps(*ranges):
         ours, theirs = (_quoted(each) for each in ranges)

@@ -82,7 +82,12 @@ class _Finding(msgspec.Struct):
     saving_pct: float | None
 
 
+class _About(msgspec.Struct):
+    selection: str
+
+
 class _Document(msgspec.Struct):
+    report: _About
     series: _Series
     verdict: _Verdict
     findings: list[_Finding] | None = None
@@ -163,6 +168,7 @@ def _capture(document: _Document, name: str) -> Capture:
     return Capture(
         name=name,
         tracks=[_track(track, series.names) for track in series.tracks],
+        selection=document.report.selection,
         unit=series.unit,
         invalid=None if verdict.valid else verdict.text,
         findings=None if findings is None else [_found(each) for each in findings],

@@ -127,4 +127,4 @@ def _capture(
     tables = ("steps", "step_parts", *(["findings"] if findings else []))
     results = analyze_reports(paths, Options(step=step), tables=tables, progress=progress)
     text = report_json(results) if findings else compared_json(results)
-    return capture_of(text.encode(), name, name)
+    return capture_of(text.encode(), name, str(paths[0]))

@@ -46,7 +46,7 @@ def track(*rows: Row, **other: Any) -> Track:  # noqa: ANN401
 
 def capture(*rows: Row, name: str = "run", **other: Any) -> Capture:  # noqa: ANN401
     """A capture of one process on one GPU."""
-    of_capture = {key: other.pop(key) for key in ("unit", "invalid") if key in other}
+    of_capture = {key: other.pop(key) for key in ("unit", "invalid", "selection") if key in other}
     return Capture(name, [track(*rows, report=name, **other)], **of_capture)
 
 

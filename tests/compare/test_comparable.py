@@ -47,6 +47,12 @@ def test_other_steps_cannot_be_compared() -> None:
     assert obstacles([SAME], [capture(row(100), step_name="train/step")]) == []
 
 
+def test_another_part_of_the_recording_cannot_be_compared() -> None:
+    part = capture(row(100), selection="--steps 2:5")
+    assert only_obstacle(part) == "other parts of the recordings: all of it, and --steps 2:5"
+    assert obstacles([part], [part]) == []
+
+
 def test_a_recording_that_cannot_be_judged_cannot_be_compared() -> None:
     bad = capture(row(100), name="bad", invalid="Incomplete capture")
     assert only_obstacle(bad) == "bad cannot be judged: Incomplete capture"
