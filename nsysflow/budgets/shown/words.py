@@ -33,10 +33,10 @@ def interval_text(measured: Measured | None) -> str:
     """Where the figure lies; empty where that is not known, or is the figure itself."""
     if measured is None or measured.low is None or measured.high is None:
         return ""
-    low, value, high = (
-        value_text(each, measured.unit) for each in (measured.low, measured.value, measured.high)
-    )
-    return "" if low == value == high else f"{low} to {high}"
+    if measured.low == measured.high:
+        return ""
+    low, high = (value_text(each, measured.unit) for each in (measured.low, measured.high))
+    return f"{low} to {high}"
 
 
 def limit_text(measured: Measured | None) -> str:

@@ -104,10 +104,10 @@ def remarks(found: Comparison) -> Iterator[str]:
     yield from found.remarks
     total = found.bridge.total
     if found.contradicts:
-        way = "longer" if total.change_ns > 0 else "shorter"
+        mean, typical = ("longer", "shorter") if total.change_ns > 0 else ("shorter", "longer")
         yield (
-            f"The mean step got {duration(abs(total.change_ns))} {way}, unlike the typical one: a"
-            " few long steps make the difference"
+            f"The mean step got {duration(abs(total.change_ns))} {mean}, the typical one {typical}:"
+            " a few long steps weigh in the mean"
         )
 
 

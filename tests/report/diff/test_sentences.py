@@ -71,7 +71,7 @@ def test_the_title_counts_captures_and_steps() -> None:
 
 def test_means_that_contradict_the_typical_step_are_said() -> None:
     said = list(remarks(found([FAST], [[*(each - 9_000 for each in FAST[:-1]), 9_000_000]])))
-    assert any("unlike the typical one: a few long steps" in each for each in said)
+    assert any("longer, the typical one shorter: a few long steps" in each for each in said)
 
 
 def test_what_was_forced_is_said() -> None:
