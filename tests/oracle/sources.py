@@ -173,17 +173,23 @@ class Sources:
         if (found := self._recorded(call)) is not None:
             return found
         if self.calls.classes[call] == "blocking_copy":
-            wait = self._wait_behind(call)
+            wait = self._waits_behind[call]
             return None if wait is None else self._recorded(wait)
         if self.calls.classes[call] != "sync":
             return None
         copies = (
             other
             for other in self.rows[self.calls.calls[call].thread]
-            if self.calls.classes[other] == "blocking_copy" and self._wait_behind(other) == call
+            if self.calls.classes[other] == "blocking_copy" and self._waits_behind[other] == call
         )
         recorded = (self._recorded(copy) for copy in copies)
         return next((backtrace for backtrace in recorded if backtrace is not None), None)
+
+    @cached_property
+    def _waits_behind(self) -> dict[int, int | None]:
+        """Of each blocking copy, looked up once: a wait asks all copies of its thread."""
+        copies = (call for call, kind in enumerate(self.calls.classes) if kind == "blocking_copy")
+        return {copy: self._wait_behind(copy) for copy in copies}
 
     def _wait_behind(self, copy: int) -> int | None:
         """§11.5: the sync that the thread calls right after a copy that takes time."""

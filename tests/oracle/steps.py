@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tests.oracle import bound
 from tests.oracle.accounting import Keep, covered, length, parts, union, window
@@ -202,11 +203,16 @@ def is_incomplete(report: Report, step: Step, steps: list[Step]) -> bool:
 
 def has_wrong_times(report: Report, step: Step) -> bool:
     """§8.15: whether an operation of a graph with a wrong time starts in it."""
-    wrong = graph_operations_into_other_launches(report) + long_graph_kernels(report)
     return any(
         (op.process, op.device) == (step.process, step.device) and step.holds(op.start_ns)
-        for op in wrong
+        for op in _wrong(report)
     )
+
+
+@lru_cache(maxsize=1)
+def _wrong(report: Report) -> list[Op]:
+    """The operations of graphs with wrong times, found once: each step asks for them."""
+    return graph_operations_into_other_launches(report) + long_graph_kernels(report)
 
 
 def excesses(durations: list[int]) -> list[int]:
