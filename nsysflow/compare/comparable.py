@@ -11,7 +11,7 @@ from nsysflow.units import duration
 LEAST_COMMON_PCT: Final = 10
 """Two programs that share less of their kernel time run different kernels. Of the bundled pairs
 those of one program share 27 % or more, unless their kernels were rewritten or compiled; of pairs
-of different programs, 84 % share less (docs/accuracy.md)."""
+of different programs, 84 % share less (docs/facts.md)."""
 
 LEAST_COMMON_PHASES: Final = 2
 """So many phases with names of the program's own, and half of them, in both sides are a sign of one
