@@ -1,6 +1,7 @@
 """Places in words: a phase and source lines."""
 
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.source_line import SourceLine
 
 
 def line(source: str, via: str = "") -> str:
@@ -36,5 +37,5 @@ def place(phase: str, source: str = "", *, before: bool = False) -> str:
 
 def in_function(source: str) -> str:
     """`step (train.py)` of `train.py:42 in step`: the same after lines were inserted above."""
-    where, _, function = source.rpartition(" in ")
-    return f"{function} ({where.rpartition(':')[0]})" if where else source
+    found = SourceLine.of(source)
+    return f"{found.function} ({found.file})" if found and found.function else source

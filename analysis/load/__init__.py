@@ -1,5 +1,5 @@
-"""Reports of every kind as canonical frames: `load(path)`, and the name of a report."""
+"""Reports of every kind as canonical frames: `load(path)`."""
 
-from nsysflow.analysis.load.dispatch import load, report_name
+from nsysflow.analysis.load.dispatch import load
 
-__all__ = ["load", "report_name"]
+__all__ = ["load"]

@@ -16,11 +16,9 @@ from nsysflow.analysis.load.sqlite.file import MAGIC
 from nsysflow.analysis.load.sqlite.read import read_sqlite
 from nsysflow.analysis.trace import Trace
 from nsysflow.errors import Damaged, NotAReport, Remedy, ReportError, record_again
+from nsysflow.report_names import report_name
 
 _PACKED: Final = tuple(MAGICS.values())
-_SUFFIXES: Final = re.compile(
-    r"(\.sqlite3?|(\.pt)?(\.trace)?\.json|\.nsys-rep|\.qdrep)?(\.xz|\.gz|\.zst)?$"
-)
 _JSON: Final = re.compile(r"\.json(\.xz|\.gz|\.zst)?$")
 _IN_A_RUN: Final = (
     "report.sqlite",
@@ -98,12 +96,6 @@ def opened(path: Path, export: nsys_rep.Export | None = None) -> Iterator[tuple[
         raise ReportError(
             f"{shown} cannot be read: permission denied", "Allow it", f"chmod u+rX {quote(shown)}"
         ) from None
-
-
-def report_name(path: Path) -> str:
-    """A report's name in tables: the file name without known suffixes."""
-    name = path.name or path.resolve().name
-    return _SUFFIXES.sub("", name, count=1) or name
 
 
 def _report_in(folder: Path) -> Path:

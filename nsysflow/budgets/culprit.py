@@ -1,6 +1,5 @@
 """Which line of the program costs most of what a budget limits?"""
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +8,8 @@ from typing import Final, TypeAlias
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.budgets.figures import Figure
 from nsysflow.compare.captures import Capture, Found
+from nsysflow.source_line import SourceLine
 from nsysflow.units import duration
-
-_SOURCE: Final = re.compile(r"(?P<file>.+):(?P<line>\d+)(?: in .*)?")
 
 _WORTH_LOOKING: Final = 0.1
 """A line that costs less than this share of the largest place is not where to start."""
@@ -38,10 +36,9 @@ class Culprit:
         return cls(source=found.source, what=found.title)
 
     @property
-    def file_and_line(self) -> tuple[str, int] | None:
-        """The file, as the report names it, and the line."""
-        parts = _SOURCE.fullmatch(self.source or "")
-        return (parts["file"], int(parts["line"])) if parts else None
+    def line(self) -> SourceLine | None:
+        """Its line; None where it is not known."""
+        return SourceLine.of(self.source or "")
 
 
 def culprits_of(figure: Figure, captures: Sequence[Capture]) -> tuple[Culprit, ...]:

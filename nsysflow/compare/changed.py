@@ -37,7 +37,7 @@ class Change:
         base_effective: how many independent ones they are worth.
         new_effective: the same of the other side.
         needed: how many a side would be enough, if the verdict is that they are not.
-        detectable_pct: the smallest change that these numbers could show; None if none.
+        detectable_pct: smaller changes than this do not show; None without an interval.
     """
 
     verdict: Verdict
@@ -155,11 +155,11 @@ def _change(found: _Estimate) -> Change:
 
 
 def _detectable_pct(found: _Estimate) -> float | None:
-    """Half of the interval, or the floor: a smaller shift would not have been seen."""
+    """The longer arm of the interval, or the floor: it would reach 0 from any smaller shift."""
     if found.interval is None:
         return None
     low, high = found.interval
-    return _percent(max(found.floor, (high - low) / 2))
+    return _percent(max(found.floor, found.shift - low, high - found.shift))
 
 
 def _verdict(found: _Estimate) -> Verdict:

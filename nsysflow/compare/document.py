@@ -73,15 +73,6 @@ class _Verdict(msgspec.Struct):
     text: str
 
 
-class _Finding(msgspec.Struct):
-    rule: str
-    title: str
-    phase: str | None
-    source: str | None
-    saving_high_ns: int | None
-    saving_pct: float | None
-
-
 class _About(msgspec.Struct):
     selection: str
 
@@ -90,7 +81,7 @@ class _Document(msgspec.Struct):
     report: _About
     series: _Series
     verdict: _Verdict
-    findings: list[_Finding] | None = None
+    findings: list[Found] | None = None
 
 
 def read_document(file: Path, name: str) -> Capture:
@@ -164,19 +155,14 @@ def _check_head(text: bytes, file: str) -> None:
 
 def _capture(document: _Document, name: str) -> Capture:
     series, verdict = document.series, document.verdict
-    findings = document.findings
     return Capture(
         name=name,
         tracks=[_track(track, series.names) for track in series.tracks],
         selection=document.report.selection,
         unit=series.unit,
         invalid=None if verdict.valid else verdict.text,
-        findings=None if findings is None else [_found(each) for each in findings],
+        findings=document.findings,
     )
-
-
-def _found(finding: _Finding) -> Found:
-    return Found(**{name: getattr(finding, name) for name in finding.__struct_fields__})
 
 
 def _track(track: _Track, names: list[_Name]) -> Track:

@@ -1,18 +1,14 @@
 """Which rows of two sides are the same thing, although lines of the program moved."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from nsysflow.compare.sides import Key
+from nsysflow.source_line import SourceLine
 
 Pair = tuple[Key | None, Key | None]
 """A row of the base and of the new side; None where a side does not have it."""
-
-_LINE: Final = re.compile(r"(?P<file>.*?):(?P<number>\d+) in (?P<function>.*)")
-"""A source line as reports spell it: `train.py:42 in step`."""
 
 
 def matched(base: Iterable[Key], new: Iterable[Key]) -> list[Pair]:
@@ -52,24 +48,30 @@ def _paired(
 
 
 def _in_same_function(key: Key) -> Key | None:
-    """What a row is, but for the number of its line; None without a line."""
-    line = _LINE.fullmatch(key.source)
-    if line is None:
+    """What a row is, whatever the number of its line; None without a function."""
+    line = SourceLine.of(key.source)
+    if line is None or not line.function:
         return None
-    return replace(key, source=f"{line['file']} {line['function']}", via=_without_number(key.via))
+    return replace(key, source=_without_number(line), via=_same_via(key.via))
 
 
 def _in_function_of_name(key: Key) -> Key | None:
-    """What a row is, but for its line and file; None without a line."""
-    line = _LINE.fullmatch(key.source)
-    return None if line is None else replace(key, source=line["function"], via="")
+    """What a row is, whatever its line and file; None without a function."""
+    line = SourceLine.of(key.source)
+    if line is None or not line.function:
+        return None
+    return replace(key, source=line.function, via="")
 
 
-def _without_number(text: str) -> str:
-    line = _LINE.fullmatch(text)
-    return text if line is None else f"{line['file']} {line['function']}"
+def _same_via(text: str) -> str:
+    line = SourceLine.of(text)
+    return text if line is None else _without_number(line)
+
+
+def _without_number(line: SourceLine) -> str:
+    return f"{line.file} {line.function}"
 
 
 def _line_number(key: Key) -> int:
-    line = _LINE.fullmatch(key.source)
-    return 0 if line is None else int(line["number"])
+    line = SourceLine.of(key.source)
+    return 0 if line is None else line.number

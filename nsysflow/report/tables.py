@@ -7,6 +7,7 @@ from typing import BinaryIO, Final, Literal
 import polars as pl
 
 from nsysflow.analysis.declared.tables import DECLARED
+from nsysflow.compare.document import FILE
 from nsysflow.report.document import plain
 from nsysflow.report.document import report_json as report_json
 from nsysflow.report.results import Results
@@ -65,7 +66,7 @@ def write_files(
             table = results.table(declared.name)
             if declared.csv == "always" or not table.is_empty():
                 write_csv(table, folder / f"{declared.name}.csv")
-        (folder / "report.json").write_text(report_json(results), encoding="utf-8")
+        (folder / FILE).write_text(report_json(results), encoding="utf-8")
         written.result()
 
 

@@ -1,6 +1,5 @@
 """The captures that paths name: reports are analysed, a report.json is read as it is."""
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -8,15 +7,16 @@ from typing import Final
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.document import FILE, capture_of, read_document
 from nsysflow.progress import SILENT, Progress
-
-_RANK: Final = re.compile(r"(?i)[-_.]?rank[-_.]?\d+")
-"""The part of a file's name that says which rank of a run it is."""
+from nsysflow.report_names import (
+    FOLDER_ENDING,
+    distinct_names,
+    has_rank,
+    report_name,
+    without_rank,
+)
 
 _HEAD_BYTES: Final = 200
 """So many bytes of a report.json hold its schema and tool."""
-
-_FOLDER: Final = ".nsysflow"
-"""What `analyze` adds to a report's name for the folder of its files."""
 
 
 def captures_of(
@@ -66,31 +66,25 @@ def _groups(paths: Iterable[Path]) -> list[list[Path]]:
     """The paths, ranks of one run together."""
     groups: dict[object, list[Path]] = {}
     for number, path in enumerate(paths):
-        without_rank = _RANK.sub("", path.name)
-        key = number if without_rank == path.name else (path.parent, without_rank)
+        key = (path.parent, without_rank(path.name)) if has_rank(path.name) else number
         groups.setdefault(key, []).append(path)
     return list(groups.values())
 
 
 def _names(groups: Sequence[Sequence[Path]]) -> list[str]:
-    """What to call each capture: its file or folder, with as many folders above as it takes to
-    tell them apart."""
-    files = [_document_in(group[0]) or group[0] for group in groups]
-    files = [file.parent if file.name == FILE else file for file in files]
-    absolute = [file.absolute().parts for file in files]
-    names = [""] * len(files)
-    for depth in range(1, max(map(len, absolute), default=0) + 1):
-        names = ["/".join(parts[-depth:]) for parts in absolute]
-        if len(set(names)) == len(set(absolute)):
-            break
-    return [_RANK.sub("", _without_ending(name)) for name in names]
+    """What to call each capture; one that was given twice has one name."""
+    files = [_named(group[0]) for group in groups]
+    once = list(dict.fromkeys(files))
+    names = [without_rank(report_name(file)) for file in once]
+    by_file = dict(zip(once, distinct_names(names, once), strict=True))
+    return [by_file[file] for file in files]
 
 
-def _without_ending(name: str) -> str:
-    stem = name.removesuffix(_FOLDER)
-    for ending in (".xz", ".gz", ".zst"):
-        stem = stem.removesuffix(ending)
-    return re.sub(r"\.(sqlite|nsys-rep|parquetdir|json)$", "", stem)
+def _named(path: Path) -> Path:
+    """The file or folder that a capture is named after."""
+    file = (_document_in(path) or path).absolute()
+    folder = file.parent if file.name == FILE else file
+    return folder.with_name(folder.name.removesuffix(FOLDER_ENDING))
 
 
 def _document_in(path: Path) -> Path | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from nsysflow.atomic import staged_file, staged_folder
+from nsysflow.compare.document import FILE
 from nsysflow.errors import OutputError
 from nsysflow.report.gap_report.files import write_gap_report
 from nsysflow.report.gap_report.rows import gap_report
@@ -21,10 +22,11 @@ from nsysflow.report.tables import (
     write_files,
     write_gaps_csv,
 )
+from nsysflow.report_names import FOLDER_ENDING
 from nsysflow.runs.manifest import is_run
 from nsysflow.runs.sources import sources_of
 
-MARK: Final = "report.json"
+MARK: Final = FILE
 """nsysflow replaces a folder that holds this file without asking."""
 
 
@@ -136,7 +138,7 @@ def _written_whole(file: Path, reports: Sequence[Path]) -> Iterator[Path]:
 
 
 def _beside(report: Path) -> Path:
-    return report if is_run(report) else Path(f"{report}.nsysflow")
+    return report if is_run(report) else Path(f"{report}{FOLDER_ENDING}")
 
 
 def _exists(path: Path) -> bool:

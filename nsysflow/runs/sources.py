@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 
-from nsysflow.analysis.load import report_name
 from nsysflow.errors import NotAReport, SelectionError
+from nsysflow.report_names import distinct_names, report_name
 from nsysflow.runs.manifest import FILE, LOG, Manifest, is_run, read_manifest
 
 
@@ -64,17 +64,6 @@ def distinct_sources(paths: Sequence[Path]) -> list[Source]:
         Source(path=source.path, name=name, manifest=source.manifest)
         for source, name in zip(sources, names, strict=True)
     ]
-
-
-def distinct_names(names: Sequence[str], files: Sequence[Path]) -> list[str]:
-    """The names, each with as many of its file's folders as it takes to make them differ."""
-    distinct = list(names)
-    for depth in range(1, max(len(file.parts) for file in files)):
-        if len(set(distinct)) == len(distinct):
-            break
-        folders = ["/".join(file.parent.parts[-depth:]) for file in files]
-        distinct = [f"{folder}/{name}" for folder, name in zip(folders, names, strict=True)]
-    return distinct
 
 
 def newest_run(folder: Path) -> Path:

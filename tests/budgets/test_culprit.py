@@ -1,8 +1,6 @@
 """Where most of what a budget limits is lost."""
 
-import pytest
-
-from nsysflow.budgets.culprit import Culprit, culprits_of
+from nsysflow.budgets.culprit import culprits_of
 from nsysflow.budgets.figures import figures_of
 from nsysflow.compare.captures import Capture
 from tests.compare.handmade import capture, row
@@ -63,16 +61,3 @@ def test_it_is_the_mean_over_all_captures() -> None:
     assert places("idle_ms", *captures) == [
         ("a.py:1", "waiting in a sync in step/data, a.py:1: 250 ns a step")
     ]
-
-
-@pytest.mark.parametrize(
-    ("source", "wanted"),
-    [
-        ("train.py:42 in step", ("train.py", 42)),
-        ("pkg/train.py:42", ("pkg/train.py", 42)),
-        ("train.py", None),
-        (None, None),
-    ],
-)
-def test_a_source_is_a_file_and_a_line(source: str | None, wanted: tuple[str, int] | None) -> None:
-    assert Culprit(source=source, what="").file_and_line == wanted

@@ -14,6 +14,7 @@ from nsysflow.budgets.judging import Judged, judge
 from nsysflow.budgets.limits import limits_of
 from nsysflow.compare.captures import Capture, Found
 from nsysflow.errors import CheckError
+from nsysflow.source_line import SourceLine
 from tests.compare.handmade import capture, row
 
 MS = 1_000_000
@@ -166,7 +167,7 @@ def test_a_finding_is_crossed_only_where_all_captures_have_it() -> None:
     assert found_in(False, False).verdict == "within"
     assert found_in(True, False, True).verdict == "too noisy"
     assert found_in(True, False, True).found_in == 2
-    assert found_in(True).culprits[0].file_and_line == ("train.py", 4)
+    assert found_in(True).culprits[0].line == SourceLine("train.py", 4, "f")
 
 
 def test_findings_that_are_not_there_do_not_pass() -> None:

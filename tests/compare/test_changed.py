@@ -111,15 +111,28 @@ def test_a_change_below_1_percent_is_none_however_sure_it_is() -> None:
     assert found.detectable_pct == found.floor_pct == pytest.approx(1)
 
 
-def test_half_of_the_interval_is_detectable() -> None:
+def test_the_longer_arm_of_the_interval_is_detectable() -> None:
     noisy = [1_000, 1_300, 800, 1_500, 1_100] * 8
-    found = change_of([noisy], [noisy])
+    skewed = [1_000, 1_250, 900, 3_000, 1_150] * 8
+    found = change_of([noisy], [skewed])
     assert found.low_pct is not None
     assert found.high_pct is not None
     assert found.detectable_pct is not None
-    width = log_of(found.high_pct) - log_of(found.low_pct)
-    assert log_of(found.detectable_pct) == pytest.approx(width / 2)
+    shift = log_of(found.shift_pct)
+    arms = shift - log_of(found.low_pct), log_of(found.high_pct) - shift
+    assert arms[0] != pytest.approx(arms[1])
+    assert log_of(found.detectable_pct) == pytest.approx(max(arms))
     assert found.detectable_pct > found.floor_pct
+
+
+@given(sides, sides)
+def test_a_shift_that_is_not_significant_is_below_what_can_show(
+    base: list[list[int]], new: list[list[int]]
+) -> None:
+    found = change_of(base, new)
+    if found.verdict == "no significant change":
+        assert found.detectable_pct is not None
+        assert abs(log_of(found.shift_pct)) <= log_of(found.detectable_pct) + 1e-9
 
 
 def test_an_interval_that_ends_at_0_is_no_change() -> None:

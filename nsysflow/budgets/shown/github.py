@@ -30,10 +30,9 @@ def annotations(
 def _place(culprits: Sequence[Culprit], find: Callable[[str], str | None]) -> dict[str, str]:
     """The file and line of an annotation; empty where the repository has no such file."""
     for culprit in culprits:
-        if culprit.file_and_line is not None:
-            name, line = culprit.file_and_line
-            file = find(name)
-            return {} if file is None else {"file": file, "line": str(line)}
+        if culprit.line is not None:
+            file = find(culprit.line.file)
+            return {} if file is None else {"file": file, "line": str(culprit.line.number)}
     return {}
 
 

@@ -100,7 +100,8 @@ def remarks(found: Comparison) -> Iterator[str]:
             " a side tell: nsysflow diff --base A B C --new D E F"
         )
     if change.verdict == "no significant change" and change.detectable_pct is not None:
-        yield f"A change of {_pct(change.detectable_pct)} or more would have been seen"
+        unit = "captures" if change.unit == "run" else "steps"
+        yield f"These {unit} cannot show a change below {_pct(change.detectable_pct)}"
     yield from found.remarks
     total = found.bridge.total
     if found.contradicts:

@@ -11,6 +11,7 @@ from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.validity.checks import Check, Failed, import_errors
 from nsysflow.analysis.validity.graph_notes import WITHOUT_COMMAND_BUFFERS
 from nsysflow.report.results import Analysed, Results
+from nsysflow.report_names import has_rank
 from nsysflow.units import instant, number
 
 UNRELATED: Final = "unrelated-reports"
@@ -25,7 +26,6 @@ LET_IT_END: Final = (
 )
 """The advice for a program that os._exit or a signal ended: nsys loses GPU work then."""
 
-_RANK: Final = re.compile(r"(?i)rank\D?\d")
 _NSYS: Final = re.compile(r"Nsight Systems (\d[\w.]*)")
 
 
@@ -135,7 +135,7 @@ def are_named_as_ranks(names: Sequence[str]) -> bool:
     """Whether all names have a `rank` with a number, or differ only in one number that counts up
     from 0: `report.0`, `report.1`, … as a launcher numbers them, but not nsys's own `report1`,
     `report2`, which are one run each."""
-    if all(_RANK.search(name) for name in names):
+    if all(has_rank(name) for name in names):
         return True
     parts = [re.split(r"(\d+)", name) for name in names]
     if len({len(each) for each in parts}) > 1:
