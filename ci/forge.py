@@ -154,7 +154,7 @@ def post(forge: Forge, text: str) -> str:
 
 
 def github_artifact(forge: Forge) -> str | None:
-    """The address of the base branch's newest artifact NAME; None if there is none."""
+    """Where to download the base branch's newest artifact called NAME; None before the first."""
     branch = environ.get("GITHUB_BASE_REF") or variable("GITHUB_REF_NAME")
 
     def is_of_base(artifact: Any) -> bool:  # noqa: ANN401  # JSON
@@ -175,7 +175,8 @@ def github_artifact(forge: Forge) -> str | None:
 
 
 def gitlab_artifact(forge: Forge) -> str:
-    """The address of the newest artifact of this job on the target branch, if there is one."""
+    """Where to download what this job kept last on the target branch. GitLab says 404 if it never
+    ran there."""
     target = environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
     branch = quote(target or variable("CI_COMMIT_REF_NAME"), safe="")
     job = quote(variable("CI_JOB_NAME"), safe="")

@@ -101,7 +101,7 @@ def read_baseline(file: Path, captures: Sequence[Capture], again: str) -> Baseli
 
 
 def _check(document: _Document) -> None:
-    """Refuse what we did not write.
+    """Check that nsysflow wrote the file.
 
     Raises:
         ValueError: it is of another version, or contradicts itself.
@@ -124,12 +124,12 @@ def _difference(document: _Document, capture: Capture) -> str:
     """Why their times cannot be compared, a clause; empty if they can."""
     gpus = _gpus(capture)
     if len(document.gpus) != len(gpus):
-        return f"other numbers of ranks: {len(document.gpus)} and {len(gpus)}"
+        return f"different numbers of ranks: {len(document.gpus)} and {len(gpus)}"
     if document.gpus != gpus:
         ours, theirs = (", ".join(dict.fromkeys(each)) for each in (document.gpus, gpus))
-        return f"other GPUs: {ours} and {theirs}"
+        return f"different GPUs: {ours} and {theirs}"
     if document.unit and capture.unit and document.unit != capture.unit:
-        return f"other precision: {document.unit} and {capture.unit}"
+        return f"different precision: {document.unit} and {capture.unit}"
     return ""
 
 

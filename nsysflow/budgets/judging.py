@@ -32,8 +32,8 @@ class Measured:
         most: the limit.
         factor: of the baseline, that the limit is; None for a limit in figures.
         counted: what the interval counts.
-        needed: how many of them would say, where it is too noisy; beside a baseline so many a
-            side. None if no number would do.
+        needed: how many of them would tell, where it is too noisy; of each side beside a
+            baseline. None if no number would do.
     """
 
     unit: Unit
@@ -54,7 +54,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A budget and what became of it.
+    """A budget and the judgement on it.
 
     Attributes:
         budget: which one.
@@ -86,7 +86,7 @@ def judge(
         baseline: what it was before; None without any.
 
     Raises:
-        CheckError: a budget needs a baseline and there is none, or it lacks the figure.
+        CheckError: a budget compares with a baseline, which was not given or lacks the figure.
     """
     judged = [_judge_figure(each, captures, baseline) for each in limits]
     judged += [_judge_finding(each, captures) for each in findings]

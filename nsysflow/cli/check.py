@@ -44,8 +44,8 @@ class _Shown:
     section=_BUDGETS,
     multiple=True,
     metavar="NAME<=LIMIT",
-    help="Allow a figure this much in a typical step, e.g. 'step_ms<=5', or no finding of a kind:"
-    " finding:sync-in-loop=none. Can be repeated. If given, those of a settings file do not count.",
+    help="Limit a figure of a typical step ('step_ms<=5'), or forbid a finding"
+    " ('finding:sync-in-loop=none'). Can be repeated. Replaces the budgets of the settings file.",
 )
 @option(
     "--baseline",
@@ -54,8 +54,8 @@ class _Shown:
     type=_PATH,
     multiple=True,
     metavar="FILE",
-    help="Compare with this: a file of --update-baseline, or a report. Repeat it for several"
-    " captures.",
+    help="Compare with this file that --update-baseline wrote, or with this report. Repeat it for"
+    " several captures.",
 )
 @option(
     "--update-baseline",
@@ -88,11 +88,10 @@ def check(
 ) -> None:
     """Check that a program is within its budgets.
 
-    A REPORT is a report, the folder of a run, or its report.json. Several are captures of one
-    program: give three of 40 steps each, as runs differ by more than steps do, and five steps can
-    tell nothing.
+    A REPORT is a report, the folder of a run, or its report.json. Several REPORTs are captures of
+    one program. Give three of 40 steps each: runs differ by more than steps do.
 
-    Budgets are typed with --max, or stand in [check] of nsysflow.toml: max = ["step_ms<=5"].
+    Type budgets with --max, or write them into [check] of nsysflow.toml: max = ["step_ms<=5"].
     They limit a typical step of the slowest rank:
 
     \b
@@ -104,8 +103,8 @@ def check(
       class:matmul.ms          a class of kernels
       finding:sync-in-loop=none
 
-    A limit is a number, baseline, or a factor of it: step_ms<=1.05*baseline. The exit code is 3
-    if a budget is crossed, else 4 if one is too noisy to judge.
+    A limit is a number, `baseline`, or a factor of it: step_ms<=1.05*baseline. The exit code is 3
+    if a budget is crossed, and 4 if none is crossed but one is too noisy to judge.
 
     \b
     Example:

@@ -53,7 +53,7 @@ def spread(args: Sequence[str]) -> list[str]:
     multiple=True,
     type=_PATH,
     metavar="REPORT...",
-    help="Captures from before the change; three or more tell it from the noise between runs.",
+    help="Captures from before the change; give three or more, as runs differ.",
 )
 @option(
     "--new",
@@ -64,7 +64,12 @@ def spread(args: Sequence[str]) -> list[str]:
     help="Captures from after the change.",
 )
 @option("--step", section=_SIDES, metavar="NVTX", help="Take this range as one step.")
-@option("--force", section=_SIDES, is_flag=True, help="Compare what should not be compared, too.")
+@option(
+    "--force",
+    section=_SIDES,
+    is_flag=True,
+    help="Compare even if GPUs, ranks, precision, steps or kernels differ.",
+)
 @option("--full", section=_PRINT, is_flag=True, help="Print all rows, not one screen.")
 @option("--md", "form", section=_PRINT, flag_value="md", help="Print Markdown for a pull request.")
 @option("--json", "form", section=_PRINT, flag_value="json", help="Print a JSON document.")
@@ -113,7 +118,7 @@ def diff(
     if reports:
         before, after = alone[:1], alone[1:]
     if not after:
-        msg = f"{reports[0]} and the others are ranks of one capture: name another capture, too"
+        msg = f"{reports[0]} and the others are ranks of one capture: name a second capture"
         raise click.UsageError(msg)
     found = compared(before, after)
     _require_comparable([found], force=force)
@@ -144,7 +149,7 @@ def _require_comparable(found: "Iterable[Comparison | None]", *, force: bool) ->
 
     for each in found:
         if each is not None and each.obstacles and not force:
-            raise SelectionError(not_comparable(each), "Add --force to compare them all the same")
+            raise SelectionError(not_comparable(each), "Add --force to compare them anyway")
 
 
 def _show(found: "Comparison", form: "Form | None", *, full: bool) -> None:

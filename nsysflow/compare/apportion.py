@@ -1,4 +1,4 @@
-"""Split a whole number so that its parts, whole numbers too, sum to it."""
+"""Round the parts of a sum so that they still sum to it."""
 
 from collections.abc import Hashable, Mapping
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What became of a kernel, a copy or a wait, in a word."""
+"""How a kernel, a copy or a wait changed, in a word."""
 
 from dataclasses import dataclass
 from math import log
@@ -19,13 +19,13 @@ Status: TypeAlias = Literal[
     "shorter",
     "same",
 ]
-"""What became of it; a wait gets longer or shorter."""
+"""How it changed. Only waits are called longer or shorter."""
 
 SAME_PCT: Final = 1.0
-"""What changes by no more is the same: clocks vary as much."""
+"""Smaller changes count as none: GPU clocks vary as much."""
 
 _FAR: Final = 1e9
-"""Stands for a ratio to 0."""
+"""Stands for the ratio of something to nothing."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Total:
 
     @classmethod
     def of(cls, series: Series, side: Side) -> "Total":
-        """Of what it took in the steps of a side."""
+        """What `series` sums to in a step of a side."""
         ns, duration_ns, count = (
             sum(map(sum, figure)) for figure in (series.ns, series.duration_ns, series.count)
         )
@@ -59,7 +59,7 @@ class Total:
 
 
 def of_wait(base: Total, new: Total) -> Status:
-    """What became of idle time."""
+    """How idle time changed."""
     if base.ns == new.ns:
         return "same"
     if not base.ns or not new.ns:
@@ -70,7 +70,7 @@ def of_wait(base: Total, new: Total) -> Status:
 
 
 def of_operation(base: Total, new: Total) -> Status:
-    """What became of a kernel or a copy: by what changed its part of the step most."""
+    """How a kernel or a copy changed: the factor that changed its part of the step most."""
     if not base.count or not new.count:
         return "new" if new.count else "gone" if base.count else "same"
     factors: dict[tuple[Status, Status], float] = {
@@ -85,7 +85,7 @@ def of_operation(base: Total, new: Total) -> Status:
 
 
 def _ratio(base: float, new: float) -> float:
-    """How many times as much; from or to 0 is far."""
+    """`new` as a multiple of `base`."""
     if base and new:
         return new / base
     return 1.0 if base == new else _FAR if new else 1 / _FAR

@@ -35,7 +35,7 @@ class Delta:
 
     @property
     def clear(self) -> bool | None:
-        """Whether the change is more than steps vary by themselves; None where nobody can say."""
+        """Whether the change exceeds the noise; None if there are too few steps to tell."""
         if self.low_ns is None or self.high_ns is None:
             return None
         return self.low_ns > 0 or self.high_ns < 0
@@ -49,7 +49,7 @@ class Thing:
         what: of the new side; of the base where it is gone.
         base_source: its line on the base's side, where that is another one.
         short_name: as screens show it.
-        status: what became of it.
+        status: how it changed.
         change: of its part of the step.
         base_count: how often it ran per step.
         new_count: the same of the new side.
@@ -112,7 +112,7 @@ class _Both:
 
     @property
     def key(self) -> Key:
-        """What it is: on the new side where it is there."""
+        """What it is. Of a row on both sides, the new side's name."""
         found = self.pair[1] or self.pair[0]
         assert found is not None  # a pair has one of the two
         return found
@@ -142,13 +142,13 @@ def bridge_between(base: Side, new: Side) -> Bridge:
 
 
 def _part_of(row: _Both) -> tuple[PartName, str]:
-    """Communication and copies are one part each; the others go by class and cause."""
+    """The part of the bridge that a row belongs to: communication and copies are one part each."""
     key = row.key
     return key.part, key.kind if key.part in ("compute", "idle") else ""
 
 
 def _thing_of(row: _Both) -> Pair:
-    """Kernels and copies of all phases are one thing; waits differ by phase and line."""
+    """The thing that a row belongs to: kernels and copies are summed over all phases."""
 
     def everywhere(key: Key | None) -> Key | None:
         if key is None or key.part == "idle":
@@ -169,7 +169,7 @@ class _Compare:
     new: Side
 
     def difference(self, rows: Sequence[_Both]) -> Fraction:
-        """Of the means, exactly."""
+        """The exact difference of the two means."""
         base, new = (
             sum(sum(map(sum, series.ns)) for series in side)
             for side in ([row.base for row in rows], [row.new for row in rows])
@@ -189,7 +189,7 @@ class _Compare:
         return {name: (groups[name], self.change(groups[name], whole[name])) for name in order}
 
     def change(self, rows: Sequence[_Both], change_ns: int) -> Delta:
-        """What rows took together."""
+        """The change of several rows together."""
         base = Series.sum_of([row.base for row in rows] or [self.base.nothing]).ns
         new = Series.sum_of([row.new for row in rows] or [self.new.nothing]).ns
         low_ns, high_ns = mean_change_interval(base, new) or (None, None)
@@ -214,7 +214,7 @@ class _Compare:
         )
 
     def thing(self, pair: Pair, rows: Sequence[_Both], change: Delta) -> Thing:
-        """What became of a kernel, a copy or a wait."""
+        """A kernel, a copy or a wait on both sides."""
         base = Series.sum_of([row.base for row in rows])
         new = Series.sum_of([row.new for row in rows])
         totals = Total.of(base, self.base), Total.of(new, self.new)

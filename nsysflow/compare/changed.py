@@ -16,7 +16,7 @@ Verdict = Literal["better", "worse", "no significant change", "not enough steps"
 """Of runs the last one means not enough runs: `Change.unit` says so."""
 
 _SMALLEST_FLOOR: Final = log1p(0.01)
-"""A change below 1 % is none, however well it is measured."""
+"""Smaller changes never count, however well they are measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

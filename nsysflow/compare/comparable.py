@@ -1,4 +1,4 @@
-"""What keeps two sides from being compared, and what to keep in mind where they can be."""
+"""Reasons not to compare two sides, and remarks on a comparison."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,10 @@ those of one program share 27 % or more, unless their kernels were rewritten or 
 of different programs, 84 % share less (docs/facts.md)."""
 
 LEAST_COMMON_PHASES: Final = 2
-"""So many phases with names of the program's own, and half of them, in both sides are a sign of one
-program whose kernels were rewritten."""
+"""Sides that share this many phases, and half of all, are one program with other kernels."""
 
 INFLATION_POINTS: Final = 10
-"""From so many percentage points on, a difference in what the profiler adds is worth saying."""
+"""A difference this large in what the profiler adds gets a remark."""
 
 _AUTOMATIC: Final = {
     *("data", "forward", "loss", "backward", "clip_grad", "optimizer", "zero_grad", "save"),
@@ -31,44 +30,44 @@ _GENERATED: Final = "triton"
 
 
 def obstacles(base: Sequence[Capture], new: Sequence[Capture]) -> list[str]:
-    """Why the sides should not be compared, a sentence each; none where they can be."""
+    """The reasons not to compare the sides, one sentence each."""
     return [*_other_machine(base, new), *_other_program(base, new), *_unsound([*base, *new])]
 
 
 def _other_machine(base: Sequence[Capture], new: Sequence[Capture]) -> Iterator[str]:
     gpus = [sorted({gpu for each in side for gpu in each.gpus}) for side in (base, new)]
     if gpus[0] != gpus[1]:
-        yield f"other GPUs: {', '.join(gpus[0])} and {', '.join(gpus[1])}"
+        yield f"different GPUs: {', '.join(gpus[0])} and {', '.join(gpus[1])}"
     counts = [sorted({len(each.tracks) for each in side}) for side in (base, new)]
     if len(counts[0]) > 1 or counts[0] != counts[1]:
         ours, theirs = (" or ".join(map(str, count)) for count in counts)
-        yield f"other numbers of ranks: {ours} and {theirs}"
+        yield f"different numbers of ranks: {ours} and {theirs}"
 
 
 def _other_program(base: Sequence[Capture], new: Sequence[Capture]) -> Iterator[str]:
     units = [{each.unit for each in side if each.unit} for side in (base, new)]
     if units[0] and units[1] and units[0] != units[1]:
         ours, theirs = (" and ".join(sorted(each)) for each in units)
-        yield f"other precision: most matrix products are {ours} in one and {theirs} in the other"
+        yield f"different precision: matrix products are mostly {ours} and {theirs}"
     parts = [{each.selection for each in side} for side in (base, new)]
     if parts[0] != parts[1]:
         ours, theirs = (
             " and ".join(text or "all of it" for text in sorted(each)) for each in parts
         )
-        yield f"other parts of the recordings: {ours}, and {theirs}"
+        yield f"different parts of the recordings: {ours}, and {theirs}"
     ranges = [{each.slowest.step_name for each in side} for side in (base, new)]
     if not _same_steps(*ranges):
         ours, theirs = (_quoted(each) for each in ranges)
-        yield f"other steps: {ours} and {theirs}; name the range that is one step with --step"
+        yield f"different steps: {ours} and {theirs}; name the range that is one step with --step"
     common = common_kernels_pct(base[0].slowest, new[0].slowest)
     if common < LEAST_COMMON_PCT and not _same_phases(base[0].slowest, new[0].slowest):
         yield (
-            f"other programs: {common:.0f} % of their kernel time is in kernels of the same name"
+            f"different programs: {common:.0f} % of the kernel time is in kernels of the same name"
         )
 
 
 def _same_steps(base: set[str | None], new: set[str | None]) -> bool:
-    """Whether steps are ranges of one name, wherever these are nested."""
+    """Whether steps have the same names; ranges around them may differ."""
 
     def last(names: set[str | None]) -> set[str | None]:
         return {name and name.rpartition("/")[2] for name in names}
@@ -116,12 +115,12 @@ def _same_phases(base: Track, new: Track) -> bool:
 
 
 def remarks(base: Sequence[Capture], new: Sequence[Capture]) -> list[str]:
-    """What to keep in mind, a sentence each."""
+    """Remarks on the comparison, one sentence each."""
     return [*_profiled_otherwise(base, new)]
 
 
 def _profiled_otherwise(base: Sequence[Capture], new: Sequence[Capture]) -> Iterator[str]:
-    """That the profiler slows one side more than the other."""
+    """A remark if the profiler slows one side more than the other."""
     sides = [_inflation(side) for side in (base, new)]
     if None in sides:
         return
@@ -129,9 +128,9 @@ def _profiled_otherwise(base: Sequence[Capture], new: Sequence[Capture]) -> Iter
     if abs(ours_pct - theirs_pct) > INFLATION_POINTS:
         change = 100 * (theirs_ns / ours_ns - 1)
         yield (
-            f"The profiler changes a step by {ours_pct:+.0f} % in one and {theirs_pct:+.0f} % in"
-            f" the other: without it, a step went from {duration(round(ours_ns))} to"
-            f" {duration(round(theirs_ns))} ({change:+.0f} %)"
+            f"Recorded steps differ from unprofiled ones by {ours_pct:+.0f} % in the base and"
+            f" {theirs_pct:+.0f} % in the new captures; unprofiled, a step went from"
+            f" {duration(round(ours_ns))} to {duration(round(theirs_ns))} ({change:+.0f} %)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Two sides compared: what keeps them apart, the change of each GPU's steps, and the bridge."""
+"""Two sides compared: the change of each GPU's steps, and the bridge that explains it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Comparison:
 
     @property
     def contradicts(self) -> bool:
-        """Whether the means say one thing and the shift another: a few long steps do that."""
+        """Whether the mean and the typical step changed in opposite directions."""
         return self.bridge.total.change_ns * self.change.shift_pct < 0
 
     @property

@@ -1,4 +1,4 @@
-"""Read a capture from report.json, and refuse what another version or another hand wrote."""
+"""Read a capture from report.json. A file of another version, or an edited one, is an error."""
 
 from pathlib import Path
 from shlex import quote
@@ -132,7 +132,7 @@ def _again(file: str) -> Remedy:
 
 
 def _check_head(text: bytes, file: str) -> None:
-    """Refuse what this version did not write."""
+    """Check that this version of nsysflow wrote the document."""
     try:
         head = msgspec.json.decode(text, type=_Head)
     except msgspec.ValidationError as error:

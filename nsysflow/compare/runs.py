@@ -62,5 +62,5 @@ def pooled_deviation(sides: Sequence[Sequence[float]]) -> float:
 
 
 def suffice(base_runs: int, new_runs: int) -> bool:
-    """Whether so many runs can say what changed: two a side, and three of one."""
+    """Whether these are enough runs to say what changed: two a side, and three of one."""
     return min(base_runs, new_runs) >= 2 and max(base_runs, new_runs) >= RUNS_NEEDED

@@ -48,8 +48,8 @@ def typical(runs: Sequence[Sequence[float]]) -> Typical:
 def needed_for(runs: Sequence[Sequence[float]], distance: float) -> int | None:
     """How many steps (or runs) would make the interval of `typical` reach no further than this.
 
-    The interval narrows with the root of their number. Where there is none yet, half of the range
-    of the values stands for its reach at the smallest number that has one.
+    The interval narrows with the square root of their number. If these values are too few for an
+    interval, half of their range stands for its reach at the smallest number that gives one.
 
     Args:
         runs: as of `typical`.

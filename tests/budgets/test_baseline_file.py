@@ -105,8 +105,8 @@ def test_what_we_did_not_write_is_refused_with_what_to_type(
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (capture(row(1), gpu="NVIDIA A100"), "other GPUs: NVIDIA H200 and NVIDIA A100"),
-        (ranks(track(row(1)), track(row(1))), "other numbers of ranks: 1 and 2"),
+        (capture(row(1), gpu="NVIDIA A100"), "different GPUs: NVIDIA H200 and NVIDIA A100"),
+        (ranks(track(row(1)), track(row(1))), "different numbers of ranks: 1 and 2"),
     ],
 )
 def test_a_baseline_of_another_machine_is_refused(written: Path, other: Capture, said: str) -> None:
@@ -118,7 +118,7 @@ def test_a_baseline_of_another_precision_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "baseline.json"
     file.write_text(baseline_json([capture(row(1), unit="bf16")]))
     assert read_baseline(file, [capture(row(1))], "again")
-    with pytest.raises(CheckError, match="other precision: bf16 and fp32"):
+    with pytest.raises(CheckError, match="different precision: bf16 and fp32"):
         read_baseline(file, [capture(row(1), unit="fp32")], "again")
 
 

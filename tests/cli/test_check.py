@@ -212,7 +212,7 @@ def test_captures_of_two_machines_are_not_judged_together(here: Path) -> None:
     for words in (("a", "b"), ("a", "--baseline", "b")):
         done = check(*words, "--max", "step_ms<=baseline")
         assert done.exit_code == 1
-        assert "other GPUs: NVIDIA" in done.stderr
+        assert "different GPUs: NVIDIA" in done.stderr
 
 
 @pytest.mark.parametrize(

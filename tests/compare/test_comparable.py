@@ -21,24 +21,24 @@ def test_a_capture_can_be_compared_with_itself() -> None:
 
 def test_another_gpu_cannot_be_compared() -> None:
     other = capture(row(100), gpu="NVIDIA A100")
-    assert only_obstacle(other) == "other GPUs: NVIDIA H200 and NVIDIA A100"
+    assert only_obstacle(other) == "different GPUs: NVIDIA H200 and NVIDIA A100"
 
 
 def test_another_number_of_ranks_cannot_be_compared() -> None:
     two = ranks(track(row(100)), track(row(100), device=1))
-    assert only_obstacle(two) == "other numbers of ranks: 1 and 2"
+    assert only_obstacle(two) == "different numbers of ranks: 1 and 2"
 
 
 def test_captures_of_a_side_have_one_number_of_ranks() -> None:
     two = ranks(track(row(100)), track(row(100), device=1))
     found = obstacles([SAME, two], [SAME, two])
-    assert found == ["other numbers of ranks: 1 or 2 and 1 or 2"]
+    assert found == ["different numbers of ranks: 1 or 2 and 1 or 2"]
 
 
 def test_another_precision_cannot_be_compared() -> None:
     base, new = capture(row(100), unit="float32"), capture(row(100), unit="bf16")
     said = only_obstacle(new, base)
-    assert said.startswith("other precision: most matrix products are float32 in one and bf16")
+    assert said.startswith("different precision: matrix products are mostly float32 and bf16")
     assert obstacles([capture(row(100))], [new]) == [], "a precision that is not known is no other"
 
 
@@ -49,7 +49,7 @@ def test_other_steps_cannot_be_compared() -> None:
 
 def test_another_part_of_the_recording_cannot_be_compared() -> None:
     part = capture(row(100), selection="--steps 2:5")
-    assert only_obstacle(part) == "other parts of the recordings: all of it, and --steps 2:5"
+    assert only_obstacle(part) == "different parts of the recordings: all of it, and --steps 2:5"
     assert obstacles([part], [part]) == []
 
 
@@ -61,7 +61,7 @@ def test_a_recording_that_cannot_be_judged_cannot_be_compared() -> None:
 def test_other_kernels_are_another_program() -> None:
     other = capture(row(5, name="gemm"), row(95, name="conv"))
     assert only_obstacle(other) == (
-        "other programs: 5 % of their kernel time is in kernels of the same name"
+        "different programs: 5 % of the kernel time is in kernels of the same name"
     )
 
 
@@ -76,7 +76,7 @@ def test_phases_that_every_program_has_make_no_program_the_same() -> None:
     base, new = (
         capture(*(row(9, phase=phase, name=name) for phase in phases)) for name in ("conv", "gemm")
     )
-    assert "other programs" in only_obstacle(new, base)
+    assert "different programs" in only_obstacle(new, base)
 
 
 def test_generated_kernels_count_as_one_name() -> None:

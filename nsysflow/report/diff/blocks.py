@@ -67,8 +67,7 @@ def _bridge(found: Comparison, least_ns: float) -> Block:
     rows.append(("step", *_cells(total), ""))
     return Block(
         title="Bridge",
-        caption="from the mean step of the base to the new one, ± at 95 %; ~ is within the noise,"
-        " ? has too few steps to say",
+        caption="what changed in the mean step; ± at 95 %; ~ within the noise; ? too few steps",
         columns=(words("part"), *_DELTA, Column(head="", drawn=True)),
         rows=tuple(rows),
     )
@@ -108,7 +107,7 @@ def _phases(found: Comparison, rows: int | None) -> Block:
     shown = changed[:rows]
     return Block(
         title="Phases",
-        caption="the same difference by phase: what ran there, and the host in it",
+        caption="the same change by phase",
         columns=(words("phase"), *_DELTA),
         rows=tuple((name or OUTSIDE, *_cells(each)) for name, each in shown),
         rest=_rest(len(changed) - len(shown)),
@@ -174,7 +173,7 @@ def _ranks(found: Comparison) -> Block:
     several = found.tracks if len(found.tracks) > 1 else []
     return Block(
         title="Ranks",
-        caption="the bridge is of the slowest on each side",
+        caption="the bridge compares the slowest rank of each side",
         columns=(words("rank"), figure("base"), figure("new"), figure("shift"), words("verdict")),
         rows=tuple(_rank(each) for each in several),
     )

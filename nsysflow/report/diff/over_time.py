@@ -23,7 +23,7 @@ def table(stages: Sequence[Stage]) -> Block:
     """A row per capture."""
     return Block(
         title="Steps over time",
-        caption="each capture is one run, and runs of one program differ too",
+        caption="captures of an unchanged program differ, too",
         columns=(
             words("capture"),
             figure("steps"),
@@ -76,7 +76,7 @@ def _shift(found: Comparison | None) -> float | None:
 
 
 def _mostly(found: Comparison) -> str:
-    """The largest part of the difference; nothing where there is none."""
+    """The part that changed most, in words; empty if nothing changed."""
     first = next(iter(found.bridge.parts), None)
     if first is None or not first.change.change_ns:
         return ""

@@ -56,16 +56,12 @@ def _not_enough(found: Comparison) -> str:
     unit = "captures" if change.unit == "run" else "steps"
     if not found.has_steps and change.unit == "step":
         return (
-            "Not enough to tell: no step is known, so each capture is one figure; compare three"
-            " captures a side, or name the range that is one step with --step"
+            "Not enough to tell: no step is known, so each capture counts once; name the range that"
+            " is one step with --step, or compare three captures a side"
         )
     counted = f"{change.base_count} and {change.new_count} {unit}"
-    needed = "" if change.needed is None else f"; it takes {change.needed} a side"
-    dependent = change.unit == "step" and change.base_effective < change.base_count / 2
-    why = ", as neighbouring steps are alike" if dependent else ""
-    return (
-        f"Not enough {unit} to tell: {counted}{needed}{why}. In these, a step takes {_by(change)}"
-    )
+    needed = "" if change.needed is None else f", {change.needed} a side are needed"
+    return f"Not enough {unit} to tell: {counted}{needed}. Here a step takes {_by(change)}"
 
 
 def _by(change: Change) -> str:
@@ -92,12 +88,12 @@ def signed_pct(value: float) -> str:
 
 def remarks(found: Comparison) -> Iterator[str]:
     """What to keep in mind, a sentence each."""
-    yield from (f"Compared all the same: {each}" for each in found.obstacles)
+    yield from (f"Forced in spite of {each}" for each in found.obstacles)
     change = found.change
     if change.unit == "step" and change.verdict in ("better", "worse"):
         yield (
-            "Runs of one program differ too. Whether the change made the difference, three captures"
-            " a side tell: nsysflow diff --base A B C --new D E F"
+            "Captures of an unchanged program differ, too. To tell a change from that, compare"
+            " three a side: nsysflow diff --base A B C --new D E F"
         )
     if change.verdict == "no significant change" and change.detectable_pct is not None:
         unit = "captures" if change.unit == "run" else "steps"
@@ -108,7 +104,7 @@ def remarks(found: Comparison) -> Iterator[str]:
         mean, typical = ("longer", "shorter") if total.change_ns > 0 else ("shorter", "longer")
         yield (
             f"The mean step got {duration(abs(total.change_ns))} {mean}, the typical one {typical}:"
-            " a few long steps weigh in the mean"
+            " a few long steps count more in the mean"
         )
 
 

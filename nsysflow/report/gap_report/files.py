@@ -121,11 +121,10 @@ def _interval(row: Row) -> str:
 def _foot(report: GapReport) -> Iterator[str]:
     of = "a step" if report.has_steps else "the window"
     yield (
-        "A row is idle time of the GPU by the place where the host was meanwhile."
-        f" `{LAUNCHING}` is all that it takes until the next work runs: host code, launch calls,"
-        f" the GPU's start; `{WAITING}` is the host waiting in a sync or a copy. An empty interval:"
-        " too few steps to say. The last row is the sum of what is not surely"
-        f" {_LISTED} of {of}."
+        "A row is the idle time of the GPU while the host was at one place. During"
+        f" `{LAUNCHING}`, the GPU waits for host code and launch calls, or starts the work. During"
+        f" `{WAITING}`, the host waits in a sync or a copy. An interval is empty if there are too"
+        f" few steps to tell. The last row sums what is below {_LISTED} of {of}, or may be."
     )
     yield ""
     yield (

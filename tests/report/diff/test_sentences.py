@@ -27,7 +27,7 @@ def runs(steps: Sequence[int]) -> list[list[int]]:
 def test_two_captures_differ_and_three_a_side_tell_why() -> None:
     one = found([FAST], [SLOW])
     assert headline(one).startswith("These two captures differ: a step takes 25 % longer (+25 %")
-    assert any("three captures a side tell" in each for each in remarks(one))
+    assert any("compare three a side: nsysflow diff" in each for each in remarks(one))
 
 
 def test_three_captures_a_side_give_a_verdict() -> None:
@@ -48,13 +48,15 @@ def test_no_change_says_which_changes_cannot_show() -> None:
 def test_too_few_steps_say_how_many_it_takes() -> None:
     few = found([FAST[:3]], [SLOW[:3]])
     said = headline(few)
-    assert said.startswith(f"Not enough steps to tell: 3 and 3 steps; it takes {few.change.needed}")
-    assert said.endswith("In these, a step takes 25 % longer")
+    assert said.startswith(
+        f"Not enough steps to tell: 3 and 3 steps, {few.change.needed} a side are"
+    )
+    assert said.endswith("needed. Here a step takes 25 % longer")
 
 
 def test_too_few_captures_say_how_many_it_takes() -> None:
     said = headline(found([FAST, FAST], [SLOW, SLOW]))
-    assert said.startswith("Not enough captures to tell: 2 and 2 captures; it takes 3 a side.")
+    assert said.startswith("Not enough captures to tell: 2 and 2 captures, 3 a side are needed.")
 
 
 def test_without_steps_it_says_how_to_get_them() -> None:
@@ -76,5 +78,5 @@ def test_means_that_contradict_the_typical_step_are_said() -> None:
 
 def test_what_was_forced_is_said() -> None:
     other = compared([capture(row(1))], [capture(row(1), gpu="NVIDIA A100")])
-    assert "Compared all the same: other GPUs: NVIDIA H200 and NVIDIA A100" in remarks(other)
-    assert not_comparable(other).startswith("run and run cannot be compared: other GPUs")
+    assert "Forced in spite of different GPUs: NVIDIA H200 and NVIDIA A100" in remarks(other)
+    assert not_comparable(other).startswith("run and run cannot be compared: different GPUs")
