@@ -30,6 +30,7 @@ _OUTPUT: Final = frozenset(
     [
         *("reports", "folder", "force", "no_files"),
         *("full", "table", "columns", "wide", "form", "as_json", "gaps_csv", "flamegraph"),
+        *("figures",),
     ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
@@ -131,6 +132,13 @@ def _drawable(_ctx: click.Context, _param: click.Parameter, file: Path | None) -
     default="auto",
     help="Write the file of all gaps in this format; auto takes Parquet above 50 MB.",
 )
+@option(
+    "--figures",
+    section=_WRITE,
+    type=_PATH,
+    metavar="DIR",
+    help="Also draw the figures for papers and reviews, as SVG and PNG in DIR.",
+)
 @window_options
 @option(
     "--min-gap-us",
@@ -165,6 +173,7 @@ def analyze(
     as_json: bool,
     gaps_csv: Path | None,
     flamegraph: Path | None,
+    figures: Path | None,
     **view: Any,  # noqa: ANN401
 ) -> None:
     """Show what each GPU waited for in a report.
@@ -183,12 +192,14 @@ def analyze(
         nsysflow analyze report.sqlite --table kernels --top 20
         nsysflow analyze report.sqlite --table gaps --columns duration_ns,cause,next_op
         nsysflow analyze report.sqlite --flamegraph idle.svg
+        nsysflow analyze report.sqlite --figures figures
         nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
     if table is None and (form is not None or columns is not None or wide):
         table = "gap_summary"
     alone = [table is not None, as_json, gaps_csv is not None, flamegraph is not None]
     _check_usage(folder, [*alone, full], no_files=no_files)
+    from nsysflow.cli.figures import check_folder, write_of_run
     from nsysflow.cli.one_table import style_of
     from nsysflow.runs.files import output_folder
     from nsysflow.runs.sources import newest_run
@@ -203,6 +214,8 @@ def analyze(
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
+    if figures is not None:
+        check_folder(figures, "run")
     tables = _wanted(table, whole=written or as_json, page=not any(alone))
     results = analyse(reports, look, tables=tables, folder=chosen)
     if gaps_csv is not None:
@@ -211,6 +224,8 @@ def analyze(
         _draw(results, flamegraph, reports)
     else:
         _print(results, look, style, table=table, as_json=as_json, full=full)
+    if figures is not None:
+        write_of_run(results, figures)
     if chosen is not None:
         click.echo(f"wrote {chosen}: summary.md, report.json and {_tables_in(chosen)}", err=True)
 

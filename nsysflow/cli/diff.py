@@ -22,6 +22,7 @@ _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it 
 
 _SIDES: Final = "What to compare"
 _PRINT: Final = "What to print"
+_WRITE: Final = "What to write"
 
 
 class _Diff(Command):
@@ -80,12 +81,20 @@ def spread(args: Sequence[str]) -> list[str]:
     flag_value="csv",
     help="Print a row per kernel, copy and wait as CSV.",
 )
+@option(
+    "--figures",
+    section=_WRITE,
+    type=_PATH,
+    metavar="DIR",
+    help="Also draw the bridge, as SVG and PNG in DIR.",
+)
 def diff(
     reports: tuple[Path, ...],
     base: tuple[Path, ...],
     new: tuple[Path, ...],
     step: str | None,
     form: "Form | None",
+    figures: Path | None,
     *,
     force: bool,
     full: bool,
@@ -104,13 +113,19 @@ def diff(
         nsysflow diff monday tuesday wednesday
     """
     _check_usage(reports, base, new)
+    from nsysflow.cli.figures import check_folder, write_of_comparison
     from nsysflow.compare.comparison import compared
     from nsysflow.compare.over_time import over_time
     from nsysflow.runs.captures import sides_of
 
+    if figures is not None:
+        check_folder(figures, "comparison")
     with progress("analysing") as watching:
         alone, before, after = sides_of((reports, base, new), step=step, progress=watching)
     if len(alone) > 2:
+        if figures is not None:
+            msg = "--figures draws one bridge: give two captures, or --base and --new"
+            raise click.UsageError(msg)
         stages = over_time(alone)
         _require_comparable((each.since_first for each in stages), force=force)
         _show_over_time(stages, form)
@@ -123,6 +138,8 @@ def diff(
     found = compared(before, after)
     _require_comparable([found], force=force)
     _show(found, form, full=full)
+    if figures is not None:
+        write_of_comparison(found, figures)
 
 
 def _check_usage(reports: Sequence[Path], base: Sequence[Path], new: Sequence[Path]) -> None:

@@ -1,0 +1,45 @@
+"""What a figure says of the run that it shows, in its small print and on its axes."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from nsysflow.analysis.short_repr import gpu_names
+from nsysflow.report.blocks.steps import steps_sentence
+from nsysflow.report.layout import shorten_middle
+from nsysflow.report.results import Results, gpu_name
+
+_LETTERS: Final = 28
+"""So long a name of a report leaves the axes enough room."""
+
+_NAMED: Final = 3
+"""So many reports have room in the small print."""
+
+
+def about_run(results: Results, *more: str) -> str:
+    """The reports, their GPUs, what is selected and how many steps there are, as on the page.
+
+    Args:
+        results: the whole run.
+        more: what else the reader must know.
+    """
+    only = f"only {results.selection}" if results.selection else ""
+    gpus = gpu_names(results.table("accounting")["name"])
+    parts = [_names(results.reports), gpus, only, steps_sentence(results), *more]
+    return " · ".join(filter(None, parts))
+
+
+def _names(reports: Sequence[str]) -> str:
+    """The reports; of many only the first ones."""
+    rest = len(reports) - _NAMED
+    return ", ".join(reports[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def gpu_label(results: Results, report: str, device: int) -> str:
+    """A GPU as axes name it."""
+    short = shorten_middle(report, _LETTERS)
+    return gpu_name(short, device, several=len(results.reports) > 1)
+
+
+def time_label(results: Results) -> str:
+    """What an axis of times shows: of a step, or of the whole window."""
+    return "time per step" if results.judged.of_steps else "time in the window"

@@ -1,0 +1,56 @@
+"""The parts of a GPU's time, as figures stack them: their columns, labels and colours."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.report import palette
+from nsysflow.report.figures.style import Key
+from nsysflow.report.palette import Colour
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a GPU's time.
+
+    Attributes:
+        column: of the tables, in ns.
+        label: as legends spell it.
+        colour: as figures fill it.
+    """
+
+    column: str
+    label: str
+    colour: Colour
+
+    @property
+    def key(self) -> Key:
+        """Its entry in a legend."""
+        return Key(label=self.label, colour=self.colour)
+
+
+WORK: Final = (
+    Part(column="compute_ns", label="compute", colour=palette.CLASSES["compute"]),
+    Part(
+        column="comm_exposed_ns",
+        label="exposed communication",
+        colour=palette.CLASSES["communication"],
+    ),
+    Part(column="copy_exposed_ns", label="exposed copies", colour=palette.CLASSES["copy"]),
+)
+"""What a GPU does, in the order of the accounting."""
+
+IDLE: Final = tuple(
+    Part(column=f"{name}_ns", label=cause.label, colour=palette.CAUSES[name])
+    for name, cause in CAUSES.items()
+)
+"""Why it idles, in the order of spec §3."""
+
+ALL: Final = (*WORK, *(replace(part, label=f"idle: {part.label}") for part in IDLE))
+"""All of its time."""
+
+
+def there(parts: Iterable[Part], rows: Sequence[Mapping[str, Any]]) -> list[Part]:
+    """The parts of which any row has time."""
+    return [part for part in parts if any(row[part.column] for row in rows)]
