@@ -33,7 +33,7 @@ CAUSES: Final[Mapping[str, Colour]] = {
     "api": Colour(light="#7a714e", dark="#b0922e", hatch="----"),
     "host": Colour(light="#d07c00", dark="#fea620"),
     "launch": Colour(light="#ddb124", dark="#ffe35e", hatch="////"),
-    "queue_delay": Colour(light="#70849f", dark="#8497ba", hatch=".."),
+    "queue_delay": Colour(light="#70849f", dark="#8497ba", hatch="++++"),
     "dependency": Colour(light="#235fc6", dark="#2147bc", hatch="\\\\\\\\"),
     "unknown": Colour(light="#b7b7ba", dark="#4b4c4e", hatch="xxxx"),
 }
@@ -43,7 +43,7 @@ CLASSES: Final[Mapping[str, Colour]] = {
     "compute": Colour(light="#44ab80", dark="#57c69f"),
     "communication": Colour(light="#8e4088", dark="#9f518d", hatch="////"),
     "copy": Colour(light="#43c3fd", dark="#9dd6fd", hatch="\\\\\\\\"),
-    "memset": Colour(light="#8fdcff", dark="#c9e8fe", hatch=".."),
+    "memset": Colour(light="#8fdcff", dark="#c9e8fe", hatch="++++"),
     "other": Colour(light="#8c8c8c", dark="#9a9a9a"),
 }
 """Of each class of GPU work."""

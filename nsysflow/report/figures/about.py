@@ -40,6 +40,15 @@ def gpu_label(results: Results, report: str, device: int) -> str:
     return gpu_name(short, device, several=len(results.reports) > 1)
 
 
+def track_labels(results: Results, tracks: Sequence[tuple[str, int, int]]) -> list[str]:
+    """The processes and GPUs as axes name them: by the GPU, unless several processes share it."""
+    names = [gpu_label(results, report, device) for report, _, device in tracks]
+    return [
+        name if names.count(name) == 1 else f"{name}, process {process}"
+        for name, (_, process, _) in zip(names, tracks, strict=True)
+    ]
+
+
 def time_label(results: Results) -> str:
     """What an axis of times shows: of a step, or of the whole window."""
     return "time per step" if results.judged.of_steps else "time in the window"

@@ -55,7 +55,7 @@ def _bars(
         axes.bar(lengths, heights, 0.8, bottom, **fill(palette.CAUSES[cause]))
         bottom = [below + height for below, height in zip(bottom, heights, strict=True)]
     axes.set_xlabel("length of the gap")
-    axes.tick_params(axis="x", length=0)
+    axes.tick_params(axis="x", length=0, labelsize=6)
     axes.set_ylim(0, 1.05 * max(bottom))
     axes.grid(axis="y")
     return max(bottom)

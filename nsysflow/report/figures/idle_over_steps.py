@@ -8,10 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nsysflow.analysis.frames.lookup import greatest
-from nsysflow.report.figures.about import about_run, gpu_label
+from nsysflow.report.figures.about import about_run, track_labels
 from nsysflow.report.figures.parts import IDLE, Part, there
 from nsysflow.report.figures.steps import TRACK, whole_steps
 from nsysflow.report.figures.style import (
+    BACKGROUND,
     COLUMN_MM,
     LINE,
     PAGE_MM,
@@ -64,11 +65,11 @@ def draw(results: Results) -> Figure | None:
     figure = sheet.figure()
     top_ns = _top_ns(steps)
     every = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
-    for axes, gpu in zip(every, shown, strict=True):
+    for axes, gpu, name in zip(every, shown, track_labels(results, shown), strict=True):
         of_gpu = [row for row in rows if _gpu(row) == gpu]
         _steps_of(axes, parts, of_gpu, top_ns)
         if len(gpus) > 1:
-            axes.set_title(gpu_label(results, gpu[0], gpu[2]))
+            axes.set_title(name)
         scale_in_time(axes, "y", top_ns, "idle")
     every[-1].set_xlabel("step")
     return figure
@@ -104,8 +105,7 @@ def _steps_of(axes: Axes, parts: list[Part], rows: list[dict[str, Any]], top_ns:
         if not row["judged"]:
             axes.axvspan(row["step"] - 0.5, row["step"] + 0.5, color=LINE, linewidth=0, zorder=0)
         if row["idle_ns"] > top_ns:
-            text = f"{duration(row['idle_ns'])} "
-            axes.annotate(text, (row["step"], top_ns), size=5.5, ha="center", va="bottom")
+            _cut_off(axes, row, top_ns)
     for part in parts:
         ns = [row[part.column] for row in rows]
         axes.bar(at, ns, width, bottom, **fill(part.colour) | plain)
@@ -114,3 +114,11 @@ def _steps_of(axes: Axes, parts: list[Part], rows: list[dict[str, Any]], top_ns:
     axes.set_xlim(min(at) - 0.6, max(at) + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(axis="y")
+
+
+def _cut_off(axes: Axes, row: dict[str, Any], top_ns: float) -> None:
+    """The mark of a bar that is longer than the axis, with its whole length above."""
+    at = row["step"]
+    ends_ns = [0.9 * top_ns, 0.95 * top_ns]
+    axes.plot([at - 0.5, at + 0.5], ends_ns, color=BACKGROUND, linewidth=2)
+    axes.text(at, top_ns, duration(row["idle_ns"]), size=5.5, ha="center", va="bottom")

@@ -5,10 +5,11 @@ from typing import Any, Final
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from nsysflow.analysis.frames.lookup import greatest
-from nsysflow.report.figures.about import about_run, gpu_label
-from nsysflow.report.figures.steps import whole_steps
+from nsysflow.report.figures.about import about_run, track_labels
+from nsysflow.report.figures.steps import TRACK, whole_steps
 from nsysflow.report.figures.style import LINE, PAGE_MM, Sheet, scale_in_time
 from nsysflow.report.results import Results
 
@@ -27,7 +28,7 @@ LOST: Final = ("comm_exposed_ns", "copy_exposed_ns", "idle_ns")
 def draw(results: Results) -> Figure | None:
     """Two heat maps, rank by step; None where there is one rank, or no steps."""
     steps = whole_steps(results)
-    ranks = steps.select("report", "device").unique(maintain_order=True).rows()
+    ranks = steps.select(TRACK).unique(maintain_order=True).rows()
     if len(ranks) < 2:
         return None
     sheet = Sheet(
@@ -45,7 +46,7 @@ def draw(results: Results) -> Figure | None:
         strict=True,
     ):
         _heat_map(figure, axes, ranks, steps.with_columns(value.alias("ns")), title)
-    every[0].set_yticks(range(len(ranks)), [gpu_label(results, *rank) for rank in ranks])
+    every[0].set_yticks(range(len(ranks)), track_labels(results, ranks))
     return figure
 
 
@@ -54,8 +55,8 @@ def _heat_map(
 ) -> None:
     first, last = -greatest(-steps["step"]), greatest(steps["step"])
     cells = [[float("nan")] * (last - first + 1) for _ in ranks]
-    for report, device, step, ns in steps.select("report", "device", "step", "ns").rows():
-        cells[ranks.index((report, device))][step - first] = ns
+    for *rank, step, ns in steps.select(*TRACK, "step", "ns").rows():
+        cells[ranks.index(tuple(rank))][step - first] = ns
     longest_ns = greatest(steps["ns"])
     judged = steps.filter("judged")["ns"]
     top_ns = longest_ns if judged.is_empty() else greatest(judged)
@@ -70,6 +71,7 @@ def _heat_map(
     axes.set_facecolor(LINE)  # a rank without that step
     axes.set_title(title)
     axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.tick_params(length=0)
     above = "max" if longest_ns > top_ns else "neither"
     bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=12, extend=above)
