@@ -6,9 +6,9 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nsysflow.report.figures.about import about_run, gpu_label, time_label
-from nsysflow.report.figures.parts import ALL, Part, there
-from nsysflow.report.figures.style import PAGE_MM, Key, Sheet, fill, ink_on, scale_in_time
+from nsysflow.report.about import about_run, gpu_label, time_label
+from nsysflow.report.figures.style import PAGE_MM, Sheet, fill, ink_on, scale_in_time
+from nsysflow.report.parts import ALL, Key, Part, there
 from nsysflow.report.results import Results
 from nsysflow.units import duration, share
 
@@ -52,7 +52,7 @@ def draw(results: Results) -> Figure | None:
 def _key(part: Part, rows: list[dict[str, Any]], steps: list[int]) -> Key:
     """The legend's entry, with the figure where there is one GPU."""
     if len(rows) > 1:
-        return part.key
+        return part
     (row,), (count,) = rows, steps
     time = duration(round(row[part.column] / count))
     label = f"{part.label} {time}, {share(row[part.column], row['window_ns'])}"

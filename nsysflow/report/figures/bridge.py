@@ -15,13 +15,13 @@ from nsysflow.report.figures.style import (
     FAINT,
     INK,
     PAGE_MM,
-    Key,
     Sheet,
     fill,
     paled,
     scale_in_time,
 )
 from nsysflow.report.palette import PAGE
+from nsysflow.report.parts import Key
 from nsysflow.units import duration, signed
 
 _AXES_MM: Final = 9

@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.tables.gaps import LENGTHS, LONGER
 from nsysflow.report import palette
+from nsysflow.report.about import about_run, time_label
 from nsysflow.report.fields import together
-from nsysflow.report.figures.about import about_run, time_label
-from nsysflow.report.figures.style import PAGE_MM, Key, Sheet, fill, scale_in_time
+from nsysflow.report.figures.style import PAGE_MM, Sheet, fill, scale_in_time
+from nsysflow.report.parts import Key
 from nsysflow.report.results import Results
 
 _BODY_MM: Final = 48

@@ -8,20 +8,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nsysflow.analysis.frames.lookup import greatest
-from nsysflow.report.figures.about import about_run, track_labels
-from nsysflow.report.figures.parts import IDLE, Part, there
+from nsysflow.report.about import about_run, track_labels
 from nsysflow.report.figures.steps import TRACK, whole_steps
 from nsysflow.report.figures.style import (
     BACKGROUND,
     COLUMN_MM,
     LINE,
     PAGE_MM,
-    Key,
     Sheet,
     fill,
     scale_in_time,
 )
 from nsysflow.report.palette import PAGE
+from nsysflow.report.parts import IDLE, Key, Part, there
 from nsysflow.report.results import Results
 from nsysflow.units import duration
 
@@ -52,8 +51,7 @@ def draw(results: Results) -> Figure | None:
         return None
     gpus = _gpus(steps)
     shown = gpus[:GPUS]
-    keys = [part.key for part in parts]
-    keys += [_NOT_JUDGED] if not all(row["judged"] for row in rows) else []
+    keys = [*parts, *([_NOT_JUDGED] if not all(row["judged"] for row in rows) else [])]
     more = f"{len(gpus) - GPUS} GPUs that idle less are not shown" if len(gpus) > GPUS else ""
     sheet = Sheet(
         title="Idle time of each step, by cause",

@@ -6,8 +6,8 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from nsysflow.report import palette
+from nsysflow.report.about import about_run, time_label
 from nsysflow.report.fields import mean_count, together
-from nsysflow.report.figures.about import about_run, time_label
 from nsysflow.report.figures.style import COLUMN_MM, Sheet, fill, scale_in_time
 from nsysflow.report.results import Results
 from nsysflow.units import share

@@ -7,12 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.report.about import about_run, time_label
 from nsysflow.report.fields import together
-from nsysflow.report.figures.about import about_run, time_label
-from nsysflow.report.figures.style import PAGE_MM, Key, Sheet, fill, scale_in_time
+from nsysflow.report.figures.style import PAGE_MM, Sheet, fill, scale_in_time
 from nsysflow.report.layout import printable, shorten_middle
 from nsysflow.report.palette import CAUSES as COLOURS
 from nsysflow.report.palette import CLASSES
+from nsysflow.report.parts import Key
 from nsysflow.report.phase_tree import Phase, phase_tree
 from nsysflow.report.results import Results
 from nsysflow.units import duration

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nsysflow.analysis.frames.lookup import greatest
-from nsysflow.report.figures.about import about_run, track_labels
+from nsysflow.report.about import about_run, track_labels
 from nsysflow.report.figures.steps import TRACK, whole_steps
 from nsysflow.report.figures.style import LINE, PAGE_MM, Sheet, scale_in_time
 from nsysflow.report.results import Results

@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from nsysflow.printable import printable
 from nsysflow.report.palette import PAGE, Colour
+from nsysflow.report.parts import Key
 from nsysflow.units import time_unit
 
 COLUMN_MM: Final = 89
@@ -105,14 +106,6 @@ def applied() -> Iterator[None]:
     with style.context(["default", _RC]), catch_warnings():
         filterwarnings("ignore", r"Glyph .* missing from font")  # names of any script; SVG has them
         yield
-
-
-@dataclass(frozen=True, kw_only=True)
-class Key:
-    """An entry of a legend."""
-
-    label: str
-    colour: Colour
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 
 from nsysflow.report.figures import breakdown
-from nsysflow.report.figures.parts import ALL
+from nsysflow.report.parts import ALL
 from nsysflow.report.results import Results
 from tests.analyses import few_reports, run_of
 from tests.report.figures.drawn import bars, colour, drawn, ranks, texts

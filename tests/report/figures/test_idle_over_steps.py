@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from nsysflow.report.figures import idle_over_steps
 from nsysflow.report.figures.idle_over_steps import GPUS
-from nsysflow.report.figures.parts import IDLE
 from nsysflow.report.figures.style import COLUMN_MM, LINE, PAGE_MM
+from nsysflow.report.parts import IDLE
 from nsysflow.report.results import Results
 from tests.analyses import few_reports, run_of
 from tests.report.figures.drawn import bars, colour, drawn, ranks, texts

@@ -7,7 +7,6 @@ from nsysflow.report.figures.style import (
     BACKGROUND,
     INK,
     PAGE_MM,
-    Key,
     Sheet,
     applied,
     fill,
@@ -16,6 +15,7 @@ from nsysflow.report.figures.style import (
     scale_in_time,
 )
 from nsysflow.report.palette import CAUSES, CLASSES, Colour
+from nsysflow.report.parts import Key
 
 
 def sheet(**changed: object) -> Sheet:

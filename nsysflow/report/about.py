@@ -1,4 +1,4 @@
-"""What a figure says of the run that it shows, in its small print and on its axes."""
+"""What pictures say of the run that they show, in small print and beside their axes."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The parts of a GPU's time, as figures stack them: their columns, labels and colours."""
+"""The parts of a GPU's time, as pictures stack them: their columns, labels and colours."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,28 +6,26 @@ from typing import Any, Final
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.report import palette
-from nsysflow.report.figures.style import Key
 from nsysflow.report.palette import Colour
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """A part of a GPU's time.
+class Key:
+    """An entry of a legend."""
 
-    Attributes:
-        column: of the tables, in ns.
-        label: as legends spell it.
-        colour: as figures fill it.
-    """
-
-    column: str
     label: str
     colour: Colour
 
-    @property
-    def key(self) -> Key:
-        """Its entry in a legend."""
-        return Key(label=self.label, colour=self.colour)
+
+@dataclass(frozen=True, kw_only=True)
+class Part(Key):
+    """A part of a GPU's time, and its entry in legends.
+
+    Attributes:
+        column: of the tables, in ns.
+    """
+
+    column: str
 
 
 WORK: Final = (
