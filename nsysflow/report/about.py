@@ -8,7 +8,7 @@ from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.layout import shorten_middle
 from nsysflow.report.results import Results, gpu_name
 
-_LETTERS: Final = 28
+_LETTERS: Final = 20
 """So long a name of a report leaves the axes enough room."""
 
 _NAMED: Final = 3

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from nsysflow.report.about import about_run, gpu_label, time_label
 from nsysflow.report.figures.style import PAGE_MM, Sheet, fill, ink_on, scale_in_time
-from nsysflow.report.parts import ALL, Key, Part, there
+from nsysflow.report.parts import ALL, Key, Part, there, timed
 from nsysflow.report.results import Results
-from nsysflow.units import duration, share
+from nsysflow.units import share
 
 _AXES_MM: Final = 9
 _GPU_MM: Final = 7
@@ -54,9 +54,7 @@ def _key(part: Part, rows: list[dict[str, Any]], steps: list[int]) -> Key:
     if len(rows) > 1:
         return part
     (row,), (count,) = rows, steps
-    time = duration(round(row[part.column] / count))
-    label = f"{part.label} {time}, {share(row[part.column], row['window_ns'])}"
-    return Key(label=label, colour=part.colour)
+    return Key(label=timed(part, row, count), colour=part.colour)
 
 
 def _bar(
