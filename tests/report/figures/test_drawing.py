@@ -10,7 +10,7 @@ from nsysflow.report.figures.style import COLUMN_MM, PAGE_MM
 from tests.analyses import run_of
 from tests.report.figures.drawn import ranks
 from tests.report.figures.test_bridge import FOUND, SAME
-from tests.report.handmade import Results, device, handmade, results
+from tests.report.handmade import device, results
 
 MM_PER_POINT = 25.4 / 72
 
@@ -59,7 +59,7 @@ def test_a_png_has_300_dots_per_inch_and_says_who_made_it(of_ranks: Drawn) -> No
 
 def test_names_in_an_svg_are_text_whatever_they_are() -> None:
     name = '<script>alert("$x^2$")</script> & \N{HEBREW LETTER ALEF}\N{GRINNING FACE}'
-    run = Results([handmade(accounting=[device(9_000_000, name=name)])])
+    run = results(accounting=[device(9_000_000, name=name)])
     tree = ElementTree.fromstring(OF_RUN.draw(run).files["breakdown.svg"])
     read = [text.text or "" for text in tree.iter("{http://www.w3.org/2000/svg}text")]
     assert any(name in text for text in read)
