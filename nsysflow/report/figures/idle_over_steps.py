@@ -36,6 +36,9 @@ _FEW: Final = 12
 _MANY: Final = 100
 """Bars of more steps are too narrow for edges and hatches."""
 
+_TEXT_MM: Final = 3
+"""The width of an upright text."""
+
 _FAR: Final = 2.5
 """A step that is not judged is cut off above this multiple of the longest judged one."""
 
@@ -65,7 +68,7 @@ def draw(results: Results) -> Figure | None:
     every = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
     for axes, gpu, name in zip(every, shown, track_labels(results, shown), strict=True):
         of_gpu = [row for row in rows if _gpu(row) == gpu]
-        _steps_of(axes, parts, of_gpu, top_ns)
+        _steps_of(axes, parts, of_gpu, top_ns, sheet.width_mm)
         if len(gpus) > 1:
             axes.set_title(name)
         scale_in_time(axes, "y", top_ns, "idle")
@@ -94,16 +97,16 @@ def _top_ns(steps: pl.DataFrame) -> float:
     return 1.05 * longest_ns
 
 
-def _steps_of(axes: Axes, parts: list[Part], rows: list[dict[str, Any]], top_ns: float) -> None:
-    """The bars of one GPU; one that is cut off has its idle time above it."""
+def _steps_of(
+    axes: Axes, parts: list[Part], rows: list[dict[str, Any]], top_ns: float, width_mm: float
+) -> None:
+    """The bars of one GPU; one that is cut off has its idle time in it."""
     at = [row["step"] for row in rows]
     bottom = [0] * len(rows)
     width, plain = (0.8, {}) if len(rows) <= _MANY else (1.0, {"linewidth": 0, "hatch": None})
     for row in rows:
         if not row["judged"]:
             axes.axvspan(row["step"] - 0.5, row["step"] + 0.5, color=LINE, linewidth=0, zorder=0)
-        if row["idle_ns"] > top_ns:
-            _cut_off(axes, row, top_ns)
     for part in parts:
         ns = [row[part.column] for row in rows]
         axes.bar(at, ns, width, bottom, **fill(part.colour) | plain)
@@ -112,11 +115,25 @@ def _steps_of(axes: Axes, parts: list[Part], rows: list[dict[str, Any]], top_ns:
     axes.set_xlim(min(at) - 0.6, max(at) + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(axis="y")
+    _cut_off(axes, [row for row in rows if row["idle_ns"] > top_ns], top_ns, width_mm)
 
 
-def _cut_off(axes: Axes, row: dict[str, Any], top_ns: float) -> None:
-    """The mark of a bar that is longer than the axis, with its whole length above."""
-    at = row["step"]
+def _cut_off(axes: Axes, rows: list[dict[str, Any]], top_ns: float, width_mm: float) -> None:
+    """The marks of bars that are longer than the axis, with their whole lengths in them: of bars
+    too close to each other, that of the longest."""
+    first, last = axes.get_xlim()
+    apart = _TEXT_MM / width_mm * (last - first)
     ends_ns = [0.9 * top_ns, 0.95 * top_ns]
-    axes.plot([at - 0.5, at + 0.5], ends_ns, color=BACKGROUND, linewidth=2)
-    axes.text(at, top_ns, duration(row["idle_ns"]), size=5.5, ha="center", va="bottom")
+    written: list[int] = []
+    for row in sorted(rows, key=lambda row: -row["idle_ns"]):
+        at = row["step"]
+        axes.plot([at - 0.5, at + 0.5], ends_ns, color=BACKGROUND, linewidth=2)
+        if all(abs(at - other) >= apart for other in written):
+            written.append(at)
+            _write(axes, at, 0.85 * top_ns, duration(row["idle_ns"]))
+
+
+def _write(axes: Axes, at: float, top_ns: float, text: str) -> None:
+    """An upright text below a point, readable on any bar."""
+    box = {"facecolor": BACKGROUND, "edgecolor": "none", "pad": 0.8}
+    axes.text(at, top_ns, text, size=5.5, rotation=90, ha="center", va="top", bbox=box)

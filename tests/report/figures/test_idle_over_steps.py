@@ -69,12 +69,20 @@ class Judged(Handmade):
         return Handmade(tables={**self.tables, "steps": steady})
 
 
-def test_a_start_up_that_is_far_longer_is_cut_off_with_its_length_above() -> None:
+def test_a_start_up_that_is_far_longer_is_cut_off_with_its_length_in_it() -> None:
     rows = [step(0, 900 * MS, "start-up"), step(1, 8 * MS), step(2, 10 * MS)]
     run = Results([Judged(tables=handmade(steps=rows).tables)])
     figure = drawn(idle_over_steps.draw, run)
     assert figure.axes[0].get_ylim()[1] == pytest.approx(12.5 * MS)
     assert "900 ms" in [text.strip() for text in texts(figure)]
+
+
+def test_of_cut_bars_side_by_side_the_longest_has_its_length() -> None:
+    rows = [step(at, (800 + at) * MS, "start-up") for at in range(3)]
+    rows += [step(at, 8 * MS) for at in range(3, 200)]
+    run = Results([Judged(tables=handmade(steps=rows).tables)])
+    read = texts(drawn(idle_over_steps.draw, run))
+    assert [text for text in read if text.endswith("ms")] == ["802 ms"]
 
 
 def test_ranks_have_axes_of_their_own_on_one_scale() -> None:
