@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import polars as pl
 
+import nsysflow
 from nsysflow.report.document import shown_json
 from nsysflow.report.html.contents import MOST_ROWS, contents
 from nsysflow.report.html.packing import Blobs
@@ -19,6 +20,9 @@ from nsysflow.report.html.timeline import timeline
 from nsysflow.report.results import Results
 
 FILE: Final = "report.html"
+
+GENERATOR: Final = f"nsysflow {nsysflow.__version__}"
+"""What a page says of the program that wrote it."""
 
 SCRIPTS: Final = ("state.js",)
 """The scripts in the order in which they run, in one scope."""
@@ -66,7 +70,13 @@ def _around(title: str) -> tuple[bytes, bytes]:
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
-    parts = {"policy": policy, "title": escape(title), "style": style, "script": script}
+    parts = {
+        "policy": policy,
+        "generator": GENERATOR,
+        "title": escape(title),
+        "style": style,
+        "script": script,
+    }
     head, tail = _texts(["page.html"]).split("{data}\n")
     for name, text in parts.items():
         head, tail = head.replace(f"{{{name}}}", text), tail.replace(f"{{{name}}}", text)
