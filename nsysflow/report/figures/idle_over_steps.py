@@ -42,6 +42,9 @@ _TEXT_MM: Final = 3
 _FAR: Final = 2.5
 """A step that is not judged is cut off above this multiple of the longest judged one."""
 
+_ABOVE: Final = 1.25
+"""The axes end at this multiple of it then."""
+
 _NOT_JUDGED: Final = Key(label="step is not judged", colour=PAGE["line"])
 
 
@@ -89,12 +92,12 @@ def _gpus(steps: pl.DataFrame) -> list[tuple[str, int, int]]:
 
 
 def _top_ns(steps: pl.DataFrame) -> float:
-    """The upper end of the axes: of all steps, unless some that are not judged are far longer."""
+    """The upper end of the axes: of all steps, unless a few that are not judged are far longer."""
     judged_ns = greatest(steps.filter("judged")["idle_ns"])
     longest_ns = greatest(steps["idle_ns"])
-    if 0 < judged_ns * _FAR < longest_ns:
-        return 1.25 * judged_ns
-    return 1.05 * longest_ns
+    above = steps.filter(pl.col("idle_ns") > _ABOVE * judged_ns)
+    few = 2 * above.height <= steps.height
+    return _ABOVE * judged_ns if few and 0 < judged_ns * _FAR < longest_ns else 1.05 * longest_ns
 
 
 def _steps_of(

@@ -77,6 +77,13 @@ def test_a_start_up_that_is_far_longer_is_cut_off_with_its_length_in_it() -> Non
     assert "900 ms" in [text.strip() for text in texts(figure)]
 
 
+def test_where_most_steps_are_far_longer_none_is_cut_off() -> None:
+    rows = [step(0, 900 * MS, "start-up"), step(1, 800 * MS, "one-off"), step(2, 10 * MS)]
+    run = Results([Judged(tables=handmade(steps=rows).tables)])
+    (axes,) = drawn(idle_over_steps.draw, run).axes
+    assert axes.get_ylim()[1] == pytest.approx(1.05 * 900 * MS)
+
+
 def test_of_cut_bars_side_by_side_the_longest_has_its_length() -> None:
     rows = [step(at, (800 + at) * MS, "start-up") for at in range(3)]
     rows += [step(at, 8 * MS) for at in range(3, 200)]
