@@ -30,6 +30,7 @@ _OUTPUT: Final = frozenset(
     [
         *("reports", "folder", "force", "no_files"),
         *("full", "table", "columns", "wide", "form", "as_json", "gaps_csv", "flamegraph"),
+        *("sarif",),
     ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
@@ -131,6 +132,13 @@ def _drawable(_ctx: click.Context, _param: click.Parameter, file: Path | None) -
     default="auto",
     help="Write the file of all gaps in this format; auto takes Parquet above 50 MB.",
 )
+@option(
+    "--sarif",
+    section=_WRITE,
+    type=_PATH,
+    metavar="FILE",
+    help="Also write the findings to FILE as SARIF, for editors and code scanning.",
+)
 @window_options
 @option(
     "--min-gap-us",
@@ -165,6 +173,7 @@ def analyze(
     as_json: bool,
     gaps_csv: Path | None,
     flamegraph: Path | None,
+    sarif: Path | None,
     **view: Any,  # noqa: ANN401
 ) -> None:
     """Show what each GPU waited for in a report.
@@ -204,6 +213,7 @@ def analyze(
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
     tables = _wanted(table, whole=written or as_json, page=not any(alone))
+    tables += ("findings",) * (sarif is not None)
     results = analyse(reports, look, tables=tables, folder=chosen)
     if gaps_csv is not None:
         _give_gaps(results, gaps_csv, reports, look.at_least_ns)
@@ -211,6 +221,8 @@ def analyze(
         _draw(results, flamegraph, reports)
     else:
         _print(results, look, style, table=table, as_json=as_json, full=full)
+    if sarif is not None:
+        _write_sarif(results, sarif, reports)
     if chosen is not None:
         click.echo(f"wrote {chosen}: summary.md, report.json and {_tables_in(chosen)}", err=True)
 
@@ -308,3 +320,13 @@ def _draw(results: "Results", target: Path, reports: Sequence[Path]) -> None:
     write_text(draw(results, target), target, reports)
     opened = "speedscope.app" if target.suffix == ".json" else "a browser"
     click.echo(f"wrote {target}: open it in {opened}", err=True)
+
+
+def _write_sarif(results: "Results", target: Path, reports: Sequence[Path]) -> None:
+    """Write the findings as SARIF."""
+    from nsysflow.cli.working_tree import file_in_repository
+    from nsysflow.report.sarif.document import sarif_json
+    from nsysflow.runs.files import write_text
+
+    write_text(sarif_json(results, file_in_repository), target, reports)
+    click.echo(f"wrote {target}: {len(results.found.valued)} findings", err=True)
