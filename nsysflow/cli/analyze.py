@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.catalog.one_of import OneOf
+from nsysflow.cli.exports import Exports, export_options
 from nsysflow.cli.look import Look, analyse, look_of
 from nsysflow.cli.options import (
     Command,
@@ -30,7 +31,7 @@ _OUTPUT: Final = frozenset(
     [
         *("reports", "folder", "force", "no_files", "html"),
         *("full", "table", "columns", "wide", "form", "as_json", "gaps_csv", "flamegraph"),
-        *("sarif",),
+        *("sarif", "perfetto"),
     ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
@@ -138,13 +139,7 @@ def _drawable(_ctx: click.Context, _param: click.Parameter, file: Path | None) -
     default="auto",
     help="Write the file of all gaps in this format; auto takes Parquet above 50 MB.",
 )
-@option(
-    "--sarif",
-    section=_WRITE,
-    type=_PATH,
-    metavar="FILE",
-    help="Also write the findings to FILE as SARIF, for editors and code scanning.",
-)
+@export_options
 @window_options
 @option(
     "--min-gap-us",
@@ -181,6 +176,7 @@ def analyze(
     gaps_csv: Path | None,
     flamegraph: Path | None,
     sarif: Path | None,
+    perfetto: Path | None,
     **view: Any,  # noqa: ANN401
 ) -> None:
     """Show what each GPU waited for in a report.
@@ -208,6 +204,8 @@ def analyze(
     written = not no_files and (folder is not None or not any(alone))
     if html and not written:
         _refuse_html(no_files=no_files)
+    exports = Exports(sarif=sarif, perfetto=perfetto)
+    exports.check()
     from nsysflow.cli.one_table import style_of
     from nsysflow.runs.files import output_folder
     from nsysflow.runs.sources import newest_run
@@ -221,8 +219,7 @@ def analyze(
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
-    tables = _wanted(table, whole=written or as_json, page=not any(alone))
-    tables += ("findings",) * (sarif is not None)
+    tables = (*_wanted(table, whole=written or as_json, page=not any(alone)), *exports.tables)
     results = analyse(reports, look, tables=tables, folder=chosen, html=html)
     if gaps_csv is not None:
         _give_gaps(results, gaps_csv, reports, look.at_least_ns)
@@ -230,8 +227,7 @@ def analyze(
         _draw(results, flamegraph, reports)
     else:
         _print(results, look, style, table=table, as_json=as_json, full=full)
-    if sarif is not None:
-        _write_sarif(results, sarif, reports)
+    exports.write(results, reports)
     if chosen is not None:
         page = "report.html, " if html else ""
         wrote = f"{page}summary.md, report.json and {_tables_in(chosen)}"
@@ -342,13 +338,3 @@ def _draw(results: "Results", target: Path, reports: Sequence[Path]) -> None:
     write_text(draw(results, target), target, reports)
     opened = "speedscope.app" if target.suffix == ".json" else "a browser"
     click.echo(f"wrote {target}: open it in {opened}", err=True)
-
-
-def _write_sarif(results: "Results", target: Path, reports: Sequence[Path]) -> None:
-    """Write the findings as SARIF."""
-    from nsysflow.cli.working_tree import file_in_repository
-    from nsysflow.report.sarif.document import sarif_json
-    from nsysflow.runs.files import write_text
-
-    write_text(sarif_json(results, file_in_repository), target, reports)
-    click.echo(f"wrote {target}: {len(results.found.valued)} findings", err=True)

@@ -1,6 +1,7 @@
-"""`nsysflow analyze` with a file beside the page: `--sarif`."""
+"""`nsysflow analyze` with a file beside the page: `--sarif` and `--perfetto`."""
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nsysflow.cli.main import main
+from tests.report.perfetto.reader import read_trace
 from tests.report.sarif.reader import read
 from tests.reports import SAMPLES
 
@@ -48,3 +50,24 @@ def test_the_report_itself_is_never_overwritten(analyze: Analyze) -> None:
     assert ran.exit_code == 1
     assert "is the report itself" in str(ran.exception) + ran.stderr
     assert Path("report.sqlite.xz").read_bytes() == before
+
+
+def test_the_trace_is_written_beside_the_page(analyze: Analyze) -> None:
+    ran = analyze("--no-files", "--perfetto", "report.pftrace")
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith("report · NVIDIA H200")
+    read = read_trace(Path("report.pftrace").read_bytes())
+    told = f"wrote report.pftrace: {len(read.slices)} slices; open it in ui.perfetto.dev\n"
+    assert ran.stderr.endswith(told)
+    assert any("grid" in each.arguments for each in read.slices)
+
+
+def test_without_the_package_nothing_is_read_or_written(
+    analyze: Analyze, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
+    ran = analyze("--perfetto", "report.pftrace")
+    assert ran.exit_code == 1
+    assert "pip install 'nsysflow[perfetto]'" in str(ran.exception) + ran.stderr
+    assert [each.name for each in Path().iterdir()] == ["report.sqlite.xz"]
+    assert analyze("--no-files").exit_code == 0
