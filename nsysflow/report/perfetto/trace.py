@@ -1,7 +1,8 @@
 """The trace of a run: every row of the picture, its counters and its flows.
 
 All reports have one axis, the first report's clock, as in the tables. Other ranks are moved onto it
-by their collectives. If something would lie before 0, all is moved to the right.
+by their collectives; a report whose clock cannot be aligned starts with the first. If something
+would lie before 0, all is moved to the right.
 """
 
 from dataclasses import dataclass

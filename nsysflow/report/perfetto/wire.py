@@ -1,6 +1,6 @@
 """Bytes of protobuf's wire format, for what is written millions of times.
 
-A packet object of the `perfetto` package takes 5 us to make and to serialise, these functions 1 us
+A packet object of the `perfetto` package takes 2.7 us to make and serialise, a packet here 0.7 us
 (2026-11-23). Everything else is made by the package; tests read all of it back with the package.
 """
 
