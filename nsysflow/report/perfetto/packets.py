@@ -16,6 +16,8 @@ _ROWS: Final = 50_000
 _KIND: Final = "_kind"
 """Numbers the slices that differ in nothing but times, numbers and flows."""
 
+_NAMELESS: Final = "(nameless)"
+
 _SEQUENCE: Final = 1
 _NAME: Final = "event_names"
 _CATEGORY: Final = "event_categories"
@@ -65,7 +67,13 @@ class Columns:
 
 @dataclass
 class Packets:
-    """Writes packets, and before each block of them the names that are new in it."""
+    """Writes packets, and before each block of them the names that are new in it.
+
+    Attributes:
+        out: where to.
+        protos: the message classes of the `perfetto` package.
+        slices: how many were written.
+    """
 
     out: BinaryIO
     protos: Any = field(default_factory=protos)
@@ -130,7 +138,16 @@ class Packets:
         at_start: Iterable[bytes],
         at_end: Iterable[bytes],
     ) -> list[bytes]:
-        """Two packets a row: its begin and its end."""
+        """Two packets a row: its begin and its end.
+
+        Args:
+            rows: the slices.
+            kinds: the row of each in `begins` and `ends`.
+            begins: TrackEvents that begin slices.
+            ends: TrackEvents that end them.
+            at_start: further fields of each begin.
+            at_end: further fields of each end.
+        """
         event, around = wire.event, self._around
         plain = [event(around, content) for content in begins]
         closing = [event(around, content) for content in ends]
@@ -168,7 +185,7 @@ class Packets:
         return at_start, at_end
 
     def _begin(self, columns: Columns, row: tuple[Any, ...]) -> bytes:
-        """A TrackEvent that begins a slice, without what is its own."""
+        """A TrackEvent that begins a slice, without what is its own. Each is made once."""
         if (columns, row) not in self._bodies:
             self._bodies[columns, row] = self._new_begin(columns, row)
         return self._bodies[columns, row]
@@ -186,7 +203,7 @@ class Packets:
         return self._event(
             type="TYPE_SLICE_BEGIN",
             track_uuid=uuid,
-            name_iid=self._iid(_NAME, name),
+            name_iid=self._iid(_NAME, _NAMELESS if name is None else name),
             category_iids=[self._iid(_CATEGORY, text) for text in category if text is not None],
             debug_annotations=annotations,
         )

@@ -82,6 +82,18 @@ def test_names_are_shown_as_they_are() -> None:
     assert found[0].path == (f"track {ODD_NAMES[0]}",)
 
 
+def test_a_slice_without_a_name_is_there() -> None:
+    out = BytesIO()
+    packets = Packets(out)
+    packets.describe(packets.uuids(1), name="track")
+    rows = pl.DataFrame(
+        {"track": [1], "start_ns": [3], "end_ns": [3], "name": pl.Series([None], dtype=pl.String)}
+    )
+    packets.write_slices(rows, Columns())
+    (one,) = read_trace(out.getvalue()).slices
+    assert (one.name, one.start_ns, one.ns) == ("(nameless)", 3, 0)
+
+
 def test_a_name_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsysflow.report.perfetto.packets._ROWS", 2)
     out = BytesIO()
