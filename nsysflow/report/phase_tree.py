@@ -13,6 +13,7 @@ from nsysflow.report.results import Results
 _Key = tuple[str, int]
 """Path and depth. Names may contain a `/`, so a path alone can mean two things."""
 
+_REST = ("kernels", "kernel_ns", "busy_ns", "idle_ns")
 _SUMS = ("instances", "host_wall_ns", "kernels", "kernel_ns", "busy_ns", "idle_ns", "launches")
 
 
@@ -114,7 +115,7 @@ def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
             idle_ns=sums["idle_ns"],
         )
         for name, sums in rest.items()
-        if any(sums.values())
+        if any(sums[each] for each in _REST)
     ]
     return [*walk(None), *others], len(rows) - len(kept)
 
