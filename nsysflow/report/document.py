@@ -12,6 +12,7 @@ import nsysflow
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.compare.document import SCHEMA_VERSION
+from nsysflow.report.judged import judged_json
 from nsysflow.report.phase_tree import phase_names
 from nsysflow.report.results import Results
 from nsysflow.report.series import series_json
@@ -23,9 +24,13 @@ _DECIMALS: Final = 6
 
 
 def report_json(results: Results) -> str:
-    """The document: about the report, the verdict, findings, then the tables in their declared
+    """The document: about the report, the verdict and what it is of, then the tables in their declared
     order, with one row per line."""
-    parts = {**_head(results), "verdict": json.dumps(_verdict(results), ensure_ascii=False)}
+    parts = {
+        **_head(results),
+        "verdict": json.dumps(_verdict(results), ensure_ascii=False),
+        "judged": judged_json(results, _device_rows),
+    }
     for table in DECLARED:
         if table.json_key is not None:
             shaped = _SHAPES.get(table.name)
@@ -88,10 +93,15 @@ def _verdict(results: Results) -> dict[str, Any]:
 
 
 def _devices(results: Results) -> str:
+    """The accounting of the whole selection."""
+    return _json_list(_device_rows(results.table("accounting")))
+
+
+def _device_rows(accounting: pl.DataFrame) -> list[dict[str, Any]]:
     """Accounting with the causes under a key of their own."""
     causes = {f"{cause}_ns": cause for cause in CAUSES}
     devices = []
-    for row in plain(results.table("accounting")).iter_rows(named=True):
+    for row in plain(accounting).iter_rows(named=True):
         device: dict[str, Any] = {}
         for column, value in row.items():
             if column in causes:
@@ -99,7 +109,7 @@ def _devices(results: Results) -> str:
             else:
                 device[column] = value
         devices.append(device)
-    return _json_list(devices)
+    return devices
 
 
 def _phases(results: Results) -> str:
