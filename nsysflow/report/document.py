@@ -24,8 +24,8 @@ _DECIMALS: Final = 6
 
 
 def report_json(results: Results) -> str:
-    """The document: about the report, the verdict and what it is of, then the tables in their declared
-    order, with one row per line."""
+    """The document: about the report, the verdict and what it is of, then the tables in their
+    declared order, with one row per line."""
     return _document({**_judged_head(results), **_tables(results)})
 
 
