@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Final
 
-STYLES: Final = ("colours", "page", "charts", "tables", "print")
+STYLES: Final = ("colours", "page", "charts", "tables", "timeline", "print")
 """The style sheets, in their order."""
 
 _LESS: Final = rb"\u003c"

@@ -28,6 +28,19 @@ COMMON: Final = (
 )
 """What pages of reports and of comparisons share."""
 
+_TIMELINE: Final = {
+    "rows": ("decode", "reports", "lanes", "gaps", "pyramid", "groups", "marks", "links", "load"),
+    "picture": (
+        *("theme", "raster", "bars", "axis", "labels", "layout", "titles", "surface"),
+        *("overview", "arrows", "paint"),
+    ),
+    "use": (
+        *("measure", "opening", "moving", "facts", "details", "hover", "search", "legend"),
+        *("keys", "pointer"),
+    ),
+}
+"""The scripts of the timeline: what is drawn, how, and what a reader does with it."""
+
 PAGE: Final = Kind(
     template="page.html",
     scripts=(
@@ -40,6 +53,8 @@ PAGE: Final = Kind(
                 "start",
             )
         ),
+        *(f"timeline/{part}/{name}.js" for part, names in _TIMELINE.items() for name in names),
+        "timeline/start.js",
     ),
 )
 

@@ -13,5 +13,5 @@ function goToPlace({ report, start_ns: start, end_ns: end }) {
 function showInTimeline(report, start, end) {
   goTo(start, end);
   document.getElementById("timeline").scrollIntoView({ block: "start" });
-  document.querySelector("#timeline canvas").focus({ preventScroll: true });
+  document.getElementById("timeline-canvas").focus({ preventScroll: true });
 }
