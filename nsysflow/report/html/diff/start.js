@@ -13,6 +13,6 @@ function startDiff() {
   const sources = diffTables(diff);
   showTables("tables", sources, { caption: "What changed, the largest change first", first: sources[0]?.name });
   printTables(sources);
-  document.documentElement.dataset.ready = "page";
+  document.documentElement.dataset.ready = "";
 }
 startDiff();

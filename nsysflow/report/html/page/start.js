@@ -16,6 +16,6 @@ function startPage() {
   const open = showTables("tables", sources, { caption: "All tables of report.json", first: state.tab || "kernels", onopen: setTab });
   onChange((what) => what === "tab" && open?.(state.tab));
   printTables(sources);
-  document.documentElement.dataset.ready = "page";
+  document.documentElement.dataset.ready = "";
 }
 startPage();

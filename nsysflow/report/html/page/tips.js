@@ -26,7 +26,11 @@ function startTips() {
   document.addEventListener("mouseover", show);
   document.addEventListener("focusin", show);
   document.addEventListener("focusout", hide);
-  document.addEventListener("scroll", hide, true);
+  const follow = () => {
+    if (owner === document.activeElement) placeTip(tip, owner.getBoundingClientRect());
+    else hide();
+  };
+  document.addEventListener("scroll", follow, true);
   document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
 }
 
