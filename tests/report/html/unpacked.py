@@ -10,8 +10,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
+from nsysflow.analysis.analyze import Analysis
 from nsysflow.report.html.page import write_html
-from nsysflow.report.results import Results
+from nsysflow.report.results import Origin, Results
 
 _SCRIPT: Final = re.compile(
     r'<script type="application/[\w-]+" id="(\w+)">(.*?)</script>', re.DOTALL
@@ -59,6 +60,12 @@ def values_of(data: bytes, column: dict[str, Any]) -> list[float]:
         bytes(data[k * count + i] for i in range(count) for k in range(values.itemsize))
     )
     return list(accumulate(values)) if column["delta"] else list(values)
+
+
+def run_of_these(*analyses: Analysis) -> Results:
+    """A run of these reports, as if each was a file of its name."""
+    paths = {each.trace.report: Path(each.trace.report) for each in analyses}
+    return Results(analyses, origin=Origin(paths=paths, typed=tuple(paths.values())))
 
 
 def page_of(results: Results, folder: Path) -> Page:
