@@ -119,7 +119,7 @@ function goCell(source, row, at) {
   const name = source.searched(row);
   const attributes = { class: "go", "aria-label": `Show row ${at + 1} in the timeline` };
   const show = place ? () => goToPlace(place) : name && (() => searchTimeline(name));
-  return make("td", { class: "go" }, show && button("⌖", show, attributes));
+  return make("td", { class: "go" }, show && button("↗", show, attributes));
 }
 
 function bodyCell(source, row, column) {
