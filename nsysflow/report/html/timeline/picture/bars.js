@@ -61,7 +61,7 @@ function drawSlices(raster, scale, row, [from, to], [top, bottom], look) {
     raster.bar(l, top, r - l >= SEPARATED ? r - 1 : r, bottom, shade);
     if (row.lane.kind === "gaps") drawParts(raster, row, i, l, r, top, bottom, colours);
     if (labels && r - l >= scale.labelPx) {
-      labels.push({ row, slice: i, left: l, right: r, top, bottom });
+      labels.push({ row, slice: i, left: l, right: r, top, bottom, faded });
     }
   }
   flush();

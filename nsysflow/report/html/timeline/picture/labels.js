@@ -43,12 +43,12 @@ function drawLabels(context, found, theme, ratio) {
   context.font = `${LABEL_PX}px ${theme.font}`;
   context.textBaseline = "middle";
   context.textAlign = "left";
-  for (const { row, slice, left, right, top, bottom } of found) {
+  for (const { row, slice, left, right, top, bottom, faded } of found) {
     const { table } = row.lane;
     const room = (right - left) / ratio - 8;
     const cut = cutTo(context, labelOf(row, slice, room > WITH_DURATION_PX), room);
     if (!cut) continue;
-    context.fillStyle = tonesOf(theme, table.key)[row.kind[slice]].ink;
+    context.fillStyle = faded ? theme.muted : tonesOf(theme, table.key)[row.kind[slice]].ink;
     context.fillText(cut, left / ratio + 4, (top + bottom) / ratio / 2 + 0.5);
   }
 }

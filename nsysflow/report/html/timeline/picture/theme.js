@@ -56,7 +56,9 @@ function coloursNow(names) {
 
 /** Pale on a light page, dark on a dark one: what has no class stays in the background. */
 function calmed(rgb, background) {
-  return lightness(background) < 0.5 ? mixedColour(rgb, background, 0.48) : rgb;
+  if (lightness(background) > 0.5) return rgb;
+  const mean = (rgb[0] + rgb[1] + rgb[2]) / 3;
+  return rgb.map((part) => Math.round(mean * 0.42 + (part - mean) * 1.4));
 }
 
 /** All colours of the timeline; read again when the theme changes. */

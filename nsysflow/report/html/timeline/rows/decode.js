@@ -25,16 +25,27 @@ function blobOf(id) {
   return inflated(fromBase64(document.getElementById(id).textContent));
 }
 
-/** Put the bytes of each number side by side again: the page has all first bytes, then all second... */
-function unshuffled(bytes, width) {
-  if (width === 1) return bytes;
+/** Numbers whose bytes are apart: the page has all first bytes, then all second ones... */
+function unshuffled(bytes, Values) {
+  const width = Values.BYTES_PER_ELEMENT;
   const count = bytes.length / width;
-  const whole = new Uint8Array(bytes.length);
+  if (width === 1) return bytes;
+  if (width === 8) return unshuffledFloats(bytes, count);
+  const values = new Values(count);
   for (let place = 0; place < width; place++) {
     const from = place * count;
-    for (let i = 0, to = place; i < count; i++, to += width) whole[to] = bytes[from + i];
+    for (let i = 0; i < count; i++) values[i] |= bytes[from + i] << (8 * place);
   }
-  return whole;
+  return values;
+}
+
+function unshuffledFloats(bytes, count) {
+  const whole = new Uint8Array(bytes.length);
+  for (let place = 0; place < 8; place++) {
+    const from = place * count;
+    for (let i = 0, to = place; i < count; i++, to += 8) whole[to] = bytes[from + i];
+  }
+  return new Float64Array(whole.buffer);
 }
 
 function runningSum(values, Sums) {
@@ -46,8 +57,7 @@ function runningSum(values, Sums) {
 
 /** The values of a column; `Sums` is the array of those that are written as differences. */
 async function columnOf({ blob, type, delta }, Sums) {
-  const Values = ARRAYS[type];
-  const values = new Values(unshuffled(await blobOf(blob), Values.BYTES_PER_ELEMENT).buffer);
+  const values = unshuffled(await blobOf(blob), ARRAYS[type]);
   return delta ? runningSum(values, Sums) : values;
 }
 

@@ -5,12 +5,16 @@ const BLOCK = 256; // gaps between two stored sums: a window adds up at most two
 /** Add `start`, `end`, `duration` and `firstPart` to a report's gaps: a gap lasts from the end of an
  * operation to the start of the next one. */
 function setGapTimes(gaps, operations) {
-  gaps.start = Float64Array.from(gaps.prev_op, (row) => operations.end[row]);
-  gaps.end = Float64Array.from(gaps.next_op, (row) => operations.start[row]);
-  gaps.duration = gaps.end.map((end, row) => end - gaps.start[row]);
-  gaps.firstPart = new Uint32Array(gaps.n + 1);
-  for (let row = 0; row < gaps.n; row++) {
-    gaps.firstPart[row + 1] = gaps.firstPart[row] + gaps.parts[row];
+  const { n, prev_op: before, next_op: after, parts } = gaps;
+  gaps.start = new Float64Array(n);
+  gaps.end = new Float64Array(n);
+  gaps.duration = new Float64Array(n);
+  gaps.firstPart = new Uint32Array(n + 1);
+  for (let row = 0; row < n; row++) {
+    gaps.start[row] = operations.end[before[row]];
+    gaps.end[row] = operations.start[after[row]];
+    gaps.duration[row] = gaps.end[row] - gaps.start[row];
+    gaps.firstPart[row + 1] = gaps.firstPart[row] + parts[row];
   }
 }
 
@@ -30,9 +34,10 @@ function blockSums(lane) {
   const blocks = Math.ceil(lane.count / BLOCK);
   const sums = new Float64Array((blocks + 1) * causes);
   const running = new Float64Array(causes);
+  const add = (cause, ns) => (running[cause] += ns);
   for (let i = 0; i < lane.count; i++) {
     if (i % BLOCK === 0) sums.set(running, (i / BLOCK) * causes);
-    eachCause(lane.table, lane.first + i, (cause, ns) => (running[cause] += ns));
+    eachCause(lane.table, lane.first + i, add);
   }
   sums.set(running, blocks * causes);
   return sums;
@@ -44,9 +49,8 @@ function idleBefore(lane, count) {
   const causes = about.timeline.causes.length;
   const block = Math.floor(count / BLOCK);
   const sums = lane.sums.slice(block * causes, (block + 1) * causes);
-  for (let i = block * BLOCK; i < count; i++) {
-    eachCause(lane.table, lane.first + i, (cause, ns) => (sums[cause] += ns));
-  }
+  const add = (cause, ns) => (sums[cause] += ns);
+  for (let i = block * BLOCK; i < count; i++) eachCause(lane.table, lane.first + i, add);
   return sums;
 }
 

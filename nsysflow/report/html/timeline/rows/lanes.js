@@ -39,12 +39,18 @@ function hashOf(text) {
 
 /** The colour's number of each row of a table. */
 function kindsOf(report, table) {
-  if (table.key === "operations") return table.class.map((number) => GROUP_OF_CLASS[number]);
+  if (table.key === "operations") return lookedUp(GROUP_OF_CLASS, table.class);
   if (table.key === "calls") return table.class;
   if (table.key === "gaps") return table.cause;
+  if (table.key === "steps") return Uint8Array.from({ length: table.n }, (_, row) => row % 2);
   const shade = (text) => hashOf(text.replace(/\d+/g, "")) % SHADES;
-  const shades = table.key === "steps" ? null : Uint8Array.from(report.texts, shade);
-  return Uint8Array.from({ length: table.n }, (_, row) => (shades ? shades[table.name[row]] : row % 2));
+  return lookedUp(Uint8Array.from(report.texts, shade), table.name);
+}
+
+function lookedUp(values, places) {
+  const found = new Uint8Array(places.length);
+  for (let i = 0; i < places.length; i++) found[i] = values[places[i]];
+  return found;
 }
 
 class Lane {
@@ -60,43 +66,43 @@ class Lane {
 
   setRows() {
     if (this.rows || this.kind === "counter") return;
-    this.table.kinds ??= kindsOf(this.report, this.table);
-    this.rows = rowsByDepth(this);
+    const { table } = this;
+    table.kinds ??= kindsOf(this.report, table);
+    this.rows = this.depths === 1 ? [wholeRow(this)] : rowsByDepth(this);
   }
 }
 
-/** The slices of one depth of a lane. `at` has their rows in the table, null where they follow each
- * other from `lane.first` on. */
-function rowOfDepth(lane, depth, at) {
+/** All slices of a lane that needs one row. */
+function wholeRow(lane) {
   const { table, first, count } = lane;
-  const pick = (values) =>
-    at ? Float64Array.from(at, (row) => values[row]) : values.subarray(first, first + count);
+  const part = (values) => values.subarray(first, first + count);
+  const { length: kinds } = coloursOf(table.key);
   return {
-    lane,
-    depth,
-    at,
-    n: at ? at.length : count,
-    start: pick(table.start),
-    end: pick(table.end),
-    kind: at
-      ? Uint8Array.from(at, (row) => table.kinds[row])
-      : table.kinds.subarray(first, first + count),
-    kinds: coloursOf(table.key).length,
+    lane, depth: 0, at: null, n: count, kinds,
+    start: part(table.start), end: part(table.end), kind: part(table.kinds),
   };
 }
 
+/** A row per depth. `at` has the rows of its slices in the table. */
 function rowsByDepth(lane) {
   const { depths, first, count, table } = lane;
-  if (depths === 1) return [rowOfDepth(lane, 0, null)];
+  const { length: kinds } = coloursOf(table.key);
   const sizes = new Uint32Array(depths);
   for (let row = first; row < first + count; row++) sizes[table.depth[row]]++;
-  const at = Array.from(sizes, (size) => new Uint32Array(size));
+  const rows = Array.from(sizes, (n, depth) => ({
+    lane, depth, at: new Uint32Array(n), n, kinds,
+    start: new Float64Array(n), end: new Float64Array(n), kind: new Uint8Array(n),
+  }));
   const filled = new Uint32Array(depths);
   for (let row = first; row < first + count; row++) {
-    const depth = table.depth[row];
-    at[depth][filled[depth]++] = row;
+    const { at, start, end, kind } = rows[table.depth[row]];
+    const slice = filled[table.depth[row]]++;
+    at[slice] = row;
+    start[slice] = table.start[row];
+    end[slice] = table.end[row];
+    kind[slice] = table.kinds[row];
   }
-  return at.map((rows, depth) => rowOfDepth(lane, depth, rows));
+  return rows;
 }
 
 /** The row in its table of a slice of a row of the picture. */

@@ -2,11 +2,11 @@
 // rest, with a pause for the reader's own clicks after each column.
 
 const FIRST = [
-  ["kernels", "operations", ["start", "duration", "class", "depth"]],
   ["steps", "steps", ["start", "duration", "step", "kind", "device"]],
-  ["gaps", "gaps", ["prev_op", "next_op", "cause", "parts", "part_cause", "part_ns"]],
+  ["kernels", "operations", ["start", "duration", "class", "depth"]],
 ];
 const THEN = [
+  ["gaps", "gaps", ["prev_op", "next_op", "cause", "parts", "part_cause", "part_ns"]],
   ["phases", "ranges", ["start", "duration", "depth", "name"]],
   ["CUDA calls", "calls", ["start", "duration", "class", "depth"]],
   ["kernel names", "operations", ["name"]],
@@ -19,11 +19,13 @@ const THEN = [
   ["source lines", "calls", ["source"]],
 ];
 
+const LONG_ROW = 5000; // slices that are drawn quickly one by one
+
 /** `done` counts what is decoded; `text` says what comes next, empty at the end. */
 const loading = { done: 0, text: "starting" };
 
 function letOthersRun() {
-  return new Promise((resolve) => setTimeout(resolve));
+  return window.scheduler?.yield?.() ?? new Promise((resolve) => setTimeout(resolve));
 }
 
 /** Decode these tables of all reports; calls `progressed()` after each. */
@@ -40,6 +42,7 @@ async function loadTables(wanted, progressed) {
       setTimes(report, table);
     }
     for (const lane of lanes) if (lane.table.key === key && lane.table.end) lane.setRows();
+    await letOthersRun();
     loading.done += 1;
     tableArrived(key);
   }

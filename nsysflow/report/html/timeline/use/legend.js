@@ -23,13 +23,20 @@ function legendButton(key, kind, label, meaning) {
 
 /** Show the entries of what is there. */
 function fitLegend() {
-  for (const key of ["gaps", "operations"]) {
-    const there = new Set();
-    for (const { tables } of reports) for (const kind of tables[key]?.kinds ?? []) there.add(kind);
-    for (const kind of there) {
-      surface.legend.querySelector(`[data-of="${key} ${kind}"]`).hidden = false;
+  for (const { tables } of reports) {
+    for (const key of ["gaps", "operations"]) {
+      if (tables[key].kinds) showEntries(key, tables[key]);
     }
   }
+}
+
+function showEntries(key, table) {
+  if (table.legend) return;
+  table.legend = new Uint8Array(256);
+  for (let row = 0; row < table.n; row++) table.legend[table.kinds[row]] = 1;
+  table.legend.forEach((there, kind) => {
+    if (there) surface.legend.querySelector(`[data-of="${key} ${kind}"]`).hidden = false;
+  });
 }
 
 /** Make one colour stand out, or none if it does already. */
