@@ -51,9 +51,9 @@ function phaseBar(phase, windowNs) {
   const bar = make("div", { class: "stack small", "aria-hidden": "true" });
   const colours = [[phase.busy_ns, "--class-compute"], [phase.idle_ns, phase.main_cause ? `--cause-${phase.main_cause}` : "--cause-unknown"]];
   for (const [ns, colour] of colours) {
-    const piece = make("i");
+    const piece = make("i", { class: colour.startsWith("--cause") ? "idle" : null });
     piece.style.flexBasis = `${(100 * ns) / windowNs}%`;
-    piece.style.background = `var(${colour})`;
+    piece.style.backgroundColor = `var(${colour})`;
     bar.append(piece);
   }
   return bar;
