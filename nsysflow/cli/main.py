@@ -19,6 +19,7 @@ from nsysflow.cli.diff import diff
 from nsysflow.cli.encoding import take_any_text
 from nsysflow.cli.explain import explain
 from nsysflow.cli.profile import profile
+from nsysflow.cli.show import show
 from nsysflow.cli.whatif import whatif
 from nsysflow.endings import in_one_message
 from nsysflow.errors import ExitCode
@@ -92,12 +93,12 @@ def demo() -> None:
     Example:
         nsysflow demo
     """
-    from nsysflow.cli import output as show
+    from nsysflow.cli.output import show_page
     from nsysflow.runs.analyze import analyze_demo
 
     with progress("analysing"):
         results = analyze_demo()
-    show.show_page(results, top=None, at_least_ns=0)
+    show_page(results, top=None, at_least_ns=0)
     click.echo("\nNow yours: nsysflow profile -- python train.py")
 
 
@@ -197,7 +198,7 @@ def list_all(*, as_json: bool) -> None:
 
 
 for _command in (
-    *(demo, profile, analyze, explain, whatif, diff, check),
+    *(demo, profile, analyze, show, explain, whatif, diff, check),
     *(doctor, list_all, pack, bench, completion),
 ):
     main.add_command(_command)
