@@ -71,6 +71,13 @@ def spread(args: Sequence[str]) -> list[str]:
     is_flag=True,
     help="Compare even if GPUs, ranks, precision, steps or kernels differ.",
 )
+@option(
+    "--html",
+    section=_WRITE,
+    type=_PATH,
+    metavar="FILE",
+    help="Also write the comparison to FILE, for a browser.",
+)
 @option("--full", section=_PRINT, is_flag=True, help="Print all rows, not one screen.")
 @option("--md", "form", section=_PRINT, flag_value="md", help="Print Markdown for a pull request.")
 @option("--json", "form", section=_PRINT, flag_value="json", help="Print a JSON document.")
@@ -93,6 +100,7 @@ def diff(
     base: tuple[Path, ...],
     new: tuple[Path, ...],
     step: str | None,
+    html: Path | None,
     form: "Form | None",
     figures: Path | None,
     *,
@@ -110,6 +118,7 @@ def diff(
         nsysflow diff before.sqlite after.sqlite
         nsysflow diff --base a b c --new d e f
         nsysflow diff before/report.json after/report.json --md
+        nsysflow diff before.sqlite after.sqlite --html diff.html
         nsysflow diff monday tuesday wednesday
     """
     _check_usage(reports, base, new)
@@ -123,9 +132,8 @@ def diff(
     with progress("analysing") as watching:
         alone, before, after = sides_of((reports, base, new), step=step, progress=watching)
     if len(alone) > 2:
-        if figures is not None:
-            msg = "--figures draws one bridge: give two captures, or --base and --new"
-            raise click.UsageError(msg)
+        if html is not None or figures is not None:
+            raise click.UsageError(_two_sides("--html" if html is not None else "--figures"))
         stages = over_time(alone)
         _require_comparable((each.since_first for each in stages), force=force)
         _show_over_time(stages, form)
@@ -137,9 +145,26 @@ def diff(
         raise click.UsageError(msg)
     found = compared(before, after)
     _require_comparable([found], force=force)
+    if html is not None:
+        _write_html(found, html, [*reports, *base, *new])
     _show(found, form, full=full)
     if figures is not None:
         write_of_comparison(found, figures)
+
+
+def _two_sides(option: str) -> str:
+    """Why a table over time cannot have that option."""
+    return f"{option} shows two sides: name two captures, or several with --base A B --new C D"
+
+
+def _write_html(found: "Comparison", file: Path, reports: Sequence[Path]) -> None:
+    """Write the page of a comparison."""
+    from nsysflow.report.html.diff import diff_html
+    from nsysflow.runs.captures import files_of
+    from nsysflow.runs.files import write_text
+
+    write_text(diff_html(found), file, files_of(reports))
+    click.echo(f"wrote {file}: open it in a browser", err=True)
 
 
 def _check_usage(reports: Sequence[Path], base: Sequence[Path], new: Sequence[Path]) -> None:

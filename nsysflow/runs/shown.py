@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from nsysflow.errors import NotAReport
-from nsysflow.report.html.page import FILE, GENERATOR
+from nsysflow.report.html.document import GENERATOR
+from nsysflow.report.html.page import FILE
 from nsysflow.report_names import FOLDER_ENDING
 from nsysflow.runs.files import output_folder
 from nsysflow.runs.manifest import is_run

@@ -44,7 +44,7 @@ def test_a_comparison_over_time_has_no_bridge(run: Run) -> None:
     third = str(SAMPLES / "nan_check-sync-metrics.sqlite.xz")
     ran = run("diff", REPORT, OTHER, third, "--figures", "figures")
     assert ran.exit_code == 2
-    assert "--figures draws one bridge" in ran.stderr
+    assert "--figures shows two sides" in ran.stderr
 
 
 @pytest.mark.parametrize("words", [("analyze", REPORT, "--no-files"), ("diff", REPORT, OTHER)])

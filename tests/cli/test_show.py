@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nsysflow.cli.main import main
-from nsysflow.report.html.page import GENERATOR
+from nsysflow.report.html.document import GENERATOR
 from tests.reports import SAMPLES
 
 SAMPLE = SAMPLES / "h2d-pinned.sqlite.xz"

@@ -1,5 +1,6 @@
 """What the page's timeline holds is the picture, row by row."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,9 @@ from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.options import Options
 from nsysflow.report.html.timeline import clocks_of, group_of
-from nsysflow.report.results import Results
 from tests.analyses import KINDS, analysed, loaded, run_of
-from tests.report.html.unpacked import Page, page_of
-from tests.tiny import analysis_of, kernel, launch
+from tests.report.html.unpacked import Page, page_of, run_of_these
+from tests.tiny import analysis_of, kernel, launch, opened
 
 TABLES = ("operations", "calls", "ranges", "steps", "gaps", "profiler", "host_stacks", "counters")
 
@@ -119,7 +119,7 @@ def test_a_lane_is_a_slice_of_the_table_of_its_kind(drawn: Drawn) -> None:
 
 def test_ranks_lie_on_the_first_ones_clock(tmp_path: Path) -> None:
     names = ("ddp-bucketed-rank0", "ddp-bucketed-rank1")
-    run = Results([analysed(name) for name in names])
+    run = run_of_these(*map(analysed, names))
     ahead = run.table("ranks")["clock_ns"].to_list()
     clocks = clocks_of(run, [each.tracks for each in run.analyses])
     shifts = [clock.origin_ns - clock.zero_ns for clock in clocks]
@@ -130,7 +130,7 @@ def test_ranks_lie_on_the_first_ones_clock(tmp_path: Path) -> None:
 
 
 def test_a_report_whose_clock_is_unknown_begins_where_the_page_does() -> None:
-    run = Results([analysed("h200-nvtx-domain"), analysed("nan_check-sync")])
+    run = run_of_these(analysed("h200-nvtx-domain"), analysed("nan_check-sync"))
     clocks = clocks_of(run, [each.tracks for each in run.analyses])
     assert [clock.known for clock in clocks] == [True, False]
     assert [clock.origin_ns for clock in clocks] == [0, 0]
@@ -140,7 +140,7 @@ def test_the_selected_part_is_marked_and_the_rest_is_there(tmp_path: Path) -> No
     whole = analysed("nan_check-sync")
     step = whole.steps.row(1, named=True)
     window = Options(from_ns=step["start_ns"], to_ns=step["end_ns"])
-    page = page_of(Results([nsysflow.analyze(loaded("nan_check-sync"), window)]), tmp_path)
+    page = page_of(run_of_these(nsysflow.analyze(loaded("nan_check-sync"), window)), tmp_path)
     zero = int(page.reports[0]["zero_ns"])
     assert page.reports[0]["selection"] == [[step["start_ns"] - zero, step["end_ns"] - zero]]
     assert page.reports[0]["tables"]["steps"]["n"] == whole.steps.height
@@ -168,12 +168,19 @@ def test_a_class_counts_as_in_the_accounting(name: str, group: str) -> None:
 def test_times_before_the_page_was_thought_of_stay_exact(tmp_path: Path) -> None:
     late = 3 * 2**60  # ns since 1970 would be 2**60.6: more than a float holds exactly
     run = analysis_of(launch(late - 1, late + 3, 1), kernel(late + 5, late + 9, 1))
-    page = page_of(Results([run]), tmp_path)
+    page = page_of(run_of_these(run), tmp_path)
     assert page.column(0, "operations", "start") == [6]
     assert int(page.reports[0]["zero_ns"]) == late - 1
 
 
+def test_a_range_without_a_name_says_so(tmp_path: Path) -> None:
+    nameless = replace(opened(0, 20, ""), name=None)  # type: ignore[arg-type]
+    page = page_of(run_of_these(analysis_of(launch(0, 3, 1), kernel(5, 9, 1), nameless)), tmp_path)
+    texts = page.texts(page.reports[0]["strings"])
+    assert [texts[int(number)] for number in page.column(0, "ranges", "name")] == ["(nameless)"]
+
+
 def test_a_page_of_nothing_has_no_lanes(tmp_path: Path) -> None:
-    page = page_of(Results([analysis_of()]), tmp_path)
+    page = page_of(run_of_these(analysis_of()), tmp_path)
     assert page.reports[0]["lanes"] == []
     assert page.about["timeline"]["end_ns"] == 0

@@ -10,8 +10,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
+from nsysflow.analysis.analyze import Analysis
 from nsysflow.report.html.page import write_html
-from nsysflow.report.results import Results
+from nsysflow.report.results import Origin, Results
 
 _SCRIPT: Final = re.compile(
     r'<script type="application/[\w-]+" id="(\w+)">(.*?)</script>', re.DOTALL
@@ -26,7 +27,7 @@ class Page:
         self.text = text
         self.scripts = dict(_SCRIPT.findall(text))
         self.about: dict[str, Any] = json.loads(self.scripts["about"])
-        self.report: dict[str, Any] = json.loads(self.scripts["report"])
+        self.report: dict[str, Any] = json.loads(self.inflated("report"))
 
     @cached_property
     def reports(self) -> list[dict[str, Any]]:
@@ -58,7 +59,18 @@ def values_of(data: bytes, column: dict[str, Any]) -> list[float]:
     values.frombytes(
         bytes(data[k * count + i] for i in range(count) for k in range(values.itemsize))
     )
-    return list(accumulate(values)) if column["delta"] else list(values)
+    if not column["delta"]:
+        return list(values)
+    differences = list(values)
+    for row, difference in column.get("jumps", ()):
+        differences[row] += difference
+    return list(accumulate(differences))
+
+
+def run_of_these(*analyses: Analysis) -> Results:
+    """A run of these reports, as if each was a file of its name."""
+    paths = {each.trace.report: Path(each.trace.report) for each in analyses}
+    return Results(analyses, origin=Origin(paths=paths, typed=tuple(paths.values())))
 
 
 def page_of(results: Results, folder: Path) -> Page:

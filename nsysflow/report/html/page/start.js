@@ -1,0 +1,22 @@
+// Fill the page.
+
+/** Show everything around the timeline: first the words, then what is in report.json. */
+async function startPage() {
+  startTheme();
+  startTips();
+  const data = about.page;
+  showVerdict(data);
+  const report = JSON.parse(new TextDecoder().decode(await blobOf("report")));
+  showFindings(data, report);
+  showGpuTime(data, report);
+  showPhases(data, report);
+  showSteps(data, report);
+  showFlame(data);
+  const sources = tablesOf(data, report);
+  const open = showTables("tables", sources, { caption: "All tables of report.json", first: state.tab || "kernels", onopen: setTab });
+  onChange((what) => what === "tab" && open?.(state.tab));
+  printTables(sources);
+  showWays();
+  document.documentElement.dataset.ready = "";
+}
+startPage();
