@@ -65,6 +65,7 @@ function calmed(rgb, background) {
 function readTheme() {
   const [background, text, accent, area] = coloursNow(["--card", "--ink", "--accent", "--range-0"]);
   const tones = (names) => coloursNow(names).map((rgb) => toneOf(rgb, background, text));
+  const calm = (rgb) => toneOf(calmed(rgb, background), background, text);
   const towards = (share) => mixedColour(background, text, share);
   return {
     background: cssOf(background),
@@ -76,9 +77,9 @@ function readTheme() {
     header: packedColour(towards(0.06)),
     outside: packedColour(towards(0.05)),
     accent: packedColour(accent),
-    counter: toneOf(mixedColour(calmed(area, background), text, 0.3), background, text),
+    counter: calm(mixedColour(area, text, 0.2)),
     tones: Object.fromEntries(Object.entries(COLOURS).map(([key, names]) => [key, tones(names)])),
-    shades: coloursNow(SHADE_COLOURS).map((rgb) => toneOf(calmed(rgb, background), background, text)),
+    shades: coloursNow(SHADE_COLOURS).map((rgb) => calm(rgb)),
     font: getComputedStyle(surface.lanesBox).fontFamily,
   };
 }

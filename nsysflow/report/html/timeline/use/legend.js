@@ -3,11 +3,12 @@
 function makeLegend() {
   const { causes } = about.timeline;
   const legend = make("div", { id: "timeline-legend", role: "group", "aria-label": "Colours" });
-  const part = (title, key, entries) => {
-    if (entries.length) legend.append(make("span", { class: "part" }, make("b", {}, title), ...entries));
+  const part = (title, entries) => {
+    legend.append(make("span", { class: "part" }, make("b", {}, title), ...entries));
   };
-  part("Idle", "gaps", causes.map(({ label, meaning }, kind) => legendButton("gaps", kind, label, meaning)));
-  part("GPU", "operations", GROUPS.map((name, kind) => legendButton("operations", kind, name, "")));
+  const ofCause = ({ label, meaning }, kind) => legendButton("gaps", kind, label, meaning);
+  part("Idle", causes.map(ofCause));
+  part("GPU", GROUPS.map((name, kind) => legendButton("operations", kind, name, "")));
   return legend;
 }
 
