@@ -22,7 +22,7 @@ function legendButton(key, kind, label, meaning) {
   return made;
 }
 
-/** Show the entries of what is there. */
+/** Show the entries of the colours that are there. */
 function fitLegend() {
   for (const { tables } of reports) {
     for (const key of ["gaps", "operations"]) {
@@ -35,6 +35,7 @@ function showEntries(key, table) {
   if (table.legend) return;
   table.legend = new Uint8Array(256);
   for (let row = 0; row < table.n; row++) table.legend[table.kinds[row]] = 1;
+  for (const cause of table.part_cause ?? []) table.legend[cause] = 1;
   table.legend.forEach((there, kind) => {
     if (there) surface.legend.querySelector(`[data-of="${key} ${kind}"]`).hidden = false;
   });
@@ -46,7 +47,8 @@ function markKind(key, kind) {
   const again = surface.kind === wanted;
   if (state.query) setQuery("");
   surface.kind = again ? null : wanted;
-  surface.marked = again ? null : marksOfKind(key, kind);
+  const marksOf = key === "gaps" ? marksOfCause : marksOfGroup;
+  surface.marked = again ? null : marksOf(kind);
   searching.found.textContent = again ? "" : foundWords(surface.marked);
   surface.overviewPicture = null;
   pressLegend();
