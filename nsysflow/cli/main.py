@@ -18,6 +18,7 @@ from nsysflow.cli.completion import completion
 from nsysflow.cli.diff import diff
 from nsysflow.cli.encoding import take_any_text
 from nsysflow.cli.explain import explain
+from nsysflow.cli.mcp import mcp
 from nsysflow.cli.profile import profile
 from nsysflow.cli.whatif import whatif
 from nsysflow.endings import in_one_message
@@ -198,6 +199,6 @@ def list_all(*, as_json: bool) -> None:
 
 for _command in (
     *(demo, profile, analyze, explain, whatif, diff, check),
-    *(doctor, list_all, pack, bench, completion),
+    *(doctor, list_all, pack, mcp, bench, completion),
 ):
     main.add_command(_command)

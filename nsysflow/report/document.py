@@ -25,7 +25,7 @@ _DECIMALS: Final = 6
 def report_json(results: Results) -> str:
     """The document: about the report, the verdict, findings, then the tables in their declared
     order, with one row per line."""
-    parts = {**_head(results), "verdict": json.dumps(_verdict(results), ensure_ascii=False)}
+    parts = {**_head(results), "verdict": json.dumps(verdict(results), ensure_ascii=False)}
     for table in DECLARED:
         if table.json_key is not None:
             shaped = _SHAPES.get(table.name)
@@ -38,8 +38,8 @@ def compared_json(results: Results) -> str:
     """What a comparison needs of that document: no findings, and no other tables."""
     failed = failures(results)
     text = ". ".join(each.sentence for each in failed)
-    verdict = json.dumps({"valid": not failed, "text": text}, ensure_ascii=False)
-    return _document({**_head(results), "verdict": verdict, "series": series_json(results)})
+    judged = json.dumps({"valid": not failed, "text": text}, ensure_ascii=False)
+    return _document({**_head(results), "verdict": judged, "series": series_json(results)})
 
 
 def _head(results: Results) -> dict[str, str]:
@@ -47,7 +47,7 @@ def _head(results: Results) -> dict[str, str]:
     return {
         "schema": json.dumps(SCHEMA_VERSION),
         "tool": json.dumps({"name": "nsysflow", "version": nsysflow.__version__}),
-        "report": json.dumps(_about(results), ensure_ascii=False),
+        "report": json.dumps(about(results), ensure_ascii=False),
     }
 
 
@@ -62,7 +62,8 @@ def plain(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(finite.round(_DECIMALS))
 
 
-def _about(results: Results) -> dict[str, Any]:
+def about(results: Results) -> dict[str, Any]:
+    """Which reports these are, how they were narrowed, and what the reader should know."""
     return {
         "reports": [
             {"report": each.trace.report, "source": each.trace.source} for each in results.analyses
@@ -72,7 +73,7 @@ def _about(results: Results) -> dict[str, Any]:
     }
 
 
-def _verdict(results: Results) -> dict[str, Any]:
+def verdict(results: Results) -> dict[str, Any]:
     """Whether the recording can be judged, what is concluded, and where to change it first."""
     found = judge(results)
     first = next((each.finding for each in results.found.valued), None)
