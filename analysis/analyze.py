@@ -14,6 +14,7 @@ from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.findings.find import Found, find_of_run
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.table import findings_table
+from nsysflow.analysis.frames.intervals import merge
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
@@ -23,10 +24,12 @@ from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_view
 from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.analysis.validity.checks import Failed, failed_checks
 from nsysflow.analysis.validity.graph_notes import notes_on_graphs
 from nsysflow.analysis.view.judged import judged_view
 from nsysflow.analysis.view.view import View, view_of
+from nsysflow.analysis.view.windows import whole_windows
 from nsysflow.errors import NsysflowError
 
 _FIRST: Final = ("explained", "gap_places", "stalls", "copies")
@@ -118,6 +121,20 @@ class Tables:
     def every_collective(self) -> pl.DataFrame:
         """COLLECTIVES of the whole report, whatever is selected."""
         return self._titled("collectives", _made_by("collectives")(View(self.timeline)))
+
+    @computed_once
+    def tracks(self) -> Tracks:
+        """The picture of the whole report: what lies on which lane, whatever is selected."""
+        return Tracks.of(self.timeline)
+
+    @property
+    def selected_ns(self) -> tuple[tuple[int, int], ...]:
+        """The selected parts of the report's time; none where all of it is."""
+        windows = self.view.windows
+        if windows.equals(whole_windows(self.timeline.events.ops)):
+            return ()
+        parts = windows.select(pl.col("start_ns").alias("start"), pl.col("end_ns").alias("end"))
+        return tuple(merge(parts).rows())
 
     @computed_once
     def step_name(self) -> str | None:

@@ -28,7 +28,7 @@ _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it 
 
 _OUTPUT: Final = frozenset(
     [
-        *("reports", "folder", "force", "no_files"),
+        *("reports", "folder", "force", "no_files", "html"),
         *("full", "table", "columns", "wide", "form", "as_json", "gaps_csv", "flamegraph"),
     ]
 )
@@ -125,6 +125,12 @@ def _drawable(_ctx: click.Context, _param: click.Parameter, file: Path | None) -
     "--force", section=_WRITE, is_flag=True, help="Write into a folder that nsysflow did not make."
 )
 @option(
+    "--html",
+    section=_WRITE,
+    is_flag=True,
+    help="Also write report.html, for a browser: the timeline, findings and tables.",
+)
+@option(
     "--gaps-format",
     section=_WRITE,
     type=click.Choice(["auto", "csv", "parquet"]),
@@ -157,6 +163,7 @@ def analyze(
     *,
     force: bool,
     no_files: bool,
+    html: bool,
     full: bool,
     table: str | None,
     columns: str | None,
@@ -189,6 +196,9 @@ def analyze(
         table = "gap_summary"
     alone = [table is not None, as_json, gaps_csv is not None, flamegraph is not None]
     _check_usage(folder, [*alone, full], no_files=no_files)
+    written = not no_files and (folder is not None or not any(alone))
+    if html and not written:
+        _refuse_html(no_files=no_files)
     from nsysflow.cli.one_table import style_of
     from nsysflow.runs.files import output_folder
     from nsysflow.runs.sources import newest_run
@@ -198,13 +208,12 @@ def analyze(
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
-    written = not no_files and (folder is not None or not any(alone))
     if written and folder is None and len(reports) > 1:
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
     tables = _wanted(table, whole=written or as_json, page=not any(alone))
-    results = analyse(reports, look, tables=tables, folder=chosen)
+    results = analyse(reports, look, tables=tables, folder=chosen, html=html)
     if gaps_csv is not None:
         _give_gaps(results, gaps_csv, reports, look.at_least_ns)
     elif flamegraph is not None:
@@ -212,7 +221,9 @@ def analyze(
     else:
         _print(results, look, style, table=table, as_json=as_json, full=full)
     if chosen is not None:
-        click.echo(f"wrote {chosen}: summary.md, report.json and {_tables_in(chosen)}", err=True)
+        page = "report.html, " if html else ""
+        wrote = f"{page}summary.md, report.json and {_tables_in(chosen)}"
+        click.echo(f"wrote {chosen}: {wrote}", err=True)
 
 
 def _tables_in(folder: Path) -> str:
@@ -255,6 +266,17 @@ def _check_usage(folder: Path | None, alone: list[bool], *, no_files: bool) -> N
     if no_files and folder is not None:
         msg = "-o DIR and --no-files cannot be combined"
         raise click.UsageError(msg)
+
+
+def _refuse_html(*, no_files: bool) -> None:
+    """Refuse --html where no files are written.
+
+    Raises:
+        click.UsageError: always.
+    """
+    instead = "leave out --no-files" if no_files else "name a folder with -o DIR"
+    msg = f"--html writes report.html beside the other files: {instead}"
+    raise click.UsageError(msg)
 
 
 def _wanted(table: str | None, *, whole: bool, page: bool) -> tuple[str, ...]:

@@ -64,9 +64,15 @@ def look_of(
 
 
 def analyse(
-    reports: Sequence[Path], look: Look, *, tables: Sequence[str], folder: Path | None
+    reports: Sequence[Path],
+    look: Look,
+    *,
+    tables: Sequence[str],
+    folder: Path | None,
+    html: bool = False,
 ) -> "Results":
-    """Analyse the reports of a run, and write the files to `folder` if one is named."""
+    """Analyse the reports of a run, and write the files to `folder` if one is named, with `html`
+    also report.html."""
     from nsysflow.runs.analyze import analyze_reports
     from nsysflow.runs.files import write_folder
 
@@ -82,6 +88,7 @@ def analyse(
                 top=look.top,
                 at_least_ns=look.at_least_ns,
                 gaps_format=look.gaps_format,
+                html=html,
             )
             work.done()
     return results

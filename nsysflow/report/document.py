@@ -25,13 +25,30 @@ _DECIMALS: Final = 6
 def report_json(results: Results) -> str:
     """The document: about the report, the verdict, findings, then the tables in their declared
     order, with one row per line."""
-    parts = {**_head(results), "verdict": json.dumps(verdict(results), ensure_ascii=False)}
+    return _document({**_judged_head(results), **_tables(results)})
+
+
+def shown_json(results: Results, most: int) -> str:
+    """What a page shows of that document: no `series`, and `most` rows of each table."""
+    tables = _tables(results, without="series", most=most)
+    return _document({**_judged_head(results), **tables})
+
+
+def _judged_head(results: Results) -> dict[str, str]:
+    return {**_head(results), "verdict": json.dumps(verdict(results), ensure_ascii=False)}
+
+
+def _tables(
+    results: Results, *, without: str | None = None, most: int | None = None
+) -> dict[str, str]:
+    """The tables, except the key `without`; `most` rows of each, or all."""
+    parts = {}
     for table in DECLARED:
-        if table.json_key is not None:
+        if table.json_key not in (None, without):
             shaped = _SHAPES.get(table.name)
-            rows = shaped(results) if shaped else _json_rows(results.table(table.name))
-            parts[table.json_key] = rows
-    return _document(parts)
+            rows = shaped(results, most) if shaped else _json_rows(results.table(table.name)[:most])
+            parts[str(table.json_key)] = rows
+    return parts
 
 
 def compared_json(results: Results) -> str:
@@ -88,11 +105,11 @@ def verdict(results: Results) -> dict[str, Any]:
     }
 
 
-def _devices(results: Results) -> str:
+def _devices(results: Results, most: int | None) -> str:
     """Accounting with the causes under a key of their own."""
     causes = {f"{cause}_ns": cause for cause in CAUSES}
     devices = []
-    for row in plain(results.table("accounting")).iter_rows(named=True):
+    for row in plain(results.table("accounting")[:most]).iter_rows(named=True):
         device: dict[str, Any] = {}
         for column, value in row.items():
             if column in causes:
@@ -103,30 +120,30 @@ def _devices(results: Results) -> str:
     return _json_list(devices)
 
 
-def _phases(results: Results) -> str:
+def _phases(results: Results, most: int | None) -> str:
     """Phases with the list of names behind each path, since names may contain a `/`."""
-    table = plain(results.table("phases"))
+    table = plain(results.table("phases")[:most])
     names = phase_names(table.select("path", "depth").rows())
     rows = table.iter_rows(named=True)
     return _json_list([{**row, "names": list(each)} for row, each in zip(rows, names, strict=True)])
 
 
-def _steps(results: Results) -> str:
+def _steps(results: Results, most: int | None) -> str:
     """The steps with the name of their range, and what each process says of its window."""
     about = {
         "name": json.dumps(results.step_name, ensure_ascii=False),
         "unprofiled_step_ns": json.dumps(results.unprofiled_step_ns),
         "captures": _json_rows(results.captures),
-        "rows": _json_rows(results.table("steps")),
+        "rows": _json_rows(results.table("steps")[:most]),
     }
     return "{" + ", ".join(f"{json.dumps(key)}: {text}" for key, text in about.items()) + "}"
 
 
-_SHAPES: Final[Mapping[str, Callable[[Results], str]]] = {
+_SHAPES: Final[Mapping[str, Callable[[Results, int | None], str]]] = {
     "accounting": _devices,
     "phases": _phases,
     "steps": _steps,
-    "step_parts": series_json,
+    "step_parts": lambda results, _: series_json(results),
 }
 """The tables that are more than a list of their rows."""
 

@@ -12,6 +12,8 @@ from nsysflow.errors import OutputError
 from nsysflow.report.gap_report.files import write_gap_report
 from nsysflow.report.gap_report.rows import gap_report
 from nsysflow.report.gap_report.series import tracks_of
+from nsysflow.report.html.page import FILE as HTML
+from nsysflow.report.html.page import write_html
 from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (
@@ -69,8 +71,10 @@ def write_folder(
     top: int | None,
     at_least_ns: int,
     gaps_format: GapsFormat = "auto",
+    html: bool = False,
 ) -> None:
-    """Write summary.md, the gap report, the tables and report.json, all or nothing.
+    """Write summary.md, the gap report, the tables and report.json, all or nothing; with `html`
+    also report.html.
 
     Raises:
         OutputError: the folder cannot be written; then it is as it was.
@@ -80,20 +84,23 @@ def write_folder(
         page = summary(results, top=top, at_least_ns=at_least_ns)
         (scratch / "summary.md").write_text(page, encoding="utf-8")
         write_gap_report(gap_report(tracks_of(results)), scratch)
+        if html:
+            write_html(results, scratch / HTML)
 
 
 @contextmanager
 def writing(folder: Path) -> Iterator[Path]:
     """A scratch folder whose files become those of `folder`, `MARK` last.
 
-    A table without rows gets no file, and gaps are either CSV or Parquet: an older file that was
-    not written anew goes, if the folder is ours.
+    A table without rows gets no file, gaps are either CSV or Parquet, and report.html is written
+    where it is asked for: an older file that was not written anew goes, if the folder is ours.
 
     Raises:
         OutputError: the folder cannot be written; then it is as it was.
     """
     ours = (folder / MARK).is_file()
-    stale = [GAPS_CSV, GAPS_PARQUET, *(f"{name}.csv" for name in WHERE_THERE)] if ours else []
+    sometimes = (GAPS_CSV, GAPS_PARQUET, HTML, *(f"{name}.csv" for name in WHERE_THERE))
+    stale = sometimes if ours else ()
     try:
         with staged_folder(folder, last=MARK, stale=stale) as scratch:
             yield scratch

@@ -30,10 +30,10 @@ def draw(results: Results, file: Path) -> str:
         return speedscope(stacks, about)
     steps = judged.step_count if judged.of_steps else None
     heading = Heading(about=f"{about}{together(results)}", steps=steps)
-    return svg(stacks, _own_files(results), heading)
+    return svg(stacks, own_files(results), heading)
 
 
-def _own_files(results: Results) -> set[str]:
+def own_files(results: Results) -> set[str]:
     """The files of the program itself, as stacks name them."""
     return {
         shown

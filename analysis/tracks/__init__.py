@@ -1,0 +1,1 @@
+"""The picture of a report: what lies on which lane of a timeline (spec §22)."""

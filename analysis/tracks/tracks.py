@@ -1,0 +1,95 @@
+"""`Tracks`: the whole picture of one report."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.schema import METRICS
+from nsysflow.analysis.tracks import host
+from nsysflow.analysis.tracks.gaps import gaps
+from nsysflow.analysis.tracks.lanes import Lanes
+from nsysflow.analysis.tracks.operations import operations
+from nsysflow.analysis.tracks.schema import COUNTERS, PATHS, PROFILER, RANGES, STEPS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracks:
+    """The picture of a whole report, whatever is selected: every row that it draws.
+
+    Attributes:
+        lanes: `schema.LANES`.
+        operations: `schema.OPERATIONS`.
+        calls: `schema.CALLS`.
+        ranges: `schema.RANGES`.
+        steps: `schema.STEPS`.
+        gaps: `schema.GAPS`.
+        profiler: `schema.PROFILER`.
+        host_stacks: `schema.HOST_STACKS`.
+        counters: `schema.COUNTERS`.
+        paths: `schema.PATHS`.
+    """
+
+    lanes: pl.DataFrame
+    operations: pl.DataFrame
+    calls: pl.DataFrame
+    ranges: pl.DataFrame
+    steps: pl.DataFrame
+    gaps: pl.DataFrame
+    profiler: pl.DataFrame
+    host_stacks: pl.DataFrame
+    counters: pl.DataFrame
+    paths: pl.DataFrame
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> "Tracks":
+        """The picture of a report."""
+        events = timeline.events
+        found_ranges, found_stacks = host.found_ranges(timeline), host.found_stacks(timeline)
+        threads = {
+            "phases": found_ranges["thread_no"],
+            "calls": events.calls["thread_no"],
+            "host_stack": found_stacks["thread_no"],
+            "profiler": events.overhead["thread_no"],
+        }
+        lanes = Lanes.of(events, timeline.steps, threads, timeline.found_gaps["device_no"])
+        calls = host.calls(timeline, lanes)
+        ops = operations(timeline, lanes, calls.place)
+        ranges = host.ranges(timeline, lanes, found_ranges)
+        profiler = host.profiler(timeline, lanes)
+        return cls(
+            lanes=lanes.with_rows([ops.rows, calls.rows, ranges, profiler]),
+            operations=ops.rows,
+            calls=calls.rows,
+            ranges=ranges.match_to_schema(RANGES),
+            steps=_steps(timeline, lanes),
+            gaps=gaps(timeline, lanes, call_place=calls.place, op_place=ops.place),
+            profiler=profiler.match_to_schema(PROFILER),
+            host_stacks=host.host_stacks(timeline, lanes, found_stacks),
+            counters=_counters(timeline, lanes),
+            paths=timeline.attribution.paths.select("path", pl.col("joined").alias("name"))
+            .sort("path")
+            .match_to_schema(PATHS),
+        )
+
+
+def _steps(timeline: Timeline, lanes: Lanes) -> pl.DataFrame:
+    """STEPS."""
+    steps = timeline.steps
+    lane = lanes.of_steps(steps)
+    found = steps.with_columns(lane).sort("lane", "start_ns", "step")
+    return found.select(STEPS.names()).match_to_schema(STEPS)
+
+
+def _counters(timeline: Timeline, lanes: Lanes) -> pl.DataFrame:
+    """COUNTERS."""
+    samples = timeline.trace.gpu_samples
+    values = [
+        samples.select("device", "time_ns", pl.col(metric).alias("value_pct"))
+        .drop_nulls("value_pct")
+        .with_columns(pl.lit(number, pl.UInt32).alias("number"))
+        for number, metric in enumerate(METRICS)
+    ]
+    rows = pl.concat(values)
+    found = rows.with_columns(lanes.of_counters(rows)).sort("lane", "time_ns")
+    return found.select(COUNTERS.names()).match_to_schema(COUNTERS)
