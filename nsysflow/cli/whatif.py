@@ -179,7 +179,7 @@ def whatif(
     from nsysflow.runs.sources import single_report
 
     with progress("replaying"):
-        trace = load(single_report(report), shapes=False)
+        trace = load(single_report(report), shapes="grid")  # some findings look at grids
         analysis = analyze(trace, Options(step=step, steps=steps, skip=skip, own=own))
         found, then = replay_and_next(analysis, Changes(**changes))
     if as_json:
