@@ -22,6 +22,7 @@ _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it 
 
 _SIDES: Final = "What to compare"
 _PRINT: Final = "What to print"
+_WRITE: Final = "What to write"
 
 
 class _Diff(Command):
@@ -70,6 +71,13 @@ def spread(args: Sequence[str]) -> list[str]:
     is_flag=True,
     help="Compare even if GPUs, ranks, precision, steps or kernels differ.",
 )
+@option(
+    "--html",
+    section=_WRITE,
+    type=_PATH,
+    metavar="FILE",
+    help="Also write the comparison to FILE, for a browser.",
+)
 @option("--full", section=_PRINT, is_flag=True, help="Print all rows, not one screen.")
 @option("--md", "form", section=_PRINT, flag_value="md", help="Print Markdown for a pull request.")
 @option("--json", "form", section=_PRINT, flag_value="json", help="Print a JSON document.")
@@ -85,6 +93,7 @@ def diff(
     base: tuple[Path, ...],
     new: tuple[Path, ...],
     step: str | None,
+    html: Path | None,
     form: "Form | None",
     *,
     force: bool,
@@ -101,6 +110,7 @@ def diff(
         nsysflow diff before.sqlite after.sqlite
         nsysflow diff --base a b c --new d e f
         nsysflow diff before/report.json after/report.json --md
+        nsysflow diff before.sqlite after.sqlite --html diff.html
         nsysflow diff monday tuesday wednesday
     """
     _check_usage(reports, base, new)
@@ -112,6 +122,8 @@ def diff(
     with progress("analysing") as watching:
         alone, before, after = sides_of((reports, base, new), step=step, progress=watching)
     if len(alone) > 2:
+        if html is not None:
+            raise click.UsageError(_TWO_SIDES)
         stages = over_time(alone)
         require_comparable((each.since_first for each in stages), force=force)
         _show_over_time(stages, form)
@@ -123,7 +135,24 @@ def diff(
         raise click.UsageError(msg)
     found = compared(before, after)
     require_comparable([found], force=force)
+    if html is not None:
+        _write_html(found, html, [*reports, *base, *new])
     _show(found, form, full=full)
+
+
+_TWO_SIDES: Final = (
+    "--html shows two sides: nsysflow diff --base A B --new C D --html FILE, or name two captures"
+)
+
+
+def _write_html(found: "Comparison", file: Path, reports: Sequence[Path]) -> None:
+    """Write the page of a comparison."""
+    from nsysflow.report.html.diff import diff_html
+    from nsysflow.runs.captures import files_of
+    from nsysflow.runs.files import write_text
+
+    write_text(diff_html(found), file, files_of(reports))
+    click.echo(f"wrote {file}: open it in a browser", err=True)
 
 
 def _check_usage(reports: Sequence[Path], base: Sequence[Path], new: Sequence[Path]) -> None:

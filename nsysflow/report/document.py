@@ -12,6 +12,7 @@ import nsysflow
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.compare.document import SCHEMA_VERSION
+from nsysflow.report.judged import judged_json
 from nsysflow.report.phase_tree import phase_names
 from nsysflow.report.results import Results
 from nsysflow.report.series import series_json
@@ -23,8 +24,8 @@ _DECIMALS: Final = 6
 
 
 def report_json(results: Results) -> str:
-    """The document: about the report, the verdict, findings, then the tables in their declared
-    order, with one row per line."""
+    """The document: about the report, the verdict and what it is of, then the tables in their
+    declared order, with one row per line."""
     return _document({**_judged_head(results), **_tables(results)})
 
 
@@ -35,7 +36,11 @@ def shown_json(results: Results, most: int) -> str:
 
 
 def _judged_head(results: Results) -> dict[str, str]:
-    return {**_head(results), "verdict": json.dumps(verdict(results), ensure_ascii=False)}
+    return {
+        **_head(results),
+        "verdict": json.dumps(verdict(results), ensure_ascii=False),
+        "judged": judged_json(results, _device_rows),
+    }
 
 
 def _tables(
@@ -106,10 +111,15 @@ def verdict(results: Results) -> dict[str, Any]:
 
 
 def _devices(results: Results, most: int | None) -> str:
+    """The accounting of the whole selection."""
+    return _json_list(_device_rows(results.table("accounting")[:most]))
+
+
+def _device_rows(accounting: pl.DataFrame) -> list[dict[str, Any]]:
     """Accounting with the causes under a key of their own."""
     causes = {f"{cause}_ns": cause for cause in CAUSES}
     devices = []
-    for row in plain(results.table("accounting")[:most]).iter_rows(named=True):
+    for row in plain(accounting).iter_rows(named=True):
         device: dict[str, Any] = {}
         for column, value in row.items():
             if column in causes:
@@ -117,7 +127,7 @@ def _devices(results: Results, most: int | None) -> str:
             else:
                 device[column] = value
         devices.append(device)
-    return _json_list(devices)
+    return devices
 
 
 def _phases(results: Results, most: int | None) -> str:

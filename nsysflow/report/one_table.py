@@ -1,13 +1,16 @@
 """One table as people read it: in human units, with the columns that matter most."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 from rich.cells import cell_len
 
 from nsysflow import units
 from nsysflow.report.layout import Block, figure, words
+
+Unit: TypeAlias = Literal["instant", "duration", "percent", "size", "flops", "flops_per_s"]
+"""What numbers count, so how they are shown."""
 
 MOST_COLUMNS: Final = 7
 """More columns than these are hard to read side by side."""
@@ -104,22 +107,37 @@ def _cells(series: pl.Series) -> Iterator[str]:
         yield _cell(series.name, value)
 
 
+def unit_of(name: str) -> Unit | None:
+    """What the numbers of a column count, as its name says; None for plain ones and for words."""
+    if name in _INSTANTS:
+        return "instant"
+    if name.endswith("_ns"):
+        return "duration"
+    if name.endswith("_pct"):
+        return "percent"
+    if name in ("bytes", "shared_bytes"):
+        return "size"
+    if name.endswith("flops"):
+        return "flops"
+    return "flops_per_s" if name.endswith("flops_per_s") else None
+
+
+_SHOWN: Final[Mapping[Unit, Callable[[Any], str]]] = {
+    "instant": units.instant,
+    "duration": units.duration,
+    "percent": units.percent,
+    "size": units.size,
+    "flops": units.flops,
+    "flops_per_s": lambda value: f"{units.flops(value)}/s",
+}
+
+
 def _cell(name: str, value: Any) -> str:  # noqa: ANN401
     """One value by its column's unit."""
     if value is None:
         return ""
-    if name in _INSTANTS:
-        return units.instant(value)
-    if name.endswith("_ns"):
-        return units.duration(value)
-    if name.endswith("_pct"):
-        return units.percent(value)
-    if name in ("bytes", "shared_bytes"):
-        return units.size(value)
-    if name.endswith("flops"):
-        return units.flops(value)
-    if name.endswith("flops_per_s"):
-        return f"{units.flops(value)}/s"
+    if unit := unit_of(name):
+        return _SHOWN[unit](value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -1,6 +1,6 @@
 """The page model: what a reader sees of a run, before it is set for a terminal or as Markdown."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from nsysflow.analysis.declared.tables import TABLES, Table
@@ -67,6 +67,12 @@ def compose(results: Results, length: Length, *, top: int | None, at_least_ns: i
         top: rows of each block; None for each block's own number.
         at_least_ns: the shortest gap to show.
     """
+    page = opening(results, length)
+    return replace(page, blocks=_blocks(results, length, top, at_least_ns))
+
+
+def opening(results: Results, length: Length) -> Page:
+    """All of the page but its tables."""
     judgement = judge(results)
     return Page(
         reports=", ".join(results.reports),
@@ -78,7 +84,7 @@ def compose(results: Results, length: Length, *, top: int | None, at_least_ns: i
         remarks=judgement.remarks,
         suggestions=suggestions(results, FIRST if length == "page" else len(results.found.valued)),
         sentences=mfu_sentences(results),
-        blocks=_blocks(results, length, top, at_least_ns),
+        blocks=(),
         notes=(
             *(note.text for note in results.notes),
             *(quality_lines(results) if length == "page" else ()),

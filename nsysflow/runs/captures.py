@@ -42,6 +42,11 @@ def captures_of(
     return sides_of([paths], step=step, findings=findings, progress=progress)[0]
 
 
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """What is read of the paths of captures: of a folder with a report.json, that file."""
+    return [_document_in(path) or path for path in paths]
+
+
 def sides_of(
     sides: Sequence[Sequence[Path]],
     *,

@@ -18,7 +18,7 @@ from tests.report.found import found_of, valued
 from tests.report.handmade import MS, Handmade, Results, captured, results, training
 
 KEYS = [
-    "schema", "tool", "report", "verdict", "findings", "devices", "kernels", "waited",
+    "schema", "tool", "report", "verdict", "judged", "findings", "devices", "kernels", "waited",
     "gap_summary", "gap_histogram", "phases", "host_stacks", "syncs", "step_groups", "steps",
     "series", "starved", "launches", "copies", "mfu", "comm", "ranks", "arrivals", "gpu_metrics",
     "integrity",

@@ -19,7 +19,12 @@ SCHEMA_VERSION: Final = 1
 
 def diff_json(found: Comparison) -> str:
     """The comparison as one JSON document; times are ns."""
-    document = {
+    return json.dumps(diff_document(found), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def diff_document(found: Comparison) -> dict[str, Any]:
+    """The same as a value."""
+    return {
         "schema": SCHEMA_VERSION,
         "text": headline(found),
         "remarks": list(remarks(found)),
@@ -44,7 +49,6 @@ def diff_json(found: Comparison) -> str:
             for each in found.tracks
         ],
     }
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def _side(captures: Sequence[Capture]) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ def gaps_behind(finding: Finding, tables: Any, causes: Collection[str]) -> Itera
     wanted = pl.col("cause").is_in([*causes])
     largest, count = [], 0
     for gaps in tables.gap_slices():
-        mine = _at_its_place(finding, gaps.filter(wanted))
+        mine = at_its_place(finding, gaps.filter(wanted))
         count += len(mine)
         largest.append(mine.top_k(_ROWS, by="duration_ns"))
     rows = pl.concat(largest).top_k(_ROWS, by="duration_ns").sort("duration_ns", descending=True)
@@ -63,7 +63,7 @@ def rows_behind(
     table: pl.DataFrame = getattr(tables, finding.table)
     shown = declared.shown.split() or table.columns
     weight = declared.ranked_by or next(name for name in shown if name.endswith(("_ns", "_pct")))
-    rows = _about(finding, _at_its_place(finding, table)).filter(pl.col(weight) > 0)
+    rows = _about(finding, at_its_place(finding, table)).filter(pl.col(weight) > 0)
     if causes and "cause" in rows.columns:
         rows = rows.filter(pl.col("cause").is_in([*causes]))
     largest = rows.top_k(_ROWS, by=weight).sort(weight, descending=True)
@@ -81,7 +81,7 @@ def _with_more(block: Block, count: int, table: str) -> Block:
     )
 
 
-def _at_its_place(finding: Finding, table: pl.DataFrame) -> pl.DataFrame:
+def at_its_place(finding: Finding, table: pl.DataFrame) -> pl.DataFrame:
     """The rows of the finding's process, device and line; without a line, of its phase."""
     wanted = [
         pl.col(name) == value

@@ -25,7 +25,7 @@ _LETTER: Final = 6.6
 _NARROWEST: Final = 1 / 2000
 """A box with a smaller share of all is left out: it would be half a pixel wide."""
 
-_LEGEND: Final[dict[Kind, str]] = {
+LEGEND: Final[dict[Kind, str]] = {
     "phase": "phase",
     "cause": "cause",
     "own": "your code",
@@ -137,7 +137,7 @@ def _cut(name: str, letters: int) -> str:
 
 def _legend() -> Iterator[str]:
     x = MARGIN
-    for kind, label in _LEGEND.items():
+    for kind, label in LEGEND.items():
         yield f'<g class="{kind}"><rect x="{x}" y="65" width="11" height="11"/></g>'
         yield f'<text class="about" x="{x + 16}" y="75">{label}</text>'
         x += 16 + 8 * len(label) + 20

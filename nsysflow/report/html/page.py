@@ -1,11 +1,6 @@
-"""The page: a template, styles, scripts and the data, in one file that forbids all else."""
+"""report.html: the timeline, what is found, and all tables."""
 
-from base64 import b64encode
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import sha256
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -13,17 +8,55 @@ import msgspec
 import polars as pl
 
 from nsysflow.report.document import shown_json
-from nsysflow.report.html.contents import MOST_ROWS, contents
+from nsysflow.report.html.contents import contents
+from nsysflow.report.html.document import Kind, around, blob_data, json_data
 from nsysflow.report.html.packing import Blobs
+from nsysflow.report.html.tables import MOST_ROWS
 from nsysflow.report.html.timeline import timeline
 from nsysflow.report.results import Results
 
 FILE: Final = "report.html"
 
-SCRIPTS: Final = ("state.js",)
-"""The scripts in the order in which they run, in one scope."""
+COMMON: Final = (
+    "units.js",
+    *(f"page/{name}.js" for name in ("dom", "colours", "figures", "theme", "tips", "verdict")),
+    *(
+        f"page/tables/{name}.js"
+        for name in ("source", "filter", "order", "csv", "grid", "panel", "tabs")
+    ),
+    "page/print.js",
+)
+"""What pages of reports and of comparisons share."""
 
-STYLES: Final = ("look.css",)
+_TIMELINE: Final = {
+    "rows": ("decode", "reports", "lanes", "gaps", "pyramid", "groups", "marks", "links", "load"),
+    "picture": (
+        *("theme", "raster", "bars", "axis", "labels", "layout", "titles", "surface"),
+        *("overview", "arrows", "paint"),
+    ),
+    "use": (
+        *("measure", "opening", "moving", "facts", "details", "hover", "search", "legend"),
+        *("keys", "pointer"),
+    ),
+}
+"""The scripts of the timeline: what is drawn, how, and what a reader does with it."""
+
+PAGE: Final = Kind(
+    template="page.html",
+    scripts=(
+        "state.js",
+        *COMMON,
+        *(
+            f"page/{name}.js"
+            for name in (
+                *("places", "explained", "findings", "gpu_time", "phases", "steps", "flame"),
+                "start",
+            )
+        ),
+        *(f"timeline/{part}/{name}.js" for part, names in _TIMELINE.items() for name in names),
+        "timeline/start.js",
+    ),
+)
 
 
 def write_html(results: Results, file: Path) -> None:
@@ -37,48 +70,11 @@ def write_html(results: Results, file: Path) -> None:
         blobs = Blobs(pool)
         drawn = timeline(results, blobs)
         page = contents(results)
-        head, tail = _around(f"nsysflow: {page.reports}")
-        about = msgspec.json.encode({"timeline": drawn, "page": page})
-        report = shown_json(results, MOST_ROWS).encode()
+        head, tail = around(PAGE, f"nsysflow: {page.reports}")
         with file.open("wb") as out:
             out.write(head)
-            out.write(_data("about", "application/json", about.replace(b"<", _LESS)))
-            out.write(_data("report", "application/json", report.replace(b"<", _LESS)))
+            out.write(json_data("about", msgspec.json.encode({"timeline": drawn, "page": page})))
+            out.write(json_data("report", shown_json(results, MOST_ROWS).encode()))
             for name, text in blobs:
-                out.write(_data(name, "application/octet-stream", text))
+                out.write(blob_data(name, text))
             out.write(tail)
-
-
-_LESS: Final = rb"\u003c"
-"""`<` inside a JSON string, so that no name can end the script that holds it."""
-
-
-def _data(name: str, kind: str, text: bytes) -> bytes:
-    """A script that only holds data."""
-    return b'<script type="%b" id="%b">%b</script>\n' % (kind.encode(), name.encode(), text)
-
-
-def _around(title: str) -> tuple[bytes, bytes]:
-    """What stands before and after the data."""
-    script = f'(() => {{\n"use strict";\n{_texts(SCRIPTS)}}})();\n'
-    style = _texts(STYLES)
-    policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
-        " img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    parts = {"policy": policy, "title": escape(title), "style": style, "script": script}
-    head, tail = _texts(["page.html"]).split("{data}\n")
-    for name, text in parts.items():
-        head, tail = head.replace(f"{{{name}}}", text), tail.replace(f"{{{name}}}", text)
-    return head.encode(), tail.encode()
-
-
-def _hash(text: str) -> str:
-    """What a Content-Security-Policy allows to run."""
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
-
-
-def _texts(names: Iterable[str]) -> str:
-    """The texts of some of the page's files, one after the other."""
-    folder = files("nsysflow.report.html")
-    return "".join(folder.joinpath(*name.split("/")).read_text(encoding="utf-8") for name in names)

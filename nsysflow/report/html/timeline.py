@@ -12,6 +12,7 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.declared.concepts import causes_in_full
 from nsysflow.analysis.frames.lookup import by_number, greatest
 from nsysflow.analysis.schema import CAUSE, STEP_KIND
 from nsysflow.analysis.tracks.tracks import Tracks
@@ -70,7 +71,13 @@ def timeline(results: Results, blobs: Blobs) -> dict[str, Any]:
         "end_ns": max(ends, default=0),
         "reports": reports,
         "causes": [
-            {"name": cause.name, "label": cause.label, "meaning": cause.meaning}
+            {
+                "name": cause.name,
+                "label": cause.label,
+                "meaning": cause.meaning,
+                "usual": causes_in_full()[cause.name].usual,
+                "remedies": causes_in_full()[cause.name].remedies,
+            }
             for cause in CAUSES.values()
         ],
         "classes": [{"name": name, "label": name, "group": group_of(name)} for name in classes],

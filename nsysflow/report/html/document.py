@@ -1,0 +1,69 @@
+"""One HTML file that holds its styles, scripts and data, and forbids everything else."""
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import Final
+
+STYLES: Final = ("colours", "page", "charts", "tables", "timeline", "print")
+"""The style sheets, in their order."""
+
+_LESS: Final = rb"\u003c"
+"""`<` inside a JSON string, so that no name can end the script that holds it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of page.
+
+    Attributes:
+        template: its HTML file, with `{policy}`, `{title}`, `{style}`, `{data}` and `{script}`.
+        scripts: its scripts in the order in which they run, in one scope.
+    """
+
+    template: str
+    scripts: Sequence[str]
+
+
+def around(kind: Kind, title: str) -> tuple[bytes, bytes]:
+    """What stands before and after the data."""
+    script = f'(() => {{\n"use strict";\n{_texts(kind.scripts)}}})();\n'
+    style = _texts(f"look/{name}.css" for name in STYLES)
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
+        " img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    parts = {"policy": policy, "title": escape(title), "style": style, "script": script}
+    head, tail = _texts([kind.template]).split("{data}\n")
+    for name, text in parts.items():
+        head, tail = head.replace(f"{{{name}}}", text), tail.replace(f"{{{name}}}", text)
+    return head.encode(), tail.encode()
+
+
+def json_data(name: str, text: bytes) -> bytes:
+    """JSON that the scripts read."""
+    return _data(name, "application/json", text.replace(b"<", _LESS))
+
+
+def blob_data(name: str, base64: bytes) -> bytes:
+    """Bytes that the scripts read, in base64."""
+    return _data(name, "application/octet-stream", base64)
+
+
+def _data(name: str, kind: str, text: bytes) -> bytes:
+    """A script that only holds data."""
+    return b'<script type="%b" id="%b">%b</script>\n' % (kind.encode(), name.encode(), text)
+
+
+def _hash(text: str) -> str:
+    """What a Content-Security-Policy allows to run."""
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _texts(names: Iterable[str]) -> str:
+    """The texts of some of the page's files, one after the other."""
+    folder = files("nsysflow.report.html")
+    return "".join(folder.joinpath(*name.split("/")).read_text(encoding="utf-8") for name in names)

@@ -1,0 +1,58 @@
+// What to change, a card each.
+
+/** The cards, the largest saving first. */
+function showFindings(data, report) {
+  if (!data.findings.length) {
+    fill("findings", titled("Findings"), make("p", {}, "No change is known that would save 1 % or more."));
+    return;
+  }
+  fill(
+    "findings",
+    titled("Findings", `What to change, the largest saving first; ${data.caption}`),
+    make("ol", { class: "cards" }, data.findings.map((finding, at) => findingCard(finding, at, report))),
+  );
+}
+
+function findingCard(finding, at, report) {
+  const row = report.findings[at];
+  return make(
+    "li",
+    { class: "card" },
+    make("p", { class: "saving" }, make("span", { class: "number" }, String(finding.number)), savingOf(finding, row, at, report)),
+    make("h3", {}, said(finding.title)),
+    make("p", { class: "change" }, make("strong", {}, "Try: "), said(finding.change[0])),
+    make("p", { class: "where" }, [row.source, row.phase, finding.steps].filter(Boolean).map((each) => make("span", {}, named(each)))),
+    savedBar(row),
+    make(
+      "div",
+      { class: "actions" },
+      finding.place && button("Show in the timeline", () => showInTimeline(...finding.place)),
+    ),
+    make("details", {}, make("summary", {}, "In full"), explainedParts(finding.explained)),
+  );
+}
+
+/** What a finding saves, with the figures of report.json. */
+function savingOf(finding, row, at, report) {
+  if (!row.saving_high_ns) return make("span", {}, finding.saving);
+  const words = row.method === "replay" ? "save " : "save up to ";
+  return make(
+    "span",
+    {},
+    words,
+    figure(report, `/findings/${at}/saving_high_ns`, "duration"),
+    " (",
+    figure(report, `/findings/${at}/saving_pct`, "percent"),
+    ")",
+  );
+}
+
+/** How much of a step is saved, drawn. */
+function savedBar(row) {
+  if (!row.saving_high_ns) return null;
+  const bar = make("div", { class: "saved", "aria-hidden": "true" }, make("i"));
+  bar.firstChild.style.width = `${Math.min(100, row.saving_pct)}%`;
+  if (row.method !== "replay") bar.classList.add("at-most");
+  return bar;
+}
+

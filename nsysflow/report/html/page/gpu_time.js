@@ -1,0 +1,95 @@
+// Where the time of each GPU went: compute, exposed communication and copies, idle by cause.
+
+const GPU_PARTS = [
+  ["compute_ns", "compute", "C", "--class-compute", "time with at least one kernel running that is not communication"],
+  ["comm_exposed_ns", "exposed communication", "N", "--class-communication", "time with communication but no compute running"],
+  ["copy_exposed_ns", "exposed copies", "M", "--class-copy", "time with a copy or memset, but neither compute nor communication running"],
+];
+
+const LETTER_SHARE = 0.02; // a narrower piece has no room for its letter
+
+/** A bar per GPU, and a table with its figures. */
+function showGpuTime(data, report) {
+  const { devices, of_steps: ofSteps } = report.judged;
+  if (!devices.length) return;
+  const parts = gpuParts(data, devices);
+  const caption = ofSteps
+    ? `A typical step: the mean of the judged steps, as the verdict has it`
+    : "The whole window, as no step is known";
+  document.getElementById("gpus").classList.toggle("many", devices.length > 2);
+  fill(
+    "gpus",
+    titled("GPU time", caption),
+    make("div", { class: "bars", "aria-hidden": "true" }, devices.map((device, at) => gpuBar(device, parts, deviceName(devices, at)))),
+    gpuTable(report, devices, parts),
+  );
+}
+
+/** The parts that any GPU has, with their pointers below a device; causes by size. */
+function gpuParts(data, devices) {
+  const busy = GPU_PARTS.map(([key, label, letter, colour, meaning]) => ({ path: [key], label, letter, colour, meaning }));
+  const causes = Object.entries(data.causes).map(([name, [label, meaning]], at) => ({
+    path: ["causes", name],
+    label,
+    letter: String.fromCharCode("a".charCodeAt(0) + at),
+    colour: `--cause-${name}`,
+    meaning: `${name}: ${meaning}`,
+    idle: true,
+  }));
+  const total = (part) => devices.reduce((sum, device) => sum + partOf(device, part), 0);
+  causes.sort((one, other) => total(other) - total(one));
+  return [...busy, ...causes].filter(total);
+}
+
+function partOf(device, { path }) {
+  return path.reduce((value, key) => value[key], device);
+}
+
+function deviceName(devices, at) {
+  const several = new Set(devices.map((each) => each.report)).size > 1;
+  return several ? `${devices[at].report} GPU ${devices[at].device}` : `GPU ${devices[at].device}`;
+}
+
+function gpuBar(device, parts, name) {
+  const bar = make("div", { class: "stack" });
+  for (const part of parts) {
+    const ns = partOf(device, part);
+    if (!ns) continue;
+    const piece = make("i", { class: part.idle ? "idle" : null }, ns > LETTER_SHARE * device.window_ns ? part.letter : "");
+    piece.style.flexGrow = ns / device.window_ns;
+    paint(piece, part.colour);
+    piece.title = `${part.idle ? "idle: " : ""}${part.label}: ${shareOf(ns, device.window_ns)}`;
+    bar.append(piece);
+  }
+  return make("div", { class: "bar" }, make("span", {}, named(name, 40)), bar);
+}
+
+function gpuTable(report, devices, parts) {
+  const row = (title, cells, attributes = {}) => make("tr", attributes, make("th", { scope: "row" }, title), cells);
+  const cellOf = (path) => devices.map((device, at) => {
+    if (!partOf(device, { path })) return make("td");
+    const base = `/judged/devices/${at}`;
+    const pointer = [base, ...path].join("/");
+    return make("td", { class: "right" }, figure(report, pointer, "duration", { per: device.steps }), " ", shareFigure(report, pointer, `${base}/window_ns`));
+  });
+  const whole = report.judged.of_steps ? "step" : "window";
+  const firstIdle = parts.findIndex((part) => part.idle);
+  const rows = parts.map((part) => row([swatch(part), make("span", { "data-tip": part.meaning, tabindex: 0 }, part.label)], cellOf(part.path), { class: part.idle ? "idle" : null }));
+  if (firstIdle >= 0) rows.splice(firstIdle, 0, row("idle, of which", cellOf(["idle_ns"]), { class: "sum" }));
+  return make(
+    "div",
+    { class: "scrolled", tabindex: 0, role: "region", "aria-label": "GPU time in figures" },
+    make(
+      "table",
+      { class: "plain parts" },
+      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "part"), devices.map((_, at) => make("th", { scope: "col", class: "right" }, named(deviceName(devices, at), 30))))),
+      make("tbody", {}, row(whole, cellOf(["window_ns"]), { class: "sum" }), rows),
+    ),
+  );
+}
+
+function swatch({ letter, colour, idle }) {
+  const made = make("i", { class: idle ? "swatch idle" : "swatch", "aria-hidden": "true" }, letter);
+  paint(made, colour);
+  return made;
+}

@@ -1,0 +1,21 @@
+// Fill the page.
+
+/** Show everything around the timeline: first the words, then what is in report.json. */
+function startPage() {
+  startTheme();
+  startTips();
+  const data = about.page;
+  showVerdict(data);
+  const report = JSON.parse(document.getElementById("report").textContent);
+  showFindings(data, report);
+  showGpuTime(data, report);
+  showPhases(data, report);
+  showSteps(data, report);
+  showFlame(data);
+  const sources = tablesOf(data, report);
+  const open = showTables("tables", sources, { caption: "All tables of report.json", first: state.tab || "kernels", onopen: setTab });
+  onChange((what) => what === "tab" && open?.(state.tab));
+  printTables(sources);
+  document.documentElement.dataset.ready = "";
+}
+startPage();

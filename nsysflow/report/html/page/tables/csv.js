@@ -1,0 +1,19 @@
+// The rows as a CSV file, as nsysflow writes it: raw values, all columns.
+
+/** The text of the file. */
+function csvOf(source, rows) {
+  const lines = rows.map((row) => source.columns.map((_, column) => csvCell(source.value(row, column))).join(","));
+  return [source.columns.map(({ name }) => name).join(","), ...lines, ""].join("\n");
+}
+
+function csvCell(value) {
+  if (value === null) return "";
+  const text = Array.isArray(value) ? value.join("; ") : String(value);
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** Give the reader a file. */
+function saveAs(name, text) {
+  const link = make("a", { download: name, href: `data:text/csv;charset=utf-8,${encodeURIComponent(text)}` });
+  link.click();
+}

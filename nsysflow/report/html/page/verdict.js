@@ -1,0 +1,25 @@
+// What holds the GPUs back, and what was recorded.
+
+/** Title, facts and verdict of the page. */
+function showVerdict(data) {
+  document.getElementById("title").replaceChildren(named(data.reports, 80));
+  document.getElementById("facts").replaceChildren(...[...data.facts, data.selection && `only ${data.selection}`].filter(Boolean).map((fact) => make("li", {}, named(fact))));
+  fill(
+    "verdict",
+    make("h2", { class: "unseen" }, "Verdict"),
+    data.headlines.map(({ text, advice, valid }) => [
+      make("p", { class: valid ? "headline" : "headline invalid" }, said(text)),
+      advice && make("p", { class: "next" }, make("strong", {}, "Next: "), said(advice)),
+    ]).flat(),
+    data.steps && make("p", { class: "steps-sentence" }, said(data.steps)),
+    remarks([...data.remarks, ...data.sentences]),
+  );
+  const notes = document.getElementById("notes");
+  if (data.notes.length) notes.replaceChildren(titled("Notes", "What to know about the recording"), remarks(data.notes));
+}
+
+/** Sentences as a list; nothing without any. */
+function remarks(sentences) {
+  if (!sentences.length) return null;
+  return make("ul", { class: "remarks" }, sentences.map((each) => make("li", {}, said(each))));
+}

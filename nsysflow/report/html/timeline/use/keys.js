@@ -1,0 +1,93 @@
+// What does each key do? The list is also the help.
+
+const KEYS = [
+  [["ArrowLeft", "a"], "earlier", () => panBy(-PAN_SHARE)],
+  [["ArrowRight", "d"], "later", () => panBy(PAN_SHARE)],
+  [["+", "=", "w"], "zoom in", () => zoomBy(ZOOM_STEP)],
+  [["-", "s"], "zoom out", () => zoomBy(1 / ZOOM_STEP)],
+  [["ArrowUp"], "the lane above", () => moveAcross(-1)],
+  [["ArrowDown"], "the lane below", () => moveAcross(1)],
+  [["["], "previous in this lane", () => moveAlong(-1)],
+  [["]"], "next in this lane", () => moveAlong(1)],
+  [["p"], "previous of the same name", () => moveToSame(-1)],
+  [["n"], "next of the same name", () => moveToSame(1)],
+  [["g"], "longest gap, then the next longest", () => moveToGap(false)],
+  [["G"], "back to the longer gap", () => moveToGap(true)],
+  [["b"], "to the launch, or to what is to blame", () => followLink()],
+  [["z"], "zoom to what is selected", zoomToSelected],
+  [["m"], "measure what is selected, or what is in view", measureSelected],
+  [["t"], "typical steps", showTypicalSteps],
+  [["0", "f"], "the whole trace", showWholeTrace],
+  [["Home"], "start of the trace", () => panBy(-Infinity)],
+  [["End"], "end of the trace", () => panBy(Infinity)],
+  [[" "], "close or open the group", () => toggleGroupHere()],
+  [["Enter"], "to the details", () => focusDetails()],
+  [["Escape"], "end: help, measuring, search, selection", () => endSomething()],
+  [["/"], "search", () => searching.input.focus()],
+  [["?"], "these keys", () => surface.help.showModal()],
+];
+
+const KEY_NAMES = {
+  ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "Space", Escape: "Esc",
+};
+
+/** Keys of the lanes; `/` and `?` work wherever no text is being typed. */
+function listenToKeys() {
+  surface.canvas.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const found = KEYS.find(([keys]) => keys.includes(event.key));
+    if (!found) return;
+    event.preventDefault();
+    event.stopPropagation();
+    found[2]();
+  });
+  addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, textarea, select, dialog");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key !== "/" && event.key !== "?") return;
+    event.preventDefault();
+    KEYS.find(([keys]) => keys.includes(event.key))[2]();
+  });
+  surface.details.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") surface.canvas.focus();
+  });
+}
+
+function followLink() {
+  const [link] = selectedLinks();
+  if (link) moveToRow(link);
+}
+
+function toggleGroupHere() {
+  const { lane } = currentPlace()?.row ?? {};
+  const group = groups.find(({ lanes: members }) => members.includes(lane));
+  if (group) toggleGroup(group);
+}
+
+function focusDetails() {
+  showDetails();
+  surface.details.focus();
+}
+
+function endSomething() {
+  if (surface.measured) endMeasure();
+  else if (surface.marked) {
+    if (state.query) setQuery("");
+    else applyQuery();
+  } else select();
+}
+
+function makeHelp() {
+  const words = (keys) => keys.map((key) => make("kbd", {}, KEY_NAMES[key] ?? key));
+  const rows = KEYS.map(([keys, what]) => make("tr", {}, make("th", { scope: "row" }, words(keys)), make("td", {}, what)));
+  const mouse = [
+    ["wheel, pinch", "zoom at the pointer"],
+    ["drag, wheel sideways", "move"],
+    ["Shift and drag", "measure"],
+    ["double click", "zoom to what is selected"],
+  ].map(([how, what]) => make("tr", {}, make("th", { scope: "row" }, how), make("td", {}, what)));
+  const title = make("h2", { id: "timeline-help-title" }, "Keys of the timeline");
+  const close = button("Close", () => surface.help.close(), { autofocus: true });
+  const table = make("table", {}, make("tbody", {}, rows, mouse));
+  return make("dialog", { id: "timeline-help", "aria-labelledby": "timeline-help-title" }, title, table, close);
+}

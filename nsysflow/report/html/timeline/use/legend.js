@@ -1,0 +1,59 @@
+// Which colour is which? A press makes what has this colour stand out.
+
+function makeLegend() {
+  const { causes } = about.timeline;
+  const legend = make("div", { id: "timeline-legend", role: "group", "aria-label": "Colours" });
+  const part = (title, key, entries) => {
+    if (entries.length) legend.append(make("span", { class: "part" }, make("b", {}, title), ...entries));
+  };
+  part("Idle", "gaps", causes.map(({ label, meaning }, kind) => legendButton("gaps", kind, label, meaning)));
+  part("GPU", "operations", GROUPS.map((name, kind) => legendButton("operations", kind, name, "")));
+  return legend;
+}
+
+function legendButton(key, kind, label, meaning) {
+  const made = button([hueOf(COLOURS[key][kind]), label], () => markKind(key, kind), {
+    "aria-pressed": "false",
+    "data-tip": meaning || null,
+    hidden: true,
+  });
+  made.dataset.of = `${key} ${kind}`;
+  return made;
+}
+
+/** Show the entries of what is there. */
+function fitLegend() {
+  for (const { tables } of reports) {
+    for (const key of ["gaps", "operations"]) {
+      if (tables[key].kinds) showEntries(key, tables[key]);
+    }
+  }
+}
+
+function showEntries(key, table) {
+  if (table.legend) return;
+  table.legend = new Uint8Array(256);
+  for (let row = 0; row < table.n; row++) table.legend[table.kinds[row]] = 1;
+  table.legend.forEach((there, kind) => {
+    if (there) surface.legend.querySelector(`[data-of="${key} ${kind}"]`).hidden = false;
+  });
+}
+
+/** Make one colour stand out, or none if it does already. */
+function markKind(key, kind) {
+  const wanted = `${key} ${kind}`;
+  const again = surface.kind === wanted;
+  if (state.query) setQuery("");
+  surface.kind = again ? null : wanted;
+  surface.marked = again ? null : marksOfKind(key, kind);
+  searching.found.textContent = again ? "" : foundWords(surface.marked);
+  surface.overviewPicture = null;
+  pressLegend();
+  requestDraw();
+}
+
+function pressLegend() {
+  for (const entry of surface.legend.querySelectorAll("button")) {
+    entry.setAttribute("aria-pressed", String(entry.dataset.of === surface.kind));
+  }
+}

@@ -1,0 +1,89 @@
+"""The page for everybody: by keyboard, read aloud, narrow and wide, in both themes, on paper."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsysflow.compare.comparison import compared
+from nsysflow.report.html.diff import diff_html
+from nsysflow.runs.captures import captures_of
+from tests.browser import Scheme, opened
+from tests.report.html.made import made
+from tests.reports import PACKED
+
+SERIOUS = ("serious", "critical")
+
+
+def violations(page: Any) -> list[str]:  # noqa: ANN401
+    """What axe-core finds, the serious and critical ones, with where."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page).response["violations"]
+    return [
+        f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary']}"
+        for each in found
+        if each["impact"] in SERIOUS
+    ]
+
+
+@pytest.fixture(scope="module")
+def diff(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a comparison."""
+    base, new = captures_of([PACKED["nan_check-sync"], PACKED["nan_check-async"]])
+    file = tmp_path_factory.mktemp("diff") / "diff.html"
+    file.write_text(diff_html(compared([base], [new])), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Any, diff: Path, scheme: Scheme) -> None:  # noqa: ANN401
+    with opened(browser, made("h200-hf-trainer").file, scheme=scheme) as page:
+        page.click("#findings summary >> nth=0")
+        page.click(".chooser summary")
+        assert violations(page) == []
+    with opened(browser, diff, scheme=scheme) as page:
+        assert violations(page) == []
+
+
+@pytest.mark.parametrize("width", [390, 1280, 2560])
+def test_the_page_never_scrolls_sideways(browser: Any, diff: Path, width: int) -> None:  # noqa: ANN401
+    run = made("ddp-bucketed-rank0", "ddp-bucketed-rank1")
+    for file in (run.file, made("h200-hf-trainer").file, diff):
+        with opened(browser, file, width=width) as page:
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_the_button_changes_the_theme_and_the_page_keeps_it(browser: Any) -> None:  # noqa: ANN401
+    with opened(browser, made("nan_check-sync").file, scheme="light") as page:
+        light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert page.inner_text("#theme") == "Dark"
+        page.click("#theme")
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert dark != light
+        page.reload()
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+        assert page.inner_text("#theme") == "Light"
+
+
+def test_paper_has_all_tables_and_no_buttons(browser: Any) -> None:  # noqa: ANN401
+    with opened(browser, made("nan_check-sync").file) as page:
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        on_paper = page.locator(".on-paper h3").all_inner_texts()
+        assert "kernels" in on_paper
+        assert "gap summary" in on_paper
+        assert page.locator("button:visible").count() == 0
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.locator(".on-paper").count() == 0
+
+
+def test_phases_fold_with_the_keyboard(browser: Any) -> None:  # noqa: ANN401
+    with opened(browser, made("nan_check-sync").file) as page:
+        rows = page.locator(".phases tbody tr:visible")
+        before = rows.count()
+        page.locator(".fold").first.focus()
+        page.keyboard.press("Enter")
+        assert page.locator(".fold").first.get_attribute("aria-expanded") == "false"
+        assert rows.count() < before
+        page.keyboard.press("Enter")
+        assert rows.count() == before

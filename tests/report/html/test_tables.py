@@ -1,0 +1,156 @@
+"""The tables of the page: order, filter, columns, file, rows in sight."""
+
+import csv
+import io
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.browser import opened
+from tests.report.html.made import made
+
+ROWS = ".grid tbody tr:not(.space)"
+
+
+def column(page: Any, name: str) -> list[str]:  # noqa: ANN401
+    """The raw values of a column, as far as its rows are drawn."""
+    cells = f'{ROWS} td[data-key$="/{name}"]'
+    found: list[str] = page.eval_on_selector_all(cells, "each => each.map(it => it.dataset.value)")
+    return found
+
+
+def numbers(page: Any, name: str) -> list[float]:  # noqa: ANN401
+    """The same of numbers."""
+    return [float(value) for value in column(page, name)]
+
+
+def head(page: Any, name: str) -> Any:  # noqa: ANN401
+    """The heading of a column."""
+    return page.locator(f'.grid thead button[data-tip^="{name}:"]')
+
+
+def filtered(page: Any, typed: str) -> str:  # noqa: ANN401
+    """Type into the filter; what is said of it."""
+    page.fill(".filter", typed)
+    page.wait_for_timeout(200)
+    return str(page.inner_text(".controls [role=status]"))
+
+
+def test_a_click_on_a_heading_sorts_and_a_second_one_reverses(browser: Any) -> None:  # noqa: ANN401
+    with opened(browser, made("nan_check-sync").file) as page:
+        head(page, "count").click()
+        assert head(page, "count").locator("..").get_attribute("aria-sort") == "descending"
+        down = numbers(page, "count")
+        head(page, "count").click()
+        assert head(page, "count").locator("..").get_attribute("aria-sort") == "ascending"
+        assert numbers(page, "count") == sorted(down)
+    assert down == sorted(down, reverse=True)
+    assert len(set(down)) > 1
+
+
+def test_the_keyboard_sorts_and_keeps_its_place(browser: Any) -> None:  # noqa: ANN401
+    with opened(browser, made("nan_check-sync").file) as page:
+        head(page, "median_ns").focus()
+        page.keyboard.press("Enter")
+        assert numbers(page, "median_ns") == sorted(numbers(page, "median_ns"), reverse=True)
+        tip = page.evaluate("document.activeElement.dataset.tip")
+    assert tip.startswith("median_ns:")
+
+
+def test_words_are_sorted_from_a(browser: Any) -> None:  # noqa: ANN401
+    with opened(browser, made("nan_check-sync").file) as page:
+        head(page, "class").click()
+        classes = column(page, "class")
+    assert classes == sorted(classes)
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("matmul", lambda row: "matmul" in str(row.values())),
+        ("MATMUL count>10", lambda row: row["class"] == "matmul" and row["count"] > 10),
+        ("median_ns>=100us", lambda row: row["median_ns"] >= 100_000),
+        ("median<1.5us", lambda row: row["median_ns"] < 1500),
+        ("class=optimizer", lambda row: row["class"] == "optimizer"),
+        ("class!=matmul share_pct<1%", lambda r: r["class"] != "matmul" and r["share_pct"] < 1),
+        ("class:elem", lambda row: "elem" in row["class"]),
+        ('"no such kernel"', lambda row: False),
+    ],
+)
+def test_the_filter_takes_words_and_comparisons(browser: Any, typed: str, kept: Any) -> None:  # noqa: ANN401
+    run = made("nan_check-sync")
+    wanted = [row for row in run.document["kernels"] if kept(row)]
+    with opened(browser, run.file) as page:
+        said = filtered(page, typed)
+        shown = column(page, "short_name")
+    assert sorted(shown) == sorted(row["short_name"] for row in wanted)
+    assert said == f"{len(wanted)} of 13 rows"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("speed>3", "There is no column “speed” here"),
+        ("count>many", "“many” is no number"),
+        ("class>matmul", "“class” holds words; ask for class=… or :…"),
+    ],
+)
+def test_a_wrong_filter_says_why_and_hides_nothing(browser: Any, typed: str, said: str) -> None:  # noqa: ANN401
+    with opened(browser, made("nan_check-sync").file) as page:
+        assert filtered(page, typed) == said
+        assert page.get_attribute(".filter", "aria-invalid") == "true"
+        assert len(column(page, "short_name")) == 13
+
+
+def test_a_column_is_shown_on_demand(browser: Any) -> None:  # noqa: ANN401
+    with opened(browser, made("nan_check-sync").file) as page:
+        assert column(page, "registers") == []
+        page.click(".chooser summary")
+        page.check('.chooser label:text-is("registers") input')
+        assert len(column(page, "registers")) == 13
+
+
+def test_the_meaning_of_a_column_is_shown_on_focus_and_goes_with_escape(browser: Any) -> None:  # noqa: ANN401
+    with opened(browser, made("nan_check-sync").file) as page:
+        head(page, "tiny_pct").focus()
+        assert page.inner_text("#tip").startswith("tiny_pct: ")
+        assert head(page, "tiny_pct").get_attribute("aria-describedby") == "tip"
+        page.keyboard.press("Escape")
+        assert page.is_hidden("#tip")
+
+
+def test_the_file_has_all_columns_and_the_filtered_rows_raw(browser: Any) -> None:  # noqa: ANN401
+    run = made("nan_check-sync")
+    with opened(browser, run.file) as page:
+        filtered(page, "class=matmul")
+        with page.expect_download() as saved:
+            page.click("text=Save as CSV")
+        text = saved.value.path().read_text(encoding="utf-8")
+    assert saved.value.suggested_filename == "kernels.csv"
+    rows = list(csv.DictReader(io.StringIO(unquote(text))))
+    wanted = [row for row in run.document["kernels"] if row["class"] == "matmul"]
+    assert [row["name"] for row in rows] == [row["name"] for row in wanted]
+    assert [int(row["total_ns"]) for row in rows] == [row["total_ns"] for row in wanted]
+    assert list(rows[0]) == list(wanted[0])
+
+
+def test_only_rows_in_sight_are_drawn_and_the_last_one_can_be_reached(browser: Any) -> None:  # noqa: ANN401
+    run = made("h200-train")
+    last = run.document["syncs"][-1]
+    with opened(browser, run.file) as page:
+        page.click("#tab-syncs")
+        assert len(page.query_selector_all(ROWS)) < 100 < len(run.document["syncs"])
+        page.eval_on_selector(".grid-scroll", "it => it.scrollTo(0, it.scrollHeight)")
+        page.wait_for_timeout(100)
+        assert numbers(page, "induced_idle_ns")[-1] == last["induced_idle_ns"]
+
+
+def test_arrow_keys_go_from_table_to_table(browser: Any) -> None:  # noqa: ANN401
+    with opened(browser, made("nan_check-sync").file) as page:
+        page.focus("#tab-kernels")
+        page.keyboard.press("ArrowDown")
+        assert page.get_attribute("#tab-waited", "aria-selected") == "true"
+        assert page.get_attribute("#tab-kernels", "aria-selected") == "false"
+        page.keyboard.press("Home")
+        assert page.get_attribute("#tab-findings", "aria-selected") == "true"
