@@ -63,12 +63,14 @@ def found_stacks(timeline: Timeline) -> pl.DataFrame:
     known = cells(events).drop_nulls("stack") if has_host_stacks(timeline.trace) else None
     if known is None:
         return pl.DataFrame(schema={"thread_no": pl.UInt32, **_CELL})
+    start_ns = axis.time_ns(pl.col("start"))
+    end_ns = start_ns + pl.col("end") - pl.col("start")
     return known.select(
         axis.track(pl.col("start")).cast(pl.UInt32).alias("thread_no"),
-        axis.time_ns(pl.col("start")).alias("start_ns"),
-        (axis.time_ns(pl.col("start")) + pl.col("end") - pl.col("start")).alias("end_ns"),
+        start_ns.alias("start_ns"),
+        pl.min_horizontal(end_ns, events.last_ns).alias("end_ns"),
         "stack",
-    )
+    ).filter(pl.col("end_ns") > pl.col("start_ns"))
 
 
 _CELL = {"start_ns": pl.Int64, "end_ns": pl.Int64, "stack": pl.UInt32}

@@ -20,6 +20,7 @@ from nsysflow.cli.encoding import take_any_text
 from nsysflow.cli.explain import explain
 from nsysflow.cli.mcp import mcp
 from nsysflow.cli.profile import profile
+from nsysflow.cli.show import show
 from nsysflow.cli.skill import skill
 from nsysflow.cli.whatif import whatif
 from nsysflow.endings import in_one_message
@@ -94,12 +95,12 @@ def demo() -> None:
     Example:
         nsysflow demo
     """
-    from nsysflow.cli import output as show
+    from nsysflow.cli.output import show_page
     from nsysflow.runs.analyze import analyze_demo
 
     with progress("analysing"):
         results = analyze_demo()
-    show.show_page(results, top=None, at_least_ns=0)
+    show_page(results, top=None, at_least_ns=0)
     click.echo("\nNow yours: nsysflow profile -- python train.py")
 
 
@@ -199,7 +200,7 @@ def list_all(*, as_json: bool) -> None:
 
 
 for _command in (
-    *(demo, profile, analyze, explain, whatif, diff, check),
+    *(demo, profile, analyze, show, explain, whatif, diff, check),
     *(doctor, list_all, pack, mcp, skill, bench, completion),
 ):
     main.add_command(_command)

@@ -13,6 +13,7 @@ from tests.oracle.integrity import integrity
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report, Row
 from tests.oracle.strategies import traces, traces_with_graphs
+from tests.oracle.sums import assert_sums_agree
 from tests.oracle.tables import oracle_tables
 from tests.tiny import call, copy, kernel, launch, plain_of
 
@@ -87,3 +88,9 @@ def test_an_api_call_that_outlasts_a_stretch_of_launching_agrees_with_the_oracle
 @every_report
 def test_every_table_of_a_real_report_agrees_with_the_oracle(name: str) -> None:
     assert_agrees(analysed(name), oracle_of(name), oracle_tables_of(name))
+
+
+@every_report
+def test_the_oracle_s_tables_of_a_real_report_agree_with_each_other(name: str) -> None:
+    # here, as the tests of one file share these tables: those of the largest report take a minute
+    assert_sums_agree(oracle_of(name), oracle_tables_of(name))

@@ -28,6 +28,7 @@ def test_the_commands_come_in_the_order_in_which_a_newcomer_needs_them() -> None
         "demo",
         "profile",
         "analyze",
+        "show",
         "explain",
         "whatif",
         "diff",

@@ -66,9 +66,11 @@ def _inside(gap: Gap, cause: str) -> list[tuple[int, int]]:
 
 
 def _places(report: Report, gap: Gap, cause: str) -> Counter[Spot]:
+    if not gap.causes[cause]:
+        return Counter()
     launch = report.calls.launch[gap.next_op]
     if launch is None:
-        return Counter({None: gap.causes[cause]}) if gap.causes[cause] else Counter()
+        return Counter({None: gap.causes[cause]})
     found: Counter[Spot] = Counter()
     if cause in ("queue_delay", "dependency"):  # §3.19
         in_replay = report.calls.launch[gap.prev_op] == launch

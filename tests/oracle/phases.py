@@ -161,7 +161,7 @@ class Phases:
     def __init__(self, trace: PlainTrace) -> None:
         end = end_of_trace(trace)
         phases = [range_ for range_ in trace.ranges if not is_library(range_.domain)]
-        opened = [(range_.kind, self._opened(range_, end)) for range_ in phases]
+        opened = [(range_.kind, self.opened(range_, end)) for range_ in phases]
         found = [(kind, one) for kind, one in opened if one is not None]
         self.automatic_steps = automatic_steps([one for _, one in found if is_border(one)])
         known = outside_compiling([(kind, one) for kind, one in found if not is_border(one)])
@@ -186,7 +186,7 @@ class Phases:
         self._stacks: dict[int, tuple[list[int], list[tuple[Open, ...]]]] = {}
 
     @staticmethod
-    def _opened(range_: Range, end_of_trace_ns: int) -> Open | None:
+    def opened(range_: Range, end_of_trace_ns: int) -> Open | None:
         """§7.1: a range without an end is open to the end of the trace."""
         cut_off = range_.end_ns is None
         end_ns = end_of_trace_ns if range_.end_ns is None else range_.end_ns

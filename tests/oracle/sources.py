@@ -275,11 +275,19 @@ class Sources:
 
         A library's file is shown from behind the last folder of libraries.
         """
-        name = frame.function or "(nameless)"
+        name, place = frame.function or "(nameless)", self._place(frame)
+        return f"{name} ({place})" if place else name
+
+    def line(self, frame: Frame) -> str:
+        """§22.7: `train.py:42 in step`; an operator's name alone."""
+        name, place = frame.function or "(nameless)", self._place(frame)
+        return f"{place} in {name}" if place else name
+
+    def _place(self, frame: Frame) -> str | None:
         if frame.file is None or frame.line is None:
-            return name
+            return None
         file = self.shown(frame.file) if is_own(frame.file) else behind_libraries(frame.file)
-        return f"{name} ({file}:{frame.line})"
+        return f"{file}:{frame.line}"
 
     def _written(self, frame: Frame) -> str:
         return f"{self.shown(frame.file or '')}:{frame.line} in {frame.function or '(nameless)'}"

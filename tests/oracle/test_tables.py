@@ -1,25 +1,22 @@
 """The oracle's tables: the schema's columns, sums that must agree, and a few cases by hand."""
 
-import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from nsysflow.analysis.tables.schema import SCHEMAS
-from tests.analyses import EXAMPLES, oracle_of, oracle_tables_of
+from tests.analyses import EXAMPLES
 from tests.oracle.account_table import accounting, projections, share
 from tests.oracle.copies import copies, syncs
 from tests.oracle.gap_tables import gap_histogram, gap_summary
 from tests.oracle.gaps import CAUSES, Gap
-from tests.oracle.integrity import integrity
 from tests.oracle.launches import launches, starved
 from tests.oracle.model import Call, Copy, Op, PlainTrace, Range, Shape, Thread
 from tests.oracle.phase_table import phases
-from tests.oracle.report import Report, Row
+from tests.oracle.report import Report
 from tests.oracle.stats import std
 from tests.oracle.steps import steps
 from tests.oracle.strategies import traces
+from tests.oracle.sums import assert_sums_agree
 from tests.oracle.tables import oracle_tables
-from tests.oracle.test_model import every_report
 
 PROCESS = 1 << 24
 MAIN, AUTOGRAD = PROCESS | 1, PROCESS | 2
@@ -46,53 +43,12 @@ def push_pop(start_ns: int, end_ns: int | None, name: str, row: int, thread: int
     return Range(start_ns, end_ns, "push_pop", PROCESS, thread, None, name, row)
 
 
-def check(report: Report, tables: dict[str, list[Row]]) -> None:
-    """Check what must hold for any report."""
-    for name, rows in tables.items():
-        of = SCHEMAS[name]
-        for row in rows:
-            assert set(row) == set(of)
-        columns = {column: [row[column] for row in rows] for column in of}
-        pl.DataFrame(columns, schema=of)  # values are of the column's type
-    gaps = tables["gaps"]
-    for cause in CAUSES:
-        of_cause = sum(gap[f"{cause}_ns"] for gap in gaps)
-        assert of_cause == sum(row[f"{cause}_ns"] for row in tables["accounting"])
-        parts = [row for row in tables["gap_summary"] if row["cause"] == cause]
-        assert of_cause == sum(row["total_ns"] for row in parts)
-    idle = sum(gap["duration_ns"] for gap in gaps)
-    assert idle == sum(row["idle_ns"] for row in tables["accounting"])
-    assert idle == sum(row["idle_ns"] for row in tables["gap_histogram"])
-    stalls = sum(gap[f"{c}_ns"] for gap in gaps for c in ("sync", "blocking_copy", "alloc"))
-    assert stalls == sum(row["induced_idle_ns"] for row in tables["syncs"])
-    kernels = sum(op.kind == "kernel" for op in report.ops)
-    assert kernels == sum(row["count"] for row in tables["kernels"])
-    memcpys = sum(op.kind == "memcpy" for op in report.ops)
-    assert memcpys == sum(row["count"] for row in tables["copies"])
-    for row in tables["phases"]:
-        assert row["ops"] == row["own_ops"] + row["borrowed_ops"] + row["process_range_ops"]
-        assert row["busy_ns"] <= row["graph_estimate_ns"]
-        causes = [row[f"{c}_ns"] for c in CAUSES]
-        assert sum(causes) == row["idle_ns"]
-    for row in tables["steps"]:
-        assert row["duration_ns"] >= 0
-    for row in tables["starved"]:
-        assert row["launch_idle_ns"] <= row["idle_ns"] <= row["end_ns"] - row["start_ns"]
-    assert min(integrity(report).values()) >= 0
-
-
-@pytest.mark.slow
-@every_report
-def test_the_tables_of_a_report_agree_with_each_other(report: str) -> None:
-    check(oracle_of(report), oracle_tables_of(report))
-
-
 @pytest.mark.slow
 @settings(max_examples=4 * EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(traces())
 def test_the_tables_of_any_trace_agree_with_each_other(trace: PlainTrace) -> None:
     report = Report(trace)
-    check(report, oracle_tables(report))
+    assert_sums_agree(report, oracle_tables(report))
 
 
 @settings(max_examples=4 * EXAMPLES, suppress_health_check=list(HealthCheck))

@@ -15,6 +15,7 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
 from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.analysis.validity.checks import Failed
 from nsysflow.report.results import Results as RealResults
 
@@ -61,6 +62,15 @@ class Handmade:
     def subject(self) -> Subject:
         """Rules find nothing in tables alone."""
         raise LookupError("tables written by hand have no operations")
+
+    @property
+    def tracks(self) -> Tracks:
+        """Tables alone have no timeline."""
+        raise LookupError("tables written by hand have no operations")
+
+    @property
+    def selected_ns(self) -> tuple[tuple[int, int], ...]:
+        return ()
 
     @property
     def parts(self) -> pl.DataFrame:

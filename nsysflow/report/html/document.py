@@ -1,5 +1,6 @@
 """One HTML file that holds its styles, scripts and data, and forbids everything else."""
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,6 +8,11 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import Final
+
+import nsysflow
+
+GENERATOR: Final = f"nsysflow {nsysflow.__version__}"
+"""What a page says of the program that wrote it."""
 
 STYLES: Final = ("colours", "page", "charts", "tables", "timeline", "print")
 """The style sheets, in their order."""
@@ -20,7 +26,8 @@ class Kind:
     """A kind of page.
 
     Attributes:
-        template: its HTML file, with `{policy}`, `{title}`, `{style}`, `{data}` and `{script}`.
+        template: its HTML file, with `{policy}`, `{generator}`, `{title}`, `{style}`, `{data}` and
+            `{script}`.
         scripts: its scripts in the order in which they run, in one scope.
     """
 
@@ -36,11 +43,22 @@ def around(kind: Kind, title: str) -> tuple[bytes, bytes]:
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
-    parts = {"policy": policy, "title": escape(title), "style": style, "script": script}
-    head, tail = _texts([kind.template]).split("{data}\n")
-    for name, text in parts.items():
-        head, tail = head.replace(f"{{{name}}}", text), tail.replace(f"{{{name}}}", text)
+    parts = {
+        "policy": policy,
+        "generator": GENERATOR,
+        "title": escape(title),
+        "style": style,
+        "script": script,
+        "data": _HERE,
+    }
+    # in one pass: a title may be called `{script}`
+    text = re.sub(r"\{(\w+)\}", lambda found: parts[found[1]], _texts([kind.template]))
+    head, tail = text.split(f"{_HERE}\n")
     return head.encode(), tail.encode()
+
+
+_HERE: Final = "\0"
+"""Where the data goes. No text of a page has it."""
 
 
 def json_data(name: str, text: bytes) -> bytes:

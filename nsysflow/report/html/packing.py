@@ -98,7 +98,7 @@ class Blobs:
 
     def add(self, data: bytes) -> str:
         """The name of a new blob."""
-        self._made.append(self._pool.submit(_deflated, data))
+        self._made.append(self._pool.submit(deflated, data))
         return f"b{len(self._made) - 1}"
 
     def column(self, column: Packed) -> dict[str, Any]:
@@ -111,5 +111,6 @@ class Blobs:
             yield f"b{number}", made.result()
 
 
-def _deflated(data: bytes) -> bytes:
+def deflated(data: bytes) -> bytes:
+    """Bytes as the page carries them."""
     return b64encode(zlib.compress(data, _LEVEL))

@@ -10,7 +10,7 @@ import polars as pl
 from nsysflow.report.document import shown_json
 from nsysflow.report.html.contents import contents
 from nsysflow.report.html.document import Kind, around, blob_data, json_data
-from nsysflow.report.html.packing import Blobs
+from nsysflow.report.html.packing import Blobs, deflated
 from nsysflow.report.html.tables import MOST_ROWS
 from nsysflow.report.html.timeline import timeline
 from nsysflow.report.results import Results
@@ -19,7 +19,10 @@ FILE: Final = "report.html"
 
 COMMON: Final = (
     "units.js",
-    *(f"page/{name}.js" for name in ("dom", "colours", "figures", "theme", "tips", "verdict")),
+    *(
+        f"page/{name}.js"
+        for name in ("dom", "colours", "figures", "theme", "tips", "verdict", "ways")
+    ),
     *(
         f"page/tables/{name}.js"
         for name in ("source", "filter", "order", "csv", "grid", "panel", "tabs")
@@ -74,7 +77,7 @@ def write_html(results: Results, file: Path) -> None:
         with file.open("wb") as out:
             out.write(head)
             out.write(json_data("about", msgspec.json.encode({"timeline": drawn, "page": page})))
-            out.write(json_data("report", shown_json(results, MOST_ROWS).encode()))
+            out.write(blob_data("report", deflated(shown_json(results, MOST_ROWS).encode())))
             for name, text in blobs:
                 out.write(blob_data(name, text))
             out.write(tail)

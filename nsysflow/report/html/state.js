@@ -71,7 +71,8 @@ function fragment() {
   return `#${parts.join("&")}`;
 }
 
-/** Take over what the address says; what it says wrongly or not at all stays as it is. */
+/** Take over what the address says; what it says wrongly or not at all stays as it is. Says whether
+ * it named a time. */
 function readFragment() {
   const said = new URLSearchParams(location.hash.slice(1));
   const [start, end] = (said.get("t") ?? "").split(",").map(Number);
@@ -95,3 +96,5 @@ function writeFragment() {
   clearTimeout(writing);
   if (fragment() !== location.hash) history.replaceState(null, "", fragment());
 }
+
+const timeGiven = readFragment(); // at once: later the address is written, not read

@@ -13,6 +13,7 @@ function startDiff() {
   const sources = diffTables(diff);
   showTables("tables", sources, { caption: "What changed, the largest change first", first: sources[0]?.name });
   printTables(sources);
+  showWays();
   document.documentElement.dataset.ready = "";
 }
 startDiff();

@@ -27,7 +27,6 @@ function diffTables(diff) {
       placed: false,
       value: (row, column) => sorted[row].row[table.columns[column].name] ?? null,
       pointer: (row, column) => `${sorted[row].pointer}/${table.columns[column].name}`,
-      place: () => null,
     }];
   });
 }

@@ -12,6 +12,6 @@ const AS_DARK_AS_LIGHT = 0.179; // black and white have the same contrast here
 /** Give an element the colour of a CSS variable, and letters that contrast with it. */
 function paint(element, variable) {
   const colour = getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
-  element.style.background = `var(${variable})`;
+  element.style.backgroundColor = `var(${variable})`;
   element.style.color = luminance(colour) > AS_DARK_AS_LIGHT ? "#000" : "#fff";
 }

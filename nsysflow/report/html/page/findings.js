@@ -2,6 +2,7 @@
 
 /** The cards, the largest saving first. */
 function showFindings(data, report) {
+  if (!report.verdict.valid && !data.findings.length) return;
   if (!data.findings.length) {
     fill("findings", titled("Findings"), make("p", {}, "No change is known that would save 1 % or more."));
     return;

@@ -33,7 +33,7 @@ function gpuParts(data, devices) {
     label,
     letter: String.fromCharCode("a".charCodeAt(0) + at),
     colour: `--cause-${name}`,
-    meaning: `${name}: ${meaning}`,
+    meaning: meaning,
     idle: true,
   }));
   const total = (part) => devices.reduce((sum, device) => sum + partOf(device, part), 0);
@@ -74,7 +74,7 @@ function gpuTable(report, devices, parts) {
   });
   const whole = report.judged.of_steps ? "step" : "window";
   const firstIdle = parts.findIndex((part) => part.idle);
-  const rows = parts.map((part) => row([swatch(part), make("span", { "data-tip": part.meaning, tabindex: 0 }, part.label)], cellOf(part.path), { class: part.idle ? "idle" : null }));
+  const rows = parts.map((part) => row([swatch(part), part.label], [...cellOf(part.path), meaningCell(part.meaning)], { class: part.idle ? "idle" : null }));
   if (firstIdle >= 0) rows.splice(firstIdle, 0, row("idle, of which", cellOf(["idle_ns"]), { class: "sum" }));
   return make(
     "div",
@@ -82,10 +82,14 @@ function gpuTable(report, devices, parts) {
     make(
       "table",
       { class: "plain parts" },
-      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "part"), devices.map((_, at) => make("th", { scope: "col", class: "right" }, named(deviceName(devices, at), 30))))),
+      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "part"), devices.map((_, at) => make("th", { scope: "col", class: "right" }, named(deviceName(devices, at), 30))), make("th", { scope: "col", class: "meaning" }, "what it is"))),
       make("tbody", {}, row(whole, cellOf(["window_ns"]), { class: "sum" }), rows),
     ),
   );
+}
+
+function meaningCell(meaning) {
+  return make("td", { class: "meaning" }, meaning);
 }
 
 function swatch({ letter, colour, idle }) {

@@ -9,7 +9,7 @@ function showPhases(data, report) {
   if (!shown.length) return;
   const rows = shown.map((phase, index) => phaseRow(report, phase, { steps, windowNs, causes: data.causes, parent: hasChildren(shown, index) }));
   const body = make("tbody", {}, rows);
-  rows.forEach((row, index) => row.querySelector("button")?.addEventListener("click", () => togglePhase(rows, shown, index)));
+  rows.forEach((row, index) => row.querySelector(".fold")?.addEventListener("click", () => togglePhase(rows, shown, index)));
   hideDeepPhases(rows, shown);
   const heads = ["phase", "GPU time", "", "busy", "idle", "bound", "idle mostly"];
   const gpus = report.judged.devices.length;
@@ -31,7 +31,7 @@ function hasChildren(phases, index) {
 function phaseRow(report, phase, { steps, windowNs, causes, parent }) {
   const at = `/judged/phases/${phase.at}`;
   const depth = phase.names.length - 1;
-  const name = make("th", { scope: "row" }, parent ? button("", null, { class: "fold", "aria-expanded": "true", "aria-label": `phases in ${phase.names.at(-1)}` }) : null, named(phase.names.at(-1), 60));
+  const name = make("th", { scope: "row" }, parent ? button("", null, { class: "fold", "aria-expanded": "true", "aria-label": `phases in ${phase.names.at(-1)}` }) : null, button(named(phase.names.at(-1), 60), () => searchTimeline(phase.names.at(-1)), { class: "name" }));
   name.style.paddingInlineStart = `${0.4 + 1.1 * depth + (parent ? 0 : 1.2)}em`;
   const time = (key) => make("td", { class: "right" }, figure(report, `${at}/${key}`, "duration", { per: steps }));
   return make(
@@ -51,9 +51,9 @@ function phaseBar(phase, windowNs) {
   const bar = make("div", { class: "stack small", "aria-hidden": "true" });
   const colours = [[phase.busy_ns, "--class-compute"], [phase.idle_ns, phase.main_cause ? `--cause-${phase.main_cause}` : "--cause-unknown"]];
   for (const [ns, colour] of colours) {
-    const piece = make("i");
+    const piece = make("i", { class: colour.startsWith("--cause") ? "idle" : null });
     piece.style.flexBasis = `${(100 * ns) / windowNs}%`;
-    piece.style.background = `var(${colour})`;
+    piece.style.backgroundColor = `var(${colour})`;
     bar.append(piece);
   }
   return bar;
@@ -61,18 +61,18 @@ function phaseBar(phase, windowNs) {
 
 /** Fold or unfold what is nested in a phase. */
 function togglePhase(rows, phases, index) {
-  const opened = rows[index].querySelector("button").getAttribute("aria-expanded") !== "true";
+  const opened = rows[index].querySelector(".fold").getAttribute("aria-expanded") !== "true";
   setPhaseOpen(rows, phases, index, opened);
 }
 
 function setPhaseOpen(rows, phases, index, opened) {
-  rows[index].querySelector("button").setAttribute("aria-expanded", String(opened));
+  rows[index].querySelector(".fold").setAttribute("aria-expanded", String(opened));
   const depth = phases[index].names.length;
   for (let at = index + 1; at < rows.length && phases[at].names.length > depth; at += 1) {
     const direct = phases[at].names.length === depth + 1;
     rows[at].hidden = !(opened && direct);
     if (!direct) continue;
-    rows[at].querySelector("button")?.setAttribute("aria-expanded", "false");
+    rows[at].querySelector(".fold")?.setAttribute("aria-expanded", "false");
   }
 }
 

@@ -12,6 +12,16 @@ function goToPlace({ report, start_ns: start, end_ns: end }) {
 /** Zoom the timeline to a time of the page's axis, and bring the timeline into sight. */
 function showInTimeline(report, start, end) {
   goTo(start, end);
+  lookAtTimeline();
+}
+
+/** Mark everything of a name in the timeline. */
+function searchTimeline(name) {
+  setQuery(name);
+  lookAtTimeline();
+}
+
+function lookAtTimeline() {
   document.getElementById("timeline").scrollIntoView({ block: "start" });
   document.getElementById("timeline-canvas").focus({ preventScroll: true });
 }

@@ -1,12 +1,12 @@
 // Fill the page.
 
 /** Show everything around the timeline: first the words, then what is in report.json. */
-function startPage() {
+async function startPage() {
   startTheme();
   startTips();
   const data = about.page;
   showVerdict(data);
-  const report = JSON.parse(document.getElementById("report").textContent);
+  const report = JSON.parse(new TextDecoder().decode(await blobOf("report")));
   showFindings(data, report);
   showGpuTime(data, report);
   showPhases(data, report);
@@ -16,6 +16,7 @@ function startPage() {
   const open = showTables("tables", sources, { caption: "All tables of report.json", first: state.tab || "kernels", onopen: setTab });
   onChange((what) => what === "tab" && open?.(state.tab));
   printTables(sources);
+  showWays();
   document.documentElement.dataset.ready = "";
 }
 startPage();

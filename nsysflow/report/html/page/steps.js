@@ -12,11 +12,12 @@ function showSteps(data, report) {
   const typicalNs = report.judged.of_steps ? report.judged.step_ns : median(rows.map((row) => row.duration_ns));
   const kinds = Object.keys(STEP_KINDS).filter((kind) => rows.some((row) => row.kind === kind));
   const several = tracks.size > 1;
+  const cut = rows.some((row) => row.duration_ns > CUT_AT * typicalNs) ? make("span", {}, make("i", { class: "cut-mark" }, "▲ "), "longer than drawn") : null;
   const typical = report.judged.of_steps ? make("p", { class: "typical" }, "typical step ", figure(report, "/judged/step_ns", "duration")) : null;
   fill(
     "steps",
     titled("Steps", `How long each ${report.steps.name ?? "step"} took; click one to see it in the timeline`),
-    make("div", { class: "key" }, kinds.map((kind) => make("span", {}, make("i", { class: `swatch step-${kind}` }), STEP_KINDS[kind])), typical),
+    make("div", { class: "key" }, kinds.map((kind) => make("span", {}, make("i", { class: `swatch step-${kind}` }), STEP_KINDS[kind])), cut, typical),
     [...tracks.values()].map((steps) => stepStrip(report, steps, typicalNs, several)),
   );
 }

@@ -8,7 +8,7 @@ function showVerdict(data) {
     "verdict",
     make("h2", { class: "unseen" }, "Verdict"),
     data.headlines.map(({ text, advice, valid }) => [
-      make("p", { class: valid ? "headline" : "headline invalid" }, said(text)),
+      make("p", { class: headlineClass(data, valid) }, said(text)),
       advice && make("p", { class: "next" }, make("strong", {}, "Next: "), said(advice)),
     ]).flat(),
     data.steps && make("p", { class: "steps-sentence" }, said(data.steps)),
@@ -16,6 +16,11 @@ function showVerdict(data) {
   );
   const notes = document.getElementById("notes");
   if (data.notes.length) notes.replaceChildren(titled("Notes", "What to know about the recording"), remarks(data.notes));
+}
+
+/** Of several headlines each begins with the name of a GPU, whose letters stay as they are. */
+function headlineClass({ headlines }, valid) {
+  return ["headline", headlines.length === 1 && "alone", !valid && "invalid"].filter(Boolean).join(" ");
 }
 
 /** Sentences as a list; nothing without any. */

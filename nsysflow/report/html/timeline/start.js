@@ -92,15 +92,16 @@ function listenToPrinter() {
   });
 }
 
+/** Show what is selected in the panel, and say it. */
 function tellSelected() {
   showDetails();
   const { selected } = state;
   if (selected && reports[selected.report].tables[selected.table].end) say(selectedWords(selected));
 }
 
-/** The first picture: the place in the address, else typical steps. The mark is for benchmarks. */
+/** The first picture: the time in the address, else typical steps. The mark is for benchmarks. */
 function openTimeline() {
-  if (!readFragment()) setView(...openingView());
+  if (!timeGiven) setView(...openingView());
   performance.mark("timeline-opened");
 }
 

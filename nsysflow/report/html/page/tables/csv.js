@@ -12,8 +12,11 @@ function csvCell(value) {
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
+const KEPT_MS = 60_000; // until the browser has read it
+
 /** Give the reader a file. */
 function saveAs(name, text) {
-  const link = make("a", { download: name, href: `data:text/csv;charset=utf-8,${encodeURIComponent(text)}` });
-  link.click();
+  const href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  make("a", { download: name, href }).click();
+  setTimeout(() => URL.revokeObjectURL(href), KEPT_MS);
 }

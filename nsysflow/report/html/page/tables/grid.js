@@ -110,13 +110,16 @@ function spaceRow(count, columns) {
 
 function bodyRow(source, row, columns, at) {
   const cells = columns.map((column) => bodyCell(source, row, column));
-  return make("tr", { "aria-rowindex": at + 2 }, source.placed && goCell(source.place(row), at), cells);
+  return make("tr", { "aria-rowindex": at + 2 }, source.placed && goCell(source, row, at), cells);
 }
 
 /** The way to the timeline. */
-function goCell(place, at) {
-  const show = place && button("⌖", () => goToPlace(place), { class: "go", "aria-label": `Show row ${at + 1} in the timeline` });
-  return make("td", { class: "go" }, show);
+function goCell(source, row, at) {
+  const place = source.place(row);
+  const name = source.searched(row);
+  const attributes = { class: "go", "aria-label": `Show row ${at + 1} in the timeline` };
+  const show = place ? () => goToPlace(place) : name && (() => searchTimeline(name));
+  return make("td", { class: "go" }, show && button("↗", show, attributes));
 }
 
 function bodyCell(source, row, column) {

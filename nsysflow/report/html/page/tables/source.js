@@ -12,8 +12,9 @@ function jsonTable(table, rows) {
     columnAt,
     value: (row, column) => paths[column].reduce((value, key) => value?.[key], rows[row]) ?? null,
     pointer: (row, column) => (table.pointer ? [table.pointer, row, ...paths[column]].join("/") : null),
-    placed: rows.some(placeOfRow),
+    placed: rows.some((row) => placeOfRow(row) ?? nameOfRow(row)),
     place: (row) => placeOfRow(rows[row]),
+    searched: (row) => nameOfRow(rows[row]),
   };
 }
 
@@ -22,6 +23,11 @@ function placeOfRow(row) {
   if (typeof row.start_ns !== "number") return null;
   const length = [row.duration_ns, row.blocked_ns, row.spread_ns, row.total_ns].find((ns) => typeof ns === "number") ?? 0;
   return { report: row.report ?? row.last_report, start_ns: row.start_ns, end_ns: row.end_ns ?? row.start_ns + length };
+}
+
+/** The name by which the timeline finds what a row sums up; null where it has none. */
+function nameOfRow(row) {
+  return row.short_name ?? null;
 }
 
 /** All tables with rows, in their declared order. */

@@ -9,7 +9,9 @@ function showDetails() {
   if (selected && reports[selected.report].tables[selected.table].end) {
     parts.push(...selectedDetails(selected));
   }
+  const focused = panel.contains(document.activeElement);
   panel.replaceChildren(...(parts.length ? parts : viewDetails()));
+  if (focused) panel.focus({ preventScroll: true }); // a button that was pressed is gone
 }
 
 let viewTimer = 0;

@@ -1,0 +1,110 @@
+"""Lanes and culprits of small traces."""
+
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.tracks.tracks import Tracks
+from tests.oracle.model import Overhead
+from tests.tiny import (
+    AUTOGRAD,
+    MAIN,
+    PROCESS,
+    WORKER,
+    analysis_of,
+    call,
+    copy,
+    kernel,
+    launch,
+    opened,
+    sample,
+)
+
+STALL = (
+    launch(0, 10, 1),
+    kernel(10, 1_000, 1),
+    call(20, 5_000, "cudaDeviceSynchronize"),
+    launch(5_100, 5_200, 2),
+    kernel(5_300, 6_000, 2),
+)
+
+
+def tracks_of(*rows: object) -> Tracks:
+    return analysis_of(*rows).tracks  # type: ignore[arg-type]
+
+
+def test_the_main_thread_comes_first_and_autograd_next() -> None:
+    tracks = tracks_of(
+        call(0, 1, "cudaEventQuery", thread=WORKER),
+        call(0, 1, "cudaEventQuery", thread=AUTOGRAD),
+        call(0, 1, "cudaEventQuery", thread=MAIN),
+    )
+    assert tracks.lanes["title"].to_list() == [
+        "main thread: CUDA calls",
+        "pt_autograd_0 2: CUDA calls",
+        "thread 3: CUDA calls",
+    ]
+
+
+def test_a_thread_has_its_ranges_above_its_calls_and_what_it_ran_below() -> None:
+    tracks = tracks_of(
+        *STALL,
+        opened(0, 6_000, "step"),
+        sample(10, "f"),
+        sample(1_000, "f"),
+        Overhead(30, 40, PROCESS, MAIN, "Buffer flush"),
+    )
+    assert tracks.lanes["kind"].to_list() == [
+        *("phases", "calls", "host_stack", "profiler", "gaps", "stream"),
+    ]
+
+
+def test_a_lane_says_how_many_depths_it_needs() -> None:
+    tracks = tracks_of(opened(0, 9, "a"), opened(1, 8, "b"), opened(2, 3, "c"), *STALL)
+    rows = dict(tracks.lanes.select("kind", "rows").rows())
+    assert (rows["phases"], rows["calls"]) == (3, 1)
+
+
+def test_a_trace_without_rows_has_no_lanes() -> None:
+    tracks = tracks_of()
+    assert tracks.lanes.is_empty()
+    assert tracks.gaps.is_empty()
+
+
+def test_the_culprit_of_a_stall_is_its_call() -> None:
+    tracks = tracks_of(*STALL)
+    (gap,) = tracks.gaps.to_dicts()
+    assert gap["cause"] == "sync"
+    assert tracks.calls["name"][gap["culprit_call"]] == "cudaDeviceSynchronize"
+    assert gap["culprit_op"] is None
+
+
+def test_the_culprit_of_host_code_is_the_launch_that_came_late() -> None:
+    tracks = tracks_of(
+        launch(0, 10, 1),
+        kernel(10, 20, 1),
+        launch(900_000, 900_010, 2),
+        kernel(900_020, 900_030, 2),
+    )
+    (gap,) = tracks.gaps.to_dicts()
+    assert gap["cause"] == "host"
+    assert tracks.calls["start_ns"][gap["culprit_call"]] == 900_000
+
+
+def test_a_gap_whose_launch_is_not_recorded_has_no_culprit() -> None:
+    tracks = tracks_of(launch(0, 10, 1), kernel(10, 20, 1), kernel(900, 1_000, None))
+    (gap,) = tracks.gaps.to_dicts()
+    assert (gap["cause"], gap["culprit_call"], gap["culprit_op"]) == ("unknown", None, None)
+
+
+def test_a_copy_says_its_direction_and_its_bytes() -> None:
+    tracks = tracks_of(
+        launch(0, 5, 1, name="cudaMemcpyAsync"), copy(6, 9, 1, "HtoD", "pinned", "device")
+    )
+    (op,) = tracks.operations.to_dicts()
+    assert (op["class"], op["bytes"], op["call"]) == ("copy HtoD", 1_000, 0)
+
+
+def test_what_is_selected_does_not_change_the_picture() -> None:
+    whole, part = (
+        analysis_of(*STALL, options=options).tracks for options in (None, Options(to_ns=1_500))
+    )
+    assert whole.gaps.equals(part.gaps)
+    assert whole.operations.equals(part.operations)

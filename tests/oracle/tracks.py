@@ -1,0 +1,348 @@
+"""The picture of a report (spec §22). Rows of other tracks are written out, not numbered."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from tests.oracle.gaps import CAUSES, Gap
+from tests.oracle.gpu_metrics import METRICS
+from tests.oracle.host_stacks import HostStacks
+from tests.oracle.idle_places import main_place
+from tests.oracle.model import Op, Overhead
+from tests.oracle.phases import end_of_trace
+from tests.oracle.report import Report, Row, joined, os_pid, os_tid
+from tests.oracle.steps import kinds_of, steps_of
+from tests.oracle.waited import waits_of
+
+Slice = tuple[int, int]
+Lane = dict[str, Any]
+
+NOTHING: Lane = dict.fromkeys(("process", "thread", "device", "stream"))
+
+
+def of_thread(kind: str, thread: int) -> Lane:
+    """§22.1: a lane of a thread."""
+    return {**NOTHING, "kind": kind, "process": os_pid(thread), "thread": os_tid(thread)}
+
+
+def of_stream(op: Op) -> Lane:
+    """§22.1: the lane of an operation."""
+    return {
+        **NOTHING,
+        "kind": "stream",
+        "process": os_pid(op.process),
+        "device": op.device,
+        "stream": op.stream,
+    }
+
+
+def of_steps(process: int, device: int) -> Lane:
+    """§22.1: the lane of a process's steps on a GPU."""
+    return {**NOTHING, "kind": "steps", "process": os_pid(process), "device": device}
+
+
+def first_free(slices: Iterable[Slice]) -> list[int]:
+    """§22.4: the depth of each slice of a lane."""
+    ends: list[int] = []
+    found = []
+    for start, end in slices:
+        free = [depth for depth, until in enumerate(ends) if until <= start]
+        depth = free[0] if free else len(ends)
+        ends[depth : depth + 1] = [end]
+        found.append(depth)
+    return found
+
+
+def with_depths(rows: list[Row]) -> list[Row]:
+    """§22.4: rows in order, each with its depth on its lane."""
+    lanes: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        lanes[tuple(sorted(row["lane"].items(), key=str))].append(row)
+    for mine in lanes.values():
+        depths = first_free((row["start_ns"], row["end_ns"]) for row in mine)
+        for row, depth in zip(mine, depths, strict=True):
+            row["depth"] = depth
+    return rows
+
+
+def longest_first(rows: list[Row]) -> list[Row]:
+    """§22.4: in the order of their starts, of equal ones the longest first, then by name."""
+    order = sorted(rows, key=lambda row: (row["start_ns"], -row["end_ns"], row["name"]))
+    return with_depths(order)
+
+
+def a_call(report: Report, index: int | None) -> tuple[Any, ...] | None:
+    """A call, written out."""
+    if index is None:
+        return None
+    call = report.calls.calls[index]
+    return call.start_ns, call.end_ns, call.name, os_tid(call.thread)
+
+
+def an_op(report: Report, index: int | None) -> tuple[Any, ...] | None:
+    """An operation, written out."""
+    if index is None:
+        return None
+    op = report.ops[index]
+    return op.start_ns, op.end_ns, op.short_name, op.name, op.device, op.stream
+
+
+def operations(report: Report) -> list[Row]:
+    """One row per operation."""
+    rank = waits_of(report).rank
+    rows = []
+    for index in sorted(rank, key=lambda index: rank[index]):
+        op = report.ops[index]
+        path = report.op_place(index).path
+        rows.append(
+            {
+                "lane": of_stream(op),
+                "start_ns": op.start_ns,
+                "end_ns": op.end_ns,
+                "name": op.short_name,
+                "full_name": op.name,
+                "call": a_call(report, report.calls.launch[index]),
+                "phase": joined(path) if path else None,
+                "bytes": None if op.copy is None else op.copy.bytes,
+            }
+        )
+    return with_depths(rows)
+
+
+def calls(report: Report) -> list[Row]:
+    """One row per call."""
+    rows = []
+    for index, call in enumerate(report.calls.calls):
+        source, via = report.sources.of(index)
+        rows.append(
+            {
+                "lane": of_thread("calls", call.thread),
+                "start_ns": call.start_ns,
+                "end_ns": call.end_ns,
+                "name": call.name,
+                "class": report.calls.classes[index],
+                "source": source,
+                "via": via,
+            }
+        )
+    return with_depths(rows)
+
+
+def ranges(report: Report) -> list[Row]:
+    """§22.3: one row per range."""
+    phases = report.phases
+    groups = (phases.push_pop, phases.start_end, phases.automatic_steps)
+    known = [one for group in groups for some in group.values() for one in some]
+    rows: list[Row] = [
+        {
+            "lane": of_thread("phases", one.thread),
+            "start_ns": one.start_ns,
+            "end_ns": one.end_ns,
+            "name": one.name,
+            "ended": not one.cut_off,
+        }
+        for one in known
+    ]
+    for own in report.trace.ranges:
+        opened = phases.opened(own, end_of_trace(report.trace))
+        if (own.domain or "").lower() == "nccl" and opened is not None:
+            rows.append(
+                {
+                    "lane": of_thread("phases", own.thread),
+                    "start_ns": opened.start_ns,
+                    "end_ns": opened.end_ns,
+                    "name": own.name,
+                    "ended": not opened.cut_off,
+                }
+            )
+    return longest_first([row for row in rows if row["end_ns"] > row["start_ns"]])
+
+
+def profiler(report: Report) -> list[Row]:
+    """One row per stretch of the profiler's own work."""
+    lasting = [row for row in report.trace.overhead if row.end_ns >= row.start_ns]
+    return longest_first([_profiler(row) for row in lasting])
+
+
+def _profiler(row: Overhead) -> Row:
+    return {
+        "lane": of_thread("profiler", row.thread),
+        "start_ns": row.start_ns,
+        "end_ns": row.end_ns,
+        "name": row.name,
+    }
+
+
+def steps(report: Report) -> list[Row]:
+    """One row per step."""
+    kinds = kinds_of(report)
+    return [
+        {
+            "lane": of_steps(step.process, step.device),
+            "start_ns": step.start_ns,
+            "end_ns": step.end_ns,
+            "step": step.index,
+            "kind": kinds[step].name,
+            "device": step.device,
+        }
+        for step in steps_of(report)
+    ]
+
+
+def gaps(report: Report) -> list[Row]:
+    """One row per gap."""
+    rows = []
+    for gap in report.gaps.gaps:
+        call, op = culprit(report, gap)
+        path = main_place(report, gap)
+        rows.append(
+            {
+                "lane": {**NOTHING, "kind": "gaps", "device": gap.device},
+                "device": gap.device,
+                "start_ns": gap.start_ns,
+                "end_ns": gap.end_ns,
+                "prev_op": an_op(report, gap.prev_op),
+                "next_op": an_op(report, gap.next_op),
+                "cause": gap.cause,
+                "culprit_call": a_call(report, call),
+                "culprit_op": an_op(report, op),
+                "phase": joined(path) if path else None,
+                **{f"{cause}_ns": gap.causes[cause] for cause in CAUSES},
+            }
+        )
+    return rows
+
+
+def culprit(report: Report, gap: Gap) -> tuple[int | None, int | None]:
+    """§22.5: the call or the operation to blame."""
+    if gap.cause == "dependency":
+        awaited = waits_of(report).by_event(gap.next_op)
+        if awaited is not None:
+            return None, awaited
+    call = report.gaps.culprit_call(gap, gap.cause)
+    return report.calls.launch[gap.next_op] if call is None else call, None
+
+
+def threads_of(report: Report) -> set[int]:
+    """The threads that did something."""
+    trace = report.trace
+    found = {call.thread for call in report.calls.calls}
+    found |= {row.thread for row in trace.ranges} | {row.thread for row in trace.overhead}
+    return found | {row.thread for row in trace.graph_nodes if row.thread is not None}
+
+
+def host_stacks(report: Report) -> list[Row]:
+    """§22.7: one row per stretch of a thread's time that a stack stands for."""
+    stacks, trace, threads = HostStacks(report), report.trace, threads_of(report)
+    begun = [op.start_ns for op in report.ops] + [call.start_ns for call in report.calls.calls]
+    begun += [row.start_ns for row in trace.overhead if row.end_ns >= row.start_ns]
+    begun += [row.start_ns for row in trace.ranges if report.phases.opened(row, 0)]
+    rows = []
+    for (thread, at_ns), frames in stacks.stacks.items():
+        if thread not in threads:
+            continue
+        start, end = _standing(stacks, thread, at_ns)
+        start, end = max(start, min(begun, default=0)), min(end, end_of_trace(trace))
+        if start < end:
+            rows.append(
+                {
+                    "lane": of_thread("host_stack", thread),
+                    "start_ns": start,
+                    "end_ns": end,
+                    "name": report.sources.lines(frames)[0] or report.sources.line(frames[0]),
+                }
+            )
+    return rows
+
+
+def _standing(stacks: HostStacks, thread: int, at_ns: int) -> Slice:
+    """§17.1 to §17.3: the time for which a stretch, or a sample, stands."""
+    if stacks.exact:
+        return at_ns, stacks.ends[thread, at_ns]
+    if stacks.reach_ns is None:
+        return at_ns, at_ns
+    times = stacks.times[thread]
+    place = times.index(at_ns)
+    start, end = at_ns - stacks.reach_ns, at_ns + stacks.reach_ns + 1
+    if place:
+        start = max(start, (times[place - 1] + at_ns) // 2 + 1)
+    if place + 1 < len(times):
+        end = min(end, (at_ns + times[place + 1]) // 2 + 1)
+    return start, end
+
+
+def counters(report: Report) -> list[Row]:
+    """One row per sampled value. Each metric of a GPU has a lane."""
+    return [
+        {
+            "lane": {**NOTHING, "kind": "counter", "device": sample.device},
+            "time_ns": sample.time_ns,
+            "value_pct": getattr(sample, metric),
+        }
+        for metric in METRICS
+        for sample in report.trace.gpu_samples
+        if getattr(sample, metric) is not None
+    ]
+
+
+def lanes(report: Report) -> list[Lane]:
+    """§22.1, §22.2: the lanes in display order."""
+    threads = threads_of(report)
+    stepping = {(step.process, step.device) for step in steps_of(report)}
+    processes = {thread & ~0xFFFFFF for thread in threads}
+    processes |= {process for process, _ in stepping}
+    devices = {*report.devices, *(sample.device for sample in report.trace.gpu_samples)}
+    of_threads = {
+        kind: {tuple(row["lane"].values()): row["lane"] for row in made(report)}.values()
+        for kind, made in OF_THREAD.items()
+    }
+    found: list[Lane] = []
+    for process in sorted(processes):
+        for device in sorted(devices):
+            found += [of_steps(process, device)] if (process, device) in stepping else []
+        mine = [thread for thread in threads if thread & ~0xFFFFFF == process]
+        for thread in sorted(mine, key=lambda thread: _thread_order(report, thread)):
+            lanes_ = [of_thread(kind, thread) for kind in OF_THREAD]
+            found += [lane for lane in lanes_ if lane in of_threads[lane["kind"]]]
+    for device in sorted(devices):
+        found += _gpu_lanes(report, device)
+    return found
+
+
+def _thread_order(report: Report, thread: int) -> tuple[bool, bool, int]:
+    """§22.2: the main thread first, then those of autograd."""
+    is_main = os_tid(thread) == (thread >> 24) & 0xFFFFFF
+    return not is_main, thread not in report.phases.autograd, thread
+
+
+def _gpu_lanes(report: Report, device: int) -> list[Lane]:
+    """§22.2: the lanes of a GPU."""
+    found = [{**NOTHING, "kind": "gaps", "device": device}] if report.gaps_on(device) else []
+    busy: dict[tuple[bool, int, bool, int], int] = defaultdict(int)
+    streams = {}
+    for index in report.on(device):
+        op = report.ops[index]
+        key = (op.process is not None, op.process or 0, op.stream is not None, op.stream or 0)
+        busy[key] += op.end_ns - op.start_ns
+        streams[key] = of_stream(op)
+    found += [streams[key] for key in sorted(busy, key=lambda key: (-busy[key], key))]
+    samples = [sample for sample in report.trace.gpu_samples if sample.device == device]
+    for metric in METRICS:
+        if any(getattr(sample, metric) is not None for sample in samples):
+            found.append({**NOTHING, "kind": "counter", "device": device})
+    return found
+
+
+OF_THREAD = {"phases": ranges, "calls": calls, "host_stack": host_stacks, "profiler": profiler}
+"""The tracks of a thread, in their order."""
+
+TRACKS = {
+    "operations": operations,
+    "calls": calls,
+    "ranges": ranges,
+    "steps": steps,
+    "gaps": gaps,
+    "profiler": profiler,
+    "host_stacks": host_stacks,
+    "counters": counters,
+}

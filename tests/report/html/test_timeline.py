@@ -1,0 +1,178 @@
+"""What the page's timeline holds is the picture, row by row."""
+
+from pathlib import Path
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.analyze import Analysis
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.options import Options
+from nsysflow.report.html.timeline import clocks_of, group_of
+from tests.analyses import KINDS, analysed, loaded, run_of
+from tests.report.html.unpacked import Page, page_of, run_of_these
+from tests.tiny import analysis_of, kernel, launch
+
+TABLES = ("operations", "calls", "ranges", "steps", "gaps", "profiler", "host_stacks", "counters")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def drawn(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Page, Analysis]:
+    """The page of a real report, and the report."""
+    name = request.param
+    return page_of(run_of(name), tmp_path_factory.mktemp(name)), analysed(name)
+
+
+Drawn = tuple[Page, Analysis]
+
+
+def test_a_table_has_every_row_of_its_frame(drawn: Drawn) -> None:
+    page, analysis = drawn
+    held = page.reports[0]["tables"]
+    assert {name: held[name]["n"] for name in TABLES} == {
+        name: getattr(analysis.tracks, name).height for name in TABLES
+    }
+
+
+@pytest.mark.parametrize(
+    "table", ["operations", "calls", "ranges", "steps", "profiler", "host_stacks"]
+)
+def test_a_slice_is_where_its_frame_has_it(drawn: Drawn, table: str) -> None:
+    page, analysis = drawn
+    rows = getattr(analysis.tracks, table)
+    zero = int(page.reports[0]["zero_ns"])
+    starts = [zero + start for start in page.column(0, table, "start")]
+    assert starts == rows["start_ns"].to_list()
+    durations = page.column(0, table, "duration")
+    assert durations == (rows["end_ns"] - rows["start_ns"]).to_list()
+
+
+@pytest.mark.parametrize("table", ["operations", "calls", "ranges", "profiler", "host_stacks"])
+def test_a_slice_has_its_name(drawn: Drawn, table: str) -> None:
+    page, analysis = drawn
+    texts = page.texts(page.reports[0]["strings"])
+    names = [texts[int(number)] for number in page.column(0, table, "name")]
+    assert names == getattr(analysis.tracks, table)["name"].to_list()
+
+
+def test_an_operation_has_its_full_name_and_its_class(drawn: Drawn) -> None:
+    page, analysis = drawn
+    strings, full = (page.texts(page.reports[0][key]) for key in ("strings", "full_names"))
+    numbers = [int(number) for number in page.column(0, "operations", "name")]
+    assert [full[number] or strings[number] for number in numbers] == analysis.tracks.operations[
+        "full_name"
+    ].to_list()
+    classes = [each["name"] for each in page.about["timeline"]["classes"]]
+    found = [classes[int(number)] for number in page.column(0, "operations", "class")]
+    assert found == analysis.tracks.operations["class"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("operations", "call"),
+        ("operations", "phase"),
+        ("gaps", "culprit_call"),
+        ("gaps", "culprit_op"),
+        ("gaps", "phase"),
+    ],
+)
+def test_a_row_number_is_one_more_and_0_for_none(drawn: Drawn, table: str, column: str) -> None:
+    page, analysis = drawn
+    numbers = [int(number) - 1 if number else None for number in page.column(0, table, column)]
+    assert numbers == getattr(analysis.tracks, table)[column].to_list()
+
+
+def test_a_gap_is_between_its_operations_and_its_causes_are_its_own(drawn: Drawn) -> None:
+    page, analysis = drawn
+    gaps = analysis.tracks.gaps
+    for side in ("prev_op", "next_op"):
+        assert page.column(0, "gaps", side) == gaps[side].to_list()
+    names = [each["name"] for each in page.about["timeline"]["causes"]]
+    assert names == [*CAUSES]
+    causes = [names[int(number)] for number in page.column(0, "gaps", "cause")]
+    assert causes == gaps["cause"].to_list()
+    counts = [int(count) for count in page.column(0, "gaps", "parts")]
+    flat_cause, flat_ns = (page.column(0, "gaps", name) for name in ("part_cause", "part_ns"))
+    parts = iter(zip(flat_cause, flat_ns, strict=False))
+    for row, cause, count in zip(gaps.iter_rows(named=True), causes, counts, strict=True):
+        found = {names[int(number)]: ns for number, ns in (next(parts) for _ in range(count))}
+        found[cause] = row["end_ns"] - row["start_ns"] - sum(found.values())
+        assert found == {name: row[f"{name}_ns"] for name in names if row[f"{name}_ns"]}
+
+
+def test_a_lane_is_a_slice_of_the_table_of_its_kind(drawn: Drawn) -> None:
+    page, analysis = drawn
+    lanes = page.reports[0]["lanes"]
+    assert [lane["title"] for lane in lanes] == analysis.tracks.lanes["title"].to_list()
+    streams = [lane for lane in lanes if lane["kind"] == "stream"]
+    rows = analysis.tracks.operations["lane"].to_list()
+    numbers = {lane["title"]: number for number, lane in enumerate(lanes)}
+    for lane in streams:
+        mine = rows[lane["first"] : lane["first"] + lane["count"]]
+        assert set(mine) == {numbers[lane["title"]]}
+    assert sum(lane["count"] for lane in streams) == len(rows)
+
+
+def test_ranks_lie_on_the_first_ones_clock(tmp_path: Path) -> None:
+    names = ("ddp-bucketed-rank0", "ddp-bucketed-rank1")
+    run = run_of_these(*map(analysed, names))
+    ahead = run.table("ranks")["clock_ns"].to_list()
+    clocks = clocks_of(run, [each.tracks for each in run.analyses])
+    shifts = [clock.origin_ns - clock.zero_ns for clock in clocks]
+    assert shifts[0] - shifts[1] == ahead[1]
+    assert min(clock.origin_ns for clock in clocks) == 0
+    page = page_of(run, tmp_path)
+    assert [each["clock_known"] for each in page.reports] == [True, True]
+
+
+def test_a_report_whose_clock_is_unknown_begins_where_the_page_does() -> None:
+    run = run_of_these(analysed("h200-nvtx-domain"), analysed("nan_check-sync"))
+    clocks = clocks_of(run, [each.tracks for each in run.analyses])
+    assert [clock.known for clock in clocks] == [True, False]
+    assert [clock.origin_ns for clock in clocks] == [0, 0]
+
+
+def test_the_selected_part_is_marked_and_the_rest_is_there(tmp_path: Path) -> None:
+    whole = analysed("nan_check-sync")
+    step = whole.steps.row(1, named=True)
+    window = Options(from_ns=step["start_ns"], to_ns=step["end_ns"])
+    page = page_of(run_of_these(nsysflow.analyze(loaded("nan_check-sync"), window)), tmp_path)
+    zero = int(page.reports[0]["zero_ns"])
+    assert page.reports[0]["selection"] == [[step["start_ns"] - zero, step["end_ns"] - zero]]
+    assert page.reports[0]["tables"]["steps"]["n"] == whole.steps.height
+
+
+def test_nothing_is_marked_where_all_of_a_report_is_selected(drawn: Drawn) -> None:
+    assert drawn[0].reports[0]["selection"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("matmul", "compute"),
+        ("graph", "compute"),
+        ("gemm+comm", "compute"),
+        ("communication", "communication"),
+        ("copy HtoD", "copy"),
+        ("memset", "copy"),
+    ],
+)
+def test_a_class_counts_as_in_the_accounting(name: str, group: str) -> None:
+    assert group_of(name) == group
+
+
+def test_times_before_the_page_was_thought_of_stay_exact(tmp_path: Path) -> None:
+    late = 3 * 2**60  # ns since 1970 would be 2**60.6: more than a float holds exactly
+    run = analysis_of(launch(late - 1, late + 3, 1), kernel(late + 5, late + 9, 1))
+    page = page_of(run_of_these(run), tmp_path)
+    assert page.column(0, "operations", "start") == [6]
+    assert int(page.reports[0]["zero_ns"]) == late - 1
+
+
+def test_a_page_of_nothing_has_no_lanes(tmp_path: Path) -> None:
+    page = page_of(run_of_these(analysis_of()), tmp_path)
+    assert page.reports[0]["lanes"] == []
+    assert page.about["timeline"]["end_ns"] == 0
