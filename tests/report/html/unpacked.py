@@ -27,7 +27,7 @@ class Page:
         self.text = text
         self.scripts = dict(_SCRIPT.findall(text))
         self.about: dict[str, Any] = json.loads(self.scripts["about"])
-        self.report: dict[str, Any] = json.loads(self.scripts["report"])
+        self.report: dict[str, Any] = json.loads(self.inflated("report"))
 
     @cached_property
     def reports(self) -> list[dict[str, Any]]:
