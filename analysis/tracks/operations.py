@@ -83,7 +83,10 @@ def _classes(ops: pl.DataFrame, more: Rules) -> pl.Series:
         .otherwise(kind.cast(pl.String))
     )
     classes = names.with_columns(found.cast(pl.Categorical).alias("class"))
-    return ops.select(key).join(classes, on=key, how="left", maintain_order="left")["class"]
+    found_classes = ops.select(key).join(
+        classes, on=key, how="left", maintain_order="left", nulls_equal=True
+    )
+    return found_classes["class"]
 
 
 def _bytes(timeline: Timeline, ops: pl.DataFrame) -> pl.Series:

@@ -36,11 +36,14 @@ class Packed:
         type: of its numbers.
         delta: whether these are differences: the column is their running sum.
         data: the shuffled bytes.
+        jumps: row and difference where that is no `i32`; there the bytes have 0. So one idle
+            minute, or the way back to the start of the next lane, does not double a column.
     """
 
     type: Type
     delta: bool
     data: bytes
+    jumps: tuple[tuple[int, int], ...] = ()
 
 
 def packed(numbers: pl.Series) -> Packed | None:
@@ -58,12 +61,13 @@ def packed_deltas(numbers: pl.Series) -> Packed | None:
     """The differences of numbers to the ones before, the first to 0; None where all are 0."""
     numbers = numbers.cast(pl.Int64)
     deltas = numbers - numbers.shift(1, fill_value=0)
-    least, most = _extreme(deltas.min()), _extreme(deltas.max())
-    if least == most == 0:
+    if not (deltas != 0).any():
         return None
-    if least >= -(2**31) and most < 2**31:
-        return Packed(type="i32", delta=True, data=_shuffled(deltas, 4))
-    return Packed(type="f64", delta=True, data=_shuffled_floats(deltas))
+    far = (deltas < -(2**31)) | (deltas >= 2**31)
+    rows = far.arg_true()
+    jumps = tuple(zip(rows, deltas.gather(rows), strict=True))
+    near = deltas.scatter(rows, 0)
+    return Packed(type="i32", delta=True, data=_shuffled(near, 4), jumps=jumps)
 
 
 def _extreme(value: object) -> int:
@@ -103,7 +107,8 @@ class Blobs:
 
     def column(self, column: Packed) -> dict[str, Any]:
         """What the page reads of a column."""
-        return {"blob": self.add(column.data), "type": column.type, "delta": column.delta}
+        about = {"blob": self.add(column.data), "type": column.type, "delta": column.delta}
+        return about | ({"jumps": column.jumps} if column.jumps else {})
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         """Each blob's name and base64 text, in order."""

@@ -55,13 +55,6 @@ function setTab(name) {
   changed("tab");
 }
 
-/** Bring a time into view, with a little room around it, and scroll to the timeline. */
-function goTo(startNs, endNs) {
-  const room = Math.max((endNs - startNs) * 0.15, NARROWEST_NS);
-  setView(startNs - room, endNs + room);
-  document.getElementById("timeline").scrollIntoView({ block: "nearest" });
-}
-
 function fragment() {
   const { view, selected, query, tab } = state;
   const parts = [`t=${Math.round(view.start)},${Math.round(view.end)}`];

@@ -1,5 +1,7 @@
 """Lanes and culprits of small traces."""
 
+from dataclasses import replace
+
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tracks.tracks import Tracks
 from tests.oracle.model import Overhead
@@ -100,6 +102,12 @@ def test_a_copy_says_its_direction_and_its_bytes() -> None:
     )
     (op,) = tracks.operations.to_dicts()
     assert (op["class"], op["bytes"], op["call"]) == ("copy HtoD", 1_000, 0)
+
+
+def test_a_kernel_without_a_name_has_a_class() -> None:
+    nameless = replace(kernel(6, 9, 1), name=None, short_name=None)  # type: ignore[arg-type]
+    (op,) = tracks_of(launch(0, 5, 1), nameless).operations.to_dicts()
+    assert op["class"] == "other"
 
 
 def test_what_is_selected_does_not_change_the_picture() -> None:

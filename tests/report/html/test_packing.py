@@ -1,6 +1,7 @@
 """Columns of numbers, packed and read back."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 import polars as pl
 import pytest
@@ -16,7 +17,7 @@ COUNTS = st.lists(st.integers(0, 2**53), max_size=20)
 def read(column: Packed | None, count: int) -> list[float]:
     if column is None:
         return [0] * count
-    return values_of(column.data, {"type": column.type, "delta": column.delta})
+    return values_of(column.data, asdict(column))
 
 
 @given(COUNTS)
@@ -39,13 +40,20 @@ def test_a_column_has_the_smallest_type_that_holds_it(most: int, kind: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("numbers", "kind"),
-    [([5, 2], "i32"), ([2**31 - 1, 0], "i32"), ([2**31], "f64"), ([0, 2**31, 0], "f64")],
+    ("numbers", "jumps"),
+    [
+        ([5, 2], ()),
+        ([2**31 - 1, 0], ()),
+        ([2**31], ((0, 2**31),)),
+        ([2**53, 7, 2**40], ((0, 2**53), (1, 7 - 2**53), (2, 2**40 - 7))),
+    ],
 )
-def test_differences_have_a_type_that_holds_them_all(numbers: list[int], kind: str) -> None:
+def test_a_difference_that_does_not_fit_stands_by_itself(
+    numbers: list[int], jumps: tuple[tuple[int, int], ...]
+) -> None:
     column = packed_deltas(pl.Series(numbers))
     assert column is not None
-    assert column.type == kind
+    assert (column.type, column.jumps) == ("i32", jumps)
 
 
 @pytest.mark.parametrize("pack", [packed, packed_deltas])

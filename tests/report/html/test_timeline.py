@@ -1,5 +1,6 @@
 """What the page's timeline holds is the picture, row by row."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.report.html.timeline import clocks_of, group_of
 from tests.analyses import KINDS, analysed, loaded, run_of
 from tests.report.html.unpacked import Page, page_of, run_of_these
-from tests.tiny import analysis_of, kernel, launch
+from tests.tiny import analysis_of, kernel, launch, opened
 
 TABLES = ("operations", "calls", "ranges", "steps", "gaps", "profiler", "host_stacks", "counters")
 
@@ -170,6 +171,13 @@ def test_times_before_the_page_was_thought_of_stay_exact(tmp_path: Path) -> None
     page = page_of(run_of_these(run), tmp_path)
     assert page.column(0, "operations", "start") == [6]
     assert int(page.reports[0]["zero_ns"]) == late - 1
+
+
+def test_a_range_without_a_name_says_so(tmp_path: Path) -> None:
+    nameless = replace(opened(0, 20, ""), name=None)  # type: ignore[arg-type]
+    page = page_of(run_of_these(analysis_of(launch(0, 3, 1), kernel(5, 9, 1), nameless)), tmp_path)
+    texts = page.texts(page.reports[0]["strings"])
+    assert [texts[int(number)] for number in page.column(0, "ranges", "name")] == ["(nameless)"]
 
 
 def test_a_page_of_nothing_has_no_lanes(tmp_path: Path) -> None:

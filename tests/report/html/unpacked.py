@@ -59,7 +59,12 @@ def values_of(data: bytes, column: dict[str, Any]) -> list[float]:
     values.frombytes(
         bytes(data[k * count + i] for i in range(count) for k in range(values.itemsize))
     )
-    return list(accumulate(values)) if column["delta"] else list(values)
+    if not column["delta"]:
+        return list(values)
+    differences = list(values)
+    for row, difference in column.get("jumps", ()):
+        differences[row] += difference
+    return list(accumulate(differences))
 
 
 def run_of_these(*analyses: Analysis) -> Results:

@@ -51,7 +51,10 @@ function listenToAll() {
     if (what === "view") showViewSoon();
     requestDraw();
   });
-  addEventListener("hashchange", readFragment);
+  addEventListener("hashchange", () => {
+    readFragment();
+    scrollToSelected();
+  });
 }
 
 /** The window's size, the theme and the printer. */
@@ -120,8 +123,8 @@ function tableArrived() {
 /** Everything is decoded: bring the selected slice of the address into sight. */
 function allArrived() {
   surface.arrived = true;
-  const place = state.selected && placeOf(state.selected);
-  if (place) scrollToLane(place.row.lane, place.row.depth);
+  if (timeGiven) scrollToSelected();
+  else if (state.selected) moveToRow(state.selected);
   document.documentElement.dataset.timeline = "ready";
 }
 

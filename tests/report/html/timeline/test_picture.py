@@ -29,7 +29,7 @@ _ALL_SEEN: Final = """() => {
     for (const lane of inside.lanes) for (const row of lane.rows ?? []) {
         for (let slice = 0; slice < row.n; slice++) {
             const box = inside.boxOf({row, slice}, scale);
-            if (!box || box.bottom > inside.surface.height) continue;
+            if (box.bottom > inside.surface.height) continue;
             const x = Math.floor(box.left + 1e-6);
             const line = (box.bottom - 1) * raster.width;
             const columns = [x, x + 1].map(at => raster.pixels[line + at]);
@@ -61,6 +61,16 @@ def lonely() -> Made:
         rows.append(tiny.launch(start, start + 5_000, number))
         rows.append(tiny.kernel(start + 10_000, start + 10_100, number))
     return page_of([tiny.analysis_of(*rows)], {"tiny": Path("tiny.sqlite")})
+
+
+def test_a_report_without_gpu_work_is_drawn(browser: Any) -> None:  # noqa: ANN401
+    bare = page_of(
+        [tiny.analysis_of(tiny.call(0, 100, "cudaMalloc"))], {"tiny": Path("tiny.sqlite")}
+    )
+    with timeline_of(browser, bare.file) as page:
+        whole(page)
+        page.locator("#timeline-canvas").press("g")
+        assert page.evaluate("inside.state.selected") is None
 
 
 def test_a_short_kernel_in_an_empty_second_is_seen(browser: Any, lonely: Made) -> None:  # noqa: ANN401

@@ -1,5 +1,6 @@
 """The timeline draws every row of the picture: what it decodes and sums up is what was analysed."""
 
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
@@ -9,6 +10,8 @@ from nsysflow.analysis.declared.causes import CAUSES
 from tests.analyses import analysed
 from tests.report.html.made import made
 from tests.report.html.timeline.inside import timeline_of
+from tests.report.html.unpacked import page_of, run_of_these
+from tests.tiny import analysis_of, kernel, launch
 
 RUNS: Final = (
     ("h200-gpu-metrics",),
@@ -50,6 +53,16 @@ def test_the_page_decodes_the_times_that_were_analysed(
         for table, rows in zip(_TABLES, tables, strict=True):
             times = getattr(analysed(name).tracks, table).select("start_ns", "end_ns").rows()
             assert rows == [[start - times[0][0], end - start] for start, end in times], table
+
+
+def test_the_page_decodes_times_a_minute_apart(browser: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    starts = [5, 60_000_000_005, 60_000_000_105]
+    calls = [launch(start - 5, start, number) for number, start in enumerate(starts, start=1)]
+    kernels = [kernel(start, start + 50, number) for number, start in enumerate(starts, start=1)]
+    page_of(run_of_these(analysis_of(*calls, *kernels)), tmp_path)
+    with timeline_of(browser, tmp_path / "report.html") as page:
+        (rows,) = page.evaluate(_TIMES, ["operations"])
+    assert rows == [[[start - 5, 50] for start in starts]]
 
 
 @every_run

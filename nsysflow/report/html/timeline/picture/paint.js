@@ -136,7 +136,6 @@ function paintSelected(context, scale) {
 
 function outlineSlice(context, scale, place, width, colour) {
   const box = boxOf(place, scale);
-  if (!box) return;
   context.strokeStyle = colour;
   context.lineWidth = width;
   const left = Math.max(box.left, surface.titles - 4);
@@ -145,12 +144,23 @@ function outlineSlice(context, scale, place, width, colour) {
   context.strokeRect(left - width / 2, box.top - width / 2, length + width, box.bottom - box.top + width);
 }
 
-/** Where a slice is on the canvas, in CSS pixels; null where its group is closed. */
+/** Where a slice is on the canvas, in CSS pixels; the header of its group where that is closed. */
 function boxOf({ row, slice }, scale) {
-  const item = surface.layout.items.find(({ lane }) => lane === row.lane);
-  if (!item) return null;
-  const [top, bottom] = depthPlace(row.lane, row.depth);
   const left = surface.titles + scale.x(row.start[slice]);
   const right = Math.max(surface.titles + scale.x(row.end[slice]), left + 1);
+  const [top, bottom] = isLaneShown(row.lane) ? depthPlace(row.lane, row.depth) : headerPlace(row.lane);
   return { left, right, top: onCanvas(top), bottom: onCanvas(bottom) };
+}
+
+function isLaneShown(lane) {
+  return surface.layout.items.some(({ lane: shown }) => shown === lane);
+}
+
+/** [top, bottom) of the header that a lane is closed into. */
+function headerPlace(lane) {
+  const group = groups.find(({ lanes: members }) => members.includes(lane));
+  const { top, height } = surface.layout.items.find(
+    (item) => !item.lane && item.group === (isShown(group) ? group : group.parent)
+  );
+  return [top + 3, top + height - 3];
 }

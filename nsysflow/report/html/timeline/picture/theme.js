@@ -74,7 +74,7 @@ function readTheme() {
     strong: cssOf(accent),
     ground: packedColour(background),
     header: packedColour(towards(0.06)),
-    outside: packedColour(towards(0.03)),
+    outside: packedColour(towards(0.05)),
     accent: packedColour(accent),
     counter: toneOf(mixedColour(calmed(area, background), text, 0.3), background, text),
     tones: Object.fromEntries(Object.entries(COLOURS).map(([key, names]) => [key, tones(names)])),

@@ -48,17 +48,22 @@ function unshuffledFloats(bytes, count) {
   return new Float64Array(whole.buffer);
 }
 
-function runningSum(values, Sums) {
+/** `jumps` are the differences that are no 32-bit numbers, with their rows, where `values` has 0. */
+function runningSum(values, jumps, Sums) {
   const sums = new Sums(values.length);
   let sum = 0;
-  for (let i = 0; i < values.length; i++) sums[i] = sum += values[i];
+  let next = 0;
+  for (let i = 0; i < values.length; i++) {
+    if (jumps[next]?.[0] === i) sum += jumps[next++][1];
+    sums[i] = sum += values[i];
+  }
   return sums;
 }
 
 /** The values of a column; `Sums` is the array of those that are written as differences. */
-async function columnOf({ blob, type, delta }, Sums) {
+async function columnOf({ blob, type, delta, jumps = [] }, Sums) {
   const values = unshuffled(await blobOf(blob), ARRAYS[type]);
-  return delta ? runningSum(values, Sums) : values;
+  return delta ? runningSum(values, jumps, Sums) : values;
 }
 
 /** A list of texts. */

@@ -5,7 +5,7 @@ const BUSY_THREADS = 3; // threads with the most slices are open at the start, t
 /** Groups from the top down: {title, parent, order, open, lanes}. Of several reports each has a group
  * of its own that is the parent of what follows, so that a whole rank can be closed. */
 function groupsOf(report, several) {
-  const top = several ? groupOf(report.name, null, 0) : null;
+  const top = several ? groupOf(reportTitle(report), null, 0) : null;
   const found = new Map();
   for (const lane of lanes) {
     if (lane.report !== report) continue;
@@ -16,6 +16,10 @@ function groupsOf(report, several) {
   const sorted = [...found.values()].sort((one, other) => one.order - other.order);
   closeQuietThreads(sorted);
   return top ? [top, ...sorted] : sorted;
+}
+
+function reportTitle({ name, described }) {
+  return described.clock_known ? name : `${name} (its clock is not aligned)`;
 }
 
 /** `order` is 0 for a report, 1 for a GPU, 2 for a thread. */

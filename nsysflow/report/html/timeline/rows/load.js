@@ -44,7 +44,7 @@ async function loadTables(wanted, progressed) {
     for (const lane of lanes) if (lane.table.key === key && lane.table.end) lane.setRows();
     await letOthersRun();
     loading.done += 1;
-    tableArrived(key);
+    progressed();
   }
 }
 
@@ -65,7 +65,19 @@ async function loadAll(opened, progressed) {
   for (const report of reports) {
     if (report.described.full_names) report.fullNames = await textsOf(report.described.full_names);
   }
-  loading.text = "";
   loading.done += 1;
-  tableArrived(null);
+  loading.text = "Summing up …";
+  progressed();
+  await sumUp();
+  loading.text = "";
+  progressed();
+}
+
+/** Build the pyramids of long rows now, so that no zoom waits for one. */
+async function sumUp() {
+  for (const row of lanes.flatMap(({ rows }) => rows ?? [])) {
+    if (row.n < LONG_ROW) continue;
+    row.pyramid ??= pyramidOf(row);
+    await letOthersRun();
+  }
 }

@@ -158,7 +158,7 @@ function measuredDetails({ start, end }) {
     make("h3", {}, durationOf(end - start)),
     factList([["from", exactTime(start - about.timeline.start_ns)], ["to", exactTime(end - about.timeline.start_ns)]]),
     ...idleDetails({ start, end }),
-    make("p", { class: "moves" }, button("Zoom to it", () => setView(start, end)), button("End", endMeasure)),
+    make("p", { class: "moves" }, button("Zoom to it", zoomToSelected), button("End", endMeasure)),
   ];
 }
 

@@ -2,16 +2,12 @@
 
 const HOVER_SPACE_PX = 14;
 
+/** Describe what `hitAt` found; hide the box where there is nothing to say. */
 function showTip(hit, event) {
   const { tip } = surface;
-  tip.hidden = !hit || event.pointerType === "touch";
+  const lines = hit && event.pointerType !== "touch" ? tipLines(hit, event.offsetX) : [];
+  tip.hidden = !lines.length;
   if (tip.hidden) return;
-  const { lane } = hit.row;
-  const at = { report: lane.report.number, table: lane.table.key, row: tableRow(hit.row, hit.slice) };
-  const name = nameOfSlice(at.report, at.table, at.row);
-  const length = shownAs("duration", lane.table.duration[at.row]);
-  const lines = [make("strong", {}, named(name || "…", 90)), make("span", {}, `${sortOf(at)}, ${length}`)];
-  if (at.table === "gaps") lines.push(...tipCauses(at));
   tip.replaceChildren(...lines);
   const { width, height } = tip.getBoundingClientRect();
   const left = Math.min(event.clientX + HOVER_SPACE_PX, innerWidth - width - 4);
@@ -19,6 +15,25 @@ function showTip(hit, event) {
   const top = below + height > innerHeight ? event.clientY - height - HOVER_SPACE_PX : below;
   tip.style.left = `${Math.max(4, left)}px`;
   tip.style.top = `${Math.max(4, top)}px`;
+}
+
+function tipLines({ row, slice, lane }, x) {
+  if (lane?.kind === "counter" && x >= surface.titles) return counterLines(lane, x);
+  if (!row) return [];
+  const at = { report: row.lane.report.number, table: row.lane.table.key, row: tableRow(row, slice) };
+  const name = nameOfSlice(at.report, at.table, at.row);
+  const length = shownAs("duration", row.end[slice] - row.start[slice]);
+  const lines = [make("strong", {}, named(name || "…", 90)), make("span", {}, `${sortOf(at)}, ${length}`)];
+  return at.table === "gaps" ? [...lines, ...tipCauses(at)] : lines;
+}
+
+/** The value of a counter at a pixel: that of the sample before. */
+function counterLines(lane, x) {
+  const time = lanesScale().time(x - surface.titles);
+  const sample = lane.times ? firstAbove(lane.times, time) - 1 : -1;
+  if (sample < 0) return [];
+  const value = UNITS.percent(lane.table.value[lane.first + sample]);
+  return [make("strong", {}, value), make("span", {}, shortTitle(lane))];
 }
 
 function tipCauses(at) {

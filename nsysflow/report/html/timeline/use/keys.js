@@ -14,13 +14,14 @@ const KEYS = [
   [["g"], "longest gap, then the next longest", () => moveToGap(false)],
   [["G"], "back to the longer gap", () => moveToGap(true)],
   [["b"], "to the launch, or to what is to blame", () => followLink()],
-  [["z"], "zoom to what is selected", zoomToSelected],
+  [["z"], "zoom to what is measured or selected", zoomToSelected],
   [["m"], "measure what is selected, or what is in view", measureSelected],
   [["t"], "typical steps", showTypicalSteps],
   [["0", "f"], "the whole trace", showWholeTrace],
   [["Home"], "start of the trace", () => panBy(-Infinity)],
   [["End"], "end of the trace", () => panBy(Infinity)],
   [[" "], "close or open the group", () => toggleGroupHere()],
+  [["o"], "open all groups", () => openAllGroups()],
   [["Enter"], "to the details", () => focusDetails()],
   [["Escape"], "end: help, measuring, search, selection", () => endSomething()],
   [["/"], "search", () => searching.input.focus()],
@@ -62,6 +63,12 @@ function toggleGroupHere() {
   const { lane } = currentPlace()?.row ?? {};
   const group = groups.find(({ lanes: members }) => members.includes(lane));
   if (group) toggleGroup(group);
+}
+
+function openAllGroups() {
+  for (const group of groups) group.open = true;
+  fitSurface();
+  say("All groups are open");
 }
 
 function focusDetails() {

@@ -32,6 +32,29 @@ function showTypicalSteps() {
   setView(...openingView());
 }
 
+/** Bring a time into view, with a little room around it, and scroll to the timeline. A gap or step of
+ * exactly this time is selected. */
+function goTo(startNs, endNs) {
+  const room = Math.max((endNs - startNs) * 0.15, NARROWEST_NS);
+  setView(startNs - room, endNs + room);
+  document.getElementById("timeline").scrollIntoView({ block: "nearest" });
+  const exact = exactPlace(startNs, endNs);
+  if (exact) moveTo(exact);
+}
+
+/** The gap or step with these times. */
+function exactPlace(start, end) {
+  for (const kind of ["gaps", "steps"]) {
+    for (const lane of lanes) {
+      if (lane.kind !== kind || !lane.rows) continue;
+      const [row] = lane.rows;
+      const slice = firstFrom(row.start, start);
+      if (slice < row.n && row.start[slice] === start && row.end[slice] === end) return { row, slice };
+    }
+  }
+  return null;
+}
+
 /** Select a place and bring it into sight, sideways and up or down. */
 function moveTo({ row, slice }) {
   const { lane } = row;
@@ -46,6 +69,14 @@ function moveTo({ row, slice }) {
 function moveToRow(link) {
   const place = placeOf(link);
   if (place) moveTo(place);
+}
+
+/** Open and scroll to the lane of what is selected. */
+function scrollToSelected() {
+  const place = state.selected && placeOf(state.selected);
+  if (!place) return;
+  if (openGroupOf(place.row.lane)) fitSurface();
+  scrollToLane(place.row.lane, place.row.depth);
 }
 
 /** Pan, and zoom only if the slice is longer than the view or too short to be seen. */
@@ -64,8 +95,12 @@ function zoomTo(middle, length) {
   setView(middle - 10 * length, middle + 10 * length);
 }
 
-/** Zoom until the selected slice fills most of the width. */
+/** Zoom until what is measured, else what is selected, fills most of the width. */
 function zoomToSelected() {
+  if (surface.measured) {
+    setView(surface.measured.start, surface.measured.end);
+    return;
+  }
   const place = state.selected && placeOf(state.selected);
   if (!place) return;
   const { row, slice } = place;

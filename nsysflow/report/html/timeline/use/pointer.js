@@ -131,8 +131,8 @@ function hoverAt(event) {
   const hit = event ? hitAt(event.offsetX, event.offsetY) : null;
   surface.pointerX = event ? event.offsetX : null;
   surface.hover = hit;
-  surface.canvas.style.cursor = hit?.group ? "pointer" : hit?.row ? "pointer" : "";
-  showTip(hit?.row ? hit : null, event);
+  surface.canvas.style.cursor = hit?.group || hit?.row ? "pointer" : "";
+  showTip(hit, event);
   requestDraw();
 }
 
