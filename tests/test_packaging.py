@@ -56,7 +56,7 @@ def test_the_wheel_holds_every_package_and_data_file(wheel: Path) -> None:
     wanted = {
         path.relative_to(ROOT).as_posix()
         for folder in ("", *LINKED)
-        for kind in ("*.toml", "*.css", "*.js", "py.typed", "*.xz", "*.py")
+        for kind in ("*.toml", "*.css", "*.js", "skill.md", "py.typed", "*.xz", "*.py")
         for path in (ROOT / "nsysflow" / folder).rglob(kind)
     }
     assert wanted <= held, f"not in the wheel: {sorted(wanted - held)}"
