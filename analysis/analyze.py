@@ -19,7 +19,7 @@ from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
-from nsysflow.analysis.short_repr import as_html, as_text, facts_of
+from nsysflow.analysis.short_repr import Shown, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_view
@@ -30,7 +30,6 @@ from nsysflow.analysis.validity.graph_notes import notes_on_graphs
 from nsysflow.analysis.view.judged import judged_view
 from nsysflow.analysis.view.view import View, view_of
 from nsysflow.analysis.view.windows import whole_windows
-from nsysflow.errors import NsysflowError
 
 _FIRST: Final = ("explained", "gap_places", "stalls", "copies")
 """Pieces of a timeline that need little of each other: computed side by side before any table."""
@@ -232,7 +231,7 @@ class Tables:
         return rows.with_columns(report).select(schema.names()).match_to_schema(schema)
 
 
-class Analysis(Tables):
+class Analysis(Shown, Tables):
     """The tables of one report: each is a property, e.g. `analysis.gap_summary`."""
 
     def __init__(self, trace: Trace, options: Options) -> None:
@@ -243,19 +242,11 @@ class Analysis(Tables):
         """The same tables of what is judged: of the typical steps (spec §8.16)."""
         return Tables(self.timeline, judged_view)
 
-    def __repr__(self) -> str:
-        return as_text("Analysis", self.trace.report, self._facts())
-
-    def _repr_html_(self) -> str:
-        names = f"tables: {', '.join(table.name for table in _of_report)}"
-        return as_html("Analysis", self.trace.report, [*self._facts(), names])
+    def _name(self) -> str:
+        return self.trace.report
 
     def _facts(self) -> list[str]:
-        """GPUs, window, busy and idle time, steps; or why there are none."""
-        try:
-            return facts_of(self.accounting, self.steps)
-        except NsysflowError as error:  # a repr must not fail in a debugger
-            return [error.seen]
+        return facts_of(self.accounting, self.steps)
 
 
 def _unknown_waits(timeline: Timeline) -> Iterator[Note]:

@@ -1,10 +1,52 @@
-"""How traces and analyses show themselves in a console or a notebook: facts, never frames."""
+"""How traces and analyses show themselves in a console or a notebook."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
+from typing import Any, ClassVar
 
 import polars as pl
+
+from nsysflow.errors import NsysflowError
+
+_Form = Callable[[str, str, Sequence[str]], str]
+"""Makes a text of a kind, a name and facts."""
+
+
+class Shown:
+    """Shows itself in a console by its facts, and in a notebook by a page; neither ever fails.
+
+    Attributes:
+        page: makes the HTML for notebooks. Pages lie above the analysis, which cannot import them:
+            `nsysflow.analyzing` puts it here.
+    """
+
+    page: ClassVar[Callable[[Any], str] | None] = None
+
+    def _name(self) -> str:
+        """Of what it is."""
+        raise NotImplementedError
+
+    def _facts(self) -> list[str]:
+        """GPUs, window, busy and idle time, steps."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self._shown(as_text)
+
+    def _repr_html_(self) -> str:
+        return self._shown(as_html, type(self).page)
+
+    def _shown(self, form: _Form, page: Callable[[Any], str] | None = None) -> str:
+        """The page, or the facts where there is none; or why it cannot be shown, as a debugger or
+        a notebook must go on all the same."""
+        kind = type(self).__name__
+        try:
+            return form(kind, self._name(), self._facts()) if page is None else page(self)
+        except NsysflowError as error:
+            return form(kind, self._name(), [error.seen])
+        except Exception as error:
+            return form(kind, "?", [f"{type(error).__name__}: {error}"])
 
 
 def as_text(kind: str, name: str, facts: Sequence[str]) -> str:

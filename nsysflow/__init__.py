@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nsysflow.analysis.analyze import Analysis
     from nsysflow.analysis.options import Options, StepPart
     from nsysflow.analysis.trace import Trace
-    from nsysflow.analyzing import analyze
+    from nsysflow.analyzing import analyze, open
     from nsysflow.loading import load
     from nsysflow.report.results import Results
     from nsysflow.runtime.regions import region
@@ -31,6 +31,7 @@ __all__ = [
     "__version__",
     "analyze",
     "load",
+    "open",
     "region",
     "steps",
 ]
@@ -43,6 +44,7 @@ _HOMES = {
     "Trace": "nsysflow.analysis.trace",
     "analyze": "nsysflow.analyzing",
     "load": "nsysflow.loading",
+    "open": "nsysflow.analyzing",
     "region": "nsysflow.runtime.regions",
     "steps": "nsysflow.runtime.steps",
 }

@@ -1,4 +1,4 @@
-"""`nsysflow.analyze`: from a trace, a report's path, or the paths of a run's ranks."""
+"""`nsysflow.analyze` and `nsysflow.open`: from a trace, a report, or the ranks of a run."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -9,11 +9,15 @@ from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.analyze import analyze as analyze_trace
 from nsysflow.analysis.option_checks import require_valid
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.short_repr import Shown
 from nsysflow.analysis.trace import Trace
 from nsysflow.errors import SelectionError
+from nsysflow.report.notebook.show import html_of
 from nsysflow.report.results import Results
 from nsysflow.runs.analyze import analyze_reports
-from nsysflow.runs.sources import single_report
+from nsysflow.runs.sources import single_report, sources_of
+
+Shown.page = staticmethod(html_of)
 
 _COMPUTED: Final = ("kernels",)
 """With this table, the grid and block of each kernel are read too."""
@@ -59,3 +63,28 @@ def analyze(
     if not report:
         raise SelectionError("no report was given", "Give a path, or a list with one per rank")
     return analyze_reports([Path(path) for path in report], chosen, tables=_COMPUTED)
+
+
+def open(  # named as one says it: nsysflow.open("run")
+    run: Trace | str | PathLike[str] | Sequence[str | PathLike[str]], options: Options | None = None
+) -> Analysis | Results:
+    """What `analyze` returns, also for the folder of a run with several ranks.
+
+        nsysflow.open("report.sqlite")
+        nsysflow.open("run1")
+
+    Args:
+        run: a report, the folder of a run, or a list with one report per rank.
+        options: what to narrow the analysis to; None takes the whole report.
+
+    Returns:
+        An `Analysis` of one report, or the `Results` of several ranks. Both have the tables as
+        attributes, and a notebook shows both by verdict, findings and a small timeline.
+
+    Raises:
+        ReportError: a report cannot be read.
+        SelectionError: an option has a wrong value, or names something that is not there.
+    """
+    if isinstance(run, str | PathLike) and len([*sources_of([Path(run)])]) > 1:
+        return analyze([run], options)
+    return analyze(run, options)

@@ -19,6 +19,11 @@ def signed(ns: int) -> str:
     return f"+{duration(ns)}" if ns > 0 else duration(ns)
 
 
+def time_unit(longest_ns: int) -> tuple[int, str]:
+    """The unit in which an axis shows times up to this one, and its ns: `(1_000_000, "ms")`."""
+    return next((each for each in _NS_UNITS if longest_ns >= each[0]), _NS_UNITS[-1])
+
+
 def size(count: int | None) -> str:
     """Bytes with a decimal prefix: `257_000_000` as `257 MB`."""
     return "" if count is None else _scaled(count, _BYTE_UNITS)

@@ -50,6 +50,32 @@ def test_the_folder_of_a_run_of_several_ranks_is_given_in_a_list(tmp_path: Path)
         nsysflow.analyze(tmp_path)
 
 
+def test_open_gives_what_analyze_gives(tmp_path: Path) -> None:
+    one, several = tmp_path / "one", tmp_path / "several"
+    for folder, reports in ((one, [REPORT]), (several, RANKS)):
+        folder.mkdir()
+        for report in reports:
+            (folder / report.name).symlink_to(report)
+        write_manifest(folder, replace(RUN, reports=tuple(report.name for report in reports)))
+    for path in (REPORT, str(one), one):
+        found = nsysflow.open(path)
+        assert isinstance(found, nsysflow.Analysis)
+        assert found.gap_summary.drop("report").equals(
+            analysed("nan_check-sync").gap_summary.drop("report")
+        )
+    for paths in (RANKS, several):
+        run = nsysflow.open(paths)
+        assert isinstance(run, nsysflow.Results)
+        assert run.reports == ("ddp-no_overlap-rank0", "ddp-no_overlap-rank1")
+
+
+def test_open_takes_options_and_traces() -> None:
+    part = nsysflow.Options(steps=(nsysflow.StepPart(2, 3),))
+    assert nsysflow.open(loaded("nan_check-sync"), part).steps.height == 1
+    with pytest.raises(NotAReport):
+        nsysflow.open("nothing.sqlite")
+
+
 def test_options_narrow_a_report_given_by_its_path() -> None:
     whole, part = (nsysflow.analyze(REPORT, options) for options in (
         None, nsysflow.Options(steps=(nsysflow.StepPart(2, 3),)),

@@ -22,7 +22,10 @@ LENGTHS: Final = (
     (10_000_000, "< 10 ms"),
     (100_000_000, "< 100 ms"),
 )
-"""Upper borders of the histogram's classes; the last class is `longer`."""
+"""Upper borders of the histogram's classes, in ns."""
+
+LONGER: Final = "longer"
+"""The histogram's last class."""
 
 
 LINES: Final = ("source", "via")
@@ -266,7 +269,7 @@ def _parts(
 def gap_histogram(view: View) -> pl.DataFrame:
     """The GAP_HISTOGRAM table."""
     ns = _length_ns()
-    labels = [label for _, label in LENGTHS] + ["longer"]
+    labels = [label for _, label in LENGTHS] + [LONGER]
     length_class = pl.sum_horizontal((ns >= border).cast(pl.UInt8) for border, _ in LENGTHS)
     devices = view.events.ops.select("device_no", "device").unique("device_no")
     groups = (

@@ -78,6 +78,18 @@ def stack_sources(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> pl.DataFra
     return both.select("stack", pl.col("line").alias("source"), via).sort("stack")
 
 
+def recorded_files(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> dict[str, str]:
+    """The file that each name in a source line means, as the report has it: its whole path, unless
+    the report was packed.
+
+    Args:
+        frames: `schema.FRAMES`.
+        own: as for `stack_sources`.
+    """
+    kinds = _kinds(frames["file"].drop_nulls().unique(), own)
+    return dict(kinds.select("shown", "file").rows())
+
+
 _OWN: Final = "own"
 _FRAMEWORK: Final = "framework"
 

@@ -35,7 +35,7 @@ OPERATIONS: Final = Frame(
     """One row per GPU operation, by lane, start and launch. `name` is a kernel's short name,
     `full_name` its demangled one. `class` is a kernel's class (`communication` for `comm`), or
     `copy HtoD`, …, `memset`, `graph`. `call` is the row of its launch in CALLS, `phase` its path.
-    `bytes` are of copies.""",
+    `bytes` are of copies, `shape` is the row of a kernel in the trace's SHAPES.""",
     {
         **_ROW,
         **_TIME,
@@ -45,6 +45,7 @@ OPERATIONS: Final = Frame(
         "call": pl.UInt32(),
         "phase": pl.UInt32(),
         "bytes": pl.Int64(),
+        "shape": pl.UInt32(),
     },
 )
 

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.catalog.one_of import OneOf
+from nsysflow.cli.exports import Exports, export_options
 from nsysflow.cli.look import Look, analyse, look_of
 from nsysflow.cli.options import (
     Command,
@@ -30,6 +31,7 @@ _OUTPUT: Final = frozenset(
     [
         *("reports", "folder", "force", "no_files", "html"),
         *("full", "table", "columns", "wide", "form", "as_json", "gaps_csv", "flamegraph"),
+        *("sarif", "perfetto", "figures"),
     ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
@@ -137,6 +139,7 @@ def _drawable(_ctx: click.Context, _param: click.Parameter, file: Path | None) -
     default="auto",
     help="Write the file of all gaps in this format; auto takes Parquet above 50 MB.",
 )
+@export_options
 @window_options
 @option(
     "--min-gap-us",
@@ -172,6 +175,9 @@ def analyze(
     as_json: bool,
     gaps_csv: Path | None,
     flamegraph: Path | None,
+    sarif: Path | None,
+    perfetto: Path | None,
+    figures: Path | None,
     **view: Any,  # noqa: ANN401
 ) -> None:
     """Show what each GPU waited for in a report.
@@ -190,6 +196,7 @@ def analyze(
         nsysflow analyze report.sqlite --table kernels --top 20
         nsysflow analyze report.sqlite --table gaps --columns duration_ns,cause,next_op
         nsysflow analyze report.sqlite --flamegraph idle.svg
+        nsysflow analyze report.sqlite --figures figures
         nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
     if table is None and (form is not None or columns is not None or wide):
@@ -199,6 +206,8 @@ def analyze(
     written = not no_files and (folder is not None or not any(alone))
     if html and not written:
         _refuse_html(no_files=no_files)
+    exports = Exports(sarif=sarif, perfetto=perfetto, figures=figures)
+    exports.check()
     from nsysflow.cli.one_table import style_of
     from nsysflow.runs.files import output_folder
     from nsysflow.runs.sources import newest_run
@@ -212,7 +221,7 @@ def analyze(
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
-    tables = _wanted(table, whole=written or as_json, page=not any(alone))
+    tables = (*_wanted(table, whole=written or as_json, page=not any(alone)), *exports.tables)
     results = analyse(reports, look, tables=tables, folder=chosen, html=html)
     if gaps_csv is not None:
         _give_gaps(results, gaps_csv, reports, look.at_least_ns)
@@ -220,6 +229,7 @@ def analyze(
         _draw(results, flamegraph, reports)
     else:
         _print(results, look, style, table=table, as_json=as_json, full=full)
+    exports.write(results, reports)
     if chosen is not None:
         page = "report.html, " if html else ""
         wrote = f"{page}summary.md, report.json and {_tables_in(chosen)}"

@@ -88,6 +88,13 @@ def spread(args: Sequence[str]) -> list[str]:
     flag_value="csv",
     help="Print a row per kernel, copy and wait as CSV.",
 )
+@option(
+    "--figures",
+    section=_WRITE,
+    type=_PATH,
+    metavar="DIR",
+    help="Also draw the bridge, as SVG and PNG in DIR.",
+)
 def diff(
     reports: tuple[Path, ...],
     base: tuple[Path, ...],
@@ -95,6 +102,7 @@ def diff(
     step: str | None,
     html: Path | None,
     form: "Form | None",
+    figures: Path | None,
     *,
     force: bool,
     full: bool,
@@ -114,16 +122,19 @@ def diff(
         nsysflow diff monday tuesday wednesday
     """
     _check_usage(reports, base, new)
+    from nsysflow.cli.figures import check_folder, write_of_comparison
     from nsysflow.compare.comparison import compared
     from nsysflow.compare.over_time import over_time
     from nsysflow.report.diff.sentences import require_comparable
     from nsysflow.runs.captures import sides_of
 
+    if figures is not None:
+        check_folder(figures, "comparison")
     with progress("analysing") as watching:
         alone, before, after = sides_of((reports, base, new), step=step, progress=watching)
     if len(alone) > 2:
-        if html is not None:
-            raise click.UsageError(_TWO_SIDES)
+        if html is not None or figures is not None:
+            raise click.UsageError(_two_sides("--html" if html is not None else "--figures"))
         stages = over_time(alone)
         require_comparable((each.since_first for each in stages), force=force)
         _show_over_time(stages, form)
@@ -138,11 +149,13 @@ def diff(
     if html is not None:
         _write_html(found, html, [*reports, *base, *new])
     _show(found, form, full=full)
+    if figures is not None:
+        write_of_comparison(found, figures)
 
 
-_TWO_SIDES: Final = (
-    "--html shows two sides: nsysflow diff --base A B --new C D --html FILE, or name two captures"
-)
+def _two_sides(option: str) -> str:
+    """Why a table over time cannot have that option."""
+    return f"{option} shows two sides: name two captures, or several with --base A B --new C D"
 
 
 def _write_html(found: "Comparison", file: Path, reports: Sequence[Path]) -> None:

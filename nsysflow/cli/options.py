@@ -247,7 +247,7 @@ def own_option(command: Decorated) -> Decorated:
 
 def flops_options(command: Decorated) -> Decorated:
     """Add the options that say what a step computes."""
-    return _added(_FLOPS, command)
+    return added(_FLOPS, command)
 
 
 def step_option(command: Decorated) -> Decorated:
@@ -257,15 +257,16 @@ def step_option(command: Decorated) -> Decorated:
 
 def step_options(command: Decorated) -> Decorated:
     """Add the options that say what a step is."""
-    return _added((_STEP, _STEPS, _SKIP), command)
+    return added((_STEP, _STEPS, _SKIP), command)
 
 
 def window_options(command: Decorated) -> Decorated:
     """Add the options that choose what is analysed."""
-    return _added(_WINDOW, command)
+    return added(_WINDOW, command)
 
 
-def _added(options: Sequence[Callable[[Decorated], Decorated]], command: Decorated) -> Decorated:
+def added(options: Sequence[Callable[[Decorated], Decorated]], command: Decorated) -> Decorated:
+    """Add options to a command, the first one on top of its help page."""
     for each in reversed(options):
         command = each(command)
     return command

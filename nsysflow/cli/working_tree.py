@@ -22,6 +22,26 @@ def file_below(name: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
+def file_in_repository(name: str) -> str | None:
+    """The one file of the working tree that a report names, relative to the root of the repository;
+    outside of a repository, to the current folder.
+
+    Args:
+        name: the whole path of the file, or the end of one below the current folder.
+
+    Returns:
+        None where there is no such file, or more than one.
+    """
+    here = Path.cwd()
+    root = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+    below = name if Path(name).is_absolute() else file_below(name)
+    if below is None:
+        return None
+    file = (here / below).resolve()  # code scanning does not follow links
+    inside = file.is_file() and file.is_relative_to(root)
+    return file.relative_to(root).as_posix() if inside else None
+
+
 def _files(name: str) -> Iterator[str]:
     """Files of a name below the current folder, outside of hidden and installed ones."""
     for folder, inside, names in os.walk("."):

@@ -13,6 +13,7 @@ from nsysflow.report.results import Results
 _Key = tuple[str, int]
 """Path and depth. Names may contain a `/`, so a path alone can mean two things."""
 
+_REST = ("kernels", "kernel_ns", "busy_ns", "idle_ns")
 _SUMS = ("instances", "host_wall_ns", "kernels", "kernel_ns", "busy_ns", "idle_ns", "launches")
 
 
@@ -33,7 +34,8 @@ class Phase:
         children_ns: `time_ns` of what is nested directly in it; None where nothing is.
         bound: what bounds it on the GPU where it takes most time, as phases.csv has it; empty for
             the rest.
-        main_cause: the cause with most of its idle time; empty without.
+        main_cause: the cause with most of its idle time; empty without, and for the rest.
+        causes_ns: its idle time by cause; the causes sum to it.
     """
 
     names: tuple[str, ...]
@@ -48,6 +50,7 @@ class Phase:
     children_ns: int | None = None
     bound: str = ""
     main_cause: str = ""
+    causes_ns: Mapping[str, int]
 
     @property
     def time_ns(self) -> int:
@@ -96,14 +99,23 @@ def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
                     children_ns=nested_ns.get(key),
                     bound=rows[key]["bound"] or "",
                     main_cause=_main_cause(rows[key]),
+                    causes_ns={cause: rows[key][f"{cause}_ns"] for cause in CAUSES},
                     **{name: rows[key][name] for name in _SUMS},
                 )
                 yield from walk(key)
 
     others = [
-        Phase(names=(name,), siblings_ns=nested_ns[None], bound="", main_cause="", **sums)
+        Phase(
+            names=(name,),
+            siblings_ns=nested_ns[None],
+            causes_ns={cause: sums[f"{cause}_ns"] for cause in CAUSES},
+            kernels=sums["kernels"],
+            kernel_ns=sums["kernel_ns"],
+            busy_ns=sums["busy_ns"],
+            idle_ns=sums["idle_ns"],
+        )
         for name, sums in rest.items()
-        if any(sums.values())
+        if any(sums[each] for each in _REST)
     ]
     return [*walk(None), *others], len(rows) - len(kept)
 
@@ -153,12 +165,12 @@ def _rest(results: Results, tops: list[dict[str, Any]]) -> dict[str, dict[str, i
     total = results.table("accounting").select(
         (pl.col("window_ns") - pl.col("idle_ns")).sum().alias("busy_ns"),
         (pl.col("idle_ns").sum() - unknown).alias("idle_ns"),
-        pl.col("kernels", "kernel_ns").sum(),
-        unknown,
+        pl.col("kernels", "kernel_ns", *(f"{cause}_ns" for cause in CAUSES)).sum(),
     )
     whole = {name: int(total[name].item()) for name in total.columns}
-    unknown_ns = whole.pop("unknown_ns")
-    not_recorded = dict.fromkeys(whole, 0) | {"idle_ns": unknown_ns}
+    unknown_ns = whole["unknown_ns"]
+    whole["unknown_ns"] = 0
+    not_recorded = dict.fromkeys(whole, 0) | {"idle_ns": unknown_ns, "unknown_ns": unknown_ns}
     # streams overlap: phases can be busy for longer together than the GPU was
     outside = {name: max(0, ns - sum(top[name] for top in tops)) for name, ns in whole.items()}
     return {OUTSIDE: outside, NOT_RECORDED: not_recorded}

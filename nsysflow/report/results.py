@@ -17,7 +17,7 @@ from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options, typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.short_repr import as_html, as_text, facts_of
+from nsysflow.analysis.short_repr import Shown, facts_of
 from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks
@@ -115,7 +115,7 @@ class Origin:
     started: str = ""
 
 
-class Results:
+class Results(Shown):
     """The tables of one or more analysed reports, each computed when it is first asked for.
 
     Each is an attribute, e.g. `run.ranks`, with the rows of all reports.
@@ -152,12 +152,8 @@ class Results:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *TABLES})
 
-    def __repr__(self) -> str:
-        return as_text("Results", ", ".join(self.reports), self._facts())
-
-    def _repr_html_(self) -> str:
-        tables = f"tables: {', '.join(TABLES)}"
-        return as_html("Results", ", ".join(self.reports), [*self._facts(), tables])
+    def _name(self) -> str:
+        return ", ".join(self.reports)
 
     def _facts(self) -> list[str]:
         return facts_of(self.table("accounting"), self.table("steps"))

@@ -15,6 +15,7 @@ from nsysflow.report.gap_report.series import tracks_of
 from nsysflow.report.html.page import FILE as HTML
 from nsysflow.report.html.page import write_html
 from nsysflow.report.markdown import summary
+from nsysflow.report.perfetto.trace import write_trace
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (
     GAPS_CSV,
@@ -116,6 +117,17 @@ def write_gaps(results: Results, file: Path, reports: Sequence[Path], *, at_leas
     """
     with _written_whole(file, reports) as scratch, scratch.open("wb") as out:
         return write_gaps_csv(results, out, at_least_ns=at_least_ns)
+
+
+def write_perfetto(results: Results, file: Path, reports: Sequence[Path]) -> int:
+    """Write a trace for ui.perfetto.dev, whole or not at all, and return its number of slices.
+
+    Raises:
+        NsysflowError: the package `perfetto` is not installed.
+        OutputError: the file cannot be written, or is one of the reports.
+    """
+    with _written_whole(file, reports) as scratch, scratch.open("wb") as out:
+        return write_trace(results, out)
 
 
 def write_text(text: str, file: Path, reports: Sequence[Path]) -> None:

@@ -1,10 +1,15 @@
 """How traces and analyses show themselves."""
 
+from collections.abc import Callable
+from typing import Any
+
 import polars as pl
+import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.short_repr import as_html, as_text, facts_of, gpu_names
+from nsysflow.analysis.short_repr import Shown, as_html, as_text, facts_of, gpu_names
+from nsysflow.errors import SelectionError
 from tests.analyses import analysed, loaded
 from tests.report.handmade import MS, device, frame
 
@@ -27,11 +32,50 @@ def test_an_analysis_that_cannot_be_made_says_why() -> None:
     assert repr(analysis).startswith("<Analysis of nan_check-sync: no range 'nope'")
 
 
-def test_in_a_notebook_an_analysis_lists_its_tables() -> None:
-    html = analysed("nan_check-sync")._repr_html_()
-    assert html.startswith("<b>Analysis of nan_check-sync</b><br>NVIDIA H200<br>")
-    assert "gap_summary" in html
-    assert "arrivals" not in html  # a table of a run
+class Thing(Shown):
+    """Something with two facts, or none."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def _name(self) -> str:
+        return "<x>"
+
+    def _facts(self) -> list[str]:
+        if self.error:
+            raise self.error
+        return ["a", "b"]
+
+
+@pytest.mark.parametrize("page", [None, lambda thing: f"page of {thing._name()}"])
+def test_a_notebook_shows_the_page_and_without_one_the_facts(
+    page: Callable[[Any], str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Shown, "page", page and staticmethod(page))
+    facts = "<b>Thing of &lt;x&gt;</b><br>a<br>b"
+    assert Thing()._repr_html_() == ("page of <x>" if page else facts)
+    assert repr(Thing()) == "<Thing of <x>: a, b>"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (SelectionError("no <x>"), "<Thing of <x>: no <x>>"),
+        (KeyError("<x>"), "<Thing of ?: KeyError: '<x>'>"),
+    ],
+)
+def test_what_cannot_be_shown_says_why_and_never_fails(
+    error: Exception, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Shown, "page", None)
+    assert repr(Thing(error)) == text
+    assert "<x>" not in Thing(error)._repr_html_()
+    assert "&lt;x&gt;" in Thing(error)._repr_html_()
+
+
+def test_a_run_that_was_never_made_shows_itself_in_a_debugger() -> None:
+    for kind in (nsysflow.Analysis, nsysflow.Results):
+        assert repr(kind.__new__(kind)).startswith(f"<{kind.__name__} of ?: AttributeError")
 
 
 def test_a_name_cannot_become_markup() -> None:

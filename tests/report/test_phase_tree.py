@@ -1,6 +1,7 @@
 """The phase tree: idle where the host was, shares among siblings, sums beside the parent."""
 
 from nsysflow.report.phase_tree import phase_names, phase_tree
+from tests.analyses import few_reports, run_of
 from tests.report.handmade import MS, Results, device, results, training
 
 
@@ -13,6 +14,18 @@ def test_idle_belongs_to_where_the_host_was() -> None:
         "step/loss": 8,
         "(outside ranges)": 30,
     }
+
+
+def test_the_causes_of_a_phase_sum_to_its_idle_time() -> None:
+    found, _ = phase_tree(Results([training()]), 10)
+    assert [sum(phase.causes_ns.values()) for phase in found] == [each.idle_ns for each in found]
+    assert found[-1].causes_ns["host"] == 30 * MS  # outside of all ranges
+
+
+@few_reports
+def test_so_it_is_in_real_reports(name: str) -> None:
+    found, _ = phase_tree(run_of(name).judged, 100)
+    assert [sum(phase.causes_ns.values()) for phase in found] == [each.idle_ns for each in found]
 
 
 def test_the_top_level_adds_up_to_the_window() -> None:

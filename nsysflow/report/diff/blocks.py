@@ -1,6 +1,6 @@
 """The blocks of a comparison: the bridge, phases, kernels, waits, ranks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from nsysflow.analysis.declared.causes import CAUSES
@@ -54,8 +54,7 @@ def label(part: Part) -> str:
 def _bridge(found: Comparison, least_ns: float) -> Block:
     """From the mean step of the base to that of the new side."""
     total, parts = found.bridge.total, found.bridge.parts
-    shown = [each for each in parts if abs(each.change.change_ns) >= least_ns]
-    rest = [each.change for each in parts if each not in shown]
+    shown, rest = large_and_small(parts, least_ns)
     widest = max((abs(each.change.change_ns) for each in parts), default=0)
     rows = [(label(each), *_cells(each.change), _bar(each.change, widest)) for each in shown]
     if rest:
@@ -73,24 +72,35 @@ def _bridge(found: Comparison, least_ns: float) -> Block:
     )
 
 
+def large_and_small(parts: Sequence[Part], least_ns: float) -> tuple[list[Part], list[Delta]]:
+    """The parts that changed by that much, and the changes of the others, which a line sums."""
+    large = [each for each in parts if abs(each.change.change_ns) >= least_ns]
+    return large, [each.change for each in parts if each not in large]
+
+
 _SIDES: Final = ("base", "new")
 
 _MARKS: Final = {True: "", False: "~ ", None: "? "}
 """What stands before a change that may be none."""
+
+
+def marked(change: Delta) -> str:
+    """A change, with what stands before one that may be none: `~ +12.3 us`."""
+    return (_MARKS[change.clear] if change.change_ns else "") + signed(change.change_ns)
+
 
 _DELTA: Final = (figure("base"), figure("new"), figure("change"), figure("±", spare=True))
 
 
 def _cells(change: Delta) -> tuple[str, str, str, str]:
     """Base, new, change and how sure it is."""
-    noise = _MARKS[change.clear] if change.change_ns else ""
     off = ""
     if change.low_ns is not None and change.high_ns is not None:
         off = duration(round((change.high_ns - change.low_ns) / 2))
     return (
         duration(round(change.base_ns)),
         duration(round(change.new_ns)),
-        noise + signed(change.change_ns),
+        marked(change),
         off,
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.load.pack import pack
-from nsysflow.analysis.timeline.source_lines import stack_sources
+from nsysflow.analysis.timeline.source_lines import recorded_files, stack_sources
 from nsysflow.report.blocks import block_of
 from nsysflow.report.fields import Limits
 from nsysflow.report.results import Results
@@ -47,6 +47,13 @@ def sources_of(*stacks: list[tuple[str, int, str]]) -> list[str | None]:
 def test_the_source_is_the_innermost_frame_of_the_program() -> None:
     below = [(TORCH, 9, "item"), ("/home/me/train.py", 42, "step"), ("/home/me/main.py", 7, "run")]
     assert sources_of(below) == ["train.py:42 in step"]
+
+
+def test_the_name_in_a_line_leads_to_the_whole_path_of_the_file() -> None:
+    files = ["/home/me/a/train.py", "/home/me/b/train.py", TORCH, "/usr/lib/python3.12/json/a.py"]
+    rows = [(number, 0, file, 1, "f") for number, file in enumerate(files)]
+    frames = pl.DataFrame(rows, schema=FRAMES | {"function": pl.String}, orient="row")
+    assert recorded_files(frames) == {"a/train.py": files[0], "b/train.py": files[1]}
 
 
 def test_a_stack_with_only_libraries_has_no_source() -> None:

@@ -1,0 +1,54 @@
+"""What pictures say of the run that they show, in small print and beside their axes."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from nsysflow.analysis.short_repr import gpu_names
+from nsysflow.report.blocks.steps import steps_sentence
+from nsysflow.report.layout import shorten_middle
+from nsysflow.report.results import Results, gpu_name
+
+_LETTERS: Final = 20
+"""So long a name of a report leaves the axes enough room."""
+
+_NAMED: Final = 3
+"""So many reports have room in the small print."""
+
+
+def about_run(results: Results, *more: str) -> str:
+    """The reports, their GPUs, what is selected and how many steps there are, as on the page.
+
+    Args:
+        results: the whole run.
+        more: what else the reader must know.
+    """
+    only = f"only {results.selection}" if results.selection else ""
+    gpus = gpu_names(results.table("accounting")["name"])
+    parts = [_names(results.reports), gpus, only, steps_sentence(results), *more]
+    return " · ".join(filter(None, parts))
+
+
+def _names(reports: Sequence[str]) -> str:
+    """The reports; of many only the first ones."""
+    rest = len(reports) - _NAMED
+    return ", ".join(reports[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def gpu_label(results: Results, report: str, device: int) -> str:
+    """A GPU as axes name it."""
+    short = shorten_middle(report, _LETTERS)
+    return gpu_name(short, device, several=len(results.reports) > 1)
+
+
+def track_labels(results: Results, tracks: Sequence[tuple[str, int, int]]) -> list[str]:
+    """The processes and GPUs as axes name them: by the GPU, unless several processes share it."""
+    names = [gpu_label(results, report, device) for report, _, device in tracks]
+    return [
+        name if names.count(name) == 1 else f"{name}, process {process}"
+        for name, (_, process, _) in zip(names, tracks, strict=True)
+    ]
+
+
+def time_label(results: Results) -> str:
+    """What an axis of times shows: of a step, or of the whole window."""
+    return "time per step" if results.judged.of_steps else "time in the window"

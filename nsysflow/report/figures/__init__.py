@@ -1,0 +1,1 @@
+"""Figures for papers and code reviews, a module each; they need `nsysflow[figures]`."""

@@ -1,0 +1,129 @@
+"""All figures of a run, or of a comparison, as the files that they become."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Final, Generic, TypeVar
+
+from matplotlib.figure import Figure
+
+from nsysflow.compare.comparison import Comparison
+from nsysflow.report.figures import (
+    breakdown,
+    bridge,
+    gap_histogram,
+    idle_over_steps,
+    kernel_classes,
+    phases,
+    ranks,
+)
+from nsysflow.report.figures.style import applied
+from nsysflow.report.results import Results
+
+Shown = TypeVar("Shown", Results, Comparison)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind(Generic[Shown]):
+    """One figure.
+
+    Attributes:
+        name: of its files, without ending.
+        draw: makes it; None where it would be empty.
+        empty: why it may be empty, in words.
+    """
+
+    name: str
+    draw: Callable[[Shown], Figure | None]
+    empty: str
+
+
+CREATOR: Final = "nsysflow"
+"""What the files say of who made them."""
+
+_FORMS: Final[Mapping[str, Mapping[str, str | None]]] = {
+    "svg": {"Creator": CREATOR, "Date": None},  # a date would make each file another one
+    "png": {"Software": CREATOR},
+}
+"""The endings of the files, with what they say of themselves."""
+
+_DPI: Final = 300
+"""Of PNG files: what journals ask for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """The figures that were drawn.
+
+    Attributes:
+        files: their files, by name.
+        empty: why the others were not, by the figure's name.
+    """
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    empty: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The figures that were drawn, in order."""
+        return list(dict.fromkeys(name.rpartition(".")[0] for name in self.files))
+
+    @property
+    def not_there(self) -> list[str]:
+        """The files of the others."""
+        return [file for name in self.empty for file in _files_of(name)]
+
+
+@dataclass(frozen=True)
+class Figures(Generic[Shown]):
+    """All figures of one thing, in the order in which people read them."""
+
+    kinds: Sequence[Kind[Shown]]
+
+    @property
+    def files(self) -> list[str]:
+        """The files that they may become."""
+        return [file for kind in self.kinds for file in _files_of(kind.name)]
+
+    def draw(self, shown: Shown) -> Drawn:
+        """Draw all that are not empty."""
+        drawn = Drawn()
+        for kind in self.kinds:
+            with applied():
+                figure = kind.draw(shown)
+                if figure is None:
+                    drawn.empty[kind.name] = kind.empty
+                else:
+                    files = zip(_files_of(kind.name), _saved(figure), strict=True)
+                    drawn.files.update(files)
+        return drawn
+
+
+OF_RUN: Final[Figures[Results]] = Figures(
+    (
+        Kind(name="breakdown", draw=breakdown.draw, empty="no GPU work"),
+        Kind(name="idle-over-steps", draw=idle_over_steps.draw, empty="no step with idle time"),
+        Kind(name="gap-histogram", draw=gap_histogram.draw, empty="no gaps"),
+        Kind(name="phases", draw=phases.draw, empty="no ranges with GPU work"),
+        Kind(name="kernel-classes", draw=kernel_classes.draw, empty="no kernels"),
+        Kind(name="ranks", draw=ranks.draw, empty="no steps of several ranks"),
+    )
+)
+"""The figures of a run."""
+
+OF_COMPARISON: Final[Figures[Comparison]] = Figures(
+    (Kind(name="bridge", draw=bridge.draw, empty="nothing changed"),)
+)
+"""The figures of a comparison."""
+
+
+def _files_of(name: str) -> list[str]:
+    return [f"{name}.{form}" for form in _FORMS]
+
+
+def _saved(figure: Figure) -> Iterator[bytes]:
+    """The content of each of its files."""
+    for form, said in _FORMS.items():
+        file = BytesIO()
+        figure.savefig(file, format=form, dpi=_DPI, metadata=said)
+        yield file.getvalue()

@@ -1,0 +1,1 @@
+"""The whole trace for ui.perfetto.dev and trace_processor."""

@@ -1,0 +1,244 @@
+"""Packets of one sequence: descriptors of tracks, slices and counters with interned names."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+import polars as pl
+
+from nsysflow.errors import NsysflowError
+from nsysflow.report.perfetto import wire
+
+_ROWS: Final = 50_000
+"""Rows in memory as Python objects at a time."""
+
+_KIND: Final = "_kind"
+"""Numbers the slices that differ in nothing but times, numbers and flows."""
+
+_NAMELESS: Final = "(nameless)"
+
+_SEQUENCE: Final = 1
+_NAME: Final = "event_names"
+_CATEGORY: Final = "event_categories"
+_ARGUMENT: Final = "debug_annotation_names"
+_TEXT: Final = "debug_annotation_string_values"
+
+
+def protos() -> Any:  # noqa: ANN401
+    """The message classes of the `perfetto` package.
+
+    Raises:
+        NsysflowError: it is not installed.
+    """
+    try:
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+    except ModuleNotFoundError as error:
+        raise NsysflowError(
+            "the package perfetto is not installed",
+            "Install it",
+            "pip install 'nsysflow[perfetto]'",
+        ) from error
+    return perfetto_trace_pb2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which columns of a frame of slices are what. All have `track`, `start_ns` and `end_ns`.
+
+    Attributes:
+        name: what the slice is called.
+        category: its category; empty for none.
+        texts: arguments that are words; null where a slice has none.
+        numbers: arguments that are whole numbers; null where a slice has none.
+        flows: a list of flows that begin at the slice.
+        flow_in: the flow that ends where the slice starts.
+        flow_out: the flow that ends where the slice ends.
+    """
+
+    name: str = "name"
+    category: str = ""
+    texts: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    flows: str = ""
+    flow_in: str = ""
+    flow_out: str = ""
+
+
+@dataclass
+class Packets:
+    """Writes packets, and before each block of them the names that are new in it.
+
+    Attributes:
+        out: where to.
+        protos: the message classes of the `perfetto` package.
+        slices: how many were written.
+    """
+
+    out: BinaryIO
+    protos: Any = field(default_factory=protos)
+    slices: int = 0
+    _last_uuid: int = 0
+    _names: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    _unwritten: Any = None
+    _bodies: dict[tuple[Any, ...], bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        cleared = self.protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+        self._write(sequence_flags=cleared)  # names are numbered from here on
+
+    def uuids(self, count: int) -> int:
+        """The first of `count` new numbers of tracks."""
+        first = self._last_uuid + 1
+        self._last_uuid += count
+        return first
+
+    def describe(self, uuid: int, **fields: Any) -> None:  # noqa: ANN401
+        """Write the TrackDescriptor of a track."""
+        self._write(track_descriptor=self.protos.TrackDescriptor(uuid=uuid, **fields))
+
+    def write_slices(self, rows: pl.DataFrame, columns: Columns) -> None:
+        """Write each row as a slice. The slices of a track do not overlap, and are in order."""
+        for part in rows.iter_slices(_ROWS):
+            self._write_part(part, columns)
+        self.slices += len(rows)
+
+    def write_counter(self, uuid: int, times: pl.Series, values: pl.Series) -> None:
+        """Write the values of a counter at `times`, ns."""
+        field_of = wire.value if values.dtype.is_float() else wire.count
+        counter = self._event(type="TYPE_COUNTER", track_uuid=uuid)
+        around = self._around
+        for first in range(0, len(times), _ROWS):
+            part = slice(first, first + _ROWS)
+            contents = [wire.event(around, counter + field_of(each)) for each in values[part]]
+            self.out.write(b"".join(wire.packets(times[part].to_list(), contents)))
+
+    def _write_part(self, rows: pl.DataFrame, columns: Columns) -> None:
+        category = [columns.category] if columns.category else []
+        key = ["track", columns.name, *category, *columns.texts]
+        kinds = rows.select(key).unique(maintain_order=True).with_row_index(_KIND)
+        of = rows.select(key).join(
+            kinds, on=key, how="left", nulls_equal=True, maintain_order="left"
+        )
+        begins = [self._begin(columns, row) for row in kinds.drop(_KIND).rows()]
+        ends = [
+            self._event(type="TYPE_SLICE_END", track_uuid=uuid) for uuid in kinds["track"].to_list()
+        ]
+        at_start, at_end = self._extras(rows, columns)
+        self._write_new_names()
+        block = self._block(rows, of[_KIND].to_list(), begins, ends, at_start, at_end)
+        self.out.write(b"".join(block))
+
+    def _block(
+        self,
+        rows: pl.DataFrame,
+        kinds: list[int],
+        begins: Sequence[bytes],
+        ends: Sequence[bytes],
+        at_start: Iterable[bytes],
+        at_end: Iterable[bytes],
+    ) -> list[bytes]:
+        """Two packets a row: its begin and its end.
+
+        Args:
+            rows: the slices.
+            kinds: the row of each in `begins` and `ends`.
+            begins: TrackEvents that begin slices.
+            ends: TrackEvents that end them.
+            at_start: further fields of each begin.
+            at_end: further fields of each end.
+        """
+        event, around = wire.event, self._around
+        plain = [event(around, content) for content in begins]
+        closing = [event(around, content) for content in ends]
+        first = [
+            event(around, begins[kind] + more) if more else plain[kind]
+            for kind, more in zip(kinds, at_start, strict=True)
+        ]
+        last = [
+            event(around, ends[kind] + more) if more else closing[kind]
+            for kind, more in zip(kinds, at_end, strict=True)
+        ]
+        both = [b""] * (2 * len(kinds))
+        both[0::2], both[1::2] = first, last
+        times = [0] * len(both)
+        times[0::2], times[1::2] = rows["start_ns"].to_list(), rows["end_ns"].to_list()
+        return wire.packets(times, both)
+
+    def _extras(self, rows: pl.DataFrame, columns: Columns) -> tuple[list[bytes], list[bytes]]:
+        """What each row has of its own: fields of its begin and of its end."""
+        at_start, at_end = [b""] * len(rows), [b""] * len(rows)
+        for name in columns.numbers:
+            iid = self._iid(_ARGUMENT, name)
+            for row, found in enumerate(rows[name].to_list()):
+                if found is not None:
+                    at_start[row] += wire.number(iid, found)
+        if columns.flows:
+            for row, found in enumerate(rows[columns.flows].to_list()):
+                if found:
+                    at_start[row] += b"".join(map(wire.flow, found))
+        for column, extras in ((columns.flow_in, at_start), (columns.flow_out, at_end)):
+            if column:
+                for row, found in enumerate(rows[column].to_list()):
+                    if found is not None:
+                        extras[row] += wire.flow_end(found)
+        return at_start, at_end
+
+    def _begin(self, columns: Columns, row: tuple[Any, ...]) -> bytes:
+        """A TrackEvent that begins a slice, without what is its own. Each is made once."""
+        if (columns, row) not in self._bodies:
+            self._bodies[columns, row] = self._new_begin(columns, row)
+        return self._bodies[columns, row]
+
+    def _new_begin(self, columns: Columns, row: tuple[Any, ...]) -> bytes:
+        uuid, name, *rest = row
+        category = [rest.pop(0)] if columns.category else []
+        annotations = [
+            self.protos.DebugAnnotation(
+                name_iid=self._iid(_ARGUMENT, argument), string_value_iid=self._iid(_TEXT, text)
+            )
+            for argument, text in zip(columns.texts, rest, strict=True)
+            if text is not None
+        ]
+        return self._event(
+            type="TYPE_SLICE_BEGIN",
+            track_uuid=uuid,
+            name_iid=self._iid(_NAME, _NAMELESS if name is None else name),
+            category_iids=[self._iid(_CATEGORY, text) for text in category if text is not None],
+            debug_annotations=annotations,
+        )
+
+    def _event(self, **fields: Any) -> bytes:  # noqa: ANN401
+        return bytes(self.protos.TrackEvent(**fields).SerializeToString())
+
+    @property
+    def _around(self) -> bytes:
+        """The fields of a packet beside its event."""
+        content = self.protos.TracePacket(
+            trusted_packet_sequence_id=_SEQUENCE,
+            sequence_flags=self.protos.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE,
+        )
+        return bytes(content.SerializeToString())
+
+    def _iid(self, kind: str, text: str) -> int:
+        """The number of a name, which is written before it is used."""
+        known = self._names[kind]
+        if text not in known:
+            known[text] = len(known) + 1
+            if self._unwritten is None:
+                self._unwritten = self.protos.InternedData()
+            entry = getattr(self._unwritten, kind).add(iid=known[text])
+            if kind == _TEXT:
+                entry.str = text.encode()
+            else:
+                entry.name = text
+        return known[text]
+
+    def _write_new_names(self) -> None:
+        if self._unwritten is not None:
+            self._write(interned_data=self._unwritten)
+            self._unwritten = None
+
+    def _write(self, **fields: Any) -> None:  # noqa: ANN401
+        content = self.protos.TracePacket(trusted_packet_sequence_id=_SEQUENCE, **fields)
+        self.out.write(wire.packet(content.SerializeToString()))

@@ -1,0 +1,213 @@
+"""The trace of a run: every row of the picture, its counters and its flows.
+
+All reports have one axis, the first report's clock, as in the tables. Other ranks are moved onto it
+by their collectives; a report whose clock cannot be aligned starts with the first. If something
+would lie before 0, all is moved to the right.
+"""
+
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.tracks.tracks import Tracks
+from nsysflow.report.html.timeline import clocks_of
+from nsysflow.report.perfetto.counters import busy_share, run_ahead
+from nsysflow.report.perfetto.flows import Flows
+from nsysflow.report.perfetto.gap_parts import gap_parts
+from nsysflow.report.perfetto.lanes import Lanes
+from nsysflow.report.perfetto.packets import Columns, Packets
+from nsysflow.report.results import Results
+
+_STEPS: Final = Columns(category="kind")
+_RANGES: Final = Columns(texts=("note",))
+_CALLS: Final = Columns(category="class", texts=("source", "via"), flows="flows")
+_PLAIN: Final = Columns()
+_OPERATIONS: Final = Columns(
+    category="class",
+    texts=("full_name", "phase", "grid"),
+    numbers=("bytes",),
+    flows="flows",
+    flow_in="flow",
+)
+_GAPS: Final = Columns(
+    category="part",
+    texts=("phase", "culprit", "source", "next"),
+    numbers=("gap", "gap_ns"),
+    flow_out="flow",
+)
+_OF_WHOLE_GAP: Final = ("phase", "culprit", "source", "next", "gap_ns", "flow")
+
+_STILL_OPEN: Final = "open when the recording ended"
+
+
+def write_trace(results: Results, out: BinaryIO) -> int:
+    """Write the trace of a run; returns how many slices it has.
+
+    Raises:
+        NsysflowError: the package `perfetto` is not installed.
+        OSError: it cannot be written.
+    """
+    packets = Packets(out)
+    several = len(results.analyses) > 1
+    used: set[int] = set()
+    last_flow = 0
+    for analysis, shift_ns in zip(results.analyses, shifts_ns(results), strict=True):
+        tracks = _shifted(analysis.tracks, shift_ns)
+        flows = Flows.of(tracks, last_flow + 1)
+        lanes = Lanes.of(analysis.trace, packets, several=several, used=used)
+        _Report(
+            tracks=tracks,
+            packets=packets,
+            lanes=lanes,
+            first=lanes.describe(tracks),
+            flows=flows,
+            shapes=analysis.trace.shapes,
+        ).write()
+        last_flow = flows.last
+    return packets.slices
+
+
+def shifts_ns(results: Results) -> list[int]:
+    """What to add to the times of each report."""
+    clocks = clocks_of(results, [each.tracks for each in results.analyses])
+    moved = [clock.origin_ns - clock.zero_ns for clock in clocks]
+    onto_first = [each - moved[0] for each in moved]
+    begun = [clock.zero_ns + shift for clock, shift in zip(clocks, onto_first, strict=True)]
+    return [shift - min(0, *begun) for shift in onto_first]
+
+
+def _shifted(tracks: Tracks, shift_ns: int) -> Tracks:
+    """A picture with its times moved."""
+    if not shift_ns:
+        return tracks
+    times = ("start_ns", "end_ns", "time_ns")
+    moved = {
+        name: frame.with_columns(pl.col(at) + shift_ns for at in times if at in frame.columns)
+        for name, frame in vars(tracks).items()
+    }
+    return Tracks(**moved)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Report:
+    """One report of the trace.
+
+    Attributes:
+        tracks: its picture, with the times of the trace.
+        packets: where it is written.
+        lanes: its tracks.
+        first: the first track of each lane.
+        flows: its flows.
+        shapes: `schema.SHAPES` of its kernels; empty where that was not read.
+    """
+
+    tracks: Tracks
+    packets: Packets
+    lanes: Lanes
+    first: pl.Series
+    flows: Flows
+    shapes: pl.DataFrame
+
+    def write(self) -> None:
+        """Write all of it. Calls come before operations, so that an arrow between two of the same
+        time points forward."""
+        tracks = self.tracks
+        named = pl.format("step {}", "step").alias("name")
+        self._slices(tracks.steps.with_columns(named), _STEPS)
+        note = pl.when(~pl.col("ended")).then(pl.lit(_STILL_OPEN)).alias("note")
+        self._slices(tracks.ranges.with_columns(note), _RANGES)
+        self._slices(tracks.calls.with_columns(self.flows.of_calls.alias("flows")), _CALLS)
+        self._slices(tracks.profiler, _PLAIN)
+        self._slices(tracks.host_stacks, _PLAIN)
+        self._slices(self._operations(), _OPERATIONS)
+        self.packets.write_slices(self._gaps(), _GAPS)
+        self._write_sampled()
+        self._write_busy()
+        self._write_queued()
+
+    def _slices(self, rows: pl.DataFrame, columns: Columns) -> None:
+        depth = rows["depth"] if "depth" in rows.columns else pl.lit(0)
+        track = (pl.lit(self.first.gather(rows["lane"])) + depth).alias("track")
+        self.packets.write_slices(rows.with_columns(track), columns)
+
+    def _phase(self, path: pl.Series) -> pl.Series:
+        """The phase of each row by its name."""
+        paths = self.tracks.paths
+        return path.replace_strict(
+            paths["path"], paths["name"], default=None, return_dtype=pl.String
+        ).alias("phase")
+
+    def _operations(self) -> pl.DataFrame:
+        ops = self.tracks.operations
+        full = pl.when(pl.col("full_name") != pl.col("name")).then("full_name")
+        return ops.with_columns(
+            full.alias("full_name"),
+            self._grid(ops["shape"]),
+            self._phase(ops["phase"]),
+            self.flows.into_operations.alias("flow"),
+            self.flows.of_operations.alias("flows"),
+        )
+
+    def _grid(self, shape: pl.Series) -> pl.Series:
+        """The grid of each kernel, e.g. `132 x 1 x 1`; null where it was not read."""
+        known = shape.set(shape >= len(self.shapes), None)
+        sides = (pl.col(f"grid_{side}") for side in "xyz")
+        grids = self.shapes.select(pl.format("{} x {} x {}", *sides).alias("grid"))
+        return grids["grid"].gather(known)
+
+    def _gaps(self) -> pl.DataFrame:
+        """The parts of gaps. What is known of the whole gap is at its largest part."""
+        gaps, calls, ops = self.tracks.gaps, self.tracks.calls, self.tracks.operations
+        blamed = (
+            calls["name"].gather(gaps["culprit_call"]).cast(pl.String),
+            ops["name"].gather(gaps["culprit_op"]).cast(pl.String),
+        )
+        of_gap = gaps.select(
+            pl.int_range(pl.len()).over("device").alias("gap"),
+            (pl.col("end_ns") - pl.col("start_ns")).alias("gap_ns"),
+            self._phase(gaps["phase"]),
+            pl.coalesce(*blamed).alias("culprit"),
+            calls["source"].gather(gaps["culprit_call"]).alias("source"),
+            ops["name"].gather(gaps["next_op"]).alias("next"),
+            self.flows.into_gaps.alias("flow"),
+            pl.lit(self.first.gather(gaps["lane"])).alias("track"),
+        )
+        parts = gap_parts(gaps)
+        labels = [cause.label for cause in CAUSES.values()]
+        part = pl.col("part")
+        return parts.hstack(of_gap[parts["row"]]).with_columns(
+            pl.col("track") + part.to_physical(),
+            part.replace_strict([*CAUSES], labels, return_dtype=pl.String).alias("name"),
+            pl.when("largest").then(pl.col(*_OF_WHOLE_GAP)),
+        )
+
+    def _write_sampled(self) -> None:
+        """The counters that the profiler sampled."""
+        for (lane,), rows in self.tracks.counters.group_by("lane", maintain_order=True):
+            self.packets.write_counter(self.first[lane], rows["time_ns"], rows["value_pct"])
+
+    def _write_busy(self) -> None:
+        """How busy each GPU is, from its first operation that takes time to its last."""
+        ops = self._on("device").filter(pl.col("start_ns") < pl.col("end_ns"))
+        ends = pl.col("start_ns").min(), pl.col("end_ns").max()
+        for device, start_ns, end_ns in ops.group_by("of").agg(ends).sort("of").rows():
+            gaps = self.tracks.gaps.filter(pl.col("device") == device)
+            busy = busy_share(gaps, start_ns, end_ns)
+            uuid = self.lanes.counter(f"GPU {device}: busy", self.lanes.gpu(device), "%")
+            self.packets.write_counter(uuid, busy["time_ns"], busy["value"])
+
+    def _write_queued(self) -> None:
+        """How far each process runs ahead of its GPUs."""
+        launched = self._on("process").filter(pl.col("call").is_not_null())
+        call_ns = self.tracks.calls["start_ns"].gather(launched["call"]).alias("call_ns")
+        for (pid,), rows in launched.with_columns(call_ns).group_by("of", maintain_order=True):
+            queued = run_ahead(rows)
+            uuid = self.lanes.counter("queued operations", self.lanes.process(pid))
+            self.packets.write_counter(uuid, queued["time_ns"], queued["value"])
+
+    def _on(self, column: str) -> pl.DataFrame:
+        """The operations, with `of`: this column of their lane."""
+        ops, lanes = self.tracks.operations, self.tracks.lanes
+        return ops.with_columns(lanes[column].gather(ops["lane"]).alias("of"))

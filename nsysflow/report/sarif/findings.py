@@ -1,0 +1,153 @@
+"""Findings as SARIF results: what, how much, and on which line.
+
+A result is never an error: a slow program is right. It is a warning from 5 % of a step, a note
+below; a note too where the saving is not estimated, or only counts once the host keeps up.
+
+GitHub refuses a file in which one result has no location. A finding without a line of the program
+is therefore at the report: a line of the program would be a guess.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.timeline.source_lines import recorded_files
+from nsysflow.report.findings import saving_of
+from nsysflow.report.results import Results
+from nsysflow.source_line import SourceLine
+
+WARNING_PCT: Final = 5.0
+"""Who saves less of a step has other things to do first."""
+
+BASE: Final = "%SRCROOT%"
+"""What URIs of files of the working tree are relative to; GitHub and editors know the name."""
+
+FINGERPRINT: Final = "primaryLocationLineHash"
+"""The one fingerprint by which GitHub knows a result again."""
+
+Find = Callable[[str], str | None]
+
+
+def found_results(results: Results, find: Find) -> list[dict[str, Any]]:
+    """A result per finding, the largest saving first.
+
+    Args:
+        results: the run.
+        find: the file of the working tree that a path, or the end of one, means.
+    """
+    recorded = {
+        each.trace.report: recorded_files(each.trace.frames, each.options.own)
+        for each in results.analyses
+    }
+    prints = _fingerprints(results.found.valued)
+    return [
+        {
+            "ruleId": one.finding.rule,
+            "level": "warning" if one.pct >= WARNING_PCT else "note",
+            "message": {"text": _message(one, of_steps=results.found.of_steps)},
+            "locations": [_location(one, results, recorded[one.report], find)],
+            **_related(one),
+            "partialFingerprints": {FINGERPRINT: fingerprint},
+            "rank": min(100.0, round(one.pct, 6)),
+            "properties": _properties(number, one, results),
+        }
+        for number, (one, fingerprint) in enumerate(
+            zip(results.found.valued, prints, strict=True), start=1
+        )
+    ]
+
+
+def _message(one: Valued, *, of_steps: bool) -> str:
+    """What happens where, what it costs, and the first thing to try."""
+    known = one.high_ns or one.later_ns
+    a_step = " a step" if of_steps else ""
+    saving = f"{saving_of(one)}{a_step}" if known else "saving not estimated"
+    return f"{one.finding.title}; {saving}. Try first: {one.finding.change[0]}."
+
+
+def _location(
+    one: Valued, results: Results, recorded: Mapping[str, str], find: Find
+) -> dict[str, Any]:
+    """The line of the program; without one the report."""
+    line = SourceLine.of(one.finding.source)
+    if line is None or line.file.startswith("<"):
+        path = results.origin.paths.get(one.report, Path(one.report))
+        there = find(str(path.absolute()))
+        return _physical(there or path.name, 1, in_tree=there is not None)
+    there = find(recorded.get(line.file, line.file)) or find(line.file)
+    place = _physical(there or line.file, line.number, in_tree=there is not None)
+    if line.function:
+        place["logicalLocations"] = [{"name": line.function, "kind": "function"}]
+    return place
+
+
+def _related(one: Valued) -> dict[str, Any]:
+    """The framework's line, where the program only calls that framework."""
+    via = SourceLine.of(one.finding.via)
+    if via is None:
+        return {}
+    place = _physical(via.file, via.number, in_tree=False)
+    return {"relatedLocations": [{**place, "message": {"text": f"reached in {one.finding.via}"}}]}
+
+
+def _physical(file: str, number: int, *, in_tree: bool) -> dict[str, Any]:
+    """A whole line of a file."""
+    base = {"uriBaseId": BASE} if in_tree else {}
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(file), **base},
+            "region": {"startLine": number, "startColumn": 1, "endLine": number},
+        }
+    }
+
+
+def _fingerprints(valued: tuple[Valued, ...]) -> list[str]:
+    """The same for the same place of the program in each capture: of the rule, the phase and the
+    function, not of lines and times. Several at one place are numbered in the order of lines."""
+    marks = [_mark(one) for one in valued]
+    order = sorted(range(len(valued)), key=lambda index: _by_line(valued[index]))
+    seen: Counter[str] = Counter()
+    numbered = [""] * len(valued)
+    for index in order:
+        seen[marks[index]] += 1
+        numbered[index] = f"{marks[index]}:{seen[marks[index]]}"
+    return numbered
+
+
+def _mark(one: Valued) -> str:
+    line = SourceLine.of(one.finding.source)
+    where = "" if line is None else line.function or line.file
+    return sha256("\0".join((one.finding.rule, one.finding.phase, where)).encode()).hexdigest()[:16]
+
+
+def _by_line(one: Valued) -> tuple[str, int, str, str]:
+    line = SourceLine.of(one.finding.source)
+    file, number = ("", 0) if line is None else (line.file, line.number)
+    return file, number, one.finding.via, one.finding.culprit
+
+
+def _properties(number: int, one: Valued, results: Results) -> dict[str, Any]:
+    """The numbers, named as in findings.csv, and how to see the finding in full."""
+    finding = one.finding
+    return {
+        "finding": number,
+        "report": one.report,
+        "process": finding.process,
+        "device": finding.device,
+        "phase": finding.phase,
+        "culprit": finding.culprit,
+        "saving_low_ns": one.low_ns,
+        "saving_high_ns": one.high_ns,
+        "saving_pct": round(one.pct, 6),
+        "later_ns": one.later_ns,
+        "step_ns": one.step_ns,
+        "method": finding.method,
+        "steps": finding.steps,
+        "evidence": [*finding.evidence],
+        "change": [*finding.change],
+        "explain": f"nsysflow explain {number} {results.again}",
+    }

@@ -1,0 +1,82 @@
+"""docs/library.ipynb: its cells run, and give what is stored."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reports import ROOT
+
+NOTEBOOK = ROOT / "docs" / "library.ipynb"
+
+Cell = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> list[Cell]:
+    """The cells as they are now, run by a process of its own."""
+    target = tmp_path_factory.mktemp("docs") / "library.ipynb"
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "run_notebook.py", target],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return cells(target)
+
+
+def cells(file: Path) -> list[Cell]:
+    found: list[Cell] = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    return found
+
+
+def shown(cell: Cell) -> list[str]:
+    """What a cell prints, and what we show: neither frames nor figures, whose looks are those of
+    their libraries."""
+    found = []
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        plain = "".join(data.get("text/plain", []))
+        if output["output_type"] == "stream":
+            found.append("".join(output["text"]))
+        elif plain.startswith("<Analysis"):
+            found += [plain, "".join(data["text/html"])]
+    return found
+
+
+@pytest.mark.slow
+def test_the_cells_give_what_is_stored(executed: list[Cell]) -> None:
+    stored = cells(NOTEBOOK)
+    assert [each["source"] for each in executed] == [each["source"] for each in stored]
+    behind = [
+        "".join(now["source"])
+        for now, then in zip(executed, stored, strict=True)
+        if shown(now) != shown(then)
+    ]
+    assert behind == [], "run `python docs/run_notebook.py`"
+
+
+@pytest.mark.slow
+def test_nothing_is_printed_that_should_not_be(executed: list[Cell]) -> None:
+    for cell in executed:
+        for output in cell.get("outputs", []):
+            assert output.get("name") != "stderr", output
+
+
+def test_it_shows_every_kind_of_thing() -> None:
+    outputs = [output for each in cells(NOTEBOOK) for output in each.get("outputs", [])]
+    kinds = {kind for each in outputs for kind in each.get("data", {"stream": ""})}
+    assert kinds == {"text/plain", "text/html", "image/svg+xml", "stream"}
+
+
+def test_nothing_of_the_machine_is_stored() -> None:
+    stored = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    assert stored["metadata"] == {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    assert all(each["metadata"] == {} for each in stored["cells"])

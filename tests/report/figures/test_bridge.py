@@ -1,0 +1,85 @@
+"""The bridge of a comparison, as a waterfall."""
+
+import numpy as np
+import pytest
+
+from nsysflow.compare.comparison import compared
+from nsysflow.report.diff.blocks import label
+from nsysflow.report.diff.sentences import headline
+from nsysflow.report.figures import bridge
+from nsysflow.report.figures.style import paled
+from nsysflow.report.palette import PAGE
+from tests.compare.handmade import capture, row
+from tests.report.figures.drawn import bars, colour, drawn, texts
+
+STEPS = 40
+
+
+def steps(ns: int, noise: int = 3) -> list[int]:
+    """Steps that differ by a few ns."""
+    return [ns + at * 7 % noise for at in range(STEPS)]
+
+
+BASE = [row(*steps(100_000)), row(*steps(50_000), part="idle", kind="sync", name="cudaFree")]
+NEW = [
+    row(*steps(130_000)),
+    row(*steps(10_000), part="idle", kind="sync", name="cudaFree"),
+    row(*steps(30), kind="norm", name="layer_norm"),
+]
+FOUND = compared([capture(*BASE)], [capture(*NEW)])
+SAME = compared([capture(*BASE)], [capture(*BASE)])
+
+
+def test_a_bar_begins_where_the_one_above_ends_and_the_last_ends_at_the_step() -> None:
+    (axes,) = drawn(bridge.draw, FOUND).axes
+    *parts, step = bars(axes)
+    ends = [bar.get_x() + bar.get_width() for bar in parts]
+    assert parts[0].get_x() == step.get_x() == 0
+    assert [bar.get_x() for bar in parts[1:]] == ends[:-1]
+    assert ends[-1] == step.get_width() == FOUND.bridge.total.change_ns
+
+
+def test_bars_are_as_wide_as_the_changes_of_the_parts() -> None:
+    (axes,) = drawn(bridge.draw, FOUND).axes
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    widths = dict(zip(names, (bar.get_width() for bar in bars(axes)), strict=True))
+    changes = {label(part): part.change.change_ns for part in FOUND.bridge.parts}
+    assert widths == {
+        "idle: waiting in a sync": changes["idle: waiting in a sync"],
+        "compute: matmul": changes["compute: matmul"],
+        "1 more": changes["compute: norm"],
+        "step: 150 us → 140 us": FOUND.bridge.total.change_ns,
+    }
+
+
+def test_lines_are_the_intervals_of_the_changes() -> None:
+    (axes,) = drawn(bridge.draw, FOUND).axes
+    lines = [
+        np.asarray(line.get_xdata()).tolist() for line in axes.lines if line.get_marker() == "|"
+    ]
+    first, total = FOUND.bridge.parts[0].change, FOUND.bridge.total
+    assert lines[0] == pytest.approx([first.low_ns, first.high_ns])
+    assert lines[-1] == pytest.approx([total.low_ns, total.high_ns])
+    assert len(lines) == 3  # the line of the rest has none
+
+
+def test_shorter_and_longer_have_colours_and_what_may_be_noise_is_pale() -> None:
+    (axes,) = drawn(bridge.draw, FOUND).axes
+    faster, slower = PAGE["faster"].light, PAGE["slower"].light
+    assert [colour(bar) for bar in bars(axes)] == [
+        faster, slower, paled(PAGE["slower"]).light, faster,
+    ]  # fmt: skip
+    few = compared([capture(row(100_000))], [capture(row(150_000))])
+    figure = drawn(bridge.draw, few)
+    assert {colour(bar) for bar in bars(figure.axes[0])} == {paled(PAGE["slower"]).light}
+    assert "? +50.0 us" in [text.strip() for text in texts(figure)]
+
+
+def test_the_verdict_is_the_title_and_the_small_print_says_of_what() -> None:
+    read = texts(drawn(bridge.draw, FOUND))
+    assert headline(FOUND) in read
+    assert any("40 steps each" in text for text in read)
+
+
+def test_a_capture_beside_itself_makes_no_figure() -> None:
+    assert bridge.draw(SAME) is None

@@ -1,0 +1,72 @@
+"""What all figures have in common."""
+
+import matplotlib as mpl
+import pytest
+
+from nsysflow.report.figures.style import (
+    BACKGROUND,
+    INK,
+    PAGE_MM,
+    Sheet,
+    applied,
+    fill,
+    ink_on,
+    paled,
+    scale_in_time,
+)
+from nsysflow.report.palette import CAUSES, CLASSES, Colour
+from nsysflow.report.parts import Key
+
+
+def sheet(**changed: object) -> Sheet:
+    said = {"title": "Title", "about": "about", "width_mm": PAGE_MM, "body_mm": 40} | changed
+    return Sheet(**said)  # type: ignore[arg-type]
+
+
+def test_the_user_s_own_settings_neither_count_nor_change() -> None:
+    with mpl.rc_context({"font.size": 30, "text.usetex": True}):
+        with applied():
+            assert (mpl.rcParams["font.size"], mpl.rcParams["text.usetex"]) == (7, False)
+        assert mpl.rcParams["font.size"] == 30
+
+
+def test_a_figure_is_as_wide_as_asked_for_and_higher_for_its_legend() -> None:
+    keys = [Key(label="a" * 60, colour=CLASSES["compute"])] * 3
+    bare, full = sheet().figure(), sheet(keys=keys).figure()
+    for figure in (bare, full):
+        assert figure.get_figwidth() * 25.4 == pytest.approx(PAGE_MM)
+    assert full.get_figheight() > bare.get_figheight()
+
+
+def test_long_small_print_takes_three_lines_and_no_more() -> None:
+    (_, small) = sheet(about="word " * 200).figure().texts
+    lines = small.get_text().splitlines()
+    assert len(lines) == 3
+    assert lines[-1].endswith("…")
+
+
+def test_control_characters_are_not_printed() -> None:
+    (_, small) = sheet(about="a\x1b[31mb").figure().texts
+    assert "\x1b" not in small.get_text()
+
+
+def test_an_axis_shows_the_unit_of_its_longest_time() -> None:
+    axes = sheet().figure().subplots()
+    axes.set_xlim(0, 5_000_000)
+    scale_in_time(axes, "x", 5_000_000, "time per step")
+    assert axes.get_xlabel() == "time per step (ms)"
+    assert axes.xaxis.get_major_formatter()(2_500_000) == "2.5"
+
+
+def test_text_is_dark_on_light_patches_and_light_on_dark_ones() -> None:
+    assert ink_on(CAUSES["launch"])["color"] == INK
+    assert ink_on(CAUSES["blocking_copy"])["color"] == BACKGROUND
+
+
+def test_a_pale_colour_lies_between_its_own_and_the_page() -> None:
+    assert paled(Colour(light="#000000", dark="#000000")).light == "#8c8c8c"
+
+
+def test_a_patch_without_a_hatch_has_none() -> None:
+    assert fill(CAUSES["host"])["hatch"] is None
+    assert fill(CAUSES["launch"])["hatch"] == "////"

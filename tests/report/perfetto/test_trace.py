@@ -1,0 +1,237 @@
+"""Traces of real reports, read back: counts, times, causes and flows are those of the tables."""
+
+import shutil
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis.analyze import Analysis
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.tracks.tracks import Tracks
+from nsysflow.report.perfetto.trace import shifts_ns, write_trace
+from nsysflow.report.results import Results
+from tests.analyses import KINDS, analysed, run_of
+from tests.report.perfetto.reader import Read, read_results
+from tests.reports import SAMPLES
+
+EVERY: Final = sorted(
+    {*KINDS, *(path.name.removesuffix(".sqlite.xz") for path in SAMPLES.glob("*.xz"))}
+)
+RANKS: Final = ("ddp-bucketed-rank0", "ddp-bucketed-rank1")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A report, and what its trace shows. `shift_ns` is how far its times are moved: those of a
+    report that begins before 0."""
+
+    name: str
+    read: Read
+    shift_ns: int
+
+    @property
+    def analysis(self) -> Analysis:
+        return analysed(self.name)
+
+    @property
+    def tracks(self) -> Tracks:
+        return self.analysis.tracks
+
+
+def shown_of(name: str) -> Shown:
+    (shift_ns,) = shifts_ns(run_of(name))
+    return Shown(name, read_results(run_of(name)), shift_ns)
+
+
+@pytest.fixture(scope="module", params=EVERY)
+def shown(request: pytest.FixtureRequest) -> Shown:
+    """Every sample, and a report of each kind. All tests of one report come together, so that one
+    trace at a time is in memory."""
+    return shown_of(request.param)
+
+
+def totals(frame: pl.DataFrame, *by: str) -> dict[tuple[object, ...], tuple[int, int]]:
+    """The rows and their ns of each group."""
+    length = (pl.col("end_ns") - pl.col("start_ns")).sum()
+    found = frame.group_by(by).agg(pl.len(), length.alias("ns"))
+    return {tuple(key): (rows, ns) for *key, rows, ns in found.rows()}
+
+
+def test_operations_of_each_stream_have_their_number_and_their_time(shown: Shown) -> None:
+    tracks = shown.tracks
+    ops = shown.analysis.timeline.events.ops
+    expected = sorted(totals(ops, "device", "process", "stream").values())
+    titles = tracks.lanes.filter(pl.col("kind") == "stream")["title"]
+    found = [shown.read.on(title) for title in titles]
+    assert sorted((len(each), sum(one.ns for one in each)) for each in found) == expected
+
+
+def test_calls_have_their_names_and_times(shown: Shown) -> None:
+    calls = shown.analysis.timeline.events.calls
+    times = (pl.col(at) + shown.shift_ns for at in ("start_ns", "end_ns"))
+    expected = calls.select(pl.col("name").cast(pl.String), *times)
+    found = [each for each in shown.read.slices if each.path[-1].endswith(": CUDA calls")]
+    assert Counter((one.name, one.start_ns, one.end_ns) for one in found) == Counter(
+        expected.rows()
+    )
+
+
+def test_the_parts_of_gaps_sum_to_each_cause_to_the_ns(shown: Shown) -> None:
+    accounting = shown.analysis.accounting
+    for row in accounting.iter_rows(named=True):
+        for cause in CAUSES.values():
+            parts = shown.read.on(f"GPU {row['device']}: idle: {cause.label}")
+            assert sum(each.ns for each in parts) == row[f"{cause.name}_ns"]
+            assert all(each.name == cause.label for each in parts)
+
+
+def test_the_parts_of_a_gap_fill_it(shown: Shown) -> None:
+    gaps = shown.analysis.gaps
+    found: dict[tuple[str, object], list[tuple[int, int]]] = {}
+    for each in shown.read.slices:
+        if "gap" in each.arguments:
+            gpu = each.path[-1].partition(":")[0]
+            place = found.setdefault((gpu, each.arguments["gap"]), [])
+            place.append((each.start_ns, each.end_ns))
+    for row in gaps.iter_rows(named=True):
+        parts = sorted(found.pop((f"GPU {row['device']}", row["gap"])))
+        starts, ends = [part[0] for part in parts], [part[1] for part in parts]
+        assert starts == [row["start_ns"] + shown.shift_ns, *ends[:-1]]
+        assert ends[-1] == row["end_ns"] + shown.shift_ns
+    assert not found
+
+
+def test_an_arrow_leads_from_each_launch_to_each_of_its_operations(shown: Shown) -> None:
+    ops = shown.tracks.operations
+    calls = shown.tracks.calls
+    called = calls["start_ns"].gather(ops["call"]).alias("call_ns")
+    launched = ops.with_columns(called).filter(pl.col("call_ns") <= pl.col("start_ns"))
+    expected = launched.select(pl.col("call_ns", "start_ns") + shown.shift_ns).rows()
+    found = [
+        (source.start_ns, target.start_ns)
+        for source, target in shown.read.flows
+        if ": stream " in target.path[-1]
+    ]
+    assert Counter(found) == Counter(expected)
+
+
+def test_an_arrow_leads_to_each_gap_from_what_is_to_blame(shown: Shown) -> None:
+    tracks = shown.tracks
+    gaps, calls, ops = tracks.gaps, tracks.calls, tracks.operations
+    blamed = pl.coalesce(
+        calls["start_ns"].gather(gaps["culprit_call"]), ops["start_ns"].gather(gaps["culprit_op"])
+    )
+    named = gaps.with_columns(pl.select(blamed.alias("blamed_ns")).to_series())
+    forward = named.filter(pl.col("blamed_ns") <= pl.col("end_ns"))
+    expected = forward.select(pl.col("blamed_ns", "end_ns") + shown.shift_ns).rows()
+    found = [
+        (source.start_ns, target.end_ns)
+        for source, target in shown.read.flows
+        if ": idle: " in target.path[-1]
+    ]
+    assert Counter(found) == Counter(expected)
+
+
+def test_sampled_counters_have_their_values(shown: Shown) -> None:
+    tracks = shown.tracks
+    for lane in tracks.lanes.filter(pl.col("kind") == "counter").iter_rows(named=True):
+        rows = tracks.counters.filter(pl.col("lane") == lane["lane"])
+        expected = rows.select(pl.col("time_ns") + shown.shift_ns, "value_pct").rows()
+        (found,) = (at for path, at in shown.read.counters.items() if path[-1] == lane["title"])
+        assert found == expected
+
+
+def test_the_busy_share_sums_to_the_time_that_is_not_idle(shown: Shown) -> None:
+    for row in shown.analysis.accounting.iter_rows(named=True):
+        counter = f"GPU {row['device']}: busy"
+        (values,) = (at for path, at in shown.read.counters.items() if path[-1] == counter)
+        busy_ns = sum(value / 100 * (end - start) for (start, value), (end, _) in pairwise(values))
+        assert busy_ns == pytest.approx(row["window_ns"] - row["idle_ns"], abs=1)
+
+
+def test_queued_operations_end_at_none(shown: Shown) -> None:
+    queued = [at for path, at in shown.read.counters.items() if path[-1] == "queued operations"]
+    assert all(values[-1][1] == 0 for values in queued)
+
+
+def test_ranks_lie_on_one_axis() -> None:
+    results = Results([analysed(name) for name in RANKS])
+    first, second = shifts_ns(results)
+    (ahead_ns,) = results.ranks.filter(pl.col("report") == RANKS[1])["clock_ns"]
+    assert (first, second) == (0, -ahead_ns)
+    trace = read_results(results)
+    groups = {each.path[0] for each in trace.slices}
+    assert groups == {*RANKS, *(f"{name}: GPU {gpu} NVIDIA H200" for gpu, name in enumerate(RANKS))}
+    ends = [
+        sorted(
+            each.end_ns
+            for each in trace.slices
+            if each.path[0] == group and each.category == "communication"
+        )
+        for group in groups
+        if "GPU" in group
+    ]
+    apart = [abs(one - other) for one, other in zip(*ends, strict=True)]
+    assert sorted(apart)[len(apart) // 2] < 10_000  # of collectives that end together
+
+
+def test_processes_of_one_pid_in_two_reports_stay_two() -> None:
+    one = analysed("nan_check-sync")
+    trace = read_results(Results([one, one]))
+    pids = [each.process.pid for each in trace.tracks.values() if each.HasField("process")]
+    assert len(pids) == len({*pids}) == 2
+    threads = {each.thread.pid for each in trace.tracks.values() if each.HasField("thread")}
+    assert threads == {*pids}
+
+
+def test_a_kernel_says_what_it_is() -> None:
+    kernels = [
+        each
+        for each in shown_of("nan_check-sync").read.on("GPU 0: stream 7")
+        if "grid" in each.arguments
+    ]
+    first = next(each for each in kernels if each.name == "vectorized_elementwise_kernel")
+    assert first.category == "elementwise"
+    assert str(first.arguments["full_name"]).startswith("void at::native::vectorized_elementwise")
+    assert first.arguments["phase"] == "step/forward"
+    assert str(first.arguments["grid"]).endswith(" x 1 x 1")
+
+
+def test_a_gap_says_whose_it_is() -> None:
+    (longest,) = sorted(
+        shown_of("nan_check-sync").read.on("GPU 0: idle: waiting in a sync"),
+        key=lambda each: each.ns,
+    )[-1:]
+    assert longest.arguments["culprit"] == "cudaStreamSynchronize"
+    assert longest.arguments["source"] == "nan_check.py:125 in check"
+    assert longest.arguments["phase"] == "step/metrics"
+
+
+@pytest.mark.parametrize("name", ["nan_check-sync", RANKS[0]])
+def test_trace_processor_finds_the_same_causes(name: str, tmp_path: Path) -> None:
+    shell = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
+    if shell is None:
+        pytest.skip("trace_processor_shell is not on PATH")
+    trace, query = tmp_path / "a.pftrace", tmp_path / "a.sql"
+    with trace.open("wb") as out:
+        write_trace(run_of(name), out)
+    query.write_text(
+        "select track.name, sum(dur) from slice join track on slice.track_id = track.id"
+        " where track.name like '%: idle: %' group by 1 order by 1;",
+        encoding="utf-8",
+    )
+    ran = subprocess.run([shell, "-q", query, trace], capture_output=True, text=True, check=True)
+    found = {
+        row.rpartition(",")[0].strip('"'): row.rpartition(",")[2] for row in ran.stdout.split("\n")
+    }
+    (row,) = analysed(name).accounting.to_dicts()
+    for cause in CAUSES.values():
+        if row[f"{cause.name}_ns"]:
+            title = f"GPU {row['device']}: idle: {cause.label}"
+            assert int(found[title]) == row[f"{cause.name}_ns"]
