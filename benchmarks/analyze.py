@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -111,6 +111,16 @@ def machine() -> dict[str, str | int]:
     }
 
 
+def add_rows(file: Path, rows: Sequence[Mapping[str, str | int]]) -> None:
+    """Add rows to a CSV file, with a head if it is new."""
+    fresh = not file.exists()
+    with file.open("a", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, rows[0], lineterminator="\n")
+        if fresh:
+            writer.writeheader()
+        writer.writerows(rows)
+
+
 @click.command()
 @click.option("--kernels", default="1_000_000", show_default=True, help="Size of the trace.")
 @click.option("--repeat", default=5, show_default=True, help="Runs; the median is kept.")
@@ -146,12 +156,7 @@ def main(kernels: str, repeat: int, report: Path, rows_file: Path) -> None:
     click.echo(f"{'what':<20}{'seconds':>9}{'peak MB':>9}{'ratio':>8}")
     for row in rows:
         click.echo(f"{row['what']:<20}{row['seconds']:>9}{row['peak_mb']:>9}{row['ratio']:>8}")
-    fresh = not rows_file.exists()
-    with rows_file.open("a", encoding="utf-8", newline="") as out:
-        writer = csv.DictWriter(out, rows[0], lineterminator="\n")
-        if fresh:
-            writer.writeheader()
-        writer.writerows(rows)
+    add_rows(rows_file, rows)
 
 
 if __name__ == "__main__":

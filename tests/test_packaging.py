@@ -56,7 +56,7 @@ def test_the_wheel_holds_every_package_and_data_file(wheel: Path) -> None:
     wanted = {
         path.relative_to(ROOT).as_posix()
         for folder in ("", *LINKED)
-        for kind in ("*.toml", "*.css", "*.js", "py.typed", "*.xz", "*.py")
+        for kind in ("*.toml", "*.css", "*.js", "skill.md", "py.typed", "*.xz", "*.py")
         for path in (ROOT / "nsysflow" / folder).rglob(kind)
     }
     assert wanted <= held, f"not in the wheel: {sorted(wanted - held)}"
@@ -93,7 +93,7 @@ def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
     listed = run("git", "ls-files", "-z", cwd=ROOT).split("\0")
     named = []
     for path in (ROOT / name for name in listed if name):
-        if path.is_symlink() or not path.is_file() or path.suffix in (".xz", ".gz"):
+        if path.is_symlink() or not path.is_file() or path.suffix in (".xz", ".gz", ".png"):
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if ELSEWHERE.search(line):

@@ -1,12 +1,43 @@
 """What to change next, once some changes are made."""
 
 from dataclasses import replace
+from typing import Final, Protocol
 
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.whatif import WhatIf, whatif
+
+_MOST_OPS: Final = 500_000
+"""Of a longer report the finding that is then the largest is not looked for: it takes seconds."""
+
+
+class _Analysed(Protocol):
+    """What is read of an analysis."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+    @property
+    def subject(self) -> Subject: ...
+    @property
+    def found(self) -> Found: ...
+
+
+def replay_and_next(analysis: _Analysed, changes: Changes) -> tuple[WhatIf, Valued | None]:
+    """What changes give, and the finding that saves most beside them; None where none does, and of
+    a long report.
+
+    Raises:
+        SelectionError: there is no step of those that the options select.
+        UnknownName: a phase, source line, kernel or call is not in the report.
+    """
+    found = whatif(analysis.timeline, changes)
+    if len(analysis.timeline.events.ops) > _MOST_OPS:
+        return found, None
+    return found, largest_after(analysis.subject, analysis.found, changes)
 
 
 def largest_after(subject: Subject, found: Found, changes: Changes) -> Valued | None:

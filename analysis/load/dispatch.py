@@ -28,7 +28,7 @@ _IN_A_RUN: Final = (
 )
 """Names of the report in a run's folder; the first that exists is read."""
 
-_ENDINGS: Final = (
+ENDINGS: Final = (
     *(f"{ending}{packed}" for ending in (".sqlite", ".trace.json") for packed in ("", *_PACKED)),
     *nsys_rep.SUFFIXES,
 )
@@ -104,7 +104,7 @@ def _report_in(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     names = [each.name for each in folder.iterdir()]
-    held = [ending for ending in _ENDINGS if any(name.endswith(ending) for name in names)]
+    held = [ending for ending in ENDINGS if any(name.endswith(ending) for name in names)]
     what = f"{folder} is neither a parquetdir export nor the folder of a run (with report.sqlite)"
     if held:
         raise NotAReport(

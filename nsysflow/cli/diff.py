@@ -125,6 +125,7 @@ def diff(
     from nsysflow.cli.figures import check_folder, write_of_comparison
     from nsysflow.compare.comparison import compared
     from nsysflow.compare.over_time import over_time
+    from nsysflow.report.diff.sentences import require_comparable
     from nsysflow.runs.captures import sides_of
 
     if figures is not None:
@@ -135,7 +136,7 @@ def diff(
         if html is not None or figures is not None:
             raise click.UsageError(_two_sides("--html" if html is not None else "--figures"))
         stages = over_time(alone)
-        _require_comparable((each.since_first for each in stages), force=force)
+        require_comparable((each.since_first for each in stages), force=force)
         _show_over_time(stages, form)
         return
     if reports:
@@ -144,7 +145,7 @@ def diff(
         msg = f"{reports[0]} and the others are ranks of one capture: name a second capture"
         raise click.UsageError(msg)
     found = compared(before, after)
-    _require_comparable([found], force=force)
+    require_comparable([found], force=force)
     if html is not None:
         _write_html(found, html, [*reports, *base, *new])
     _show(found, form, full=full)
@@ -178,20 +179,6 @@ def _check_usage(reports: Sequence[Path], base: Sequence[Path], new: Sequence[Pa
     else:
         return
     raise click.UsageError(msg)
-
-
-def _require_comparable(found: "Iterable[Comparison | None]", *, force: bool) -> None:
-    """Check that nothing keeps the sides from being compared, unless we are forced.
-
-    Raises:
-        SelectionError: something does.
-    """
-    from nsysflow.errors import SelectionError
-    from nsysflow.report.diff.sentences import not_comparable
-
-    for each in found:
-        if each is not None and each.obstacles and not force:
-            raise SelectionError(not_comparable(each), "Add --force to compare them anyway")
 
 
 def _show(found: "Comparison", form: "Form | None", *, full: bool) -> None:

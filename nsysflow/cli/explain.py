@@ -12,11 +12,9 @@ from nsysflow.cli.analyze import look_of_settings
 from nsysflow.cli.look import Look, analyse
 from nsysflow.cli.options import Command, flops_options, own_option, window_options
 from nsysflow.errors import UnknownName
-from nsysflow.nearest import nearest
 
 if TYPE_CHECKING:
     from nsysflow.report.explain.explained import Explained
-    from nsysflow.report.results import Results
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
@@ -75,23 +73,14 @@ def _explain_name(typed: str) -> None:
     Raises:
         UnknownName: no page is on it.
     """
-    from nsysflow.report.explain.names import names_by_kind
+    from nsysflow.report.explain.asked import pages_asked_for
     from nsysflow.report.explain.words import known_as
 
-    name = known_as(typed)
-    if name is None:
-        known = [each for names in names_by_kind().values() for each in names]
+    if known_as(typed) is None and Path(typed).exists():
         seen = f"nothing is called {typed!r}"
-        if Path(typed).exists():
-            advice = "Before a report, name the number of its finding"
-            raise UnknownName(seen, advice, f"nsysflow explain 1 {quote(typed)}")
-        near = " or ".join(nearest(typed, known))
-        if near:
-            raise UnknownName(seen, f"Did you mean {near}?")
-        raise UnknownName(seen, "See what there is", "nsysflow explain")
-    from nsysflow.report.explain.pages import pages_of
-
-    _print(pages_of(name))
+        advice = "Before a report, name the number of its finding"
+        raise UnknownName(seen, advice, f"nsysflow explain 1 {quote(typed)}")
+    _print(pages_asked_for(typed))
 
 
 def _explain_finding(reports: tuple[Path, ...], number: int, look: Look) -> None:
@@ -100,7 +89,7 @@ def _explain_finding(reports: tuple[Path, ...], number: int, look: Look) -> None
     Raises:
         UnknownName: it has no finding of that number.
     """
-    from nsysflow.report.explain.finding import explain_finding
+    from nsysflow.report.explain.asked import numbered_finding
     from nsysflow.runs.sources import newest_run
     from nsysflow.screen import line_width
 
@@ -109,18 +98,7 @@ def _explain_finding(reports: tuple[Path, ...], number: int, look: Look) -> None
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
     # with kernels, their grids are read too: some rules need them
     results = analyse(reports, look, tables=("kernels",), folder=None)
-    count = len(results.found.valued)
-    if not 1 <= number <= count:
-        raise UnknownName(*_no_such(number, count, results))
-    _print([explain_finding(results, number, line_width())])
-
-
-def _no_such(number: int, count: int, results: "Results") -> tuple[str, str]:
-    """What is said where there is no finding of that number."""
-    seen = f"{', '.join(results.reports)} has no finding {number}"
-    if count:
-        return seen, "Its only one is 1" if count == 1 else f"Its findings are 1 to {count}"
-    return seen, "No change that nsysflow knows would save 1 % of its time"
+    _print([numbered_finding(results, number, line_width())])
 
 
 def _print(explained: "Iterable[Explained]") -> None:

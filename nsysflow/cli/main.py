@@ -18,8 +18,10 @@ from nsysflow.cli.completion import completion
 from nsysflow.cli.diff import diff
 from nsysflow.cli.encoding import take_any_text
 from nsysflow.cli.explain import explain
+from nsysflow.cli.mcp import mcp
 from nsysflow.cli.profile import profile
 from nsysflow.cli.show import show
+from nsysflow.cli.skill import skill
 from nsysflow.cli.whatif import whatif
 from nsysflow.endings import in_one_message
 from nsysflow.errors import ExitCode
@@ -199,6 +201,6 @@ def list_all(*, as_json: bool) -> None:
 
 for _command in (
     *(demo, profile, analyze, show, explain, whatif, diff, check),
-    *(doctor, list_all, pack, bench, completion),
+    *(doctor, list_all, pack, mcp, skill, bench, completion),
 ):
     main.add_command(_command)

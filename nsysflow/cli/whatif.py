@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 _CALL: Final = ("process", "thread", "start_ns")
 _CHANGE: Final = "What to change"
-_MOST_OPS: Final = 500_000
-"""Of a longer report the finding that is then the largest is not looked for: it takes seconds."""
-
 _MOST: Final = 1e6
 """Nobody asks for code a million times slower; a factor above is a slip."""
 
@@ -174,22 +171,17 @@ def whatif(
         nsysflow whatif report.sqlite --async-copies --faster-host data=0.5 --json
     """
     from nsysflow.analysis.analyze import analyze
-    from nsysflow.analysis.findings.after import largest_after
+    from nsysflow.analysis.findings.after import replay_and_next
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.replay.changes.declared import Changes
-    from nsysflow.analysis.replay.whatif import whatif as replayed
     from nsysflow.loading import load
     from nsysflow.report.whatif import whatif_json, whatif_lines
     from nsysflow.runs.sources import single_report
 
     with progress("replaying"):
-        trace = load(single_report(report), shapes=False)
+        trace = load(single_report(report), shapes="grid")  # some findings look at grids
         analysis = analyze(trace, Options(step=step, steps=steps, skip=skip, own=own))
-        wanted = Changes(**changes)
-        found = replayed(analysis.timeline, wanted)
-        then = None
-        if len(analysis.timeline.events.ops) <= _MOST_OPS:
-            then = largest_after(analysis.subject, analysis.found, wanted)
+        found, then = replay_and_next(analysis, Changes(**changes))
     if as_json:
         click.echo(whatif_json(found, then))
         return

@@ -38,7 +38,7 @@ def shown_json(results: Results, most: int) -> str:
 def _judged_head(results: Results) -> dict[str, str]:
     return {
         **_head(results),
-        "verdict": json.dumps(_verdict(results), ensure_ascii=False),
+        "verdict": json.dumps(verdict(results), ensure_ascii=False),
         "judged": judged_json(results, _device_rows),
     }
 
@@ -60,8 +60,8 @@ def compared_json(results: Results) -> str:
     """What a comparison needs of that document: no findings, and no other tables."""
     failed = failures(results)
     text = ". ".join(each.sentence for each in failed)
-    verdict = json.dumps({"valid": not failed, "text": text}, ensure_ascii=False)
-    return _document({**_head(results), "verdict": verdict, "series": series_json(results)})
+    judged = json.dumps({"valid": not failed, "text": text}, ensure_ascii=False)
+    return _document({**_head(results), "verdict": judged, "series": series_json(results)})
 
 
 def _head(results: Results) -> dict[str, str]:
@@ -69,7 +69,7 @@ def _head(results: Results) -> dict[str, str]:
     return {
         "schema": json.dumps(SCHEMA_VERSION),
         "tool": json.dumps({"name": "nsysflow", "version": nsysflow.__version__}),
-        "report": json.dumps(_about(results), ensure_ascii=False),
+        "report": json.dumps(about(results), ensure_ascii=False),
     }
 
 
@@ -84,7 +84,8 @@ def plain(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(finite.round(_DECIMALS))
 
 
-def _about(results: Results) -> dict[str, Any]:
+def about(results: Results) -> dict[str, Any]:
+    """Which reports these are, how they were narrowed, and what the reader should know."""
     return {
         "reports": [
             {"report": each.trace.report, "source": each.trace.source} for each in results.analyses
@@ -94,7 +95,7 @@ def _about(results: Results) -> dict[str, Any]:
     }
 
 
-def _verdict(results: Results) -> dict[str, Any]:
+def verdict(results: Results) -> dict[str, Any]:
     """Whether the recording can be judged, what is concluded, and where to change it first."""
     found = judge(results)
     first = next((each.finding for each in results.found.valued), None)

@@ -45,14 +45,14 @@ def set_page(page: Page, width: int) -> Iterator[Text]:
             yield from sentence_lines(f"next: {headline.advice}", width)
     for sentence in page.sentences:
         yield from sentence_lines(sentence, width)
-    yield from _suggestions(page.suggestions, width)
+    yield from suggestion_lines(page.suggestions, width)
     for block in page.blocks:
         yield from set_block(block, width)
     for note in page.notes:
         yield from sentence_lines(f"note: {printable(note)}", width)
 
 
-def _suggestions(found: Suggestions, width: int) -> Iterator[Text]:
+def suggestion_lines(found: Suggestions, width: int) -> Iterator[Text]:
     """The findings in two lines each; none where there are none."""
     if not found.rows:
         return

@@ -55,6 +55,12 @@ def test_each_change_saves_time(change: tuple[str, ...]) -> None:
     assert after < before
 
 
+def test_the_next_finding_may_be_one_of_small_grids() -> None:
+    report = str(SAMPLES / "trainstep-graph.sqlite.xz")
+    shown = json.loads(whatif("--remove", "all", "--json", report=report).stdout)
+    assert shown["then"]["rule"] == "small-grid"
+
+
 def test_changes_are_combined() -> None:
     _, both = windows("--remove", "sync", "--faster-host", "step=0.5")
     assert both < min(windows("--remove", "sync")[1], windows("--faster-host", "step=0.5")[1])

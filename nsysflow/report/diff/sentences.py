@@ -1,10 +1,11 @@
 """What a comparison says in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.changed import Change
 from nsysflow.compare.comparison import Comparison
+from nsysflow.errors import SelectionError
 from nsysflow.units import duration, significant
 
 
@@ -112,6 +113,17 @@ def not_comparable(found: Comparison) -> str:
     """What an error says of sides that should not be compared."""
     why = "; ".join(found.obstacles)
     return f"{_names(found.base)} and {_names(found.new)} cannot be compared: {why}"
+
+
+def require_comparable(found: Iterable[Comparison | None], *, force: bool) -> None:
+    """Check that nothing keeps the sides from being compared, unless we are forced.
+
+    Raises:
+        SelectionError: something does.
+    """
+    for each in found:
+        if each is not None and each.obstacles and not force:
+            raise SelectionError(not_comparable(each), "Add --force to compare them anyway")
 
 
 def times(count: float) -> str:

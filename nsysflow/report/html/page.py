@@ -21,7 +21,7 @@ COMMON: Final = (
     "units.js",
     *(
         f"page/{name}.js"
-        for name in ("dom", "colours", "figures", "theme", "tips", "verdict", "ways")
+        for name in ("dom", "plain_table", "colours", "figures", "theme", "tips", "verdict", "ways")
     ),
     *(
         f"page/tables/{name}.js"

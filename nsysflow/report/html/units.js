@@ -1,9 +1,25 @@
 // Numbers as people read them, letter for letter as nsysflow/units.py writes them.
 
-const NS_UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
-const BYTE_UNITS = [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]];
+const NS_UNITS = [
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "us"],
+  [1, "ns"],
+];
+const BYTE_UNITS = [
+  [1e12, "TB"],
+  [1e9, "GB"],
+  [1e6, "MB"],
+  [1e3, "kB"],
+  [1, "B"],
+];
 const FLOP_UNITS = [
-  [1e15, "PFLOP"], [1e12, "TFLOP"], [1e9, "GFLOP"], [1e6, "MFLOP"], [1e3, "kFLOP"], [1, "FLOP"],
+  [1e15, "PFLOP"],
+  [1e12, "TFLOP"],
+  [1e9, "GFLOP"],
+  [1e6, "MFLOP"],
+  [1e3, "kFLOP"],
+  [1, "FLOP"],
 ];
 
 /** The nearest whole number; of two the even one, as Python rounds. */

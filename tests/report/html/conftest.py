@@ -8,7 +8,8 @@ import pytest
 from tests.browser import started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium."""
+    """A headless Chromium. While it runs, this thread has an event loop, which other tests start
+    themselves: so it ends with each file."""
     yield from started()

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from nsysflow.compare.comparison import compared
 from nsysflow.report.html.diff import diff_html
@@ -17,8 +18,7 @@ SERIOUS = ("serious", "critical")
 
 def violations(page: Any) -> list[str]:  # noqa: ANN401
     """What axe-core finds, the serious and critical ones, with where."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page).response["violations"]
+    found = Axe().run(page).response["violations"]
     return [
         f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary']}"
         for each in found

@@ -32,7 +32,7 @@ def head(page: Any, name: str) -> Any:  # noqa: ANN401
 def filtered(page: Any, typed: str) -> str:  # noqa: ANN401
     """Type into the filter; what is said of it."""
     page.fill(".filter", typed)
-    page.wait_for_timeout(200)
+    page.press(".filter", "Enter")
     return str(page.inner_text(".controls [role=status]"))
 
 

@@ -12,25 +12,44 @@ function showBridge(diff) {
   const cut = axis.from > 0 ? `; the axis begins at ${shownAs("duration", rounded(axis.from))}` : "";
   fill(
     "bridge",
-    titled("Bridge", `From the mean step of the base to that of the new side; lines: the interval at 95 %${cut}`),
-    deltaTable("Bridge", "part", rows.map((row) => ({ ...row, drawn: waterfallBar(row, axis) }))),
+    titled(
+      "Bridge",
+      `From the mean step of the base to that of the new side; lines: the interval at 95 %${cut}`,
+    ),
+    deltaTable(
+      "Bridge",
+      "part",
+      rows.map((row) => ({ ...row, drawn: waterfallBar(row, axis) })),
+    ),
   );
 }
 
 /** The rows: base, each part's change from where the last one ended, new. */
 function waterfall({ base_ns: baseNs, new_ns: newNs, change_ns: changeNs, low_ns, high_ns, parts }, labelOf) {
   const least = (LEAST_PCT / 100) * Math.max(baseNs, newNs);
-  const shown = parts.map((part, at) => ({ part, at })).filter(({ part }) => Math.abs(part.change_ns) >= least);
+  const shown = parts
+    .map((part, at) => ({ part, at }))
+    .filter(({ part }) => Math.abs(part.change_ns) >= least);
   const rows = [{ name: "base", whole: true, from: 0, to: baseNs, base: ["/bridge/base_ns", baseNs] }];
   let now = baseNs;
   for (const { part, at } of shown) {
-    rows.push({ ...deltaRow(labelOf(part), part, `/bridge/parts/${at}`), from: now, to: now + part.change_ns });
+    rows.push({
+      ...deltaRow(labelOf(part), part, `/bridge/parts/${at}`),
+      from: now,
+      to: now + part.change_ns,
+    });
     now += part.change_ns;
   }
   const rest = parts.length - shown.length;
   const restNs = changeNs - (now - baseNs);
   if (rest) rows.push({ name: `${rest} more`, from: now, to: now + restNs, change_ns: restNs });
-  rows.push({ ...deltaRow("new", { base_ns: baseNs, new_ns: newNs, change_ns: changeNs, low_ns, high_ns }, "/bridge"), base: null, whole: true, from: 0, to: newNs });
+  rows.push({
+    ...deltaRow("new", { base_ns: baseNs, new_ns: newNs, change_ns: changeNs, low_ns, high_ns }, "/bridge"),
+    base: null,
+    whole: true,
+    from: 0,
+    to: newNs,
+  });
   return rows;
 }
 
@@ -47,7 +66,9 @@ function deltaRow(name, delta, pointer) {
 
 /** What part of the axis is drawn: from 0, unless the changes would be too small to see. */
 function axisOf(rows) {
-  const ends = rows.flatMap(({ from, to, whole, low_ns: low, high_ns: high }) => (whole ? [to] : [from, to, from + (low ?? 0), from + (high ?? 0)]));
+  const ends = rows.flatMap(({ from, to, whole, low_ns: low, high_ns: high }) =>
+    whole ? [to] : [from, to, from + (low ?? 0), from + (high ?? 0)],
+  );
   const least = Math.min(...ends);
   const most = Math.max(...ends);
   const room = (most - least) * ROOM || most * ROOM || 1;
@@ -60,7 +81,8 @@ function waterfallBar({ from, to, whole, low_ns: low, high_ns: high }, axis) {
   const track = make("div", { class: "fall", "aria-hidden": "true" });
   const kind = whole ? "whole" : to > from ? "longer" : "shorter";
   track.append(span(`fall-${kind}`, share(Math.min(from, to)), share(Math.max(from, to))));
-  if (!whole && low !== null && low !== undefined) track.append(span("whisker", share(from + low), share(from + high)));
+  if (!whole && low !== null && low !== undefined)
+    track.append(span("whisker", share(from + low), share(from + high)));
   return track;
 }
 
@@ -81,38 +103,50 @@ function isClear({ low_ns: low, high_ns: high }) {
 /** A table of changes: drawn, base, new, change and how sure it is. */
 function deltaTable(label, first, rows) {
   const cells = (row) => [
-    make("th", { scope: "row" }, named(row.name, 80)),
+    rowHead(named(row.name, 80)),
     make("td", { class: "drawn" }, row.drawn),
-    make("td", { class: "right" }, placed(row.base)),
-    make("td", { class: "right" }, placed(row.new)),
-    make("td", { class: "right" }, changeCell(row)),
+    figureCell(placed(row.base)),
+    figureCell(placed(row.new)),
+    figureCell(changeCell(row)),
     make("td", { class: "right quiet" }, offOf(row)),
   ];
-  const heads = [first, "", "base", "new", "change", "±"];
-  return make(
-    "div",
-    { class: "scrolled", tabindex: 0, role: "region", "aria-label": label },
-    make(
-      "table",
-      { class: "plain deltas" },
-      make("thead", {}, make("tr", {}, heads.map((head, at) => make("th", { scope: "col", class: at > 1 ? "right" : null }, head || make("span", { class: "unseen" }, "drawn"))))),
-      make("tbody", {}, rows.map((row) => make("tr", { class: row.whole ? "sum" : null }, cells(row)))),
+  return [
+    plainTable(
+      label,
+      [first, "", ...["base", "new", "change", "±"].map(figureHead)],
+      rows.map((row) => plainRow(cells(row), row.whole && "sum")),
+      "deltas",
     ),
     make("p", { class: "rest" }, "~ within the noise; ? too few steps to tell"),
-  );
+  ];
 }
 
 function placed(figure_) {
   if (!figure_) return "";
   const [pointer, ns] = figure_;
-  return make("span", { class: "figure", "data-key": pointer, "data-value": ns, "data-unit": "duration" }, shownAs("duration", ns));
+  return make(
+    "span",
+    { class: "figure", "data-key": pointer, "data-value": ns, "data-unit": "duration" },
+    shownAs("duration", ns),
+  );
 }
 
 function changeCell(row) {
   if (row.change_ns === undefined) return "";
   const mark = row.change_ns && row.change ? MARKS[isClear(row)] : "";
   const text = shownAs("signed", row.change_ns);
-  return make("span", { class: "figure", "data-key": row.change?.[0], "data-value": row.change_ns, "data-unit": "signed", "data-mark": mark }, mark, text);
+  return make(
+    "span",
+    {
+      class: "figure",
+      "data-key": row.change?.[0],
+      "data-value": row.change_ns,
+      "data-unit": "signed",
+      "data-mark": mark,
+    },
+    mark,
+    text,
+  );
 }
 
 /** Half of the interval. */

@@ -5,15 +5,25 @@ const FAR = 2; // steps longer than twice the longest median are at the edge
 
 /** A row of lines for each capture of each side. */
 function showDiffSteps(diff) {
-  const captures = ["base", "new"].flatMap((side) => diff.steps[side].map((each) => ({ ...each, side }))).filter((each) => each.duration_ns.length);
+  const captures = ["base", "new"]
+    .flatMap((side) => diff.steps[side].map((each) => ({ ...each, side })))
+    .filter((each) => each.duration_ns.length);
   if (!captures.length) return;
   const all = captures.flatMap((each) => each.duration_ns);
   const medians = captures.map((each) => median(each.duration_ns));
-  const longest = Math.min(FAR * Math.max(...medians), all.reduce((most, ns) => Math.max(most, ns), 0));
+  const longest = Math.min(
+    FAR * Math.max(...medians),
+    all.reduce((most, ns) => Math.max(most, ns), 0),
+  );
   const least = all.reduce((fewest, ns) => Math.min(fewest, ns), Infinity);
   const from = longest - least < least / 2 ? Math.max(0, least - (longest - least) * 0.1) : 0;
   const axis = { from, to: longest + (longest - from) * 0.03 || 1 };
-  const ends = make("div", { class: "ends", "aria-hidden": "true" }, make("span", {}, shownAs("duration", rounded(axis.from))), make("span", {}, shownAs("duration", rounded(axis.to))));
+  const ends = make(
+    "div",
+    { class: "ends", "aria-hidden": "true" },
+    make("span", {}, shownAs("duration", rounded(axis.from))),
+    make("span", {}, shownAs("duration", rounded(axis.to))),
+  );
   fill(
     "steps",
     titled("Steps", "A line for each step, at its duration; the thick one is the median"),

@@ -7,7 +7,10 @@ function diffRows(diff, { rows_of: wanted }) {
   return parts.flatMap((part, at) => {
     if ((part.part === "idle") !== (wanted === "waits")) return [];
     const label = diff.labels[`${part.part}/${part.kind ?? ""}`];
-    return part.rows.map((row, index) => ({ row: { ...row, kind: label, short_name: diff.short_names[row.name] }, pointer: `/bridge/parts/${at}/rows/${index}` }));
+    return part.rows.map((row, index) => ({
+      row: { ...row, kind: label, short_name: diff.short_names[row.name] },
+      pointer: `/bridge/parts/${at}/rows/${index}`,
+    }));
   });
 }
 
@@ -17,16 +20,20 @@ function diffTables(diff) {
     const held = diffRows(diff, table).filter(({ row }) => row.change_ns !== 0);
     if (!held.length) return [];
     const columnAt = Object.fromEntries(table.columns.map(({ name }, at) => [name, at]));
-    const sorted = held.toSorted((one, other) => Math.abs(other.row.change_ns ?? 0) - Math.abs(one.row.change_ns ?? 0));
-    return [{
-      ...table,
-      columns: table.columns.map((column) => ({ ...column, number: column.kind === "number" })),
-      count: sorted.length,
-      total: sorted.length,
-      columnAt,
-      placed: false,
-      value: (row, column) => sorted[row].row[table.columns[column].name] ?? null,
-      pointer: (row, column) => `${sorted[row].pointer}/${table.columns[column].name}`,
-    }];
+    const sorted = held.toSorted(
+      (one, other) => Math.abs(other.row.change_ns ?? 0) - Math.abs(one.row.change_ns ?? 0),
+    );
+    return [
+      {
+        ...table,
+        columns: table.columns.map((column) => ({ ...column, number: column.kind === "number" })),
+        count: sorted.length,
+        total: sorted.length,
+        columnAt,
+        placed: false,
+        value: (row, column) => sorted[row].row[table.columns[column].name] ?? null,
+        pointer: (row, column) => `${sorted[row].pointer}/${table.columns[column].name}`,
+      },
+    ];
   });
 }

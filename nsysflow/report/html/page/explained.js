@@ -5,13 +5,27 @@ const EXPLAINED_PARTS = {
   prose: ({ title, text }) => [explainedTitle(title), make("p", {}, said(text))],
   points: ({ title, items, numbered }) =>
     items.length
-      ? [explainedTitle(title), make(numbered ? "ol" : "ul", {}, items.map((item) => make("li", {}, said(item))))]
+      ? [
+          explainedTitle(title),
+          make(
+            numbered ? "ol" : "ul",
+            {},
+            items.map((item) => make("li", {}, said(item))),
+          ),
+        ]
       : [],
   lines: ({ title, lines }) =>
     lines.length
-      ? [explainedTitle(title), make("pre", { tabindex: 0, role: "region", "aria-label": title }, lines.join("\n"))]
+      ? [
+          explainedTitle(title),
+          make("pre", { tabindex: 0, role: "region", "aria-label": title }, lines.join("\n")),
+        ]
       : [],
-  block: (block) => [explainedTitle(block.title), blockTable(block), block.rest && make("p", { class: "rest" }, block.rest)],
+  block: (block) => [
+    explainedTitle(block.title),
+    blockTable(block),
+    block.rest && make("p", { class: "rest" }, block.rest),
+  ],
 };
 
 /** All parts as elements. */
@@ -38,15 +52,11 @@ function explainedFacts(rows) {
 /** A table of cells that are ready. */
 function blockTable({ title, columns, rows }) {
   const shown = columns.map((column, at) => ({ ...column, at })).filter((column) => !column.drawn);
-  const cell = (tag, column, text) => make(tag, { class: column.right ? "right" : null, scope: tag === "th" ? "col" : null }, text);
-  return make(
-    "div",
-    { class: "scrolled", tabindex: 0, role: "region", "aria-label": title },
-    make(
-      "table",
-      { class: "plain" },
-      make("thead", {}, make("tr", {}, shown.map((column) => cell("th", column, column.head)))),
-      make("tbody", {}, rows.map((row) => make("tr", {}, shown.map((column) => cell("td", column, named(row[column.at], 60)))))),
-    ),
+  const heads = shown.map(({ head, right }) => (right ? figureHead(head) : head));
+  const cell = ({ right, at }, row) => make("td", { class: right ? "right" : null }, named(row[at], 60));
+  return plainTable(
+    title,
+    heads,
+    rows.map((row) => plainRow(shown.map((column) => cell(column, row)))),
   );
 }

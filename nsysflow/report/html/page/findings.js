@@ -10,7 +10,11 @@ function showFindings(data, report) {
   fill(
     "findings",
     titled("Findings", `What to change, the largest saving first; ${data.caption}`),
-    make("ol", { class: "cards" }, data.findings.map((finding, at) => findingCard(finding, at, report))),
+    make(
+      "ol",
+      { class: "cards" },
+      data.findings.map((finding, at) => findingCard(finding, at, report)),
+    ),
   );
 }
 
@@ -19,10 +23,19 @@ function findingCard(finding, at, report) {
   return make(
     "li",
     { class: "card" },
-    make("p", { class: "saving" }, make("span", { class: "number" }, String(finding.number)), savingOf(finding, row, at, report)),
+    make(
+      "p",
+      { class: "saving" },
+      make("span", { class: "number" }, String(finding.number)),
+      savingOf(finding, row, at, report),
+    ),
     make("h3", {}, said(finding.title)),
     make("p", { class: "change" }, make("strong", {}, "Try: "), said(finding.change[0])),
-    make("p", { class: "where" }, [row.source, row.phase, finding.steps].filter(Boolean).map((each) => make("span", {}, named(each)))),
+    make(
+      "p",
+      { class: "where" },
+      [row.source, row.phase, finding.steps].filter(Boolean).map((each) => make("span", {}, named(each))),
+    ),
     savedBar(row),
     make(
       "div",
@@ -56,4 +69,3 @@ function savedBar(row) {
   if (row.method !== "replay") bar.classList.add("at-most");
   return bar;
 }
-

@@ -11,15 +11,32 @@ function showFlame({ flame, flame_steps: steps, flame_legend: legend }) {
   const picture = make("div", { class: "flame", role: "group", "aria-label": "Idle flame graph" }, elements);
   picture.style.height = `${FLAME_ROW_PX * (1 + Math.max(...boxes.map((box) => box.depth)))}px`;
   const answer = make("span", { role: "status" });
-  const field = make("input", { type: "search", "aria-label": "Find a function or file", placeholder: "find a function or file", oninput: () => findBoxes(boxes, elements, field.value, answer) });
+  const field = make("input", {
+    type: "search",
+    "aria-label": "Find a function or file",
+    placeholder: "find a function or file",
+    oninput: () => findBoxes(boxes, elements, field.value, answer),
+  });
   const enlarge = (at) => enlargeBox(boxes, elements, at);
   elements.forEach((element, at) => element.addEventListener("click", () => enlarge(at)));
   picture.addEventListener("keydown", (event) => moveInFlame(event, boxes, elements, enlarge));
-  const key = Object.entries(legend).map(([kind, label]) => make("span", {}, make("i", { class: `swatch flame-${kind}` }), label));
+  const key = Object.entries(legend).map(([kind, label]) =>
+    make("span", {}, make("i", { class: `swatch flame-${kind}` }), label),
+  );
   fill(
     "flame",
-    titled("Idle flame graph", "What the host ran while the GPU waited. Width: idle time. From the top: phase, cause, functions, the caller first"),
-    make("div", { class: "key" }, key, field, answer, button("Show all", () => enlarge(0))),
+    titled(
+      "Idle flame graph",
+      "What the host ran while the GPU waited. Width: idle time. From the top: phase, cause, functions, the caller first",
+    ),
+    make(
+      "div",
+      { class: "key" },
+      key,
+      field,
+      answer,
+      button("Show all", () => enlarge(0)),
+    ),
     picture,
   );
   enlarge(0);
@@ -43,7 +60,12 @@ function boxesOf(whole) {
 
 function flameBox({ name, kind, ns, depth, at }, whole, steps) {
   const time = `${shownAs("duration", rounded(ns / steps))}${steps > 1 ? " per step" : ""}, ${shareOf(ns, whole.ns)}`;
-  const element = button(named(name, 200), null, { class: `flame-${kind}`, tabindex: at ? -1 : 0, "data-tip": `${name}\n${time}`, "data-value": ns });
+  const element = button(named(name, 200), null, {
+    class: `flame-${kind}`,
+    tabindex: at ? -1 : 0,
+    "data-tip": `${name}\n${time}`,
+    "data-value": ns,
+  });
   element.style.top = `${depth * FLAME_ROW_PX}px`;
   return element;
 }
@@ -74,7 +96,11 @@ function findBoxes(boxes, elements, typed, answer) {
   for (const box of found) if (!outermost.some((outer) => insideBox(box, outer))) outermost.push(box);
   elements.forEach((element, at) => element.classList.toggle("found", found.includes(boxes[at])));
   const ns = outermost.reduce((sum, box) => sum + box.ns, 0);
-  answer.textContent = !wanted ? "" : found.length ? `${shareOf(ns, boxes[0].ns)} of the idle time` : "not found";
+  answer.textContent = !wanted
+    ? ""
+    : found.length
+      ? `${shareOf(ns, boxes[0].ns)} of the idle time`
+      : "not found";
 }
 
 /** Arrow keys go from box to box, Escape back to all. */
@@ -83,12 +109,15 @@ function moveInFlame(event, boxes, elements, enlarge) {
   if (now < 0) return;
   const box = boxes[now];
   const visible = (other) => !elements[other.at].hidden;
-  const beside = boxes.filter((other) => other.depth === box.depth && visible(other)).sort((a, b) => a.left - b.left);
+  const beside = boxes
+    .filter((other) => other.depth === box.depth && visible(other))
+    .sort((a, b) => a.left - b.left);
   const place = beside.indexOf(box);
   const next = {
     ArrowRight: () => beside[place + 1],
     ArrowLeft: () => beside[place - 1],
-    ArrowDown: () => boxes.find((other) => other.depth === box.depth + 1 && insideBox(other, box) && visible(other)),
+    ArrowDown: () =>
+      boxes.find((other) => other.depth === box.depth + 1 && insideBox(other, box) && visible(other)),
     ArrowUp: () => boxes.find((other) => other.depth === box.depth - 1 && insideBox(box, other)),
     Escape: () => boxes[0],
   }[event.key];

@@ -1,9 +1,27 @@
 // Where the time of each GPU went: compute, exposed communication and copies, idle by cause.
 
 const GPU_PARTS = [
-  ["compute_ns", "compute", "C", "--class-compute", "time with at least one kernel running that is not communication"],
-  ["comm_exposed_ns", "exposed communication", "N", "--class-communication", "time with communication but no compute running"],
-  ["copy_exposed_ns", "exposed copies", "M", "--class-copy", "time with a copy or memset, but neither compute nor communication running"],
+  [
+    "compute_ns",
+    "compute",
+    "C",
+    "--class-compute",
+    "time with at least one kernel running that is not communication",
+  ],
+  [
+    "comm_exposed_ns",
+    "exposed communication",
+    "N",
+    "--class-communication",
+    "time with communication but no compute running",
+  ],
+  [
+    "copy_exposed_ns",
+    "exposed copies",
+    "M",
+    "--class-copy",
+    "time with a copy or memset, but neither compute nor communication running",
+  ],
 ];
 
 const LETTER_SHARE = 0.02; // a narrower piece has no room for its letter
@@ -20,14 +38,24 @@ function showGpuTime(data, report) {
   fill(
     "gpus",
     titled("GPU time", caption),
-    make("div", { class: "bars", "aria-hidden": "true" }, devices.map((device, at) => gpuBar(device, parts, deviceName(devices, at)))),
+    make(
+      "div",
+      { class: "bars", "aria-hidden": "true" },
+      devices.map((device, at) => gpuBar(device, parts, deviceName(devices, at))),
+    ),
     gpuTable(report, devices, parts),
   );
 }
 
 /** The parts that any GPU has, with their pointers below a device; causes by size. */
 function gpuParts(data, devices) {
-  const busy = GPU_PARTS.map(([key, label, letter, colour, meaning]) => ({ path: [key], label, letter, colour, meaning }));
+  const busy = GPU_PARTS.map(([key, label, letter, colour, meaning]) => ({
+    path: [key],
+    label,
+    letter,
+    colour,
+    meaning,
+  }));
   const causes = Object.entries(data.causes).map(([name, [label, meaning]], at) => ({
     path: ["causes", name],
     label,
@@ -55,7 +83,11 @@ function gpuBar(device, parts, name) {
   for (const part of parts) {
     const ns = partOf(device, part);
     if (!ns) continue;
-    const piece = make("i", { class: part.idle ? "idle" : null }, ns > LETTER_SHARE * device.window_ns ? part.letter : "");
+    const piece = make(
+      "i",
+      { class: part.idle ? "idle" : null },
+      ns > LETTER_SHARE * device.window_ns ? part.letter : "",
+    );
     piece.style.flexGrow = ns / device.window_ns;
     paint(piece, part.colour);
     piece.title = `${part.idle ? "idle: " : ""}${part.label}: ${shareOf(ns, device.window_ns)}`;
@@ -65,31 +97,31 @@ function gpuBar(device, parts, name) {
 }
 
 function gpuTable(report, devices, parts) {
-  const row = (title, cells, attributes = {}) => make("tr", attributes, make("th", { scope: "row" }, title), cells);
-  const cellOf = (path) => devices.map((device, at) => {
-    if (!partOf(device, { path })) return make("td");
-    const base = `/judged/devices/${at}`;
-    const pointer = [base, ...path].join("/");
-    return make("td", { class: "right" }, figure(report, pointer, "duration", { per: device.steps }), " ", shareFigure(report, pointer, `${base}/window_ns`));
+  const cells = (path) => devices.map((device, at) => gpuCell(report, device, at, path));
+  const heads = devices.map((_, at) => figureHead(named(deviceName(devices, at), 30)));
+  const rows = parts.map((part) => {
+    const meaning = make("td", { class: "meaning" }, part.meaning);
+    return plainRow([rowHead(swatch(part), part.label), ...cells(part.path), meaning], part.idle && "idle");
   });
-  const whole = report.judged.of_steps ? "step" : "window";
   const firstIdle = parts.findIndex((part) => part.idle);
-  const rows = parts.map((part) => row([swatch(part), part.label], [...cellOf(part.path), meaningCell(part.meaning)], { class: part.idle ? "idle" : null }));
-  if (firstIdle >= 0) rows.splice(firstIdle, 0, row("idle, of which", cellOf(["idle_ns"]), { class: "sum" }));
-  return make(
-    "div",
-    { class: "scrolled", tabindex: 0, role: "region", "aria-label": "GPU time in figures" },
-    make(
-      "table",
-      { class: "plain parts" },
-      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "part"), devices.map((_, at) => make("th", { scope: "col", class: "right" }, named(deviceName(devices, at), 30))), make("th", { scope: "col", class: "meaning" }, "what it is"))),
-      make("tbody", {}, row(whole, cellOf(["window_ns"]), { class: "sum" }), rows),
-    ),
+  const idle = plainRow([rowHead("idle, of which"), ...cells(["idle_ns"])], "sum");
+  if (firstIdle >= 0) rows.splice(firstIdle, 0, idle);
+  const whole = rowHead(report.judged.of_steps ? "step" : "window");
+  return plainTable(
+    "GPU time in figures",
+    ["part", ...heads, { head: "what it is", kind: "meaning" }],
+    [plainRow([whole, ...cells(["window_ns"])], "sum"), ...rows],
+    "parts",
   );
 }
 
-function meaningCell(meaning) {
-  return make("td", { class: "meaning" }, meaning);
+/** A part of a GPU's time, and its share. */
+function gpuCell(report, device, at, path) {
+  if (!partOf(device, { path })) return make("td");
+  const base = `/judged/devices/${at}`;
+  const pointer = [base, ...path].join("/");
+  const time = figure(report, pointer, "duration", { per: device.steps });
+  return figureCell(time, " ", shareFigure(report, pointer, `${base}/window_ns`));
 }
 
 function swatch({ letter, colour, idle }) {

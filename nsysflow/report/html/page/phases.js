@@ -4,24 +4,32 @@ const OPEN_DEPTH = 3;
 
 /** The tree; nothing without phases. */
 function showPhases(data, report) {
-  const { phases, steps, window_ns: windowNs, of_steps: ofSteps } = report.judged;
+  const { phases, steps, window_ns: windowNs } = report.judged;
   const shown = phases.map((phase, at) => ({ ...phase, at })).filter((phase) => phase.time_ns);
   if (!shown.length) return;
-  const rows = shown.map((phase, index) => phaseRow(report, phase, { steps, windowNs, causes: data.causes, parent: hasChildren(shown, index) }));
-  const body = make("tbody", {}, rows);
-  rows.forEach((row, index) => row.querySelector(".fold")?.addEventListener("click", () => togglePhase(rows, shown, index)));
+  const rows = shown.map((phase, index) =>
+    phaseRow(report, phase, { steps, windowNs, causes: data.causes, parent: hasChildren(shown, index) }),
+  );
+  rows.forEach((row, index) =>
+    row.querySelector(".fold")?.addEventListener("click", () => togglePhase(rows, shown, index)),
+  );
   hideDeepPhases(rows, shown);
-  const heads = ["phase", "GPU time", "", "busy", "idle", "bound", "idle mostly"];
-  const gpus = report.judged.devices.length;
   fill(
     "phases",
-    titled("Phases", `Busy for it, or idle with the host in it${ofSteps ? "; per step" : ""}${gpus > 1 ? `; ${gpus} GPUs together` : ""}`),
-    make(
-      "div",
-      { class: "scrolled", tabindex: 0, role: "region", "aria-label": "Phases" },
-      make("table", { class: "plain phases" }, make("thead", {}, make("tr", {}, heads.map((head, at) => make("th", { scope: "col", class: [1, 3, 4].includes(at) ? "right" : null }, head || make("span", { class: "unseen" }, "drawn"))))), body),
+    titled("Phases", phasesCaption(report.judged)),
+    plainTable(
+      "Phases",
+      ["phase", figureHead("GPU time"), "", figureHead("busy"), figureHead("idle"), "bound", "idle mostly"],
+      rows,
+      "phases",
     ),
   );
+}
+
+function phasesCaption({ of_steps: ofSteps, devices }) {
+  const perStep = ofSteps ? "; per step" : "";
+  const together = devices.length > 1 ? `; ${devices.length} GPUs together` : "";
+  return `Busy for it, or idle with the host in it${perStep}${together}`;
 }
 
 function hasChildren(phases, index) {
@@ -31,9 +39,21 @@ function hasChildren(phases, index) {
 function phaseRow(report, phase, { steps, windowNs, causes, parent }) {
   const at = `/judged/phases/${phase.at}`;
   const depth = phase.names.length - 1;
-  const name = make("th", { scope: "row" }, parent ? button("", null, { class: "fold", "aria-expanded": "true", "aria-label": `phases in ${phase.names.at(-1)}` }) : null, button(named(phase.names.at(-1), 60), () => searchTimeline(phase.names.at(-1)), { class: "name" }));
+  const name = make(
+    "th",
+    { scope: "row" },
+    parent
+      ? button("", null, {
+          class: "fold",
+          "aria-expanded": "true",
+          "aria-label": `phases in ${phase.names.at(-1)}`,
+        })
+      : null,
+    button(named(phase.names.at(-1), 60), () => searchTimeline(phase.names.at(-1)), { class: "name" }),
+  );
   name.style.paddingInlineStart = `${0.4 + 1.1 * depth + (parent ? 0 : 1.2)}em`;
-  const time = (key) => make("td", { class: "right" }, figure(report, `${at}/${key}`, "duration", { per: steps }));
+  const time = (key) =>
+    make("td", { class: "right" }, figure(report, `${at}/${key}`, "duration", { per: steps }));
   return make(
     "tr",
     {},
@@ -49,7 +69,10 @@ function phaseRow(report, phase, { steps, windowNs, causes, parent }) {
 
 function phaseBar(phase, windowNs) {
   const bar = make("div", { class: "stack small", "aria-hidden": "true" });
-  const colours = [[phase.busy_ns, "--class-compute"], [phase.idle_ns, phase.main_cause ? `--cause-${phase.main_cause}` : "--cause-unknown"]];
+  const colours = [
+    [phase.busy_ns, "--class-compute"],
+    [phase.idle_ns, phase.main_cause ? `--cause-${phase.main_cause}` : "--cause-unknown"],
+  ];
   for (const [ns, colour] of colours) {
     const piece = make("i", { class: colour.startsWith("--cause") ? "idle" : null });
     piece.style.flexBasis = `${(100 * ns) / windowNs}%`;
@@ -78,6 +101,7 @@ function setPhaseOpen(rows, phases, index, opened) {
 
 function hideDeepPhases(rows, phases) {
   phases.forEach((phase, index) => {
-    if (phase.names.length === OPEN_DEPTH - 1 && hasChildren(phases, index)) setPhaseOpen(rows, phases, index, false);
+    if (phase.names.length === OPEN_DEPTH - 1 && hasChildren(phases, index))
+      setPhaseOpen(rows, phases, index, false);
   });
 }

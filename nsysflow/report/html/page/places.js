@@ -3,7 +3,10 @@
 /** Zoom the timeline to a time of a report's clock: of a row with `report`, `start_ns`, `end_ns`. */
 function goToPlace({ report, start_ns: start, end_ns: end }) {
   const reports = about.timeline.reports;
-  const number = Math.max(0, reports.findIndex(({ name }) => name === report));
+  const number = Math.max(
+    0,
+    reports.findIndex(({ name }) => name === report),
+  );
   const { origin_ns: origin, zero_ns: zero = 0 } = reports[number];
   const shift = origin - Number(zero);
   showInTimeline(number, start + shift, end + shift);

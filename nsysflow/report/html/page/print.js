@@ -17,15 +17,20 @@ function paperTable(source) {
   const every = Array.from({ length: source.count }, (_, row) => row);
   const rows = ordered(source, every, firstOrder(source)).slice(0, PRINTED_ROWS);
   const left = source.count - rows.length;
-  const cells = (row) => columns.map((column) => make("td", { class: source.columns[column].number ? "right" : null }, named(cellText(source, row, column), 60)));
+  const figures = (column) => source.columns[column].number;
+  const heads = columns.map((column) => {
+    const { head } = source.columns[column];
+    return figures(column) ? figureHead(head) : head;
+  });
+  const cell = (row, column) =>
+    make("td", { class: figures(column) ? "right" : null }, named(cellText(source, row, column), 60));
   return [
     make("h3", {}, source.name.replaceAll("_", " ")),
     make("p", {}, source.about),
-    make(
-      "table",
-      { class: "plain" },
-      make("thead", {}, make("tr", {}, columns.map((column) => make("th", {}, source.columns[column].head)))),
-      make("tbody", {}, rows.map((row) => make("tr", {}, cells(row)))),
+    plainTable(
+      source.name,
+      heads,
+      rows.map((row) => plainRow(columns.map((column) => cell(row, column)))),
     ),
     left > 0 && make("p", { class: "rest" }, `${grouped(String(left))} more rows are in the file`),
   ].filter(Boolean);

@@ -13,7 +13,11 @@ async function startPage() {
   showSteps(data, report);
   showFlame(data);
   const sources = tablesOf(data, report);
-  const open = showTables("tables", sources, { caption: "All tables of report.json", first: state.tab || "kernels", onopen: setTab });
+  const open = showTables("tables", sources, {
+    caption: "All tables of report.json",
+    first: state.tab || "kernels",
+    onopen: setTab,
+  });
   onChange((what) => what === "tab" && open?.(state.tab));
   printTables(sources);
   showWays();

@@ -2,22 +2,51 @@
 
 const STRIP_PX = 72;
 const CUT_AT = 2; // bars longer than two typical steps are cut, so that the others can be compared
-const STEP_KINDS = { steady: "steady", "start-up": "start-up", "one-off": "one-off", "cut-off": "cut off", incomplete: "incomplete" };
+const STEP_KINDS = {
+  steady: "steady",
+  "start-up": "start-up",
+  "one-off": "one-off",
+  "cut-off": "cut off",
+  incomplete: "incomplete",
+};
+
+const STEP_KEYS = {
+  ArrowRight: 1,
+  ArrowUp: 1,
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  PageUp: 10,
+  PageDown: -10,
+  Home: -Infinity,
+  End: Infinity,
+};
 
 /** A strip for each process and GPU with steps; nothing without steps. */
 function showSteps(data, report) {
   const rows = report.steps.rows.map((row, at) => ({ ...row, at }));
   if (!rows.length) return;
   const tracks = Map.groupBy(rows, ({ report: name, process, device }) => `${name}\n${process}\n${device}`);
-  const typicalNs = report.judged.of_steps ? report.judged.step_ns : median(rows.map((row) => row.duration_ns));
+  const typicalNs = report.judged.of_steps
+    ? report.judged.step_ns
+    : median(rows.map((row) => row.duration_ns));
   const kinds = Object.keys(STEP_KINDS).filter((kind) => rows.some((row) => row.kind === kind));
   const several = tracks.size > 1;
-  const cut = rows.some((row) => row.duration_ns > CUT_AT * typicalNs) ? make("span", {}, make("i", { class: "cut-mark" }, "▲ "), "longer than drawn") : null;
-  const typical = report.judged.of_steps ? make("p", { class: "typical" }, "typical step ", figure(report, "/judged/step_ns", "duration")) : null;
+  const cut = rows.some((row) => row.duration_ns > CUT_AT * typicalNs)
+    ? make("span", {}, make("i", { class: "cut-mark" }, "▲ "), "longer than drawn")
+    : null;
+  const typical = report.judged.of_steps
+    ? make("p", { class: "typical" }, "typical step ", figure(report, "/judged/step_ns", "duration"))
+    : null;
   fill(
     "steps",
     titled("Steps", `How long each ${report.steps.name ?? "step"} took; click one to see it in the timeline`),
-    make("div", { class: "key" }, kinds.map((kind) => make("span", {}, make("i", { class: `swatch step-${kind}` }), STEP_KINDS[kind])), cut, typical),
+    make(
+      "div",
+      { class: "key" },
+      kinds.map((kind) => make("span", {}, make("i", { class: `swatch step-${kind}` }), STEP_KINDS[kind])),
+      cut,
+      typical,
+    ),
     [...tracks.values()].map((steps) => stepStrip(report, steps, typicalNs, several)),
   );
 }
@@ -28,11 +57,31 @@ function median(values) {
 }
 
 function stepStrip(report, steps, typicalNs, several) {
-  const topNs = Math.min(CUT_AT * typicalNs, Math.max(typicalNs * 1.2, ...steps.map((step) => step.duration_ns)));
+  const topNs = Math.min(
+    CUT_AT * typicalNs,
+    Math.max(typicalNs * 1.2, ...steps.map((step) => step.duration_ns)),
+  );
   const title = several ? `${steps[0].report} GPU ${steps[0].device}` : `GPU ${steps[0].device}`;
   const readout = make("p", { class: "readout", "aria-hidden": "true" });
-  const picture = makeSvg("svg", { viewBox: `0 0 ${steps.length} ${STRIP_PX}`, preserveAspectRatio: "none", "aria-hidden": "true" }, stepPaths(steps, topNs), typicalLine(steps.length, typicalNs / topNs), makeSvg("rect", { class: "chosen", width: 1, height: STRIP_PX, x: -2 }));
-  const strip = make("div", { class: "strip", role: "slider", tabindex: 0, "aria-label": `Steps of ${title}`, "aria-valuemin": 0, "aria-valuemax": steps.length - 1 }, picture);
+  const picture = makeSvg(
+    "svg",
+    { viewBox: `0 0 ${steps.length} ${STRIP_PX}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    stepPaths(steps, topNs),
+    typicalLine(steps.length, typicalNs / topNs),
+    makeSvg("rect", { class: "chosen", width: 1, height: STRIP_PX, x: -2 }),
+  );
+  const strip = make(
+    "div",
+    {
+      class: "strip",
+      role: "slider",
+      tabindex: 0,
+      "aria-label": `Steps of ${title}`,
+      "aria-valuemin": 0,
+      "aria-valuemax": steps.length - 1,
+    },
+    picture,
+  );
   const width = Math.min(100, Math.max(12, steps.length * 4));
   strip.style.width = `${width}%`;
   chooseSteps(strip, picture, readout, steps, report);
@@ -65,14 +114,18 @@ function chooseSteps(strip, picture, readout, steps, report) {
     chosen = Math.min(steps.length - 1, Math.max(0, at));
     const step = steps[chosen];
     picture.lastChild.setAttribute("x", chosen);
-    const text = `step ${step.step}: ${shownAs("duration", step.duration_ns)}, ${STEP_KINDS[step.kind]}, idle ${shareOf(step.idle_ns, step.duration_ns)}`;
-    strip.setAttribute("aria-valuenow", chosen);
-    strip.setAttribute("aria-valuetext", text);
     const base = `/steps/rows/${step.at}`;
-    readout.replaceChildren(`step ${step.step}: `, figure(report, `${base}/duration_ns`, "duration"), `, ${STEP_KINDS[step.kind]}, idle `, shareFigure(report, `${base}/idle_ns`, `${base}/duration_ns`));
+    readout.replaceChildren(
+      `step ${step.step}: `,
+      figure(report, `${base}/duration_ns`, "duration"),
+      `, ${STEP_KINDS[step.kind]}, idle `,
+      shareFigure(report, `${base}/idle_ns`, `${base}/duration_ns`),
+    );
+    strip.setAttribute("aria-valuenow", chosen);
+    strip.setAttribute("aria-valuetext", readout.textContent);
   };
-  const under = (event) => Math.floor(((event.clientX - strip.getBoundingClientRect().left) / strip.clientWidth) * steps.length);
-  const keys = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity };
+  const under = (event) =>
+    Math.floor(((event.clientX - strip.getBoundingClientRect().left) / strip.clientWidth) * steps.length);
   strip.addEventListener("pointermove", (event) => choose(under(event)));
   strip.addEventListener("click", (event) => {
     choose(under(event));
@@ -80,7 +133,7 @@ function chooseSteps(strip, picture, readout, steps, report) {
   });
   strip.addEventListener("keydown", (event) => {
     if (event.key === "Enter") goToPlace(steps[chosen]);
-    else if (event.key in keys) choose(chosen + keys[event.key]);
+    else if (event.key in STEP_KEYS) choose(chosen + STEP_KEYS[event.key]);
     else return;
     event.preventDefault();
   });

@@ -3,19 +3,28 @@
 /** Title, facts and verdict of the page. */
 function showVerdict(data) {
   document.getElementById("title").replaceChildren(named(data.reports, 80));
-  document.getElementById("facts").replaceChildren(...[...data.facts, data.selection && `only ${data.selection}`].filter(Boolean).map((fact) => make("li", {}, named(fact))));
+  document
+    .getElementById("facts")
+    .replaceChildren(
+      ...[...data.facts, data.selection && `only ${data.selection}`]
+        .filter(Boolean)
+        .map((fact) => make("li", {}, named(fact))),
+    );
   fill(
     "verdict",
     make("h2", { class: "unseen" }, "Verdict"),
-    data.headlines.map(({ text, advice, valid }) => [
-      make("p", { class: headlineClass(data, valid) }, said(text)),
-      advice && make("p", { class: "next" }, make("strong", {}, "Next: "), said(advice)),
-    ]).flat(),
+    data.headlines
+      .map(({ text, advice, valid }) => [
+        make("p", { class: headlineClass(data, valid) }, said(text)),
+        advice && make("p", { class: "next" }, make("strong", {}, "Next: "), said(advice)),
+      ])
+      .flat(),
     data.steps && make("p", { class: "steps-sentence" }, said(data.steps)),
     remarks([...data.remarks, ...data.sentences]),
   );
   const notes = document.getElementById("notes");
-  if (data.notes.length) notes.replaceChildren(titled("Notes", "What to know about the recording"), remarks(data.notes));
+  if (data.notes.length)
+    notes.replaceChildren(titled("Notes", "What to know about the recording"), remarks(data.notes));
 }
 
 /** Of several headlines each begins with the name of a GPU, whose letters stay as they are. */
@@ -26,5 +35,9 @@ function headlineClass({ headlines }, valid) {
 /** Sentences as a list; nothing without any. */
 function remarks(sentences) {
   if (!sentences.length) return null;
-  return make("ul", { class: "remarks" }, sentences.map((each) => make("li", {}, said(each))));
+  return make(
+    "ul",
+    { class: "remarks" },
+    sentences.map((each) => make("li", {}, said(each))),
+  );
 }

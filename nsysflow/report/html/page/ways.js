@@ -3,7 +3,9 @@
 /** A link for each section but the first, which is in sight anyway. */
 function showWays() {
   const [, ...sections] = document.querySelectorAll("main > section[id]:not([hidden])");
-  const links = sections.map((section) => make("a", { href: `#${section.id}`, onclick: goToSection }, section.getAttribute("aria-label")));
+  const links = sections.map((section) =>
+    make("a", { href: `#${section.id}`, onclick: goToSection }, section.getAttribute("aria-label")),
+  );
   document.querySelector("nav").replaceChildren(...links);
 }
 

@@ -62,7 +62,7 @@ function listenToLook() {
   let waiting = 0;
   new ResizeObserver(() => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => surface.lanesBox.clientWidth !== surface.width && fitSurface(), RESIZE_MS);
+    waiting = setTimeout(fitIfWider, RESIZE_MS);
   }).observe(surface.lanesBox);
   addEventListener("resize", () => {
     clearTimeout(waiting);
@@ -70,9 +70,14 @@ function listenToLook() {
   });
   surface.lanesBox.addEventListener("scroll", requestDraw);
   for (const name of ["focus", "blur"]) surface.canvas.addEventListener(name, requestDraw);
-  new MutationObserver(readSurfaceTheme).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  const root = document.documentElement;
+  new MutationObserver(readSurfaceTheme).observe(root, { attributeFilter: ["data-theme"] });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", readSurfaceTheme);
   listenToPrinter();
+}
+
+function fitIfWider() {
+  if (surface.lanesBox.clientWidth !== surface.width) fitSurface();
 }
 
 /** Print on white: light colours while the page is printed. */

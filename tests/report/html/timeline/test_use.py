@@ -149,10 +149,12 @@ def test_a_search_counts_every_slice_of_the_name(page: Any) -> None:  # noqa: AN
 
 
 def test_a_cause_in_the_legend_makes_its_gaps_stand_out(page: Any) -> None:  # noqa: ANN401
-    entry = page.locator("#timeline-legend button:visible").first
+    entry = page.get_by_role("button", name="launch overhead")
     entry.click()
     assert entry.get_attribute("aria-pressed") == "true"
-    assert page.evaluate("inside.surface.marked.count") > 0
+    expected = analysed(NAME).tracks.gaps.filter(pl.col("launch_ns") > 0)
+    shown = page.evaluate("[inside.surface.marked.count, inside.surface.marked.ns]")
+    assert shown == [expected.height, expected["launch_ns"].sum()]
     entry.click()
     assert page.evaluate("inside.surface.marked") is None
 

@@ -2,7 +2,9 @@
 
 /** The text of the file. */
 function csvOf(source, rows) {
-  const lines = rows.map((row) => source.columns.map((_, column) => csvCell(source.value(row, column))).join(","));
+  const lines = rows.map((row) =>
+    source.columns.map((_, column) => csvCell(source.value(row, column))).join(","),
+  );
   return [source.columns.map(({ name }) => name).join(","), ...lines, ""].join("\n");
 }
 
@@ -16,7 +18,7 @@ const KEPT_MS = 60_000; // until the browser has read it
 
 /** Give the reader a file. */
 function saveAs(name, text) {
-  const href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  make("a", { download: name, href }).click();
-  setTimeout(() => URL.revokeObjectURL(href), KEPT_MS);
+  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  make("a", { download: name, href: url }).click();
+  setTimeout(() => URL.revokeObjectURL(url), KEPT_MS);
 }

@@ -2,7 +2,7 @@
 
 const COMPARISON = /^([A-Za-z_]\w*)(>=|<=|!=|=|>|<|:)(.*)$/;
 const AMOUNT = /^(-?[\d.,_]+)\s*(ns|us|µs|ms|s|%|B|kB|MB|GB)?$/;
-const FACTORS = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9, "%": 1, B: 1, kB: 1e3, MB: 1e6, GB: 1e9 };
+const FACTORS = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9, "%": 1, B: 1, kB: 1e3, MB: 1e6, GB: 1e9 };
 
 const COMPARE = {
   ">": (value, amount) => value > amount,
@@ -41,14 +41,16 @@ function partTest(source, part) {
   if (column === undefined) {
     return operator === ":" ? anyCellHas(source, part) : `There is no column “${name}” here`;
   }
-  if (operator === ":") return (row) => cellText(source, row, column).toLowerCase().includes(wanted.toLowerCase());
+  if (operator === ":")
+    return (row) => cellText(source, row, column).toLowerCase().includes(wanted.toLowerCase());
   return comparison(source, column, operator, wanted);
 }
 
 function comparison(source, column, operator, wanted) {
   const compare = COMPARE[operator];
   if (!source.columns[column].number) {
-    if (operator !== "=" && operator !== "!=") return `“${source.columns[column].name}” holds words; ask for ${source.columns[column].name}=… or :…`;
+    if (operator !== "=" && operator !== "!=")
+      return `“${source.columns[column].name}” holds words; ask for ${source.columns[column].name}=… or :…`;
     return (row) => compare(String(source.value(row, column) ?? ""), wanted);
   }
   const amount = amountOf(wanted);
@@ -61,10 +63,15 @@ function comparison(source, column, operator, wanted) {
 
 function anyCellHas(source, word) {
   const wanted = word.toLowerCase();
-  return (row) => source.columns.some((_, column) => {
-    const value = source.value(row, column);
-    return value !== null && (String(value).toLowerCase().includes(wanted) || cellText(source, row, column).toLowerCase().includes(wanted));
-  });
+  return (row) =>
+    source.columns.some((_, column) => {
+      const value = source.value(row, column);
+      return (
+        value !== null &&
+        (String(value).toLowerCase().includes(wanted) ||
+          cellText(source, row, column).toLowerCase().includes(wanted))
+      );
+    });
 }
 
 /** A cell as people read it. */

@@ -14,7 +14,11 @@ function makeGrid(label, onsort) {
   const head = make("thead");
   const body = make("tbody");
   const table = make("table", { class: "grid", "aria-label": label }, columns, head, body);
-  const scroller = make("div", { class: "grid-scroll", tabindex: 0, role: "region", "aria-label": `${label}: rows` }, table);
+  const scroller = make(
+    "div",
+    { class: "grid-scroll", tabindex: 0, role: "region", "aria-label": `${label}: rows` },
+    table,
+  );
   let view = null;
   const draw = () => view && drawRows(scroller, body, view);
   const fit = () => view && setWidths(columns, scroller, view);
@@ -41,9 +45,14 @@ function setWidths(columns, scroller, { source, rows, columns: shown }) {
   const letterPx = letterWidth(scroller);
   const width = (letters) => letters * letterPx + PADDING_PX;
   const wanted = shown.map((column) => columnWidth(source, rows, column));
-  const least = shown.map((column, at) => (source.columns[column].number ? wanted[at] : Math.min(wanted[at], READABLE)));
+  const least = shown.map((column, at) =>
+    source.columns[column].number ? wanted[at] : Math.min(wanted[at], READABLE),
+  );
   const go = source.placed ? [width(3)] : [];
-  const fitted = [...go, ...fittedWidths(wanted.map(width), least.map(width), scroller.clientWidth - (go[0] ?? 0))];
+  const fitted = [
+    ...go,
+    ...fittedWidths(wanted.map(width), least.map(width), scroller.clientWidth - (go[0] ?? 0)),
+  ];
   const cols = fitted.map((px) => {
     const col = make("col");
     col.style.width = `${px}px`;
@@ -71,24 +80,33 @@ function letterWidth(element) {
 
 function drawHead(head, { source, columns: shown, order }, onsort) {
   const cells = shown.map((column) => headCell(source.columns[column], column, order, onsort));
-  const go = source.placed && make("th", { scope: "col", class: "go" }, make("span", { class: "unseen" }, "in the timeline"));
+  const go =
+    source.placed &&
+    make("th", { scope: "col", class: "go" }, make("span", { class: "unseen" }, "in the timeline"));
   head.replaceChildren(make("tr", { "aria-rowindex": 1 }, go, cells));
 }
 
 function headCell({ name, head, meaning, number }, column, order, onsort) {
   const sorted = order.column === column;
   const direction = order.descending ? "descending" : "ascending";
-  const mark = sorted ? make("span", { class: "mark", "aria-hidden": "true" }, order.descending ? "▼" : "▲") : null;
+  const mark = sorted
+    ? make("span", { class: "mark", "aria-hidden": "true" }, order.descending ? "▼" : "▲")
+    : null;
   return make(
     "th",
     { scope: "col", class: number ? "right" : null, "aria-sort": sorted ? direction : "none" },
-    button([head, mark].filter(Boolean), () => onsort(column), { "data-tip": `${name}: ${meaning}`, "data-column": column }),
+    button([head, mark].filter(Boolean), () => onsort(column), {
+      "data-tip": `${name}: ${meaning}`,
+      "data-column": column,
+    }),
   );
 }
 
 /** How many letters a column needs, as its first rows tell. */
 function columnWidth(source, rows, column) {
-  const longest = rows.slice(0, MEASURED).reduce((most, row) => Math.max(most, cellText(source, row, column).length), 0);
+  const longest = rows
+    .slice(0, MEASURED)
+    .reduce((most, row) => Math.max(most, cellText(source, row, column).length), 0);
   return Math.min(WIDEST, Math.max(NARROWEST, source.columns[column].head.length + 2, longest));
 }
 
@@ -126,8 +144,17 @@ function bodyCell(source, row, column) {
   const { number, unit } = source.columns[column];
   const value = source.value(row, column);
   const text = cellText(source, row, column);
-  const attributes = { class: number ? "right" : null, "data-key": source.pointer(row, column), "data-value": value ?? "", "data-unit": unit };
+  const attributes = {
+    class: number ? "right" : null,
+    "data-key": source.pointer(row, column),
+    "data-value": value ?? "",
+    "data-unit": unit,
+  };
   if (unit === "duration" && value) attributes.title = `${grouped(String(value))} ns`;
   else if (text.length > WIDEST - 2) attributes.title = text;
-  return make("td", attributes, number ? text : make("bdi", {}, text.length > 500 ? `${text.slice(0, 500)}…` : text));
+  return make(
+    "td",
+    attributes,
+    number ? text : make("bdi", {}, text.length > 500 ? `${text.slice(0, 500)}…` : text),
+  );
 }

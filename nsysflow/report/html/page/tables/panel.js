@@ -1,63 +1,67 @@
 // One table: its words, the filter, the choice of columns, the file, the rows.
 
 const FEW_COLUMNS = 9;
-const FILTER_MS = 120;
+const TYPING_PAUSE_MS = 120;
 
 /** The panel of a table. */
 function tablePanel(source) {
-  let order = firstOrder(source);
-  let columns = firstColumns(source);
   const every = Array.from({ length: source.count }, (_, row) => row);
-  let rows = ordered(source, every, order);
+  const now = { order: firstOrder(source), columns: firstColumns(source), rows: every };
   const status = make("p", { class: "count", role: "status" });
-  const grid = makeGrid(source.name, (column) => {
-    order = nextOrder(source, order, column);
+  const filter = filterField(source, () => {
     show();
+    grid.top();
   });
-  const filter = make("input", {
+  const grid = makeGrid(source.name, (column) => show({ order: nextOrder(source, now.order, column) }));
+  function show(changes = {}) {
+    const wanted = rowFilter(source, filter.value);
+    const wrong = typeof wanted === "string";
+    Object.assign(now, changes);
+    now.rows = ordered(source, wrong ? every : every.filter(wanted), now.order);
+    filter.setAttribute("aria-invalid", String(wrong));
+    status.textContent = wrong ? wanted : countOf(now.rows.length, source);
+    grid.show({ source, ...now });
+  }
+  const chooser = columnChooser(source, now.columns, (columns) => show({ columns }));
+  const save = button("Save as CSV", () => saveAs(`${source.name}.csv`, csvOf(source, now.rows)));
+  const controls = make("div", { class: "controls" }, filter, chooser, save, status);
+  const element = make("div", { class: "panel" }, panelWords(source), controls, grid.element);
+  return { element, show: () => show() };
+}
+
+/** A field that filters a little after the last letter, and at once with Enter. */
+function filterField(source, onfilter) {
+  let waiting = 0;
+  return make("input", {
     type: "search",
     class: "filter",
     "aria-label": `Filter ${source.name}`,
     placeholder: filterHint(source),
-  });
-  function show() {
-    const wanted = rowFilter(source, filter.value);
-    const wrong = typeof wanted === "string";
-    filter.setAttribute("aria-invalid", String(wrong));
-    rows = ordered(source, wrong ? every : every.filter(wanted), order);
-    status.textContent = wrong ? wanted : countOf(rows.length, source);
-    grid.show({ source, rows, columns, order });
-  }
-  let waiting = 0;
-  filter.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      show();
-      grid.top();
-    }, FILTER_MS);
-  });
-  const chooser = columnChooser(source, columns, (chosen) => {
-    columns = chosen;
-    show();
-  });
-  const save = button("Save as CSV", () => saveAs(`${source.name}.csv`, csvOf(source, rows)));
-  return {
-    element: make("div", { class: "panel" }, panelWords(source), make("div", { class: "controls" }, filter, chooser, save, status), grid.element),
-    show,
-    find(text) {
-      filter.value = text;
-      show();
+    oninput: () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(onfilter, TYPING_PAUSE_MS);
     },
-  };
+    onchange: () => {
+      clearTimeout(waiting);
+      onfilter();
+    },
+  });
 }
 
 function panelWords({ about, rows_are: rowsAre }) {
-  return make("div", { class: "about" }, make("p", {}, `${about[0].toUpperCase()}${about.slice(1)}.`), make("details", {}, make("summary", {}, "What a row is"), make("p", {}, rowsAre)));
+  return make(
+    "div",
+    { class: "about" },
+    make("p", {}, `${about[0].toUpperCase()}${about.slice(1)}.`),
+    make("details", {}, make("summary", {}, "What a row is"), make("p", {}, rowsAre)),
+  );
 }
 
 /** An example of a comparison with a column that the table has. */
 function filterHint({ columns, columnAt, shown }) {
-  const time = [...shown.map((name) => columns[columnAt[name]]), ...columns].find((column) => column?.unit === "duration");
+  const time = [...shown.map((name) => columns[columnAt[name]]), ...columns].find(
+    (column) => column?.unit === "duration",
+  );
   return time ? `words, or ${time.name}>1ms` : "words";
 }
 
@@ -70,7 +74,9 @@ function countOf(shown, { count, total }) {
 /** The columns that people act on, as far as they say anything. */
 function firstColumns(source) {
   const wanted = source.shown.map((name) => source.columnAt[name]).filter((column) => column !== undefined);
-  const telling = (wanted.length ? wanted : source.columns.map((_, column) => column)).filter((column) => says(source, column));
+  const telling = (wanted.length ? wanted : source.columns.map((_, column) => column)).filter((column) =>
+    says(source, column),
+  );
   return telling.slice(0, FEW_COLUMNS);
 }
 
@@ -93,7 +99,10 @@ function columnChooser(source, chosen, onchange) {
     return make("label", { "data-tip": meaning }, box, name);
   });
   const picked = () => {
-    const now = boxes.map((label) => label.firstChild).filter((box) => box.checked).map((box) => Number(box.value));
+    const now = boxes
+      .map((label) => label.firstChild)
+      .filter((box) => box.checked)
+      .map((box) => Number(box.value));
     const before = chosen.filter((column) => now.includes(column));
     chosen = [...before, ...now.filter((column) => !before.includes(column))];
     return chosen;

@@ -21,8 +21,13 @@ function jsonTable(table, rows) {
 /** The time that a row is about; null where it is a sum over many. */
 function placeOfRow(row) {
   if (typeof row.start_ns !== "number") return null;
-  const length = [row.duration_ns, row.blocked_ns, row.spread_ns, row.total_ns].find((ns) => typeof ns === "number") ?? 0;
-  return { report: row.report ?? row.last_report, start_ns: row.start_ns, end_ns: row.end_ns ?? row.start_ns + length };
+  const length =
+    [row.duration_ns, row.blocked_ns, row.spread_ns, row.total_ns].find((ns) => typeof ns === "number") ?? 0;
+  return {
+    report: row.report ?? row.last_report,
+    start_ns: row.start_ns,
+    end_ns: row.end_ns ?? row.start_ns + length,
+  };
 }
 
 /** The name by which the timeline finds what a row sums up; null where it has none. */
@@ -32,5 +37,7 @@ function nameOfRow(row) {
 
 /** All tables with rows, in their declared order. */
 function tablesOf(data, report) {
-  return data.tables.map((table) => jsonTable(table, table.pointer ? valueAt(report, table.pointer) : table.rows));
+  return data.tables.map((table) =>
+    jsonTable(table, table.pointer ? valueAt(report, table.pointer) : table.rows),
+  );
 }

@@ -6,9 +6,21 @@ function showTables(id, sources, { caption, first, onopen = () => {} }) {
   const panels = new Map();
   const panel = make("div", { role: "tabpanel", id: `${id}-panel` });
   const tabs = sources.map((source) => tabOf(source, `${id}-panel`, () => open(source.name)));
-  const list = make("div", { role: "tablist", "aria-label": "Tables", "aria-orientation": "vertical", onkeydown: (event) => moveTab(event, tabs) }, tabs);
+  const list = make(
+    "div",
+    {
+      role: "tablist",
+      "aria-label": "Tables",
+      "aria-orientation": "vertical",
+      onkeydown: (event) => moveTab(event, tabs),
+    },
+    tabs,
+  );
   function open(name) {
-    const at = Math.max(0, sources.findIndex((source) => source.name === name));
+    const at = Math.max(
+      0,
+      sources.findIndex((source) => source.name === name),
+    );
     const source = sources[at];
     if (!panels.has(source.name)) panels.set(source.name, tablePanel(source));
     tabs.forEach((tab, index) => {
@@ -28,7 +40,12 @@ function showTables(id, sources, { caption, first, onopen = () => {} }) {
 
 function tabOf(source, panel, onclick) {
   const count = make("span", { class: "tab-count" }, grouped(String(source.count)));
-  return button([source.title ?? source.name.replaceAll("_", " "), " ", count], onclick, { role: "tab", id: `tab-${source.name}`, "aria-controls": panel, "data-tip": source.about });
+  return button([source.title ?? source.name.replaceAll("_", " "), " ", count], onclick, {
+    role: "tab",
+    id: `tab-${source.name}`,
+    "aria-controls": panel,
+    "data-tip": source.about,
+  });
 }
 
 /** Arrow keys go from tab to tab. */
@@ -36,7 +53,12 @@ function moveTab(event, tabs) {
   const steps = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 };
   const now = tabs.indexOf(document.activeElement);
   const ends = { Home: 0, End: tabs.length - 1 };
-  const next = event.key in ends ? ends[event.key] : event.key in steps ? (now + steps[event.key] + tabs.length) % tabs.length : -1;
+  const next =
+    event.key in ends
+      ? ends[event.key]
+      : event.key in steps
+        ? (now + steps[event.key] + tabs.length) % tabs.length
+        : -1;
   if (next < 0 || now < 0) return;
   event.preventDefault();
   tabs[next].focus();

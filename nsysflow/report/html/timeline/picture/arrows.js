@@ -42,7 +42,8 @@ function drawCurve(context, x0, y0, x1, y1, upright) {
   else context.bezierCurveTo(x0 + away, y0, x1 - away, y1, x1, y1);
   context.stroke();
   const sign = Math.sign(y1 - y0) || 1;
-  const [back, side] = upright ? [[0, -sign * HEAD_PX], [HEAD_PX * 0.55, 0]] : [[-HEAD_PX, 0], [0, HEAD_PX * 0.55]];
+  const half = HEAD_PX * 0.55;
+  const [back, side] = upright ? [[0, -sign * HEAD_PX], [half, 0]] : [[-HEAD_PX, 0], [0, half]];
   context.beginPath();
   context.moveTo(x1, y1);
   context.lineTo(x1 + back[0] + side[0], y1 + back[1] + side[1]);

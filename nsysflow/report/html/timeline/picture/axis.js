@@ -28,7 +28,8 @@ function ticksOf(start, end, width) {
 
 /** `ns` in the unit of its ticks, with no more decimals than they need: "+12.5 us". */
 function tickLabel(time, { base, step }, largest) {
-  const [unit, name] = TICK_UNITS.find(([size]) => size <= Math.max(largest, step)) ?? TICK_UNITS.at(-1);
+  const fits = ([size]) => size <= Math.max(largest, step);
+  const [unit, name] = TICK_UNITS.find(fits) ?? TICK_UNITS.at(-1);
   const decimals = Math.max(0, Math.ceil(Math.log10(unit / step) - 1e-9));
   const value = ((time - base) / unit).toFixed(Math.min(decimals, 9));
   return `${base ? "+" : ""}${value} ${name}`;

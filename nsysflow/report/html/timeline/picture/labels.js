@@ -43,13 +43,34 @@ function drawLabels(context, found, theme, ratio) {
   context.font = `${LABEL_PX}px ${theme.font}`;
   context.textBaseline = "middle";
   context.textAlign = "left";
-  for (const { row, slice, left, right, top, bottom, faded } of found) {
+  for (const { row, slice, left, right, top, bottom, faded, run } of found) {
     const { table } = row.lane;
     const room = (right - left) / ratio - 8;
-    const cut = cutTo(context, labelOf(row, slice, room > WITH_DURATION_PX), room);
+    const cut = cutTo(context, labelOf(row, slice, !run && room > WITH_DURATION_PX), room);
     if (!cut) continue;
     context.fillStyle = faded ? theme.muted : tonesOf(theme, table.key)[row.kind[slice]].ink;
     context.fillText(cut, left / ratio + 4, (top + bottom) / ratio / 2 + 0.5);
+  }
+}
+
+/** Samples of one stack that follow each other share a label: add that to `labels` for each run in
+ * sight that no slice of it is wide enough for. In device pixels, as the bars. */
+function labelRuns(row, { start: origin, nsPerPixel, left, width, labelPx }, top, bottom, labels) {
+  const { table } = row.lane;
+  const to = firstFrom(row.start, origin + width * nsPerPixel);
+  const nameAt = (slice) => table.name[tableRow(row, slice)];
+  const x = (time) => left + Math.min(Math.max((time - origin) / nsPerPixel, 0), width);
+  let first = firstAbove(row.end, origin);
+  if (to - first > DENSE * width) return;
+  for (let slice = first + 1; slice <= to; slice++) {
+    const near = slice < to && row.start[slice] - row.end[slice - 1] < 2 * nsPerPixel;
+    if (near && nameAt(slice) === nameAt(first)) continue;
+    const [from, until] = [x(row.start[first]), x(row.end[slice - 1])];
+    const alone = slice === first + 1 && until - from >= labelPx;
+    if (until - from >= 2 * labelPx && !alone) {
+      labels.push({ row, slice: first, left: from, right: until, top, bottom, run: true });
+    }
+    first = slice;
   }
 }
 

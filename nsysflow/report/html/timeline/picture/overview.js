@@ -80,7 +80,8 @@ function listenToOverview() {
       const half = (end - start) / 2;
       setView(timeAt(event) - half, timeAt(event) + half);
     }
-    drag = { edge: near(left) ? "start" : near(right) ? "end" : "both", from: timeAt(event), view: state.view };
+    const edge = near(left) ? "start" : near(right) ? "end" : "both";
+    drag = { edge, from: timeAt(event), view: state.view };
   });
   overview.addEventListener("pointermove", (event) => {
     if (!drag) return;

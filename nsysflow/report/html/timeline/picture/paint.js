@@ -94,6 +94,7 @@ function paintLane(raster, lane, fine, labels) {
     const faded = marked?.tables.has(lane.table.key);
     const room = px(bottom) - px(top) >= 11 * ratio ? labels : null;
     drawRow(raster, fine, row, px(top), px(bottom), tones, faded, room);
+    if (lane.kind === "host_stack") labelRuns(row, fine, px(top), px(bottom), labels);
     const found = marked?.slices.get(row);
     if (found) drawMarked(raster, fine, row, found, px(top), px(bottom), tones);
   }
@@ -141,14 +142,16 @@ function outlineSlice(context, scale, place, width, colour) {
   const left = Math.max(box.left, surface.titles - 4);
   const right = Math.min(box.right, surface.width + 4);
   const length = Math.max(right - left, 3);
-  context.strokeRect(left - width / 2, box.top - width / 2, length + width, box.bottom - box.top + width);
+  const height = box.bottom - box.top;
+  context.strokeRect(left - width / 2, box.top - width / 2, length + width, height + width);
 }
 
 /** Where a slice is on the canvas, in CSS pixels; the header of its group where that is closed. */
 function boxOf({ row, slice }, scale) {
   const left = surface.titles + scale.x(row.start[slice]);
   const right = Math.max(surface.titles + scale.x(row.end[slice]), left + 1);
-  const [top, bottom] = isLaneShown(row.lane) ? depthPlace(row.lane, row.depth) : headerPlace(row.lane);
+  const { lane, depth } = row;
+  const [top, bottom] = isLaneShown(lane) ? depthPlace(lane, depth) : headerPlace(lane);
   return { left, right, top: onCanvas(top), bottom: onCanvas(bottom) };
 }
 

@@ -32,7 +32,10 @@ function lightness([r, g, b]) {
 /** One colour of slices: `shades` tell neighbours of different names apart, `faded` is for what a
  * search did not find, `ink` for the label inside. */
 function toneOf(rgb, background, text) {
-  const shade = (share) => packedColour(mixedColour(rgb, share < 0 ? background : text, Math.abs(share)));
+  const shade = (share) => {
+    const towards = share < 0 ? background : text;
+    return packedColour(mixedColour(rgb, towards, Math.abs(share)));
+  };
   return {
     css: cssOf(rgb),
     full: packedColour(rgb),
@@ -54,6 +57,16 @@ function coloursNow(names) {
   return found;
 }
 
+const LEAST_CONTRAST = 0.2; // of lightness, so that a bar of one pixel is seen on its ground
+
+/** A colour that is too near to the background, moved towards the text. */
+function lifted(rgb, background, text) {
+  const apart = (colour) => Math.abs(lightness(colour) - lightness(background));
+  const shares = [0, 0.1, 0.2, 0.3, 0.4];
+  const share = shares.find((each) => apart(mixedColour(rgb, text, each)) >= LEAST_CONTRAST);
+  return mixedColour(rgb, text, share ?? shares.at(-1));
+}
+
 /** Pale on a light page, dark on a dark one: what has no class stays in the background. */
 function calmed(rgb, background) {
   if (lightness(background) > 0.5) return rgb;
@@ -64,7 +77,9 @@ function calmed(rgb, background) {
 /** All colours of the timeline; read again when the theme changes. */
 function readTheme() {
   const [background, text, accent, area] = coloursNow(["--card", "--ink", "--accent", "--range-0"]);
-  const tones = (names) => coloursNow(names).map((rgb) => toneOf(rgb, background, text));
+  const seen = (rgb) => toneOf(lifted(rgb, background, text), background, text);
+  const tones = (names) => coloursNow(names).map(seen);
+  const calm = (rgb) => toneOf(calmed(rgb, background), background, text);
   const towards = (share) => mixedColour(background, text, share);
   return {
     background: cssOf(background),
@@ -76,9 +91,9 @@ function readTheme() {
     header: packedColour(towards(0.06)),
     outside: packedColour(towards(0.05)),
     accent: packedColour(accent),
-    counter: toneOf(mixedColour(calmed(area, background), text, 0.3), background, text),
+    counter: calm(mixedColour(area, text, 0.2)),
     tones: Object.fromEntries(Object.entries(COLOURS).map(([key, names]) => [key, tones(names)])),
-    shades: coloursNow(SHADE_COLOURS).map((rgb) => toneOf(calmed(rgb, background), background, text)),
+    shades: coloursNow(SHADE_COLOURS).map((rgb) => calm(rgb)),
     font: getComputedStyle(surface.lanesBox).fontFamily,
   };
 }

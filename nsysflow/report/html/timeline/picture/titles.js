@@ -62,7 +62,10 @@ function paintAxis(context, scale) {
   const left = Math.max(titles, corner ? textWidth(context, corner) + 14 : 0);
   context.fillStyle = theme.text;
   context.fillText(corner, 6, AXIS_PX / 2 - 1);
-  for (const time of axis.ticks) paintTick(context, titles + scale.x(time + origin), tickLabel(time, axis, end - axis.base), left);
+  for (const time of axis.ticks) {
+    const label = tickLabel(time, axis, end - axis.base);
+    paintTick(context, titles + scale.x(time + origin), label, left);
+  }
   if (pointerX !== null && pointerX >= titles) paintPointer(context, scale, pointerX);
 }
 

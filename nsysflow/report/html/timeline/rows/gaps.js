@@ -28,6 +28,15 @@ function eachCause(gaps, row, add) {
   add(gaps.cause[row], rest);
 }
 
+/** Whether a cause has a part of a gap. */
+function hasCause(gaps, row, cause) {
+  if (gaps.cause[row] === cause) return true;
+  for (let part = gaps.firstPart[row]; part < gaps.firstPart[row + 1]; part++) {
+    if (gaps.part_cause[part] === cause) return true;
+  }
+  return false;
+}
+
 /** ns by cause of the gaps before each block of a lane, a block after the other. */
 function blockSums(lane) {
   const causes = about.timeline.causes.length;

@@ -1,4 +1,4 @@
-// Which slices stand out? Those whose name a search found, or those of one cause or class.
+// Which slices stand out? Those whose name a search found, or those of one cause or group.
 
 const SEARCHED = ["operations", "calls", "ranges", "host_stacks", "profiler"];
 
@@ -41,9 +41,17 @@ function marksOfSearch(query) {
   });
 }
 
-/** The slices of one colour: the gaps of a cause, the operations of a group, the calls of a class. */
-function marksOfKind(key, kind) {
-  return marksBy([key], (report, table) => (row) => table.kinds[row] === kind);
+/** The operations of a group. */
+function marksOfGroup(group) {
+  return marksBy(["operations"], (report, table) => (row) => table.kinds[row] === group);
+}
+
+/** The gaps that a cause has a part of; their `ns` is that of these parts. */
+function marksOfCause(cause) {
+  const marks = marksBy(["gaps"], (report, table) => (row) => hasCause(table, row, cause));
+  const idle = lanes.filter(({ kind, rows }) => kind === "gaps" && rows);
+  marks.ns = idle.reduce((sum, lane) => sum + idleBefore(lane, lane.count)[cause], 0);
+  return marks;
 }
 
 /** The next marked slice after (or before) a place, by start, then from the top down; at the end it

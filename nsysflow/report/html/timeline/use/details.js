@@ -72,19 +72,17 @@ function capitalised(text) {
 
 function wordList(title, lines) {
   if (!lines?.length) return null;
-  return make("div", {}, make("h4", {}, title), make("ul", {}, lines.map((line) => make("li", {}, line))));
+  const items = lines.map((line) => make("li", {}, line));
+  return make("div", {}, make("h4", {}, title), make("ul", {}, items));
 }
 
 function causeTable(causes, whole) {
-  const rows = causes.map(([cause, ns]) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row" }, hueOf(`--cause-${about.timeline.causes[cause].name}`), about.timeline.causes[cause].label),
-      make("td", {}, shownAs("duration", ns)),
-      make("td", {}, shareOf(ns, whole)),
-    )
-  );
+  const rows = causes.map(([cause, ns]) => {
+    const { name, label } = about.timeline.causes[cause];
+    const head = make("th", { scope: "row" }, hueOf(`--cause-${name}`), label);
+    const cells = [shownAs("duration", ns), shareOf(ns, whole)].map((text) => make("td", {}, text));
+    return make("tr", {}, head, cells);
+  });
   return make("table", { class: "causes" }, make("tbody", {}, rows));
 }
 
@@ -111,12 +109,14 @@ function linkDetails(at) {
 }
 
 function linkLine(at, link) {
-  return make("p", { class: "link" }, `${LINK_WORDS[link.role]} `, goButton(link), ` ${delayWords(at, link)}`);
+  const words = [`${LINK_WORDS[link.role]} `, goButton(link), ` ${delayWords(at, link)}`];
+  return make("p", { class: "link" }, words);
 }
 
 function goButton(link) {
   const name = nameOfSlice(link.report, link.table, link.row) || "…";
-  return button(named(name, 60), () => moveToRow(link), { class: "go", "data-role": link.role ?? "operation" });
+  const attributes = { class: "go", "data-role": link.role ?? "operation" };
+  return button(named(name, 60), () => moveToRow(link), attributes);
 }
 
 /** How long after the end of its launch an operation starts; with the call's source line. */
@@ -141,37 +141,36 @@ function gapNeighbours({ report, row }) {
 }
 
 function moveButtons({ table }) {
-  const gap = table === "gaps";
-  return make(
-    "p",
-    { class: "moves" },
-    button("Zoom to it", zoomToSelected),
-    button(gap ? "Longer gap" : "Previous of this name", () => (gap ? moveToGap(true) : moveToSame(-1))),
-    button(gap ? "Next longest gap" : "Next of this name", () => (gap ? moveToGap(false) : moveToSame(1))),
-  );
+  const [before, after] =
+    table === "gaps"
+      ? [button("Longer gap", () => moveToGap(true)), button("Next longest gap", () => moveToGap(false))]
+      : [
+          button("Previous of this name", () => moveToSame(-1)),
+          button("Next of this name", () => moveToSame(1)),
+        ];
+  return make("p", { class: "moves" }, button("Zoom to it", zoomToSelected), before, after);
 }
 
 /** A measured stretch: its length, and how much of it each GPU idles. */
 function measuredDetails({ start, end }) {
+  const [from, to] = [start, end].map((time) => exactTime(time - about.timeline.start_ns));
+  const buttons = [button("Zoom to it", zoomToSelected), button("End", endMeasure)];
   return [
     make("p", { class: "sort" }, "measured"),
     make("h3", {}, durationOf(end - start)),
-    factList([["from", exactTime(start - about.timeline.start_ns)], ["to", exactTime(end - about.timeline.start_ns)]]),
+    factList([["from", from], ["to", to]]),
     ...idleDetails({ start, end }),
-    make("p", { class: "moves" }, button("Zoom to it", zoomToSelected), button("End", endMeasure)),
+    make("p", { class: "moves" }, buttons),
   ];
 }
 
 /** How much of a stretch each GPU idles, and why. */
 function idleDetails({ start, end }) {
-  return idleOfGpus({ start, end }).map(({ title, idle, causes }) =>
-    make(
-      "div",
-      {},
-      make("p", {}, named(title), ` idles ${shownAs("duration", idle)}, ${shareOf(idle, end - start)} of it`),
-      causeTable(causes, end - start),
-    )
-  );
+  const whole = end - start;
+  return idleOfGpus({ start, end }).map(({ title, idle, causes }) => {
+    const words = ` idles ${shownAs("duration", idle)}, ${shareOf(idle, whole)} of it`;
+    return make("div", {}, make("p", {}, named(title), words), causeTable(causes, whole));
+  });
 }
 
 /** One sentence on what is selected, for screen readers. */

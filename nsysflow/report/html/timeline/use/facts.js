@@ -21,6 +21,13 @@ function stepKind(steps, row) {
   return kind ? ` (${kind.replaceAll("_", " ")})` : "";
 }
 
+const SORTS = {
+  ranges: "phase",
+  steps: "step",
+  host_stacks: "host stack",
+  profiler: "profiler's own work",
+};
+
 /** What a slice is, in two or three words. */
 function sortOf({ report, table, row }) {
   const of = reports[report].tables[table];
@@ -30,7 +37,7 @@ function sortOf({ report, table, row }) {
   }
   if (table === "calls") return "CUDA call";
   if (table === "gaps") return "the GPU idles";
-  return { ranges: "phase", steps: "step", host_stacks: "host stack", profiler: "profiler's own work" }[table];
+  return SORTS[table];
 }
 
 /** [[term, text]...] of a slice; what is not known is not there. */

@@ -20,10 +20,12 @@ function showTip(hit, event) {
 function tipLines({ row, slice, lane }, x) {
   if (lane?.kind === "counter" && x >= surface.titles) return counterLines(lane, x);
   if (!row) return [];
-  const at = { report: row.lane.report.number, table: row.lane.table.key, row: tableRow(row, slice) };
+  const { report, table } = row.lane;
+  const at = { report: report.number, table: table.key, row: tableRow(row, slice) };
   const name = nameOfSlice(at.report, at.table, at.row);
   const length = shownAs("duration", row.end[slice] - row.start[slice]);
-  const lines = [make("strong", {}, named(name || "…", 90)), make("span", {}, `${sortOf(at)}, ${length}`)];
+  const words = make("span", {}, `${sortOf(at)}, ${length}`);
+  const lines = [make("strong", {}, named(name || "…", 90)), words];
   return at.table === "gaps" ? [...lines, ...tipCauses(at)] : lines;
 }
 

@@ -86,15 +86,18 @@ function endSomething() {
 
 function makeHelp() {
   const words = (keys) => keys.map((key) => make("kbd", {}, KEY_NAMES[key] ?? key));
-  const rows = KEYS.map(([keys, what]) => make("tr", {}, make("th", { scope: "row" }, words(keys)), make("td", {}, what)));
+  const line = (how, what) =>
+    make("tr", {}, make("th", { scope: "row" }, how), make("td", {}, what));
+  const rows = KEYS.map(([keys, what]) => line(words(keys), what));
   const mouse = [
     ["wheel, pinch", "zoom at the pointer"],
     ["drag, wheel sideways", "move"],
     ["Shift and drag", "measure"],
     ["double click", "zoom to what is selected"],
-  ].map(([how, what]) => make("tr", {}, make("th", { scope: "row" }, how), make("td", {}, what)));
+  ].map(([how, what]) => line(how, what));
   const title = make("h2", { id: "timeline-help-title" }, "Keys of the timeline");
   const close = button("Close", () => surface.help.close(), { autofocus: true });
   const table = make("table", {}, make("tbody", {}, rows, mouse));
-  return make("dialog", { id: "timeline-help", "aria-labelledby": "timeline-help-title" }, title, table, close);
+  const attributes = { id: "timeline-help", "aria-labelledby": "timeline-help-title" };
+  return make("dialog", attributes, title, table, close);
 }

@@ -3,11 +3,12 @@
 function makeLegend() {
   const { causes } = about.timeline;
   const legend = make("div", { id: "timeline-legend", role: "group", "aria-label": "Colours" });
-  const part = (title, key, entries) => {
-    if (entries.length) legend.append(make("span", { class: "part" }, make("b", {}, title), ...entries));
+  const part = (title, entries) => {
+    legend.append(make("span", { class: "part" }, make("b", {}, title), ...entries));
   };
-  part("Idle", "gaps", causes.map(({ label, meaning }, kind) => legendButton("gaps", kind, label, meaning)));
-  part("GPU", "operations", GROUPS.map((name, kind) => legendButton("operations", kind, name, "")));
+  const ofCause = ({ label, meaning }, kind) => legendButton("gaps", kind, label, meaning);
+  part("Idle", causes.map(ofCause));
+  part("GPU", GROUPS.map((name, kind) => legendButton("operations", kind, name, "")));
   return legend;
 }
 
@@ -21,7 +22,7 @@ function legendButton(key, kind, label, meaning) {
   return made;
 }
 
-/** Show the entries of what is there. */
+/** Show the entries of the colours that are there. */
 function fitLegend() {
   for (const { tables } of reports) {
     for (const key of ["gaps", "operations"]) {
@@ -34,6 +35,7 @@ function showEntries(key, table) {
   if (table.legend) return;
   table.legend = new Uint8Array(256);
   for (let row = 0; row < table.n; row++) table.legend[table.kinds[row]] = 1;
+  for (const cause of table.part_cause ?? []) table.legend[cause] = 1;
   table.legend.forEach((there, kind) => {
     if (there) surface.legend.querySelector(`[data-of="${key} ${kind}"]`).hidden = false;
   });
@@ -45,7 +47,8 @@ function markKind(key, kind) {
   const again = surface.kind === wanted;
   if (state.query) setQuery("");
   surface.kind = again ? null : wanted;
-  surface.marked = again ? null : marksOfKind(key, kind);
+  const marksOf = key === "gaps" ? marksOfCause : marksOfGroup;
+  surface.marked = again ? null : marksOf(kind);
   searching.found.textContent = again ? "" : foundWords(surface.marked);
   surface.overviewPicture = null;
   pressLegend();

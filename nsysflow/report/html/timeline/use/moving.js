@@ -15,8 +15,12 @@ function zoomAt(time, factor) {
 function zoomBy(factor) {
   const selected = state.selected && placeOf(state.selected);
   const { start, end } = state.view;
-  const middle = selected ? (selected.row.start[selected.slice] + selected.row.end[selected.slice]) / 2 : NaN;
-  zoomAt(middle > start && middle < end ? middle : (start + end) / 2, factor);
+  const middle = selected ? middleOfSlice(selected) : NaN;
+  zoomAt(middle > start && middle < end ? middle : viewMiddle(), factor);
+}
+
+function middleOfSlice({ row, slice }) {
+  return (row.start[slice] + row.end[slice]) / 2;
 }
 
 function panBy(share) {
@@ -49,7 +53,7 @@ function exactPlace(start, end) {
       if (lane.kind !== kind || !lane.rows) continue;
       const [row] = lane.rows;
       const slice = firstFrom(row.start, start);
-      if (slice < row.n && row.start[slice] === start && row.end[slice] === end) return { row, slice };
+      if (row.start[slice] === start && row.end[slice] === end) return { row, slice };
     }
   }
   return null;

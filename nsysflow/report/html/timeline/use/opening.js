@@ -29,8 +29,9 @@ function typicalSteps({ rows: [row], table, first }) {
 }
 
 function busiestRow() {
-  const streams = lanes.filter(({ kind, rows }) => kind === "stream" && rows).map(({ rows }) => rows[0]);
-  return streams.sort((one, other) => other.n - one.n)[0] ?? null;
+  const streams = lanes.filter(({ kind, rows }) => kind === "stream" && rows);
+  const rows = streams.map(({ rows: [first] }) => first);
+  return rows.sort((one, other) => other.n - one.n)[0] ?? null;
 }
 
 function middleOf(row) {

@@ -25,9 +25,8 @@ function sliceAt(row, x) {
   const scale = lanesScale();
   const time = scale.time(x);
   const inside = firstAbove(row.end, time);
-  if (inside < row.n && row.start[inside] <= time && row.end[inside] - row.start[inside] >= scale.nsPerPixel) {
-    return inside;
-  }
+  const length = inside < row.n ? row.end[inside] - row.start[inside] : 0;
+  if (length >= scale.nsPerPixel && row.start[inside] <= time) return inside;
   const from = firstAbove(row.end, scale.time(x - NEAR_PX));
   const to = firstFrom(row.start, scale.time(x + NEAR_PX));
   let best = -1;
@@ -151,10 +150,12 @@ function listenToWheel(canvas) {
     }
     event.preventDefault();
     const lines = event.deltaMode === 1 ? 16 : 1;
-    const [dx, dy] = event.shiftKey ? [event.deltaY || event.deltaX, 0] : [event.deltaX, event.deltaY];
+    const { deltaX, deltaY, shiftKey } = event;
+    const [dx, dy] = shiftKey ? [deltaY || deltaX, 0] : [deltaX, deltaY];
     const scale = lanesScale();
+    const time = scale.time(event.offsetX - surface.titles);
     if (Math.abs(dx) > Math.abs(dy)) panBy((dx * lines) / scale.width);
-    else zoomAt(scale.time(event.offsetX - surface.titles), Math.exp(-dy * lines * wheelStep(event)));
+    else zoomAt(time, Math.exp(-dy * lines * wheelStep(event)));
   }, { passive: false });
 }
 

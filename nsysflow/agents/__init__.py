@@ -1,0 +1,1 @@
+"""What do coding agents use? Tools that read reports, and a guide."""

@@ -1,0 +1,43 @@
+"""`nsysflow mcp`: let coding agents read the reports in a folder."""
+
+from pathlib import Path
+
+import click
+
+from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.options import Command
+from nsysflow.errors import NsysflowError
+
+
+@click.command(cls=Command)
+@click.argument(
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    default=".",
+)
+@click.pass_context
+def mcp(ctx: click.Context, /, folder: Path) -> None:
+    """Let coding agents read the reports in FOLDER.
+
+    Speaks the Model Context Protocol on standard input and output; agents start it by themselves.
+    They read what is in FOLDER, without a FOLDER in the current one, and nothing else. Nothing is
+    written, and nothing is sent anywhere. Needs: pip install 'nsysflow[mcp]'.
+
+    \b
+    Example:
+        claude mcp add nsysflow -- nsysflow mcp runs
+        codex mcp add nsysflow -- nsysflow mcp runs
+    """
+    try:
+        from nsysflow.agents.server import server_of
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "mcp":
+            raise
+        raise NsysflowError(
+            "the package mcp is not installed", "Install it", "pip install 'nsysflow[mcp]'"
+        ) from error
+    from nsysflow.agents.folder import Folder
+    from nsysflow.agents.reports import Reports
+
+    options = look_of_settings(ctx).options
+    server_of(Reports(Folder(folder), options)).run("stdio")

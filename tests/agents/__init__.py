@@ -1,0 +1,1 @@
+"""What coding agents use: the tools, their server, and the guide."""

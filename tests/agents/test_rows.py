@@ -1,0 +1,157 @@
+"""`table`: filters, order and pages."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from nsysflow.agents.rows import Condition, Op, Query, page_of, require_known
+from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.errors import SelectionError, UnknownName
+
+MILLION = 1_000_000
+
+
+def gaps(**columns: pl.Series) -> pl.DataFrame:
+    """A table of gaps in which only these columns have values."""
+    length = len(next(iter(columns.values())))
+    nulls = {name: pl.repeat(None, length, dtype=pl.Null, eager=True) for name in SCHEMAS["gaps"]}
+    frame = pl.DataFrame(nulls | columns)
+    return frame.cast(dict(SCHEMAS["gaps"].items()))
+
+
+SMALL = gaps(
+    duration_ns=pl.Series([5, 9, 7, 9]),
+    gap=pl.Series([0, 1, 2, 3]),
+    cause=pl.Series(["sync", "host", "sync", "launch"]),
+    source=pl.Series(["train.py:1 in f", None, "other.py:2 in g", "train.py:3 in (h.*)"]),
+)
+
+
+def ids(query: Query, table: pl.DataFrame = SMALL) -> list[int]:
+    """The gaps that are found, by number, in their order."""
+    found = page_of(table, query).data
+    return [row[found.columns.index("gap")] for row in found.rows]
+
+
+def of_gaps(**wanted: Any) -> Query:  # noqa: ANN401
+    return Query(name="gaps", columns=("gap", "duration_ns"), **wanted)
+
+
+def where(column: str, op: Op, value: object) -> Query:
+    condition = Condition(column=column, op=op, value=value)  # type: ignore[arg-type]
+    return of_gaps(where=(condition,), sort="gap", descending=False)
+
+
+def test_the_largest_come_first_as_people_read_the_table() -> None:
+    assert ids(of_gaps()) == [1, 3, 2, 0]
+
+
+@pytest.mark.parametrize(("descending", "order"), [(True, [3, 2, 1, 0]), (False, [0, 1, 2, 3])])
+def test_a_column_sorts_either_way(descending: bool, order: list[int]) -> None:
+    assert ids(of_gaps(sort="gap", descending=descending)) == order
+
+
+def test_what_was_not_measured_comes_last_either_way() -> None:
+    for descending in (True, False):
+        assert ids(of_gaps(sort="source", descending=descending))[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        (("cause", "=", "sync"), [0, 2]),
+        (("cause", "!=", "sync"), [1, 3]),
+        (("duration_ns", ">", 7), [1, 3]),
+        (("duration_ns", ">=", 7), [1, 2, 3]),
+        (("duration_ns", "<", 7.5), [0, 2]),
+        (("duration_ns", "<=", 5), [0]),
+        (("source", "contains", "train.py"), [0, 3]),
+        (("source", "contains", "(h.*)"), [3]),
+        (("source", "=", None), [1]),
+        (("source", "!=", None), [0, 2, 3]),
+    ],
+)
+def test_a_condition_leaves_the_rows_that_fulfil_it(
+    condition: tuple[str, Op, object], left: list[int]
+) -> None:
+    assert ids(where(*condition)) == left
+
+
+def test_all_conditions_hold_together() -> None:
+    both = (
+        Condition(column="cause", op="=", value="sync"),
+        Condition(column="duration_ns", op=">", value=5),
+    )
+    assert ids(of_gaps(where=both)) == [2]
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (("duration_ns", "=", "long"), "Give a number for duration_ns"),
+        (("duration_ns", ">", True), "Give a number for duration_ns"),
+        (("duration_ns", "contains", 5), "Compare numbers with ="),
+        (("cause", "=", 3), "Give a text, or null, for cause"),
+        (("source", "<", None), "Give a text, or null, for source"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(condition: tuple[str, Op, object], said: str) -> None:
+    with pytest.raises(SelectionError) as refused:
+        ids(where(*condition))
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (Query(name="gapz"), "Did you mean gaps?"),
+        (Query(name="gaps", columns=("duration",)), "Did you mean duration_ns?"),
+        (Query(name="gaps", sort="caus"), "Did you mean cause?"),
+        (where("sourc", "=", "x"), "Did you mean source?"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(query: Query, said: str) -> None:
+    with pytest.raises(UnknownName) as refused:
+        require_known(query)
+    assert said in str(refused.value)
+
+
+def test_a_million_rows_come_in_pages() -> None:
+    number = pl.int_range(MILLION, eager=True)
+    table = gaps(duration_ns=number * 7919 % MILLION, gap=number)  # each length once, in disorder
+    for offset, following in ((0, 100), (500_000, 500_100), (999_900, None)):
+        found = page_of(table, of_gaps(offset=offset, limit=100)).data
+        lengths = [row[1] for row in found.rows]
+        largest = MILLION - 1 - offset
+        assert lengths == [*range(largest, largest - 100, -1)]
+        assert (found.total, found.next_offset) == (MILLION, following)
+
+
+def test_pages_hold_every_row_once() -> None:
+    first = page_of(SMALL, of_gaps(limit=3)).data
+    assert first.next_offset == 3
+    rest = page_of(SMALL, of_gaps(limit=3, offset=3)).data
+    assert rest.next_offset is None
+    assert (*first.rows, *rest.rows) == page_of(SMALL, of_gaps()).data.rows
+
+
+def test_a_page_says_where_the_next_one_begins() -> None:
+    assert "rows 1 to 2 of 4; more from offset 2" in page_of(SMALL, of_gaps(limit=2)).text
+    assert "rows 3 to 4 of 4\n" in page_of(SMALL, of_gaps(offset=2)).text + "\n"
+
+
+def test_a_page_behind_the_last_row_is_empty() -> None:
+    found = page_of(SMALL, of_gaps(offset=9))
+    assert (found.data.rows, found.data.next_offset) == ((), None)
+    assert "offset 9 is too large" in found.text
+
+
+def test_a_filter_that_leaves_nothing_says_so() -> None:
+    assert "no row is left by the filter" in page_of(SMALL, where("gap", ">", 9)).text
+
+
+def test_without_columns_those_that_matter_most_come() -> None:
+    found = page_of(SMALL, Query(name="gaps"))
+    assert found.data.columns[:3] == ("duration_ns", "start_ns", "cause")
+    assert "other columns: " in found.text

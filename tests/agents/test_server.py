@@ -1,0 +1,272 @@
+"""The server as agents see it: its tools, what they answer, and what they refuse."""
+
+import asyncio
+import json
+import shutil
+import sys
+from pathlib import Path
+from threading import Event
+
+import pytest
+from click.testing import CliRunner
+from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult, Tool
+
+from nsysflow.agents.folder import Folder
+from nsysflow.agents.reports import Reports
+from nsysflow.agents.server import server_of
+from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.options import Options
+from nsysflow.cli.main import main
+from nsysflow.report.results import Results
+from tests.agents.asking import call, data, reports_in, text
+from tests.reports import ROOT, SAMPLES
+
+SYNC, ASYNC = "nan_check-sync.sqlite.xz", "nan_check-async.sqlite.xz"
+RANKS = ["ddp-bucketed-rank0.sqlite.xz", "ddp-bucketed-rank1.sqlite.xz"]
+CHANGE = {"kind": "sync", "at": "nan_check.py:125"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with samples, beside which lies another one."""
+    folder = tmp_path_factory.mktemp("agents") / "runs"
+    folder.mkdir()
+    for name in (SYNC, ASYNC, *RANKS):
+        shutil.copy(SAMPLES / name, folder)
+    shutil.copy(SAMPLES / SYNC, folder.parent / "secret.sqlite.xz")
+    (folder / "link.sqlite.xz").symlink_to("../secret.sqlite.xz")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reports(folder: Path) -> Reports:
+    """Its reports, opened once for all tests."""
+    return reports_in(folder)
+
+
+def cli(*words: str) -> dict[str, object]:
+    """The JSON that a command prints."""
+    done = CliRunner().invoke(main, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    document: dict[str, object] = json.loads(done.stdout)
+    return document
+
+
+def tools_of(reports: Reports) -> dict[str, Tool]:
+    async def listed() -> dict[str, Tool]:
+        async with Client(server_of(reports)) as client:
+            return {tool.name: tool for tool in (await client.list_tools()).tools}
+
+    return asyncio.run(listed())
+
+
+def test_a_tool_has_words_types_and_only_reads(reports: Reports) -> None:
+    tools = tools_of(reports)
+    assert [*tools] == [
+        *("list_reports", "open_report", "findings", "table", "explain"),
+        *("what_if", "diff", "diff_over_time"),
+    ]
+    for tool in tools.values():
+        assert tool.description
+        assert tool.output_schema
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint
+        assert tool.annotations.open_world_hint is False
+
+
+def test_the_names_of_tables_are_an_enum(reports: Reports) -> None:
+    schema = tools_of(reports)["table"].input_schema
+    assert schema["properties"]["name"]["enum"] == [*TABLES]
+
+
+def test_findings_are_those_of_report_json(reports: Reports, folder: Path) -> None:
+    document = cli("analyze", str(folder / SYNC))
+    found = data(call(reports, "findings", report=SYNC))
+    assert found == {"total": 2, "findings": document["findings"]}
+    assert (
+        data(call(reports, "findings", report=SYNC, limit=1))["findings"] == found["findings"][:1]
+    )
+
+
+def test_the_verdict_is_that_of_report_json(reports: Reports, folder: Path) -> None:
+    document = cli("analyze", str(folder / SYNC))
+    result = call(reports, "open_report", report=SYNC)
+    assert data(result)["verdict"] == document["verdict"]
+    assert "compute-bound (84 %" in text(result)
+
+
+def test_several_paths_are_the_ranks_of_a_run(reports: Reports) -> None:
+    opened = data(call(reports, "open_report", report=RANKS))
+    assert opened["reports"] == ["ddp-bucketed-rank0", "ddp-bucketed-rank1"]
+    assert data(call(reports, "table", report=RANKS, name="ranks"))["total"] == 2
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_the_figures_of_the_library(reports: Reports, folder: Path, name: str) -> None:
+    from nsysflow.report.document import plain
+
+    wanted = plain(reports.open([SYNC]).table(name))
+    arguments = {"report": SYNC, "name": name, "columns": wanted.columns, "limit": 500}
+    found = data(call(reports, "table", **arguments))
+    assert found["total"] == len(wanted)
+    rows = sorted(json.dumps(row) for row in found["rows"])
+    every = sorted(json.dumps(row) for row in wanted.rows())
+    assert rows == every if len(every) <= 500 else set(rows) < set(every)
+
+
+def test_a_finding_is_explained_as_in_the_terminal(reports: Reports, folder: Path) -> None:
+    said = text(call(reports, "explain", what="1", report=SYNC))
+    printed = CliRunner(env={"COLUMNS": "120"}).invoke(main, ["explain", "1", str(folder / SYNC)])
+    assert said.split() == printed.stdout.split()
+
+
+def test_a_name_is_explained_without_a_report(reports: Reports) -> None:
+    result = call(reports, "explain", what="queue_delay")
+    assert [each["kind"] for each in data(result)["explained"]] == ["cause of idle time"]
+    assert "scalar-readback" in text(call(reports, "explain"))
+
+
+def test_what_if_gives_the_figures_of_the_command(reports: Reports, folder: Path) -> None:
+    printed = cli("whatif", str(folder / SYNC), "--remove", "sync@nan_check.py:125")
+    assert data(call(reports, "what_if", report=SYNC, remove=[CHANGE])) == printed
+
+
+def test_changes_are_combined_as_by_the_command(reports: Reports, folder: Path) -> None:
+    words = ("--graph", "step/forward", "--scale", "reduce_kernel=0.5", "--faster-host", "step=0.5")
+    printed = cli("whatif", str(folder / SYNC), *words, "--async-copies", "--no-profiler")
+    found = call(
+        reports,
+        "what_if",
+        report=SYNC,
+        graph=["step/forward"],
+        scale={"reduce_kernel": 0.5},
+        faster_host={"step": 0.5},
+        async_copies=True,
+        no_profiler=True,
+    )
+    assert data(found) == printed
+
+
+def test_diff_gives_the_figures_of_the_command(reports: Reports, folder: Path) -> None:
+    printed = cli("diff", str(folder / SYNC), str(folder / ASYNC))
+    found = data(call(reports, "diff", base=[SYNC], new=[ASYNC], limit=1000))
+    assert found["comparison"] == printed
+
+
+def test_diff_shows_the_largest_rows_of_each_part(reports: Reports) -> None:
+    whole, first = (
+        data(call(reports, "diff", base=[SYNC], new=[ASYNC], limit=limit))["comparison"]["bridge"]
+        for limit in (1000, 1)
+    )
+    assert first["change_ns"] == whole["change_ns"]
+    for few, every in zip(first["parts"], whole["parts"], strict=True):
+        assert few["rows"] == every["rows"][:1]
+
+
+def test_several_captures_give_a_row_each(reports: Reports, folder: Path) -> None:
+    names = [SYNC, ASYNC, SYNC]
+    printed = cli("diff", *(str(folder / name) for name in names))
+    assert data(call(reports, "diff_over_time", captures=names))["captures"] == printed
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("open_report", {"report": "../secret.sqlite.xz"}),
+        ("open_report", {"report": "link.sqlite.xz"}),
+        ("open_report", {"report": [SYNC, "../secret.sqlite.xz"]}),
+        ("findings", {"report": "/etc/passwd"}),
+        ("table", {"report": "link.sqlite.xz", "name": "gaps"}),
+        ("explain", {"what": "1", "report": "link.sqlite.xz"}),
+        ("what_if", {"report": "link.sqlite.xz"}),
+        ("diff", {"base": [SYNC], "new": ["link.sqlite.xz"]}),
+        ("diff_over_time", {"captures": [SYNC, "../secret.sqlite.xz"]}),
+    ],
+)
+def test_a_path_that_leads_out_is_refused_by_every_tool(
+    reports: Reports, tool: str, arguments: dict[str, object]
+) -> None:
+    refused = call(reports, tool, **arguments)
+    assert refused.is_error
+    assert "is outside" in text(refused)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("open_report", {"report": "none.sqlite"}, "does not exist. See what is there"),
+        ("table", {"report": SYNC, "name": "gapz"}, "no table 'gapz'. Did you mean gaps?"),
+        ("table", {"report": SYNC, "name": "gaps", "limit": 501}, "less than or equal to 500"),
+        ("explain", {"what": "9", "report": SYNC}, "Its findings are 1 to 2"),
+        ("explain", {"what": "1"}, "finding 1 of which report?"),
+        ("explain", {"what": "quark"}, "nothing is called 'quark'"),
+        ("what_if", {"report": SYNC, "graph": ["step/metric"]}, "Did you mean step/metrics"),
+        ("diff", {"base": [SYNC], "new": RANKS}, "cannot be compared"),
+        ("diff_over_time", {"captures": [SYNC]}, "Name two or more captures"),
+    ],
+)
+def test_an_error_says_what_was_seen_and_what_to_do(
+    reports: Reports, tool: str, arguments: dict[str, object], said: str
+) -> None:
+    result = call(reports, tool, **arguments)
+    assert result.is_error
+    assert said in text(result)
+
+
+def test_a_report_stays_open_until_its_file_changes(tmp_path: Path) -> None:
+    shutil.copy(SAMPLES / SYNC, tmp_path)
+    reports = reports_in(tmp_path)
+    first = reports.open([SYNC])
+    assert reports.open([SYNC]) is first
+    shutil.copy(SAMPLES / ASYNC, tmp_path / SYNC)
+    assert reports.open([SYNC]) is not first
+
+
+def test_the_server_answers_while_a_report_is_loading(folder: Path) -> None:
+    class Slow(Reports):
+        """Reports that wait, until they may be opened."""
+
+        started, may_open = Event(), Event()
+
+        def open(self, _typed: object) -> Results:
+            self.started.set()
+            assert self.may_open.wait(timeout=60)
+            return super().open([SYNC])
+
+    reports = Slow(Folder(folder), Options())
+
+    async def ask() -> CallToolResult:
+        async with Client(server_of(reports)) as client:
+            loading = asyncio.create_task(client.call_tool("open_report", {"report": SYNC}))
+            await asyncio.to_thread(reports.started.wait, 60)
+            listed = await client.call_tool("list_reports", {})
+            assert not listed.is_error
+            assert not loading.done()
+            reports.may_open.set()
+            return await loading
+
+    assert data(asyncio.run(ask()))["findings"] == 2
+
+
+def test_a_real_process_speaks_over_stdio_and_writes_nothing(folder: Path) -> None:
+    def held() -> list[tuple[str, int]]:
+        return sorted((each.name, each.lstat().st_mtime_ns) for each in folder.iterdir())
+
+    before = held()
+    process = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "nsysflow", "mcp", str(folder)],
+        env={"PYTHONPATH": str(ROOT)},
+        cwd=folder,
+    )
+
+    async def ask() -> tuple[CallToolResult, CallToolResult]:
+        async with Client(process) as client:
+            found = await client.call_tool("findings", {"report": SYNC})
+            return found, await client.call_tool("open_report", {"report": "link.sqlite.xz"})
+
+    found, refused = asyncio.run(ask())
+    assert data(found)["findings"][0]["rule"] == "sync-in-loop"
+    assert refused.is_error
+    assert held() == before

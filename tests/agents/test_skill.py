@@ -1,0 +1,79 @@
+"""The guide for agents: its front matter, and that its commands work."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from nsysflow.agents.skill import skill
+from nsysflow.cli.main import main
+from tests.reports import SAMPLES
+
+SYNC, ASYNC = "nan_check-sync.sqlite.xz", "nan_check-async.sqlite.xz"
+BLOCKS: Final = re.findall(r"^```sh\n(.*?)^```", skill(), re.MULTILINE | re.DOTALL)
+COMMANDS: Final = [line for block in BLOCKS for line in block.splitlines()]
+
+NEED_A_GPU: Final = ("profile", "doctor")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The captures that the guide speaks of: reports under these names."""
+    for side, sample in (("before", SYNC), ("after", ASYNC)):
+        for number in (1, 2, 3):
+            shutil.copy(SAMPLES / sample, tmp_path / f"{side}{number}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def words(command: str) -> list[str]:
+    """The words after `nsysflow`, those of the sample in place of the guide's."""
+    here = command.partition(">")[0] if " > " in command else command
+    typed = shlex.split(here.replace("train.py:42", "nan_check.py:125"))
+    assert typed[0] == "nsysflow"
+    return typed[1:]
+
+
+def test_the_front_matter_names_and_describes_the_skill() -> None:
+    matter = re.match(r"---\nname: ([a-z-]{1,64})\ndescription: (.{1,1024})\n---\n", skill())
+    assert matter is not None
+    assert matter[1] == "nsysflow"
+
+
+def test_the_guide_is_short() -> None:
+    assert len(skill().splitlines()) <= 100
+
+
+def test_it_shows_how_to_record_read_check_and_verify() -> None:
+    assert {words(each)[0] for each in COMMANDS} >= {
+        *("profile", "analyze", "explain", "whatif", "diff", "check")
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_parses(command: str) -> None:
+    name, *rest = words(command)
+    parent = click.Context(main, **main.context_settings)
+    main.commands[name].make_context(name, rest, parent=parent)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", [each for each in COMMANDS if words(each)[0] not in NEED_A_GPU])
+def test_a_command_works(command: str) -> None:
+    done = CliRunner().invoke(main, words(command))
+    assert done.exit_code in ((0, 3, 4) if "check" in command else (0,)), done.output
+
+
+def test_its_exit_codes_are_those_of_the_documentation() -> None:
+    usage = (SAMPLES.parent / "docs" / "usage.md").read_text(encoding="utf-8")
+    codes = re.findall(r"^\| (\d) \|", skill(), re.MULTILINE)
+    assert codes == re.findall(r"^\| (\d) \|", usage.partition("## Exit codes")[2], re.MULTILINE)
+
+
+def test_the_command_prints_it() -> None:
+    assert CliRunner().invoke(main, ["skill"]).stdout == skill()
