@@ -16,7 +16,7 @@ from statistics import median
 from typing import Final
 
 import click
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.analyze import HERE, NSYSFLOW, TRACES, add_rows, big_trace, machine, run
 from tests.browser import program
@@ -27,38 +27,34 @@ WATCH_PAINT: Final = """
     }).observe({ type: "paint", buffered: true });
 """
 
-STEPS: Final = """
-async () => {
+STEP: Final = """
+(name) => {
   const canvas = document.getElementById("timeline-canvas");
   const drawn = () => new Promise((done) => requestAnimationFrame(() => {
     const after = new MessageChannel();
     after.port1.onmessage = done;
     after.port2.postMessage(0);
   }));
-  const steps = { zoom: [], pan: [] };
-  const step = async (what, event) => {
-    const began = performance.now();
-    canvas.dispatchEvent(event);
-    await drawn();
-    steps[what].push(performance.now() - began);
-  };
   const real = { bubbles: true, cancelable: true };
-  const key = (name) => new KeyboardEvent("keydown", { key: name, ...real });
+  const wheels = { in: -120, out: 120 };
   const box = canvas.getBoundingClientRect();
-  const wheel = (deltaY) => new WheelEvent("wheel", {
-    clientX: box.left + 0.6 * box.width, clientY: box.top + 100, deltaY, ...real,
-  });
-  canvas.focus();
-  canvas.dispatchEvent(key("0"));
-  await drawn();
-  for (let depth = 0; depth < 6; depth += 1) {
-    for (let at = 0; at < 12; at += 1) await step("zoom", wheel(-120));
-    for (let at = 0; at < 12; at += 1) await step("pan", key(at < 6 ? "ArrowRight" : "ArrowLeft"));
-  }
-  for (let at = 0; at < 72; at += 1) await step("zoom", wheel(120));
-  return steps;
+  const event = name in wheels
+    ? new WheelEvent("wheel", {
+        clientX: box.left + 0.6 * box.width, clientY: box.top + 100, deltaY: wheels[name], ...real,
+      })
+    : new KeyboardEvent("keydown", { key: name, ...real });
+  const began = performance.now();
+  canvas.dispatchEvent(event);
+  return drawn().then(() => performance.now() - began);
 }
 """
+"""Does one step; gives the milliseconds until the next frame is drawn."""
+
+WALK: Final = (
+    "0",
+    *(6 * (12 * ("in",) + 6 * ("ArrowRight",) + 6 * ("ArrowLeft",))),
+    *(72 * ("out",)),
+)
 """From the whole trace to single kernels in 72 steps, with pans in between, and back."""
 
 
@@ -99,25 +95,40 @@ def writing(trace: Path, repeat: int, page: Path) -> Iterator[Figure]:
 
 def showing(browser: Browser, page: Path, repeat: int) -> Iterator[Figure]:
     """What a reader waits for."""
-    paints: list[float] = []
-    loads: list[float] = []
-    zooms: list[float] = []
-    pans: list[float] = []
+    seen: dict[str, list[float]] = {"first paint": [], "all decoded": []}
     for _ in range(repeat):
         opened = browser.new_page(viewport={"width": 1280, "height": 900})
         opened.add_init_script(WATCH_PAINT)
         opened.goto(page.as_uri())
         opened.wait_for_selector("html[data-timeline=ready]", state="attached")
-        loads.append(opened.evaluate("performance.now()"))
-        paints.append(opened.evaluate("window['first-contentful-paint']"))
-        steps = opened.evaluate(STEPS)
-        zooms += steps["zoom"]
-        pans += steps["pan"]
+        seen["all decoded"].append(opened.evaluate("performance.now()"))
+        seen["first paint"].append(opened.evaluate("window['first-contentful-paint']"))
+        for step, wall_ms, cpu_ms in walked(opened):
+            kind = "zoom step" if step in ("in", "out") else "pan step"
+            seen.setdefault(kind, []).append(wall_ms)
+            seen.setdefault(f"{kind}, CPU of the main thread", []).append(cpu_ms)
         opened.close()
-    yield Figure("first paint", paints, "ms")
-    yield Figure("all decoded", loads, "ms")
-    yield Figure("zoom step", zooms, "ms")
-    yield Figure("pan step", pans, "ms")
+    yield from (Figure(what, values, "ms") for what, values in seen.items())
+
+
+def walked(page: Page) -> Iterator[tuple[str, float, float]]:
+    """Each step of the walk, until the next frame is drawn: the time that passed, and the CPU time,
+    which other programs do not lengthen."""
+    tools = page.context.new_cdp_session(page)
+    tools.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def cpu_ms() -> float:
+        metrics = {
+            each["name"]: each["value"] for each in tools.send("Performance.getMetrics")["metrics"]
+        }
+        return 1000 * float(metrics["ThreadTime"])
+
+    page.focus("#timeline-canvas")
+    for number, step in enumerate(WALK):
+        before_ms = cpu_ms()
+        wall_ms = page.evaluate(STEP, step)
+        if number:  # the first only brings the whole trace into view
+            yield step, wall_ms, cpu_ms() - before_ms
 
 
 def measured(trace: Path, repeat: int) -> Iterator[dict[str, str | int]]:
