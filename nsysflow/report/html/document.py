@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Final
 
 import nsysflow
+from nsysflow.report.html.colours import variables
 
 GENERATOR: Final = f"nsysflow {nsysflow.__version__}"
 """What a page says of the program that wrote it."""
@@ -38,7 +39,7 @@ class Kind:
 def around(kind: Kind, title: str) -> tuple[bytes, bytes]:
     """What stands before and after the data."""
     script = f'(() => {{\n"use strict";\n{_texts(kind.scripts)}}})();\n'
-    style = _texts(f"look/{name}.css" for name in STYLES)
+    style = variables() + _texts(f"look/{name}.css" for name in STYLES)
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
