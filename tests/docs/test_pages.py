@@ -12,7 +12,13 @@ import pytest
 from tests.reports import ROOT
 from tests.shown import FENCED, commands, console_blocks, is_shown
 
-READ_BY_USERS: Final = ("README.md", "docs/usage.md", "docs/reading.md", "docs/ci.md")
+READ_BY_USERS: Final = (
+    "README.md",
+    "docs/usage.md",
+    "docs/look.md",
+    "docs/reading.md",
+    "docs/ci.md",
+)
 """Pages whose commands and Python are run in a folder of their own. Blocks of `sh` and `py` need a
 GPU, nsys or a package manager."""
 
