@@ -77,7 +77,7 @@ def opened(
     page.wait_for_selector(_FILLED, state="attached")
     yield page
     context.close()
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def _keep_serious(wrong: list[str], said: Any) -> None:  # noqa: ANN401
