@@ -77,7 +77,7 @@ def opened(
     page.wait_for_selector(_FILLED, state="attached")
     yield page
     context.close()
-    assert not wrong, "\n".join(wrong)
+    assert wrong == [], wrong
 
 
 def _keep_serious(wrong: list[str], said: Any) -> None:  # noqa: ANN401

@@ -14,7 +14,7 @@ import nsysflow
 GENERATOR: Final = f"nsysflow {nsysflow.__version__}"
 """What a page says of the program that wrote it."""
 
-STYLES: Final = ("colours", "page", "charts", "tables", "timeline", "print")
+STYLES: Final = ("colours", "page", "findings", "charts", "tables", "grid", "timeline", "print")
 """The style sheets, in their order."""
 
 _LESS: Final = rb"\u003c"

@@ -1,12 +1,12 @@
 // The rows on screen. Only those in sight are in the page, so that any number of them scrolls.
 
-const ROW_PX = 28; // as .grid td in tables.css
+const ROW_PX = 28; // as .grid td in grid.css
 const MORE_ROWS = 20; // above and below what is in sight
 const MEASURED = 300; // rows that say how wide a column is
 const WIDEST = 46; // letters
 const NARROWEST = 7;
 const READABLE = 18; // a name is still recognised when it is cut to this width
-const PADDING_PX = 18; // as .grid td in tables.css, with a little room
+const PADDING_PX = 18; // as .grid td in grid.css, with a little room
 
 /** A table of the rows in `view`: {source, rows, columns, order}. `onsort(column)` after a click. */
 function makeGrid(label, onsort) {
