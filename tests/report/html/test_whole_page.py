@@ -59,20 +59,13 @@ def try_this(browser: Any, attempt: str) -> None:  # noqa: ANN401
         page.wait_for_timeout(100)
 
 
-@every_page
-def test_it_keeps_nobody_out_once_all_is_open(browser: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
-    with opened(browser, made(*names).file) as page:
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_keeps_nobody_out_once_all_is_open(browser: Any, width: int) -> None:  # noqa: ANN401
+    with opened(browser, made(*PAGES["ranks"]).file, width=width) as page:
         use_everything(page)
         for scheme in SCHEMES:
             page.emulate_media(color_scheme=scheme)
             assert violations(page) == []
-
-
-@pytest.mark.parametrize("width", [390, 2560])
-def test_it_keeps_nobody_out_at_any_width(browser: Any, width: int) -> None:  # noqa: ANN401
-    with opened(browser, made("nan_check-sync").file, width=width) as page:
-        use_everything(page)
-        assert violations(page) == []
 
 
 @every_page
