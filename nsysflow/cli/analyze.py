@@ -1,14 +1,13 @@
 """`nsysflow analyze`: reports in, a page or a table out, and the files."""
 
-from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.catalog.one_of import OneOf
 from nsysflow.cli.exports import Exports, export_options
 from nsysflow.cli.look import Look, analyse, look_of
 from nsysflow.cli.options import (
@@ -17,26 +16,22 @@ from nsysflow.cli.options import (
     microseconds,
     option,
     own_option,
+    taken,
     window_options,
 )
+from nsysflow.cli.printed import Printed, print_options
 from nsysflow.cli.settings import configured
-
-if TYPE_CHECKING:
-    from nsysflow.cli.one_table import Form, Style
-    from nsysflow.report.results import Results
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
 _OUTPUT: Final = frozenset(
     [
         *("reports", "folder", "force", "no_files", "html"),
-        *("full", "table", "columns", "wide", "form", "as_json", "gaps_csv", "flamegraph"),
-        *("sarif", "perfetto", "figures"),
+        *(field.name for kind in (Printed, Exports) for field in fields(kind)),
     ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
 
-_PRINT: Final = "What to print"
 _WRITE: Final = "What to write"
 
 
@@ -49,69 +44,9 @@ class _Analyze(Command):
             formatter.write_dl([(name, table.about) for name, table in TABLES.items()])
 
 
-def _drawable(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
-    """A file whose ending says how to draw a flame graph."""
-    if file is None or file.suffix in (".svg", ".json"):
-        return file
-    msg = (
-        f"{file} ends neither in .svg nor in .json: type --flamegraph idle.svg for a browser, or"
-        " --flamegraph idle.json for speedscope.app"
-    )
-    raise click.BadParameter(msg)
-
-
 @click.command(cls=configured(_Analyze))
 @click.argument("reports", nargs=-1, type=_PATH, metavar="[REPORT]...")
-@option(
-    "--full", section=_PRINT, is_flag=True, help="Print all findings and lists, not one screen."
-)
-@option(
-    "--table",
-    section=_PRINT,
-    type=OneOf("table", TABLES),
-    metavar="NAME",
-    help="Print one table instead of the page; the tables are listed below.",
-)
-@option(
-    "--columns",
-    section=_PRINT,
-    metavar="A,B,C",
-    help="Print these columns of the table, named as in CSV files.",
-)
-@option("--wide", section=_PRINT, is_flag=True, help="Print all columns, and names in full.")
-@option(
-    "--top",
-    section=_PRINT,
-    type=click.IntRange(min=1),
-    metavar="N",
-    show_default="as many as a screen holds",
-    help="Print the first N rows of the table, or of each list.",
-)
-@option(
-    "--format",
-    "form",
-    section=_PRINT,
-    type=click.Choice(["table", "csv", "md", "parquet"]),
-    show_default="table",
-    help="Print the table in this format.",
-)
-@option("--json", "as_json", section=_PRINT, is_flag=True, help="Print report.json.")
-@option(
-    "--gaps-csv",
-    section=_PRINT,
-    type=_PATH,
-    metavar="FILE",
-    help="Write every gap to FILE, and nothing else; - prints them.",
-)
-@option(
-    "--flamegraph",
-    section=_PRINT,
-    type=_PATH,
-    callback=_drawable,
-    metavar="FILE",
-    help="Draw what the host ran while the GPU waited, and nothing else: FILE.svg for a browser,"
-    " FILE.json for speedscope.app.",
-)
+@print_options
 @option(
     "-o",
     "--output",
@@ -167,18 +102,7 @@ def analyze(
     force: bool,
     no_files: bool,
     html: bool,
-    full: bool,
-    table: str | None,
-    columns: str | None,
-    wide: bool,
-    form: "Form | None",
-    as_json: bool,
-    gaps_csv: Path | None,
-    flamegraph: Path | None,
-    sarif: Path | None,
-    perfetto: Path | None,
-    figures: Path | None,
-    **view: Any,  # noqa: ANN401
+    **others: Any,  # noqa: ANN401
 ) -> None:
     """Show what each GPU waited for in a report.
 
@@ -199,21 +123,15 @@ def analyze(
         nsysflow analyze report.sqlite --figures figures
         nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
-    if table is None and (form is not None or columns is not None or wide):
-        table = "gap_summary"
-    alone = [table is not None, as_json, gaps_csv is not None, flamegraph is not None]
-    _check_usage(folder, [*alone, full], no_files=no_files)
-    written = not no_files and (folder is not None or not any(alone))
-    if html and not written:
-        _refuse_html(no_files=no_files)
-    exports = Exports(sarif=sarif, perfetto=perfetto, figures=figures)
+    printed, exports = taken(Printed, others), taken(Exports, others)
+    printed.check()
+    written = not no_files and (folder is not None or not printed.alone)
+    _check_written(folder, html=html, no_files=no_files, written=written)
     exports.check()
-    from nsysflow.cli.one_table import style_of
     from nsysflow.runs.files import output_folder
     from nsysflow.runs.sources import newest_run
 
-    look = look_of(**view)
-    style = style_of(table, columns=columns, wide=wide, form=form, top=look.top)
+    look = look_of(**others)
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
@@ -221,27 +139,21 @@ def analyze(
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
-    tables = (*_wanted(table, whole=written or as_json, page=not any(alone)), *exports.tables)
+    tables = tuple(TABLES) if written else (*printed.tables, *exports.tables)
     results = analyse(reports, look, tables=tables, folder=chosen, html=html)
-    if gaps_csv is not None:
-        _give_gaps(results, gaps_csv, reports, look.at_least_ns)
-    elif flamegraph is not None:
-        _draw(results, flamegraph, reports)
-    else:
-        _print(results, look, style, table=table, as_json=as_json, full=full)
+    printed.show(results, look, reports)
     exports.write(results, reports)
     if chosen is not None:
-        page = "report.html, " if html else ""
-        wrote = f"{page}summary.md, report.json and {_tables_in(chosen)}"
-        click.echo(f"wrote {chosen}: {wrote}", err=True)
+        click.echo(f"wrote {chosen}: {_files_in(chosen, html=html)}", err=True)
 
 
-def _tables_in(folder: Path) -> str:
-    """The kinds of files that the tables became."""
+def _files_in(folder: Path, *, html: bool) -> str:
+    """What was written: `summary.md, report.json and the tables as CSV`."""
     from nsysflow.report.tables import GAPS_PARQUET
 
-    large = (folder / GAPS_PARQUET).is_file()
-    return f"the tables as CSV{f', all gaps as {GAPS_PARQUET}' if large else ''}"
+    page = "report.html, " if html else ""
+    large = f", all gaps as {GAPS_PARQUET}" if (folder / GAPS_PARQUET).is_file() else ""
+    return f"{page}summary.md, report.json and the tables as CSV{large}"
 
 
 def look_of_settings(ctx: click.Context, **typed: Any) -> Look:  # noqa: ANN401
@@ -264,79 +176,16 @@ def look_of_settings(ctx: click.Context, **typed: Any) -> Look:  # noqa: ANN401
     return look_of(**{name: value for name, value in params.items() if name not in _OUTPUT})
 
 
-def _check_usage(folder: Path | None, alone: list[bool], *, no_files: bool) -> None:
-    """Refuse options that cannot be combined.
+def _check_written(folder: Path | None, *, html: bool, no_files: bool, written: bool) -> None:
+    """Refuse options about files that cannot be combined.
 
     Raises:
         click.UsageError: they were.
     """
-    if sum(alone) > 1:
-        msg = "--full, --table, --json, --gaps-csv and --flamegraph cannot be combined"
-        raise click.UsageError(msg)
     if no_files and folder is not None:
         msg = "-o DIR and --no-files cannot be combined"
         raise click.UsageError(msg)
-
-
-def _refuse_html(*, no_files: bool) -> None:
-    """Refuse --html where no files are written.
-
-    Raises:
-        click.UsageError: always.
-    """
-    instead = "leave out --no-files" if no_files else "name a folder with -o DIR"
-    msg = f"--html writes report.html beside the other files: {instead}"
-    raise click.UsageError(msg)
-
-
-def _wanted(table: str | None, *, whole: bool, page: bool) -> tuple[str, ...]:
-    """The tables to compute at once: all, the one that is printed, or those of the page."""
-    if whole:
-        return tuple(TABLES)
-    if table is not None:
-        return (table,)
-    from nsysflow.runs.analyze import PAGE
-
-    return PAGE if page else ()
-
-
-def _print(
-    results: "Results",
-    look: Look,
-    style: "Style",
-    *,
-    table: str | None,
-    as_json: bool,
-    full: bool,
-) -> None:
-    from nsysflow.cli.one_table import show_table
-    from nsysflow.cli.output import show_json, show_page
-
-    if table is not None:
-        show_table(results, table, style, at_least_ns=look.at_least_ns)
-    elif as_json:
-        show_json(results)
-    else:
-        show_page(results, full=full, top=look.top, at_least_ns=look.at_least_ns)
-
-
-def _give_gaps(results: "Results", target: Path, reports: Sequence[Path], at_least_ns: int) -> None:
-    """Write every gap to a file, or print them."""
-    from nsysflow.cli.output import show_gaps
-    from nsysflow.runs.files import write_gaps
-
-    if target == Path("-"):
-        show_gaps(results, at_least_ns=at_least_ns)
-        return
-    rows = write_gaps(results, target, reports, at_least_ns=at_least_ns)
-    click.echo(f"wrote {target}: {rows} gaps", err=True)
-
-
-def _draw(results: "Results", target: Path, reports: Sequence[Path]) -> None:
-    """Write the idle flame graph."""
-    from nsysflow.report.flamegraph.draw import draw
-    from nsysflow.runs.files import write_text
-
-    write_text(draw(results, target), target, reports)
-    opened = "speedscope.app" if target.suffix == ".json" else "a browser"
-    click.echo(f"wrote {target}: open it in {opened}", err=True)
+    if html and not written:
+        instead = "leave out --no-files" if no_files else "name a folder with -o DIR"
+        msg = f"--html writes report.html beside the other files: {instead}"
+        raise click.UsageError(msg)

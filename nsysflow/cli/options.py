@@ -1,8 +1,9 @@
 """Options as they are typed and as the help page groups them: times, steps, domains."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -10,12 +11,16 @@ from nsysflow.analysis.options import StepPart
 from nsysflow.cli import completion
 from nsysflow.peaks import UNITS
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _NS_PER_S: Final = 1_000_000_000
 _NS_PER_US: Final = 1_000
 _MOST_FLOPS: Final = 1e18
 """As many an H200 does in a quarter of an hour."""
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Asked = TypeVar("Asked", bound="DataclassInstance")
 
 
 class Command(click.Command):
@@ -263,6 +268,11 @@ def step_options(command: Decorated) -> Decorated:
 def window_options(command: Decorated) -> Decorated:
     """Add the options that choose what is analysed."""
     return added(_WINDOW, command)
+
+
+def taken(kind: type[Asked], params: dict[str, Any]) -> Asked:
+    """A dataclass from the parameters that its fields name; they are removed from `params`."""
+    return kind(**{field.name: params.pop(field.name) for field in fields(kind)})
 
 
 def added(options: Sequence[Callable[[Decorated], Decorated]], command: Decorated) -> Decorated:

@@ -1,0 +1,198 @@
+"""What `analyze` prints: the page, or one other thing instead."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.catalog.one_of import OneOf
+from nsysflow.cli.look import Look
+from nsysflow.cli.options import Decorated, added, option
+
+if TYPE_CHECKING:
+    from nsysflow.cli.one_table import Form, Style
+    from nsysflow.report.results import Results
+
+_PATH: Final = click.Path(path_type=Path)
+_PRINT: Final = "What to print"
+
+
+def _drawable(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
+    """A file whose ending says how to draw a flame graph."""
+    if file is None or file.suffix in (".svg", ".json"):
+        return file
+    msg = (
+        f"{file} ends neither in .svg nor in .json: type --flamegraph idle.svg for a browser, or"
+        " --flamegraph idle.json for speedscope.app"
+    )
+    raise click.BadParameter(msg)
+
+
+_OPTIONS: Final = (
+    option(
+        "--full", section=_PRINT, is_flag=True, help="Print all findings and lists, not one screen."
+    ),
+    option(
+        "--table",
+        section=_PRINT,
+        type=OneOf("table", TABLES),
+        metavar="NAME",
+        help="Print one table instead of the page; the tables are listed below.",
+    ),
+    option(
+        "--columns",
+        section=_PRINT,
+        metavar="A,B,C",
+        help="Print these columns of the table, named as in CSV files.",
+    ),
+    option("--wide", section=_PRINT, is_flag=True, help="Print all columns, and names in full."),
+    option(
+        "--top",
+        section=_PRINT,
+        type=click.IntRange(min=1),
+        metavar="N",
+        show_default="as many as a screen holds",
+        help="Print the first N rows of the table, or of each list.",
+    ),
+    option(
+        "--format",
+        "form",
+        section=_PRINT,
+        type=click.Choice(["table", "csv", "md", "parquet"]),
+        show_default="table",
+        help="Print the table in this format.",
+    ),
+    option("--json", "as_json", section=_PRINT, is_flag=True, help="Print report.json."),
+    option(
+        "--gaps-csv",
+        section=_PRINT,
+        type=_PATH,
+        metavar="FILE",
+        help="Write every gap to FILE, and nothing else; - prints them.",
+    ),
+    option(
+        "--flamegraph",
+        section=_PRINT,
+        type=_PATH,
+        callback=_drawable,
+        metavar="FILE",
+        help="Draw what the host ran while the GPU waited, and nothing else: FILE.svg for a"
+        " browser, FILE.json for speedscope.app.",
+    ),
+)
+
+
+def print_options(command: Decorated) -> Decorated:
+    """Add the options that say what is printed."""
+    return added(_OPTIONS, command)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """What was asked for; without any, the page of one screen.
+
+    Attributes:
+        full: the page with all findings and lists.
+        table: the name of a table.
+        columns: of it, as typed.
+        wide: all its columns.
+        form: the format in which it is printed.
+        as_json: report.json.
+        gaps_csv: the file for every gap, or `-`.
+        flamegraph: the file for the idle flame graph.
+    """
+
+    full: bool
+    table: str | None
+    columns: str | None
+    wide: bool
+    form: "Form | None"
+    as_json: bool
+    gaps_csv: Path | None
+    flamegraph: Path | None
+
+    @property
+    def alone(self) -> bool:
+        """Whether something is given instead of the page."""
+        return any(self._instead)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables to compute at once: all, the one that is printed, or those of the page."""
+        if self.as_json:
+            return tuple(TABLES)
+        if self._table is not None:
+            return (self._table,)
+        from nsysflow.runs.analyze import PAGE
+
+        return () if self.alone else PAGE
+
+    def check(self) -> None:
+        """Refuse options that cannot be combined.
+
+        Raises:
+            click.UsageError: they were, or the table has no such column.
+        """
+        if sum([*self._instead, self.full]) > 1:
+            msg = "--full, --table, --json, --gaps-csv and --flamegraph cannot be combined"
+            raise click.UsageError(msg)
+        self._style(top=None)
+
+    def show(self, results: "Results", look: Look, reports: Sequence[Path]) -> None:
+        """Print it, or write the file that is given instead."""
+        from nsysflow.cli.one_table import show_table
+        from nsysflow.cli.output import show_json, show_page
+
+        if self.gaps_csv is not None:
+            _give_gaps(results, self.gaps_csv, reports, look.at_least_ns)
+        elif self.flamegraph is not None:
+            _draw(results, self.flamegraph, reports)
+        elif self._table is not None:
+            style = self._style(top=look.top)
+            show_table(results, self._table, style, at_least_ns=look.at_least_ns)
+        elif self.as_json:
+            show_json(results)
+        else:
+            show_page(results, full=self.full, top=look.top, at_least_ns=look.at_least_ns)
+
+    @property
+    def _instead(self) -> list[bool]:
+        files = [each is not None for each in (self._table, self.gaps_csv, self.flamegraph)]
+        return [*files, self.as_json]
+
+    @property
+    def _table(self) -> str | None:
+        """The table that is printed; options of tables alone mean the gaps by place."""
+        if self.table is None and (self.form is not None or self.columns is not None or self.wide):
+            return "gap_summary"
+        return self.table
+
+    def _style(self, *, top: int | None) -> "Style":
+        from nsysflow.cli.one_table import style_of
+
+        return style_of(self._table, columns=self.columns, wide=self.wide, form=self.form, top=top)
+
+
+def _give_gaps(results: "Results", target: Path, reports: Sequence[Path], at_least_ns: int) -> None:
+    """Write every gap to a file, or print them."""
+    from nsysflow.cli.output import show_gaps
+    from nsysflow.runs.files import write_gaps
+
+    if target == Path("-"):
+        show_gaps(results, at_least_ns=at_least_ns)
+        return
+    rows = write_gaps(results, target, reports, at_least_ns=at_least_ns)
+    click.echo(f"wrote {target}: {rows} gaps", err=True)
+
+
+def _draw(results: "Results", target: Path, reports: Sequence[Path]) -> None:
+    """Write the idle flame graph."""
+    from nsysflow.report.flamegraph.draw import draw
+    from nsysflow.runs.files import write_text
+
+    write_text(draw(results, target), target, reports)
+    opened = "speedscope.app" if target.suffix == ".json" else "a browser"
+    click.echo(f"wrote {target}: open it in {opened}", err=True)
