@@ -1,17 +1,16 @@
 """Take the pictures of report.html that the docs show: at three widths, in both themes.
 
     python -m docs.make_pictures
-    python -m docs.make_pictures --report tests/data/h200-hf-trainer.sqlite.xz --name samples
 
 Needs a Chromium on PATH. Pictures have a palette of 128 colours, so that each is small.
 """
 
 import io
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
-import click
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
@@ -21,7 +20,11 @@ from nsysflow.runs.analyze import analyze_reports
 from tests.browser import program
 from tests.reports import ROOT, SAMPLES
 
-PICTURES: Final = ROOT / "docs" / "pictures"
+REPORT: Final = SAMPLES / "nan_check-sync.sqlite.xz"
+FOLDER: Final = ROOT / "docs" / "pictures"
+PICTURES: Final = {"page": "#verdict", "timeline": "#timeline"}
+"""The part of the page with which each begins, as a CSS selector."""
+
 SIZES: Final = {390: 844, 1280: 900, 2560: 1440}
 """The window's width and height, in px."""
 
@@ -29,6 +32,7 @@ COLOURS: Final = 128
 MOST_BYTES: Final = 150_000
 
 Scheme = Literal["light", "dark"]
+SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
 
 
 def take(browser: Browser, page_file: Path, width: int, scheme: Scheme, at: str) -> bytes:
@@ -60,7 +64,7 @@ def small(picture: bytes) -> bytes:
     """The same with a palette.
 
     Raises:
-        click.ClickException: it is still too large for a repository.
+        ValueError: it is still too large for a repository.
     """
     packed = io.BytesIO()
     Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(
@@ -68,34 +72,21 @@ def small(picture: bytes) -> bytes:
     )
     if packed.tell() > MOST_BYTES:
         msg = f"a picture has {packed.tell()} bytes; at most {MOST_BYTES} go into the docs"
-        raise click.ClickException(msg)
+        raise ValueError(msg)
     return packed.getvalue()
 
 
-@click.command()
-@click.option(
-    "--report",
-    "reports",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True),
-    default=[SAMPLES / "nan_check-sync.sqlite.xz"],
-    help="What to show; several are the ranks of one run.",
-)
-@click.option("--name", default="report", show_default=True, help="How the pictures' names begin.")
-@click.option("--at", default="#verdict", show_default=True, help="Begin there, a CSS selector.")
-def main(reports: tuple[Path, ...], name: str, at: str) -> None:
-    """Take the pictures that the docs show."""
-    PICTURES.mkdir(exist_ok=True)
+def main() -> None:
+    """Take the pictures."""
+    FOLDER.mkdir(exist_ok=True)
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_file = Path(folder, "report.html")
-        write_html(analyze_reports([*reports], Options(), tables=("kernels",)), page_file)
+        write_html(analyze_reports([REPORT], Options(), tables=("kernels",)), page_file)
         browser = playwright.chromium.launch(executable_path=program(), args=["--no-sandbox"])
-        schemes: tuple[Scheme, ...] = ("light", "dark")
-        for width in SIZES:
-            for scheme in schemes:
-                target = PICTURES / f"{name}-{width}-{scheme}.png"
-                target.write_bytes(small(take(browser, page_file, width, scheme, at)))
-                click.echo(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")
+        for (name, at), width, scheme in product(PICTURES.items(), SIZES, SCHEMES):
+            target = FOLDER / f"{name}-{width}-{scheme}.png"
+            target.write_bytes(small(take(browser, page_file, width, scheme, at)))
+            print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")  # noqa: T201
         browser.close()
 
 
