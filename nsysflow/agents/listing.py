@@ -22,10 +22,10 @@ from nsysflow.units import size
 Kind = Literal["run", "report", "report.json"]
 
 _NOT_OURS: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
-"""Folders in which nobody keeps reports."""
+"""Folders in which people keep no reports."""
 
 _MOST_FOLDERS: Final = 20_000
-"""So many are looked into: a few seconds."""
+"""At most this many are looked into: a few seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ def _of_folder(folder: Folder, here: Path) -> Listed | None:
 
 
 def _manifest(here: Path) -> Manifest | None:
-    """The manifest of a run's folder; None where there is none that can be read."""
+    """The manifest of a run's folder; None where none can be read."""
     try:
         return read_manifest(here)
     except NsysflowError:  # whoever opens it says so

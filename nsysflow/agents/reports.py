@@ -16,7 +16,7 @@ MOST_OPEN: Final = 4
 """A report of a million kernels takes 1 to 2 GB once its tables are made."""
 
 _MOST_SMALL: Final = 32
-"""So many other results are kept, which are small."""
+"""How many other results are kept; they are small."""
 
 _TABLES: Final = (*PAGE, "kernels")
 """What is computed when a report is opened. With `kernels`, grids and blocks are read, too."""

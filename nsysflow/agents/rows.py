@@ -22,7 +22,7 @@ from nsysflow.units import number
 Op = Literal["=", "!=", "<", "<=", ">", ">=", "contains"]
 
 MOST_ROWS: Final = 500
-"""So many rows come at once, at most."""
+"""The most rows that come at once."""
 
 _ROW: Final = "row in the table"
 _TEXTS: Final = (pl.String, pl.Enum, pl.Categorical)
@@ -60,8 +60,8 @@ class Query:
         where: what all rows have.
         sort: the column to sort by; None for the order in which people read the table.
         descending: whether the largest come first.
-        offset: so many rows are skipped.
-        limit: so many rows at most.
+        offset: how many rows are skipped.
+        limit: the most rows to give.
     """
 
     name: str

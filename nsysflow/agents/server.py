@@ -64,7 +64,7 @@ class Wait:
 
 
 def _limit(most: int, what: str) -> Any:  # noqa: ANN401
-    return Field(description=f"So many {what} at most.", ge=1, le=most)
+    return Field(description=f"The most {what} to give.", ge=1, le=most)
 
 
 def server_of(reports: Reports) -> MCPServer[Any]:
@@ -91,7 +91,7 @@ class Tools:
         self._reports = reports
 
     def list_reports(
-        self, limit: Annotated[int, _limit(1000, "of them")] = 50
+        self, limit: Annotated[int, _limit(1000, "reports")] = 50
     ) -> Annotated[CallToolResult, listing.Listing]:
         """List the runs and reports in the folder, the newest first."""
         return _result(lambda: listing.list_reports(self._reports.folder, limit))
@@ -139,7 +139,7 @@ class Tools:
             str | None, Field(description="Sort by this column; null for the table's own order.")
         ] = None,
         descending: bool = True,
-        offset: Annotated[int, Field(ge=0, description="Skip so many rows.")] = 0,
+        offset: Annotated[int, Field(ge=0, description="How many rows to skip.")] = 0,
         limit: Annotated[int, _limit(rows.MOST_ROWS, "rows")] = 20,
     ) -> Annotated[CallToolResult, rows.Rows]:
         """Read rows of a table, a page at a time: `next_offset` is where the next page begins.

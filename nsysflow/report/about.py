@@ -12,7 +12,7 @@ _LETTERS: Final = 20
 """So long a name of a report leaves the axes enough room."""
 
 _NAMED: Final = 3
-"""So many reports have room in the small print."""
+"""How many reports have room in the small print."""
 
 
 def about_run(results: Results, *more: str) -> str:

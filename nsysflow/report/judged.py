@@ -11,7 +11,7 @@ from nsysflow.report.phase_tree import phase_tree
 from nsysflow.report.results import Results
 
 PHASES: Final = 500
-"""A tree with more phases is read by nobody; the table has all of them."""
+"""Nobody reads a tree with more phases; the table has all of them."""
 
 Row = dict[str, Any]
 

@@ -10,7 +10,7 @@ from nsysflow.errors import OutputError
 from nsysflow.report.figures.drawing import CREATOR, Drawn
 
 _READ: Final = 4096
-"""Both kinds of files say within so many bytes who made them."""
+"""Both kinds of files say within this many bytes who made them."""
 
 
 def check_figures(folder: Path, names: Collection[str]) -> None:

@@ -14,7 +14,7 @@ from nsysflow.runs.manifest import is_run
 from nsysflow.runs.sources import newest_run, sources_of
 
 _HEAD_BYTES: Final = 1_000
-"""So many bytes of a page name the program that wrote it."""
+"""The first bytes of a page name the program that wrote it."""
 
 
 @dataclass(frozen=True, kw_only=True)

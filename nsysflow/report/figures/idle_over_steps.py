@@ -28,10 +28,10 @@ _AXES_MM: Final = 10
 _GPU_MM: Final = 26
 
 GPUS: Final = 6
-"""So many GPUs fit above each other: those that idle longest."""
+"""How many GPUs fit above each other: those that idle longest."""
 
 _FEW: Final = 12
-"""So many steps, and fewer, fit into one column."""
+"""How many steps fit into one column."""
 
 _MANY: Final = 100
 """Bars of more steps are too narrow for edges and hatches."""

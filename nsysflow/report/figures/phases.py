@@ -22,7 +22,7 @@ _AXES_MM: Final = 9
 _PHASE_MM: Final = 4.6
 
 PHASES: Final = 16
-"""So many phases fit into a figure, those with the most time."""
+"""How many phases fit into a figure: those with the most time."""
 
 _LETTERS: Final = 40
 """A longer name leaves the bars too little room."""

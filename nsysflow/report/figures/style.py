@@ -39,7 +39,7 @@ _LINE_MM: Final = 2.6
 """The height of a line of the small print."""
 
 _LINES: Final = 3
-"""So many lines it has at most."""
+"""How many lines it has at most."""
 
 _GAP_MM: Final = 1.0
 """Above the small print."""

@@ -56,7 +56,7 @@ _DELTA: Final = {
 }
 
 _THING: Final = {
-    "status": "what became of it: new, gone, slower, faster, called more often, …",
+    "status": "how it changed: new, gone, slower, faster, called more often, …",
     "short_name": "the kernel or copy, or the call that is blamed",
     "kind": "which part of the bridge it belongs to",
     **_DELTA,

@@ -14,10 +14,10 @@ from nsysflow.report.one_table import head, unit_of
 from nsysflow.report.results import Results
 
 MOST_ROWS: Final = 20_000
-"""So many rows of a table are on the page."""
+"""How many rows of a table are on the page."""
 
 MOST_GAPS: Final = 1_000
-"""So many gaps are in the page's table of gaps, the longest."""
+"""How many gaps are in the page's table of gaps: the longest."""
 
 NO_LIST: Final = "step_parts"
 """It is no list of rows in report.json, but series for comparisons."""

@@ -30,7 +30,7 @@ function rounded(value) {
   return down % 2 === 0 ? down : down + 1;
 }
 
-/** With so many decimals (0 to 2). Of two equally near ones the even one, as Python writes it. */
+/** With 0 to 2 decimals. Of two equally near ones the even one, as Python writes it. */
 function fixed(value, decimals) {
   const eighths = Math.abs(value) * 8; // a tie at two decimals or fewer is a multiple of 1/8
   const longer = value.toFixed(decimals + 1);

@@ -12,7 +12,7 @@ _ROW: Final = 22
 _BAR: Final = 16
 
 GPUS: Final = 16
-"""So many have a bar."""
+"""How many have a bar."""
 
 
 def bars(results: Results) -> str:

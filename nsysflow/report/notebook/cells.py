@@ -7,11 +7,11 @@ from typing import Final
 import polars as pl
 
 CELLS: Final = 300
-"""So many places a lane has: one for two units of the picture's width."""
+"""How many places a lane has: one for two units of the picture's width."""
 
 
 LEVELS: Final = 4
-"""A place is drawn as high as it is full, in so many levels."""
+"""A place is drawn as high as it is full, in this many levels."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from nsysflow.report.results import Analysed, Results
 from nsysflow.report.verdict.judgement import judge
 
 FINDINGS = 3
-"""So many findings are shown, as on the page."""
+"""How many findings are shown, as on the page."""
 
 
 def html_of(shown: Results | Analysed) -> str:

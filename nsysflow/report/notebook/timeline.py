@@ -19,11 +19,11 @@ from nsysflow.report.results import Analysed, Results
 from nsysflow.units import duration
 
 STEPS: Final = 2
-"""So many steps are shown: more would be too narrow to be read."""
+"""How many steps are shown: more would be too narrow to read."""
 
 GPUS: Final = 4
 STREAMS: Final = 3
-"""So many GPUs, and streams of each."""
+"""How many GPUs, and streams of each, are shown."""
 
 _LANE: Final = 16
 _BAR: Final = 12

@@ -1,4 +1,4 @@
-"""The whole page: used in every way it complains of nothing, asks for nothing, keeps nobody out."""
+"""The whole page in use: no error, no request, and everybody can use it."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def try_this(browser: Any, attempt: str) -> None:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_keeps_nobody_out_once_all_is_open(browser: Any, width: int) -> None:  # noqa: ANN401
+def test_it_is_accessible_once_all_is_open(browser: Any, width: int) -> None:  # noqa: ANN401
     with opened(browser, made(*PAGES["ranks"]).file, width=width) as page:
         use_everything(page)
         for scheme in SCHEMES:

@@ -82,7 +82,7 @@ function idleWithin(lane, start, end) {
 }
 
 /** The longest gap of all GPUs that is shorter than a given one; or, backwards, the shortest that is
- * longer. Of equal ones the first counts. Null where there is none. */
+ * longer. Of equal ones the first counts. Null without any. */
 function nextLongest(from, backwards) {
   let best = null;
   const sign = backwards ? -1 : 1;
