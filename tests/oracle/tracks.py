@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import astuple
 from typing import Any
 
 from tests.oracle.gaps import CAUSES, Gap
@@ -104,6 +105,7 @@ def operations(report: Report) -> list[Row]:
                 "call": a_call(report, report.calls.launch[index]),
                 "phase": joined(path) if path else None,
                 "bytes": None if op.copy is None else op.copy.bytes,
+                "shape": None if op.shape is None else astuple(op.shape),
             }
         )
     return with_depths(rows)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import nsysflow
-from nsysflow.analysis.tracks.tracks import Tracks
 from tests.analyses import CAUSE_COLUMNS, EXAMPLES, analysed, any_trace, every_report, oracle_of
 from tests.analysis.tracks.written import Rows, lanes_of, written
 from tests.oracle.model import PlainTrace, to_trace
@@ -27,14 +26,15 @@ KINDS_OF = {
 }
 
 
-def assert_agrees(tracks: Tracks, report: Report) -> None:
+def assert_agrees(analysis: nsysflow.Analysis, report: Report) -> None:
+    tracks = analysis.tracks
     assert lanes_of(tracks) == lanes(report)
     for name, made in TRACKS.items():
         expected = made(report)
         columns = [column for column in getattr(tracks, name).columns if column != "class"]
         if name == "calls":
             columns.append("class")
-        found = counted(written(tracks, name), columns)
+        found = counted(written(analysis, name), columns)
         wanted = counted(expected, columns)
         assert [*(found - wanted)] == [*(wanted - found)], name
 
@@ -49,7 +49,7 @@ def _plain(value: object) -> object:
 
 @any_trace
 def test_the_picture_of_a_random_trace_agrees_with_the_oracle(model: PlainTrace) -> None:
-    assert_agrees(nsysflow.analyze(to_trace(model)).tracks, Report(model))
+    assert_agrees(nsysflow.analyze(to_trace(model)), Report(model))
 
 
 @given(traces_with_graphs())
@@ -57,12 +57,12 @@ def test_the_picture_of_a_random_trace_agrees_with_the_oracle(model: PlainTrace)
 def test_the_picture_of_a_random_trace_with_graphs_agrees_with_the_oracle(
     model: PlainTrace,
 ) -> None:
-    assert_agrees(nsysflow.analyze(to_trace(model)).tracks, Report(model))
+    assert_agrees(nsysflow.analyze(to_trace(model)), Report(model))
 
 
 @every_report
 def test_the_picture_of_a_real_report_agrees_with_the_oracle(name: str) -> None:
-    assert_agrees(analysed(name).tracks, oracle_of(name))
+    assert_agrees(analysed(name), oracle_of(name))
 
 
 @every_report

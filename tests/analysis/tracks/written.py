@@ -4,6 +4,7 @@ from typing import Any
 
 import polars as pl
 
+from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.tracks.tracks import Tracks
 
 _CALL = ("start_ns", "end_ns", "name")
@@ -13,8 +14,9 @@ _LANE = ("kind", "process", "thread", "device", "stream")
 Rows = list[dict[str, Any]]
 
 
-def written(tracks: Tracks, name: str) -> Rows:
-    """The rows of one of the frames, in order."""
+def written(analysis: Analysis, name: str) -> Rows:
+    """The rows of one of the frames of its picture, in order."""
+    tracks = analysis.tracks
     lanes = lanes_of(tracks)
     calls = [
         (*row[:3], lanes[row[3]]["thread"]) for row in tracks.calls.select(*_CALL, "lane").rows()
@@ -32,6 +34,7 @@ def written(tracks: Tracks, name: str) -> Rows:
         "next_op": ops,
         "culprit_op": ops,
         "phase": paths,
+        "shape": analysis.trace.shapes.rows(),
     }
     frame: pl.DataFrame = getattr(tracks, name)
     rows = frame.to_dicts()
