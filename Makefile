@@ -1,4 +1,4 @@
-# make demo   set up .venv and analyse the bundled report      make test   run everything
+# make demo   set up .venv and analyse the bundled report      make test   run the tests
 # make check  lint, types, contracts and tests                 make help   the rest
 #
 # Needs Python 3.11 or newer, git and make. Another Python: make demo PYTHON=python3.12
@@ -10,14 +10,15 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint lint-format lint-rules lint-types lint-arrows check links bench docs \
+.PHONY: help demo test pages lint lint-format lint-rules lint-types lint-arrows check links bench docs \
     hunt clean
 
 help:
 	@echo 'make demo   set up .venv and analyse the bundled report of an H200'
-	@echo 'make test   install what the tests need and run them all'
+	@echo 'make test   install what the tests need and run them'
 	@echo 'make lint   format, lint, types, import contracts'
 	@echo 'make check  lint and test: what a change must pass'
+	@echo 'make pages  test report.html in a browser; needs Chromium'
 	@echo 'make bench  time the analysis of a million kernels; adds rows to benchmarks/analyze.csv'
 	@echo 'make hunt   search for random traces that break a test, for an hour (MINUTES=60)'
 	@echo 'make docs   write docs/tables.md again from the declarations'
@@ -29,8 +30,14 @@ demo: $(VENV)/.core
 
 # A process per core, but no more than 8: each imports torch. By file, as the tests of a file share
 # what they have analysed or built.
+PYTEST = $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+	@$(PYTEST) -m 'not browser'
+
+# Apart, as they need a Chromium, and take as long as a quarter of the others.
+pages: $(VENV)/.test
+	@$(PYTEST) -m browser tests/report/html
 
 # Apart, so that `make --keep-going lint` shows what each of them finds.
 lint: lint-format lint-rules lint-types lint-arrows

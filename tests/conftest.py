@@ -1,7 +1,9 @@
 """Settings that every test shares."""
 
 import os
+from collections.abc import Iterable
 
+import pytest
 from hypothesis import settings
 
 # One thread per process: `make test` runs one process per core, and the threads of OpenMP and
@@ -20,3 +22,11 @@ for variable in ("COLUMNS", "LINES"):
 settings.register_profile("same everywhere", deadline=None, derandomize=True)
 settings.register_profile("hunt", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("hunt" if "NSYSFLOW_HUNT" in os.environ else "same everywhere")
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests that look at pages, which `make pages` runs."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")

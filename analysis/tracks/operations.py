@@ -14,6 +14,9 @@ from nsysflow.analysis.tracks.schema import OPERATIONS
 
 COMMUNICATION: Final = "communication"
 
+_GROUPS: Final = {COMMUNICATION: COMMUNICATION, "memset": "copy"}
+"""What classes count as that are neither compute nor named like a copy."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
@@ -94,3 +97,8 @@ def _bytes(timeline: Timeline, ops: pl.DataFrame) -> pl.Series:
     """The `bytes` of each copy; null for other operations."""
     detail = ops.select(pl.when(pl.col("kind") == "memcpy").then("detail")).to_series()
     return timeline.trace.copy_details["bytes"].gather(detail).alias("bytes")
+
+
+def group_of(name: str) -> str:
+    """Whether a class of operations is compute, communication or a copy."""
+    return _GROUPS.get(name, "copy" if name.startswith("copy ") else "compute")

@@ -5,8 +5,8 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from nsysflow.analysis.findings.explained.explanation import explanations
+from nsysflow.report.clocks import clocks_of
 from nsysflow.report.explain.behind import at_its_place
-from nsysflow.report.html.timeline import clocks_of
 from nsysflow.report.results import Results
 
 Place: TypeAlias = tuple[int, int, int]

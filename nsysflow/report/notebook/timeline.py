@@ -10,9 +10,9 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.tracks.operations import group_of
 from nsysflow.report import palette
 from nsysflow.report.about import gpu_label
-from nsysflow.report.html.timeline import group_of
 from nsysflow.report.notebook.cells import CELLS, LEVELS, Run, runs
 from nsysflow.report.notebook.svg import LABEL, WIDTH, Box, box, key, label, picture
 from nsysflow.report.results import Analysed, Results

@@ -12,7 +12,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.tracks.tracks import Tracks
-from nsysflow.report.html.timeline import clocks_of
+from nsysflow.report.clocks import clocks_of
 from nsysflow.report.perfetto.counters import busy_share, run_ahead
 from nsysflow.report.perfetto.flows import Flows
 from nsysflow.report.perfetto.gap_parts import gap_parts
