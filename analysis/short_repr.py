@@ -1,5 +1,6 @@
 """How traces and analyses show themselves in a console or a notebook."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from html import escape
@@ -13,7 +14,7 @@ _Form = Callable[[str, str, Sequence[str]], str]
 """Makes a text of a kind, a name and facts."""
 
 
-class Shown:
+class Shown(ABC):
     """Shows itself in a console by its facts, and in a notebook by a page; neither ever fails.
 
     Attributes:
@@ -23,13 +24,13 @@ class Shown:
 
     page: ClassVar[Callable[[Any], str] | None] = None
 
+    @abstractmethod
     def _name(self) -> str:
-        """Of what it is."""
-        raise NotImplementedError
+        """The names of the reports that it is of."""
 
+    @abstractmethod
     def _facts(self) -> list[str]:
-        """GPUs, window, busy and idle time, steps."""
-        raise NotImplementedError
+        """What matters most of it, a few words each: GPUs, times, steps."""
 
     def __repr__(self) -> str:
         return self._shown(as_text)
@@ -38,8 +39,8 @@ class Shown:
         return self._shown(as_html, type(self).page)
 
     def _shown(self, form: _Form, page: Callable[[Any], str] | None = None) -> str:
-        """The page, or the facts where there is none; or why it cannot be shown, as a debugger or
-        a notebook must go on all the same."""
+        """The page; without one, the facts. An error becomes the text: debuggers and notebooks call
+        this, and must not stop."""
         kind = type(self).__name__
         try:
             return form(kind, self._name(), self._facts()) if page is None else page(self)

@@ -20,10 +20,11 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
+from typing import Final
 
 import click
 
@@ -121,22 +122,30 @@ def add_rows(file: Path, rows: Sequence[Mapping[str, str | int]]) -> None:
         writer.writerows(rows)
 
 
-@click.command()
-@click.option("--kernels", default="1_000_000", show_default=True, help="Size of the trace.")
-@click.option("--repeat", default=5, show_default=True, help="Runs; the median is kept.")
-@click.option(
+report_option: Final = click.option(
     "--report",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     default=HERE.parent / "tests" / "data" / "h200-train.sqlite.xz",
     help="The export to repeat; h200-train of the tests by default.",
 )
-@click.option(
-    "--csv",
-    "rows_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=HERE / "analyze.csv",
-    help="Where rows are added; benchmarks/analyze.csv by default.",
-)
+
+
+def rows_option(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option for the file that rows are added to; `name` in this folder by default."""
+    return click.option(
+        "--csv",
+        "rows_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=HERE / name,
+        help=f"Where rows are added; benchmarks/{name} by default.",
+    )
+
+
+@click.command()
+@click.option("--kernels", default="1_000_000", show_default=True, help="Size of the trace.")
+@click.option("--repeat", default=5, show_default=True, help="Runs; the median is kept.")
+@report_option
+@rows_option("analyze.csv")
 def main(kernels: str, repeat: int, report: Path, rows_file: Path) -> None:
     """Time the analysis of a big trace made from a real report."""
     trace = big_trace(report, int(kernels))

@@ -18,7 +18,16 @@ from typing import Final
 import click
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from benchmarks.analyze import HERE, NSYSFLOW, TRACES, add_rows, big_trace, machine, run
+from benchmarks.analyze import (
+    NSYSFLOW,
+    TRACES,
+    add_rows,
+    big_trace,
+    machine,
+    report_option,
+    rows_option,
+    run,
+)
 from tests.browser import program
 
 WATCH_PAINT: Final = """
@@ -146,19 +155,8 @@ def measured(trace: Path, repeat: int) -> Iterator[dict[str, str | int]]:
 @click.command()
 @click.option("--kernels", default="10_000,1_000_000", show_default=True, help="Sizes of traces.")
 @click.option("--repeat", default=3, show_default=True, help="Runs of everything.")
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    default=HERE.parent / "tests" / "data" / "h200-train.sqlite.xz",
-    help="The export to repeat; h200-train of the tests by default.",
-)
-@click.option(
-    "--csv",
-    "rows_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=HERE / "page.csv",
-    help="Where rows are added; benchmarks/page.csv by default.",
-)
+@report_option
+@rows_option("page.csv")
 def main(kernels: str, repeat: int, report: Path, rows_file: Path) -> None:
     """Measure the page of a big trace made from a real report."""
     for size in map(int, kernels.split(",")):

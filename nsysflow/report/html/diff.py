@@ -18,7 +18,7 @@ from nsysflow.report.html.tables import ColumnShown
 from nsysflow.report.one_table import head, unit_of
 
 DIFF: Final = Kind(
-    template="diff.html",
+    body="diff.html",
     scripts=(
         *COMMON,
         *(f"diff/{name}.js" for name in ("bridge", "phases", "steps", "tables", "start")),

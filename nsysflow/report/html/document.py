@@ -27,12 +27,11 @@ class Kind:
     """A kind of page.
 
     Attributes:
-        template: its HTML file, with `{policy}`, `{generator}`, `{title}`, `{style}`, `{data}` and
-            `{script}`.
+        body: the HTML file of what stands in it; frame.html is around it.
         scripts: its scripts in the order in which they run, in one scope.
     """
 
-    template: str
+    body: str
     scripts: Sequence[str]
 
 
@@ -49,11 +48,12 @@ def around(kind: Kind, title: str) -> tuple[bytes, bytes]:
         "generator": GENERATOR,
         "title": escape(title),
         "style": style,
+        "body": _texts([kind.body]),
         "script": script,
         "data": _HERE,
     }
     # in one pass: a title may be called `{script}`
-    text = re.sub(r"\{(\w+)\}", lambda found: parts[found[1]], _texts([kind.template]))
+    text = re.sub(r"\{(\w+)\}", lambda found: parts[found[1]], _texts(["frame.html"]))
     head, tail = text.split(f"{_HERE}\n")
     return head.encode(), tail.encode()
 

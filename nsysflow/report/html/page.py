@@ -45,7 +45,7 @@ _TIMELINE: Final = {
 """The scripts of the timeline: what is drawn, how, and what a reader does with it."""
 
 PAGE: Final = Kind(
-    template="page.html",
+    body="page.html",
     scripts=(
         "state.js",
         *COMMON,
