@@ -65,7 +65,7 @@ def suggestions(results: Results, limit: int) -> Suggestions:
 def saving_of(valued: Valued) -> str:
     """What a finding saves: `save up to 2.10 ms (38 %)`."""
     if valued.later_ns:
-        return f"later up to {duration(valued.later_ns)}"
+        return f"save up to {duration(valued.later_ns)} later"
     if not valued.high_ns:
         return "not estimated"
     most = "" if valued.finding.method == "replay" else "up to "
