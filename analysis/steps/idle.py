@@ -33,10 +33,11 @@ def idle_in(
         axis: of the devices.
         of: the causes.
     """
-    causes = pl.col([f"{cause}_ns" for cause in of])
-    zero = gaps.select(causes).clear(1).fill_null(0)
-    sums = pl.concat([zero, gaps.select(causes.cum_sum())])
     first, past = gaps_in(pieces, gaps, axis)
-    return pl.DataFrame(
-        [(sums[name].gather(past) - sums[name].gather(first)) for name in sums.columns]
-    )
+    return pl.DataFrame([_between(gaps[f"{cause}_ns"], first, past) for cause in of])
+
+
+def _between(ns: pl.Series, first: pl.Series, past: pl.Series) -> pl.Series:
+    """The sums of `ns` from the rows `first` up to `past`, as differences of running sums."""
+    sums = pl.concat([ns.clear(1).fill_null(0), ns.cum_sum()])
+    return sums.gather(past) - sums.gather(first)
