@@ -9,6 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
 from nsysflow.analysis.frames.intervals import Axis, Cover, laid, last_at_or_before, merge, overlaps
+from nsysflow.analysis.frames.lookup import where
 from nsysflow.analysis.schema import CAUSE
 
 WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
@@ -58,7 +59,7 @@ def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.D
     place = rows.select(axis.at(pl.col("device_no"), pl.col("start_ns"))).to_series()
     past = kept["end"].search_sorted(place, side="right")
     begun = kept["start"].search_sorted(place, side="right")
-    return rows.filter(begun > past)
+    return where(rows, begun > past)
 
 
 def lying_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
@@ -78,16 +79,28 @@ def clipped(
     kept, placed = laid(windows, axis, track), laid(rows, axis, track)
     window = last_at_or_before(kept["start"], placed["start"])
     inside = (placed["end"] <= kept["end"].gather(window)).fill_null(value=False)
-    numbered = rows.with_row_index("_row")
-    crossing = numbered.hstack(placed.get_columns()).filter(~inside)
+    whole = where(rows, inside)
+    row = inside.arg_true().alias("_row")
+    crossing = _crossing(rows, placed, kept, inside)
     start, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
     parts = (
         overlaps(crossing, kept)
         .with_columns(start.alias("start_ns"), (start + length).alias("end_ns"))
         .drop("start", "end", "other")
     )
-    whole = numbered.filter(inside)
-    return (whole if parts.is_empty() else pl.concat([whole, parts]).sort("_row")).drop("_row")
+    if parts.is_empty():
+        return whole
+    return pl.concat([whole.with_columns(row), parts]).sort("_row").drop("_row")
+
+
+def _crossing(
+    rows: pl.DataFrame, placed: pl.DataFrame, windows: pl.DataFrame, inside: pl.Series
+) -> pl.DataFrame:
+    """The rows that lie in windows in part, with their place and `_row`."""
+    first = windows["end"].search_sorted(placed["start"], side="right")
+    past = windows["start"].search_sorted(placed["end"], side="left")
+    row = ((past > first) & ~inside).arg_true().alias("_row")
+    return rows[row].hstack(placed[row].get_columns()).with_columns(row)
 
 
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
