@@ -41,14 +41,15 @@ class Span:
         if intervals.is_empty():
             return none
         total = pl.col("stop") - pl.col("begin")
-        last = last_at_or_before(intervals["before"], self.stop - 1).fill_null(0)
+        before = self.cover.before
+        last = last_at_or_before(before, self.stop - 1).fill_null(0)
         spans = (
             pl.DataFrame(
                 {
                     "begin": self.begin,
                     "stop": self.stop,
                     "between": between_ns if between_ns is not None else none.cast(pl.Int64),
-                    "before": intervals["before"].gather(last),
+                    "before": before.gather(last),
                     "owner": intervals["owner"].gather(last),
                 }
             )
