@@ -73,21 +73,27 @@ def clipped(
 ) -> pl.DataFrame:
     """The parts of `rows` (`start_ns`, `end_ns`, …) that lie in a window of their track, in order.
 
-    Few rows cross a border, so that only they are cut.
+    Few rows cross a border, so that only they are cut. Where few steps are judged, most rows lie
+    outside all windows, and are left before any frame is made of them.
     """
     kept, placed = laid(windows, axis, track), laid(rows, axis, track)
     window = last_at_or_before(kept["start"], placed["start"])
-    inside = (placed["end"] <= kept["end"].gather(window)).fill_null(value=False)
+    until = kept["end"].gather(window)
+    next_start = kept["start"].gather((window + 1).fill_null(0), null_on_oob=True)
+    inside = (placed["end"] <= until).fill_null(value=False)
+    touched = (placed["start"] < until) | (placed["end"] > next_start).fill_null(value=False)
+    crosses = (touched & ~inside).fill_null(value=False)
+    if not crosses.any():
+        return rows.filter(inside)
     numbered = rows.with_row_index("_row")
-    crossing = numbered.hstack(placed.get_columns()).filter(~inside)
+    crossing = numbered.hstack(placed.get_columns()).filter(crosses)
     start, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
     parts = (
         overlaps(crossing, kept)
         .with_columns(start.alias("start_ns"), (start + length).alias("end_ns"))
         .drop("start", "end", "other")
     )
-    whole = numbered.filter(inside)
-    return (whole if parts.is_empty() else pl.concat([whole, parts]).sort("_row")).drop("_row")
+    return pl.concat([numbered.filter(inside), parts]).sort("_row").drop("_row")
 
 
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
