@@ -178,11 +178,11 @@ def overlaps(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     """
     first = others["end"].search_sorted(rows["start"], side="right")
     past = others["start"].search_sorted(rows["end"], side="left")
-    touched = rows.with_columns(
-        pl.int_ranges(first, pl.max_horizontal(pl.lit(first), pl.lit(past)), dtype=pl.UInt32).alias(
-            "other"
-        )
-    ).explode("other", empty_as_null=False)
+    met = past > first
+    if not met.all():  # a row that meets nothing needs no list of what it meets
+        rows, first, past = rows.filter(met), first.filter(met), past.filter(met)
+    others_met = pl.int_ranges(first, past, dtype=pl.UInt32).alias("other")
+    touched = rows.with_columns(others_met).explode("other")
     inside = others.select("start", "end")[touched["other"]]
     return touched.with_columns(
         pl.max_horizontal("start", inside["start"]).alias("start"),

@@ -74,33 +74,28 @@ def clipped(
 ) -> pl.DataFrame:
     """The parts of `rows` (`start_ns`, `end_ns`, …) that lie in a window of their track, in order.
 
-    Few rows cross a border, so that only they are cut.
+    Few rows cross a border, so that only they are cut. Where few steps are judged, most rows lie
+    outside all windows, and are left before any frame is made of them.
     """
     kept, placed = laid(windows, axis, track), laid(rows, axis, track)
     window = last_at_or_before(kept["start"], placed["start"])
-    inside = (placed["end"] <= kept["end"].gather(window)).fill_null(value=False)
+    until = kept["end"].gather(window)
+    next_start = kept["start"].gather((window + 1).fill_null(0), null_on_oob=True)
+    inside = (placed["end"] <= until).fill_null(value=False)
+    touched = (placed["start"] < until) | (placed["end"] > next_start).fill_null(value=False)
+    row = (touched & ~inside).fill_null(value=False).arg_true().alias("_row")
     whole = where(rows, inside)
-    row = inside.arg_true().alias("_row")
-    crossing = _crossing(rows, placed, kept, inside)
+    if row.is_empty():
+        return whole
+    crossing = rows[row].hstack([*placed[row], row])
     start, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
     parts = (
         overlaps(crossing, kept)
         .with_columns(start.alias("start_ns"), (start + length).alias("end_ns"))
         .drop("start", "end", "other")
     )
-    if parts.is_empty():
-        return whole
-    return pl.concat([whole.with_columns(row), parts]).sort("_row").drop("_row")
-
-
-def _crossing(
-    rows: pl.DataFrame, placed: pl.DataFrame, windows: pl.DataFrame, inside: pl.Series
-) -> pl.DataFrame:
-    """The rows that lie in windows in part, with their place and `_row`."""
-    first = windows["end"].search_sorted(placed["start"], side="right")
-    past = windows["start"].search_sorted(placed["end"], side="left")
-    row = ((past > first) & ~inside).arg_true().alias("_row")
-    return rows[row].hstack(placed[row].get_columns()).with_columns(row)
+    numbered = whole.with_columns(inside.arg_true().alias("_row"))
+    return pl.concat([numbered, parts]).sort("_row").drop("_row")
 
 
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
