@@ -1,0 +1,1 @@
+"""A report in partitions has the figures of the whole."""
