@@ -21,8 +21,8 @@ class Outline:
         trace: the report without rows of negative length and outliers.
         windows: `device`, `first_ns`, `last_ns`: from each device's first operation to the end of
             its last one.
-        edges: rows of `ops` and `calls` (by frame) that hold the first and the last instant of the
-            report; with them, each partition has the report's axis and its end.
+        edges: rows of `ops` (of each device) and `calls` that hold the first and the last instant;
+            with them, each partition has the report's axis, its end and its devices.
         awaited: of `awaited.awaited`.
         first_launches: rows of `ops`: the first launch of each kernel that was launched slowly.
     """
@@ -44,7 +44,7 @@ class Outline:
         return cls(
             trace=trace,
             windows=windows.sort("device"),
-            edges={name: _edges(getattr(trace, name)) for name in ("ops", "calls")},
+            edges={"ops": _edges_of_devices(trace.ops), "calls": _edges(trace.calls)},
             first_launches=_first_launches(trace),
             awaited=awaited(trace),
         )
@@ -73,6 +73,12 @@ def _cleaned(trace: Trace) -> Trace:
 def _edges(rows: pl.DataFrame) -> pl.Series:
     found = [rows["start_ns"].arg_min(), rows["end_ns"].arg_max()]
     return pl.Series([row for row in found if row is not None], dtype=pl.UInt32)
+
+
+def _edges_of_devices(ops: pl.DataFrame) -> pl.Series:
+    """Those of each device: it may be idle for a whole partition, which still has its time."""
+    found = ops.with_row_index("row").partition_by("device") or [ops.with_row_index("row")]
+    return pl.concat([each["row"].gather(_edges(each)) for each in found])
 
 
 def _first_launches(trace: Trace) -> pl.Series:

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -24,15 +24,14 @@ def assert_undivided(trace: nsysflow.Trace, whole: nsysflow.Analysis, cuts: list
 
 
 @given(traces(), st.data())
-@settings(max_examples=8 * EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=2 * EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
 def test_a_random_trace_has_the_same_rows_wherever_it_is_cut(
     model: PlainTrace, data: st.DataObject
 ) -> None:
     trace = to_trace(model)
-    if trace.ops.is_empty():
-        return
     whole = nsysflow.analyze(trace)
     starts = whole.timeline.events.ops["start_ns"]
+    assume(len(starts) > 0)
     instants = st.integers(int(starts.min()) - 1, int(starts.max()) + 1)
     assert_undivided(trace, whole, data.draw(st.lists(instants, min_size=1, max_size=4)))
 
