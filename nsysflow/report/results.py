@@ -183,7 +183,7 @@ class Results(Shown):
             return self.whole.found
         if len(self.analyses) == 1:
             return self.analyses[0].found
-        return find_of_run([each.subject for each in self.analyses])
+        return find_of_run([each.subject for each in self.analyses], self.ranks_of_run)
 
     def induced(self) -> pl.DataFrame:
         """The idle time behind the calls of `syncs`, a row per call and GPU."""

@@ -8,6 +8,7 @@ from nsysflow.analysis.findings.find import find_of_run
 from nsysflow.analysis.findings.rules.straggler import straggler
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.ranks.ranks import Ranks
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, launched, of_sample
 
@@ -38,9 +39,12 @@ SLOW = rank("rank1", 2_000, others_us=1_000)
 
 
 def test_the_rank_that_is_last_is_named_and_what_the_other_waits_is_the_saving() -> None:
-    ((subject, one),) = straggler([FAST, SLOW])
+    ((subject, one),) = straggler(
+        [FAST, SLOW], Ranks.of([each.whole.digest for each in (FAST, SLOW)])
+    )
     assert subject is FAST
-    assert one.title == "straggler: rank1 is last in most collectives"
+    assert one.title == "straggler: rank1 holds up all ranks in 8 of 8 steps"
+    assert one.evidence[2].startswith("it computes longer")
     assert 0.99 * MS < one.size_ns < 1.01 * MS
 
 
