@@ -269,6 +269,40 @@ def test_a_wait_that_compute_hides_costs_nothing() -> None:
     assert found.ranks["cost_ns"].to_list() == [0, 0]
 
 
+def bucket(
+    number: int, start_ns: int, end_ns: int, *, exposed_ns: int, before_ns: int = 0
+) -> Collective:
+    """A collective of a rank, of which this much is exposed."""
+    times = (start_ns, end_ns, NAMES[0])
+    spent = (0, 0, before_ns), (0, 0, before_ns + exposed_ns)
+    of_rank = (number, f"rank{number}", 10, number, 7)
+    return replace(Collective(*of_rank, *times), before=spent[0], until=spent[1])
+
+
+def test_a_delay_costs_the_transfers_too_that_compute_no_longer_hides() -> None:
+    # both wait for rank 1, which is 1 us late: in the first compute goes on, in the second not
+    found = ranks_of(
+        [
+            bucket(0, 1_000, 3_000, exposed_ns=0),
+            bucket(0, 3_000, 5_000, exposed_ns=1_500),
+            bucket(1, 2_000, 3_000, exposed_ns=0),
+            bucket(1, 4_500, 5_000, exposed_ns=500),
+        ],
+        2,
+    )
+    assert found.ranks.select("late_ns", "cost_ns").rows() == [(0, 0), (2_500, 1_000)]
+    assert found.arrivals["cost_ns"].to_list() == [0, 1_000]
+
+
+def test_exposed_time_is_of_the_collective_that_started_last() -> None:
+    around, inside = (
+        bucket(0, 0, 100, exposed_ns=30),
+        bucket(0, 40, 60, exposed_ns=15, before_ns=5),
+    )
+    kernels = ranks_of([around, inside], 1).matched.kernels
+    assert kernels["exposed_ns"].to_list() == [15, 15]
+
+
 def test_ranks_in_one_report_share_its_clock() -> None:
     found = ranks_of([rank(0, report=0), rank(1, late_ns=300, ahead_ns=50, report=0)], 1)
     assert found.ranks["clock_ns"].to_list() == [0, 0]
