@@ -12,9 +12,9 @@ from io import BufferedIOBase
 from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from shlex import quote
-from tempfile import TemporaryDirectory
 from typing import IO, Final
 
+from nsysflow.atomic import scratch_folder
 from nsysflow.errors import Damaged, OutputError
 
 if sys.version_info >= (3, 14):
@@ -51,8 +51,8 @@ def unpacked(path: Path, suffix: str, shown: str) -> Iterator[Path]:
         Damaged: the file is truncated or corrupt.
         OutputError: there is no room for the content.
     """
-    with TemporaryDirectory(prefix="nsysflow-") as folder:
-        out = Path(folder) / "report"
+    with scratch_folder() as folder:
+        out = folder / "report"
         try:
             with (
                 path.open("rb") as packed,
