@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.cli.cache import cache_option
 from nsysflow.cli.exports import Exports, export_options
 from nsysflow.cli.look import Look, analyse, look_of
 from nsysflow.cli.options import (
@@ -76,6 +77,7 @@ class _Analyze(Command):
 )
 @export_options
 @window_options
+@cache_option
 @option(
     "--min-gap-us",
     "at_least_ns",

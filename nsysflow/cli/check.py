@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from nsysflow.atomic import staged_file
+from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option, step_option
 from nsysflow.cli.settings import configured, place_of
 from nsysflow.cli.working_tree import file_below
@@ -65,6 +66,7 @@ class _Shown:
     help="Write the figures of REPORT to the --baseline file, and judge nothing.",
 )
 @step_option
+@cache_option
 @option("--json", "as_json", section=_PRINTED, is_flag=True, help="Print a JSON document.")
 @option("--junit", section=_PRINTED, type=_PATH, metavar="FILE", help="Write JUnit XML to FILE.")
 @option(
