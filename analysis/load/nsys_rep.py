@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from nsysflow.atomic import scratch_folder
+from nsysflow.analysis.load.temporary import temporary_folder
 from nsysflow.errors import NsysMissing, Remedy, ReportError, export_again
 
 SUFFIXES: Final = (".nsys-rep", ".qdrep")
@@ -35,7 +35,7 @@ def exported(path: Path, shown: str, export: Export | None) -> Iterator[Path]:
             "Export it first, and analyse the file that nsys writes",
             _by_hand(shown),
         )
-    with scratch_folder() as folder:
+    with temporary_folder(shown, "exported") as folder:
         out = folder / "report.sqlite"
         try:
             export(path, out)

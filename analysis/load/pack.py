@@ -18,7 +18,8 @@ from nsysflow.analysis.load.dispatch import is_json, opened
 from nsysflow.analysis.load.nsys_rep import Export
 from nsysflow.analysis.load.sqlite.file import MAGIC
 from nsysflow.analysis.load.sqlite.slim import write_slim
-from nsysflow.atomic import scratch_folder, staged_file
+from nsysflow.analysis.load.temporary import temporary_folder
+from nsysflow.atomic import staged_file
 from nsysflow.errors import NotAReport, OutputError, record_again
 
 _SUFFIXES: Final = (".sqlite.xz", ".sqlite.gz", ".sqlite.zst", ".sqlite")
@@ -45,7 +46,7 @@ def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
         )
     with (
         opened(report, export) as (source, shown),
-        scratch_folder() as folder,
+        temporary_folder(shown, "packed") as folder,
     ):
         begins = b"" if source.is_dir() else _beginning(source)
         if is_json(begins):

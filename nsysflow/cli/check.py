@@ -241,7 +241,10 @@ def _write(file: Path, text: str) -> None:
         with staged_file(file) as scratch:
             scratch.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"{file} cannot be written: {error.strerror}") from error
+        raise OutputError(
+            f"cannot write {file}: {error.strerror}; nothing was written",
+            "Make room, or name another file",
+        ) from error
 
 
 def _update_command(file: Path, reports: Sequence[Path], step: str | None) -> str:

@@ -1,7 +1,6 @@
 """Load reports with a cache of the test's own, and compare what comes back."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from nsysflow.analysis.load import dispatch
 from nsysflow.analysis.load.nsys_export.tables import Shapes
 from nsysflow.analysis.trace import Trace
 from nsysflow.cache.store import VARIABLE, Store
-
-Loaded = Callable[..., Trace]
 
 
 def kept_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
@@ -29,10 +26,15 @@ def kept_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def load(path: Path, shapes: Shapes = True) -> Trace:
     """Load a report, and wait until it is kept."""
     trace = loading.load(path, shapes=shapes)
+    wait()
+    return trace
+
+
+def wait() -> None:
+    """Wait for the threads that keep what was loaded."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
-    return trace
 
 
 def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
