@@ -96,7 +96,7 @@ class Place:
         for name, checksum in self._found().items():
             whole = (self._old.get(name), self._new.get(name))
             assert checksum in whole, f"{name} is neither as it was nor new"
-        for file in self._cache.glob("*.frames"):
+        for file in self._cache.glob("*.kept"):
             read(file, True)
         self._check_inputs()
 
@@ -113,7 +113,7 @@ class Place:
     def _killed(self, share: float) -> bool:
         """Kill the task after this share of its time; whether that was before it had ended."""
         if self._task.keeps:
-            for file in self._cache.glob("*.frames"):
+            for file in self._cache.glob("*.kept"):
                 file.unlink()
         with self._started(self._report) as running:
             time.sleep(share * self._seconds)

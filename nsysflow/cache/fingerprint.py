@@ -1,7 +1,7 @@
 """What tells one report from another without reading all of it, and one loader from the next."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -71,12 +71,16 @@ def fingerprint(path: Path, nsys: Path | None) -> str | None:
 @cache
 def loader_version() -> str:
     """The version of what makes frames of a report: nobody has to remember to raise it."""
+    return version_of(LOADER)
+
+
+def version_of(sources: Sequence[str]) -> str:
+    """A checksum of sources of ours, named by patterns, and of the versions below them."""
     digest = blake2b(f"{nsysflow.__version__} {pl.__version__}".encode(), digest_size=_KEY_BYTES)
     root = Path(nsysflow.__file__).parent
-    for pattern in LOADER:
-        for file in sorted(root.glob(pattern)):
-            if file.suffix in (".py", ".toml"):
-                digest.update(file.read_bytes())
+    for file in sorted({file for pattern in sources for file in root.glob(pattern)}):
+        if file.suffix in (".py", ".toml"):
+            digest.update(file.read_bytes())
     return digest.hexdigest()
 
 

@@ -10,10 +10,11 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 from zipfile import BadZipFile
 from zlib import error as ZlibError
 
@@ -25,6 +26,7 @@ from nsysflow.analysis.trace import Trace
 from nsysflow.atomic import remove_leftovers, staged
 from nsysflow.cache.fingerprint import loader_version
 from nsysflow.cache.frames import About, read, read_about, write
+from nsysflow.cache.pages import Page, packed, program_version, unpacked
 from nsysflow.nsys import user_cache
 
 VARIABLE: Final = "NSYSFLOW_CACHE"
@@ -38,10 +40,16 @@ MOST_BYTES: Final = 10_000_000_000
 _SHARE: Final = 10
 """Kept reports take at most one part in so many of what is free on the disk."""
 
-_LEVELS: Final[tuple[tuple[Shapes, str], ...]] = ((False, "times"), ("grid", "grid"), (True, "all"))
-"""How much a file holds of how kernels were launched, from little to all, as its name says it."""
+_LEVELS: Final[tuple[Shapes, ...]] = (False, "grid", True)
+_LEVEL_NAMES: Final = ("times", "grid", "all")
+"""How much a file holds of how kernels were launched, from nothing to all."""
 
-_NAME: Final = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}-(times|grid|all)\.frames")
+_SHOWN: Final = 8
+"""So much of a version is in a file's name."""
+
+_PAGE: Final = "page"
+
+_NAME: Final = re.compile(rf"[0-9a-f]{{32}}-[0-9a-f]{{8}}-(times|grid|all|{_PAGE})\.kept")
 
 _UNREADABLE: Final = (
     *(OSError, ValueError, KeyError, EOFError, NotImplementedError, RuntimeError),
@@ -49,12 +57,14 @@ _UNREADABLE: Final = (
 )
 """What reading a damaged file raises."""
 
+T = TypeVar("T")
+
 _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """A kept report.
+    """A kept report, or page.
 
     Attributes:
         file: where it is.
@@ -68,21 +78,28 @@ class Held:
 
     @property
     def outdated(self) -> bool:
-        """Whether another version of the loader kept it, so that nobody looks it up."""
-        return self.file.name.split("-")[1] != _version()
+        """Whether another version of this program kept it, so that nobody looks it up."""
+        version = program_version() if self.is_page else loader_version()
+        return self.file.name.split("-")[1] != version[:_SHOWN]
 
     @property
-    def about(self) -> About | None:
-        """What it says of itself; None if it is damaged, or gone."""
+    def is_page(self) -> bool:
+        return self.file.stem.endswith(_PAGE)
+
+    @property
+    def of(self) -> str | None:
+        """The report that it is of, as it was found; None if it is damaged, or gone."""
         try:
-            return read_about(self.file)
+            if self.is_page:
+                return f"page of {' '.join(unpacked(self.file.read_bytes()).reports)}"
+            return read_about(self.file).path
         except _UNREADABLE:
             return None
 
 
 @dataclass(frozen=True)
 class Store:
-    """The folder with all kept reports; it need not exist.
+    """The folder with all kept reports and pages; it need not exist.
 
     Attributes:
         folder: where the files are.
@@ -103,36 +120,27 @@ class Store:
 
     def get(self, key: str, shapes: Shapes) -> Trace | None:
         """A kept trace, without a name; None if it is not here."""
-        for file in self._files(key, shapes):
-            try:
-                trace = read(file, shapes)
-            except FileNotFoundError:
-                continue
-            except _UNREADABLE as error:
-                _log.debug("%s cannot be used: %s", file, error)
-                self._remove(file)
-                continue
-            with contextlib.suppress(OSError):  # a read-only folder
-                os.utime(file)
-            return trace
+        for file in self._files(key)[_LEVELS.index(shapes) :]:
+            trace = self._used(file, partial(read, file, shapes))
+            if trace is not None:
+                return trace
         return None
+
+    def page(self, key: str) -> Page | None:
+        """A kept page; None if it is not here."""
+        file = self._file_of_page(key)
+        return self._used(file, lambda: unpacked(file.read_bytes()))
 
     def put(self, key: str, shapes: Shapes, frames: dict[str, pl.DataFrame], said: About) -> None:
         """Keep a trace, and make room for it. Where that fails, nothing is kept."""
-        *_, file = (each for level, each in self._by_level(key) if level == shapes)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(self.folder)
-            with staged(file) as scratch:
-                write(scratch, frames, said)
-                self._make_room(scratch.stat().st_size)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            _log.debug("%s is not kept: %s", said.path, error)
-            return
-        for _, less in self._by_level(key):  # this one serves for those that hold less, too
-            if less == file:
-                break
-            self._remove(less)
+        *less, file = self._files(key)[: 1 + _LEVELS.index(shapes)]
+        if self._kept(file, lambda scratch: write(scratch, frames, said)):
+            for each in less:  # the new one serves for these, too
+                self._remove(each)
+
+    def put_page(self, key: str, page: Page) -> None:
+        """Keep a page, and make room for it. Where that fails, nothing is kept."""
+        self._kept(self._file_of_page(key), lambda scratch: scratch.write_bytes(packed(page)))
 
     def held(self) -> list[Held]:
         """The kept reports, the one that was used last first."""
@@ -142,7 +150,7 @@ class Store:
         """Remove what no version of ours looks up, what is damaged, leftovers of processes that
         were killed, and the longest unused above the limit; return what was removed."""
         remove_leftovers(self.folder)
-        useless = [each for each in self.held() if each.outdated or each.about is None]
+        useless = [each for each in self.held() if each.outdated or each.of is None]
         for each in useless:
             self._remove(each.file)
         return useless + self._make_room(0)
@@ -185,21 +193,40 @@ class Store:
                         seen = file.stat()
                         yield Held(file=file, size=seen.st_size, used_s=seen.st_mtime)
 
-    def _files(self, key: str, shapes: Shapes) -> list[Path]:
-        """The files that hold enough, the smallest first."""
-        levels = [level for level, _ in _LEVELS]
-        return [file for _, file in self._by_level(key)][levels.index(shapes) :]
+    def _used(self, file: Path, read_it: Callable[[], T]) -> T | None:
+        """What a file holds; None if it is not here. A damaged one is removed."""
+        try:
+            found = read_it()
+        except FileNotFoundError:
+            return None
+        except _UNREADABLE as error:
+            _log.debug("%s cannot be used: %s", file, error)
+            self._remove(file)
+            return None
+        with contextlib.suppress(OSError):  # a read-only folder
+            os.utime(file)
+        return found
 
-    def _by_level(self, key: str) -> list[tuple[Shapes, Path]]:
-        return [
-            (level, self.folder / f"{key}-{_version()}-{name}.frames") for level, name in _LEVELS
-        ]
+    def _kept(self, file: Path, write_it: Callable[[Path], object]) -> bool:
+        """Whether a file could be written, and there was room for it."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with staged(file) as scratch:
+                write_it(scratch)
+                self._make_room(scratch.stat().st_size)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            _log.debug("%s is not kept: %s", file, error)
+            return False
+        return True
+
+    def _files(self, key: str) -> list[Path]:
+        """Where the frames of a report may be, by how much is kept of them."""
+        version = loader_version()[:_SHOWN]
+        return [self.folder / f"{key}-{version}-{name}.kept" for name in _LEVEL_NAMES]
+
+    def _file_of_page(self, key: str) -> Path:
+        return self.folder / f"{key}-{program_version()[:_SHOWN]}-{_PAGE}.kept"
 
     def _remove(self, file: Path) -> None:
         with contextlib.suppress(OSError):  # gone already, or the folder is read-only
             file.unlink()
-
-
-def _version() -> str:
-    """As much of the loader's version as a file's name shows."""
-    return loader_version()[:8]

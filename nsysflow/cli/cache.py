@@ -1,4 +1,4 @@
-"""`nsysflow cache`: the reports that are kept; and `--no-cache`, to do without them."""
+"""`nsysflow cache`: the reports and pages that are kept; and `--no-cache`, to do without them."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -58,9 +58,9 @@ def cache(*, prune: bool, clear: bool) -> None:
     """Show which reports are kept to be read faster.
 
     A report that takes more than a quarter of a second to load is kept in your cache folder, in the
-    form in which nsysflow works with it. It is looked up by its size, time and content, so a report
-    that changed is read again. The oldest make room for new ones; NSYSFLOW_CACHE names another
-    folder, or is off.
+    form in which nsysflow works with it; so is a page that takes more than a second. They are
+    looked up by size, time and content of the report, so one that changed is read again. The
+    longest unused make room for new ones; NSYSFLOW_CACHE names another folder, or is off.
 
     \b
     Example:
@@ -77,13 +77,13 @@ def cache(*, prune: bool, clear: bool) -> None:
         click.echo(f"nothing is kept: {VARIABLE} is off")
     elif prune or clear:
         removed = store.clear() if clear else store.prune()
-        click.echo(f"removed {_sum(removed)} from {store.folder}")
+        click.echo(f"removed {len(removed)} from {store.folder}; {_sum(store.held())}")
     else:
         _show(store)
 
 
 def _show(store: "Store") -> None:
-    """The kept reports, the one that was used last first."""
+    """What is kept, the one that was used last first."""
     from datetime import datetime
 
     from nsysflow.report.layout import figure, set_in_columns, words
@@ -95,11 +95,10 @@ def _show(store: "Store") -> None:
     click.echo(f"{store.folder}: {_sum(held)}, at most {limit} or a tenth of the free space")
     rows = []
     for each in held:
-        about = each.about
         used = datetime.fromtimestamp(each.used_s).strftime(_DAY)
-        rows.append((size(each.size), used, about.path if about else "(damaged)"))
+        rows.append((size(each.size), used, each.of or "(damaged)"))
     if rows:
-        columns = (figure("size"), words("last used"), words("report"))
+        columns = (figure("size"), words("last used"), words("what"))
         for line in set_in_columns(columns, rows, line_width()):
             click.echo(line)
 
@@ -107,5 +106,4 @@ def _show(store: "Store") -> None:
 def _sum(held: "Sequence[Held]") -> str:
     from nsysflow.units import size
 
-    reports = "report" if len(held) == 1 else "reports"
-    return f"{len(held)} {reports} ({size(sum(each.size for each in held))})"
+    return f"{len(held)} kept ({size(sum(each.size for each in held))})"

@@ -75,7 +75,7 @@ def test_prune_removes_what_is_outdated_damaged_or_too_much(trace: Trace, tmp_pa
     store = Store(tmp_path)
     keep(store, trace, 1, 2, 3, 4)
     newest, newer, older, oldest = (each.file for each in store.held())
-    newest.rename(newest.with_name(f"{9:032x}-00000000-all.frames"))
+    newest.rename(newest.with_name(f"{9:032x}-00000000-all.kept"))
     newer.write_bytes(b"")
     (tmp_path / "not ours").touch()
     removed = Store(tmp_path, most_bytes=older.stat().st_size).prune()
@@ -137,7 +137,7 @@ def test_many_threads_read_write_and_remove_at_once(trace: Trace, tmp_path: Path
     for thread in threads:
         thread.join()
     assert failed == []
-    assert {each.suffix for each in tmp_path.iterdir()} <= {".frames"}
+    assert {each.suffix for each in tmp_path.iterdir()} <= {".kept"}
 
 
 def test_the_environment_names_the_folder_or_switches_it_off(

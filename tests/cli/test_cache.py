@@ -28,16 +28,16 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_lists_what_is_kept_by_the_report_that_it_is_of(report: Path) -> None:
     load(report)
     first, head, row = run("cache").stdout.splitlines()
-    assert "cache: 1 report (" in first
-    assert head.split() == ["size", "last", "used", "report"]
+    assert "cache: 1 kept (" in first
+    assert head.split() == ["size", "last", "used", "what"]
     assert row.endswith(report.name)
 
 
 def test_prune_keeps_what_is_of_use_and_clear_does_not(report: Path) -> None:
     load(report)
-    assert run("cache", "--prune").stdout.startswith("removed 0 reports (0) from ")
-    assert run("cache", "--clear").stdout.startswith("removed 1 report (")
-    assert "cache: 0 reports (0)" in run("cache").stdout
+    assert run("cache", "--prune").stdout.startswith("removed 0 from ")
+    assert run("cache", "--clear").stdout.startswith("removed 1 from ")
+    assert "cache: 0 kept (0)" in run("cache").stdout
 
 
 def test_prune_and_clear_are_not_asked_for_together() -> None:
@@ -55,7 +55,7 @@ def test_no_cache_keeps_nothing_and_holds_for_one_command(report: Path) -> None:
     before = os.environ[VARIABLE]
     run("analyze", str(report), "--no-files", "--no-cache")
     assert os.environ[VARIABLE] == before
-    assert "cache: 0 reports" in run("cache").stdout
+    assert "cache: 0 kept" in run("cache").stdout
 
 
 def test_a_settings_file_may_switch_it_off(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,4 +63,4 @@ def test_a_settings_file_may_switch_it_off(report: Path, monkeypatch: pytest.Mon
     (report.parent / "nsysflow.toml").write_text("[analyze]\nno-cache = true\n")
     run("analyze", str(report), "--no-files")
     run("explain", "1", str(report))
-    assert "cache: 0 reports" in run("cache").stdout
+    assert "cache: 0 kept" in run("cache").stdout
