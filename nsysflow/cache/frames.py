@@ -1,7 +1,7 @@
 """A `Trace` in one file: a ZIP of Parquet files, one for each frame that has rows.
 
 The ZIP has a checksum for each of them, so damage is noticed before polars reads it. Compressed by
-zstd at its lowest level, a million kernels and their calls take 25 MB, and are read in an eighth
+zstd at its lowest level, a million kernels and their calls take 25 MB, and are read in a sixth
 of the time of the SQLite export (docs/facts.md).
 """
 
