@@ -40,6 +40,9 @@ MOST_BYTES: Final = 10_000_000_000
 _SHARE: Final = 10
 """Kept reports take at most one part in so many of what is free on the disk."""
 
+_PRIVATE: Final = 0o600
+"""The report itself may be hidden from others."""
+
 _LEVELS: Final[tuple[Shapes, ...]] = (False, "grid", True)
 _LEVEL_NAMES: Final = ("times", "grid", "all")
 """How much a file holds of how kernels were launched, from nothing to all."""
@@ -213,6 +216,7 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             with staged(file) as scratch:
                 write_it(scratch)
+                scratch.chmod(_PRIVATE)
                 self._make_room(scratch.stat().st_size)
         except (OSError, pl.exceptions.PolarsError) as error:
             _log.debug("%s is not kept: %s", file, error)

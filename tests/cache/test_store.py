@@ -92,6 +92,12 @@ def test_clear_removes_all_that_is_ours(trace: Trace, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["not ours"]
 
 
+def test_only_its_user_can_read_what_is_kept(trace: Trace, tmp_path: Path) -> None:
+    keep(Store(tmp_path), trace, 1)
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "none")
     assert store.get(f"{1:032x}", True) is None
