@@ -1,8 +1,6 @@
 """A full disk and a read-only one: a message that says what to do, and nothing half written."""
 
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from nsysflow.cli.main import main
 from nsysflow.errors import OutputError
 from tests.cache.keeping import kept_in, wait
 from tests.cache.keeping import load as keep
+from tests.disks import full_disk, mounted, names, read_only_disk
 from tests.reports import PACKED
 
 REPORT = str(PACKED["nan_check-sync"])
@@ -29,42 +28,16 @@ WRITING = {
 every_output = pytest.mark.parametrize("words", WRITING.values(), ids=WRITING)
 
 
-@contextmanager
-def mounted(folder: Path) -> Iterator[Path]:
-    """A disk of 256 kB of its own at `folder`."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "nsysflow", str(folder)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount program here")
-    if done.returncode:
-        pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 @pytest.fixture
 def full(tmp_path: Path) -> Iterator[Path]:
-    """A disk without room."""
-    with mounted(tmp_path / "full") as disk:
-        with pytest.raises(OSError, match="No space left"):
-            (disk / "filler").write_bytes(bytes(1 << 20))
+    with full_disk(tmp_path / "full") as disk:
         yield disk
 
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A disk that cannot be written, not even by root."""
-    with mounted(tmp_path / "read-only") as disk:
-        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    with read_only_disk(tmp_path / "read-only") as disk:
         yield disk
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir())
 
 
 def run(words: list[str], disk: Path) -> Result:
