@@ -169,4 +169,5 @@ def main(kernels: str, repeat: int, report: Path, rows_file: Path) -> None:
 
 
 if __name__ == "__main__":
+    os.environ["NSYSFLOW_CACHE"] = "off"  # each process reads the report itself
     main()

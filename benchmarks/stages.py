@@ -24,6 +24,8 @@ from adbc_driver_sqlite import dbapi
 import nsysflow
 from nsysflow.analysis.declared.tables import TABLES
 
+os.environ["NSYSFLOW_CACHE"] = "off"  # the report itself is read, each time
+
 _COLUMNS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": (
         'start, "end", deviceId, streamId, correlationId, globalPid, demangledName, shortName,'

@@ -1,13 +1,15 @@
 """`nsysflow analyze`: reports in, a page or a table out, and the files."""
 
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 
 from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.cli.cache import cache_option
 from nsysflow.cli.exports import Exports, export_options
 from nsysflow.cli.look import Look, analyse, look_of
 from nsysflow.cli.options import (
@@ -21,6 +23,13 @@ from nsysflow.cli.options import (
 )
 from nsysflow.cli.printed import Printed, print_options
 from nsysflow.cli.settings import configured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.text import Text
+
+    from nsysflow.report.results import Results
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
@@ -76,6 +85,7 @@ class _Analyze(Command):
 )
 @export_options
 @window_options
+@cache_option
 @option(
     "--min-gap-us",
     "at_least_ns",
@@ -140,11 +150,30 @@ def analyze(
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
     tables = tuple(TABLES) if written else (*printed.tables, *exports.tables)
-    results = analyse(reports, look, tables=tables, folder=chosen, html=html)
+    analysed = partial(analyse, reports, look, tables=tables, folder=chosen, html=html)
+    if not (written or printed.alone or exports.asked):
+        _show_page(reports, look, analysed, full=printed.full)
+        return
+    results = analysed()
     printed.show(results, look, reports)
     exports.write(results, reports)
     if chosen is not None:
         click.echo(f"wrote {chosen}: {_files_in(chosen, html=html)}", err=True)
+
+
+def _show_page(
+    reports: tuple[Path, ...], look: Look, analysed: "Callable[[], Results]", *, full: bool
+) -> None:
+    """Print the page alone, the kept one if it was printed before."""
+    from nsysflow.cli.kept_page import kept_lines
+    from nsysflow.cli.output import page_lines, print_lines
+    from nsysflow.screen import console
+
+    def made() -> "Iterator[Text]":
+        return page_lines(analysed(), full=full, top=look.top, at_least_ns=look.at_least_ns)
+
+    typed = sorted(click.get_current_context().params.items())
+    print_lines(console(), kept_lines(reports, [look, typed], made))
 
 
 def _files_in(folder: Path, *, html: bool) -> str:

@@ -1,0 +1,48 @@
+"""The page of reports that was printed before with the same options."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+WORTH_S: Final = 1.0
+"""A page that takes less is made anew."""
+
+
+def kept_lines(
+    reports: Sequence[Path], asked: Sequence[object], make: Callable[[], Iterable["Text"]]
+) -> list["Text"]:
+    """The kept page; or the one that is made now, which is kept if that takes long.
+
+    Args:
+        reports: what was typed.
+        asked: all else that the page depends on, as values whose `repr` says all of them.
+        make: makes the page.
+    """
+    from nsysflow.cache.pages import lines_of, page_key, page_of
+    from nsysflow.cache.store import Store
+    from nsysflow.runs.sources import distinct_sources
+    from nsysflow.screen import line_width
+
+    store = Store.here()
+    if store is None:
+        return [*make()]
+
+    def name_it() -> str | None:
+        sources = distinct_sources(reports)
+        files = [source.path for source in sources]
+        return page_key(files, [sources, *asked, line_width(), Path.cwd()])
+
+    key = name_it()
+    kept = None if key is None else store.page(key)
+    if kept is not None:
+        return lines_of(kept)
+    begin_s = time.monotonic()
+    lines = [*make()]
+    worth = time.monotonic() - begin_s >= WORTH_S
+    if worth and key is not None and key == name_it():  # did a report change meanwhile?
+        store.put_page(key, page_of(reports, lines))
+    return lines
