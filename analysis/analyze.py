@@ -19,6 +19,7 @@ from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.ranks.digest import Digest, digest
 from nsysflow.analysis.short_repr import Shown, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
@@ -117,9 +118,9 @@ class Tables:
         return self.timeline.options
 
     @computed_once
-    def every_collective(self) -> pl.DataFrame:
-        """COLLECTIVES of the whole report, whatever is selected."""
-        return self._titled("collectives", _made_by("collectives")(View(self.timeline)))
+    def digest(self) -> Digest:
+        """What the run needs of this report."""
+        return digest(self)
 
     @computed_once
     def tracks(self) -> Tracks:

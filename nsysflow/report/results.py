@@ -17,8 +17,9 @@ from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options, typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.short_repr import Shown, facts_of
-from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.analysis.validity.checks import Failed
@@ -68,7 +69,7 @@ class Analysed(Protocol):
     @property
     def collectives(self) -> pl.DataFrame: ...
     @property
-    def every_collective(self) -> pl.DataFrame: ...
+    def digest(self) -> Digest: ...
     @property
     def failed_checks(self) -> tuple[Failed, ...]: ...
     @property
@@ -163,12 +164,17 @@ class Results(Shown):
         if name == "findings":
             return findings_table(self.found)
         if TABLES[name].of == "run" and name not in self._tables:
-            whole = [each.every_collective for each in self.analyses]
-            arrivals, ranks = rank_tables(whole, [each.collectives for each in self.analyses])
-            self._tables |= {"arrivals": arrivals, "ranks": ranks}
+            self._tables[name] = self.ranks_of_run.table(name)
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
+
+    @computed_once
+    def ranks_of_run(self) -> Ranks:
+        """The ranks of the run: who held the others up, in which group, and why."""
+        if self.whole is not self:
+            return self.whole.ranks_of_run.judged
+        return Ranks.of([each.digest for each in self.analyses])
 
     @computed_once
     def found(self) -> Found:

@@ -90,12 +90,12 @@ HEADERS = {
     ),
     "arrivals": (
         "collective,name,operation,bytes,ranks,start_ns,spread_ns,last_report,last_device,"
-        "ends_spread_ns"
+        "ends_spread_ns,group,last_rank,cost_ns,done_ns"
     ),
     "waited": ("report,process,device,phase,kind,name,stream,waits,total_ns,largest_ns,window_pct"),
     "ranks": (
         "report,process,device,collectives,matched,times_last,late_ns,waited_ns,clock_ns,"
-        "residual_ns"
+        "residual_ns,rank,cost_ns,late_work_ns,late_copy_ns,late_group_ns,late_host_ns"
     ),
     "gpu_metrics": (
         "report,device,group,name,busy_ns,samples,sm_active_pct,sm_issue_pct,tensor_active_pct,"

@@ -7,8 +7,8 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.units import number
 
 MOSTLY: Final = 0.5
@@ -25,10 +25,7 @@ CHANGE: Final = (
 def straggler(subjects: Sequence[Subject]) -> Iterator[tuple[Subject, Finding]]:
     """The rank that the others wait for, and the subject that waits longest: there the saving is
     what its collectives take less if nobody is late."""
-    _, ranks = rank_tables(
-        [subject.tables.every_collective for subject in subjects],
-        [subject.tables.collectives for subject in subjects],
-    )
+    ranks = Ranks.of([subject.whole.digest for subject in subjects]).judged.ranks
     ranks = ranks.filter(pl.col("matched") > 0)
     if len(ranks) < 2:
         return

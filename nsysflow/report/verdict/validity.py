@@ -7,7 +7,6 @@ from shlex import quote
 from typing import Final
 
 from nsysflow.analysis.declared.notes import NoteKind
-from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.validity.checks import Check, Failed, import_errors
 from nsysflow.analysis.validity.graph_notes import WITHOUT_COMMAND_BUFFERS
 from nsysflow.report.results import Analysed, Results
@@ -120,8 +119,7 @@ def _unrelated(results: Results) -> Iterator[Invalid]:
     """The failure of several reports in which nothing says that they are ranks of one run."""
     if len(results.reports) < 2 or results.origin.ranks or are_named_as_ranks(results.reports):
         return
-    matched, _ = rank_tables([each.every_collective for each in results.analyses])
-    if matched.is_empty():
+    if not results.whole.ranks_of_run.met:
         first = results.reports[0]
         path = quote(str(results.origin.paths.get(first, first)))
         yield Invalid(

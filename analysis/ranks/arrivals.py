@@ -12,7 +12,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns
-from nsysflow.analysis.tables.schema import ARRIVALS, COLLECTIVES, RANKS
+from nsysflow.analysis.ranks.schema import EXCHANGED
+from nsysflow.analysis.tables.schema import ARRIVALS, RANKS, REASONS
 
 POINT_TO_POINT: Final = r"(?i)send|recv"
 """Matches the names of kernels in which only two ranks take part."""
@@ -43,7 +44,13 @@ def rank_tables(
     """
     rows = _collectives_of(reports)
     counted = rows if begun is None else _collectives_of(begun)
-    ranks = counted.select("report", *_RANK).unique().sort(_RANK).with_row_index("rank")
+    ranks = (
+        counted.select("report", *_RANK)
+        .unique()
+        .sort(_RANK)
+        .with_row_index("rank")
+        .with_columns(pl.col("rank").cast(pl.Int64))
+    )
     if len(ranks) < 2:
         return ARRIVALS.to_frame(), RANKS.to_frame()
     rows, counted = (
@@ -58,16 +65,16 @@ def rank_tables(
         (pl.col("start_ns").max().over(collective) - pl.col("start_ns")).alias("waited_ns"),
     )
     arrivals = _arrivals(aligned)
-    return arrivals.drop("last_rank").match_to_schema(ARRIVALS), _ranks(
-        ranks, counted, aligned, arrivals, clocks
-    )
+    return arrivals.match_to_schema(ARRIVALS), _ranks(ranks, counted, aligned, arrivals, clocks)
 
 
 def _collectives_of(reports: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """The kernels of collectives, plus `report_no`."""
     numbered = [frame.with_columns(report_no=pl.lit(i)) for i, frame in enumerate(reports)]
-    blank = COLLECTIVES.to_frame().with_columns(report_no=pl.lit(0))
-    return pl.concat([blank, *numbered]).filter(~pl.col("name").str.contains(POINT_TO_POINT))
+    blank = EXCHANGED.to_frame().with_columns(report=pl.lit(""), report_no=pl.lit(0))
+    return pl.concat([blank, *numbered], how="diagonal").filter(
+        ~pl.col("name").str.contains(POINT_TO_POINT)
+    )
 
 
 def _matched(rows: pl.DataFrame, ranks: int) -> pl.DataFrame:
@@ -167,7 +174,13 @@ def _arrivals(aligned: pl.DataFrame) -> pl.DataFrame:
             pl.col("late_ns").max().alias("spread_ns"),
             (pl.col("end_ns").max() - pl.col("end_ns").min()).alias("ends_spread_ns"),
         )
-        .select("last_rank", *ARRIVALS)
+        .with_columns(
+            pl.lit(0, pl.Int64).alias("group"),
+            pl.col("last_rank").cast(pl.Int64),
+            pl.lit(None, pl.Int64).alias("cost_ns"),
+            pl.lit(None, pl.Int64).alias("done_ns"),
+        )
+        .select(*ARRIVALS)
     )
 
 
@@ -203,7 +216,11 @@ def _ranks(
         .join(met, on="rank", how="left")
         .join(last, on="rank", how="left")
         .join(clocks, on="report_no", how="left")
-        .with_columns(pl.col("matched", "times_last").fill_null(0))
+        .with_columns(
+            pl.col("matched", "times_last").fill_null(0),
+            pl.lit(None, pl.Int64).alias("cost_ns"),
+            *(pl.lit(None, pl.Int64).alias(n) for n in REASONS),
+        )
         .sort("rank")
         .select([*RANKS])
         .match_to_schema(RANKS)
