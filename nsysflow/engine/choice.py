@@ -31,8 +31,8 @@ class Choice:
     """How work on many reports is done.
 
     Attributes:
-        executor: where; None takes Dask if there is a scheduler, else threads, which need no
-            `__main__` guard in scripts.
+        executor: where; None takes Dask if there is a scheduler, else processes. A script that
+            starts those needs an `if __name__ == "__main__":`.
         workers: how many reports are open at once; None for as many as the machine has cores and
             memory for.
         scheduler: the address of a Dask scheduler, or `slurm`.
@@ -67,7 +67,7 @@ def engine_of(choice: Choice, files: Sequence[Path]) -> Iterator[Engine]:
     Raises:
         NsysflowError: Dask is needed and not installed, or no scheduler answers.
     """
-    executor = choice.executor or ("dask" if choice.scheduler else "threads")
+    executor = choice.executor or ("dask" if choice.scheduler else "processes")
     if executor == "dask":
         from nsysflow.engine.cluster import opened
 

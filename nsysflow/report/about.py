@@ -7,6 +7,7 @@ from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.layout import shorten_middle
 from nsysflow.report.results import Results, gpu_name
+from nsysflow.report_names import some_of
 
 _LETTERS: Final = 20
 """So long a name of a report leaves the axes enough room."""
@@ -24,14 +25,8 @@ def about_run(results: Results, *more: str) -> str:
     """
     only = f"only {results.selection}" if results.selection else ""
     gpus = gpu_names(results.table("accounting")["name"])
-    parts = [_names(results.reports), gpus, only, steps_sentence(results), *more]
+    parts = [some_of(results.reports, _NAMED), gpus, only, steps_sentence(results), *more]
     return " · ".join(filter(None, parts))
-
-
-def _names(reports: Sequence[str]) -> str:
-    """The reports; of many only the first ones."""
-    rest = len(reports) - _NAMED
-    return ", ".join(reports[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def gpu_label(results: Results, report: str, device: int) -> str:

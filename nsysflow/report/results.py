@@ -41,6 +41,12 @@ def gpu_name(report: str, device: int, *, several: bool) -> str:
     return f"{report} GPU {device}" if several else f"GPU {device}"
 
 
+def typical_report(ranks: Ranks) -> str:
+    """The name of the report that stands for all; the first one where none has collectives."""
+    table = ranks.table("ranks").filter(pl.col("rank") == ranks.typical)
+    return ranks.digests[0].report if table.is_empty() else str(table["report"][0])
+
+
 class Analysed(Protocol):
     """What `Results` needs of an `Analysis`, besides a frame for each table of a report."""
 
@@ -124,6 +130,7 @@ class Results(Shown):
     Attributes:
         analyses: one per report.
         origin: where the reports come from.
+        digests: of all reports of the run, where only some were analysed; None where all were.
         whole: the run of which this is the judged part; itself where it is no part.
         notes: what the reader should know, each note once: first of the run, then of its reports.
     """
@@ -134,10 +141,12 @@ class Results(Shown):
         *,
         origin: Origin | None = None,
         notes: Sequence[Note] = (),
+        digests: Sequence[Digest] | None = None,
         whole: "Results | None" = None,
     ) -> None:
         self.analyses = tuple(analyses)
         self.origin = origin or Origin()
+        self.digests = digests
         self.whole = whole or self
         of_reports = (note for each in self.analyses for note in each.notes)
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
@@ -174,16 +183,32 @@ class Results(Shown):
         """The ranks of the run: who held the others up, in which group, and why."""
         if self.whole is not self:
             return self.whole.ranks_of_run.judged
-        return Ranks.of([each.digest for each in self.analyses])
+        return Ranks.of(self.digests or [each.digest for each in self.analyses])
+
+    @property
+    def many(self) -> bool:
+        """Whether the run has more reports than were analysed: of the others there are digests."""
+        return self.digests is not None
+
+    @computed_once
+    def typical(self) -> "Results":
+        """Of many ranks, the one that stands for all; of few, all of them."""
+        if self.whole is not self:
+            return self.whole.typical.judged
+        if not self.many or len(self.analyses) == 1:
+            return self
+        name = typical_report(self.ranks_of_run)
+        analyses = [each for each in self.analyses if each.trace.report == name]
+        return Results(analyses[:1], origin=self.origin, notes=self.notes, digests=self.digests)
 
     @computed_once
     def found(self) -> Found:
         """What to change in the run, the largest saving first, with all that is known of it."""
         if self.whole is not self:
             return self.whole.found
-        if len(self.analyses) == 1:
+        if len(self.analyses) == 1 and not self.many:
             return self.analyses[0].found
-        return find_of_run([each.subject for each in self.analyses])
+        return find_of_run([each.subject for each in self.analyses], self.ranks_of_run)
 
     def induced(self) -> pl.DataFrame:
         """The idle time behind the calls of `syncs`, a row per call and GPU."""
@@ -218,8 +243,13 @@ class Results(Shown):
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The names of the reports, as in the tables."""
+        """The names of the analysed reports, as in the tables."""
         return tuple(each.trace.report for each in self.analyses)
+
+    @property
+    def every_report(self) -> tuple[str, ...]:
+        """The names of all reports of the run, also of those that are not analysed whole."""
+        return self.reports if self.digests is None else tuple(d.report for d in self.digests)
 
     @property
     def step_name(self) -> str | None:
@@ -263,7 +293,8 @@ class Results(Shown):
     @computed_once
     def judged(self) -> "Results":
         """The judged part of the run: its steady steps, or all of it where there are none."""
-        return Results([each.judged for each in self.analyses], origin=self.origin, whole=self)
+        judged = [each.judged for each in self.analyses]
+        return Results(judged, origin=self.origin, digests=self.digests, whole=self)
 
     @computed_once
     def _counts(self) -> dict[tuple[str, int], int]:

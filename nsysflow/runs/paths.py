@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 from glob import glob, has_magic
-from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
 from nsysflow.analysis.load.dispatch import ENDINGS, is_report
 from nsysflow.errors import NotAReport
-from nsysflow.report_names import report_name
+from nsysflow.report_names import report_name, some_of
 
 _NUMBER: Final = re.compile(r"(\d+)")
 _MOST_NAMES: Final = 5
@@ -69,10 +68,8 @@ def _deepest(pattern: Path) -> Path:
 
 
 def _held(folder: Path) -> str:
-    names = (each.name for each in sorted(folder.iterdir(), key=in_natural_order))
-    first = ", ".join(islice(names, _MOST_NAMES))
-    more = sum(1 for _ in names)
-    return f"{first} and {more} more" if more else first or "nothing"
+    names = [each.name for each in sorted(folder.iterdir(), key=in_natural_order)]
+    return some_of(names, _MOST_NAMES) or "nothing"
 
 
 def reports_in(folder: Path) -> list[Path]:

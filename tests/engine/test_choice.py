@@ -18,9 +18,9 @@ def test_the_executor_has_the_workers_that_were_asked_for(executor: Executor, ki
         assert vars(engine)["workers"] == 3
 
 
-def test_without_a_choice_the_work_is_done_in_threads() -> None:
+def test_without_a_choice_processes_do_the_work() -> None:
     with engine_of(Choice(), []) as engine:
-        assert isinstance(engine, Threads)
+        assert isinstance(engine, Processes)
 
 
 @pytest.mark.parametrize(

@@ -22,18 +22,18 @@ CHANGE: Final = (
 )
 
 
-def straggler(subjects: Sequence[Subject]) -> Iterator[tuple[Subject, Finding]]:
+def straggler(subjects: Sequence[Subject], run: Ranks) -> Iterator[tuple[Subject, Finding]]:
     """The rank that the others wait for, and the subject that waits longest: there the saving is
     what its collectives take less if nobody is late."""
-    ranks = Ranks.of([subject.whole.digest for subject in subjects]).judged.ranks
-    ranks = ranks.filter(pl.col("matched") > 0)
-    if len(ranks) < 2:
+    ranks = run.judged.ranks.filter(pl.col("matched") > 0)
+    here = ranks.filter(pl.col("report").is_in([subject.report for subject in subjects]))
+    if len(ranks) < 2 or here.is_empty():
         return
     late: dict[str, Any] = ranks.sort("late_ns", "times_last").row(-1, named=True)
-    waits: dict[str, Any] = ranks.sort("waited_ns").row(-1, named=True)
+    waits: dict[str, Any] = here.sort("waited_ns").row(-1, named=True)
     if late["times_last"] <= MOSTLY * late["matched"] or late["report"] == waits["report"]:
         return
-    (subject,) = (one for one in subjects if one.timeline.trace.report == waits["report"])
+    (subject,) = (one for one in subjects if one.report == waits["report"])
     yield subject, _finding(subject, late, waits)
 
 

@@ -117,10 +117,11 @@ def _incomplete(results: Results, analysis: Analysed, found: Failed) -> Invalid:
 
 def _unrelated(results: Results) -> Iterator[Invalid]:
     """The failure of several reports in which nothing says that they are ranks of one run."""
-    if len(results.reports) < 2 or results.origin.ranks or are_named_as_ranks(results.reports):
+    names = results.every_report
+    if len(names) < 2 or results.origin.ranks or are_named_as_ranks(names):
         return
     if not results.whole.ranks_of_run.met:
-        first = results.reports[0]
+        first = names[0]
         path = quote(str(results.origin.paths.get(first, first)))
         yield Invalid(
             why=UNRELATED,

@@ -8,6 +8,7 @@ from nsysflow.analysis.findings.find import find_of_run
 from nsysflow.analysis.findings.rules.straggler import straggler
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.ranks.ranks import Ranks
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, launched, of_sample
 
@@ -33,23 +34,38 @@ def rank(name: str, computes_us: int, *, others_us: int) -> Subject:
     return Subject(nsysflow.analyze(trace, Options(skip=0)))
 
 
+def run_of(*subjects: Subject) -> Ranks:
+    return Ranks.of([subject.whole.digest for subject in subjects])
+
+
 FAST = rank("rank0", 1_000, others_us=2_000)
 SLOW = rank("rank1", 2_000, others_us=1_000)
 
 
 def test_the_rank_that_is_last_is_named_and_what_the_other_waits_is_the_saving() -> None:
-    ((subject, one),) = straggler([FAST, SLOW])
+    ((subject, one),) = straggler([FAST, SLOW], run_of(FAST, SLOW))
     assert subject is FAST
     assert one.title == "straggler: rank1 is last in most collectives"
     assert 0.99 * MS < one.size_ns < 1.01 * MS
 
 
+def test_of_many_ranks_the_saving_is_that_of_one_that_is_looked_at_whole() -> None:
+    third = rank("rank2", 1_500, others_us=2_000)
+    run = run_of(FAST, SLOW, third)
+    ((subject, one),) = straggler([third, SLOW], run)
+    assert (subject, one.title) == (third, "straggler: rank1 is last in most collectives")
+    assert not [*straggler([SLOW], run)]
+
+
 def test_a_run_s_findings_hold_its_straggler_by_a_replay() -> None:
-    (one,) = (one for one in find_of_run([FAST, SLOW]).valued if one.finding.rule == "straggler")
+    found = find_of_run([FAST, SLOW], run_of(FAST, SLOW))
+    (one,) = (one for one in found.valued if one.finding.rule == "straggler")
     assert 0.8 * MS < one.high_ns <= 1.01 * MS
     assert one.low_ns == 0
 
 
 def test_ranks_that_come_together_have_no_straggler() -> None:
     ranks = [of_sample(f"ddp-no_overlap-rank{i}") for i in range(2)]
-    assert "straggler" not in {one.finding.rule for one in find_of_run(ranks).valued}
+    assert "straggler" not in {
+        one.finding.rule for one in find_of_run(ranks, run_of(*ranks)).valued
+    }
