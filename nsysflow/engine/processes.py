@@ -51,8 +51,8 @@ class Processes:
         deaths = dict.fromkeys(pieces, 0)
         while left := [n for n in pieces if n not in parts]:
             first = [n for n in left if not deaths[n]]
-            batch, workers = (first, self.workers) if first else (left[:1], 1)
-            for n in self._run({n: pieces[n] for n in batch}, workers, parts, done):
+            workers = self.workers if first else 1
+            for n in self._run({n: pieces[n] for n in first or left}, workers, parts, done):
                 deaths[n] += 1
                 if deaths[n] == ATTEMPTS:
                     parts[n] = Part(failed={n: _killed(items[n])})
@@ -66,10 +66,11 @@ class Processes:
         that were under way when it died."""
         under_way: dict[Future[T], int] = {}
         waiting = iter(pieces.items())
+        most = 2 * workers if workers > 1 else 1  # one behind each, so that none runs out of work
         with self._pool(workers) as pool:
             try:
                 while True:
-                    for n, piece in islice(waiting, 2 * workers - len(under_way)):
+                    for n, piece in islice(waiting, most - len(under_way)):
                         under_way[pool.submit(piece)] = n
                     if not under_way:
                         return ()

@@ -43,8 +43,8 @@ def gpu_name(report: str, device: int, *, several: bool) -> str:
 
 def typical_report(ranks: Ranks) -> str:
     """The name of the report that stands for all; the first one where none has collectives."""
-    table = ranks.table("ranks").filter(pl.col("rank") == ranks.typical)
-    return ranks.digests[0].report if table.is_empty() else str(table["report"][0])
+    reports: dict[int | None, str] = dict(ranks.table("ranks").select("rank", "report").rows())
+    return reports.get(ranks.typical, ranks.digests[0].report)
 
 
 class Analysed(Protocol):
