@@ -4,25 +4,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import Protocol
 
 import polars as pl
 
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.find import Found, find_of_run
-from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.table import findings_table
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.options import Options, typed_steps
+from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.short_repr import Shown, facts_of
-from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.tracks.tracks import Tracks
-from nsysflow.analysis.validity.checks import Failed
+from nsysflow.report.analysed import Analysed
 
 
 def or_outside(path: str) -> pl.Expr:
@@ -45,58 +41,6 @@ def typical_report(ranks: Ranks) -> str:
     """The name of the report that stands for all; the first one where none has collectives."""
     reports: dict[int | None, str] = dict(ranks.table("ranks").select("rank", "report").rows())
     return reports.get(ranks.typical, ranks.digests[0].report)
-
-
-class Analysed(Protocol):
-    """What `Results` needs of an `Analysis`, besides a frame for each table of a report."""
-
-    @property
-    def trace(self) -> Trace: ...
-    @property
-    def options(self) -> Options: ...
-    @property
-    def step_name(self) -> str | None: ...
-    @property
-    def step_names(self) -> pl.DataFrame: ...
-    @property
-    def parts(self) -> pl.DataFrame: ...
-    @property
-    def steps(self) -> pl.DataFrame: ...
-    @property
-    def step_parts(self) -> pl.DataFrame: ...
-    @property
-    def host_stacks(self) -> pl.DataFrame: ...
-    @property
-    def induced(self) -> pl.DataFrame: ...
-    @property
-    def idle_stacks(self) -> pl.DataFrame: ...
-    @property
-    def each_copy(self) -> pl.DataFrame: ...
-    @property
-    def collectives(self) -> pl.DataFrame: ...
-    @property
-    def digest(self) -> Digest: ...
-    @property
-    def failed_checks(self) -> tuple[Failed, ...]: ...
-    @property
-    def judged(self) -> "Analysed": ...
-    @property
-    def subject(self) -> Subject: ...
-    @property
-    def found(self) -> Found: ...
-    @property
-    def step_counts(self) -> Mapping[tuple[str, int], int]: ...
-    @property
-    def step_keys(self) -> pl.DataFrame: ...
-    @property
-    def notes(self) -> tuple[Note, ...]: ...
-    @property
-    def tracks(self) -> Tracks: ...
-    @property
-    def selected_ns(self) -> tuple[tuple[int, int], ...]: ...
-    def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
-    def count_gaps(self, at_least_ns: int) -> int: ...
-    def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]: ...
 
 
 @dataclass(frozen=True, kw_only=True)

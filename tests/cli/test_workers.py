@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -42,7 +43,8 @@ def test_what_was_typed_reaches_the_analysis(
 
 def test_every_executor_can_be_typed() -> None:
     (executor,) = (param for param in main.commands["analyze"].params if param.name == "executor")
-    assert executor.type.to_info_dict()["choices"] == EXECUTORS
+    assert isinstance(executor.type, click.Choice)
+    assert executor.type.choices == EXECUTORS
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsysflow.engine.choice import Choice, engine_of
+from nsysflow.engine.cluster import Cluster
 from nsysflow.engine.part import Engine, Part
 from nsysflow.errors import ReportError
 from tests.engine.works import Once, bug, killed, killed_once, named
@@ -39,6 +40,13 @@ def test_results_are_in_the_order_of_the_items(engine: Engine) -> None:
         21: "103 is damaged",
     }
     assert len(done) == len(NUMBERS)
+
+
+@pytest.mark.parametrize("engine", [dask], indirect=True, scope="module")
+def test_a_scheduler_is_found_by_its_address(engine: Cluster) -> None:
+    address = engine.client.scheduler_info()["address"]
+    with engine_of(Choice(scheduler=address), []) as other:
+        assert other.merged(named, NUMBERS, add, nothing).value == WHOLE
 
 
 def test_a_bug_keeps_its_traceback(engine: Engine) -> None:

@@ -9,7 +9,8 @@ from typing import Final
 from nsysflow.analysis.declared.notes import NoteKind
 from nsysflow.analysis.validity.checks import Check, Failed, import_errors
 from nsysflow.analysis.validity.graph_notes import WITHOUT_COMMAND_BUFFERS
-from nsysflow.report.results import Analysed, Results
+from nsysflow.report.analysed import Analysed
+from nsysflow.report.results import Results
 from nsysflow.report_names import has_rank
 from nsysflow.units import instant, number
 
