@@ -162,9 +162,11 @@ def find_of_run(subjects: Sequence[Subject], ranks: Ranks | None = None) -> Foun
     together show. Of a place that several reports have, the largest saving counts.
 
     Args:
-        subjects: the reports that are looked at whole.
-        ranks: of the run, which may have more reports; None where it has one.
+        subjects: the reports to look at.
+        ranks: of the whole run; None where these are all of its reports.
     """
+    if ranks is None and len(subjects) > 1:
+        ranks = Ranks.of([subject.whole.digest for subject in subjects])
     compared = [
         (of, one) for rule in RULES_OF_RUN if ranks is not None for of, one in rule(subjects, ranks)
     ]

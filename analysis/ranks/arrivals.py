@@ -1,227 +1,173 @@
-"""Stragglers: which rank was last at the collectives of a run (spec §9.4 to §9.8).
+"""Who came when to each collective, and what the last one cost (spec §9.8, §9.9)."""
 
-Each report has its own clock. A collective ends on all ranks at about the same time, so the median
-difference of those ends is the skew of two clocks. Groups of ranks (say, for tensor parallelism)
-have their own collectives with the same names and counts. These do not end together and are left
-out.
-"""
-
-from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns
-from nsysflow.analysis.ranks.schema import EXCHANGED
+from nsysflow.analysis.ranks.groups import TOGETHER
 from nsysflow.analysis.tables.schema import ARRIVALS, RANKS, REASONS
 
-POINT_TO_POINT: Final = r"(?i)send|recv"
-"""Matches the names of kernels in which only two ranks take part."""
-
-TOGETHER: Final = 2
-"""The ends of a collective differ by less than its shortest kernel divided by this. On two H200s,
-they differed by 2 to 28 us, and the shortest kernel took 135 to 265 us."""
-
-STRAYING: Final = 10
-"""Less than one part in this many (by time) of a kind of collectives may end apart. Collectives of
-a few us do so if clocks are 28 us off."""
-
-_RANK: Final = ["report_no", "process", "device"]
-_KIND: Final = ["name", "communicator"]
+_ORDER: Final = ["start_ns", "end_ns", "stream", "name", "communicator", "kind", "turn"]
 
 
-def rank_tables(
-    reports: Sequence[pl.DataFrame], begun: Sequence[pl.DataFrame] | None = None
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The ARRIVALS and RANKS tables of a run; both empty for fewer than two ranks.
+MOSTLY: Final = 2
+"""The compute of a rank waited for a collective if one part in this many of its transfer, or more,
+is exposed: between two kernels of compute, a little of any kernel is."""
 
-    The k-th kernel of a name (and communicator, if NCCL states it) is the same collective on all
-    ranks, if all have equally many and they end together. Others are counted but not matched.
+
+def aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
+    """The kernels of collectives that end together, on the clock of the first report, by
+    `collective` and rank.
+
+    `own_start_ns` and `own_end_ns` are on their report's own clock. `late_ns` and `waited_ns` are
+    how long after the first rank and before the last one a rank came; `first` and `last` say
+    whether it is that one, `cost_ns` is what the last one cost. Of the collective are `arrived_ns`
+    (its first rank), `ended_ns`, `spread_ns`, `done_ns`, `ends_spread_ns`, and `in_step`: whether
+    the compute of every rank waited for it.
 
     Args:
-        reports: COLLECTIVES of each whole report of the run: matching and clocks need all of them.
-        begun: those that are selected; None for all.
+        met: kernels of `kernels_of` with `kind`, its `lowest` rank and `group`.
+        clocks: of `clocks_of`.
     """
-    rows = _collectives_of(reports)
-    counted = rows if begun is None else _collectives_of(begun)
-    ranks = (
-        counted.select("report", *_RANK)
-        .unique()
-        .sort(_RANK)
-        .with_row_index("rank")
-        .with_columns(pl.col("rank").cast(pl.Int64))
+    ahead = pl.col("clock_ns")
+    rows = met.join(clocks.select("report_no", "clock_ns"), on="report_no").with_columns(
+        pl.col("start_ns").alias("own_start_ns"),
+        pl.col("end_ns").alias("own_end_ns"),
+        pl.col("start_ns") - ahead,
+        pl.col("end_ns") - ahead,
     )
-    if len(ranks) < 2:
-        return ARRIVALS.to_frame(), RANKS.to_frame()
-    rows, counted = (
-        frame.join(ranks.drop("report"), on=_RANK, nulls_equal=True) for frame in (rows, counted)
-    )
-    met, clocks = _together(_matched(rows, len(ranks)))
-    unseen = met.join(counted, on=["rank", "start_ns"], how="anti")
-    met = met.join(unseen, on="collective", how="anti")
-    collective = ["collective"]
-    aligned = _aligned(met, clocks).with_columns(
-        (pl.col("start_ns") - pl.col("start_ns").min().over(collective)).alias("late_ns"),
-        (pl.col("start_ns").max().over(collective) - pl.col("start_ns")).alias("waited_ns"),
-    )
-    arrivals = _arrivals(aligned)
-    return arrivals.match_to_schema(ARRIVALS), _ranks(ranks, counted, aligned, arrivals, clocks)
-
-
-def _collectives_of(reports: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The kernels of collectives, plus `report_no`."""
-    numbered = [frame.with_columns(report_no=pl.lit(i)) for i, frame in enumerate(reports)]
-    blank = EXCHANGED.to_frame().with_columns(report=pl.lit(""), report_no=pl.lit(0))
-    return pl.concat([blank, *numbered], how="diagonal").filter(
-        ~pl.col("name").str.contains(POINT_TO_POINT)
-    )
-
-
-def _matched(rows: pl.DataFrame, ranks: int) -> pl.DataFrame:
-    """The kernels that may be collectives of all ranks, plus `collective` and `kind`.
-
-    `collective` is its number, `kind` the first number of its name and communicator.
-    """
-    counts = rows.group_by(*_KIND, "rank").agg(pl.len().alias("count"))
-    everywhere = (
-        counts.group_by(_KIND)
-        .agg(pl.len().alias("ranks"), pl.col("count").n_unique().alias("differ"))
-        .filter(pl.col("ranks") == ranks, pl.col("differ") == 1)
-    )
-    turn = pl.int_range(pl.len()).over("rank", *_KIND).alias("turn")
-    members = (
-        rows.join(everywhere.select(_KIND), on=_KIND, how="semi", nulls_equal=True)
-        .sort("rank", "start_ns", "end_ns", "stream")
-        .with_columns(turn)
-    )
-    key = [*_KIND, "turn"]
-    first = members.filter(pl.col("rank") == 0).sort("start_ns", "end_ns", "stream", *_KIND)
-    numbers = first.select(*key, pl.int_range(pl.len(), dtype=pl.Int64).alias("collective"))
-    return members.join(numbers, on=key, nulls_equal=True).with_columns(
-        pl.col("collective").min().over(_KIND).alias("kind")
-    )
-
-
-def _together(met: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The collectives that end together, and the `_clocks` by which they do.
-
-    First each kind is judged by clocks from its own ends, then all that pass by common clocks. Both
-    frames are empty where nothing passes.
-    """
-    alone = _kinds(_aligned(met, _clocks(met, "kind")))
-    met = met.join(alone, on="kind", how="semi")
-    clocks = _clocks(met)
-    each = _aligned(met, clocks)
-    agreed = _ends(each.join(_kinds(each), on="kind", how="semi")).filter("together")
-    met = met.join(agreed, on="collective", how="semi")
-    return met, clocks.join(met, on="report_no", how="semi")
-
-
-def _ends(aligned: pl.DataFrame) -> pl.DataFrame:
-    """Per `collective` its `kind`, `shortest_ns` (its shortest kernel), and `together` (whether it
-    ends together)."""
-    apart = pl.col("end_ns").max() - pl.col("end_ns").min()
-    shortest = (pl.col("end_ns") - pl.col("start_ns")).min()
-    return aligned.group_by("kind", "collective").agg(
-        shortest.alias("shortest_ns"), (TOGETHER * apart < shortest).alias("together")
-    )
-
-
-def _kinds(aligned: pl.DataFrame) -> pl.DataFrame:
-    """The kinds whose collectives nearly all end together."""
-    shortest = pl.col("shortest_ns")
-    met = STRAYING * shortest.filter(~pl.col("together")).sum() < shortest.sum()
-    return _ends(aligned).group_by("kind").agg(met.alias("met")).filter("met").select("kind")
-
-
-def _aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
-    """The kernels on the first report's clock."""
-    on = [name for name in clocks.columns if name != "clock_ns"]
-    return met.join(clocks, on=on).with_columns(
-        (pl.col("start_ns") - pl.col("clock_ns")).alias("start_ns"),
-        (pl.col("end_ns") - pl.col("clock_ns")).alias("end_ns"),
-    )
-
-
-def _clocks(met: pl.DataFrame, *of: str) -> pl.DataFrame:
-    """How far each report's clock is ahead of the first: `report_no`, `clock_ns`, for each `of`.
-
-    No rows if the ranks have no collective in common.
-    """
-    ends = met.group_by("report_no", "collective", *of).agg(pl.col("end_ns").max())
-    first = ends.filter(pl.col("report_no") == pl.col("report_no").min())
-    ahead = pl.col("end_ns") - pl.col("end_ns_first")
-    return (
-        ends.join(first, on="collective", suffix="_first")
-        .group_by("report_no", *of)
-        .agg(median_ns(ahead).alias("clock_ns"))
-    )
-
-
-def _arrivals(aligned: pl.DataFrame) -> pl.DataFrame:
-    """ARRIVALS, plus `last_rank`."""
-    last_first = aligned.sort("collective", "late_ns", "rank", descending=[False, True, False])
-    return (
-        last_first.group_by("collective", maintain_order=True)
-        .agg(
-            pl.col("rank").first().alias("last_rank"),
-            pl.col("report").first().alias("last_report"),
-            pl.col("device").first().alias("last_device"),
-            *(pl.col(name).first() for name in ("name", "operation")),
-            pl.col("bytes").max(),
-            pl.len().cast(pl.Int64).alias("ranks"),
-            pl.col("start_ns").min(),
-            pl.col("late_ns").max().alias("spread_ns"),
-            (pl.col("end_ns").max() - pl.col("end_ns").min()).alias("ends_spread_ns"),
-        )
+    agreed = _collectives(rows).filter(TOGETHER * pl.col("ends_spread_ns") < pl.col("shortest_ns"))
+    start, all_there = pl.col("start_ns"), pl.col("all_there_ns")
+    rows = (
+        rows.join(agreed, on=["kind", "turn"])
+        .sort("collective", "rank")
         .with_columns(
-            pl.lit(0, pl.Int64).alias("group"),
-            pl.col("last_rank").cast(pl.Int64),
-            pl.lit(None, pl.Int64).alias("cost_ns"),
-            pl.lit(None, pl.Int64).alias("done_ns"),
+            (start - pl.col("arrived_ns")).alias("late_ns"),
+            (all_there - start).alias("waited_ns"),
+            (all_there - pl.col("arrived_ns")).alias("spread_ns"),
+            (pl.col("ended_ns") - all_there).alias("done_ns"),
+            _first_where(start == pl.col("arrived_ns")).alias("first"),
+            _first_where(start == all_there).alias("last"),
         )
-        .select(*ARRIVALS)
+    )
+    return rows.join(_held_up(rows), on="collective", maintain_order="left").with_columns(
+        pl.when("last").then("cost_ns").otherwise(0).alias("cost_ns")
     )
 
 
-def _ranks(
-    ranks: pl.DataFrame,
-    counted: pl.DataFrame,
-    aligned: pl.DataFrame,
-    arrivals: pl.DataFrame,
-    clocks: pl.DataFrame,
+def _first_where(true: pl.Expr) -> pl.Expr:
+    """The first rank of each collective of which it is true."""
+    return true & (true.cum_sum().over("collective") == 1)
+
+
+def _collectives(rows: pl.DataFrame) -> pl.DataFrame:
+    """Per `kind` and `turn`: its number, and when its ranks came and ended."""
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    numbers = (
+        rows.filter(pl.col("rank") == pl.col("lowest"))
+        .sort(_ORDER)
+        .select("kind", "turn", pl.int_range(pl.len(), dtype=pl.Int64).alias("collective"))
+    )
+    times = rows.group_by("kind", "turn").agg(
+        start.min().alias("arrived_ns"),
+        start.max().alias("all_there_ns"),
+        start.top_k(2).min().alias("second_last_ns"),
+        (end.max() - end.min()).alias("ends_spread_ns"),
+        median_ns(end).alias("ended_ns"),
+        (end - start).min().alias("shortest_ns"),
+    )
+    return times.join(numbers, on=["kind", "turn"])
+
+
+def _held_up(rows: pl.DataFrame) -> pl.DataFrame:
+    """Per collective, `cost_ns` and `in_step`.
+
+    What is exposed of a kernel is its end: the compute beside it was launched before. So the ranks
+    were held up from then on, or from when the last but one came, until the last one came.
+    """
+    exposed = pl.col("comm_until_ns") - pl.col("comm_before_ns")
+    transfer = pl.col("end_ns") - pl.col("all_there_ns")
+    alone = pl.col("all_there_ns") - pl.col("second_last_ns")
+    held = (exposed - transfer).clip(0, alone)
+    return rows.group_by("collective").agg(
+        median_ns(held.filter(~pl.col("last"))).alias("cost_ns"),
+        (MOSTLY * exposed >= transfer).all().alias("in_step"),
+    )
+
+
+def arrivals_table(rows: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
+    """ARRIVALS.
+
+    Args:
+        rows: of `aligned`, those to show.
+        ranks: of `ranks_of`.
+    """
+    sizes = rows.group_by("collective").agg(
+        pl.col("bytes").max(), pl.len().cast(pl.Int64).alias("ranks"), pl.col("name").first()
+    )
+    last = rows.filter("last").drop("bytes", "name").join(sizes, on="collective")
+    names = ranks.select("rank", pl.col("report").alias("last_report"))
+    return (
+        last.join(names, on="rank")
+        .sort("collective")
+        .select(
+            *("collective", "name", "operation", "bytes", "ranks"),
+            pl.col("arrived_ns").alias("start_ns"),
+            *("spread_ns", "last_report", pl.col("device").alias("last_device"), "ends_spread_ns"),
+            *("group", pl.col("rank").alias("last_rank"), "cost_ns", "done_ns"),
+        )
+        .match_to_schema(ARRIVALS)
+    )
+
+
+def ranks_table(
+    ranks: pl.DataFrame, counted: pl.DataFrame, rows: pl.DataFrame, clocks: pl.DataFrame
 ) -> pl.DataFrame:
-    """RANKS."""
-    reference = (
-        aligned.filter(pl.col("report_no") == pl.col("report_no").min())
-        .group_by("collective")
-        .agg(pl.col("end_ns").max().alias("end_there_ns"))
-    )
-    off = (pl.col("end_ns") - pl.col("end_there_ns")).abs()
+    """RANKS.
+
+    Args:
+        ranks: of `ranks_of`.
+        counted: the communication kernels to count.
+        rows: of `with_reasons`, those to sum up; sends and receives are left out.
+        clocks: the reports whose clocks are known: `report_no`, `clock_ns`.
+    """
+    collectives = pl.col("pair").not_()
+    rows, counted = rows.filter(collectives), counted.filter(collectives)
+    off = (pl.col("end_ns") - _reference_end()).abs()
+    costs = costs_of(rows).group_by("rank").agg(pl.col("cost_ns").sum())
     met = (
-        aligned.join(reference, on="collective")
+        rows.with_columns(off.alias("off"))
         .group_by("rank")
         .agg(
             pl.len().cast(pl.Int64).alias("matched"),
-            median_ns(off).alias("residual_ns"),
-            pl.col("late_ns", "waited_ns").sum(),
+            pl.col("last").sum().cast(pl.Int64).alias("times_last"),
+            median_ns(pl.col("off")).alias("residual_ns"),
+            pl.col("late_ns", "waited_ns", *REASONS).sum(),
         )
     )
     taken = counted.group_by("rank").agg(pl.len().cast(pl.Int64).alias("collectives"))
-    last = arrivals.group_by(pl.col("last_rank").alias("rank")).agg(
-        pl.len().cast(pl.Int64).alias("times_last")
-    )
     return (
-        ranks.join(taken, on="rank")
+        ranks.join(taken, on="rank", how="left")
         .join(met, on="rank", how="left")
-        .join(last, on="rank", how="left")
+        .join(costs, on="rank", how="left")
         .join(clocks, on="report_no", how="left")
-        .with_columns(
-            pl.col("matched", "times_last").fill_null(0),
-            pl.lit(None, pl.Int64).alias("cost_ns"),
-            *(pl.lit(None, pl.Int64).alias(n) for n in REASONS),
-        )
+        .with_columns(pl.col("collectives", "matched", "times_last").fill_null(0))
         .sort("rank")
         .select([*RANKS])
         .match_to_schema(RANKS)
     )
+
+
+def costs_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rank`, `step`, `cost_ns`: what a rank cost in its group where that is most. The same delay
+    holds up its other groups at the same time."""
+    cost = pl.col("cost_ns")
+    each = rows.group_by("rank", "step", "group").agg(cost.sum())
+    return each.group_by("rank", "step").agg(cost.max())
+
+
+def _reference_end() -> pl.Expr:
+    """The latest end of the first report in each collective."""
+    first = pl.col("report_no") == pl.col("report_no").min().over("collective")
+    return pl.when(first).then("end_ns").max().over("collective")

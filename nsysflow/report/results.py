@@ -38,9 +38,9 @@ def gpu_name(report: str, device: int, *, several: bool) -> str:
 
 
 def typical_report(ranks: Ranks) -> str:
-    """The name of the report that stands for all; the first one where none has collectives."""
-    reports: dict[int | None, str] = dict(ranks.table("ranks").select("rank", "report").rows())
-    return reports.get(ranks.typical, ranks.digests[0].report)
+    """The name of the report that stands for all; the first one where none has ranks."""
+    typical = ranks.typical
+    return ranks.matched.digests[0].report if typical is None else ranks.report_of(typical)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,9 +25,7 @@ _MOST_NAMES: Final = 4
 
 def looked_at(ranks: Ranks) -> frozenset[str]:
     """The reports to look at whole, by name: the typical rank's, and those of the outliers."""
-    table = ranks.table("ranks")
-    reports = dict(table.select("rank", "report").rows())
-    outlying = dict.fromkeys(reports[rank] for rank in ranks.outlying if rank in reports)
+    outlying = dict.fromkeys(map(ranks.report_of, ranks.outlying))
     typical = typical_report(ranks)
     return frozenset([typical, *islice((one for one in outlying if one != typical), OUTLIERS)])
 

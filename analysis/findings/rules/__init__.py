@@ -36,8 +36,7 @@ from nsysflow.analysis.ranks.ranks import Ranks
 
 Rule = Callable[[Subject], Iterator[Finding]]
 RuleOfRun = Callable[[Sequence[Subject], Ranks], Iterator[tuple[Subject, Finding]]]
-"""A rule for the ranks of a run, some of which are looked at whole: findings, each with the report
-that values it."""
+"""A rule for the reports of a run together: findings, each with the report that values it."""
 
 GPU_RULES: Final[tuple[Rule, ...]] = (
     fp32_matmul.fp32_matmul,

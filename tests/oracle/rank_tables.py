@@ -1,0 +1,320 @@
+"""The tables of a run's ranks (spec §9.9 to §9.18), from the matched kernels."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import floor
+from statistics import median
+
+from tests.oracle.ranks import Collective, Met, Run
+from tests.oracle.report import Row
+from tests.oracle.stats import percentile, whole
+
+REASONS = ("late_work_ns", "late_copy_ns", "late_group_ns", "late_host_ns")
+Steps = Mapping[tuple[int, int], tuple[int, int]]
+"""The start and length of each step, by rank and number, on its own clock."""
+
+
+def in_window(run: Run) -> list[Met]:
+    """§9.10."""
+    return [met for met in run.met if all(one.in_window for one in met.of.values())]
+
+
+def arrivals(run: Run) -> list[Row]:
+    """§9.11."""
+    return [
+        {
+            "collective": met.number,
+            "name": met.of[min(met.of)].name,
+            "operation": met.of[met.last].operation,
+            "bytes": message(met),
+            "ranks": len(met.of),
+            "start_ns": met.start(met.first),
+            "spread_ns": met.all_there_ns - met.start(met.first),
+            "last_report": met.of[met.last].report,
+            "last_device": met.of[met.last].device,
+            "ends_spread_ns": max(map(met.end, met.of)) - min(map(met.end, met.of)),
+            "group": met.group,
+            "last_rank": met.last,
+            "cost_ns": cost_ns(met),
+            "done_ns": met.ended_ns - met.all_there_ns,
+        }
+        for met in in_window(run)
+    ]
+
+
+def message(met: Met) -> int | None:
+    return max((one.bytes for one in met.of.values() if one.bytes is not None), default=None)
+
+
+def cost_ns(met: Met) -> int:
+    """§9.12."""
+    others = [rank for rank in met.of if rank != met.last]
+    before_ns = max(met.start(rank) for rank in others)
+    held = []
+    for rank in others:
+        exposed_from = met.end(rank) - met.of[rank].exposed_ns
+        held.append(max(0, met.all_there_ns - max(exposed_from, before_ns)))
+    return round(median(held))
+
+
+def in_step(met: Met) -> bool:
+    """§9.13: whether half of the transfer is exposed on every rank."""
+    return all(
+        2 * one.exposed_ns >= met.end(rank) - met.all_there_ns for rank, one in met.of.items()
+    )
+
+
+def since(run: Run, met: Met) -> Met | None:
+    """§9.13: the last time that the ranks of a collective were in step before it."""
+    ends = [
+        (each.ended_ns, each.number, each)
+        for each in run.met
+        if (each.of.keys(), each.pair) == (met.of.keys(), met.pair)
+        and in_step(each)
+        and each.ended_ns <= met.start(met.first)
+    ]
+    return max(ends, key=lambda end: end[:2])[2] if ends else None
+
+
+def reasons(run: Run, met: Met, rank: int) -> dict[str, int]:
+    """§9.13: why a rank was late to a collective."""
+    late = late_ns(met, rank)
+    shares = dict.fromkeys(REASONS, 0)
+    if begin := since(run, met):
+        mine, theirs = parts(begin, met, rank), parts(begin, met, met.first)
+        shares = {name: max(0, mine[name] - theirs[name]) for name in REASONS}
+    whole_ns = sum(shares.values())
+    if whole_ns == 0:
+        return dict.fromkeys(REASONS, 0) | {"late_host_ns": late}
+    exact = {name: Fraction(late * ns, whole_ns) for name, ns in shares.items()}
+    found = {name: floor(ns) for name, ns in exact.items()}
+    largest = sorted(REASONS, key=lambda name: found[name] - exact[name])
+    for name in largest[: late - sum(found.values())]:
+        found[name] += 1
+    return found
+
+
+def parts(before: Met, met: Met, rank: int) -> dict[str, int]:
+    """What a rank did from the end of one collective to its arrival at another."""
+    begin, end = before.of[rank], met.of[rank]
+    did = [after - before for before, after in zip(begin.until, end.before, strict=True)]
+    idle = end.start_ns - begin.end_ns - sum(did)
+    return dict(zip(REASONS, (*did, idle), strict=True))
+
+
+def ranks(run: Run) -> list[Row]:
+    """§9.9, §9.11, §9.12."""
+    if len(run.ranks) < 2:
+        return []
+    shown = [met for met in in_window(run) if not met.pair]
+    reports = {one.report_no for met in run.met for one in met.of.values()}
+    by = min((run.clocks[report][1] for report in reports), default=None)
+    rows: list[Row] = []
+    for rank, (report_no, *_, device) in enumerate(run.ranks):
+        own = [kernel for kernel in run.kernels if kernel.rank_key == run.ranks[rank]]
+        mine = [met for met in shown if rank in met.of]
+        clock = run.clocks[report_no]
+        why = [reasons(run, met, rank) for met in mine]
+        known = report_no in reports and clock[1] == by
+        rows.append(
+            {
+                "report": own[0].report,
+                "process": own[0].process,
+                "device": device,
+                "collectives": sum(k.in_window and k not in run.pairs for k in own),
+                "matched": len(mine),
+                "times_last": sum(met.last == rank for met in mine),
+                "late_ns": total(late_ns(met, rank) for met in mine),
+                "waited_ns": total(met.all_there_ns - met.start(rank) for met in mine),
+                "clock_ns": clock[0] if known else None,
+                "residual_ns": whole(percentile([off(met, rank) for met in mine], 50)),
+                "rank": rank,
+                "cost_ns": sum(costs(mine, rank).values()) if mine else None,
+                **{name: sum(each[name] for each in why) if mine else None for name in REASONS},
+            }
+        )
+    return rows
+
+
+def late_ns(met: Met, rank: int) -> int:
+    """§9.11: how long after the first rank this one arrived."""
+    return met.start(rank) - met.start(met.first)
+
+
+def total(each: Iterable[int]) -> int | None:
+    """The sum; None of nothing."""
+    found = list(each)
+    return sum(found) if found else None
+
+
+def off(met: Met, rank: int) -> int:
+    """§9.9: how far a rank's end is from the latest of the group's first report."""
+    first = min(one.report_no for one in met.of.values())
+    return abs(
+        met.end(rank) - max(met.end(r) for r, one in met.of.items() if one.report_no == first)
+    )
+
+
+def costs(mine: list[Met], rank: int) -> dict[int | None, int]:
+    """§9.12: what a rank cost in each step, in the group where that is most."""
+    of_group: dict[int | None, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for met in mine:
+        if met.last == rank:
+            of_group[met.of[rank].step][met.group] += cost_ns(met)
+    return {step: max(of.values()) for step, of in of_group.items()}
+
+
+def rank_groups(run: Run, steps: Steps) -> list[Row]:
+    """§9.14, without `kind`."""
+    rows: list[Row] = []
+    for group, (members, _) in enumerate(run.groups):
+        mine = [met for met in in_window(run) if met.group == group]
+        if not mine:
+            continue
+        cost = {r: sum(cost_ns(met) for met in mine if met.last == r) for r in members}
+        worst = min(cost, key=lambda rank: (-cost[rank], rank))
+        own = [met for met in mine if worst in met.of]
+        in_steps: dict[int, int] = defaultdict(int)
+        for met in own:
+            step = met.of[worst].step
+            if met.last == worst and step is not None and (worst, step) in steps:
+                in_steps[step] += cost_ns(met)
+        count = sum(rank == worst for rank, _ in steps)
+        noticed = [step for step, ns in in_steps.items() if 100 * ns > steps[worst, step][1]]
+        why = [reasons(run, met, worst) for met in own]
+        sizes = [size for met in mine if (size := message(met)) is not None]
+        of_all = [(met, rank) for met in mine for rank in met.of]
+        rows.append(
+            {
+                "group": group,
+                "ranks": len(members),
+                "collectives": len(mine),
+                "bytes": sum(sizes) if sizes else None,
+                "rank": worst,
+                "report": own[0].of[worst].report,
+                "device": own[0].of[worst].device,
+                "times_last": sum(met.last == worst for met in own),
+                "steps": count,
+                "steps_last": len(noticed),
+                "cost_ns": cost[worst],
+                "cost_step_ns": whole(Fraction(sum(in_steps.values()), count)) if count else None,
+                "late_ns": sum(late_ns(met, worst) for met in own),
+                **{name: sum(each[name] for each in why) for name in REASONS},
+                "through": through(run, group, worst),
+                "waited_ns": sum(met.all_there_ns - met.start(rank) for met, rank in of_all),
+                "overlapped_ns": sum(met.of[rank].overlapped_ns for met, rank in of_all),
+            }
+        )
+    return sorted(rows, key=lambda row: (-row["cost_ns"], row["group"]))
+
+
+def through(run: Run, group: int, rank: int) -> int | None:
+    """§9.14: the other group in which a straggler waited longest where groups made it late."""
+    stretches = []
+    for met in in_window(run):
+        if met.group == group and rank in met.of and reasons(run, met, rank)["late_group_ns"]:
+            begin = since(run, met)
+            assert begin is not None  # else all is the host's
+            stretches.append((begin.of[rank].end_ns, met.of[rank].start_ns))
+    waited: dict[int, int] = defaultdict(int)
+    for met in in_window(run):
+        if met.group != group and rank in met.of:
+            start_ns = met.of[rank].start_ns
+            if any(begin <= start_ns <= until for begin, until in stretches):
+                waited[met.group] += met.all_there_ns - met.start(rank)
+    best = [(-ns, other) for other, ns in waited.items() if ns > 0]
+    return min(best)[1] if best else None
+
+
+def rank_steps(run: Run, steps: Steps) -> list[Row]:
+    """§9.11, §9.12: how late each rank came in its steps, and what it cost."""
+    shown = [met for met in in_window(run) if not met.pair]
+    rows: list[Row] = []
+    for rank, step in sorted(steps):
+        mine = [met for met in shown if rank in met.of]
+        here = [met for met in mine if met.of[rank].step == step]
+        cost = costs(mine, rank).get(step, 0)
+        rows.append(
+            {
+                "rank": rank,
+                "step": step,
+                "late_ns": sum(late_ns(met, rank) for met in here),
+                "cost_ns": cost,
+            }
+        )
+    return rows
+
+
+OPERATIONS = (
+    ("ncclAllReduce", "all_?reduce", lambda n: Fraction(2 * (n - 1), n), False),
+    ("ncclAllGather", "all_?gather", lambda n: Fraction(n - 1, n), True),
+    ("ncclReduceScatter", "reduce_?scatter", lambda n: Fraction(n - 1, n), True),
+    ("ncclAlltoAll", "all_?(to|2)_?all", lambda n: Fraction(n - 1, n), True),
+    ("ncclBroadcast", "broadcast|bcast", lambda n: Fraction(1), False),
+    ("ncclReduce", "reduce", lambda n: Fraction(1), False),
+    ("ncclSend", "send|recv", lambda n: Fraction(1), False),
+)
+"""§9.17: what an operation is, the share of its bytes that crosses the bus, and whether it moves
+the message of each rank."""
+
+
+Key = tuple[int | None, str, int | None]
+"""A group, an operation and a size."""
+
+Transfer = tuple[int | None, int, int, int, int]
+"""A message, how long it took, the time of its kernels, of that overlapped, and how many ranks."""
+
+
+def operation(kernel: Collective) -> str:
+    """§9.17: by NCCL's operation, else by the kernel's name."""
+    for text in (kernel.operation or "", kernel.name):
+        for name, pattern, _, _ in OPERATIONS:
+            if re.search(pattern, text.lower()):
+                return name
+    return kernel.name
+
+
+def size_of(size: int | None) -> int | None:
+    """§9.17: rounded down to a power of two."""
+    return 1 << (size.bit_length() - 1) if size else size
+
+
+def bandwidth(run: Run) -> dict[Key, Row]:
+    """§9.17, without the peak, by group, operation and size."""
+    found: dict[Key, list[Transfer]] = defaultdict(list)
+    for met in in_window(run):
+        kernels = list(met.of.values())
+        key = (met.group, operation(met.of[min(met.of)]), size_of(message(met)))
+        lasts = sum(one.lasts_ns for one in kernels), sum(one.overlapped_ns for one in kernels)
+        found[key].append((message(met), met.ended_ns - met.all_there_ns, *lasts, len(kernels)))
+    for one in run.alone:
+        if one.in_window:
+            found[None, operation(one), size_of(one.bytes)].append(
+                (one.bytes, one.lasts_ns, one.lasts_ns, one.overlapped_ns, 0)
+            )
+    return {key: speed(key[1], of) for key, of in found.items()}
+
+
+def speed(name: str, of: list[Transfer]) -> Row:
+    ranks = of[0][4] or None
+    done_ns = whole(percentile([done for _, done, *_ in of], 50))
+    size = whole(percentile([each for each, *_ in of if each is not None], 50))
+    known = [each for each in OPERATIONS if each[0] == name]
+    if size is not None and known and known[0][3]:
+        size = size * ranks if ranks else None
+    per_s = 1e9 * size / done_ns if size is not None and done_ns else None
+    crosses = known[0][2](ranks) if known and ranks else None
+    if known and known[0][0] in ("ncclBroadcast", "ncclReduce", "ncclSend"):
+        crosses = Fraction(1)
+    lasts = sum(ns for _, _, ns, _, _ in of)
+    return {
+        "ranks": ranks,
+        "count": len(of),
+        "bytes": size,
+        "done_ns": done_ns,
+        "algorithm_bytes_per_s": per_s,
+        "bus_bytes_per_s": per_s * float(crosses) if per_s is not None and crosses else None,
+        "overlapped_pct": 100 * sum(ns for *_, ns, _ in of) / lasts if lasts else None,
+    }
