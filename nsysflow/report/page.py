@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-import polars as pl
-
 from nsysflow.analysis.declared.tables import TABLES, Table
 from nsysflow.analysis.short_repr import gpu_names
+from nsysflow.report.about import accounting_of_all
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.integrity import quality_lines
 from nsysflow.report.blocks.mfu import mfu_sentences
@@ -90,7 +89,7 @@ def opening(results: Results, length: Length) -> Page:
     typical = results.typical
     return Page(
         reports=_reports(results),
-        gpus=_gpus(results),
+        gpus=gpu_names(accounting_of_all(results)["name"]),
         recorded=_recorded(results),
         selection=results.selection,
         steps=steps_sentence(typical),
@@ -113,12 +112,6 @@ def _reports(results: Results) -> str:
         return ", ".join(results.reports)
     ranks = len(results.table("ranks"))
     return f"{number(ranks)} ranks" if ranks else f"{number(len(results.every_report))} reports"
-
-
-def _gpus(results: Results) -> str:
-    digests = results.digests or ()
-    accounting = [each.accounting for each in digests] or [results.table("accounting")]
-    return gpu_names(pl.concat(accounting)["name"])
 
 
 def _recorded(results: Results) -> tuple[str, ...]:

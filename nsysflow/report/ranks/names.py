@@ -7,7 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.tables.schema import REASONS
 from nsysflow.report.results import Results, gpu_name
-from nsysflow.units import share
+from nsysflow.units import number, share
 
 Row = Mapping[str, Any]
 
@@ -52,7 +52,7 @@ def rank_namer(results: Results) -> Callable[[object, object], str]:
 def group_name(row: Row) -> str:
     """What a group is called: `TP 8-15`, `all 64 ranks`."""
     if row["kind"] == "all":
-        return f"all {row['ranks']} ranks"
+        return f"all {number(row['ranks'])} ranks"
     return f"{row['kind'] or 'ranks'} {row['members']}"
 
 

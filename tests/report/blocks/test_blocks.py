@@ -12,6 +12,7 @@ from nsysflow.report.blocks import block_of
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
 from nsysflow.report.page import OF_RANKS, rows_shown
+from nsysflow.report.results import Results as RealResults
 from tests.report.handmade import Results, handmade, measured, renamed, sampled, training, two_ranks
 from tests.report.ranks.made import many
 
@@ -39,7 +40,7 @@ def run_with_everything() -> Results:
     return Results([*named, *two_ranks()])
 
 
-def shown(table: Table, rows: int = 50, of: Results | None = None) -> Block:
+def shown(table: Table, rows: int = 50, of: RealResults | None = None) -> Block:
     run = of or (many() if table.name in OF_RANKS else run_with_everything())
     return block_of(table.name)(run, Limits(rows=rows))
 

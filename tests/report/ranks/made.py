@@ -1,9 +1,12 @@
 """Runs of many ranks whose tables are written by hand."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from nsysflow import Analysis
 from nsysflow.report.results import Origin
+from nsysflow.report.results import Results as RealResults
 from tests.report.handmade import MS, Results, frame, training
 
 Rows = Sequence[Mapping[str, Any]]
@@ -11,11 +14,13 @@ Rows = Sequence[Mapping[str, Any]]
 STEP_NS = 10 * MS
 
 
-def run_of(*, many: bool = True, **tables: Rows) -> Results:
-    """A run with these tables of its ranks; the rest is of one report."""
-    analysis = training()
-    digests = [analysis.digest] * 2 if many else None
-    run = Results([analysis], digests=digests, origin=Origin(ranks=True))
+def run_of(*, many: bool = True, analysis: Analysis | None = None, **tables: Rows) -> RealResults:
+    """A run with these tables of its ranks; the rest is of one report, by default by hand."""
+    kind, one = (RealResults, analysis) if analysis else (Results, training())
+    digests = [one.digest] * 2 if many else None
+    report = one.trace.report
+    origin = Origin(ranks=True, paths={report: Path(report)})
+    run = kind([one], digests=digests, origin=origin)
     frames = {name: frame(name, *map(dict, rows)) for name, rows in tables.items()}
     for part in (run, run.judged):
         part._tables |= frames
@@ -58,12 +63,13 @@ def group(**columns: Any) -> dict[str, Any]:  # noqa: ANN401
     return {**of, **straggler, **cost, **late, **columns}
 
 
-def many() -> Results:
+def many(analysis: Analysis | None = None) -> RealResults:
     """A run of 64 ranks in two groups, with a straggler, an outlier and a known link."""
     outlier = {"rank": 37, "report": "rank37", "part": "compute", "ns": 9 * MS, "median_ns": 8 * MS}
     link = {"kind": "all", "operation": "ncclAllReduce", "bytes": 1 << 25, "count": 9}
     speed = {"done_ns": 160_000, "bus_bytes_per_s": 4e11, "slow_ns": None, "peak_pct": None}
     return run_of(
+        analysis=analysis,
         ranks=ranks(64),
         rank_groups=[group(), group(group=1, kind="TP", ranks=8, members="0-7", cost_step_ns=0)],
         rank_steps=steps(64, 20, {37: range(20)}),

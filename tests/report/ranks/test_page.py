@@ -4,8 +4,8 @@ from rich.cells import cell_len
 
 from nsysflow.report.markdown import summary
 from nsysflow.report.page import compose
+from nsysflow.report.results import Results
 from nsysflow.report.terminal import page
-from tests.report.handmade import Results
 from tests.report.ranks.made import group, many, ranks, run_of, steps
 
 
