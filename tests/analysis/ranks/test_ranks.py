@@ -178,7 +178,7 @@ def test_shifting_the_clock_of_a_later_report_changes_only_that_clock(
 
 @MANY
 @given(runs())
-def test_reasons_sum_to_lateness_and_no_collective_costs_more_than_the_others_wait(
+def test_reasons_sum_to_lateness_and_no_rank_costs_more_than_others_wait_for_collectives(
     run: tuple[list[Collective], int],
 ) -> None:
     kernels, reports = run
@@ -186,12 +186,15 @@ def test_reasons_sum_to_lateness_and_no_collective_costs_more_than_the_others_wa
     rows = found.matched.rows
     assert rows.select(pl.sum_horizontal(REASONS) == pl.col("late_ns")).to_series().all()
     assert rows.select(pl.min_horizontal(*REASONS, "cost_ns") >= 0).to_series().all()
-    least = pl.col("waited_ns").filter(~pl.col("last")).min()
-    each = rows.group_by("collective").agg(
-        pl.col("cost_ns").sum(), least, pl.col("start_ns").max(), pl.col("end_ns").min()
+    each = rows.group_by("party", "collective").agg(
+        pl.col("cost_ns").sum(),
+        pl.col("awaited_ns").max(),
+        pl.col("start_ns").max(),
+        pl.col("end_ns").min(),
     )
-    assert (each["cost_ns"] <= each["waited_ns"]).all()
     assert (each["start_ns"] < each["end_ns"]).all()  # all its kernels overlap
+    of_party = each.group_by("party").agg(pl.col("cost_ns", "awaited_ns").sum())
+    assert (of_party["cost_ns"] <= of_party["awaited_ns"]).all()
     own_ns: Counter[tuple[str, int]] = Counter()
     for kernel in kernels:
         own_ns[kernel.report, kernel.device] += kernel.lasts_ns * kernel.in_window
@@ -264,6 +267,40 @@ def test_a_wait_that_compute_hides_costs_nothing() -> None:
     found = ranks_of(hidden, 2)
     assert found.ranks["waited_ns"].to_list() == [600, 0]
     assert found.ranks["cost_ns"].to_list() == [0, 0]
+
+
+def bucket(
+    number: int, start_ns: int, end_ns: int, *, exposed_ns: int, before_ns: int = 0
+) -> Collective:
+    """A collective of a rank, of which this much is exposed."""
+    times = (start_ns, end_ns, NAMES[0])
+    spent = (0, 0, before_ns), (0, 0, before_ns + exposed_ns)
+    of_rank = (number, f"rank{number}", 10, number, 7)
+    return replace(Collective(*of_rank, *times), before=spent[0], until=spent[1])
+
+
+def test_a_delay_costs_the_transfers_too_that_compute_no_longer_hides() -> None:
+    # both wait for rank 1, which is 1 us late: in the first compute goes on, in the second not
+    found = ranks_of(
+        [
+            bucket(0, 1_000, 3_000, exposed_ns=0),
+            bucket(0, 3_000, 5_000, exposed_ns=1_500),
+            bucket(1, 2_000, 3_000, exposed_ns=0),
+            bucket(1, 4_500, 5_000, exposed_ns=500),
+        ],
+        2,
+    )
+    assert found.ranks.select("late_ns", "cost_ns").rows() == [(0, 0), (2_500, 1_000)]
+    assert found.arrivals["cost_ns"].to_list() == [0, 1_000]
+
+
+def test_exposed_time_is_of_the_collective_that_started_last() -> None:
+    around, inside = (
+        bucket(0, 0, 100, exposed_ns=30),
+        bucket(0, 40, 60, exposed_ns=15, before_ns=5),
+    )
+    kernels = ranks_of([around, inside], 1).matched.kernels
+    assert kernels["exposed_ns"].to_list() == [15, 15]
 
 
 def test_ranks_in_one_report_share_its_clock() -> None:
