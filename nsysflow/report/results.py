@@ -15,7 +15,6 @@ from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.short_repr import Shown, facts_of
 from nsysflow.report.analysed import Analysed
@@ -85,12 +84,14 @@ class Results(Shown):
         *,
         origin: Origin | None = None,
         notes: Sequence[Note] = (),
-        digests: Sequence[Digest] | None = None,
+        ranks: Ranks | None = None,
         whole: "Results | None" = None,
     ) -> None:
+        """Take the analyses; `ranks` are those of the whole run where only some were analysed."""
         self.analyses = tuple(analyses)
         self.origin = origin or Origin()
-        self.digests = digests
+        self.digests = None if ranks is None else ranks.matched.digests
+        self._ranks = ranks
         self.whole = whole or self
         of_reports = (note for each in self.analyses for note in each.notes)
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
@@ -127,7 +128,7 @@ class Results(Shown):
         """The ranks of the run: who held the others up, in which group, and why."""
         if self.whole is not self:
             return self.whole.ranks_of_run.judged
-        return Ranks.of(self.digests or [each.digest for each in self.analyses])
+        return self._ranks or Ranks.of([each.digest for each in self.analyses])
 
     @property
     def many(self) -> bool:
@@ -143,7 +144,7 @@ class Results(Shown):
             return self
         name = typical_report(self.ranks_of_run)
         analyses = [each for each in self.analyses if each.trace.report == name]
-        return Results(analyses[:1], origin=self.origin, notes=self.notes, digests=self.digests)
+        return Results(analyses[:1], origin=self.origin, notes=self.notes, ranks=self._ranks)
 
     @computed_once
     def found(self) -> Found:
@@ -238,7 +239,7 @@ class Results(Shown):
     def judged(self) -> "Results":
         """The judged part of the run: its steady steps, or all of it where there are none."""
         judged = [each.judged for each in self.analyses]
-        return Results(judged, origin=self.origin, digests=self.digests, whole=self)
+        return Results(judged, origin=self.origin, ranks=self._ranks, whole=self)
 
     @computed_once
     def _counts(self) -> dict[tuple[str, int], int]:

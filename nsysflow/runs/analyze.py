@@ -82,10 +82,11 @@ def analyze_reports(
         analyses = run.analysed(sources, tables, progress)
         return Results(analyses, origin=origin, notes=run.notes())
     digests = run.digested(choice or Choice(), progress)
-    whole = looked_at(Ranks.of(digests))
+    ranks = Ranks.of(digests)
+    whole = looked_at(ranks)
     analyses = run.analysed([one for one in sources if one.name in whole], tables, progress)
     notes = [*run.notes(), *notes_of_others(digests, whole)]
-    return Results(analyses, origin=origin, notes=notes, digests=digests)
+    return Results(analyses, origin=origin, notes=notes, ranks=ranks)
 
 
 class _Run:

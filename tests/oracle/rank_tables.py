@@ -1,13 +1,12 @@
 """The tables of a run's ranks (spec §9.9 to §9.18), from the matched kernels."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import floor
 from statistics import median
 
-from tests.oracle.ranks import Collective, Met, Run
+from tests.oracle.ranks import Met, Run
 from tests.oracle.report import Row
 from tests.oracle.stats import percentile, whole
 
@@ -245,76 +244,3 @@ def rank_steps(run: Run, steps: Steps) -> list[Row]:
             }
         )
     return rows
-
-
-OPERATIONS = (
-    ("ncclAllReduce", "all_?reduce", lambda n: Fraction(2 * (n - 1), n), False),
-    ("ncclAllGather", "all_?gather", lambda n: Fraction(n - 1, n), True),
-    ("ncclReduceScatter", "reduce_?scatter", lambda n: Fraction(n - 1, n), True),
-    ("ncclAlltoAll", "all_?(to|2)_?all", lambda n: Fraction(n - 1, n), True),
-    ("ncclBroadcast", "broadcast|bcast", lambda n: Fraction(1), False),
-    ("ncclReduce", "reduce", lambda n: Fraction(1), False),
-    ("ncclSend", "send|recv", lambda n: Fraction(1), False),
-)
-"""§9.17: what an operation is, the share of its bytes that crosses the bus, and whether it moves
-the message of each rank."""
-
-
-Key = tuple[int | None, str, int | None]
-"""A group, an operation and a size."""
-
-Transfer = tuple[int | None, int, int, int, int]
-"""A message, how long it took, the time of its kernels, of that overlapped, and how many ranks."""
-
-
-def operation(kernel: Collective) -> str:
-    """§9.17: by NCCL's operation, else by the kernel's name."""
-    for text in (kernel.operation or "", kernel.name):
-        for name, pattern, _, _ in OPERATIONS:
-            if re.search(pattern, text.lower()):
-                return name
-    return kernel.name
-
-
-def size_of(size: int | None) -> int | None:
-    """§9.17: rounded down to a power of two."""
-    return 1 << (size.bit_length() - 1) if size else size
-
-
-def bandwidth(run: Run) -> dict[Key, Row]:
-    """§9.17, without the peak, by group, operation and size."""
-    found: dict[Key, list[Transfer]] = defaultdict(list)
-    for met in in_window(run):
-        kernels = list(met.of.values())
-        key = (met.group, operation(met.of[min(met.of)]), size_of(message(met)))
-        lasts = sum(one.lasts_ns for one in kernels), sum(one.overlapped_ns for one in kernels)
-        found[key].append((message(met), met.ended_ns - met.all_there_ns, *lasts, len(kernels)))
-    for one in run.alone:
-        if one.in_window:
-            found[None, operation(one), size_of(one.bytes)].append(
-                (one.bytes, one.lasts_ns, one.lasts_ns, one.overlapped_ns, 0)
-            )
-    return {key: speed(key[1], of) for key, of in found.items()}
-
-
-def speed(name: str, of: list[Transfer]) -> Row:
-    ranks = of[0][4] or None
-    done_ns = whole(percentile([done for _, done, *_ in of], 50))
-    size = whole(percentile([each for each, *_ in of if each is not None], 50))
-    known = [each for each in OPERATIONS if each[0] == name]
-    if size is not None and known and known[0][3]:
-        size = size * ranks if ranks else None
-    per_s = 1e9 * size / done_ns if size is not None and done_ns else None
-    crosses = known[0][2](ranks) if known and ranks else None
-    if known and known[0][0] in ("ncclBroadcast", "ncclReduce", "ncclSend"):
-        crosses = Fraction(1)
-    lasts = sum(ns for _, _, ns, _, _ in of)
-    return {
-        "ranks": ranks,
-        "count": len(of),
-        "bytes": size,
-        "done_ns": done_ns,
-        "algorithm_bytes_per_s": per_s,
-        "bus_bytes_per_s": per_s * float(crosses) if per_s is not None and crosses else None,
-        "overlapped_pct": 100 * sum(ns for *_, ns, _ in of) / lasts if lasts else None,
-    }

@@ -17,6 +17,7 @@ from nsysflow.analysis.tables.schema import REASONS
 from nsysflow.report.results import Results
 from tests.analyses import EXAMPLES, analysed, loaded
 from tests.oracle import rank_tables as oracle
+from tests.oracle.rank_bandwidth import bandwidth
 from tests.oracle.ranks import Collective, Run, matched
 from tests.oracle.report import Row
 from tests.runs_of_ranks import digests_of
@@ -82,7 +83,8 @@ def assert_agree(found: Ranks, run: Run) -> None:
         (row["group"], row["operation"], row["size_bytes"]): row
         for row in found.bandwidth.to_dicts()
     }
-    expected_speeds = oracle.bandwidth(run)
+    kinds = dict(found.matched.groups.select("group", "kind").rows())
+    expected_speeds = bandwidth(run, kinds)
     assert speeds.keys() == expected_speeds.keys()
     for key, row in expected_speeds.items():
         assert {name: speeds[key][name] for name in row} == pytest.approx(row)

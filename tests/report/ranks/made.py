@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysflow import Analysis
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.report.results import Origin
 from nsysflow.report.results import Results as RealResults
 from tests.report.handmade import MS, Results, frame, training
@@ -17,10 +18,10 @@ STEP_NS = 10 * MS
 def run_of(*, many: bool = True, analysis: Analysis | None = None, **tables: Rows) -> RealResults:
     """A run with these tables of its ranks; the rest is of one report, by default by hand."""
     kind, one = (RealResults, analysis) if analysis else (Results, training())
-    digests = [one.digest] * 2 if many else None
+    ranks = Ranks.of([one.digest] * 2) if many else None
     report = one.trace.report
     origin = Origin(ranks=True, paths={report: Path(report)})
-    run = kind([one], digests=digests, origin=origin)
+    run = kind([one], ranks=ranks, origin=origin)
     frames = {name: frame(name, *map(dict, rows)) for name, rows in tables.items()}
     for part in (run, run.judged):
         part._tables |= frames
