@@ -12,8 +12,12 @@ _ORDER: Final = ["start_ns", "end_ns", "stream", "name", "communicator", "kind",
 
 
 MOSTLY: Final = 2
-"""The compute of a rank waited for a collective if one part in this many of its transfer, or more,
-is exposed: between two kernels of compute, a little of any kernel is."""
+"""Ranks are in step after a collective of whose transfer one part in this many, or more, is exposed
+on each: their compute waited for its end."""
+
+AT_ALL: Final = 10
+"""Of a kernel whose compute waited for it, at least one part in this many of the transfer is
+exposed: between two kernels of compute, a little of any kernel is."""
 
 
 def aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
@@ -22,9 +26,9 @@ def aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
 
     `own_start_ns` and `own_end_ns` are on their report's own clock. `late_ns` and `waited_ns` are
     how long after the first rank and before the last one a rank came; `first` and `last` say
-    whether it is that one, `cost_ns` is what the last one cost. Of the collective are `arrived_ns`
+    whether it is that one, `cost_ns` is what it cost the others. Of the collective are `arrived_ns`
     (its first rank), `ended_ns`, `spread_ns`, `done_ns`, `ends_spread_ns`, and `in_step`: whether
-    the compute of every rank waited for it.
+    the compute of every rank waited for it, so that they are in step when it ends.
 
     Args:
         met: kernels of `kernels_of` with `kind`, its `lowest` rank and `group`.
@@ -51,9 +55,10 @@ def aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
             _first_where(start == all_there).alias("last"),
         )
     )
-    return rows.join(_held_up(rows), on="collective", maintain_order="left").with_columns(
-        pl.when("last").then("cost_ns").otherwise(0).alias("cost_ns")
-    )
+    transfer, exposed = pl.col("end_ns") - all_there, pl.col("exposed_ns")
+    awaited = pl.when(AT_ALL * exposed >= transfer).then(exposed).otherwise(0)
+    in_step = (MOSTLY * exposed >= transfer).all().over("collective")
+    return _with_costs(rows.with_columns(awaited.alias("awaited_ns"), in_step.alias("in_step")))
 
 
 def _first_where(true: pl.Expr) -> pl.Expr:
@@ -80,20 +85,34 @@ def _collectives(rows: pl.DataFrame) -> pl.DataFrame:
     return times.join(numbers, on=["kind", "turn"])
 
 
-def _held_up(rows: pl.DataFrame) -> pl.DataFrame:
-    """Per collective, `cost_ns` and `in_step`.
+def _with_costs(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows`, plus `cost_ns`: what a rank cost the others since they were last in step, where they
+    are in step again; else 0.
 
-    What is exposed of a kernel is its end: the compute beside it was launched before. So the ranks
-    were held up from then on, or from when the last but one came, until the last one came.
+    In between, all took the same time. Those that were held up spent it in exposed communication,
+    and the one that held them up has the least of it.
     """
-    exposed = pl.col("comm_until_ns") - pl.col("comm_before_ns")
-    transfer = pl.col("end_ns") - pl.col("all_there_ns")
-    alone = pl.col("all_there_ns") - pl.col("second_last_ns")
-    held = (exposed - transfer).clip(0, alone)
-    return rows.group_by("collective").agg(
-        median_ns(held.filter(~pl.col("last"))).alias("cost_ns"),
-        (MOSTLY * exposed >= transfer).all().alias("in_step"),
+    each = rows.unique("collective").sort("party", "ended_ns", "collective")
+    stretch = (pl.col("in_step").cum_sum() - pl.col("in_step")).over("party").alias("stretch")
+    stretches = each.select("collective", "party", stretch)
+    spent = (
+        rows.select("collective", "rank", "awaited_ns", "in_step")
+        .join(stretches, on="collective")
+        .group_by("party", "stretch", "rank")
+        .agg(
+            pl.col("awaited_ns").sum(),
+            pl.col("collective").filter("in_step").first(),
+        )
+        .drop_nulls("collective")
+        .sort("awaited_ns", "rank")
     )
+    costs = spent.group_by("collective", maintain_order=True).agg(
+        pl.col("rank").first(),
+        (pl.col("awaited_ns").get(1) - pl.col("awaited_ns").first()).alias("cost_ns"),
+    )
+    return rows.join(
+        costs, on=["collective", "rank"], how="left", maintain_order="left"
+    ).with_columns(pl.col("cost_ns").fill_null(0))
 
 
 def arrivals_table(rows: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
@@ -104,9 +123,12 @@ def arrivals_table(rows: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
         ranks: of `ranks_of`.
     """
     sizes = rows.group_by("collective").agg(
-        pl.col("bytes").max(), pl.len().cast(pl.Int64).alias("ranks"), pl.col("name").first()
+        pl.col("bytes").max(),
+        pl.col("cost_ns").sum(),
+        pl.len().cast(pl.Int64).alias("ranks"),
+        pl.col("name").first(),
     )
-    last = rows.filter("last").drop("bytes", "name").join(sizes, on="collective")
+    last = rows.filter("last").drop("bytes", "name", "cost_ns").join(sizes, on="collective")
     names = ranks.select("rank", pl.col("report").alias("last_report"))
     return (
         last.join(names, on="rank")

@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.frames.intervals import Axis, flatten, laid
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
 
@@ -43,8 +44,8 @@ def _no_ranks() -> pl.DataFrame:
 
 
 def kernels_of(digests: Sequence[Digest], ranks: pl.DataFrame) -> pl.DataFrame:
-    """EXCHANGED of all reports by rank and start, plus `report_no`, `rank`, `point_to_point`, and
-    `lane`, `turn`: the kernel's number in its lane.
+    """EXCHANGED of all reports by rank and start, plus `report_no`, `rank`, `point_to_point`,
+    `exposed_ns`, and `lane`, `turn`: the kernel's number in its lane.
 
     A lane is the kernels of a name that a rank runs for one communicator, or on one stream where
     NCCL states none.
@@ -53,7 +54,9 @@ def kernels_of(digests: Sequence[Digest], ranks: pl.DataFrame) -> pl.DataFrame:
     unknown = pl.col("communicator").is_null()
     sends = pl.col("name").str.contains(POINT_TO_POINT)
     each_to_each = pl.col("operation").str.contains(ALL_TO_ALL).fill_null(value=False)
-    rows = rows.sort("rank", *_BY_START).with_columns(
+    rows = rows.sort("rank", *_BY_START)
+    rows = rows.with_columns(
+        exposed_of(rows),
         (sends & ~each_to_each).alias("point_to_point"),
         pl.when(unknown).then("stream").alias("on"),
     )
@@ -62,6 +65,40 @@ def kernels_of(digests: Sequence[Digest], ranks: pl.DataFrame) -> pl.DataFrame:
     lanes = lanes.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("lane"))
     rows = rows.join(lanes, on=key, nulls_equal=True, maintain_order="left").drop("on")
     return rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over("lane").alias("turn"))
+
+
+def exposed_of(rows: pl.DataFrame) -> pl.Series:
+    """`exposed_ns` of each kernel: the exposed communication while it runs; where several run on a
+    rank, of the one that started last, as compute waits for that.
+
+    Args:
+        rows: EXCHANGED by `rank` and start.
+    """
+    if rows.is_empty():
+        return pl.Series("exposed_ns", [], dtype=pl.Int64)
+    first_ns, last_ns = rows.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+    axis = Axis.over(first_ns, last_ns, margin_ns=1)
+    places = laid(rows, axis, "rank").with_row_index("row")
+    pieces = flatten(places.sort("start", "row"), rank=_started_last, keep=["row"])
+    spent = pl.concat(
+        [
+            pl.DataFrame({"place": places["start"], "spent_ns": rows["comm_before_ns"]}),
+            pl.DataFrame({"place": places["end"], "spent_ns": rows["comm_until_ns"]}),
+        ]
+    ).unique("place")
+    own = (
+        pieces.join(spent, left_on="start", right_on="place")
+        .join(spent, left_on="end", right_on="place", suffix="_until")
+        .group_by("row")
+        .agg((pl.col("spent_ns_until") - pl.col("spent_ns")).sum().alias("exposed_ns"))
+    )
+    found = places.select("row").join(own, on="row", how="left", maintain_order="left")
+    return found["exposed_ns"].fill_null(0)
+
+
+def _started_last(claims: pl.DataFrame) -> pl.DataFrame:
+    """The order of kernels that run together: last started first."""
+    return claims.select(-pl.col("start"), -pl.col("row").cast(pl.Int64))
 
 
 def steps_of(digests: Sequence[Digest], ranks: pl.DataFrame) -> pl.DataFrame:

@@ -574,10 +574,10 @@ RANKS: Final = Frame(
     """One row per rank: a process on a GPU; `rank` numbers them in the order of the reports.
     `matched` counts the `collectives` in which all ranks of a group took part (spec §9). Of these,
     it was last in `times_last`; `late_ns` sums how late it was after the first rank, and
-    `waited_ns` how long it waited for the last one. `cost_ns` is what it cost the others: where it
-    was last, how much later it came than the rank before it. `late_work_ns` to `late_host_ns` say
-    why it was late, and sum to `late_ns`. `clock_ns` is how far its report's clock is ahead of the
-    first report's; `residual_ns` is the median difference that remains.""",
+    `waited_ns` how long it waited for the last one. `cost_ns` is what it cost the others: how much
+    less exposed communication it has than the rank with the next least. `late_work_ns` to
+    `late_host_ns` say why it was late, and sum to `late_ns`. `clock_ns` is how far its report's
+    clock is ahead of the first report's; `residual_ns` is the median difference that remains.""",
     {
         "report": pl.String(),
         "process": pl.Int64(),
@@ -628,9 +628,9 @@ RANK_GROUPS: Final = Frame(
 ARRIVALS: Final = Frame(
     """One row per collective of a group that ended together on its ranks (spec §9), in order of
     time. Times are on the first report's clock. `start_ns` is the first rank's arrival, `spread_ns`
-    the time until the last one's, `cost_ns` how much later that one came than the rank before it,
-    `done_ns` what the transfer itself took after it. `ends_spread_ns` is how far the ends differ:
-    how well the clocks agree.""",
+    the time until the last one's, `done_ns` what the transfer itself took after it. `cost_ns` is
+    what one rank had cost the others when it ended, since they were last in step.
+    `ends_spread_ns` is how far the ends differ: how well the clocks agree.""",
     {
         "collective": pl.Int64(),
         "name": pl.String(),

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import floor
-from statistics import median
 
 from tests.oracle.ranks import Met, Run
 from tests.oracle.report import Row
@@ -36,7 +35,7 @@ def arrivals(run: Run) -> list[Row]:
             "ends_spread_ns": max(map(met.end, met.of)) - min(map(met.end, met.of)),
             "group": met.group,
             "last_rank": met.last,
-            "cost_ns": cost_ns(met),
+            "cost_ns": cost(run, met)[1],
             "done_ns": met.ended_ns - met.all_there_ns,
         }
         for met in in_window(run)
@@ -47,21 +46,41 @@ def message(met: Met) -> int | None:
     return max((one.bytes for one in met.of.values() if one.bytes is not None), default=None)
 
 
-def cost_ns(met: Met) -> int:
-    """§9.12."""
-    others = [rank for rank in met.of if rank != met.last]
-    before_ns = max(met.start(rank) for rank in others)
-    held = []
-    for rank in others:
-        exposed_from = met.end(rank) - met.of[rank].exposed_ns
-        held.append(max(0, met.all_there_ns - max(exposed_from, before_ns)))
-    return round(median(held))
+def cost(run: Run, met: Met) -> tuple[int, int]:
+    """§9.12: the rank that held up the others before a collective, and what it cost them."""
+    if not in_step(run, met):
+        return met.last, 0
+    alike = [each for each in run.met if same_ranks(each, met)]
+    order = sorted(alike, key=lambda each: (each.ended_ns, each.number))
+    stretch: list[Met] = []
+    for each in order[: order.index(met)]:
+        stretch = [] if in_step(run, each) else [*stretch, each]
+    exposed = {r: sum(awaited_ns(run, each, r) for each in [*stretch, met]) for r in met.of}
+    least, second = sorted(exposed, key=lambda rank: (exposed[rank], rank))[:2]
+    return least, exposed[second] - exposed[least]
 
 
-def in_step(met: Met) -> bool:
-    """§9.13: whether half of the transfer is exposed on every rank."""
+def awaited_ns(run: Run, met: Met, rank: int) -> int:
+    """§9.12: the exposed time of a kernel that compute waited for."""
+    exposed = run.exposed_ns[id(met.of[rank])]
+    return exposed if 10 * exposed >= met.end(rank) - met.all_there_ns else 0
+
+
+def cost_of(run: Run, met: Met, rank: int) -> int:
+    """§9.12: what this rank cost the others there."""
+    who, ns = cost(run, met)
+    return ns if who == rank else 0
+
+
+def same_ranks(some: Met, other: Met) -> bool:
+    return (some.of.keys(), some.pair) == (other.of.keys(), other.pair)
+
+
+def in_step(run: Run, met: Met) -> bool:
+    """§9.12: whether at least half of the transfer is exposed on every rank."""
     return all(
-        2 * one.exposed_ns >= met.end(rank) - met.all_there_ns for rank, one in met.of.items()
+        2 * run.exposed_ns[id(one)] >= met.end(rank) - met.all_there_ns
+        for rank, one in met.of.items()
     )
 
 
@@ -70,9 +89,7 @@ def since(run: Run, met: Met) -> Met | None:
     ends = [
         (each.ended_ns, each.number, each)
         for each in run.met
-        if (each.of.keys(), each.pair) == (met.of.keys(), met.pair)
-        and in_step(each)
-        and each.ended_ns <= met.start(met.first)
+        if same_ranks(each, met) and in_step(run, each) and each.ended_ns <= met.start(met.first)
     ]
     return max(ends, key=lambda end: end[:2])[2] if ends else None
 
@@ -130,7 +147,7 @@ def ranks(run: Run) -> list[Row]:
                 "clock_ns": clock[0] if known else None,
                 "residual_ns": whole(percentile([off(met, rank) for met in mine], 50)),
                 "rank": rank,
-                "cost_ns": sum(costs(mine, rank).values()) if mine else None,
+                "cost_ns": sum(costs(run, mine, rank).values()) if mine else None,
                 **{name: sum(each[name] for each in why) if mine else None for name in REASONS},
             }
         )
@@ -156,12 +173,11 @@ def off(met: Met, rank: int) -> int:
     )
 
 
-def costs(mine: list[Met], rank: int) -> dict[int | None, int]:
+def costs(run: Run, mine: list[Met], rank: int) -> dict[int | None, int]:
     """§9.12: what a rank cost in each step, in the group where that is most."""
     of_group: dict[int | None, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for met in mine:
-        if met.last == rank:
-            of_group[met.of[rank].step][met.group] += cost_ns(met)
+        of_group[met.of[rank].step][met.group] += cost_of(run, met, rank)
     return {step: max(of.values()) for step, of in of_group.items()}
 
 
@@ -172,14 +188,14 @@ def rank_groups(run: Run, steps: Steps) -> list[Row]:
         mine = [met for met in in_window(run) if met.group == group]
         if not mine:
             continue
-        cost = {r: sum(cost_ns(met) for met in mine if met.last == r) for r in members}
-        worst = min(cost, key=lambda rank: (-cost[rank], rank))
+        each = {r: sum(cost_of(run, m, r) for m in mine if r in m.of) for r in members}
+        worst = min(each, key=lambda rank: (-each[rank], rank))
         own = [met for met in mine if worst in met.of]
         in_steps: dict[int, int] = defaultdict(int)
         for met in own:
             step = met.of[worst].step
-            if met.last == worst and step is not None and (worst, step) in steps:
-                in_steps[step] += cost_ns(met)
+            if step is not None and (worst, step) in steps:
+                in_steps[step] += cost_of(run, met, worst)
         count = sum(rank == worst for rank, _ in steps)
         noticed = [step for step, ns in in_steps.items() if 100 * ns > steps[worst, step][1]]
         why = [reasons(run, met, worst) for met in own]
@@ -197,7 +213,7 @@ def rank_groups(run: Run, steps: Steps) -> list[Row]:
                 "times_last": sum(met.last == worst for met in own),
                 "steps": count,
                 "steps_last": len(noticed),
-                "cost_ns": cost[worst],
+                "cost_ns": each[worst],
                 "cost_step_ns": whole(Fraction(sum(in_steps.values()), count)) if count else None,
                 "late_ns": sum(late_ns(met, worst) for met in own),
                 **{name: sum(each[name] for each in why) for name in REASONS},
@@ -234,13 +250,8 @@ def rank_steps(run: Run, steps: Steps) -> list[Row]:
     for rank, step in sorted(steps):
         mine = [met for met in shown if rank in met.of]
         here = [met for met in mine if met.of[rank].step == step]
-        cost = costs(mine, rank).get(step, 0)
-        rows.append(
-            {
-                "rank": rank,
-                "step": step,
-                "late_ns": sum(late_ns(met, rank) for met in here),
-                "cost_ns": cost,
-            }
-        )
+        row: Row = {"rank": rank, "step": step}
+        row["late_ns"] = sum(late_ns(met, rank) for met in here)
+        row["cost_ns"] = costs(run, mine, rank).get(step, 0)
+        rows.append(row)
     return rows

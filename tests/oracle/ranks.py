@@ -40,10 +40,6 @@ class Collective:
     def lasts_ns(self) -> int:
         return self.end_ns - self.start_ns
 
-    @property
-    def exposed_ns(self) -> int:
-        return self.until[2] - self.before[2]
-
 
 @dataclass(frozen=True)
 class Lane:
@@ -109,12 +105,17 @@ class Run:
     clocks: Clocks = field(default_factory=dict)
     alone: list[Collective] = field(default_factory=list)
     pairs: list[Collective] = field(default_factory=list)
+    exposed_ns: dict[int, int] = field(default_factory=dict)
+    """By the kernel's identity."""
 
 
 def matched(kernels: Iterable[Collective], reports: int) -> Run:
     """§9.4 to §9.9."""
     kernels = sorted(kernels, key=lambda k: (*k.rank_key, k.start_ns, k.end_ns, k.stream))
     run = Run(sorted({k.rank_key for k in kernels}), kernels)
+    for key in run.ranks:
+        own = [kernel for kernel in kernels if kernel.rank_key == key]
+        run.exposed_ns |= {id(each): exposed_ns(each, own) for each in own}
     lanes = lanes_of(run)
     run.clocks = {report: (0, report) for report in range(reports)}
     run.clocks = clocks_of(kinds_of(lanes, run.clocks), reports)
@@ -142,6 +143,19 @@ def matched(kernels: Iterable[Collective], reports: int) -> Run:
     run.alone = [k for k in kernels if id(k) not in in_kinds]
     run.pairs = [k for k in kernels if in_kinds.get(id(k), is_point_to_point(k))]
     return run
+
+
+def exposed_ns(kernel: Collective, own: list[Collective]) -> int:
+    """§9.12: the exposed communication while it was the last started of its rank that ran."""
+    spent = {each.start_ns: each.before[2] for each in own}
+    spent |= {each.end_ns: each.until[2] for each in own}
+    later = own[[id(each) for each in own].index(id(kernel)) + 1 :]
+    borders = sorted(at for at in spent if kernel.start_ns <= at <= kernel.end_ns)
+    return sum(
+        spent[end] - spent[start]
+        for start, end in pairwise(borders)
+        if not any(each.start_ns <= start and end <= each.end_ns for each in later)
+    )
 
 
 def lanes_of(run: Run) -> list[Lane]:
