@@ -11,21 +11,13 @@ from nsysflow.units import number, share
 
 Row = Mapping[str, Any]
 
-BECAUSE: Final = {
-    "late_work_ns": "it computes longer",
-    "late_copy_ns": "its copies take longer",
-    "late_group_ns": "it waits in another group",
-    "late_host_ns": "its host is late",
-}
-"""Why a rank comes late, as a clause."""
-
 FROM: Final = {
     "late_work_ns": "more compute",
     "late_copy_ns": "copies",
     "late_group_ns": "another group",
     "late_host_ns": "host",
 }
-"""The same in a cell."""
+"""Why a rank comes late, in a cell."""
 
 _MOST: Final = 0.9
 """A reason with this share is the only one said."""

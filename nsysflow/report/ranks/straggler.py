@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from nsysflow.analysis.findings.rules.straggler import BECAUSE
 from nsysflow.analysis.frames.lookup import greatest
-from nsysflow.report.ranks.names import BECAUSE, group_name, group_names, rank_namer, reasons
+from nsysflow.report.ranks.names import group_name, group_names, rank_namer, reasons
 from nsysflow.report.results import Results
 from nsysflow.units import duration, number, share, size
 
@@ -35,10 +36,25 @@ def told(results: Results) -> Told:
         results: the judged part of a run.
     """
     groups, step_ns = results.table("rank_groups"), typical_step_ns(results)
-    sentences = [*_straggler(results, groups, step_ns), *_slow_link(results, groups, step_ns)]
+    link = _slow_link(results, groups, step_ns)
+    found = stragglers(groups, step_ns)
+    if link:
+        found = found.filter(~_follows(link.group))
+    straggler = _straggler(results, found, groups, step_ns)
+    delays = sorted(filter(None, [straggler, link]), key=lambda delay: -delay.cost_ns)
+    sentences = [sentence for delay in delays for sentence in delay.sentences]
     if not sentences and results.many:
         sentences = [*_nobody(results, groups, step_ns)]
     return Told(first=sentences[0], more=tuple(sentences[1:])) if sentences else Told()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Delay:
+    """What holds ranks up: the group where that starts, its cost per step, and what is said."""
+
+    group: int
+    cost_ns: int
+    sentences: tuple[str, ...]
 
 
 def typical_step_ns(results: Results) -> int:
@@ -50,35 +66,47 @@ def typical_step_ns(results: Results) -> int:
 def stragglers(groups: pl.DataFrame, step_ns: int) -> pl.DataFrame:
     """The groups whose straggler costs them something worth saying. Those where it starts come
     before those that only wait for another group, and then the largest cost."""
-    passed_on = pl.col("late_group_ns") > pl.col("late_ns") / 2
     return groups.filter(pl.col("cost_step_ns") >= max(1, WORTH * step_ns)).sort(
-        passed_on, "cost_step_ns", descending=[False, True], maintain_order=True
+        _PASSED_ON, "cost_step_ns", descending=[False, True], maintain_order=True
     )
 
 
-def _straggler(results: Results, groups: pl.DataFrame, step_ns: int) -> Iterator[str]:
-    found = stragglers(groups, step_ns)
+_PASSED_ON: Final = pl.col("late_group_ns") > pl.col("late_ns") / 2
+"""The straggler of the group is late because of another group."""
+
+
+def _follows(group: int) -> pl.Expr:
+    """Whether a straggler is late because of that group."""
+    return _PASSED_ON & pl.col("through").eq_missing(group)
+
+
+def _straggler(
+    results: Results, found: pl.DataFrame, groups: pl.DataFrame, step_ns: int
+) -> _Delay | None:
+    """The straggler of the group where it starts."""
     if found.is_empty():
-        return
+        return None
     row = found.row(0, named=True)
     name = rank_namer(results)(row["report"], row["device"])
     held = f"the other {number(row['ranks'] - 1)} ranks" if row["ranks"] > 2 else "the other rank"
     of = "" if row["kind"] == "all" else f" of {group_name(row)}"
-    cost = f"{duration(row['cost_step_ns'])} a step"
-    yield f"{name} holds up {held}{of}: {cost}{_of_step(row, step_ns)}, {_how_often(row)}"
+    cost = f"{duration(row['cost_step_ns'])} a step{_of_step(row, step_ns)}"
+    sentences = [f"{name} holds up {held}{of}: {cost}, {_how_often(row)}"]
     if because := _because(row, group_names(groups)):
-        yield f"{name} comes late because {because}"
-    if len(found) > 1:
-        waiting = found[1:].filter(pl.col("through") == row["group"])
-        if len(waiting):
-            yield f"{_groups(len(waiting))} for {group_name(row)}"
-        if others := len(found) - 1 - len(waiting):
-            noun = "more group has a straggler" if others == 1 else "more groups have stragglers"
-            yield f"{number(others)} {noun}: --table rank_groups"
+        sentences.append(f"{name} comes late because {because}")
+    others = found[1:]
+    same = others.filter(_follows(row["group"]) | (pl.col("rank") == row["rank"]))
+    sentences += _groups_that_wait(len(same), group_name(row))
+    if left := len(others) - len(same):
+        noun = "more group has a straggler" if left == 1 else "more groups have stragglers"
+        sentences.append(f"{number(left)} {noun}: --table rank_groups")
+    return _Delay(group=row["group"], cost_ns=row["cost_step_ns"], sentences=tuple(sentences))
 
 
-def _groups(count: int) -> str:
-    return "1 more group waits" if count == 1 else f"{number(count)} more groups wait"
+def _groups_that_wait(count: int, name: str) -> list[str]:
+    if not count:
+        return []
+    return [f"{number(count)} more {'group waits' if count == 1 else 'groups wait'} for {name}"]
 
 
 def _of_step(row: dict[str, Any], step_ns: int) -> str:
@@ -104,30 +132,38 @@ def _because(row: dict[str, Any], groups: dict[int, str]) -> str:
     return " and ".join(clauses)
 
 
-def _slow_link(results: Results, groups: pl.DataFrame, step_ns: int) -> Iterator[str]:
+def _slow_link(results: Results, groups: pl.DataFrame, step_ns: int) -> _Delay | None:
     """The group whose transfers take longest beyond those of the others."""
     table = results.table("bandwidth")
     slow = table.filter(pl.col("slow_ns") > 0).sort("slow_ns", descending=True)
     if slow.is_empty():
-        return
+        return None
     row = slow.row(0, named=True)
     lost_ns = sum(slow.filter(pl.col("group").eq_missing(row["group"]))["slow_ns"])
     steps = greatest(groups["steps"])
     cost_ns = round(lost_ns / max(1, steps))
     if cost_ns < WORTH * step_ns:
-        return
+        return None
     name = group_names(groups).get(row["group"], "a group")
+    cost = f"{duration(cost_ns)}{' a step' if steps else ''}"
+    part = f" ({share(cost_ns, step_ns)})" if step_ns else ""
+    sentences = [f"The link of {name} is slow: it costs {cost}{part}"]
+    if row["bus_bytes_per_s"] is not None:
+        sentences.append(_how_slow(row, table))
+    waiting = stragglers(groups, step_ns).filter(_follows(row["group"]))
+    sentences += _groups_that_wait(len(waiting), name)
+    return _Delay(group=row["group"], cost_ns=cost_ns, sentences=tuple(sentences))
+
+
+def _how_slow(row: dict[str, Any], table: pl.DataFrame) -> str:
+    """The speed of a link, and that of the middle one of the others."""
     what = " of ".join(filter(None, [row["operation"], size(row["bytes"])]))
     others = table.filter(
         pl.col("group") != row["group"],
         *(pl.col(key).eq_missing(row[key]) for key in ("kind", "operation", "size_bytes")),
     )["bus_bytes_per_s"].drop_nulls()
     usual = f", {_speed(others.sort()[len(others) // 2])} in the others" if len(others) else ""
-    per = " a step" if steps else ""
-    part = f" ({share(cost_ns, step_ns)})" if step_ns else ""
-    yield f"The link of {name} is slow: it costs {duration(cost_ns)}{per}{part}"
-    if row["bus_bytes_per_s"] is not None:
-        yield f"{what} moves {_speed(row['bus_bytes_per_s'])} there{usual}"
+    return f"{what} moves {_speed(row['bus_bytes_per_s'])} there{usual}"
 
 
 def _speed(bytes_per_s: float) -> str:

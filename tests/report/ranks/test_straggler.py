@@ -26,7 +26,7 @@ def test_a_straggler_is_named_with_its_cost_and_how_often() -> None:
     ("late", "because"),
     [
         ({"late_work_ns": 19 * MS}, "it computes longer"),
-        ({"late_copy_ns": 19 * MS}, "its copies take longer"),
+        ({"late_copy_ns": 19 * MS}, "its exposed copies take longer"),
         ({"late_host_ns": 19 * MS}, "its host is late"),
         ({"late_work_ns": 6 * MS, "late_host_ns": 4 * MS},
          "it computes longer (60 %) and its host is late (40 %)"),
@@ -76,3 +76,17 @@ def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> Non
     found = said(*groups, bandwidth=[slow, *usual])
     assert found.first == "The link of TP 8-15 is slow: it costs 200 us a step (2.0 %)"
     assert found.more == ("ncclAllReduce of 8.39 MB moves 67.0 GB/s there, 200 GB/s in the others",)
+
+
+def test_what_waits_for_a_slow_link_is_no_straggler() -> None:
+    link = {"group": 1, "kind": "TP", "operation": "ncclAllReduce", "slow_ns": 4 * MS}
+    slow = group(group=1, kind="TP", members="8-15", cost_step_ns=0)
+    behind = {"late_work_ns": 0, "late_group_ns": 20 * MS, "through": 1, "kind": "DP"}
+    found = said(slow, group(group=2, **behind), bandwidth=[link | {"bus_bytes_per_s": None}])
+    assert found.first.startswith("The link of TP 8-15 is slow")
+    assert found.more == ("1 more group waits for TP 8-15",)
+
+
+def test_the_other_group_of_the_same_straggler_waits_too() -> None:
+    found = said(group(group=1, kind="TP", ranks=8, members="32-39"), group(group=2, kind="DP"))
+    assert found.more[1:] == ("1 more group waits for TP 32-39",)
