@@ -7,12 +7,37 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
 from nsysflow.analysis.tables.schema import ACCOUNTING
 from tests.oracle.ranks import Collective
 
+NAMES = (
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+    "ncclDevKernel_AllGather",
+    "ncclKernel_SendRecv",
+)
+"""Short names of NCCL's kernels."""
+
 Step = tuple[int, int, int]
 """Number, start and end of a step, on the report's own clock."""
+
+
+def ranks_of(kernels: Sequence[Collective], reports: int) -> Ranks:
+    """The ranks of a run; its steps last from the first kernel to the last one of each number."""
+    return Ranks.of(digests_of(kernels, reports, spans_of(kernels)))
+
+
+def spans_of(kernels: Iterable[Collective]) -> dict[tuple[int, int | None, int], list[Step]]:
+    """Steps from the first kernel to the last one of each number."""
+    found: dict[tuple[int, int | None, int], dict[int, tuple[int, int]]] = {}
+    for kernel in kernels:
+        if kernel.step is not None:
+            own = found.setdefault((kernel.report_no, kernel.process, kernel.device), {})
+            start_ns, end_ns = own.get(kernel.step, (kernel.start_ns, kernel.end_ns))
+            times = min(start_ns, kernel.start_ns), max(end_ns, kernel.end_ns)
+            own[kernel.step] = times
+    return {rank: [(step, *of) for step, of in sorted(own.items())] for rank, own in found.items()}
 
 
 def digests_of(

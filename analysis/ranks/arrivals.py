@@ -1,4 +1,4 @@
-"""Who came when to each collective, and what the last one cost (spec §9.8, §9.9)."""
+"""Who came when to each collective, and what the last one cost (spec §9.9 to §9.12)."""
 
 from typing import Final
 
@@ -9,7 +9,6 @@ from nsysflow.analysis.ranks.groups import TOGETHER
 from nsysflow.analysis.tables.schema import ARRIVALS, RANKS, REASONS
 
 _ORDER: Final = ["start_ns", "end_ns", "stream", "name", "communicator", "kind", "turn"]
-
 
 MOSTLY: Final = 2
 """Ranks are in step after a collective of whose transfer one part in this many, or more, is exposed

@@ -1,4 +1,4 @@
-"""How fast NCCL moved its bytes, and which link is slow (spec §9.14)."""
+"""How fast NCCL moved its bytes, and which link is slow (spec §9.17, §9.18)."""
 
 from typing import Final
 

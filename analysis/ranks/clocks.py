@@ -1,4 +1,4 @@
-"""How far each report's clock is ahead of the first one's (spec §9.7)."""
+"""How far each report's clock is ahead of the first one's (spec §9.8)."""
 
 from collections import defaultdict
 from collections.abc import Mapping

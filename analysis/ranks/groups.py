@@ -1,4 +1,4 @@
-"""Which ranks have collectives together: lanes that end together (spec §9.5 to §9.8)."""
+"""Which ranks have collectives together: lanes that end together (spec §9.4 to §9.7)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""The communication kernels of all reports of a run, by rank and lane (spec §9.4, §9.5)."""
+"""The communication kernels of all reports of a run, by rank and lane (spec §9.4, §9.12)."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the ranks of a group share: tensor, pipeline, data or expert parallelism (spec §9.12)."""
+"""What the ranks of a group share: tensor, pipeline, data or expert parallelism (spec §9.15)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Which ranks are far from the others, and which is typical (spec §9.13)."""
+"""Which ranks are far from the others, and which is typical (spec §9.16)."""
 
 from collections.abc import Sequence
 from typing import Final

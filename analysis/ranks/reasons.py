@@ -1,4 +1,4 @@
-"""Why a rank came late to a collective: what it did since the last one (spec §9.10)."""
+"""Why a rank came late to a collective: what it did since the last one (spec §9.13)."""
 
 from typing import Final
 
