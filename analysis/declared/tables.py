@@ -327,6 +327,8 @@ DECLARED: Final = (
         of="run",
         csv="with rows",
         json_key="rank_groups",
+        page_rows=3,
+        full_rows=64,
         filled_by=_ALL_RANKS,
         shown=(
             "kind members rank cost_step_ns steps_last steps times_last collectives "
@@ -354,6 +356,9 @@ DECLARED: Final = (
         of="run",
         csv="with rows",
         json_key="rank_steps",
+        page_rows=12,
+        full_rows=32,
+        complete=True,
         filled_by=_ALL_RANKS,
         shown=(
             "rank step duration_ns late_ns cost_ns compute_ns comm_exposed_ns "
@@ -367,6 +372,8 @@ DECLARED: Final = (
         of="run",
         csv="with rows",
         json_key="rank_outliers",
+        page_rows=3,
+        full_rows=64,
         filled_by=_ALL_RANKS,
         shown="rank part ns median_ns z report device",
     ),
@@ -377,6 +384,8 @@ DECLARED: Final = (
         of="run",
         csv="with rows",
         json_key="bandwidth",
+        page_rows=3,
+        full_rows=64,
         filled_by=_ALL_RANKS,
         shown=(
             "kind operation size_bytes bus_bytes_per_s peak_pct algorithm_bytes_per_s "

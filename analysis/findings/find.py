@@ -165,9 +165,11 @@ def find_of_run(subjects: Sequence[Subject], ranks: Ranks | None = None) -> Foun
         subjects: the reports to look at.
         ranks: of the whole run; None where these are all of its reports.
     """
-    if ranks is None:
+    if ranks is None and len(subjects) > 1:
         ranks = Ranks.of([subject.whole.digest for subject in subjects])
-    compared = [(of, one) for rule in RULES_OF_RUN for of, one in rule(subjects, ranks)]
+    compared = [
+        (of, one) for rule in RULES_OF_RUN if ranks is not None for of, one in rule(subjects, ranks)
+    ]
     late = {one.culprit for _, one in compared}
     each = [find(subject) for subject in _looked_at(subjects, late)]
     slowest = max(each, key=lambda found: found.step_ns)

@@ -11,17 +11,21 @@ T = TypeVar("T")
 
 
 def side_by_side(
-    work: Iterable[Callable[[], T]], done: Callable[[], object] = lambda: None
+    work: Iterable[Callable[[], T]],
+    done: Callable[[], object] = lambda: None,
+    *,
+    at_once: int | None = None,
 ) -> list[T]:
-    """Results of `work` in order, as many pieces at a time as polars has threads.
+    """Results of `work` in order.
 
     If a piece fails, or Ctrl-C comes, those that have not begun do not begin.
 
     Args:
         work: the pieces.
         done: called after each piece, by its thread.
+        at_once: so many pieces at a time; None for as many as polars has threads.
     """
-    with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
+    with ThreadPoolExecutor(at_once or pl.thread_pool_size()) as pool:
         futures = [pool.submit(piece) for piece in work]
         for future in futures:
             future.add_done_callback(lambda _: done())

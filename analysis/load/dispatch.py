@@ -67,6 +67,11 @@ def load(
         return _load(plain, shown, report_name(path), shapes=shapes)
 
 
+def is_report(folder: Path) -> bool:
+    """Whether a folder is read as one report: a parquetdir, or the folder of a run."""
+    return parquetdir.is_parquetdir(folder) or any((folder / name).is_file() for name in _IN_A_RUN)
+
+
 def is_json(head: bytes) -> bool:
     """Whether a file that begins with `head` can be a trace of torch.profiler."""
     return head.lstrip()[:1] in (b"{", b"[")

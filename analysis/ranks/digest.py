@@ -10,6 +10,7 @@ from nsysflow.analysis.frames.intervals import Cover, laid, merge, reached_befor
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
+from nsysflow.analysis.tables.steps import timed_steps
 from nsysflow.analysis.validity.checks import Failed
 from nsysflow.analysis.view.view import View
 
@@ -50,7 +51,7 @@ def digest(tables: "Tables") -> Digest:
     """The digest of one analysed report."""
     trace, judged = tables.trace, tables.judged
     keys = judged.step_keys if judged.view.of_steps else judged.step_keys.clear()
-    steps = tables.steps.join(
+    steps = timed_steps(tables.view).join(
         keys.select(*_STEP, judged=pl.lit(value=True)),
         on=_STEP,
         how="left",
@@ -65,9 +66,11 @@ def digest(tables: "Tables") -> Digest:
         failed=tables.failed_checks,
         step_name=tables.step_name,
         collectives=exchanged(tables.timeline, tables.view, judged.view),
-        steps=steps.with_columns(pl.col("judged").fill_null(value=False)).match_to_schema(
-            JUDGED_STEPS
-        ),
+        steps=steps.with_columns(
+            pl.lit(trace.report).alias("report"), pl.col("judged").fill_null(value=False)
+        )
+        .select([*JUDGED_STEPS])
+        .match_to_schema(JUDGED_STEPS),
         accounting=judged.accounting,
     )
 

@@ -38,6 +38,10 @@ EXCHANGED: Final = Frame(
 )
 
 JUDGED_STEPS: Final = Frame(
-    """STEPS of what was selected, with `judged`: whether the step is judged.""",
-    {**STEPS, "judged": pl.Boolean()},
+    """STEPS of what was selected, without what bounds them, and with `judged`: whether the step is
+    judged.""",
+    {
+        **{name: of for name, of in STEPS.items() if not name.startswith("bound")},
+        "judged": pl.Boolean(),
+    },
 )

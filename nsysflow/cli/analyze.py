@@ -3,7 +3,7 @@
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
@@ -23,20 +23,14 @@ from nsysflow.cli.options import (
 )
 from nsysflow.cli.printed import Printed, print_options
 from nsysflow.cli.settings import configured
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rich.text import Text
-
-    from nsysflow.report.results import Results
+from nsysflow.cli.workers import Workers, worker_options
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
 _OUTPUT: Final = frozenset(
     [
         *("reports", "folder", "force", "no_files", "html"),
-        *(field.name for kind in (Printed, Exports) for field in fields(kind)),
+        *(field.name for kind in (Printed, Exports, Workers) for field in fields(kind)),
     ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
@@ -105,6 +99,7 @@ class _Analyze(Command):
     metavar="FILE",
     help="Sort kernels by the classes in this TOML file, before the built-in ones.",
 )
+@worker_options
 def analyze(
     reports: tuple[Path, ...],
     folder: Path | None,
@@ -118,7 +113,8 @@ def analyze(
 
     A REPORT is an nsys export (.sqlite, also .xz, .gz or .zst; a parquetdir), an .nsys-rep, a
     torch.profiler trace, or the folder of a run. Without one, the newest run in this folder is
-    taken. Several reports are the ranks of one run, and need -o.
+    taken. Several reports are the ranks of one run, and need -o: name them, a folder that holds
+    them, or a pattern in quotes.
 
     Prints a page, and writes all tables to REPORT.nsysflow/. With --table, --json, --gaps-csv or
     --flamegraph it gives that instead of the page, and writes the tables only with -o.
@@ -127,6 +123,7 @@ def analyze(
     Example:
         nsysflow analyze report.sqlite
         nsysflow analyze rank0.sqlite rank1.sqlite -o run1
+        nsysflow analyze 'runs/*/rank*.sqlite' -o run1
         nsysflow analyze report.sqlite --table kernels --top 20
         nsysflow analyze report.sqlite --table gaps --columns duration_ns,cause,next_op
         nsysflow analyze report.sqlite --flamegraph idle.svg
@@ -134,46 +131,34 @@ def analyze(
         nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
     printed, exports = taken(Printed, others), taken(Exports, others)
+    how = taken(Workers, others).how()
     printed.check()
     written = not no_files and (folder is not None or not printed.alone)
     _check_written(folder, html=html, no_files=no_files, written=written)
     exports.check()
+    from nsysflow.cli.kept_page import print_page
     from nsysflow.runs.files import output_folder
+    from nsysflow.runs.paths import is_pattern
     from nsysflow.runs.sources import newest_run
 
     look = look_of(**others)
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
-    if written and folder is None and len(reports) > 1:
+    if written and folder is None and (len(reports) > 1 or is_pattern(reports[0])):
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
     tables = tuple(TABLES) if written else (*printed.tables, *exports.tables)
-    analysed = partial(analyse, reports, look, tables=tables, folder=chosen, html=html)
+    analysed = partial(analyse, reports, look, tables=tables, folder=chosen, html=html, **how)
     if not (written or printed.alone or exports.asked):
-        _show_page(reports, look, analysed, full=printed.full)
+        print_page(reports, look, analysed, full=printed.full)
         return
     results = analysed()
     printed.show(results, look, reports)
     exports.write(results, reports)
     if chosen is not None:
         click.echo(f"wrote {chosen}: {_files_in(chosen, html=html)}", err=True)
-
-
-def _show_page(
-    reports: tuple[Path, ...], look: Look, analysed: "Callable[[], Results]", *, full: bool
-) -> None:
-    """Print the page alone, the kept one if it was printed before."""
-    from nsysflow.cli.kept_page import kept_lines
-    from nsysflow.cli.output import page_lines, print_lines
-    from nsysflow.screen import console
-
-    def made() -> "Iterator[Text]":
-        return page_lines(analysed(), full=full, top=look.top, at_least_ns=look.at_least_ns)
-
-    typed = sorted(click.get_current_context().params.items())
-    print_lines(console(), kept_lines(reports, [look, typed], made))
 
 
 def _files_in(folder: Path, *, html: bool) -> str:

@@ -1,15 +1,41 @@
 """The page of reports that was printed before with the same options."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import click
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from nsysflow.cli.look import Look
+    from nsysflow.report.results import Results
+
 WORTH_S: Final = 1.0
 """A page that takes less is made anew."""
+
+
+def print_page(
+    reports: tuple[Path, ...], look: "Look", analysed: Callable[[], "Results"], *, full: bool
+) -> None:
+    """Print the page of reports, the kept one if it was printed before.
+
+    Args:
+        reports: what was typed.
+        look: how it is looked at.
+        analysed: analyses the reports.
+        full: whether the page is longer than a screen.
+    """
+    from nsysflow.cli.output import page_lines, print_lines
+    from nsysflow.screen import console
+
+    def made() -> Iterator["Text"]:
+        return page_lines(analysed(), full=full, top=look.top, at_least_ns=look.at_least_ns)
+
+    typed = sorted(click.get_current_context().params.items())
+    print_lines(console(), kept_lines(reports, [look, typed], made))
 
 
 def kept_lines(

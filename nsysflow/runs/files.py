@@ -27,6 +27,7 @@ from nsysflow.report.tables import (
 )
 from nsysflow.report_names import FOLDER_ENDING
 from nsysflow.runs.manifest import is_run
+from nsysflow.runs.paths import is_pattern
 from nsysflow.runs.sources import sources_of
 
 _ELSEWHERE: Final = "Make room, choose another place with -o DIR, or print only, with --no-files"
@@ -39,7 +40,8 @@ def output_folder(reports: Sequence[Path], folder: Path | None, *, force: bool) 
     """Where the files go: `folder`, the run's folder, or `REPORT.nsysflow` beside the report.
 
     Raises:
-        OutputError: the folder cannot be written, or nsysflow did not make it.
+        OutputError: the folder cannot be written, nsysflow did not make it, or there is none
+            beside a pattern.
     """
     chosen = folder if folder is not None else _beside(reports[0])
     check_folder(chosen, force=force or is_run(chosen))
@@ -159,6 +161,11 @@ def _written_whole(file: Path, reports: Sequence[Path]) -> Iterator[Path]:
 
 
 def _beside(report: Path) -> Path:
+    if is_pattern(report):
+        raise OutputError(
+            f"there is no one place beside {report} for the files",
+            "Name the folder that holds the reports, or one for the files with -o DIR",
+        )
     return report if is_run(report) else Path(f"{report}{FOLDER_ENDING}")
 
 

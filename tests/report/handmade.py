@@ -14,7 +14,7 @@ from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
-from nsysflow.analysis.ranks.schema import EXCHANGED
+from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
 from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks
@@ -98,7 +98,9 @@ class Handmade:
             failed=self.failed_checks,
             step_name=self.step_name,
             collectives=self.collectives.with_columns(blank).select([*EXCHANGED]),
-            steps=self.steps.with_columns(pl.lit(value=True).alias("judged")),
+            steps=self.steps.with_columns(pl.lit(value=True).alias("judged")).select(
+                [*JUDGED_STEPS]
+            ),
             accounting=self.accounting,
         )
 

@@ -9,7 +9,8 @@ from typing import Final
 from nsysflow.analysis.declared.notes import NoteKind
 from nsysflow.analysis.validity.checks import Check, Failed, import_errors
 from nsysflow.analysis.validity.graph_notes import WITHOUT_COMMAND_BUFFERS
-from nsysflow.report.results import Analysed, Results
+from nsysflow.report.analysed import Analysed
+from nsysflow.report.results import Results
 from nsysflow.report_names import has_rank
 from nsysflow.units import instant, number
 
@@ -117,10 +118,11 @@ def _incomplete(results: Results, analysis: Analysed, found: Failed) -> Invalid:
 
 def _unrelated(results: Results) -> Iterator[Invalid]:
     """The failure of several reports in which nothing says that they are ranks of one run."""
-    if len(results.reports) < 2 or results.origin.ranks or are_named_as_ranks(results.reports):
+    names = results.every_report
+    if len(names) < 2 or results.origin.ranks or are_named_as_ranks(names):
         return
     if not results.whole.ranks_of_run.met:
-        first = results.reports[0]
+        first = names[0]
         path = quote(str(results.origin.paths.get(first, first)))
         yield Invalid(
             why=UNRELATED,
