@@ -34,9 +34,12 @@ def idle_in(
         of: the causes.
     """
     causes = pl.col([f"{cause}_ns" for cause in of])
-    zero = gaps.select(causes).clear(1).fill_null(0)
-    sums = pl.concat([zero, gaps.select(causes.cum_sum())])
-    first, past = gaps_in(pieces, gaps, axis)
-    return pl.DataFrame(
-        [(sums[name].gather(past) - sums[name].gather(first)) for name in sums.columns]
-    )
+    sums = gaps.select(causes.cum_sum())
+    first, past = (_until(sums, row) for row in gaps_in(pieces, gaps, axis))
+    return past - first
+
+
+def _until(sums: pl.DataFrame, row: pl.Series) -> pl.DataFrame:
+    """The running sums before each row."""
+    before = row.cast(pl.Int64) - 1
+    return sums[before.set(before < 0, None)].fill_null(0)
