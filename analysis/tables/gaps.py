@@ -158,12 +158,11 @@ def gap_summary(view: View) -> pl.DataFrame:
     by_process = groups.group_by(*key, "process").agg(sums, pl.col("max_ns").max())
     by_process = by_process.join(counted, on=["process", "device_no"], how="left")
     window = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
-    devices = events.ops.select("device_no", "device").unique("device_no")
     return (
         by_process.group_by(key)
         .agg(sums, pl.col("max_ns").max(), pl.col("steps", "steady_steps").sum())
         .join(view.windows.group_by("device_no").agg(window), on="device_no")
-        .join(devices, on="device_no")
+        .join(events.devices, on="device_no")
         .with_columns(
             whole_ns(pl.col("total_ns") / pl.col("gaps")).alias("mean_ns"),
             _mean_ns("in_steps_ns", "steps").alias("per_step_ns"),
@@ -271,11 +270,10 @@ def gap_histogram(view: View) -> pl.DataFrame:
     ns = _length_ns()
     labels = [label for _, label in LENGTHS] + [LONGER]
     length_class = pl.sum_horizontal((ns >= border).cast(pl.UInt8) for border, _ in LENGTHS)
-    devices = view.events.ops.select("device_no", "device").unique("device_no")
     groups = (
         view.gaps.group_by("device_no", length_class.alias("length"), "cause")
         .agg(pl.len().cast(pl.Int64).alias("gaps"), ns.sum().alias("idle_ns"))
-        .join(devices, on="device_no")
+        .join(view.events.devices, on="device_no")
         .sort("device", "length", "cause")
     )
     named = pl.Series("length", labels).gather(groups["length"])
