@@ -42,4 +42,4 @@ def idle_in(
 def _until(sums: pl.DataFrame, row: pl.Series) -> pl.DataFrame:
     """The running sums before each row."""
     before = row.cast(pl.Int64) - 1
-    return sums[before.set(before < 0, None)].fill_null(0)
+    return sums.select(pl.all().gather(before.set(before < 0, None))).fill_null(0)
