@@ -197,9 +197,14 @@ class Cover:
         """Take disjoint `start`, `end` sorted by start; other columns are kept for `slices`."""
         length = pl.col("end") - pl.col("start")
         before = (length.cum_sum() - length).cast(pl.Int64)
-        self.intervals = intervals.with_columns(before.alias("before"))
-        offset = pl.col("before") - pl.col("start")
-        self._reach = self.intervals.select("start", "end", offset.alias("offset"))
+        self.intervals = intervals
+        offset = (before - pl.col("start")).alias("offset")
+        self._reach = intervals.select("start", "end", offset)
+
+    @property
+    def before(self) -> pl.Series:
+        """The time covered before each interval."""
+        return self._reach["offset"] + self.intervals["start"]
 
     def until(self, places: pl.Series) -> pl.Series:
         """Covered time up to each place."""
@@ -224,8 +229,8 @@ class Cover:
             A row per wanted row and interval it touches, in order: the other columns of both, the
             interval's `start`, and `ns`, the length of the touch.
         """
-        touched = addressed(self.intervals["before"], wanted)
-        owned = self.intervals.drop("end", "before")[touched["piece"]]
+        touched = addressed(self.before, wanted)
+        owned = self.intervals.drop("end")[touched["piece"]]
         ns = (touched["stop"] - touched["begin"]).alias("ns")
         return touched.drop("piece", "begin", "stop").hstack(owned.get_columns()).with_columns(ns)
 

@@ -30,6 +30,21 @@ def distinct(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([rows.head(1), rows.filter(changes)]).unique(maintain_order=True)
 
 
+MOST_STRETCHES = 64
+"""With more pieces, to read a frame costs more than to copy it."""
+
+
+def where(rows: pl.DataFrame, kept: pl.Series) -> pl.DataFrame:
+    """The rows that are `kept`. Where these are a few stretches, they share the memory of `rows`:
+    steady steps are most of a long report."""
+    runs = kept.rle().struct.unnest().with_columns(pl.col("len").cum_sum().alias("past"))
+    runs = runs.filter("value")
+    if not 0 < len(runs) <= MOST_STRETCHES:
+        return rows.filter(kept)
+    stretches = runs.select(pl.col("past") - pl.col("len"), "len").rows()
+    return pl.concat([rows.slice(first, length) for first, length in stretches], rechunk=False)
+
+
 def dense(codes: pl.Series) -> pl.Series:
     """`codes` numbered from 0 in their own order."""
     return codes.unique().sort().search_sorted(codes)

@@ -43,8 +43,9 @@ class Span:
         )
         # of most causes few gaps have any, so that the others are left at once
         spans = spans.with_row_index("row").filter(total > 0, pl.col("between") <= total)
-        intervals = self.cover.intervals.select("before", "owner", ends="before")
-        last = rows_at_or_before(intervals, "ends", spans["stop"] - 1)
+        before = self.cover.before
+        pieces = self.cover.intervals.select("owner", before.alias("before"), before.alias("ends"))
+        last = rows_at_or_before(pieces, "ends", spans["stop"] - 1)
         spans = spans.hstack(last.select("before", "owner"))
         last_ns = pl.col("stop") - pl.max_horizontal("begin", "before")
         clear = (2 * last_ns > total) & (pl.col("between") <= last_ns)

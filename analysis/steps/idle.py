@@ -33,13 +33,13 @@ def idle_in(
         axis: of the devices.
         of: the causes.
     """
-    causes = pl.col([f"{cause}_ns" for cause in of])
-    sums = gaps.select(causes.cum_sum())
-    first, past = (_until(sums, row) for row in gaps_in(pieces, gaps, axis))
-    return past - first
+    first, past = (row.cast(pl.Int64) - 1 for row in gaps_in(pieces, gaps, axis))
+    first, past = (row.set(row < 0, None) for row in (first, past))
+    return pl.DataFrame([_between(gaps[f"{cause}_ns"], first, past) for cause in of])
 
 
-def _until(sums: pl.DataFrame, row: pl.Series) -> pl.DataFrame:
-    """The running sums before each row."""
-    before = row.cast(pl.Int64) - 1
-    return sums.select(pl.all().gather(before.set(before < 0, None))).fill_null(0)
+def _between(ns: pl.Series, first: pl.Series, last: pl.Series) -> pl.Series:
+    """The sums of `ns` behind the rows `first` up to `last` (null: before all), as differences of
+    running sums."""
+    sums = ns.cum_sum()
+    return sums.gather(last).fill_null(0) - sums.gather(first).fill_null(0)

@@ -84,7 +84,7 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
     places = {"phase": view.timeline.main_paths.gather(gaps["gap"]), "waiting_phase": waiting}
     return gaps.select(
         ops["device"].gather(gaps["next_op"]),
-        pl.col("number").alias("gap"),
+        _numbers(view, gaps),
         "step",
         "start_ns",
         "end_ns",
@@ -98,6 +98,13 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
         ops["short_name"].gather(gaps["next_op"]).cast(pl.String).alias("next_op"),
         *(f"{cause}_ns" for cause in CAUSES),
     )
+
+
+def _numbers(view: View, gaps: pl.DataFrame) -> pl.Series:
+    """The number of each gap, from 0 on its device."""
+    device_no = view.timeline.found_gaps["device_no"]
+    first = device_no.search_sorted(gaps["device_no"])
+    return (gaps["gap"].cast(pl.Int64) - first.cast(pl.Int64)).alias("gap")
 
 
 def place_names(attribution: Attribution, path: pl.Series) -> pl.Expr:

@@ -9,7 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
 from nsysflow.analysis.frames.intervals import Axis, Cover, laid, last_at_or_before, merge, overlaps
-from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.analysis.frames.lookup import greatest, where
 from nsysflow.analysis.schema import CAUSE
 
 WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
@@ -59,7 +59,7 @@ def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.D
     place = rows.select(axis.at(pl.col("device_no"), pl.col("start_ns"))).to_series()
     past = kept["end"].search_sorted(place, side="right")
     begun = kept["start"].search_sorted(place, side="right")
-    return rows.filter(begun > past)
+    return where(rows, begun > past)
 
 
 def lying_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
@@ -83,18 +83,19 @@ def clipped(
     next_start = kept["start"].gather((window + 1).fill_null(0), null_on_oob=True)
     inside = (placed["end"] <= until).fill_null(value=False)
     touched = (placed["start"] < until) | (placed["end"] > next_start).fill_null(value=False)
-    crosses = (touched & ~inside).fill_null(value=False)
-    if not crosses.any():
-        return rows.filter(inside)
-    numbered = rows.with_row_index("_row")
-    crossing = numbered.hstack(placed.get_columns()).filter(crosses)
+    row = (touched & ~inside).fill_null(value=False).arg_true().alias("_row")
+    whole = where(rows, inside)
+    if row.is_empty():
+        return whole
+    crossing = rows[row].hstack([*placed[row], row])
     start, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
     parts = (
         overlaps(crossing, kept)
         .with_columns(start.alias("start_ns"), (start + length).alias("end_ns"))
         .drop("start", "end", "other")
     )
-    return pl.concat([numbered.filter(inside), parts]).sort("_row").drop("_row")
+    numbered = whole.with_columns(inside.arg_true().alias("_row"))
+    return pl.concat([numbered, parts]).sort("_row").drop("_row")
 
 
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:

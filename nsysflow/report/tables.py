@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from nsysflow.analysis.declared.tables import DECLARED
+from nsysflow.analysis.tables.gaps import SLICE_ROWS
+from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.compare.document import FILE
 from nsysflow.report.document import plain
 from nsysflow.report.document import report_json as report_json
@@ -46,6 +49,13 @@ def write_gaps_csv(results: Results, target: BinaryIO, *, at_least_ns: int = 0) 
     return rows
 
 
+def write_gaps_parquet(results: Results, target: Path, *, at_least_ns: int = 0) -> None:
+    """The gaps of `at_least_ns` and longer as Parquet, slice by slice."""
+    slices = results.gap_slices(at_least_ns)
+    rows = register_io_source(lambda *_: slices, schema=SCHEMAS["gaps"])
+    rows.sink_parquet(target, row_group_size=SLICE_ROWS)
+
+
 def write_parquet(table: pl.DataFrame, target: Path | BinaryIO) -> None:
     """A table as Parquet, which keeps the types."""
     table.write_parquet(target)
@@ -74,7 +84,7 @@ def _write_gaps(results: Results, folder: Path, *, form: GapsFormat, at_least_ns
     """gaps.csv, or gaps.parquet if that is asked for or the CSV would be too large."""
     large = form == "auto" and _gaps_csv_bytes(results, at_least_ns) > LARGEST_GAPS_CSV_BYTES
     if form == "parquet" or large:
-        write_parquet(named_table(results, "gaps", at_least_ns=at_least_ns), folder / GAPS_PARQUET)
+        write_gaps_parquet(results, folder / GAPS_PARQUET, at_least_ns=at_least_ns)
         return
     with (folder / GAPS_CSV).open("wb") as file:
         write_gaps_csv(results, file, at_least_ns=at_least_ns)
