@@ -128,6 +128,7 @@ def analyze(
     written = not no_files and (folder is not None or not printed.alone)
     _check_written(folder, html=html, no_files=no_files, written=written)
     exports.check()
+    from nsysflow.runs.analyze import PAGE
     from nsysflow.runs.files import output_folder
     from nsysflow.runs.sources import newest_run
 
@@ -139,7 +140,8 @@ def analyze(
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
-    tables = tuple(TABLES) if written else (*printed.tables, *exports.tables)
+    # summary.md is a page: its tables of judged steps are computed on all cores too
+    tables = (*TABLES, *PAGE) if written else (*printed.tables, *exports.tables)
     results = analyse(reports, look, tables=tables, folder=chosen, html=html)
     printed.show(results, look, reports)
     exports.write(results, reports)

@@ -65,7 +65,8 @@ def analyze_reports(
         SelectionError: a report was given twice, or no report has what an option names.
     """
     sources = distinct_sources(paths)
-    names = [name for name in tables if _at_once(name, alone=len(sources) == 1)]
+    asked = dict.fromkeys(tables)
+    names = [name for name in asked if _at_once(name, alone=len(sources) == 1)]
     pieces = pieces_of(names)
     shapes = next((need for name, need in _NEED_SHAPES.items() if name in tables), False)
     progress.expect(2 * pieces * len(sources))  # half of the time is loading
