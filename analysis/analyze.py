@@ -180,8 +180,7 @@ class Tables:
     def parts(self) -> pl.DataFrame:
         """Of what each GPU's time consists, as far as it can bound it: `report`, `device` and the
         parts of spec §15.7."""
-        events = self.timeline.events
-        devices = events.ops.select("device_no", "device").unique()
+        devices = self.timeline.events.devices
         report = pl.lit(self.trace.report).alias("report")
         of = of_devices(self.view).join(devices, on="device_no", maintain_order="left")
         return of.select(report, "device", pl.exclude("device_no", "device"))

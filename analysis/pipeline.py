@@ -1,5 +1,7 @@
 """`Timeline`: a whole trace with its causes, phases and steps."""
 
+from dataclasses import replace
+
 import polars as pl
 
 from nsysflow.analysis.activity.communication import communication
@@ -87,7 +89,7 @@ class Timeline:
     def attribution(self) -> Attribution:
         """The phase of each operation, of each stall and other call that idle time lies in, and of
         the host in each gap."""
-        found = self._open_at_launches  # while another thread explains the gaps
+        found = self._open_at_launches()  # while another thread explains the gaps
         calls = self._other_calls.select("thread_no", pl.col("start_ns").alias("time_ns"))
         found = found | {"calls": self.open_ranges.stacks_at(calls)}
         origins = self.node_origins.filter(pl.col("began_ns").is_null())
@@ -112,14 +114,13 @@ class Timeline:
         """How many operations are of graphs captured before the recording, in unknown ranges."""
         return captured_before(self.events, self.node_origins)
 
-    @computed_once
     def _open_at_launches(self) -> dict[str, pl.DataFrame]:
         """What `attribution` needs, apart from the causes of the gaps."""
         launched = pl.col("launch_start_ns").alias("time_ns")
         called = pl.col("start_ns").alias("time_ns")
         questions = {
             "ops": self.events.ops.select("thread_no", launched),
-            "hosts": host_questions(self.found_gaps),
+            "hosts": host_questions(self.found_gaps, self.events.ops),
             "stalls": self._stall_calls.select("thread_no", called),
             "captures": self.captured_nodes.select("thread_no", "time_ns"),
             "steps": self.open_ranges.ranges.filter(is_step()).select("thread_no", called),
@@ -159,7 +160,9 @@ class Timeline:
             for name in ("between_node", "queue_node")
         )
         begun_ns = self.events.calls["start_ns"]
-        return idle_parts(self.explained, hosts, queues, self._path_of_call, begun_ns)
+        parts = idle_parts(self.explained, hosts, queues, self._path_of_call, begun_ns)
+        self.explained = replace(self.explained, in_calls={})  # nothing else is made of it
+        return parts
 
     @computed_once
     def host_instants(self) -> pl.DataFrame | None:

@@ -34,11 +34,11 @@ class CallTime:
 
     def places(self, path_of_call: pl.Series) -> pl.DataFrame:
         """`gap`, `inside_ns`, `path`, and `several`: whether the calls have other paths too."""
-        intervals = self.cover.intervals
-        path = path_of_call.gather(intervals["owner"]).alias("path")
+        before = self.cover.before
+        path = path_of_call.gather(self.calls).alias("path")
         run = path.to_frame().select(pl.col("path").rle_id()).to_series()
         first, last = (
-            last_at_or_before(intervals["before"], self.spans.select(at).to_series())
+            last_at_or_before(before, self.spans.select(at).to_series())
             for at in (pl.col("begin"), pl.col("stop") - 1)
         )
         return self.spans.select(

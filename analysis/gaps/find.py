@@ -15,10 +15,8 @@ def find_gaps(events: Events) -> pl.DataFrame:
     """Gaps of every device.
 
     Returns:
-        `gap` (row number), `number` (from 0 on each device), `device_no`, `start_ns`, `end_ns`,
-        `next_op` and `prev_op` (rows of the operations). Of the next operation's launch
-        `next_call`, `next_start_ns`, `next_end_ns`, `next_no` (its thread), null without a launch;
-        `prev_…` of the previous one's.
+        `gap` (row number), `device_no`, `start_ns`, `end_ns`, `next_op` and `prev_op` (rows of the
+        operations), `next_call` and `prev_call` (those of their launches, null without).
     """
     axis = events.axis
     ops = events.ops.lazy().filter(pl.col("end_ns") > pl.col("start_ns"))
@@ -42,29 +40,29 @@ def find_gaps(events: Events) -> pl.DataFrame:
         .collect()
     )
     gaps = gaps.with_columns(_previous(events.ops, walked, gaps["before"]))
-    launches = events.ops.select("call", "launch_start_ns", "launch_end_ns", "thread_no")
-    gaps = gaps.select(
+    call = events.ops["call"]
+    return gaps.select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("gap"),
         "device_no",
         axis.time_ns(pl.col("before")).alias("start_ns"),
         axis.time_ns(pl.col("place")).alias("end_ns"),
         "next_op",
         "prev_op",
-        *_launch_columns(launches, gaps["next_op"], "next"),
-        *_launch_columns(launches, gaps["prev_op"], "prev"),
+        *(call.gather(gaps[f"{side}_op"]).alias(f"{side}_call") for side in ("next", "prev")),
     )
-    first = pl.col("gap").first().over("device_no")
-    return gaps.with_columns((pl.col("gap") - first).cast(pl.Int64).alias("number"))
 
 
-def _launch_columns(launches: pl.DataFrame, ops: pl.Series, side: str) -> list[pl.Series]:
-    names = {
-        "call": "call",
-        "launch_start_ns": "start_ns",
-        "launch_end_ns": "end_ns",
-        "thread_no": "no",
-    }
-    return [launches[name].gather(ops).alias(f"{side}_{short}") for name, short in names.items()]
+def with_launches(gaps: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """`gaps` with the times of the next launch, `next_start_ns` and `next_end_ns`, and the threads
+    that launched, `next_no` and `prev_no`; null without a launch.
+
+    Few look at these, and not for long: kept, they would take a fifth of a gap's memory.
+    """
+    of_next = {"launch_start_ns": "start_ns", "launch_end_ns": "end_ns", "thread_no": "no"}
+    return gaps.with_columns(
+        *(ops[name].gather(gaps["next_op"]).alias(f"next_{it}") for name, it in of_next.items()),
+        ops["thread_no"].gather(gaps["prev_op"]).alias("prev_no"),
+    )
 
 
 def _previous(ops: pl.DataFrame, walked: pl.DataFrame, ends: pl.Series) -> pl.Series:

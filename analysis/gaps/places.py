@@ -3,15 +3,21 @@
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis
+from nsysflow.analysis.gaps.find import with_launches
 from nsysflow.analysis.phases.steps import step_of_gaps
 
 
-def host_questions(gaps: pl.DataFrame) -> pl.DataFrame:
+def host_questions(gaps: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """The instant at which to find the host: the middle of the gap's time before its launch began.
+
+    Args:
+        gaps: of `find_gaps`.
+        ops: all operations.
 
     Returns:
         `thread_no` (null where the launch had begun before the gap) and `time_ns`.
     """
+    gaps = with_launches(gaps, ops)
     asked = pl.col("next_start_ns") > pl.col("start_ns")
     last = pl.min_horizontal("next_start_ns", "end_ns")
     middle = pl.col("start_ns") + (last - pl.col("start_ns")) // 2  # the sum may pass 2**63
@@ -37,7 +43,8 @@ def gap_places(
         steps: with `steady`.
         axis: of the devices.
     """
-    asked = (pl.col("next_start_ns") > pl.col("start_ns")).fill_null(value=False)
+    launched_ns = ops["launch_start_ns"].gather(gaps["next_op"])
+    asked = (launched_ns > gaps["start_ns"]).fill_null(value=False)
     places = gaps.select(
         *(ops[name].gather(gaps["next_op"]) for name in ("node", "launch_node", "process")),
         host_node.alias("host_node"),

@@ -17,6 +17,7 @@ from nsysflow.analysis.frames.parallel import side_by_side
 from nsysflow.analysis.gaps.call_time import CallTime
 from nsysflow.analysis.gaps.cause_shares import Span
 from nsysflow.analysis.gaps.charged_stalls import charged_stalls, since_last_gap
+from nsysflow.analysis.gaps.find import with_launches
 from nsysflow.analysis.gaps.host_time import HostTime, between_calls, host_time
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.timeline.events import Events
@@ -40,7 +41,8 @@ class Explained:
             one), and `<cause>_by` of `WITH_CULPRIT`: the row in the calls (for `profiler` in the
             overhead) of the call charged most, null where the time between calls has more.
         charges: `CHARGES`.
-        in_calls: by cause, the time of the other causes that lies inside calls.
+        in_calls: by cause, the time of the other causes that lies inside calls; a timeline lets go
+            of it when its `idle_parts` are there.
         host_side: what the causes of the host were found from; None if it was not to be kept.
     """
 
@@ -76,8 +78,10 @@ def explain(
         framework_gap_ns: the longest time between two calls that counts as the framework's own.
         keep_host_side: whether to keep `Explained.host_side`, which takes memory.
     """
-    gaps = gaps.with_columns(_launched()).with_columns(*_queue_parts())
-    waiting, lanes = _with_lanes(events, _waiting(events, gaps))
+    launched = with_launches(gaps, events.ops).with_columns(_launched())
+    gaps = gaps.hstack(launched.select(*_queue_parts()))
+    waiting, lanes = _with_lanes(events, _waiting(events, launched))
+    del launched
     looked_from = pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns"))
     asked = waiting.filter(pl.col("lane") >= lanes["other_no"].null_count()).select(
         "lane",

@@ -34,6 +34,9 @@ LINES: Final = ("source", "via")
 SLICE_ROWS: Final = 262_144
 """How many gaps become text at a time. As text, a gap takes ten times the memory."""
 
+FIRST_ROWS: Final = 1000
+"""How many are in the first slice."""
+
 
 def gap_table(view: View) -> pl.DataFrame:
     """The GAPS table."""
@@ -41,11 +44,15 @@ def gap_table(view: View) -> pl.DataFrame:
 
 
 def gap_slices(view: View, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
-    """The GAPS table in slices, only gaps of `at_least_ns` or longer; at least one slice."""
+    """The GAPS table in slices, only gaps of `at_least_ns` or longer; at least one slice.
+
+    The first slice is short: some only look at it.
+    """
     gaps = view.gaps
     if at_least_ns > 0:
         gaps = gaps.filter(_length_ns() >= at_least_ns)
-    for first in range(0, max(len(gaps), 1), SLICE_ROWS):
+    yield gap_rows(view, gaps[:FIRST_ROWS])
+    for first in range(FIRST_ROWS, len(gaps), SLICE_ROWS):
         yield gap_rows(view, gaps[first : first + SLICE_ROWS])
 
 
@@ -84,7 +91,7 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
     places = {"phase": view.timeline.main_paths.gather(gaps["gap"]), "waiting_phase": waiting}
     return gaps.select(
         ops["device"].gather(gaps["next_op"]),
-        pl.col("number").alias("gap"),
+        _numbers(view, gaps),
         "step",
         "start_ns",
         "end_ns",
@@ -98,6 +105,13 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
         ops["short_name"].gather(gaps["next_op"]).cast(pl.String).alias("next_op"),
         *(f"{cause}_ns" for cause in CAUSES),
     )
+
+
+def _numbers(view: View, gaps: pl.DataFrame) -> pl.Series:
+    """The number of each gap, from 0 on its device."""
+    device_no = view.timeline.found_gaps["device_no"]
+    first = device_no.search_sorted(gaps["device_no"])
+    return (gaps["gap"].cast(pl.Int64) - first.cast(pl.Int64)).alias("gap")
 
 
 def place_names(attribution: Attribution, path: pl.Series) -> pl.Expr:
@@ -158,12 +172,11 @@ def gap_summary(view: View) -> pl.DataFrame:
     by_process = groups.group_by(*key, "process").agg(sums, pl.col("max_ns").max())
     by_process = by_process.join(counted, on=["process", "device_no"], how="left")
     window = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
-    devices = events.ops.select("device_no", "device").unique("device_no")
     return (
         by_process.group_by(key)
         .agg(sums, pl.col("max_ns").max(), pl.col("steps", "steady_steps").sum())
         .join(view.windows.group_by("device_no").agg(window), on="device_no")
-        .join(devices, on="device_no")
+        .join(events.devices, on="device_no")
         .with_columns(
             whole_ns(pl.col("total_ns") / pl.col("gaps")).alias("mean_ns"),
             _mean_ns("in_steps_ns", "steps").alias("per_step_ns"),
@@ -271,11 +284,10 @@ def gap_histogram(view: View) -> pl.DataFrame:
     ns = _length_ns()
     labels = [label for _, label in LENGTHS] + [LONGER]
     length_class = pl.sum_horizontal((ns >= border).cast(pl.UInt8) for border, _ in LENGTHS)
-    devices = view.events.ops.select("device_no", "device").unique("device_no")
     groups = (
         view.gaps.group_by("device_no", length_class.alias("length"), "cause")
         .agg(pl.len().cast(pl.Int64).alias("gaps"), ns.sum().alias("idle_ns"))
-        .join(devices, on="device_no")
+        .join(view.events.devices, on="device_no")
         .sort("device", "length", "cause")
     )
     named = pl.Series("length", labels).gather(groups["length"])

@@ -41,11 +41,10 @@ def _pieces(view: View) -> pl.DataFrame:
     nobody = [pl.lit(None, steps.schema[name]).alias(name) for name in ("process", "step")]
     pieces = pl.concat([steps, windows.with_columns(nobody).select(columns)])
     pieces = pieces.filter(pl.col("end_ns") > pl.col("start_ns"))
-    devices = view.events.ops.select("device_no", "device").unique("device_no")
     layer = pl.col("process").rank("dense").over("device_no").fill_null(1).alias("layer")
     return (
         pieces.hstack(laid(pieces, view.events.axis).get_columns())
-        .join(devices, on="device_no", maintain_order="left")
+        .join(view.events.devices, on="device_no", maintain_order="left")
         .with_columns(layer)
         .sort("start")
         .with_row_index("piece")
@@ -70,20 +69,24 @@ def _of_operations(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
         pl.col("place").alias("start"),
         (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("end"),
     )
-    found = [_begun(ops, pieces)]
+    path = _by_name(view.attribution).gather(view.attribution.path_of(view.ops["node"]))
+    what = view.ops.select("part", "name", *_grids(view), path.alias("path"))
+    found = [_summed(_begun(ops, pieces), what)]
     for part, cover in hidden_by.items():
         alone = _cut(_alone(ops.filter(pl.col("part") == part)), pieces)
         ns = alone["end"] - alone["start"]
         if cover is not None:
             ns -= cover.between(alone["start"], alone["end"])
-        found.append(alone.select("op", "piece", ns.alias("ns")))
-    rows = pl.concat(found, how="diagonal")
-    what = view.ops.select("part", "name", *_grids(view), "node")[rows["op"]]
-    path = _by_name(view.attribution).gather(view.attribution.path_of(what["node"]))
-    rows = rows.drop("op").hstack([*what.drop("node"), path.alias("path")])
+        found.append(_summed(alone.select("op", "piece", ns.alias("ns")), what))
     sums = pl.col("ns", "duration_ns", "count").sum()
-    grouped = rows.group_by("piece", "part", "name", *_GRID, "path").agg(sums)
+    grouped = pl.concat(found, how="diagonal").group_by("piece", *what.columns).agg(sums)
     return _in_words(view, grouped.filter((pl.col("ns") > 0) | (pl.col("count") > 0)))
+
+
+def _summed(rows: pl.DataFrame, what: pl.DataFrame) -> pl.DataFrame:
+    """Rows with `op` and `piece`, summed by piece and `what` their operation is."""
+    named = rows.drop("op").hstack(what[rows["op"]].get_columns())
+    return named.group_by("piece", *what.columns).agg(pl.exclude("piece", *what.columns).sum())
 
 
 def _by_name(attribution: Attribution) -> pl.Series:

@@ -38,12 +38,12 @@ class Busy:
         )
         part = pl.col("part")
         has = set(spans["part"].unique())
-        compute = merge(spans.filter(part == "compute"))
-        with_comm = merge(spans.filter(part != "copy")) if "comm" in has else compute
+        compute = Cover(merge(spans.filter(part == "compute")))
+        with_comm = Cover(merge(spans.filter(part != "copy"))) if "comm" in has else compute
         return cls(
-            compute=Cover(compute),
-            with_comm=Cover(with_comm),
-            all=Cover(merge(spans) if "copy" in has else with_comm),
+            compute=compute,
+            with_comm=with_comm,
+            all=Cover(merge(spans)) if "copy" in has else with_comm,
             comm=Cover(merge(spans.filter(part == "comm"))),
             copies=Cover(merge(spans.filter(part == "copy"))),
         )

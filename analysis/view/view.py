@@ -121,9 +121,10 @@ class View:
         key = ["process", "device_no"]
         return self.steps.group_by(key).agg(pl.len().cast(pl.Int64).alias("steps")).sort(key)
 
-    @computed_once
+    @property
     def launches(self) -> pl.DataFrame:
-        """The launches whose first operation starts in the windows, with `process` and `node`."""
+        """The launches whose first operation starts in the windows, with `process` and `node`; made
+        anew for each reader, as only one table has any use for them."""
         rows = self._launches()
         ops = self.timeline.ops.select("process", node="launch_node")
         return rows.hstack(ops[rows["op"]].get_columns())

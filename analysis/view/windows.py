@@ -9,6 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
 from nsysflow.analysis.frames.intervals import Axis, Cover, laid, last_at_or_before, merge, overlaps
+from nsysflow.analysis.frames.lookup import greatest, where
 from nsysflow.analysis.schema import CAUSE
 
 WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
@@ -58,7 +59,7 @@ def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.D
     place = rows.select(axis.at(pl.col("device_no"), pl.col("start_ns"))).to_series()
     past = kept["end"].search_sorted(place, side="right")
     begun = kept["start"].search_sorted(place, side="right")
-    return rows.filter(begun > past)
+    return where(rows, begun > past)
 
 
 def lying_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
@@ -73,21 +74,28 @@ def clipped(
 ) -> pl.DataFrame:
     """The parts of `rows` (`start_ns`, `end_ns`, …) that lie in a window of their track, in order.
 
-    Few rows cross a border, so that only they are cut.
+    Few rows cross a border, so that only they are cut. Where few steps are judged, most rows lie
+    outside all windows, and are left before any frame is made of them.
     """
     kept, placed = laid(windows, axis, track), laid(rows, axis, track)
     window = last_at_or_before(kept["start"], placed["start"])
-    inside = (placed["end"] <= kept["end"].gather(window)).fill_null(value=False)
-    numbered = rows.with_row_index("_row")
-    crossing = numbered.hstack(placed.get_columns()).filter(~inside)
+    until = kept["end"].gather(window)
+    next_start = kept["start"].gather((window + 1).fill_null(0), null_on_oob=True)
+    inside = (placed["end"] <= until).fill_null(value=False)
+    touched = (placed["start"] < until) | (placed["end"] > next_start).fill_null(value=False)
+    row = (touched & ~inside).fill_null(value=False).arg_true().alias("_row")
+    whole = where(rows, inside)
+    if row.is_empty():
+        return whole
+    crossing = rows[row].hstack([*placed[row], row])
     start, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
     parts = (
         overlaps(crossing, kept)
         .with_columns(start.alias("start_ns"), (start + length).alias("end_ns"))
         .drop("start", "end", "other")
     )
-    whole = numbered.filter(inside)
-    return (whole if parts.is_empty() else pl.concat([whole, parts]).sort("_row")).drop("_row")
+    numbered = whole.with_columns(inside.arg_true().alias("_row"))
+    return pl.concat([numbered, parts]).sort("_row").drop("_row")
 
 
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
@@ -120,10 +128,14 @@ def narrow_parts(
         rank: the order of the paths, by number, which breaks ties.
     """
     pieces = gaps.with_row_index("row")
+    # where few steps are judged, a look-up by number leaves most rows before they are joined
+    inside = pl.repeat(value=False, n=greatest(gaps["gap"]) + 1, eager=True)
+    inside = inside.scatter(gaps["gap"], True)
     narrowed = {}
     for cause, rows in parts.items():
         kept = pieces.select("row", "gap", pl.col(f"{cause}_ns").alias("total"))
-        found = rows.join(kept.filter(pl.col("total") > 0), on="gap")
+        mine = rows.filter(inside.gather(rows["gap"], null_on_oob=True))
+        found = mine.join(kept.filter(pl.col("total") > 0), on="gap")
         split = found.filter("split")
         split = split.with_columns(rank.gather(split["path"]).fill_null(0).alias("rank"))
         split = apportion(split, by="row", ties="rank")

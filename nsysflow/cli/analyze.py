@@ -137,6 +137,7 @@ def analyze(
     _check_written(folder, html=html, no_files=no_files, written=written)
     exports.check()
     from nsysflow.cli.kept_page import print_page
+    from nsysflow.runs.analyze import PAGE
     from nsysflow.runs.files import output_folder
     from nsysflow.runs.paths import is_pattern
     from nsysflow.runs.sources import newest_run
@@ -149,7 +150,8 @@ def analyze(
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
-    tables = tuple(TABLES) if written else (*printed.tables, *exports.tables)
+    # summary.md is a page: its tables of judged steps are computed on all cores too
+    tables = (*TABLES, *PAGE) if written else (*printed.tables, *exports.tables)
     analysed = partial(analyse, reports, look, tables=tables, folder=chosen, html=html, **how)
     if not (written or printed.alone or exports.asked):
         print_page(reports, look, analysed, full=printed.full)

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from nsysflow.analysis.declared.tables import DECLARED
+from nsysflow.analysis.tables.gaps import SLICE_ROWS
+from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.compare.document import FILE
 from nsysflow.report.document import plain
 from nsysflow.report.document import report_json as report_json
@@ -22,8 +25,6 @@ GAPS_CSV: Final = "gaps.csv"
 GAPS_PARQUET: Final = "gaps.parquet"
 LARGEST_GAPS_CSV_BYTES: Final = 50_000_000
 """Larger ones open slowly in an editor or a spreadsheet."""
-
-_SAMPLED_ROWS: Final = 1000
 
 
 def named_table(results: Results, name: str, *, at_least_ns: int = 0) -> pl.DataFrame:
@@ -44,6 +45,13 @@ def write_gaps_csv(results: Results, target: BinaryIO, *, at_least_ns: int = 0) 
         plain(gaps).write_csv(target, include_header=index == 0, float_scientific=False)
         rows += len(gaps)
     return rows
+
+
+def write_gaps_parquet(results: Results, target: Path, *, at_least_ns: int = 0) -> None:
+    """The gaps of `at_least_ns` and longer as Parquet, slice by slice."""
+    slices = results.gap_slices(at_least_ns)
+    rows = register_io_source(lambda *_: slices, schema=SCHEMAS["gaps"])
+    rows.sink_parquet(target, row_group_size=SLICE_ROWS)
 
 
 def write_parquet(table: pl.DataFrame, target: Path | BinaryIO) -> None:
@@ -74,7 +82,7 @@ def _write_gaps(results: Results, folder: Path, *, form: GapsFormat, at_least_ns
     """gaps.csv, or gaps.parquet if that is asked for or the CSV would be too large."""
     large = form == "auto" and _gaps_csv_bytes(results, at_least_ns) > LARGEST_GAPS_CSV_BYTES
     if form == "parquet" or large:
-        write_parquet(named_table(results, "gaps", at_least_ns=at_least_ns), folder / GAPS_PARQUET)
+        write_gaps_parquet(results, folder / GAPS_PARQUET, at_least_ns=at_least_ns)
         return
     with (folder / GAPS_CSV).open("wb") as file:
         write_gaps_csv(results, file, at_least_ns=at_least_ns)
@@ -82,6 +90,6 @@ def _write_gaps(results: Results, folder: Path, *, form: GapsFormat, at_least_ns
 
 def _gaps_csv_bytes(results: Results, at_least_ns: int) -> float:
     """About how long gaps.csv gets: its first rows stand for all."""
-    sample = next(iter(results.gap_slices(at_least_ns))).head(_SAMPLED_ROWS)
+    sample = next(iter(results.gap_slices(at_least_ns)))
     sampled = len(plain(sample).write_csv(include_header=False).encode())
     return sampled / max(len(sample), 1) * results.count_gaps(at_least_ns)

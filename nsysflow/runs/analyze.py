@@ -114,7 +114,7 @@ class _Run:
             NsysflowError: see `analyze_reports`.
         """
         alone = len(self.sources) == 1
-        names = [name for name in tables if _at_once(name, alone=alone)]
+        names = [name for name in dict.fromkeys(tables) if _at_once(name, alone=alone)]
         pieces = pieces_of(names)
         shapes = next((need for name, need in _NEED_SHAPES.items() if name in tables), False)
         progress.expect(2 * pieces * len(sources))  # half of the time is loading

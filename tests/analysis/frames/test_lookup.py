@@ -1,8 +1,17 @@
 """Rows and names by number."""
 
 import polars as pl
+import pytest
 
-from nsysflow.analysis.frames.lookup import by_number, dense, greatest, named
+from nsysflow.analysis.frames.lookup import (
+    MOST_STRETCHES,
+    by_number,
+    dense,
+    distinct,
+    greatest,
+    named,
+    where,
+)
 
 
 def test_a_table_holds_the_last_value_of_each_number_and_null_elsewhere() -> None:
@@ -14,6 +23,16 @@ def test_codes_are_numbered_in_their_own_order() -> None:
     assert dense(pl.Series([70, 5, 70, 12])).to_list() == [2, 0, 2, 1]
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [[], [(1, None)], [(None, None)] * 2, [(1, 1), (1, 1), (2, 1), (2, None), (1, 1), (2, None)]],
+    ids=["none", "one", "nulls", "several that come back"],
+)
+def test_distinct_rows_are_those_of_a_hash_of_all(rows: list[tuple[int | None, ...]]) -> None:
+    frame = pl.DataFrame(rows, schema={"a": pl.Int64(), "b": pl.Int64()}, orient="row")
+    assert distinct(frame).rows() == frame.unique(maintain_order=True).rows()
+
+
 def test_the_maximum_of_no_values_is_0() -> None:
     assert greatest(pl.Series([], dtype=pl.Int64)) == 0
     assert greatest(pl.Series([3, 9, None])) == 9
@@ -22,3 +41,26 @@ def test_the_maximum_of_no_values_is_0() -> None:
 def test_words_are_found_by_their_number() -> None:
     words = pl.Enum(["a", "b"])
     assert named(pl.Series("x", [1, None, 0], dtype=pl.UInt8), words).to_list() == ["b", None, "a"]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        [True] * 200,
+        [False] * 200,
+        [False, True, True, False, True] * 40,
+        [False] * 50 + [True] * 100 + [False] * 49 + [True],
+    ],
+    ids=["all", "none", "many stretches", "two stretches"],
+)
+def test_the_rows_that_are_kept_are_those_of_a_filter(kept: list[bool]) -> None:
+    rows = pl.DataFrame({"a": range(200)})
+    assert where(rows, pl.Series(kept)).rows() == rows.filter(pl.Series(kept)).rows()
+
+
+def test_a_few_stretches_are_not_copied_and_many_are() -> None:
+    rows = pl.DataFrame({"a": range(4 * MOST_STRETCHES)})
+    in_three = pl.Series([row not in (7, 90) for row in range(len(rows))])
+    every_other = pl.Series([row % 2 == 0 for row in range(len(rows))])
+    assert where(rows, in_three).n_chunks() == 3
+    assert where(rows, every_other).n_chunks() == 1
