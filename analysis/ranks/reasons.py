@@ -11,19 +11,27 @@ _PARTS: Final = ("compute", "copy", "comm")
 
 def with_reasons(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of `arrivals.aligned`, plus `late_work_ns` to `late_host_ns`, which sum to
-    `late_ns`, and `begun_ns`: since when, on the report's own clock (null for the first)."""
+    `late_ns`, and `begun_ns`: since when, on the report's own clock (null for the first).
+
+    Joins are of few columns: rows have fifty, and there may be a million of them.
+    """
     parts = _parts_before(rows)
     first = parts.filter("first").select("collective", pl.col(REASONS).name.suffix("_first"))
-    more = parts.join(first, on="collective", maintain_order="left").with_columns(
-        (pl.col(name) - pl.col(f"{name}_first")).clip(0).fill_null(0).alias(name)
-        for name in REASONS
+    more = parts.join(first, on="collective", maintain_order="left").select(
+        "late_ns",
+        "begun_ns",
+        *(
+            (pl.col(name) - pl.col(f"{name}_first")).clip(0).fill_null(0).alias(name)
+            for name in REASONS
+        ),
     )
-    return more.with_columns(_shares(pl.col("late_ns"))).drop(f"{name}_first" for name in REASONS)
+    found = more.select("begun_ns", *_shares(pl.col("late_ns")))
+    return rows.hstack(found.get_columns())
 
 
 def _parts_before(rows: pl.DataFrame) -> pl.DataFrame:
-    """`rows`, plus how long the rank did what since it was last in step with its group; null where
-    it never was.
+    """`collective`, `first`, `late_ns`, `begun_ns`, and how long the rank did what since it was
+    last in step with its group; null where it never was. In the order of `rows`.
 
     Ranks are in step at the end of a collective that the compute of all waited for. It is the last
     one that had ended when the first rank came to this one.
@@ -46,8 +54,11 @@ def _parts_before(rows: pl.DataFrame) -> pl.DataFrame:
         *(pl.col(f"{part}_until_ns") for part in _PARTS),
     )
     since = (
-        rows.join(before.select("collective", "previous"), on="collective", maintain_order="left")
-        .drop(f"{part}_until_ns" for part in _PARTS)
+        rows.select(
+            *("collective", "rank", "first", "late_ns", "own_start_ns"),
+            *(f"{part}_before_ns" for part in _PARTS),
+        )
+        .join(before.select("collective", "previous"), on="collective", maintain_order="left")
         .join(there, on=["previous", "rank"], how="left", maintain_order="left")
     )
     compute, copies, comm = (
