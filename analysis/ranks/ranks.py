@@ -102,7 +102,8 @@ class Ranks:
 
     @computed_once
     def judged(self) -> "Ranks":
-        """What is judged of the run."""
+        """What is judged of the run, and its one-off steps: a rank that is late in every tenth step
+        costs the others, though such a step is not typical."""
         return Ranks(self.matched, "judged")
 
     def table(self, name: str) -> pl.DataFrame:
@@ -118,19 +119,30 @@ class Ranks:
     @computed_once
     def _rows(self) -> pl.DataFrame:
         """The collectives that start in this part on every rank."""
-        inside = pl.col(self._part).all().over("collective")
-        return self.matched.rows.filter(inside)
+        rows = self._marked(self.matched.rows)
+        return rows.filter(pl.col("counts").all().over("collective")).drop("counts")
+
+    def _marked(self, kernels: pl.DataFrame) -> pl.DataFrame:
+        """`kernels` with `counts`: whether each starts in this part."""
+        if self._part == "begun":
+            return kernels.with_columns(pl.col("begun").alias("counts"))
+        steps = self._steps.select("rank", "step", in_step=pl.lit(value=True)).unique()
+        marked = kernels.join(steps, on=["rank", "step"], how="left", maintain_order="left")
+        counts = pl.col("judged") | pl.col("in_step").fill_null(value=False)
+        return marked.with_columns(counts.alias("counts")).drop("in_step")
 
     @computed_once
     def _steps(self) -> pl.DataFrame:
-        steps = self.matched.steps
-        return steps.filter("judged") if self._part == "judged" else steps
+        steps, judged = self.matched.steps, pl.col("judged")
+        if self._part == "begun":
+            return steps
+        return steps.filter(judged | (judged.any() & (pl.col("kind") == "one-off")))
 
     @computed_once
     def ranks(self) -> pl.DataFrame:
         """RANKS."""
         of = self.matched
-        counted = of.kernels.filter(self._part)
+        counted = self._marked(of.kernels).filter("counts")
         table = ranks_table(of.ranks, counted, self._rows, of.clocks)
         communicating = of.kernels["rank"].unique()
         return (
@@ -180,7 +192,7 @@ class Ranks:
     def bandwidth(self) -> pl.DataFrame:
         """BANDWIDTH."""
         of = self.matched
-        alone = of.kernels.filter(self._part, pl.col("kind").is_null())
+        alone = self._marked(of.kernels).filter("counts", pl.col("kind").is_null())
         names = [
             each.accounting.select("device", "name", report_no=pl.lit(number, pl.Int64))
             for number, each in enumerate(of.digests)

@@ -75,9 +75,18 @@ _PASSED_ON: Final = pl.col("late_group_ns") > pl.col("late_ns") / 2
 """The straggler of the group is late because of another group."""
 
 
-def _follows(group: int) -> pl.Expr:
-    """Whether a straggler is late because of that group."""
-    return _PASSED_ON & pl.col("through").eq_missing(group)
+def _follows(*groups: int) -> pl.Expr:
+    """Whether a straggler is late because of one of these groups."""
+    return _PASSED_ON & pl.col("through").is_in(groups).fill_null(value=False)
+
+
+def _where_it_starts(found: pl.DataFrame) -> dict[str, Any]:
+    """The group of the dearest straggler; of several of them, the one that others wait for."""
+    first = found.row(0, named=True)
+    mine = found.filter(pl.col("rank") == first["rank"], ~_PASSED_ON)
+    passing = found.filter(_follows(*mine["group"]))["through"].mode().sort()
+    starts = mine.filter(pl.col("group") == passing[0]) if len(passing) else mine
+    return starts.row(0, named=True) if len(starts) else first
 
 
 def _straggler(
@@ -86,7 +95,7 @@ def _straggler(
     """The straggler of the group where it starts."""
     if found.is_empty():
         return None
-    row = found.row(0, named=True)
+    row = _where_it_starts(found)
     name = rank_namer(results)(row["report"], row["device"])
     held = f"the other {number(row['ranks'] - 1)} ranks" if row["ranks"] > 2 else "the other rank"
     of = "" if row["kind"] == "all" else f" of {group_name(row)}"
@@ -94,8 +103,9 @@ def _straggler(
     sentences = [f"{name} holds up {held}{of}: {cost}, {_how_often(row)}"]
     if because := _because(row, group_names(groups)):
         sentences.append(f"{name} comes late because {because}")
-    others = found[1:]
-    same = others.filter(_follows(row["group"]) | (pl.col("rank") == row["rank"]))
+    mine = pl.col("rank") == row["rank"]
+    others = found.filter(pl.col("group") != row["group"])
+    same = others.filter(mine | _follows(*found.filter(mine)["group"]))
     sentences += _groups_that_wait(len(same), group_name(row))
     if left := len(others) - len(same):
         noun = "more group has a straggler" if left == 1 else "more groups have stragglers"

@@ -90,3 +90,14 @@ def test_what_waits_for_a_slow_link_is_no_straggler() -> None:
 def test_the_other_group_of_the_same_straggler_waits_too() -> None:
     found = said(group(group=1, kind="TP", ranks=8, members="32-39"), group(group=2, kind="DP"))
     assert found.more[1:] == ("1 more group waits for TP 32-39",)
+
+
+def test_of_the_groups_of_a_straggler_the_one_counts_that_others_wait_for() -> None:
+    behind = {"rank": 36, "kind": "DP", "late_work_ns": 0, "late_group_ns": 20 * MS, "through": 1}
+    found = said(
+        group(group=0, kind="DP", cost_step_ns=2 * MS),
+        group(group=1, kind="TP", ranks=8, members="32-39"),
+        group(group=2, **behind),
+    )
+    assert found.first.startswith("rank37 holds up the other 7 ranks of TP 32-39: 1.00 ms")
+    assert found.more[1:] == ("2 more groups wait for TP 32-39",)
