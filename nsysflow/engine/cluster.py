@@ -8,7 +8,7 @@ from logging import CRITICAL
 from typing import TYPE_CHECKING, Any, Final
 
 from nsysflow.engine.part import Done, Item, Part, T, in_pairs, joined, part_of
-from nsysflow.engine.slurm import SLURM, slurm_cluster
+from nsysflow.engine.slurm import ANY_PORT, SLURM, slurm_cluster
 from nsysflow.errors import NsysflowError, ReportError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _local(workers: int) -> Any:  # noqa: ANN401
     return LocalCluster(
         n_workers=workers,
         threads_per_worker=1,
-        dashboard_address=None,
+        dashboard_address=ANY_PORT,
         silence_logs=CRITICAL,
         env={"POLARS_MAX_THREADS": "1"},
     )

@@ -12,6 +12,9 @@ _DEFAULTS: Final = {"cores": 2, "processes": 2, "memory": "8GB", "python": sys.e
 """Of a job with two workers, where `jobqueue.slurm` of Dask's configuration says nothing. Python is
 the one that runs here: it must be on storage that all nodes share."""
 
+ANY_PORT: Final = "127.0.0.1:0"
+"""Where a scheduler of ours shows its dashboard: a second run finds the usual port taken."""
+
 
 def slurm_cluster(workers: int) -> Any:  # noqa: ANN401
     """A scheduler here, for which Slurm starts so many workers.
@@ -27,7 +30,7 @@ def slurm_cluster(workers: int) -> Any:  # noqa: ANN401
             "Install it",
             "pip install 'nsysflow[dask]'",
         ) from error
-    cluster = SLURMCluster(**asked_for())
+    cluster = SLURMCluster(**asked_for(), scheduler_options={"dashboard_address": ANY_PORT})
     cluster.scale(workers)
     return cluster
 

@@ -47,6 +47,12 @@ def test_an_address_without_a_scheduler_says_so(monkeypatch: pytest.MonkeyPatch)
         pass
 
 
+@pytest.mark.slow
+def test_two_runs_at_a_time_have_a_cluster_each() -> None:
+    with opened(None, 1) as one, opened(None, 1) as other:
+        assert one.client.submit(int, "1").result() + other.client.submit(int, "2").result() == 3
+
+
 def script(configured: Mapping[str, object]) -> str:
     """The job script under a configuration of `jobqueue.slurm`."""
     import dask
