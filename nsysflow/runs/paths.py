@@ -1,4 +1,5 @@
-"""What typed paths stand for: a quoted pattern for what it matches, a folder for its reports."""
+"""What a quoted pattern stands for, and the order of paths. It imports no polars, so that `check`
+starts at once."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,9 +8,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from nsysflow.analysis.load.dispatch import ENDINGS, is_report
 from nsysflow.errors import NotAReport
-from nsysflow.report_names import report_name, some_of
+from nsysflow.report_names import some_of
 
 _NUMBER: Final = re.compile(r"(\d+)")
 _MOST_NAMES: Final = 5
@@ -70,22 +70,3 @@ def _deepest(pattern: Path) -> Path:
 def _held(folder: Path) -> str:
     names = [each.name for each in sorted(folder.iterdir(), key=in_natural_order)]
     return some_of(names, _MOST_NAMES) or "nothing"
-
-
-def reports_in(folder: Path) -> list[Path]:
-    """The reports in a folder that is no report itself, in natural order; of one that was exported
-    as well, the export."""
-    try:
-        if not folder.is_dir() or is_report(folder):
-            return []
-        there = [each for each in folder.iterdir() if each.name.endswith(ENDINGS)]
-    except PermissionError:  # the loader says it better
-        return []
-    by_name: dict[str, Path] = {}
-    for each in sorted(there, key=_likeliest_first):
-        by_name.setdefault(report_name(each), each)
-    return sorted(by_name.values(), key=in_natural_order)
-
-
-def _likeliest_first(path: Path) -> int:
-    return next(place for place, end in enumerate(ENDINGS) if path.name.endswith(end))

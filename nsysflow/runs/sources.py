@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 
+from nsysflow.analysis.load.dispatch import ENDINGS, is_report
 from nsysflow.errors import NotAReport, SelectionError
 from nsysflow.report_names import distinct_names, report_name
 from nsysflow.runs.manifest import FILE, LOG, Manifest, is_run, read_manifest
-from nsysflow.runs.paths import in_natural_order, matched, reports_in
+from nsysflow.runs.paths import in_natural_order, matched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ def sources_of(paths: Sequence[Path]) -> Iterator[Source]:
     for path in matched(paths):
         manifest = read_manifest(path)
         if manifest is None:
-            for report in reports_in(path) or [path]:
+            for report in _reports_in(path) or [path]:
                 yield Source(path=report, name=report_name(report))
             continue
         if not manifest.reports:
@@ -100,3 +101,22 @@ def single_report(path: Path) -> Path:
             f"Name one of them, for example {found[0].path}",
         )
     return found[0].path
+
+
+def _reports_in(folder: Path) -> list[Path]:
+    """The reports in a folder that is no report itself, in natural order; of one that was exported
+    as well, the export."""
+    try:
+        if not folder.is_dir() or is_report(folder):
+            return []
+        there = [each for each in folder.iterdir() if each.name.endswith(ENDINGS)]
+    except PermissionError:  # the loader says it better
+        return []
+    by_name: dict[str, Path] = {}
+    for each in sorted(there, key=_likeliest_first):
+        by_name.setdefault(report_name(each), each)
+    return sorted(by_name.values(), key=in_natural_order)
+
+
+def _likeliest_first(path: Path) -> int:
+    return next(place for place, end in enumerate(ENDINGS) if path.name.endswith(end))
