@@ -11,7 +11,7 @@ LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test pages lint lint-format lint-rules lint-types lint-arrows check links bench docs \
-    hunt clean
+    hunt kills clean
 
 help:
 	@echo 'make demo   set up .venv and analyse the bundled report of an H200'
@@ -21,6 +21,7 @@ help:
 	@echo 'make pages  test report.html in a browser; needs Chromium'
 	@echo 'make bench  time the analysis of a million kernels; adds rows to benchmarks/analyze.csv'
 	@echo 'make hunt   search for random traces that break a test, for an hour (MINUTES=60)'
+	@echo 'make kills  kill nsysflow 200 times while it writes (KILLS=200 SEED=1); nothing may be lost'
 	@echo 'make docs   write docs/tables.md again from the declarations'
 	@echo 'make links  restore the links in nsysflow/, should a copy have lost them'
 	@echo 'make clean  remove .venv, caches and build outputs'
@@ -63,6 +64,10 @@ bench: $(VENV)/.core
 # The tests draw the same random traces in every run; this draws new ones.
 hunt: $(VENV)/.test
 	$(BIN)/python -m tests.hunt --minutes $(or $(MINUTES),60)
+
+# The tests do six of these kills.
+kills: $(VENV)/.test
+	$(BIN)/python -m tests.kills --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 
 docs: $(VENV)/.core
 	$(BIN)/python docs/make_docs.py

@@ -19,6 +19,7 @@ from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.ranks.digest import Digest, digest
 from nsysflow.analysis.short_repr import Shown, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
@@ -117,9 +118,9 @@ class Tables:
         return self.timeline.options
 
     @computed_once
-    def every_collective(self) -> pl.DataFrame:
-        """COLLECTIVES of the whole report, whatever is selected."""
-        return self._titled("collectives", _made_by("collectives")(View(self.timeline)))
+    def digest(self) -> Digest:
+        """What the run needs of this report."""
+        return digest(self)
 
     @computed_once
     def tracks(self) -> Tracks:
@@ -179,8 +180,7 @@ class Tables:
     def parts(self) -> pl.DataFrame:
         """Of what each GPU's time consists, as far as it can bound it: `report`, `device` and the
         parts of spec §15.7."""
-        events = self.timeline.events
-        devices = events.ops.select("device_no", "device").unique()
+        devices = self.timeline.events.devices
         report = pl.lit(self.trace.report).alias("report")
         of = of_devices(self.view).join(devices, on="device_no", maintain_order="left")
         return of.select(report, "device", pl.exclude("device_no", "device"))

@@ -1,11 +1,14 @@
 """Time the analysis of a big trace, and keep the result as rows.
 
     python benchmarks/analyze.py --kernels 1_000_000
+    python benchmarks/analyze.py --scale
 
 A real report is repeated in time until it has so many kernels (big_trace.py), then, each in fresh
 processes: the raw read of the columns that the analysis needs (the floor), load and each table,
 `nsysflow analyze` with every file and with `--no-files`, `nsysflow whatif`, and `nsysflow -h`.
-Medians go to the screen and, with machine and versions, to a CSV file; `ratio` is to the floor.
+With `--scale` the floor, load, the page and all files, at each of `SIZES`. Medians go to the screen
+and, with machine and versions, to a CSV file; `ratio` is to the floor's seconds. `cpu_s` are the
+CPU seconds of all threads: they say more on a machine that others use too.
 """
 
 # This process must stay small: on Linux a child's peak memory starts from its parent's.
@@ -24,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -32,8 +35,33 @@ HERE = Path(__file__).parent
 TRACES = HERE.parent / "build" / "traces"
 NSYSFLOW = Path(sys.executable).with_name("nsysflow")
 
-Result = tuple[str, float, float]
-"""What was measured, seconds, peak MB."""
+SIZES: Final = (100_000, 300_000, 1_000_000, 3_000_000, 5_000_000, 10_000_000)
+"""Kernels, for `--scale`: 10 M need 2 GB of disk and 12 GB of memory."""
+
+AS_INSTALLED: Final = "PYTHONDONTWRITEBYTECODE"
+"""An installed nsysflow has bytecode; without it each start compiles the package again."""
+
+
+class Result(NamedTuple):
+    """What was measured: its name, seconds, CPU seconds and peak memory."""
+
+    what: str
+    seconds: float
+    cpu_s: float
+    peak_mb: float
+
+
+class Ran(NamedTuple):
+    """What a command took, and what it printed."""
+
+    seconds: float
+    peak_mb: float
+    out: str
+    cpu_s: float
+
+    def as_result(self, what: str) -> Result:
+        """The same under a name."""
+        return Result(what, self.seconds, self.cpu_s, self.peak_mb)
 
 
 def big_trace(report: Path, kernels: int) -> Path:
@@ -47,14 +75,15 @@ def big_trace(report: Path, kernels: int) -> Path:
     return path
 
 
-def run(*argv: str | Path) -> tuple[float, float, str]:
-    """Seconds, peak MB and stdout of a command that must succeed."""
+def run(*argv: str | Path) -> Ran:
+    """What a command took that must succeed."""
+    environment = {name: value for name, value in os.environ.items() if name != AS_INSTALLED}
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as out,
         tempfile.TemporaryFile("w+", encoding="utf-8") as said,
     ):
         begin = time.perf_counter()
-        child = subprocess.Popen(argv, stdout=out, stderr=said)
+        child = subprocess.Popen(argv, stdout=out, stderr=said, env=environment)
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - begin
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -64,33 +93,52 @@ def run(*argv: str | Path) -> tuple[float, float, str]:
             raise click.ClickException(msg)
         unit = 1 if sys.platform == "darwin" else 1024
         out.seek(0)
-        return seconds, usage.ru_maxrss * unit / 1e6, out.read()
+        peak_mb, cpu_s = usage.ru_maxrss * unit / 1e6, usage.ru_utime + usage.ru_stime
+        return Ran(seconds, peak_mb, out.read(), cpu_s)
 
 
 def measure(trace: Path) -> Iterable[Result]:
     """Everything once."""
-    for what in ("floor", "tables"):
-        *_, out = run(sys.executable, HERE / "stages.py", what, trace)
-        yield from ((name, *pair) for name, pair in json.loads(out).items())
+    yield from _stages("floor", trace)
+    yield from _stages("tables", trace)
+    yield from _analyze(trace)
+    yield run(NSYSFLOW, "whatif", trace, "--remove", "sync").as_result("whatif")
+    yield run(NSYSFLOW, "-h").as_result("-h")
+
+
+def measure_scale(trace: Path) -> Iterable[Result]:
+    """What grows with the trace, once."""
+    yield from _stages("floor", trace)
+    yield from _stages("load", trace)
+    yield from _analyze(trace)
+
+
+def _stages(what: str, trace: Path) -> Iterable[Result]:
+    """The stages that stages.py measures under this name, in a process of their own."""
+    ran = run(sys.executable, HERE / "stages.py", what, trace)
+    return [Result(name, *taken) for name, taken in json.loads(ran.out).items()]
+
+
+def _analyze(trace: Path) -> Iterable[Result]:
+    """`nsysflow analyze` with every file, and the page alone."""
     with tempfile.TemporaryDirectory(dir=TRACES) as folder:
-        seconds, peak_mb, _ = run(NSYSFLOW, "analyze", trace, "-o", Path(folder, "out"))
-        yield "analyze", seconds, peak_mb
-    seconds, peak_mb, _ = run(NSYSFLOW, "analyze", trace, "--no-files")
-    yield "analyze --no-files", seconds, peak_mb
-    seconds, peak_mb, _ = run(NSYSFLOW, "whatif", trace, "--remove", "sync")
-    yield "whatif", seconds, peak_mb
-    seconds, peak_mb, _ = run(NSYSFLOW, "-h")
-    yield "-h", seconds, peak_mb
+        yield run(NSYSFLOW, "analyze", trace, "-o", Path(folder, "out")).as_result("analyze")
+    yield run(NSYSFLOW, "analyze", trace, "--no-files").as_result("analyze --no-files")
 
 
 def medians(results: Iterable[Result]) -> list[Result]:
     """One row per thing measured, in the order of first sight."""
-    seen: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for name, seconds, peak_mb in results:
-        seen[name].append((seconds, peak_mb))
+    seen: dict[str, list[Result]] = defaultdict(list)
+    for each in results:
+        seen[each.what].append(each)
     return [
-        (name, median(seconds for seconds, _ in pairs), median(peak_mb for _, peak_mb in pairs))
-        for name, pairs in seen.items()
+        Result(
+            what,
+            median(each.seconds for each in runs),
+            median(each.cpu_s for each in runs),
+            median(each.peak_mb for each in runs),
+        )
+        for what, runs in seen.items()
     ]
 
 
@@ -143,30 +191,43 @@ def rows_option(name: str) -> Callable[[Callable[..., None]], Callable[..., None
 
 @click.command()
 @click.option("--kernels", default="1_000_000", show_default=True, help="Size of the trace.")
+@click.option("--scale", is_flag=True, help="Time what grows, at 0.1 to 10 M kernels.")
 @click.option("--repeat", default=5, show_default=True, help="Runs; the median is kept.")
 @report_option
 @rows_option("analyze.csv")
-def main(kernels: str, repeat: int, report: Path, rows_file: Path) -> None:
+def main(kernels: str, *, scale: bool, repeat: int, report: Path, rows_file: Path) -> None:
     """Time the analysis of a big trace made from a real report."""
-    trace = big_trace(report, int(kernels))
-    found = medians(result for _ in range(repeat) for result in measure(trace))
-    (floor,) = (seconds for name, seconds, _ in found if name == "floor")
-    shared = machine() | {"report": report.name.split(".")[0], "kernels": int(kernels)}
-    rows = [
-        shared
-        | {
-            "what": name,
-            "seconds": f"{seconds:.3f}",
-            "peak_mb": f"{peak_mb:.0f}",
-            "ratio": f"{seconds / floor:.2f}",
+    for size in SIZES if scale else (int(kernels),):
+        trace = big_trace(report, size)
+        once = measure_scale if scale else measure
+        found = medians(result for _ in range(repeat) for result in once(trace))
+        name = {"report": report.name.split(".")[0], "kernels": size}
+        rows = [machine() | name | row for row in _rows(found)]
+        click.echo(f"\n{size:,} kernels\n{_LINE.format(**{each: each for each in rows[0]})}")
+        for row in rows:
+            click.echo(_LINE.format(**row))
+        add_rows(rows_file, rows)
+
+
+_LINE: Final = "{what:<20}{seconds:>9}{cpu_s:>9}{peak_mb:>9}{ratio:>8}"
+
+
+def _rows(found: Iterable[Result]) -> list[dict[str, str | int]]:
+    """Results as rows of the CSV file."""
+    found = [*found]
+    (floor_s,) = (each.seconds for each in found if each.what == "floor")
+    return [
+        {
+            "what": each.what,
+            "seconds": f"{each.seconds:.3f}",
+            "peak_mb": f"{each.peak_mb:.0f}",
+            "ratio": f"{each.seconds / floor_s:.2f}",
+            "cpu_s": f"{each.cpu_s:.3f}",
         }
-        for name, seconds, peak_mb in found
+        for each in found
     ]
-    click.echo(f"{'what':<20}{'seconds':>9}{'peak MB':>9}{'ratio':>8}")
-    for row in rows:
-        click.echo(f"{row['what']:<20}{row['seconds']:>9}{row['peak_mb']:>9}{row['ratio']:>8}")
-    add_rows(rows_file, rows)
 
 
 if __name__ == "__main__":
+    os.environ["NSYSFLOW_CACHE"] = "off"  # each process reads the report itself
     main()

@@ -8,6 +8,7 @@ decoded, and each step of zooming and panning, from the event until the next fra
 to the screen and, with machine and versions, to a CSV file.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -169,4 +170,5 @@ def main(kernels: str, repeat: int, report: Path, rows_file: Path) -> None:
 
 
 if __name__ == "__main__":
+    os.environ["NSYSFLOW_CACHE"] = "off"  # each process reads the report itself
     main()

@@ -1,9 +1,10 @@
 """What benchmarks/analyze.py measures, each in a process of its own.
 
     python benchmarks/stages.py tables big.sqlite     the seconds of load and of each table
+    python benchmarks/stages.py load big.sqlite       load alone, what the page needs
     python benchmarks/stages.py floor big.sqlite      read the columns that the analysis needs
 
-Prints one JSON object of name to [seconds, peak MB so far].
+Prints one JSON object of name to [seconds, CPU seconds, peak MB so far].
 """
 
 import itertools
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import click
 import polars as pl
@@ -23,6 +25,8 @@ from adbc_driver_sqlite import dbapi
 
 import nsysflow
 from nsysflow.analysis.declared.tables import TABLES
+
+os.environ["NSYSFLOW_CACHE"] = "off"  # the report itself is read, each time
 
 _COLUMNS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": (
@@ -34,16 +38,17 @@ _COLUMNS = {
 }
 """The two tables that hold nearly all rows of a report."""
 
-Times = dict[str, tuple[float, int]]
+Times = dict[str, tuple[float, float, int]]
 
 
 @contextmanager
 def _timed(times: Times, name: str) -> Iterator[None]:
-    begin = time.perf_counter()
+    begin, begin_cpu = time.perf_counter(), time.process_time()
     yield
     unit = 1 if sys.platform == "darwin" else 1024
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    times[name] = (time.perf_counter() - begin, round(peak_bytes / 1e6))
+    seconds, cpu_s = time.perf_counter() - begin, time.process_time() - begin_cpu
+    times[name] = (seconds, cpu_s, round(peak_bytes / 1e6))
 
 
 def tables(path: Path) -> Times:
@@ -55,6 +60,14 @@ def tables(path: Path) -> Times:
     for table in (name for name, declared in TABLES.items() if declared.of == "report"):
         with _timed(times, table):
             getattr(analysis, table)
+    return times
+
+
+def load(path: Path) -> Times:
+    """Load what the page needs."""
+    times: Times = {}
+    with _timed(times, "load"):
+        nsysflow.load(path, shapes="grid")
     return times
 
 
@@ -85,12 +98,15 @@ def _read(path: Path, sql: str) -> pl.DataFrame:
         return pl.DataFrame(rows.fetch_arrow())
 
 
+_STAGES: Final = {"tables": tables, "load": load, "floor": floor}
+
+
 @click.command()
-@click.argument("what", type=click.Choice(["tables", "floor"]))
+@click.argument("what", type=click.Choice([*_STAGES]))
 @click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def main(what: str, path: Path) -> None:
     """Measure WHAT on the export PATH."""
-    click.echo(json.dumps({"tables": tables, "floor": floor}[what](path)))
+    click.echo(json.dumps(_STAGES[what](path)))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from nsysflow.analysis.option_checks import require_valid
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.short_repr import Shown
 from nsysflow.analysis.trace import Trace
+from nsysflow.engine.choice import Choice
 from nsysflow.errors import SelectionError
 from nsysflow.report.notebook.show import html_of
 from nsysflow.report.results import Results
@@ -21,6 +22,9 @@ Shown.page = staticmethod(html_of)
 
 _COMPUTED: Final = ("kernels",)
 """With this table, the grid and block of each kernel are read too."""
+
+_IN_THREADS: Final = Choice(executor="threads")
+"""Processes would run a script once more that has no `if __name__ == "__main__":`."""
 
 
 @overload  # a str is a sequence of str too
@@ -62,7 +66,8 @@ def analyze(
         return cast("Analysis", analysis)
     if not report:
         raise SelectionError("no report was given", "Give a path, or a list with one per rank")
-    return analyze_reports([Path(path) for path in report], chosen, tables=_COMPUTED)
+    paths = [Path(path) for path in report]
+    return analyze_reports(paths, chosen, tables=_COMPUTED, choice=_IN_THREADS)
 
 
 def open(  # named as one says it: nsysflow.open("run")

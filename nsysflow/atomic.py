@@ -1,11 +1,26 @@
-"""Files and folders that appear whole or not at all: written beside, then renamed."""
+"""Files and folders that appear whole or not at all: written beside, then renamed.
 
+What is written lies in a scratch folder that its process keeps locked. A process that is killed
+leaves its folder, and the next one that writes there removes it.
+"""
+
+import fcntl
+import os
+import platform
+import re
+import shutil
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Final
 
-_PREFIX = ".nsysflow-"
+_SCRATCH: Final = re.compile(r"\.nsysflow-scratch-([0-9a-f]{8})-\w+")
+_ABANDONED_S: Final = 7 * 24 * 3600
+"""No process of ours lives so long. Decides where locks are not seen: on another machine's disk."""
 
 
 @contextmanager
@@ -18,7 +33,7 @@ def staged(path: Path) -> Iterator[Path]:
     Raises:
         OSError: something cannot be written or renamed.
     """
-    with _scratch_folder(path.parent) as folder:
+    with scratch_folder(path.parent) as folder:
         scratch = folder / path.name
         yield scratch
         scratch.replace(path)
@@ -62,7 +77,7 @@ def staged_folder(folder: Path, *, last: str = "", stale: Sequence[str] = ()) ->
             scratch.mkdir()
             yield scratch
         return
-    with _scratch_folder(folder) as scratch:
+    with scratch_folder(folder) as scratch:
         yield scratch
         made = sorted(scratch.iterdir(), key=lambda file: (file.name == last, file.name))
         for file in made:
@@ -75,6 +90,73 @@ def staged_folder(folder: Path, *, last: str = "", stale: Sequence[str] = ()) ->
 
 
 @contextmanager
-def _scratch_folder(parent: Path) -> Iterator[Path]:
-    with TemporaryDirectory(prefix=_PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
+    """A private folder in `parent`, or where temporary files go; it is removed afterwards.
+
+    Those that killed processes left there are removed, too.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    where = parent or Path(gettempdir())
+    remove_leftovers(where)
+    with ExitStack() as held:
+        yield _make_scratch(where, held)
+
+
+def remove_leftovers(parent: Path) -> None:
+    """Remove the scratch folders in `parent` whose processes are gone."""
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if (found := _SCRATCH.fullmatch(entry.name)) is not None:
+                with suppress(OSError):  # another process removes it too
+                    _remove_leftover(Path(entry), here=found[1] == _machine())
+
+
+def _make_scratch(where: Path, held: ExitStack) -> Path:
+    prefix = f".nsysflow-scratch-{_machine()}-"
+    while True:
+        made = TemporaryDirectory(prefix=prefix, dir=where, ignore_cleanup_errors=True)
+        folder = Path(held.enter_context(made))
+        lock = _lock(folder, fcntl.LOCK_SH)
+        if lock is not None:
+            held.callback(os.close, lock)
+        if folder.exists():  # else another process took it for a leftover before it was locked
+            return folder
+
+
+def _remove_leftover(folder: Path, *, here: bool) -> None:
+    seen = folder.lstat()
+    abandoned = time.time() - seen.st_mtime > _ABANDONED_S
+    if seen.st_uid != os.geteuid() or not (here or abandoned):
+        return
+    lock = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if lock is not None or abandoned:
+        shutil.rmtree(folder, ignore_errors=True)
+    if lock is not None:
+        os.close(lock)
+
+
+def _lock(folder: Path, how: int) -> int | None:
+    """Lock a folder until what is returned is closed; None where that cannot be done now: some
+    network disks have no locks."""
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(opened, how)
+    except OSError:
+        os.close(opened)
+        return None
+    return opened
+
+
+@cache
+def _machine() -> str:
+    """This machine since it was started: of locks on a shared disk, only its own are seen."""
+    try:
+        name = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    except OSError:
+        name = platform.node()
+    return blake2b(name.encode(), digest_size=4).hexdigest()

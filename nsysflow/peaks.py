@@ -39,3 +39,14 @@ PEAKS: Final[Mapping[str, Mapping[Unit, float]]] = {
 def peak_flops(gpu: str, unit: Unit) -> float | None:
     """The peak of a GPU in operations per second; None if it is not in the table."""
     return PEAKS.get(gpu, {}).get(unit)
+
+
+NVLINK: Final[Mapping[str, float]] = {
+    "NVIDIA H200": 450e9,
+    "NVIDIA H100 80GB HBM3": 450e9,
+    "NVIDIA A100-SXM4-80GB": 300e9,
+    "NVIDIA A100-SXM4-40GB": 300e9,
+}
+"""Bytes per second that a GPU sends over NVLink, one way: half of what the datasheets state (900
+and 600 GB/s), by the GPU's name as the driver gives it. Switches that reduce by themselves (NVLS)
+let an all-reduce come out above it."""

@@ -39,3 +39,9 @@ def has_rank(name: str) -> bool:
 def without_rank(name: str) -> str:
     """The name that all ranks of a run have in common."""
     return _RANK.sub("", name)
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are: `rank3, rank7 and 12 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

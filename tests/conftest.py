@@ -12,6 +12,9 @@ from hypothesis import settings
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
+# The user's cache folder is not ours to fill. A test that wants a cache names a folder.
+os.environ["NSYSFLOW_CACHE"] = "off"
+
 # GNU readline, which pytest loads, sets these for every program that a test starts.
 for variable in ("COLUMNS", "LINES"):
     os.unsetenv(variable)

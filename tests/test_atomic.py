@@ -1,11 +1,15 @@
 """Files and folders appear whole or not at all, and nothing else is lost."""
 
 import os
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from nsysflow.atomic import staged, staged_file, staged_folder
+from nsysflow.atomic import remove_leftovers, staged, staged_file, staged_folder
 from tests.unprivileged import unprivileged
 
 
@@ -172,3 +176,62 @@ def test_a_pipe_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
 def test_the_null_device_stays_a_device() -> None:
     with staged_file(Path(os.devnull)) as target:
         assert target == Path(os.devnull)
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from pathlib import Path
+from nsysflow.atomic import staged_file
+with staged_file(Path(sys.argv[1])) as scratch:
+    scratch.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed_while_writing(file: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING, str(file)], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_what_a_killed_process_left_goes_when_the_next_one_writes_there(tmp_path: Path) -> None:
+    killed_while_writing(tmp_path / "file")
+    (left,) = names(tmp_path)
+    assert left != "file"
+    write(tmp_path / "out", "1")
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_folder_that_a_process_still_writes_is_no_leftover(tmp_path: Path) -> None:
+    with staged_file(tmp_path / "slow") as scratch:
+        write(tmp_path / "out", "1")
+        scratch.write_text("whole")
+    assert (tmp_path / "slow").read_text() == "whole"
+
+
+def test_only_scratch_folders_of_ours_are_leftovers(tmp_path: Path) -> None:
+    for name in (".nsysflow-scratch", ".nsysflow-scratch-notes", "nsysflow-0a1b2c3d-x"):
+        (tmp_path / name).mkdir()
+    before = names(tmp_path)
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == before
+
+
+def test_another_machines_scratch_folder_goes_after_a_week(tmp_path: Path) -> None:
+    theirs = tmp_path / ".nsysflow-scratch-00000000-x"
+    theirs.mkdir()
+    remove_leftovers(tmp_path)
+    assert theirs.exists()
+    os.utime(theirs, (0, 0))
+    remove_leftovers(tmp_path)
+    assert not theirs.exists()
+
+
+def test_a_pipe_or_link_named_like_a_leftover_is_left_alone(tmp_path: Path) -> None:
+    killed_while_writing(tmp_path / "file")
+    (left,) = tmp_path.iterdir()
+    shutil.rmtree(left)
+    os.mkfifo(left)
+    link = left.with_name(f"{left.name}x")
+    link.symlink_to(tmp_path)
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == [left.name, link.name]

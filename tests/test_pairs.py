@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.tables.communication.ranks import rank_tables
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.catalog import workloads
 from tests.pairs import (
     NOT_IDLE,
@@ -153,10 +153,10 @@ def test_gradients_are_exposed_after_backward_and_hidden_during_it(rank: int) ->
 def test_the_ranks_of_ddp_share_all_collectives_and_none_waited_for_a_profiler(
     variant: str,
 ) -> None:
-    ranks = [analysed(f"ddp-{variant}-rank{rank}").collectives for rank in (0, 1)]
-    arrivals, found = rank_tables(ranks)
-    assert found["matched"].to_list() == [len(rank) for rank in ranks]
-    assert (arrivals["spread_ns"] < 500_000).all()
+    analyses = [analysed(f"ddp-{variant}-rank{rank}") for rank in (0, 1)]
+    found = Ranks.of([each.digest for each in analyses])
+    assert found.ranks["matched"].to_list() == [len(each.collectives) for each in analyses]
+    assert (found.arrivals["spread_ns"] < 500_000).all()
 
 
 def test_the_waits_of_a_broken_graph_lie_between_triton_kernels() -> None:

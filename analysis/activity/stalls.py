@@ -25,7 +25,7 @@ def _busy_ns(events: Events, stalls: pl.DataFrame, busy: Busy) -> pl.Series:
     axis = events.axis
     numbers = events.threads.select("thread_no", "process_no")
     processes = events.threads.select("process", "process_no").unique()
-    uses = events.ops.select("process", "device_no").unique().join(processes, on="process")
+    uses = events.users.join(processes, on="process")
     cover = _busy_by_process(busy, uses, axis)
     at = stalls.select("thread_no", "start_ns", "end_ns").join(
         numbers, on="thread_no", maintain_order="left"

@@ -1,4 +1,5 @@
-"""What can hold a GPU back, in full: each cause of idle time, and each bound that is no cause."""
+"""What can hold a GPU back, in full: each cause of idle time, and each bound that is no cause. And
+terms that pages of several ranks use."""
 
 import tomllib
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from nsysflow.analysis.declared.causes import CAUSES
 
 @dataclass(frozen=True, kw_only=True)
 class Concept:
-    """A cause or a bound.
+    """A cause, a bound or a term.
 
     Attributes:
         meaning: what it means, a clause.
@@ -51,6 +52,12 @@ def bounds_in_full() -> dict[str, Concept]:
 def _concept(held: dict[str, Any]) -> Concept:
     lists = ("usual", "remedies", "rules", "tables")
     return Concept(**held | {name: tuple(held[name]) for name in lists})
+
+
+@cache
+def terms_in_full() -> dict[str, Concept]:
+    """Each term of the page that is neither, by name."""
+    return {name: _concept(held) for name, held in _read()["term"].items()}
 
 
 @cache

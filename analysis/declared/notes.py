@@ -28,6 +28,7 @@ class NoteKind(StrEnum):
     SLOWED_GRAPHS = "slowed-graphs"
     RUN = "run"
     LEFT_OUT = "left-out"
+    UNFIT_RANKS = "unfit-ranks"
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,8 @@ class Table:
 
 _RECORD_CUDA: Final = "record with --trace cuda,nvtx while the GPU is in use"
 
+_ALL_RANKS: Final = "give the reports of all ranks: nsysflow analyze rank*.sqlite -o DIR"
+
 DECLARED: Final = (
     Table(
         name="findings",
@@ -306,26 +308,88 @@ DECLARED: Final = (
     Table(
         name="ranks",
         about="per rank, how late it came to the collectives and how long it waited in them",
-        made_by="tables.communication.ranks:rank_tables",
+        made_by="ranks.ranks:Ranks",
         of="run",
         csv="with rows",
         json_key="ranks",
         page_rows=4,
         full_rows=64,
-        filled_by="give the reports of all ranks: nsysflow analyze rank*.sqlite -o DIR",
-        shown="report device late_ns waited_ns times_last matched process clock_ns residual_ns",
+        filled_by=_ALL_RANKS,
+        shown=(
+            "report device late_ns cost_ns waited_ns times_last matched late_work_ns "
+            "late_copy_ns late_group_ns late_host_ns process clock_ns residual_ns"
+        ),
+    ),
+    Table(
+        name="rank_groups",
+        about="per group of ranks, who held the others up, how often, what that cost and why",
+        made_by="ranks.ranks:Ranks",
+        of="run",
+        csv="with rows",
+        json_key="rank_groups",
+        page_rows=3,
+        full_rows=64,
+        filled_by=_ALL_RANKS,
+        shown=(
+            "kind members rank cost_step_ns steps_last steps times_last collectives "
+            "late_work_ns late_copy_ns late_group_ns late_host_ns through cost_ns waited_ns "
+            "report device group"
+        ),
     ),
     Table(
         name="arrivals",
         about="per collective, when the first and the last rank came",
-        made_by="tables.communication.ranks:rank_tables",
+        made_by="ranks.ranks:Ranks",
         of="run",
         csv="with rows",
         json_key="arrivals",
-        filled_by="give the reports of all ranks: nsysflow analyze rank*.sqlite -o DIR",
+        filled_by=_ALL_RANKS,
         shown=(
-            "collective operation spread_ns last_report last_device start_ns bytes ranks "
-            "ends_spread_ns"
+            "collective operation spread_ns last_report last_device cost_ns done_ns start_ns "
+            "bytes group ranks ends_spread_ns"
+        ),
+    ),
+    Table(
+        name="rank_steps",
+        about="per rank and step, its parts, and how late the rank came",
+        made_by="ranks.ranks:Ranks",
+        of="run",
+        csv="with rows",
+        json_key="rank_steps",
+        page_rows=12,
+        full_rows=32,
+        complete=True,
+        filled_by=_ALL_RANKS,
+        shown=(
+            "rank step duration_ns late_ns cost_ns compute_ns comm_exposed_ns "
+            "copy_exposed_ns idle_ns report device"
+        ),
+    ),
+    Table(
+        name="rank_outliers",
+        about="ranks with a part of the step that is far from the other ranks'",
+        made_by="ranks.ranks:Ranks",
+        of="run",
+        csv="with rows",
+        json_key="rank_outliers",
+        page_rows=3,
+        full_rows=64,
+        filled_by=_ALL_RANKS,
+        shown="rank part ns median_ns z report device",
+    ),
+    Table(
+        name="bandwidth",
+        about="per group, operation and size, how fast NCCL moved its bytes",
+        made_by="ranks.ranks:Ranks",
+        of="run",
+        csv="with rows",
+        json_key="bandwidth",
+        page_rows=3,
+        full_rows=64,
+        filled_by=_ALL_RANKS,
+        shown=(
+            "kind operation size_bytes bus_bytes_per_s peak_pct algorithm_bytes_per_s "
+            "done_ns count slow_ns overlapped_pct group ranks"
         ),
     ),
     Table(

@@ -8,6 +8,7 @@ from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.rules import LAST_RESORT, RULES, RULES_OF_RUN
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes.declared import Changes
 
 WORTH_PCT: Final = 1.0
@@ -156,11 +157,18 @@ def _together_ns(findings: Iterable[Finding], replays: Replays) -> int | None:
     return None if saved_ns is None else max(0, saved_ns)
 
 
-def find_of_run(subjects: Sequence[Subject]) -> Found:
+def find_of_run(subjects: Sequence[Subject], ranks: Ranks | None = None) -> Found:
     """The findings of the reports of a run: those of some reports, and what only all of them
-    together show. Of a place that several reports have, the largest saving counts."""
+    together show. Of a place that several reports have, the largest saving counts.
+
+    Args:
+        subjects: the reports to look at.
+        ranks: of the whole run; None where these are all of its reports.
+    """
+    if ranks is None and len(subjects) > 1:
+        ranks = Ranks.of([subject.whole.digest for subject in subjects])
     compared = [
-        (of, one) for rule in RULES_OF_RUN if len(subjects) > 1 for of, one in rule(subjects)
+        (of, one) for rule in RULES_OF_RUN if ranks is not None for of, one in rule(subjects, ranks)
     ]
     late = {one.culprit for _, one in compared}
     each = [find(subject) for subject in _looked_at(subjects, late)]

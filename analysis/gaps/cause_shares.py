@@ -5,7 +5,8 @@ from typing import Self
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Cover, last_at_or_before
+from nsysflow.analysis.frames.intervals import Cover, rows_at_or_before
+from nsysflow.analysis.frames.lookup import by_number
 
 
 @dataclass(frozen=True)
@@ -36,35 +37,22 @@ class Span:
         """
         # If the last piece has more than half, the others do not matter. That is true
         # of most launches (the other calls of a gap are short look-ups), and cheap to see.
-        intervals = self.cover.intervals
-        none = pl.repeat(None, len(self.begin), dtype=pl.UInt32, eager=True)
-        if intervals.is_empty():
-            return none
         total = pl.col("stop") - pl.col("begin")
-        before = self.cover.before
-        last = last_at_or_before(before, self.stop - 1).fill_null(0)
-        spans = (
-            pl.DataFrame(
-                {
-                    "begin": self.begin,
-                    "stop": self.stop,
-                    "between": between_ns if between_ns is not None else none.cast(pl.Int64),
-                    "before": before.gather(last),
-                    "owner": intervals["owner"].gather(last),
-                }
-            )
-            .with_columns(pl.col("between").fill_null(0))
-            .with_row_index("row")
+        spans = pl.DataFrame({"begin": self.begin, "stop": self.stop}).with_columns(
+            (between_ns if between_ns is not None else pl.lit(0, pl.Int64)).alias("between")
         )
+        # of most causes few gaps have any, so that the others are left at once
+        spans = spans.with_row_index("row").filter(total > 0, pl.col("between") <= total)
+        before = self.cover.before
+        pieces = self.cover.intervals.select("owner", before.alias("before"), before.alias("ends"))
+        last = rows_at_or_before(pieces, "ends", spans["stop"] - 1)
+        spans = spans.hstack(last.select("before", "owner"))
         last_ns = pl.col("stop") - pl.max_horizontal("begin", "before")
-        nobody = (total == 0) | (pl.col("between") > total)
         clear = (2 * last_ns > total) & (pl.col("between") <= last_ns)
-        open_ = spans.filter(~nobody & ~clear)
-        led = spans.select(pl.when(clear & ~nobody).then("owner")).to_series()
-        if open_.is_empty():
-            return led
-        best = self._contest(open_, begun_ns)
-        return led.scatter(best["row"], best["owner"])
+        found = [spans.filter(clear).select("row", "owner")]
+        found.append(self._contest(spans.filter(~clear), begun_ns))
+        led = pl.concat(found)
+        return by_number(len(self.begin), led["row"], led["owner"])
 
     def _contest(self, spans: pl.DataFrame, begun_ns: pl.Series) -> pl.DataFrame:
         """`row` and `owner` of the spans in which one call has at least `between`."""

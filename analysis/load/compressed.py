@@ -12,10 +12,10 @@ from io import BufferedIOBase
 from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from shlex import quote
-from tempfile import TemporaryDirectory
 from typing import IO, Final
 
-from nsysflow.errors import Damaged, OutputError
+from nsysflow.analysis.load.temporary import no_temporary, temporary_folder
+from nsysflow.errors import Damaged
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -51,8 +51,8 @@ def unpacked(path: Path, suffix: str, shown: str) -> Iterator[Path]:
         Damaged: the file is truncated or corrupt.
         OutputError: there is no room for the content.
     """
-    with TemporaryDirectory(prefix="nsysflow-") as folder:
-        out = Path(folder) / "report"
+    with temporary_folder(shown, "unpacked") as folder:
+        out = folder / "report"
         try:
             with (
                 path.open("rb") as packed,
@@ -69,11 +69,7 @@ def unpacked(path: Path, suffix: str, shown: str) -> Iterator[Path]:
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            raise OutputError(
-                f"{shown} cannot be unpacked: no space is left for temporary files",
-                "Name a folder with room",
-                "export TMPDIR=FOLDER",
-            ) from error
+            raise no_temporary(shown, "unpacked", "is full") from error
         yield out
 
 

@@ -67,6 +67,11 @@ def load(
         return _load(plain, shown, report_name(path), shapes=shapes)
 
 
+def is_report(folder: Path) -> bool:
+    """Whether a folder is read as one report: a parquetdir, or the folder of a run."""
+    return parquetdir.is_parquetdir(folder) or any((folder / name).is_file() for name in _IN_A_RUN)
+
+
 def is_json(head: bytes) -> bool:
     """Whether a file that begins with `head` can be a trace of torch.profiler."""
     return head.lstrip()[:1] in (b"{", b"[")
@@ -82,9 +87,8 @@ def opened(path: Path, export: nsys_rep.Export | None = None) -> Iterator[tuple[
     """
     shown = str(path)
     try:
-        if path.is_dir() and not parquetdir.is_parquetdir(path):
-            path = _report_in(path)
-            shown = str(path)
+        path = report_at(path)
+        shown = str(path)
         with ExitStack() as temporary:
             yield _plain(path, shown, export, temporary), shown
     except FileNotFoundError:
@@ -96,6 +100,17 @@ def opened(path: Path, export: nsys_rep.Export | None = None) -> Iterator[tuple[
         raise ReportError(
             f"{shown} cannot be read: permission denied", "Allow it", f"chmod u+rX {quote(shown)}"
         ) from None
+
+
+def report_at(path: Path) -> Path:
+    """`path`, or the report in it if it is a run's folder.
+
+    Raises:
+        NotAReport: it is a folder of something else.
+    """
+    if path.is_dir() and not parquetdir.is_parquetdir(path):
+        return _report_in(path)
+    return path
 
 
 def _report_in(folder: Path) -> Path:

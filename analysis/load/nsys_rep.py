@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from tempfile import TemporaryDirectory
 from typing import Final
 
+from nsysflow.analysis.load.temporary import temporary_folder
 from nsysflow.errors import NsysMissing, Remedy, ReportError, export_again
 
 SUFFIXES: Final = (".nsys-rep", ".qdrep")
@@ -35,8 +35,8 @@ def exported(path: Path, shown: str, export: Export | None) -> Iterator[Path]:
             "Export it first, and analyse the file that nsys writes",
             _by_hand(shown),
         )
-    with TemporaryDirectory(prefix="nsysflow-") as folder:
-        out = Path(folder) / "report.sqlite"
+    with temporary_folder(shown, "exported") as folder:
+        out = folder / "report.sqlite"
         try:
             export(path, out)
         except NsysMissing as error:

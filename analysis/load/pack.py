@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from nsysflow.analysis.load.compressed import pack_into
@@ -19,6 +18,7 @@ from nsysflow.analysis.load.dispatch import is_json, opened
 from nsysflow.analysis.load.nsys_rep import Export
 from nsysflow.analysis.load.sqlite.file import MAGIC
 from nsysflow.analysis.load.sqlite.slim import write_slim
+from nsysflow.analysis.load.temporary import temporary_folder
 from nsysflow.atomic import staged_file
 from nsysflow.errors import NotAReport, OutputError, record_again
 
@@ -46,7 +46,7 @@ def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
         )
     with (
         opened(report, export) as (source, shown),
-        TemporaryDirectory(prefix="nsysflow-") as folder,
+        temporary_folder(shown, "packed") as folder,
     ):
         begins = b"" if source.is_dir() else _beginning(source)
         if is_json(begins):
@@ -67,7 +67,7 @@ def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
                 "Give the copy another name",
                 f"nsysflow pack {quote(shown)} -o {quote(f'packed-{out.name}')}",
             )
-        slim = Path(folder) / "slim.sqlite"
+        slim = folder / "slim.sqlite"
         with _as_output_errors(out):
             write_slim(source, slim, shown)
             with (

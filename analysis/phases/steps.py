@@ -3,6 +3,7 @@
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, laid, last_at_or_before, merge
+from nsysflow.analysis.frames.lookup import distinct
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
 from nsysflow.analysis.phases.numbers import without_numbers
@@ -99,7 +100,7 @@ def _named_by_hand(attribution: Attribution) -> pl.DataFrame:
 def _busy_of_processes(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """`process`, `of_process`: the time in which its operations ran, summed over devices."""
     key = ["process", "device_no"]
-    tracks = ops.select(key).unique().with_row_index("track")
+    tracks = distinct(ops.select(key)).with_row_index("track")
     busy = merge(laid(ops.join(tracks, on=key), axis, "track"))
     length = pl.col("end") - pl.col("start")
     return (

@@ -13,6 +13,7 @@ from nsysflow.analysis.gaps.run_ahead import Explained, explain
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes.apply import changed
 from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes.names import Names
 from nsysflow.analysis.replay.dependencies.program import Program, Recorded, recorded
 from nsysflow.analysis.replay.lengths import Lengths, lengths
 from nsysflow.analysis.replay.replay import Times, replay
@@ -84,7 +85,7 @@ class _Run:
     @computed_once
     def program(self) -> Program:
         """The program with the changes."""
-        return changed(self.timeline, self.recording, self.changes)
+        return changed(Names(timeline=self.timeline, recorded=self.recording), self.changes)
 
     @computed_once
     def times(self) -> Times:
@@ -113,7 +114,8 @@ def lengths_after(timeline: Timeline, recording: Recorded, changes: Changes) -> 
     Raises:
         UnknownName: a phase, source line, kernel or call is not in the report.
     """
-    return lengths(timeline, replay(changed(timeline, recording, changes)).ops)
+    names = Names(timeline=timeline, recorded=recording)
+    return lengths(timeline, replay(changed(names, changes)).ops)
 
 
 def _by_cause(explained: Explained) -> dict[str, int]:

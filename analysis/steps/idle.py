@@ -33,11 +33,13 @@ def idle_in(
         axis: of the devices.
         of: the causes.
     """
-    first, past = gaps_in(pieces, gaps, axis)
+    first, past = (row.cast(pl.Int64) - 1 for row in gaps_in(pieces, gaps, axis))
+    first, past = (row.set(row < 0, None) for row in (first, past))
     return pl.DataFrame([_between(gaps[f"{cause}_ns"], first, past) for cause in of])
 
 
-def _between(ns: pl.Series, first: pl.Series, past: pl.Series) -> pl.Series:
-    """The sums of `ns` from the rows `first` up to `past`, as differences of running sums."""
-    sums = pl.concat([ns.clear(1).fill_null(0), ns.cum_sum()])
-    return sums.gather(past) - sums.gather(first)
+def _between(ns: pl.Series, first: pl.Series, last: pl.Series) -> pl.Series:
+    """The sums of `ns` behind the rows `first` up to `last` (null: before all), as differences of
+    running sums."""
+    sums = ns.cum_sum()
+    return sums.gather(last).fill_null(0) - sums.gather(first).fill_null(0)

@@ -22,11 +22,10 @@ def accounting_table(view: View) -> pl.DataFrame:
     )
     # a window may contain the middle of an operation or of a gap, and no operation's start
     selected = pl.concat([ops["device_no"], windows["device_no"]]).unique().implode()
-    devices = events.ops.select("device_no", "device").unique()
     names = view.trace.devices.select("device", "name").unique("device", keep="first")
     counts = [name for name in (*counted.columns, "gaps") if name != "device_no"]
     return (
-        devices.filter(pl.col("device_no").is_in(selected))
+        events.devices.filter(pl.col("device_no").is_in(selected))
         .join(counted, on="device_no", how="left")
         .join(parts, on="device_no", how="left")
         .join(idle, on="device_no", how="left")

@@ -34,6 +34,9 @@ LINES: Final = ("source", "via")
 SLICE_ROWS: Final = 262_144
 """How many gaps become text at a time. As text, a gap takes ten times the memory."""
 
+FIRST_ROWS: Final = 1000
+"""How many are in the first slice."""
+
 
 def gap_table(view: View) -> pl.DataFrame:
     """The GAPS table."""
@@ -41,11 +44,15 @@ def gap_table(view: View) -> pl.DataFrame:
 
 
 def gap_slices(view: View, at_least_ns: int = 0) -> Iterator[pl.DataFrame]:
-    """The GAPS table in slices, only gaps of `at_least_ns` or longer; at least one slice."""
+    """The GAPS table in slices, only gaps of `at_least_ns` or longer; at least one slice.
+
+    The first slice is short: some only look at it.
+    """
     gaps = view.gaps
     if at_least_ns > 0:
         gaps = gaps.filter(_length_ns() >= at_least_ns)
-    for first in range(0, max(len(gaps), 1), SLICE_ROWS):
+    yield gap_rows(view, gaps[:FIRST_ROWS])
+    for first in range(FIRST_ROWS, len(gaps), SLICE_ROWS):
         yield gap_rows(view, gaps[first : first + SLICE_ROWS])
 
 
@@ -311,11 +318,10 @@ def gap_histogram(view: View) -> pl.DataFrame:
     ns = _length_ns()
     labels = [label for _, label in LENGTHS] + [LONGER]
     length_class = pl.sum_horizontal((ns >= border).cast(pl.UInt8) for border, _ in LENGTHS)
-    devices = view.events.ops.select("device_no", "device").unique("device_no")
     groups = (
         view.gaps.group_by("device_no", length_class.alias("length"), "cause")
         .agg(pl.len().cast(pl.Int64).alias("gaps"), ns.sum().alias("idle_ns"))
-        .join(devices, on="device_no")
+        .join(view.events.devices, on="device_no")
         .sort("device", "length", "cause")
     )
     named = pl.Series("length", labels).gather(groups["length"])

@@ -26,11 +26,20 @@ BOUND: Final = pl.Enum(["compute", "memory", "overhead", "latency"])
 GPU_METRICS_GROUP: Final = pl.Enum(["phase", "class"])
 """What a row of gpu_metrics is about: a phase's path or a class of kernels."""
 
+GROUP_KIND: Final = pl.Enum(["all", "TP", "PP", "DP", "EP"])
+"""What a group of ranks shares: all ranks of the run, or by tensor, pipeline, data or expert
+parallelism (spec §9)."""
+
 _CAUSES: Final = {f"{cause}_ns": pl.Int64() for cause in CAUSES}
 
 _SPREAD: Final = {
     f"{name}_ns": pl.Int64() for name in ("mean", "median", "min", "max", "std", "p95")
 }
+
+REASONS: Final = ("late_work_ns", "late_copy_ns", "late_group_ns", "late_host_ns")
+"""Why a rank came late to a collective, in the order that breaks ties (spec §9)."""
+
+_REASONS: Final = dict.fromkeys(REASONS, pl.Int64())
 
 FINDINGS: Final = Frame(
     """One row per thing to change, the largest saving first; `finding` numbers them. Savings are of
@@ -561,29 +570,13 @@ MFU: Final = Frame(
     },
 )
 
-ARRIVALS: Final = Frame(
-    """One row per collective that all ranks took part in and that ended together (spec §9), in the
-    order of the first rank. Times are on the first report's clock. `start_ns` is the first rank's
-    arrival, `spread_ns` the time until the last one's. `ends_spread_ns` is how far the ends differ:
-    how well the clocks agree.""",
-    {
-        "collective": pl.Int64(),
-        "name": pl.String(),
-        "operation": pl.String(),
-        "bytes": pl.Int64(),
-        "ranks": pl.Int64(),
-        "start_ns": pl.Int64(),
-        "spread_ns": pl.Int64(),
-        "last_report": pl.String(),
-        "last_device": pl.Int32(),
-        "ends_spread_ns": pl.Int64(),
-    },
-)
-
 RANKS: Final = Frame(
-    """One row per rank: a process on a GPU. `matched` counts the `collectives` in which all ranks
-    took part. Of these, it was last in `times_last`; `late_ns` sums how late it was after the first
-    rank, and `waited_ns` how long it waited for the last one. `clock_ns` is how far its report's
+    """One row per rank: a process on a GPU; `rank` numbers them in the order of the reports.
+    `matched` counts the `collectives` in which all ranks of a group took part (spec §9). Of these,
+    it was last in `times_last`; `late_ns` sums how late it was after the first rank, and
+    `waited_ns` how long it waited for the last one. `cost_ns` is what it cost the others: how much
+    less exposed communication it has than the rank with the next least. `late_work_ns` to
+    `late_host_ns` say why it was late, and sum to `late_ns`. `clock_ns` is how far its report's
     clock is ahead of the first report's; `residual_ns` is the median difference that remains.""",
     {
         "report": pl.String(),
@@ -596,6 +589,123 @@ RANKS: Final = Frame(
         "waited_ns": pl.Int64(),
         "clock_ns": pl.Int64(),
         "residual_ns": pl.Int64(),
+        "rank": pl.Int64(),
+        "cost_ns": pl.Int64(),
+        **_REASONS,
+    },
+)
+
+RANK_GROUPS: Final = Frame(
+    """One row per group of ranks that have collectives of their own, the largest cost first. `rank`
+    is the group's straggler, which cost the others most; what follows it is of that rank in that
+    group, `report` to `through`. `steps_last` counts the steps in which it cost the others more
+    than 1 % of the step, of `steps`. `through` is the group in which it waited where it was late
+    because of another group. `bytes`, `waited_ns` and `overlapped_ns` are of all ranks of the
+    group. The numbers of `PP` are of sends and receives.""",
+    {
+        "group": pl.Int64(),
+        "kind": GROUP_KIND,
+        "ranks": pl.Int64(),
+        "members": pl.String(),
+        "collectives": pl.Int64(),
+        "bytes": pl.Int64(),
+        "rank": pl.Int64(),
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "times_last": pl.Int64(),
+        "steps": pl.Int64(),
+        "steps_last": pl.Int64(),
+        "cost_ns": pl.Int64(),
+        "cost_step_ns": pl.Int64(),
+        "late_ns": pl.Int64(),
+        **_REASONS,
+        "through": pl.Int64(),
+        "waited_ns": pl.Int64(),
+        "overlapped_ns": pl.Int64(),
+    },
+)
+
+ARRIVALS: Final = Frame(
+    """One row per collective of a group that ended together on its ranks (spec §9), in order of
+    time. Times are on the first report's clock. `start_ns` is the first rank's arrival, `spread_ns`
+    the time until the last one's, `done_ns` what the transfer itself took after it. `cost_ns` is
+    what one rank had cost the others when it ended, since they were last in step.
+    `ends_spread_ns` is how far the ends differ: how well the clocks agree.""",
+    {
+        "collective": pl.Int64(),
+        "name": pl.String(),
+        "operation": pl.String(),
+        "bytes": pl.Int64(),
+        "ranks": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "spread_ns": pl.Int64(),
+        "last_report": pl.String(),
+        "last_device": pl.Int32(),
+        "ends_spread_ns": pl.Int64(),
+        "group": pl.Int64(),
+        "last_rank": pl.Int64(),
+        "cost_ns": pl.Int64(),
+        "done_ns": pl.Int64(),
+    },
+)
+
+RANK_STEPS: Final = Frame(
+    """One row per rank and step. The parts of the step are those of the table steps; `late_ns` and
+    `cost_ns` are of the collectives whose kernels start in the step on that rank.""",
+    {
+        "rank": pl.Int64(),
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "step": pl.Int64(),
+        "duration_ns": pl.Int64(),
+        "compute_ns": pl.Int64(),
+        "comm_exposed_ns": pl.Int64(),
+        "copy_exposed_ns": pl.Int64(),
+        "idle_ns": pl.Int64(),
+        "late_ns": pl.Int64(),
+        "cost_ns": pl.Int64(),
+    },
+)
+
+RANK_OUTLIERS: Final = Frame(
+    """One row per rank and part of a step that is far from the other ranks' (spec §9), the largest
+    difference first. `ns` is the rank's mean per judged step, of the window where no steps are
+    judged.""",
+    {
+        "rank": pl.Int64(),
+        "report": pl.String(),
+        "device": pl.Int32(),
+        "part": pl.String(),
+        "ns": pl.Int64(),
+        "median_ns": pl.Int64(),
+        "z": pl.Float64(),
+    },
+)
+
+BANDWIDTH: Final = Frame(
+    """One row per group, operation and size of the communication; `group` is null for kernels of
+    which only one rank is known. `size_bytes` is the message rounded down to a power of two,
+    `bytes` the median of what the operation moves by NCCL's count: an all-gather's message times
+    the ranks. `done_ns` is the median time from the last rank's arrival to the end; a kernel's own
+    duration where only one rank is known. `peak_bytes_per_s` is NVLink's, one way, if the ranks
+    share a host. `slow_ns` is what a slow link cost: the time beyond the other groups' median, or
+    beyond the median of its own steps where there is one group.""",
+    {
+        "group": pl.Int64(),
+        "kind": GROUP_KIND,
+        "operation": pl.String(),
+        "size_bytes": pl.Int64(),
+        "ranks": pl.Int64(),
+        "count": pl.Int64(),
+        "bytes": pl.Int64(),
+        "done_ns": pl.Int64(),
+        "algorithm_bytes_per_s": pl.Float64(),
+        "bus_bytes_per_s": pl.Float64(),
+        "peak_bytes_per_s": pl.Float64(),
+        "peak_pct": pl.Float64(),
+        "overlapped_pct": pl.Float64(),
+        "slow_ns": pl.Int64(),
     },
 )
 

@@ -41,11 +41,10 @@ def _pieces(view: View) -> pl.DataFrame:
     nobody = [pl.lit(None, steps.schema[name]).alias(name) for name in ("process", "step")]
     pieces = pl.concat([steps, windows.with_columns(nobody).select(columns)])
     pieces = pieces.filter(pl.col("end_ns") > pl.col("start_ns"))
-    devices = view.events.ops.select("device_no", "device").unique("device_no")
     layer = pl.col("process").rank("dense").over("device_no").fill_null(1).alias("layer")
     return (
         pieces.hstack(laid(pieces, view.events.axis).get_columns())
-        .join(devices, on="device_no", maintain_order="left")
+        .join(view.events.devices, on="device_no", maintain_order="left")
         .with_columns(layer)
         .sort("start")
         .with_row_index("piece")

@@ -1,5 +1,7 @@
 """The steps one by one, with their time split as in the accounting (spec §8)."""
 
+from typing import Final
+
 import polars as pl
 
 from nsysflow.analysis.bound.parts import waited_in
@@ -9,24 +11,40 @@ from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.steps.idle import idle_in
 from nsysflow.analysis.view.view import View
 
+_CAUSES: Final = [f"{cause}_ns" for cause in CAUSES]
+
 
 def step_table(view: View) -> pl.DataFrame:
     """The STEPS table."""
-    causes = [f"{cause}_ns" for cause in CAUSES]
+    steps = _timed(view)
+    other = view.unhidden.timeline
+    same = other is view.timeline
+    unhidden = steps.select(_CAUSES) if same else idle_in(view.steps, other.gaps, view.events.axis)
+    used = steps.select("compute_ns")
+    bound = bounds(pl.concat([used, waited_in(view, view.steps), unhidden], how="horizontal"))
+    return _in_order(steps.hstack(bound.get_columns()))
+
+
+def timed_steps(view: View) -> pl.DataFrame:
+    """The STEPS table without what bounds each step, which takes a fifth of an analysis."""
+    return _in_order(_timed(view))
+
+
+def _timed(view: View) -> pl.DataFrame:
+    """The steps of a view, in its order, with their parts."""
     axis, steps = view.events.axis, view.steps
     parts = view.busy.parts(steps, axis).drop("window_ns", "idle_ns")
     idle = idle_in(steps, view.timeline.gaps, axis)
-    other = view.unhidden.timeline
-    unhidden = idle if other is view.timeline else idle_in(steps, other.gaps, axis)
-    bound = bounds(pl.concat([parts, waited_in(view, steps), unhidden], how="horizontal"))
     return (
         steps.hstack(parts.get_columns())
         .hstack(idle.get_columns())
-        .hstack(bound.get_columns())
         .with_columns(
             (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
-            pl.sum_horizontal(causes).alias("idle_ns"),
-            os_pid(pl.col("process")).alias("process"),
+            pl.sum_horizontal(_CAUSES).alias("idle_ns"),
         )
-        .sort("process", "device", "step")
     )
+
+
+def _in_order(steps: pl.DataFrame) -> pl.DataFrame:
+    process = os_pid(pl.col("process")).alias("process")
+    return steps.with_columns(process).sort("process", "device", "step")

@@ -43,7 +43,7 @@ def waited_table(view: View) -> pl.DataFrame:
         sums.group_by(key)
         .agg(pl.col("waits", "total_ns").sum(), pl.col("largest_ns").max())
         .join(view.windows.group_by("device_no").agg(window), on="device_no")
-        .join(view.events.ops.select("device_no", "device").unique("device_no"), on="device_no")
+        .join(view.events.devices, on="device_no")
         .sort(key)
         .with_columns(
             os_pid(pl.col("process")).alias("process"),

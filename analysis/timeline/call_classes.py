@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, Cause
-from nsysflow.analysis.frames.lookup import by_number, greatest
+from nsysflow.analysis.frames.lookup import by_number, greatest, matching
 from nsysflow.analysis.schema import CAUSE
 
 COPY: Final = r"^(?:cuda|cu)Memcpy"
@@ -92,10 +92,7 @@ def _first_slow_launches(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
     )
     suspects = kernels.filter(is_slow.gather(kernels["call"]).is_not_null())
     launches = kernels.filter(pl.col("name").is_in(suspects["name"].unique().implode()))
-    graphs = calls.select("name").unique().filter(_text().str.contains(GRAPH_LAUNCH))
-    if not graphs.is_empty():
-        replays = calls.join(graphs, on="name", how="semi")
-        launches = launches.join(replays, on="call", how="anti")
+    launches = launches.filter(~matching(calls["name"], GRAPH_LAUNCH).gather(launches["call"]))
     called = calls.select("end_ns", "correlation")[launches["call"]]
     order = ["launch_start_ns", "end_ns", "correlation", "call"]
     first = (

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 import polars as pl
 
+from nsysflow.analysis.frames.intervals import sort_with_ties
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.timeline.events import Events
 
@@ -72,7 +73,7 @@ def _launched_on(wanted: pl.Series, events: Events, stream_no: pl.Series) -> pl.
     """The launched operations of the streams `wanted`, in the order of their launches."""
     ops = events.ops.select("op", "launch_start_ns", "end_ns").with_columns(stream_no)
     ops = ops.filter(stream_no.is_in(wanted.unique().implode())).drop_nulls("launch_start_ns")
-    return ops.sort("launch_start_ns", "end_ns", "op").drop("end_ns")
+    return sort_with_ties(ops, "launch_start_ns", [pl.col("end_ns"), pl.col("op")]).drop("end_ns")
 
 
 def _with_calls(rows: pl.DataFrame, events: Events) -> pl.DataFrame:

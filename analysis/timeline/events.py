@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
-from nsysflow.analysis.frames.lookup import by_number, greatest
+from nsysflow.analysis.frames.lookup import by_number, distinct, greatest
 from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid, process_of
+from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.timeline.call_classes import (
     SYNC_AFTER_NS,
@@ -75,6 +76,16 @@ class Events:
     outliers: int
     recorded: int
     unstamped: int
+
+    @computed_once
+    def devices(self) -> pl.DataFrame:
+        """The GPUs that operations ran on: `device_no`, `device`."""
+        return distinct(self.ops.select("device_no", "device"))
+
+    @computed_once
+    def users(self) -> pl.DataFrame:
+        """The processes on each GPU: `process`, `device_no`."""
+        return distinct(self.ops.select("process", "device_no"))
 
 
 def in_order(trace: Trace, options: Options) -> Events:

@@ -12,7 +12,7 @@ PART: Final = pl.Enum(["compute", "comm", "copy"])
 
 def parts_of(ops: pl.DataFrame) -> pl.Series:
     """The `part` of each operation."""
-    kernels = ops.filter(pl.col("kind") == "kernel").select("name", "short_name").unique("name")
+    kernels = ops.select("name", "short_name").filter(ops["kind"] == "kernel").unique("name")
     text = [pl.col(column).cast(pl.String) for column in ("name", "short_name")]
     comm = kernels.filter(communication_class(*text) == "comm")["name"]
     is_copy = pl.col("kind").is_in(["memcpy", "memset"])

@@ -4,6 +4,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.timeline.events import Events
 
 _CAPTURE: Final = r"^(?:cuda|cu)Stream(?:Begin|End)Capture"
@@ -23,9 +24,7 @@ def capture_began(rows: pl.DataFrame, events: Events) -> pl.Series:
 
 def _marks(events: Events) -> pl.DataFrame:
     """`process`, `start_ns` of every begin and end of a capture, in order; `began_ns` of begins."""
-    names = events.calls.select(pl.col("name").unique())
-    named = names.filter(pl.col("name").cast(pl.String).str.contains(_CAPTURE))
-    calls = events.calls.join(named, on="name", how="semi")
+    calls = events.calls.filter(matching(events.calls["name"], _CAPTURE))
     process = events.threads["process"].gather(calls["thread_no"]).alias("process")
     name = pl.col("name").cast(pl.String)
     order = ["start_ns", -pl.col("end_ns"), "correlation", "thread_no", name]

@@ -85,7 +85,7 @@ def named_domains(ranges: pl.DataFrame) -> set[str]:
 
 
 def _of_device(windows: pl.DataFrame, events: Events, device: int) -> pl.DataFrame:
-    devices = events.ops.select("device", "device_no").unique().sort("device")
+    devices = events.devices.select("device", "device_no").sort("device")
     chosen = devices.filter(pl.col("device") == device)
     if chosen.is_empty():
         known = ", ".join(map(str, devices["device"])) or "none"

@@ -9,7 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
 from nsysflow.analysis.frames.intervals import Axis, Cover, laid, last_at_or_before, merge, overlaps
-from nsysflow.analysis.frames.lookup import where
+from nsysflow.analysis.frames.lookup import greatest, where
 from nsysflow.analysis.schema import CAUSE
 
 WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
@@ -128,10 +128,14 @@ def narrow_parts(
         rank: the order of the paths, by number, which breaks ties.
     """
     pieces = gaps.with_row_index("row")
+    # where few steps are judged, a look-up by number leaves most rows before they are joined
+    inside = pl.repeat(value=False, n=greatest(gaps["gap"]) + 1, eager=True)
+    inside = inside.scatter(gaps["gap"], True)
     narrowed = {}
     for cause, rows in parts.items():
         kept = pieces.select("row", "gap", pl.col(f"{cause}_ns").alias("total"))
-        found = rows.join(kept.filter(pl.col("total") > 0), on="gap")
+        mine = rows.filter(inside.gather(rows["gap"], null_on_oob=True))
+        found = mine.join(kept.filter(pl.col("total") > 0), on="gap")
         split = found.filter("split")
         split = split.with_columns(rank.gather(split["path"]).fill_null(0).alias("rank"))
         split = apportion(split, by="row", ties="rank")

@@ -21,7 +21,8 @@ def stretches_without_compute(events: Events) -> pl.DataFrame:
     """`STRETCHES`, those before the first compute operation of each device first."""
     reach = (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("reach")
     positive = pl.col("end_ns") > pl.col("start_ns")
-    lasting = events.ops.filter(positive).select("op", "device_no", "place", reach, "part")
+    ops = events.ops.lazy().filter(positive)
+    lasting = ops.select("op", "device_no", "place", reach, "part").collect()
     windows = lasting.group_by("device_no").agg(pl.col("place").min(), pl.col("reach").max())
     compute = lasting.filter(pl.col("part") == "compute")
     reached = compute.group_by("device_no").agg(pl.col("reach").max().alias("reached"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysflow.errors import SelectionError
+from nsysflow.runs.paths import is_pattern
 from nsysflow.runs.sources import sources_of
 
 
@@ -45,7 +46,7 @@ class Folder:
         return True
 
     def files(self, path: Path) -> list[Path]:
-        """The files that are read when the report, run or report.json at `path` is opened.
+        """The files that are read when the reports, run or report.json at `path` are opened.
 
         Raises:
             Damaged: a manifest cannot be understood.
@@ -53,8 +54,8 @@ class Folder:
             SelectionError: one of them is outside the folder.
         """
         found = [*self._held(path)]
-        if path.is_dir():
-            for source in sources_of([path]):  # a manifest may name files elsewhere
+        if path.is_dir() or is_pattern(path):
+            for source in sources_of([path]):  # one may lie elsewhere
                 found += self._held(self.inside(source.path))
         return list(dict.fromkeys(found))
 

@@ -1,6 +1,7 @@
 """`nsysflow analyze`: reports in, a page or a table out, and the files."""
 
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.cli.cache import cache_option
 from nsysflow.cli.exports import Exports, export_options
 from nsysflow.cli.look import Look, analyse, look_of
 from nsysflow.cli.options import (
@@ -21,13 +23,14 @@ from nsysflow.cli.options import (
 )
 from nsysflow.cli.printed import Printed, print_options
 from nsysflow.cli.settings import configured
+from nsysflow.cli.workers import Workers, worker_options
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
 _OUTPUT: Final = frozenset(
     [
         *("reports", "folder", "force", "no_files", "html"),
-        *(field.name for kind in (Printed, Exports) for field in fields(kind)),
+        *(field.name for kind in (Printed, Exports, Workers) for field in fields(kind)),
     ]
 )
 """The parameters that say what is read and where results go; the others make a `Look`."""
@@ -76,6 +79,7 @@ class _Analyze(Command):
 )
 @export_options
 @window_options
+@cache_option
 @option(
     "--min-gap-us",
     "at_least_ns",
@@ -95,6 +99,7 @@ class _Analyze(Command):
     metavar="FILE",
     help="Sort kernels by the classes in this TOML file, before the built-in ones.",
 )
+@worker_options
 def analyze(
     reports: tuple[Path, ...],
     folder: Path | None,
@@ -108,7 +113,8 @@ def analyze(
 
     A REPORT is an nsys export (.sqlite, also .xz, .gz or .zst; a parquetdir), an .nsys-rep, a
     torch.profiler trace, or the folder of a run. Without one, the newest run in this folder is
-    taken. Several reports are the ranks of one run, and need -o.
+    taken. Several reports are the ranks of one run, and need -o: name them, a folder that holds
+    them, or a pattern in quotes.
 
     Prints a page, and writes all tables to REPORT.nsysflow/. With --table, --json, --gaps-csv or
     --flamegraph it gives that instead of the page, and writes the tables only with -o.
@@ -117,6 +123,7 @@ def analyze(
     Example:
         nsysflow analyze report.sqlite
         nsysflow analyze rank0.sqlite rank1.sqlite -o run1
+        nsysflow analyze 'runs/*/rank*.sqlite' -o run1
         nsysflow analyze report.sqlite --table kernels --top 20
         nsysflow analyze report.sqlite --table gaps --columns duration_ns,cause,next_op
         nsysflow analyze report.sqlite --flamegraph idle.svg
@@ -124,23 +131,32 @@ def analyze(
         nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
     printed, exports = taken(Printed, others), taken(Exports, others)
+    how = taken(Workers, others).how()
     printed.check()
     written = not no_files and (folder is not None or not printed.alone)
     _check_written(folder, html=html, no_files=no_files, written=written)
     exports.check()
+    from nsysflow.cli.kept_page import print_page
+    from nsysflow.runs.analyze import PAGE
     from nsysflow.runs.files import output_folder
+    from nsysflow.runs.paths import is_pattern
     from nsysflow.runs.sources import newest_run
 
     look = look_of(**others)
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
-    if written and folder is None and len(reports) > 1:
+    if written and folder is None and (len(reports) > 1 or is_pattern(reports[0])):
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
     chosen = output_folder(reports, folder, force=force) if written else None
-    tables = tuple(TABLES) if written else (*printed.tables, *exports.tables)
-    results = analyse(reports, look, tables=tables, folder=chosen, html=html)
+    # summary.md is a page: its tables of judged steps are computed on all cores too
+    tables = (*TABLES, *PAGE) if written else (*printed.tables, *exports.tables)
+    analysed = partial(analyse, reports, look, tables=tables, folder=chosen, html=html, **how)
+    if not (written or printed.alone or exports.asked):
+        print_page(reports, look, analysed, full=printed.full)
+        return
+    results = analysed()
     printed.show(results, look, reports)
     exports.write(results, reports)
     if chosen is not None:

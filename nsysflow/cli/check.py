@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from nsysflow.atomic import staged_file
+from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option, step_option
 from nsysflow.cli.settings import configured, place_of
 from nsysflow.cli.working_tree import file_below
@@ -65,6 +66,7 @@ class _Shown:
     help="Write the figures of REPORT to the --baseline file, and judge nothing.",
 )
 @step_option
+@cache_option
 @option("--json", "as_json", section=_PRINTED, is_flag=True, help="Print a JSON document.")
 @option("--junit", section=_PRINTED, type=_PATH, metavar="FILE", help="Write JUnit XML to FILE.")
 @option(
@@ -239,7 +241,10 @@ def _write(file: Path, text: str) -> None:
         with staged_file(file) as scratch:
             scratch.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"{file} cannot be written: {error.strerror}") from error
+        raise OutputError(
+            f"cannot write {file}: {error.strerror}; nothing was written",
+            "Make room, or name another file",
+        ) from error
 
 
 def _update_command(file: Path, reports: Sequence[Path], step: str | None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import click
 
+from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option
 from nsysflow.progress import progress
 
@@ -64,6 +65,7 @@ def spread(args: Sequence[str]) -> list[str]:
     metavar="REPORT...",
     help="Captures from after the change.",
 )
+@cache_option
 @option("--step", section=_SIDES, metavar="NVTX", help="Take this range as one step.")
 @option(
     "--force",

@@ -9,6 +9,7 @@ import click
 
 from nsysflow.cli import completion
 from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.cache import cache_option
 from nsysflow.cli.look import Look, analyse
 from nsysflow.cli.options import Command, flops_options, own_option, window_options
 from nsysflow.errors import UnknownName
@@ -25,6 +26,7 @@ _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it 
 @window_options
 @flops_options
 @own_option
+@cache_option
 @click.pass_context
 def explain(
     ctx: click.Context,

@@ -66,6 +66,11 @@ class Exports:
         """What is read and computed for them: findings, and with them the grids of kernels."""
         return ("findings",) if self.sarif or self.perfetto else ()
 
+    @property
+    def asked(self) -> bool:
+        """Whether any file is asked for."""
+        return any(each is not None for each in (self.sarif, self.perfetto, self.figures))
+
     def check(self) -> None:
         """Refuse, before any work is done, what cannot be written.
 

@@ -13,6 +13,7 @@ import nsysflow
 from nsysflow.catalog import kernels, workloads
 from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
+from nsysflow.cli.cache import cache
 from nsysflow.cli.check import check
 from nsysflow.cli.completion import completion
 from nsysflow.cli.diff import diff
@@ -201,6 +202,6 @@ def list_all(*, as_json: bool) -> None:
 
 for _command in (
     *(demo, profile, analyze, show, explain, whatif, diff, check),
-    *(doctor, list_all, pack, mcp, skill, bench, completion),
+    *(doctor, list_all, pack, cache, mcp, skill, bench, completion),
 ):
     main.add_command(_command)

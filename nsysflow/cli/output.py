@@ -22,10 +22,15 @@ from nsysflow.screen import console, line_width
 
 def show_page(results: Results, *, full: bool = False, top: int | None, at_least_ns: int) -> None:
     """The page, as wide as the terminal: one screen, or all of it."""
-    screen = console()
+    print_lines(console(), page_lines(results, full=full, top=top, at_least_ns=at_least_ns))
+
+
+def page_lines(
+    results: Results, *, full: bool, top: int | None, at_least_ns: int
+) -> Iterator[Text]:
+    """The page, as wide as the terminal, line by line."""
     length: Length = "full" if full else "page"
-    lines = page(results, width=line_width(), length=length, top=top, at_least_ns=at_least_ns)
-    print_lines(screen, lines)
+    return page(results, width=line_width(), length=length, top=top, at_least_ns=at_least_ns)
 
 
 def show_json(results: Results) -> None:

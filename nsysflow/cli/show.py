@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.cache import cache_option
 from nsysflow.cli.look import analyse
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ webbrowser finds there is a text browser, which cannot show the page."""
 @click.command()
 @click.argument("run", required=False, type=_PATH)
 @click.option("--no-browser", is_flag=True, help="Only write the page, and print where it is.")
+@cache_option
 @click.pass_context
 def show(ctx: click.Context, /, run: Path | None, *, no_browser: bool) -> None:
     """Open a report in the browser: its timeline, findings and tables.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from nsysflow.cli import completion
+from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option, own_option, step_options
 from nsysflow.nearest import nearest
 from nsysflow.progress import progress
@@ -148,6 +149,7 @@ def _call(row: dict[str, str], file: Path, line: int) -> tuple[int, int, int]:
 )
 @step_options
 @own_option
+@cache_option
 @option("--json", "as_json", section="What to print", is_flag=True, help="Print a JSON document.")
 def whatif(
     report: Path,

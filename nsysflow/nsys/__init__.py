@@ -10,7 +10,7 @@ from nsysflow.nsys.argv import (
 )
 from nsysflow.nsys.find import find
 from nsysflow.nsys.importer import ImporterProblem, importer_problem
-from nsysflow.nsys.places import Places, home
+from nsysflow.nsys.places import Places, home, user_cache
 from nsysflow.nsys.program import (
     ASSUMED,
     LAST_NVTX,
@@ -43,4 +43,5 @@ __all__ = [
     "profile_argv",
     "records_nvtx",
     "too_old_for",
+    "user_cache",
 ]

@@ -33,6 +33,12 @@ def home() -> Path:
         return Path(tempfile.gettempdir())
 
 
+def user_cache() -> Path:
+    """nsysflow's folder in the user's cache; it need not exist."""
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else home() / ".cache") / "nsysflow"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Places:
     """Where to look.
@@ -56,14 +62,13 @@ class Places:
     @classmethod
     def here(cls) -> Self:
         """The places of this machine, from its environment."""
-        caches = os.environ.get("XDG_CACHE_HOME")
         cuda_home = os.environ.get("CUDA_HOME")
         return cls(
             named=os.environ.get("NSYSFLOW_NSYS") or None,
             path=os.environ.get("PATH", os.defpath),
             cuda_home=Path(cuda_home) if cuda_home else None,
             root=Path("/"),
-            cache=(Path(caches) if caches else home() / ".cache") / "nsysflow",
+            cache=user_cache(),
             machine=platform.machine(),
         )
 

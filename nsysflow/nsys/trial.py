@@ -5,10 +5,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from nsysflow.analysis.load import load
+from nsysflow.atomic import scratch_folder
 from nsysflow.errors import CaptureError, NsysflowError
 from nsysflow.nsys.argv import Recording, profile_argv
 from nsysflow.nsys.program import Nsys, output_of
@@ -55,8 +55,8 @@ def may_sample(nsys: Nsys) -> bool | None:
 def try_nsys(nsys: Nsys) -> Trial:
     """Let nsys record a range of this Python, in a temporary folder."""
     for _ in range(ATTEMPTS):
-        with TemporaryDirectory(prefix="nsysflow-") as folder:
-            trial = _attempt(nsys, Path(folder))
+        with scratch_folder() as folder:
+            trial = _attempt(nsys, folder)
         if trial.problem is None:
             break
     return trial

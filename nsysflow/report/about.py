@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
+import polars as pl
+
 from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.layout import shorten_middle
 from nsysflow.report.results import Results, gpu_name
+from nsysflow.report_names import some_of
 
 _LETTERS: Final = 20
 """So long a name of a report leaves the axes enough room."""
@@ -23,21 +26,28 @@ def about_run(results: Results, *more: str) -> str:
         more: what else the reader must know.
     """
     only = f"only {results.selection}" if results.selection else ""
-    gpus = gpu_names(results.table("accounting")["name"])
-    parts = [_names(results.reports), gpus, only, steps_sentence(results), *more]
+    gpus = gpu_names(accounting_of_all(results)["name"])
+    parts = [
+        some_of(results.every_report, _NAMED),
+        gpus,
+        only,
+        steps_sentence(results.typical),
+        *more,
+    ]
     return " · ".join(filter(None, parts))
 
 
-def _names(reports: Sequence[str]) -> str:
-    """The reports; of many only the first ones."""
-    rest = len(reports) - _NAMED
-    return ", ".join(reports[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+def accounting_of_all(results: Results) -> pl.DataFrame:
+    """ACCOUNTING of all GPUs of the run, also of ranks that are not looked at whole."""
+    if results.digests is None:
+        return results.table("accounting")
+    return pl.concat([each.accounting for each in results.digests])
 
 
 def gpu_label(results: Results, report: str, device: int) -> str:
     """A GPU as axes name it."""
     short = shorten_middle(report, _LETTERS)
-    return gpu_name(short, device, several=len(results.reports) > 1)
+    return gpu_name(short, device, several=len(results.every_report) > 1)
 
 
 def track_labels(results: Results, tracks: Sequence[tuple[str, int, int]]) -> list[str]:

@@ -90,9 +90,17 @@ def about(results: Results) -> dict[str, Any]:
         "reports": [
             {"report": each.trace.report, "source": each.trace.source} for each in results.analyses
         ],
+        **_of_many(results),
         "selection": results.selection,
         "notes": [{"kind": note.kind, "text": note.text} for note in results.notes],
     }
+
+
+def _of_many(results: Results) -> dict[str, Any]:
+    """Of many ranks, how many there are, and which of the reports stands for all."""
+    if not results.many:
+        return {}
+    return {"ranks": len(results.table("ranks")), "typical": results.typical.reports[0]}
 
 
 def verdict(results: Results) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from nsysflow.units import duration, number, percent, whole_percent
 WORTH_SAYING: Final = 0.95
 """Unprofiled steps that are hardly shorter save as much."""
 
+MOST_TYPED: Final = 8
+"""So many reports are typed out in a command."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Suggestion:
@@ -108,4 +111,11 @@ def _more(results: Results, shown: int) -> str:
         return ""
     left = len(results.found.valued) - shown
     rest = f"{number(left)} more: --table findings; " if left else ""
-    return f"{rest}in full: nsysflow explain 1 {results.again}"
+    return f"{rest}in full: nsysflow explain 1 {_run(results)}"
+
+
+def _run(results: Results) -> str:
+    """The run as it is typed after a command; of so many reports that they fill the screen, how to
+    type it."""
+    typed = len(results.origin.typed)
+    return results.again if typed <= MOST_TYPED else f"and the same {number(typed)} reports"

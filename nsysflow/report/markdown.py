@@ -45,7 +45,12 @@ def set_page(page: Page) -> str:
 
 
 def _headlines(page: Page) -> Iterator[str]:
-    """The verdict, what ran, how long a step takes, and what to change first."""
+    """What the ranks tell, the verdict, what ran, how long a step takes, and what to change
+    first."""
+    if page.told.first:
+        yield from (f"**{escaped(page.told.first)}**", "")
+    for sentence in page.told.more:
+        yield from (f"{escaped(sentence)}.", "")
     for index, headline in enumerate(page.headlines):
         yield from (f"**{escaped(headline.sentence)}**", "")
         for remark in page.remarks if index == 0 else ():

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from nsysflow.analysis.declared.tables import TABLES, Table
 from nsysflow.analysis.short_repr import gpu_names
+from nsysflow.report.about import accounting_of_all
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.integrity import quality_lines
 from nsysflow.report.blocks.mfu import mfu_sentences
@@ -12,10 +13,12 @@ from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.fields import Limits
 from nsysflow.report.findings import Suggestions, suggestions
 from nsysflow.report.layout import Block
+from nsysflow.report.ranks.straggler import Told, told
 from nsysflow.report.results import Results
 from nsysflow.report.verdict.judgement import judge
 from nsysflow.report.verdict.validity import Invalid
 from nsysflow.report.verdict.verdict import Verdict
+from nsysflow.units import number
 
 Length = Literal["page", "full"]
 """How long a page is: one screen, or all that people read (`--full`, summary.md)."""
@@ -27,16 +30,24 @@ FIRST: Final = 3
 """So many findings are on one screen."""
 
 
+OF_RANKS: Final = ("rank_groups", "rank_steps", "rank_outliers", "bandwidth")
+"""The tables that a page of many ranks begins with, in this order."""
+
+OF_TYPICAL: Final = ("accounting", "kernels", "phases")
+"""What one screen shows of the typical rank of many."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """What a reader sees of a run, in this order.
 
     Attributes:
-        reports: the reports' names.
+        reports: the reports' names; of many only how many.
         gpus: what they ran on, e.g. `2 x NVIDIA H200`; empty without GPU work.
         recorded: with which versions, and when, as far as that is known.
         selection: the options that narrow the window, as they are typed; empty without any.
         steps: how many steps there are and how long they take; empty without steps.
+        told: what the ranks tell: who holds the others up, and why.
         headlines: what holds the GPUs back, or why that cannot be said; never empty.
         remarks: what to keep in mind about the headlines, a line each.
         suggestions: what to change, the largest saving first.
@@ -50,6 +61,7 @@ class Page:
     recorded: tuple[str, ...]
     selection: str
     steps: str
+    told: Told
     headlines: tuple[Verdict | Invalid, ...]
     remarks: tuple[str, ...]
     suggestions: Suggestions
@@ -74,22 +86,32 @@ def compose(results: Results, length: Length, *, top: int | None, at_least_ns: i
 def opening(results: Results, length: Length) -> Page:
     """All of the page but its tables."""
     judgement = judge(results)
+    typical = results.typical
     return Page(
-        reports=", ".join(results.reports),
-        gpus=gpu_names(results.table("accounting")["name"]),
+        reports=_reports(results),
+        gpus=gpu_names(accounting_of_all(results)["name"]),
         recorded=_recorded(results),
         selection=results.selection,
-        steps=steps_sentence(results),
+        steps=steps_sentence(typical),
+        told=told(results.judged) if judgement.valid else Told(),
         headlines=judgement.headlines,
         remarks=judgement.remarks,
         suggestions=suggestions(results, FIRST if length == "page" else len(results.found.valued)),
-        sentences=mfu_sentences(results),
+        sentences=mfu_sentences(typical),
         blocks=(),
         notes=(
             *(note.text for note in results.notes),
-            *(quality_lines(results) if length == "page" else ()),
+            *(quality_lines(typical) if length == "page" else ()),
         ),
     )
+
+
+def _reports(results: Results) -> str:
+    """The names of a few reports, the number of many ranks."""
+    if not results.many:
+        return ", ".join(results.reports)
+    ranks = len(results.table("ranks"))
+    return f"{number(ranks)} ranks" if ranks else f"{number(len(results.every_report))} reports"
 
 
 def _recorded(results: Results) -> tuple[str, ...]:
@@ -103,16 +125,29 @@ def _recorded(results: Results) -> tuple[str, ...]:
 def _blocks(
     results: Results, length: Length, top: int | None, at_least_ns: int
 ) -> tuple[Block, ...]:
-    """The blocks of the tables that a page of this length shows, in the declared order."""
+    """The blocks of the tables that a page of this length shows, in the declared order. A page of
+    many ranks begins with what they tell; other tables are of the typical rank."""
     blocks = []
-    judged = results.judged
-    for table in TABLES.values():
-        if rows := rows_shown(table, length):
-            limit = top if top is not None and not table.complete else rows
-            limits = Limits(rows=limit, at_least_ns=at_least_ns)
-            of = judged if table.judged else results
-            blocks.append(block_of(table.name)(of, limits))
+    for table in _tables(results, length):
+        rows = rows_shown(table, length)
+        limit = top if top is not None and not table.complete else rows
+        limits = Limits(rows=limit, at_least_ns=at_least_ns)
+        of = results if table.of == "run" else results.typical
+        block = block_of(table.name)(of.judged if table.judged else of, limits)
+        if results.many and table.of == "report":
+            block = replace(block, title=f"{block.title} of {results.typical.reports[0]}")
+        blocks.append(block)
     return tuple(block for block in blocks if block.rows)
+
+
+def _tables(results: Results, length: Length) -> list[Table]:
+    """The tables that a page shows, in its order."""
+    tables = [table for table in TABLES.values() if rows_shown(table, length)]
+    if not results.many:
+        return tables
+    first = [TABLES[name] for name in OF_RANKS]
+    rest = [table for table in tables if table.name not in OF_RANKS]
+    return [*first, *(each for each in rest if length == "full" or each.name in OF_TYPICAL)]
 
 
 def rows_shown(table: Table, length: Length) -> int:

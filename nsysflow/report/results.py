@@ -4,24 +4,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import Protocol
 
 import polars as pl
 
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.find import Found, find_of_run
-from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.table import findings_table
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.options import Options, typed_steps
+from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.short_repr import Shown, facts_of
-from nsysflow.analysis.tables.communication.ranks import rank_tables
-from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.tracks.tracks import Tracks
-from nsysflow.analysis.validity.checks import Failed
+from nsysflow.report.analysed import Analysed
 
 
 def or_outside(path: str) -> pl.Expr:
@@ -40,56 +36,10 @@ def gpu_name(report: str, device: int, *, several: bool) -> str:
     return f"{report} GPU {device}" if several else f"GPU {device}"
 
 
-class Analysed(Protocol):
-    """What `Results` needs of an `Analysis`, besides a frame for each table of a report."""
-
-    @property
-    def trace(self) -> Trace: ...
-    @property
-    def options(self) -> Options: ...
-    @property
-    def step_name(self) -> str | None: ...
-    @property
-    def step_names(self) -> pl.DataFrame: ...
-    @property
-    def parts(self) -> pl.DataFrame: ...
-    @property
-    def steps(self) -> pl.DataFrame: ...
-    @property
-    def step_parts(self) -> pl.DataFrame: ...
-    @property
-    def host_stacks(self) -> pl.DataFrame: ...
-    @property
-    def induced(self) -> pl.DataFrame: ...
-    @property
-    def idle_stacks(self) -> pl.DataFrame: ...
-    @property
-    def each_copy(self) -> pl.DataFrame: ...
-    @property
-    def collectives(self) -> pl.DataFrame: ...
-    @property
-    def every_collective(self) -> pl.DataFrame: ...
-    @property
-    def failed_checks(self) -> tuple[Failed, ...]: ...
-    @property
-    def judged(self) -> "Analysed": ...
-    @property
-    def subject(self) -> Subject: ...
-    @property
-    def found(self) -> Found: ...
-    @property
-    def step_counts(self) -> Mapping[tuple[str, int], int]: ...
-    @property
-    def step_keys(self) -> pl.DataFrame: ...
-    @property
-    def notes(self) -> tuple[Note, ...]: ...
-    @property
-    def tracks(self) -> Tracks: ...
-    @property
-    def selected_ns(self) -> tuple[tuple[int, int], ...]: ...
-    def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame: ...
-    def count_gaps(self, at_least_ns: int) -> int: ...
-    def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]: ...
+def typical_report(ranks: Ranks) -> str:
+    """The name of the report that stands for all; the first one where none has ranks."""
+    typical = ranks.typical
+    return ranks.matched.digests[0].report if typical is None else ranks.report_of(typical)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +73,7 @@ class Results(Shown):
     Attributes:
         analyses: one per report.
         origin: where the reports come from.
+        digests: of all reports of the run, where only some were analysed; None where all were.
         whole: the run of which this is the judged part; itself where it is no part.
         notes: what the reader should know, each note once: first of the run, then of its reports.
     """
@@ -133,10 +84,14 @@ class Results(Shown):
         *,
         origin: Origin | None = None,
         notes: Sequence[Note] = (),
+        ranks: Ranks | None = None,
         whole: "Results | None" = None,
     ) -> None:
+        """Take the analyses; `ranks` are those of the whole run where only some were analysed."""
         self.analyses = tuple(analyses)
         self.origin = origin or Origin()
+        self.digests = None if ranks is None else ranks.matched.digests
+        self._ranks = ranks
         self.whole = whole or self
         of_reports = (note for each in self.analyses for note in each.notes)
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
@@ -163,21 +118,42 @@ class Results(Shown):
         if name == "findings":
             return findings_table(self.found)
         if TABLES[name].of == "run" and name not in self._tables:
-            whole = [each.every_collective for each in self.analyses]
-            arrivals, ranks = rank_tables(whole, [each.collectives for each in self.analyses])
-            self._tables |= {"arrivals": arrivals, "ranks": ranks}
+            self._tables[name] = self.ranks_of_run.table(name)
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
+
+    @computed_once
+    def ranks_of_run(self) -> Ranks:
+        """The ranks of the run: who held the others up, in which group, and why."""
+        if self.whole is not self:
+            return self.whole.ranks_of_run.judged
+        return self._ranks or Ranks.of([each.digest for each in self.analyses])
+
+    @property
+    def many(self) -> bool:
+        """Whether the run has more reports than were analysed: of the others there are digests."""
+        return self.digests is not None
+
+    @computed_once
+    def typical(self) -> "Results":
+        """Of many ranks, the one that stands for all; of few, all of them."""
+        if self.whole is not self:
+            return self.whole.typical.judged
+        if not self.many or len(self.analyses) == 1:
+            return self
+        name = typical_report(self.ranks_of_run)
+        analyses = [each for each in self.analyses if each.trace.report == name]
+        return Results(analyses[:1], origin=self.origin, notes=self.notes, ranks=self._ranks)
 
     @computed_once
     def found(self) -> Found:
         """What to change in the run, the largest saving first, with all that is known of it."""
         if self.whole is not self:
             return self.whole.found
-        if len(self.analyses) == 1:
+        if len(self.analyses) == 1 and not self.many:
             return self.analyses[0].found
-        return find_of_run([each.subject for each in self.analyses])
+        return find_of_run([each.subject for each in self.analyses], self.ranks_of_run)
 
     def induced(self) -> pl.DataFrame:
         """The idle time behind the calls of `syncs`, a row per call and GPU."""
@@ -212,8 +188,13 @@ class Results(Shown):
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The names of the reports, as in the tables."""
+        """The names of the analysed reports, as in the tables."""
         return tuple(each.trace.report for each in self.analyses)
+
+    @property
+    def every_report(self) -> tuple[str, ...]:
+        """The names of all reports of the run, also of those that are not analysed whole."""
+        return self.reports if self.digests is None else tuple(d.report for d in self.digests)
 
     @property
     def step_name(self) -> str | None:
@@ -257,7 +238,8 @@ class Results(Shown):
     @computed_once
     def judged(self) -> "Results":
         """The judged part of the run: its steady steps, or all of it where there are none."""
-        return Results([each.judged for each in self.analyses], origin=self.origin, whole=self)
+        judged = [each.judged for each in self.analyses]
+        return Results(judged, origin=self.origin, ranks=self._ranks, whole=self)
 
     @computed_once
     def _counts(self) -> dict[tuple[str, int], int]:

@@ -7,7 +7,8 @@ import polars as pl
 
 from nsysflow.analysis.findings.kernels.traits import MATRIX_CLASSES, with_traits
 from nsysflow.analysis.tables.kernels.classes import Rules
-from nsysflow.report.results import Analysed, Results
+from nsysflow.report.analysed import Analysed
+from nsysflow.report.results import Results
 
 COMPARED: Final = ("steady", "one-off")
 """The kinds of steps that are compared: all after start-up that were recorded whole."""

@@ -26,8 +26,6 @@ GAPS_PARQUET: Final = "gaps.parquet"
 LARGEST_GAPS_CSV_BYTES: Final = 50_000_000
 """Larger ones open slowly in an editor or a spreadsheet."""
 
-_SAMPLED_ROWS: Final = 1000
-
 
 def named_table(results: Results, name: str, *, at_least_ns: int = 0) -> pl.DataFrame:
     """A table as it is written; gaps only of `at_least_ns` and longer."""
@@ -92,6 +90,6 @@ def _write_gaps(results: Results, folder: Path, *, form: GapsFormat, at_least_ns
 
 def _gaps_csv_bytes(results: Results, at_least_ns: int) -> float:
     """About how long gaps.csv gets: its first rows stand for all."""
-    sample = next(iter(results.gap_slices(at_least_ns))).head(_SAMPLED_ROWS)
+    sample = next(iter(results.gap_slices(at_least_ns)))
     sampled = len(plain(sample).write_csv(include_header=False).encode())
     return sampled / max(len(sample), 1) * results.count_gaps(at_least_ns)

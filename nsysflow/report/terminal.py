@@ -9,6 +9,7 @@ from rich.text import Text
 from nsysflow.report.findings import Suggestions
 from nsysflow.report.layout import Block, printable, set_in_columns, shorten, shorten_middle
 from nsysflow.report.page import Length, Page, compose
+from nsysflow.report.ranks.straggler import Told
 from nsysflow.report.results import Results
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -37,6 +38,7 @@ def set_page(page: Page, width: int) -> Iterator[Text]:
     titles = [printable(page.reports), page.gpus, only, printable(page.steps)]
     yield from sentence_lines(" · ".join(filter(None, titles)), width)
     yield Text()
+    yield from told_lines(page.told, width)
     for index, headline in enumerate(page.headlines):
         yield from sentence_lines(headline.sentence, width, style="bold")
         for remark in page.remarks if index == 0 else ():
@@ -50,6 +52,14 @@ def set_page(page: Page, width: int) -> Iterator[Text]:
         yield from set_block(block, width)
     for note in page.notes:
         yield from sentence_lines(f"note: {printable(note)}", width)
+
+
+def told_lines(told: Told, width: int) -> Iterator[Text]:
+    """What the ranks tell; nothing where that is nothing."""
+    if told.first:
+        yield from sentence_lines(told.first, width, style="bold")
+    for sentence in told.more:
+        yield from (Text("  ") + line for line in sentence_lines(sentence, width - 2))
 
 
 def suggestion_lines(found: Suggestions, width: int) -> Iterator[Text]:
@@ -78,8 +88,9 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
     yield from _title(block.title, block.caption, block.rest, inner)
     head, *rows = set_in_columns(block.columns, block.rows, inner)
     yield Text(f"  {head}", style="dim")
+    bars = any(column.letter for column in block.columns)
     for row in rows:
-        yield _coloured(f"  {row}")
+        yield _coloured(f"  {row}") if bars else Text(f"  {row}")
     for more in block.more:
         for line in wrapped(more, inner) if inner else [more]:
             yield Text(f"  {line}", style="dim")

@@ -1,24 +1,28 @@
 """Load the reports of a run and analyse them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
-from nsysflow.analysis.analyze import analyze, pieces_of
+from nsysflow.analysis.analyze import Analysis, pieces_of
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.load.nsys_export.tables import Shapes
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.view.selection import named_domains, require_domains
-from nsysflow.errors import SelectionError
-from nsysflow.loading import load
+from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.analysis.view.selection import require_domains
+from nsysflow.engine.choice import Choice
+from nsysflow.errors import NsysflowError, SelectionError
 from nsysflow.progress import SILENT, Progress
 from nsysflow.report.results import Origin, Results
+from nsysflow.report_names import some_of
+from nsysflow.runs.digested import digest_reports
 from nsysflow.runs.manifest import Manifest
-from nsysflow.runs.notes import expected_notes, run_notes
+from nsysflow.runs.many import MANY, looked_at, notes_of_others
+from nsysflow.runs.opened import may_be_left_out, opened
+from nsysflow.runs.paths import in_natural_order
 from nsysflow.runs.sources import Source, distinct_sources
 
 DEMO: Final = "nan_check-sync.sqlite.xz"
@@ -48,9 +52,12 @@ def analyze_reports(
     options: Options,
     *,
     tables: Sequence[str] = PAGE,
+    choice: Choice | None = None,
+    strict: bool = False,
     progress: Progress = SILENT,
 ) -> Results:
-    """Load and analyse reports, the ranks of one run.
+    """Load and analyse reports, the ranks of one run: all of them whole if they are few. Of more
+    than `MANY` workers make digests, and the typical rank and the outliers are analysed whole.
 
     Args:
         paths: report files, or folders of runs.
@@ -58,47 +65,108 @@ def analyze_reports(
             or time are left out with a note, and those without work on `device` without one.
         tables: what to compute now, on all cores: of `Analysis.compute`. Others are computed when
             they are read.
+        choice: who makes the digests; processes if None.
+        strict: whether a report that cannot be read is an error where there are several. If not,
+            it is left out with a note.
         progress: hears of each piece of work.
 
     Raises:
-        ReportError: a report cannot be read.
+        ReportError: a report cannot be read: the only one, all of them, or any if `strict`.
         SelectionError: a report was given twice, or no report has what an option names.
+        NsysflowError: no worker starts.
     """
     sources = distinct_sources(paths)
-    names = [name for name in tables if _at_once(name, alone=len(sources) == 1)]
-    pieces = pieces_of(names)
-    shapes = next((need for name, need in _NEED_SHAPES.items() if name in tables), False)
-    progress.expect(2 * pieces * len(sources))  # half of the time is loading
-    analyses = []
-    left_out: dict[str, SelectionError] = {}
-    domains: set[str] = set()
-    for source in sources:
-        progress.stage(f"loading {source.name}")
-        trace = _load(source, shapes=shapes)
-        progress.done(pieces)
-        progress.stage(f"analysing {source.name}")
-        domains |= named_domains(trace.ranges)
-        if len(sources) > 1 and _ran_elsewhere(trace, options.device):
-            continue
-        wanted = with_run(source.manifest, options)
-        if len(sources) > 1:
-            wanted = _with_domains_of(trace, wanted)
-        analysis = analyze(trace, wanted)
-        del trace  # frees its rows: the analysis has its own, in order
-        try:
-            analysis.compute(*names, done=progress.done)
-        except SelectionError as error:  # evaluation, for one, is often a single rank's work
-            left_out[source.name] = error
-        else:
-            analyses.append(analysis)
-    if not analyses:
-        raise next(iter(left_out.values()), _no_such_device(sources, options.device))
-    require_domains(domains, options, f"any of {_names(sources)}")
-    notes = [
-        Note(NoteKind.LEFT_OUT, f"{name} is left out: {error.seen}")
-        for name, error in left_out.items()
-    ]
-    return Results(analyses, origin=origin_of(sources, paths), notes=notes)
+    origin = origin_of(sources, paths)
+    run = _Run(sources, options, strict=strict)
+    if len(sources) <= MANY:
+        analyses = run.analysed(sources, tables, progress)
+        return Results(analyses, origin=origin, notes=run.notes())
+    digests = run.digested(choice or Choice(), progress)
+    ranks = Ranks.of(digests)
+    whole = looked_at(ranks)
+    analyses = run.analysed([one for one in sources if one.name in whole], tables, progress)
+    notes = [*run.notes(), *notes_of_others(digests, whole)]
+    return Results(analyses, origin=origin, notes=notes, ranks=ranks)
+
+
+class _Run:
+    """The reports of a run, and what is known once some of them were opened.
+
+    Attributes:
+        sources: all of them.
+        left_out: why a report is not analysed, by its name.
+        domains: the NVTX domains that the opened reports have.
+    """
+
+    def __init__(self, sources: Sequence[Source], options: Options, *, strict: bool) -> None:
+        self.sources = sources
+        self.options = options
+        self.strict = strict
+        self.left_out: dict[str, NsysflowError] = {}
+        self.domains: set[str] = set()
+
+    def analysed(
+        self, sources: Sequence[Source], tables: Sequence[str], progress: Progress
+    ) -> list[Analysis]:
+        """Some of the reports, analysed whole in this process, one after the other.
+
+        Raises:
+            NsysflowError: see `analyze_reports`.
+        """
+        alone = len(self.sources) == 1
+        names = [name for name in dict.fromkeys(tables) if _at_once(name, alone=alone)]
+        pieces = pieces_of(names)
+        shapes = next((need for name, need in _NEED_SHAPES.items() if name in tables), False)
+        progress.expect(2 * pieces * len(sources))  # half of the time is loading
+        analyses = []
+        for source in sources:
+            progress.stage(f"loading {source.name}")
+            try:
+                report = opened(source, self.options, alone=alone, shapes=shapes)
+                progress.done(pieces)
+                progress.stage(f"analysing {source.name}")
+                self.domains |= report.domains
+                if report.analysis is not None:
+                    report.analysis.compute(*names, done=progress.done)
+                    analyses.append(report.analysis)
+            except NsysflowError as error:
+                self._leave_out(source.name, error)
+        self._require(analyses)
+        return analyses
+
+    def digested(self, choice: Choice, progress: Progress) -> list[Digest]:
+        """The digests of all reports that can be read.
+
+        Raises:
+            NsysflowError: see `analyze_reports`.
+        """
+        made, failed = digest_reports(self.sources, self.options, choice, progress)
+        for name, error in failed.items():
+            self._leave_out(name, error)
+        self.domains.update(*(each.domains for each in made))
+        digests = [each.digest for each in made if each.digest is not None]
+        self._require(digests)
+        return digests
+
+    def notes(self) -> list[Note]:
+        """The reports that are left out, and why."""
+        return [
+            Note(NoteKind.LEFT_OUT, f"{name} is left out: {error.seen}")
+            for name, error in self.left_out.items()
+        ]
+
+    def _leave_out(self, name: str, error: NsysflowError) -> None:
+        """Note a report that cannot be analysed, if the others can do without it."""
+        if len(self.sources) == 1 or not may_be_left_out(error, strict=self.strict):
+            raise error
+        self.left_out[name] = error
+
+    def _require(self, found: Sequence[object]) -> None:
+        """Refuse a run of which nothing is left, or that has no domain of a name."""
+        if not found:
+            no_device = _no_such_device(self.sources, self.options.device)
+            raise next(iter(self.left_out.values()), no_device)
+        require_domains(self.domains, self.options, f"any of {_names(self.sources)}")
 
 
 def _at_once(name: str, *, alone: bool) -> bool:
@@ -117,38 +185,6 @@ def _has_ranks(manifest: Manifest) -> bool:
     return manifest.processes is not None or len(manifest.reports) > 1
 
 
-def with_run(manifest: Manifest | None, options: Options) -> Options:
-    """`options`, with what was said of the program when the run was profiled: its FLOPs, unless
-    given now, and what is its own."""
-    if manifest is None:
-        return options
-    return replace(
-        options,
-        flops_per_step=options.flops_per_step or manifest.flops_per_step,
-        flops_dtype=options.flops_dtype or manifest.flops_dtype,
-        own=tuple(dict.fromkeys((*manifest.own, *options.own))),
-    )
-
-
-def _load(source: Source, *, shapes: Shapes) -> Trace:
-    """The trace under its report's name, with the notes on its run."""
-    trace = load(source.path, shapes=shapes)
-    if source.manifest is not None:
-        notes = (*expected_notes(source.manifest, trace), *run_notes(source.manifest, trace))
-        trace = replace(trace, notes=notes)
-    return replace(trace, report=source.name)
-
-
-def _with_domains_of(trace: Trace, options: Options) -> Options:
-    """`options` with only the NVTX domains that this rank has: another one may have the rest."""
-    there = named_domains(trace.ranges)
-    return replace(
-        options,
-        domains_added=tuple(name for name in options.domains_added if name in there),
-        domains_removed=tuple(name for name in options.domains_removed if name in there),
-    )
-
-
 def _no_such_device(sources: Sequence[Source], device: int | None) -> SelectionError:
     return SelectionError(
         f"no device {device} in any of {_names(sources)}",
@@ -165,16 +201,11 @@ def origin_of(sources: Sequence[Source], typed: Sequence[Path]) -> Origin:
         on_cpu=all(each is not None and each.on == "cpu" for each in manifests),
         ranks=all(each is not None and _has_ranks(each) for each in manifests),
         killed=any(each.killed for each in known),
-        typed=tuple(typed),
+        typed=tuple(sorted(typed, key=in_natural_order)),
         versions=known[0].versions if known else {},
         started=known[0].started if known else "",
     )
 
 
-def _ran_elsewhere(trace: Trace, device: int | None) -> bool:
-    """Whether none of this rank's work ran on the one GPU to look at."""
-    return device is not None and device not in trace.ops["device"]
-
-
 def _names(sources: Sequence[Source]) -> str:
-    return ", ".join(source.name for source in sources)
+    return some_of([source.name for source in sources], MANY)

@@ -14,6 +14,7 @@ from nsysflow.report_names import (
     report_name,
     without_rank,
 )
+from nsysflow.runs.paths import matched
 
 _HEAD_BYTES: Final = 200
 """So many bytes of a report.json hold its schema and tool."""
@@ -56,7 +57,7 @@ def sides_of(
 ) -> list[list[Capture]]:
     """The captures of several sides of a comparison, all under names of their own; see
     `captures_of`."""
-    groups = [_groups(side) for side in sides]
+    groups = [_groups(matched(side)) for side in sides]
     names = iter(_names([group for side in groups for group in side]))
     return [
         [

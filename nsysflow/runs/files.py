@@ -27,7 +27,10 @@ from nsysflow.report.tables import (
 )
 from nsysflow.report_names import FOLDER_ENDING
 from nsysflow.runs.manifest import is_run
+from nsysflow.runs.paths import is_pattern
 from nsysflow.runs.sources import sources_of
+
+_ELSEWHERE: Final = "Make room, choose another place with -o DIR, or print only, with --no-files"
 
 MARK: Final = FILE
 """nsysflow replaces a folder that holds this file without asking."""
@@ -37,7 +40,8 @@ def output_folder(reports: Sequence[Path], folder: Path | None, *, force: bool) 
     """Where the files go: `folder`, the run's folder, or `REPORT.nsysflow` beside the report.
 
     Raises:
-        OutputError: the folder cannot be written, or nsysflow did not make it.
+        OutputError: the folder cannot be written, nsysflow did not make it, or there is none
+            beside a pattern.
     """
     chosen = folder if folder is not None else _beside(reports[0])
     check_folder(chosen, force=force or is_run(chosen))
@@ -106,7 +110,7 @@ def writing(folder: Path) -> Iterator[Path]:
         with staged_folder(folder, last=MARK, stale=stale) as scratch:
             yield scratch
     except OSError as error:
-        raise _cannot_write(folder, error) from error
+        raise _not_written(folder, _reason(error)) from error
 
 
 def write_gaps(results: Results, file: Path, reports: Sequence[Path], *, at_least_ns: int) -> int:
@@ -153,10 +157,15 @@ def _written_whole(file: Path, reports: Sequence[Path]) -> Iterator[Path]:
         with staged_file(file) as scratch:
             yield scratch
     except OSError as error:
-        raise _cannot_write(file, error) from error
+        raise _not_written(file, _reason(error), "Make room, or name another file") from error
 
 
 def _beside(report: Path) -> Path:
+    if is_pattern(report):
+        raise OutputError(
+            f"there is no one place beside {report} for the files",
+            "Name the folder that holds the reports, or one for the files with -o DIR",
+        )
     return report if is_run(report) else Path(f"{report}{FOLDER_ENDING}")
 
 
@@ -167,12 +176,9 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _cannot_write(target: Path, error: OSError) -> OutputError:
-    return _not_written(target, error.strerror or str(error))  # polars' errors have no strerror
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)  # polars' errors have no strerror
 
 
-def _not_written(target: Path, reason: str) -> OutputError:
-    return OutputError(
-        f"cannot write {target}: {reason}; nothing was written",
-        "Make room, choose another place with -o DIR, or print only, with --no-files",
-    )
+def _not_written(target: Path, reason: str, advice: str = _ELSEWHERE) -> OutputError:
+    return OutputError(f"cannot write {target}: {reason}; nothing was written", advice)

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 
+from nsysflow.analysis.load.dispatch import ENDINGS, is_report
 from nsysflow.errors import NotAReport, SelectionError
 from nsysflow.report_names import distinct_names, report_name
 from nsysflow.runs.manifest import FILE, LOG, Manifest, is_run, read_manifest
+from nsysflow.runs.paths import in_natural_order, matched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,16 +22,18 @@ class Source:
 
 
 def sources_of(paths: Sequence[Path]) -> Iterator[Source]:
-    """The reports at `paths`; for a run's folder, the report of each of its ranks.
+    """The reports at `paths`: for a run's folder, the report of each of its ranks; for another
+    folder, the reports in it; for a pattern, what it matches.
 
     Raises:
         Damaged: a manifest cannot be understood.
-        NotAReport: a run left no report.
+        NotAReport: a run left no report, or a pattern matches nothing.
     """
-    for path in paths:
+    for path in matched(paths):
         manifest = read_manifest(path)
         if manifest is None:
-            yield Source(path=path, name=report_name(path))
+            for report in _reports_in(path) or [path]:
+                yield Source(path=report, name=report_name(report))
             continue
         if not manifest.reports:
             raise NotAReport(
@@ -45,20 +49,20 @@ def sources_of(paths: Sequence[Path]) -> Iterator[Source]:
 
 
 def distinct_sources(paths: Sequence[Path]) -> list[Source]:
-    """The reports at `paths`, each under a name of its own.
+    """The reports at `paths` in natural order, each under a name of its own.
 
     Raises:
         Damaged: a manifest cannot be understood.
-        NotAReport: a run left no report.
+        NotAReport: a run left no report, or a pattern matches nothing.
         SelectionError: a report was given twice.
     """
-    sources = list(sources_of(paths))
+    sources = sorted(sources_of(paths), key=lambda source: in_natural_order(source.path))
     files = [source.path.resolve() for source in sources]
-    for index, file in enumerate(files):
-        if file in files[:index]:
-            raise SelectionError(
-                f"{sources[index].path} was given twice", "Name each rank's report once"
-            )
+    seen: set[Path] = set()
+    for source, file in zip(sources, files, strict=True):
+        if file in seen:
+            raise SelectionError(f"{source.path} was given twice", "Name each rank's report once")
+        seen.add(file)
     names = distinct_names([source.name for source in sources], files)
     return [
         Source(path=source.path, name=name, manifest=source.manifest)
@@ -85,10 +89,10 @@ def newest_run(folder: Path) -> Path:
 
 
 def single_report(path: Path) -> Path:
-    """The one report that `path` names: a file, or the only report of a run's folder.
+    """The one report that `path` names: a file, or the only report of a folder or pattern.
 
     Raises:
-        NotAReport: the run left no report, or one for each of several ranks.
+        NotAReport: a run left no report; or there are several, one for each rank.
     """
     found = list(sources_of([path]))
     if len(found) > 1:
@@ -97,3 +101,22 @@ def single_report(path: Path) -> Path:
             f"Name one of them, for example {found[0].path}",
         )
     return found[0].path
+
+
+def _reports_in(folder: Path) -> list[Path]:
+    """The reports in a folder that is no report itself, in natural order; of one that was exported
+    as well, the export."""
+    try:
+        if not folder.is_dir() or is_report(folder):
+            return []
+        there = [each for each in folder.iterdir() if each.name.endswith(ENDINGS)]
+    except PermissionError:  # the loader says it better
+        return []
+    by_name: dict[str, Path] = {}
+    for each in sorted(there, key=_likeliest_first):
+        by_name.setdefault(report_name(each), each)
+    return sorted(by_name.values(), key=in_natural_order)
+
+
+def _likeliest_first(path: Path) -> int:
+    return next(place for place, end in enumerate(ENDINGS) if path.name.endswith(end))

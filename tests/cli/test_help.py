@@ -36,6 +36,7 @@ def test_the_commands_come_in_the_order_in_which_a_newcomer_needs_them() -> None
         "doctor",
         "list",
         "pack",
+        "cache",
         "mcp",
         "skill",
         "bench",

@@ -1,15 +1,19 @@
-"""The ranks of a run (spec §9), from a list of communication kernels."""
+"""The ranks of a run, matched (spec §9.4 to §9.10), from plain lists of communication kernels."""
 
+import re
 from collections import defaultdict
-from dataclasses import dataclass
-
-from tests.oracle.report import Row
-from tests.oracle.stats import percentile, whole
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 
 
 @dataclass(frozen=True)
 class Collective:
-    """One communication kernel of a rank. `in_window`: whether it starts in the window."""
+    """One communication kernel of a rank. `in_window`: whether it starts in the window.
+
+    `before` and `until` are the exposed compute, copies and communication up to its start and end.
+    """
 
     report_no: int
     report: str
@@ -23,150 +27,259 @@ class Collective:
     bytes: int | None = None
     communicator: int | None = None
     in_window: bool = True
+    step: int | None = None
+    before: tuple[int, int, int] = (0, 0, 0)
+    until: tuple[int, int, int] = (0, 0, 0)
+    overlapped_ns: int = 0
+
+    @property
+    def rank_key(self) -> tuple[int, bool, int, int]:
+        return (self.report_no, self.process is not None, self.process or 0, self.device)
+
+    @property
+    def lasts_ns(self) -> int:
+        return self.end_ns - self.start_ns
 
 
-def ranks_and_arrivals(kernels: list[Collective]) -> tuple[list[Row], list[Row]]:
-    """§9.4 to §9.8: the rows of `ranks`, and those of `arrivals`."""
-    kernels = [k for k in kernels if "send" not in k.name.lower() and "recv" not in k.name.lower()]
-    of_rank: dict[tuple[int, int | None, int], list[Collective]] = defaultdict(list)
-    for kernel in kernels:
-        of_rank[kernel.report_no, kernel.process, kernel.device].append(kernel)
-    of_rank = {rank: own for rank, own in of_rank.items() if any(k.in_window for k in own)}
-    ranks = sorted(of_rank, key=lambda key: (key[0], key[1] is not None, key[1] or 0, key[2]))
-    if len(ranks) < 2:
-        return [], []
-    everywhere = matched([of_rank[rank] for rank in ranks])
-    together, clock = ended_together(everywhere)
-    met = {no: m for no, m in together.items() if all(each.in_window for each in m)}
+@dataclass(frozen=True)
+class Lane:
+    """§9.4: kernels of one name for one communicator, or on one stream."""
 
-    def on_first_clock(kernel: Collective) -> tuple[int, int]:
-        ahead = clock[kernel.report_no]
-        return kernel.start_ns - ahead, kernel.end_ns - ahead
+    rank: int
+    name: str
+    communicator: int | None
+    stream: int | None
+    kernels: tuple[Collective, ...]
 
-    rows: list[Row] = [
-        {
-            "report": of_rank[rank][0].report,
-            "process": rank[1],
-            "device": rank[2],
-            "collectives": sum(kernel.in_window for kernel in of_rank[rank]),
-            "matched": len(met),
-            "times_last": 0,
-            "late_ns": 0 if met else None,
-            "waited_ns": 0 if met else None,
-            "clock_ns": clock[rank[0]] if together else None,
-        }
-        for rank in ranks
-    ]
-    off: list[list[int]] = [[] for _ in ranks]
-    arrivals: list[Row] = []
-    for number, members in met.items():
-        times = [on_first_clock(member) for member in members]
-        first, last = min(start for start, _ in times), max(start for start, _ in times)
-        there = max(
-            end
-            for member, (_, end) in zip(members, times, strict=True)
-            if member.report_no == members[0].report_no
-        )
-        who = [start for start, _ in times].index(last)
-        rows[who]["times_last"] += 1
-        for rank, (start, end) in enumerate(times):
-            rows[rank]["late_ns"] += start - first
-            rows[rank]["waited_ns"] += last - start
-            off[rank].append(abs(end - there))
-        ends = [end for _, end in times]
-        arrivals.append(
-            {
-                "collective": number,
-                "name": members[0].name,
-                "operation": members[who].operation,
-                "bytes": max((m.bytes for m in members if m.bytes is not None), default=None),
-                "ranks": len(ranks),
-                "start_ns": first,
-                "spread_ns": last - first,
-                "last_report": members[who].report,
-                "last_device": members[who].device,
-                "ends_spread_ns": max(ends) - min(ends),
-            }
-        )
-    for rank, row in enumerate(rows):
-        row["residual_ns"] = whole(percentile(off[rank], 50))
-    return rows, arrivals
+    @property
+    def order(self) -> tuple[int, str, bool, int, bool, int]:
+        number, on = self.communicator, self.stream
+        return (self.rank, self.name, number is not None, number or 0, on is not None, on or 0)
 
 
-def matched(ranks: list[list[Collective]]) -> list[list[Collective]]:
-    """§9.4: the k-th kernels of a name and communicator on every rank, in the first rank's order.
+@dataclass
+class Met:
+    """One collective, with its kernel of each rank, on the clock of the first report."""
 
-    All ranks must have equally many of them.
-    """
-    kinds: list[dict[tuple[str, int | None], list[Collective]]] = []
-    for kernels in ranks:
-        by_kind: dict[tuple[str, int | None], list[Collective]] = defaultdict(list)
-        for kernel in sorted(kernels, key=lambda k: (k.start_ns, k.end_ns, k.stream)):
-            by_kind[kernel.name, kernel.communicator].append(kernel)
-        kinds.append(by_kind)
+    number: int
+    group: int
+    of: dict[int, Collective]
+    clock: dict[int, int]
+    pair: bool
+
+    def start(self, rank: int) -> int:
+        return self.of[rank].start_ns - self.clock[rank]
+
+    def end(self, rank: int) -> int:
+        return self.of[rank].end_ns - self.clock[rank]
+
+    @property
+    def first(self) -> int:
+        return min(self.of, key=lambda rank: (self.start(rank), rank))
+
+    @property
+    def last(self) -> int:
+        return min(self.of, key=lambda rank: (-self.start(rank), rank))
+
+    @property
+    def all_there_ns(self) -> int:
+        return self.start(self.last)
+
+    @property
+    def ended_ns(self) -> int:
+        return round(median(self.end(rank) for rank in self.of))
+
+
+Clocks = dict[int, tuple[int, int]]
+"""Per report its clock, and the report that it is by."""
+
+
+@dataclass
+class Run:
+    """A run, matched."""
+
+    ranks: list[tuple[int, bool, int, int]]
+    kernels: list[Collective]
+    groups: list[tuple[tuple[int, ...], bool]] = field(default_factory=list)
+    met: list[Met] = field(default_factory=list)
+    clocks: Clocks = field(default_factory=dict)
+    alone: list[Collective] = field(default_factory=list)
+    pairs: list[Collective] = field(default_factory=list)
+    exposed_ns: dict[int, int] = field(default_factory=dict)
+    """By the kernel's identity."""
+
+
+def matched(kernels: Iterable[Collective], reports: int) -> Run:
+    """§9.4 to §9.9."""
+    kernels = sorted(kernels, key=lambda k: (*k.rank_key, k.start_ns, k.end_ns, k.stream))
+    run = Run(sorted({k.rank_key for k in kernels}), kernels)
+    for key in run.ranks:
+        own = [kernel for kernel in kernels if kernel.rank_key == key]
+        run.exposed_ns |= {id(each): exposed_ns(each, own) for each in own}
+    lanes = lanes_of(run)
+    run.clocks = {report: (0, report) for report in range(reports)}
+    run.clocks = clocks_of(kinds_of(lanes, run.clocks), reports)
+    kinds = kinds_of(lanes, run.clocks)
+    run.groups = groups_of(kinds)
     found = []
-    for kind in kinds[0]:
-        counts = {len(by_kind.get(kind, ())) for by_kind in kinds}
-        if len(counts) == 1:
-            found += [list(members) for members in zip(*(k[kind] for k in kinds), strict=True)]
-    return sorted(
-        found,
-        key=lambda m: (
-            m[0].start_ns,
-            m[0].end_ns,
-            m[0].stream,
-            m[0].name,
-            m[0].communicator is not None,
-            m[0].communicator or 0,
-        ),
+    for kind in kinds:
+        members, pair = ranks_in(kind), is_pair(kind)
+        group = next(
+            number
+            for number, (ranks, pairs) in enumerate(run.groups)
+            if pairs == pair and ((pair and {*members} <= {*ranks}) or ranks == members)
+        )
+        for kernels_of_one in zip(*(lane.kernels for lane in kind), strict=True):
+            of = dict(zip(members, kernels_of_one, strict=True))
+            clock = {rank: run.clocks[one.report_no][0] for rank, one in of.items()}
+            found.append((kind[0], Met(-1, group, of, clock, pair)))
+    found.sort(key=lambda each: number_order(*each))
+    for number, (_, met) in enumerate(found):
+        met.number = number
+        ends = [met.end(rank) for rank in met.of]
+        if 2 * (max(ends) - min(ends)) < min(one.lasts_ns for one in met.of.values()):
+            run.met.append(met)
+    in_kinds = {id(k): is_pair(kind) for kind in kinds for lane in kind for k in lane.kernels}
+    run.alone = [k for k in kernels if id(k) not in in_kinds]
+    run.pairs = [k for k in kernels if in_kinds.get(id(k), is_point_to_point(k))]
+    return run
+
+
+def exposed_ns(kernel: Collective, own: list[Collective]) -> int:
+    """§9.12: the exposed communication while it was the last started of its rank that ran."""
+    spent = {each.start_ns: each.before[2] for each in own}
+    spent |= {each.end_ns: each.until[2] for each in own}
+    later = own[[id(each) for each in own].index(id(kernel)) + 1 :]
+    borders = sorted(at for at in spent if kernel.start_ns <= at <= kernel.end_ns)
+    return sum(
+        spent[end] - spent[start]
+        for start, end in pairwise(borders)
+        if not any(each.start_ns <= start and end <= each.end_ns for each in later)
     )
 
 
-def ended_together(
-    everywhere: list[list[Collective]],
-) -> tuple[dict[int, list[Collective]], dict[int, int]]:
-    """§9.5, §9.6: the collectives that end together, by number, and each report's clock."""
-    kinds: dict[tuple[str, int | None], list[list[Collective]]] = defaultdict(list)
-    for members in everywhere:
-        kinds[members[0].name, members[0].communicator].append(members)
-    alone = [kind for kind in kinds.values() if passes(kind, clocks(kind))]
-    clock = clocks([members for kind in alone for members in kind])
-    left = [members for kind in alone if passes(kind, clock) for members in kind]
-    together = {
-        number: members
-        for number, members in enumerate(everywhere)
-        if members in left and ends_together(members, clock)
-    }
-    return together, clock
+def lanes_of(run: Run) -> list[Lane]:
+    """§9.4."""
+    found: dict[tuple[int, str, int | None, int | None], list[Collective]] = defaultdict(list)
+    for kernel in run.kernels:
+        stream = kernel.stream if kernel.communicator is None else None
+        rank = run.ranks.index(kernel.rank_key)
+        found[rank, kernel.name, kernel.communicator, stream].append(kernel)
+    lanes = [Lane(*key, tuple(of)) for key, of in found.items()]
+    return sorted(lanes, key=lambda lane: lane.order)
 
 
-def passes(kind: list[list[Collective]], clock: dict[int, int]) -> bool:
-    """§9.5: whether less than a tenth ends apart, by the sum of each one's shortest kernel."""
-    apart_ns = sum(shortest_ns(members) for members in kind if not ends_together(members, clock))
-    return apart_ns * 10 < sum(shortest_ns(members) for members in kind)
+def kinds_of(lanes: list[Lane], clocks: Clocks) -> list[list[Lane]]:
+    """§9.6: the lanes of each kind, by rank."""
+    left, kinds = list(lanes), []
+    while left:
+        first = left.pop(0)
+        others = [
+            lane
+            for lane in left
+            if (lane.name, lane.communicator) == (first.name, first.communicator)
+            and lane.rank != first.rank
+            and len(lane.kernels) == len(first.kernels)
+        ]
+        kind = [first, *meeting(first, others, clocks)]
+        left = [lane for lane in left if lane not in kind]
+        if len(kind) > 1:
+            kinds.append(sorted(kind, key=lambda lane: lane.rank))
+    return kinds
 
 
-def ends_together(members: list[Collective], clock: dict[int, int]) -> bool:
-    """§9.4: whether the ends differ by less than half of the shortest kernel."""
-    ends = [member.end_ns - clock[member.report_no] for member in members]
-    return 2 * (max(ends) - min(ends)) < shortest_ns(members)
+def meeting(first: Lane, others: list[Lane], clocks: Clocks) -> list[Lane]:
+    """§9.4, §9.5: the lanes that end together with the first, one of each rank."""
+    passed = []
+    for lane in others:
+        pairs = list(zip(first.kernels, lane.kernels, strict=True))
+        ahead = [theirs.end_ns - ours.end_ns for ours, theirs in pairs]
+        here, there = clocks[first.kernels[0].report_no], clocks[lane.kernels[0].report_no]
+        offset = there[0] - here[0] if here[1] == there[1] else round(median(ahead))
+        apart = [abs(each - offset) for each in ahead]
+        shorter = [min(ours.lasts_ns, theirs.lasts_ns) for ours, theirs in pairs]
+        stray = sum(ns for ns, off in zip(shorter, apart, strict=True) if 2 * off >= ns)
+        changes = sum(abs(after - before) for before, after in pairwise(ahead))
+        if 10 * stray < sum(shorter):
+            passed.append((lane, sum(apart), changes))
+    if first.communicator is None:
+        closest = min((changes for *_, changes in passed), default=0)
+        sure = max(2_000 * (len(first.kernels) - 1), 4 * closest)
+        passed = [each for each in passed if each[2] <= sure]
+    best: dict[int, Lane] = {}
+    for lane, _, _ in sorted(passed, key=lambda each: (each[1], each[0].order)):
+        best.setdefault(lane.rank, lane)
+    return list(best.values())
 
 
-def shortest_ns(members: list[Collective]) -> int:
-    """§9.4: the length of the shortest kernel of a collective."""
-    return min(member.end_ns - member.start_ns for member in members)
+def ranks_in(kind: list[Lane]) -> tuple[int, ...]:
+    return tuple(lane.rank for lane in kind)
 
 
-def clocks(met: list[list[Collective]]) -> dict[int, int]:
-    """§9.6: how far each report's clock is ahead of the first one's.
+def is_point_to_point(kernel: Collective) -> bool:
+    """§9.7: a send or receive by its name, unless NCCL says that it is an all-to-all."""
+    all_to_all = re.search("all_?(to|2)_?all", (kernel.operation or "").lower())
+    return bool(re.search("send|recv", kernel.name.lower())) and not all_to_all
 
-    It is the median difference of the ends of these collectives.
-    """
-    ahead: dict[int, list[int]] = defaultdict(list)
-    for members in met:
-        ends: dict[int, int] = {}
-        for member in members:
-            ends[member.report_no] = max(member.end_ns, ends.get(member.report_no, member.end_ns))
-        for report_no, end_ns in ends.items():
-            ahead[report_no].append(end_ns - ends[members[0].report_no])
-    return {report_no: whole(percentile(found, 50)) or 0 for report_no, found in ahead.items()}
+
+def is_pair(kind: list[Lane]) -> bool:
+    """§9.7."""
+    return len(kind) == 2 and is_point_to_point(kind[0].kernels[0])
+
+
+def groups_of(kinds: list[list[Lane]]) -> list[tuple[tuple[int, ...], bool]]:
+    """§9.7: the ranks of each group, and whether it is of pairs, by number."""
+    found = {(ranks_in(kind), False) for kind in kinds if not is_pair(kind)}
+    chains: list[set[int]] = []
+    for pair in [{*ranks_in(kind)} for kind in kinds if is_pair(kind)]:
+        touched = [chain for chain in chains if chain & pair]
+        chains = [chain for chain in chains if chain not in touched]
+        chains.append(pair.union(*touched))
+    found |= {(tuple(sorted(chain)), True) for chain in chains}
+    return sorted(found, key=lambda each: (each[1], -len(each[0]), each[0]))
+
+
+def clocks_of(kinds: list[list[Lane]], reports: int) -> Clocks:
+    """§9.8."""
+    parties: dict[tuple[tuple[int, ...], bool], list[list[Lane]]] = defaultdict(list)
+    for kind in kinds:
+        parties[ranks_in(kind), is_pair(kind)].append(kind)
+    links = []  # how many collectives, the lowest lane, and how far each report is ahead
+    for kinds_of_party in parties.values():
+        ahead: dict[int, list[int]] = defaultdict(list)
+        for kind in kinds_of_party:
+            for kernels in zip(*(lane.kernels for lane in kind), strict=True):
+                ends: dict[int, int] = {}
+                for one in kernels:
+                    ends[one.report_no] = max(one.end_ns, ends.get(one.report_no, one.end_ns))
+                for report, end_ns in ends.items():
+                    ahead[report].append(end_ns - ends[min(ends)])
+        medians = {report: round(median(each)) for report, each in ahead.items()}
+        count = sum(len(kind[0].kernels) for kind in kinds_of_party)
+        links.append((-count, min(kind[0].order for kind in kinds_of_party), medians))
+    links.sort(key=lambda link: link[:2])
+    clocks: Clocks = {}
+    for start in range(reports):
+        if start in clocks:
+            continue
+        clocks[start] = (0, start)
+        while True:
+            joining = [
+                of for *_, of in links if any(r in clocks for r in of) and not {*of} <= {*clocks}
+            ]
+            if not joining:
+                break
+            of = joining[0]
+            known = min(report for report in of if report in clocks)
+            for report in of:
+                if report not in clocks:
+                    clocks[report] = (clocks[known][0] + of[report] - of[known], start)
+    return clocks
+
+
+def number_order(first: Lane, met: Met) -> tuple[object, ...]:
+    """§9.9: by the start on the lowest rank, on the first report's clock."""
+    rank = min(met.of)
+    one, number = met.of[rank], first.communicator
+    order = (met.start(rank), met.end(rank), one.stream, first.name)
+    return (*order, number is not None, number or 0, first.order, first.kernels.index(one))

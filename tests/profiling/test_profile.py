@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from nsysflow.analysis.options import Options
 from nsysflow.cli.main import main
-from nsysflow.runs.analyze import with_run
 from nsysflow.runs.manifest import read_manifest
+from nsysflow.runs.opened import with_run
 from tests.profiling.fake import command, profiled
 
 pytestmark = pytest.mark.usefixtures("machine_with_gpu")

@@ -13,6 +13,8 @@ from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
 from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks
@@ -81,8 +83,26 @@ class Handmade:
         return accounting.rename(exposed).select("report", "device", *names)
 
     @property
-    def every_collective(self) -> pl.DataFrame:
-        return self.collectives
+    def digest(self) -> Digest:
+        """Of the communication kernels, all selected and judged; nothing is known around them."""
+        blank = [
+            pl.lit(dtype == pl.Boolean() or 0).cast(dtype).alias(name)
+            for name, dtype in EXCHANGED.items()
+            if name not in COLLECTIVES
+        ]
+        return Digest(
+            report=next(iter(self.collectives["report"]), self.trace.report),
+            source=self.trace.source,
+            gpus=(),
+            notes=self.notes,
+            failed=self.failed_checks,
+            step_name=self.step_name,
+            collectives=self.collectives.with_columns(blank).select([*EXCHANGED]),
+            steps=self.steps.with_columns(pl.lit(value=True).alias("judged")).select(
+                [*JUDGED_STEPS]
+            ),
+            accounting=self.accounting,
+        )
 
     def compute(self, *tables: str) -> None:
         """There is nothing to compute."""

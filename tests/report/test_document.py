@@ -20,7 +20,8 @@ from tests.report.handmade import MS, Handmade, Results, captured, results, trai
 KEYS = [
     "schema", "tool", "report", "verdict", "judged", "findings", "devices", "kernels", "waited",
     "gap_summary", "gap_histogram", "phases", "host_stacks", "syncs", "step_groups", "steps",
-    "series", "starved", "launches", "copies", "mfu", "comm", "ranks", "arrivals", "gpu_metrics",
+    "series", "starved", "launches", "copies", "mfu", "comm", "ranks", "rank_groups",
+    "arrivals", "rank_steps", "rank_outliers", "bandwidth", "gpu_metrics",
     "integrity",
 ]  # fmt: skip
 

@@ -90,12 +90,25 @@ HEADERS = {
     ),
     "arrivals": (
         "collective,name,operation,bytes,ranks,start_ns,spread_ns,last_report,last_device,"
-        "ends_spread_ns"
+        "ends_spread_ns,group,last_rank,cost_ns,done_ns"
     ),
     "waited": ("report,process,device,phase,kind,name,stream,waits,total_ns,largest_ns,window_pct"),
     "ranks": (
         "report,process,device,collectives,matched,times_last,late_ns,waited_ns,clock_ns,"
-        "residual_ns"
+        "residual_ns,rank,cost_ns,late_work_ns,late_copy_ns,late_group_ns,late_host_ns"
+    ),
+    "rank_groups": (
+        "group,kind,ranks,members,collectives,bytes,rank,report,device,times_last,steps,steps_last,"
+        "cost_ns,cost_step_ns,late_ns,late_work_ns,late_copy_ns,late_group_ns,late_host_ns,through,"
+        "waited_ns,overlapped_ns"
+    ),
+    "rank_steps": (
+        "rank,report,process,device,step,duration_ns,compute_ns,comm_exposed_ns,copy_exposed_ns,"
+        "idle_ns,late_ns,cost_ns"
+    ),
+    "bandwidth": (
+        "group,kind,operation,size_bytes,ranks,count,bytes,done_ns,algorithm_bytes_per_s,"
+        "bus_bytes_per_s,peak_bytes_per_s,peak_pct,overlapped_pct,slow_ns"
     ),
     "gpu_metrics": (
         "report,device,group,name,busy_ns,samples,sm_active_pct,sm_issue_pct,tensor_active_pct,"

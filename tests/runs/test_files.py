@@ -119,3 +119,9 @@ def test_a_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path: Path)
         folder.chmod(0)
         with pytest.raises(OutputError, match=f"{folder} is not a folder"):
             check_folder(folder / "new" / "out", force=False)
+
+
+def test_there_is_no_place_beside_a_pattern(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="no one place beside"):
+        output_folder([tmp_path / "rank*.sqlite"], None, force=False)
+    assert output_folder([tmp_path / "rank*.sqlite"], tmp_path / "out", force=False)

@@ -34,7 +34,7 @@ def kernels_in_order(view: View) -> pl.DataFrame:
     (tensor by tensor), `tiny` (a run of kernels shorter than `TINY_NS`), `chain` (of neighbours
     that only move memory), or null. `run` numbers neighbours of one job.
     """
-    kernels = _by_lane(view.ops.filter(pl.col("kind") == "kernel"))
+    kernels = _by_lane(view.ops)
     pair = ["name", "short_name"]
     names = with_traits(kernels.select(pair).unique(), view.options.kernel_classes)
     kernels = kernels.join(names, on=pair, how="left", maintain_order="left")
@@ -48,11 +48,13 @@ def kernels_in_order(view: View) -> pl.DataFrame:
     return kernels.with_columns(run.alias("run")).drop("tuned", "attention", "optimizer", "tiny")
 
 
-def _by_lane(kernels: pl.DataFrame) -> pl.DataFrame:
-    """Stream by stream; operations are in the order of their start."""
+def _by_lane(ops: pl.DataFrame) -> pl.DataFrame:
+    """The kernels, stream by stream; operations are in the order of their start."""
     stream = ["device_no", "process", "stream"]
     ns = (pl.col("end_ns") - pl.col("start_ns")).clip(0).alias("ns")
-    columns = ("process", "device", "node", "detail", "start_ns", "name", "short_name", ns)
+    columns = ("process", "device", "node", "detail", "start_ns", "name", "short_name", "ns")
+    rows = ops.lazy().filter(pl.col("kind") == "kernel")
+    kernels = rows.select(*columns[:-1], ns, "device_no", "stream").collect()
     lanes = kernels.select(stream).unique().sort(stream, nulls_last=True).with_row_index("lane")
     if len(lanes) < 2:
         return kernels.select(*columns, pl.lit(0, pl.UInt32).alias("lane"))

@@ -32,9 +32,10 @@ from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.straggler import straggler
 from nsysflow.analysis.findings.rules.waits import waits
 from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.ranks.ranks import Ranks
 
 Rule = Callable[[Subject], Iterator[Finding]]
-RuleOfRun = Callable[[Sequence[Subject]], Iterator[tuple[Subject, Finding]]]
+RuleOfRun = Callable[[Sequence[Subject], Ranks], Iterator[tuple[Subject, Finding]]]
 """A rule for the reports of a run together: findings, each with the report that values it."""
 
 GPU_RULES: Final[tuple[Rule, ...]] = (

@@ -1,4 +1,4 @@
-"""`straggler`: one rank comes last to most collectives, and the others wait for it there."""
+"""`straggler`: one rank of a group comes late to its collectives, and the others wait there."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -7,13 +7,13 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.units import number
 
 MOSTLY: Final = 0.5
-"""A straggler is last in more than half of the collectives. Where ranks take turns in being last,
-their steps vary, and no single one is to blame."""
+"""A straggler has more than half of what all ranks of its group cost. Where ranks take turns in
+being last, their steps vary, and no single one is to blame."""
 
 CHANGE: Final = (
     "find out what that rank does more: compare its phases with those of another rank",
@@ -21,46 +21,81 @@ CHANGE: Final = (
     "check the machine of that rank: clocks, power, other processes, its data source",
 )
 
-
-def straggler(subjects: Sequence[Subject]) -> Iterator[tuple[Subject, Finding]]:
-    """The rank that the others wait for, and the subject that waits longest: there the saving is
-    what its collectives take less if nobody is late."""
-    _, ranks = rank_tables(
-        [subject.tables.every_collective for subject in subjects],
-        [subject.tables.collectives for subject in subjects],
-    )
-    ranks = ranks.filter(pl.col("matched") > 0)
-    if len(ranks) < 2:
-        return
-    late: dict[str, Any] = ranks.sort("late_ns", "times_last").row(-1, named=True)
-    waits: dict[str, Any] = ranks.sort("waited_ns").row(-1, named=True)
-    if late["times_last"] <= MOSTLY * late["matched"] or late["report"] == waits["report"]:
-        return
-    (subject,) = (one for one in subjects if one.timeline.trace.report == waits["report"])
-    yield subject, _finding(subject, late, waits)
+BECAUSE: Final = {
+    "late_work_ns": "it computes longer",
+    "late_copy_ns": "its exposed copies take longer",
+    "late_group_ns": "it waits for other ranks in between",
+    "late_host_ns": "its host is late",
+}
 
 
-def _finding(subject: Subject, late: dict[str, Any], waits: dict[str, Any]) -> Finding:
-    mine = subject.tables.collectives
-    whole_ns = int(mine.select((pl.col("end_ns") - pl.col("start_ns")).sum()).item())
-    factor = max(0.0, 1 - waits["waited_ns"] / whole_ns)
-    waited_ns = subject.per_step(waits["waited_ns"])
+def straggler(subjects: Sequence[Subject], ranks: Ranks) -> Iterator[tuple[Subject, Finding]]:
+    """Per rank that holds a group up, and is not held up itself: the finding, and the subject that
+    waits longest for it. There the saving is what its collectives take less without that."""
+    judged = ranks.judged
+    named: set[int] = set()
+    for group in judged.rank_groups.iter_rows(named=True):
+        costs = judged.costs.filter(pl.col("group") == group["group"])["cost_ns"]
+        blamed = group["cost_ns"] > MOSTLY * int(costs.sum()) and _reason(group) != "late_group_ns"
+        if group["kind"] == "PP" or not blamed or group["rank"] in named:
+            continue
+        named.add(group["rank"])
+        yield _found(subjects, judged, group)
+
+
+def _reason(group: dict[str, Any]) -> str:
+    """The largest reason why it came late."""
+    return max(BECAUSE, key=lambda reason: group[reason])
+
+
+def _found(
+    subjects: Sequence[Subject], judged: Ranks, group: dict[str, Any]
+) -> tuple[Subject, Finding]:
+    """The subject and the finding."""
+    waits = judged.waited_for(group["group"], group["rank"]).sort("waited_ns", descending=True)
+    by_report = {subject.report: subject for subject in subjects}
+    waiting = [row for row in waits.iter_rows(named=True) if row["report"] in by_report]
+    if not waiting:  # its others were not looked at
+        return by_report.get(group["report"], subjects[0]), _finding(subjects[0], judged, group)
+    subject = by_report[waiting[0]["report"]]
+    factor = 1 - waiting[0]["waited_ns"] / waiting[0]["lasts_ns"]
+    changes = Changes(scaled=tuple((name, factor) for name in sorted(waiting[0]["names"])))
+    return subject, _finding(subject, judged, group, changes)
+
+
+def _finding(
+    subject: Subject, judged: Ranks, group: dict[str, Any], changes: Changes | None = None
+) -> Finding:
+    report, steps = group["report"], group["steps"]
+    per_step = subject.of_steps and steps > 0
+    cost_ns = group["cost_step_ns"] if per_step else group["cost_ns"]
+    of = "all ranks" if group["kind"] == "all" else _called(group)
+    late_ns = max(1, group["late_ns"])
+    share = f"{100 * group[_reason(group)] / late_ns:.0f} % of its lateness"
+    often = f" in {number(group['steps_last'])} of {number(steps)} steps" if steps else ""
+    (rank,) = judged.ranks.filter(pl.col("rank") == group["rank"]).iter_rows(named=True)
     return Finding(
         rule="straggler",
-        title=f"straggler: {late['report']} is last in most collectives",
+        title=f"straggler: {report} holds up {of}{often}",
         change=CHANGE,
         evidence=(
-            f"{late['report']} is last in {number(late['times_last'])} of"
-            f" {number(late['matched'])} collectives",
-            f"{waits['report']} waits {subject.spent(waited_ns)} in them for it",
-            "the saving is that rank's, if nobody is late",
+            f"{report} is last in {number(group['times_last'])} of"
+            f" {number(group['collectives'])} collectives of {of}",
+            f"the others wait {subject.spent(cost_ns)} for it, with nothing to compute",
+            f"{BECAUSE[_reason(group)]} ({share})",
         ),
-        table="ranks",
-        size_ns=waited_ns,
-        steps=subject.steps,
-        changes=Changes(scaled=tuple((name, factor) for name in sorted(mine["name"].unique()))),
+        table="rank_groups",
+        size_ns=cost_ns,
+        steps=max(1, group["steps_last"]),
+        changes=changes,
         exact=False,
-        process=late["process"],
-        device=late["device"],
-        culprit=late["report"],
+        at_most_ns=cost_ns,
+        process=rank["process"],
+        device=rank["device"],
+        culprit=report,
     )
+
+
+def _called(group: dict[str, Any]) -> str:
+    """`TP group 0-7`."""
+    return f"{group['kind'] or ''} group {group['members']}".strip()

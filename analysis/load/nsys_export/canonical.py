@@ -9,6 +9,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.declared.notes import Note
+from nsysflow.analysis.frames.lookup import distinct
 from nsysflow.analysis.frames.nsys_ids import os_pid, process_of
 from nsysflow.analysis.load.api_names import VERSION
 from nsysflow.analysis.load.auto_ranges import with_auto_domain
@@ -174,8 +175,7 @@ def _with_physical_gpu(ops: pl.DataFrame, cuda_devices: pl.DataFrame) -> pl.Data
     found = cuda_devices.drop_nulls().unique(["pid", "cudaId"], keep="first", maintain_order=True)
     pid = os_pid(pl.col("process"))
     gpus = (
-        ops.select("process", "device")
-        .unique()
+        distinct(ops.select("process", "device"))
         .with_columns(pid=pid)
         .join(found, left_on=["pid", "device"], right_on=["pid", "cudaId"])
         .filter(pl.col("gpuId") != pl.col("device"))

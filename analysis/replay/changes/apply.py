@@ -5,25 +5,28 @@ from dataclasses import replace
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Cover, laid, merge
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.analysis.replay.changes.graphing import with_graphs
 from nsysflow.analysis.replay.changes.host_time import with_cheaper_calls, with_less_work
 from nsysflow.analysis.replay.changes.names import Names
 from nsysflow.analysis.replay.changes.removing import blocking_copies, without_calls
-from nsysflow.analysis.replay.dependencies.program import Program, Recorded
+from nsysflow.analysis.replay.dependencies.program import Program
 
 
-def changed(timeline: Timeline, recorded: Recorded, changes: Changes) -> Program:
+def changed(names: Names, changes: Changes) -> Program:
     """The program with all changes: the host's time first, then its calls, then the GPU's.
+
+    Args:
+        names: of the recorded program.
+        changes: what is different.
 
     Raises:
         UnknownName: a phase, source line, kernel or call is not in the report.
     """
-    names = Names(timeline=timeline, recorded=recorded)
-    program, axis = recorded.program, timeline.events.axis
+    program, events = names.recorded.program, names.timeline.events
+    axis = events.axis
     if changes.no_profiler:
-        own = Cover(merge(laid(timeline.events.overhead, axis, "thread_no")))
+        own = Cover(merge(laid(events.overhead, axis, "thread_no")))
         program = with_less_work(program, own, axis, factor=0)
         program = with_cheaper_calls(program, own, axis)
     for phase, factor in changes.faster_host:

@@ -8,6 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.intervals import Cover, between, laid, merge, overlaps
 from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid
+from nsysflow.analysis.frames.parallel import once_for_each
 from nsysflow.analysis.phases.automatic import step_at
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.phases.steps import (
@@ -33,6 +34,8 @@ _FAR: Final = 1 << 61
 class Names:
     """A report's names. All methods raise UnknownName for one that is not there.
 
+    What a name stands for is found once, for those who replay many changes.
+
     Attributes:
         timeline: the trace.
         recorded: its program.
@@ -41,10 +44,14 @@ class Names:
     timeline: Timeline
     recorded: Recorded
 
+    @once_for_each
     def instances(self, phase: str) -> pl.Series:
         """Per operation the instance of the phase that it was launched in; null outside."""
-        return self._instances(self._named(phase)[0])
+        timeline, (paths, _) = self.timeline, self._named(phase)
+        launched = timeline.ops.with_columns(node=pl.col("launch_node"))
+        return instance_of_ops(timeline.attribution, paths, launched, timeline.events.axis)
 
+    @once_for_each
     def time_in(self, phase: str) -> Cover:
         """When the host was in the phase, on the axis of threads; `OUTSIDE`: in none."""
         attribution = self.timeline.attribution
@@ -64,7 +71,7 @@ class Names:
         begins: those that one launch of a graph can stand for."""
         axis = self.timeline.events.axis
         named, _ = self._named(phase)
-        launching = self._instances(named).drop_nulls().unique()
+        launching = self.instances(phase).drop_nulls().unique()
         ranges = self._open_ranges(named).filter(pl.col("range").is_in(launching.implode()))
         place = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("place")
         begun = waits.select(place).to_series().sort()
@@ -74,6 +81,7 @@ class Names:
         kept = ranges.filter(~pl.col("range").is_in(waiting.implode()))
         return Cover(merge(laid(kept, axis, "thread_no")))
 
+    @once_for_each
     def stalls(self, removal: Removal) -> pl.Series:
         """The calls that a removal takes: nodes of the program."""
         calls = self.recorded.program.calls
@@ -173,12 +181,6 @@ class Names:
     def _nodes_of(self, paths: pl.DataFrame) -> pl.DataFrame:
         """The nodes of these paths themselves."""
         return self.timeline.attribution.nodes.join(paths, on=["process", "path"], how="semi")
-
-    def _instances(self, paths: pl.DataFrame) -> pl.Series:
-        """Per operation the instance of these paths that it was launched in; null outside."""
-        timeline = self.timeline
-        launched = timeline.ops.with_columns(node=pl.col("launch_node"))
-        return instance_of_ops(timeline.attribution, paths, launched, timeline.events.axis)
 
     def _open_ranges(self, paths: pl.DataFrame) -> pl.DataFrame:
         """`range`, `thread_no`, `start_ns`, `end_ns` of the paths' ranges: on their own thread,

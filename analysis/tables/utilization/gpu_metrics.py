@@ -60,7 +60,7 @@ def gpu_metrics_table(view: View) -> pl.DataFrame:
         _phases(attribution, parts, samples, axis).join(_idle(spans, busy, axis), on=_KEY),
         _classes(parts, samples, axis, view.options.kernel_classes),
     ]
-    devices = events.ops.select("device_no", "device").unique()
+    devices = events.devices
     measured = pl.concat(tables, how="diagonal").join(devices, on="device_no")
     return measured.with_columns(_bound()).sort(
         "device", "group", "key", -pl.col("busy_ns"), "name"
@@ -71,7 +71,7 @@ def _rates(events: Events, busy: Busy) -> pl.DataFrame:
     """Samples with busy time, on the device axis: `sample`, `start`, `end`, and each counter's rate
     during the busy time, in thousandths of a percent."""
     axis, time, thread = events.axis, pl.col("time_ns"), pl.col("device_no")
-    devices = events.ops.select("device_no", "device").unique()
+    devices = events.devices
     following = time.shift(-1).over("device_no")
     period = median_ns(time.diff().over("device_no")).over("device_no")
     covered = (

@@ -7,7 +7,7 @@ from nsysflow.report.explain.names import names_by_kind
 def contents() -> Explained:
     """All names, and how a finding is asked for. Columns are left to their tables."""
     names = names_by_kind()
-    kinds = ("causes", "bounds", "findings", "tables")
+    kinds = ("causes", "bounds", "terms", "findings", "tables")
     rows = [(kind, ", ".join(names[kind])) for kind in kinds]
     return Explained(
         kind="nsysflow explain",

@@ -10,6 +10,7 @@ from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.places import line
 from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.report.analysed import Analysed
 from nsysflow.report.explain.behind import gaps_behind, rows_behind
 from nsysflow.report.explain.explained import (
     WIDTH_MAX,
@@ -21,7 +22,7 @@ from nsysflow.report.explain.explained import (
 )
 from nsysflow.report.explain.pages import code_of
 from nsysflow.report.layout import shorten
-from nsysflow.report.results import Analysed, Results
+from nsysflow.report.results import Results
 from nsysflow.units import duration, percent, share
 
 _NAME: Final = 50

@@ -1,7 +1,7 @@
-"""The names that have a page: rules, causes, bounds, tables and columns. Imports no polars."""
+"""The names that have a page: rules, causes, bounds, terms, tables, columns. Imports no polars."""
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.declared.concepts import bounds_in_full
+from nsysflow.analysis.declared.concepts import bounds_in_full, terms_in_full
 from nsysflow.analysis.declared.tables import DECLARED, TABLES
 from nsysflow.analysis.findings.explained.explanation import explanations
 from nsysflow.analysis.tables.columns import columns_with_words
@@ -14,6 +14,7 @@ def names_by_kind() -> dict[str, tuple[str, ...]]:
     return {
         "causes": tuple(CAUSES),
         "bounds": tuple(bounds_in_full()),
+        "terms": tuple(terms_in_full()),
         "findings": tuple(explanations()),
         "tables": tuple(TABLES),
         "columns": tuple(sorted(columns | {f"{cause}_ns" for cause in CAUSES})),

@@ -1,9 +1,15 @@
-"""Help pages: what a rule, a cause, a bound, a table or a column means."""
+"""Help pages: what a rule, a cause, a bound, a term, a table or a column means."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.declared.concepts import Concept, bounds_in_full, causes_in_full
+from nsysflow.analysis.declared.concepts import (
+    Concept,
+    bounds_in_full,
+    causes_in_full,
+    terms_in_full,
+)
 from nsysflow.analysis.declared.tables import DECLARED, TABLES
 from nsysflow.analysis.findings.explained.explanation import Explanation, explanations
 from nsysflow.analysis.tables.columns import meaning
@@ -16,7 +22,9 @@ def pages_of(name: str) -> Iterator[Explained]:
     if name in CAUSES:
         yield _cause(name)
     if name in bounds_in_full():
-        yield _bound(name)
+        yield _in_words(name, "bound", bounds_in_full()[name])
+    if name in terms_in_full():
+        yield _in_words(name, "term", terms_in_full()[name])
     if name in explanations():
         yield _rule(name, explanations()[name])
     if name in TABLES:
@@ -58,21 +66,27 @@ def _cause(name: str) -> Explained:
     )
 
 
-def _bound(name: str) -> Explained:
-    concept = bounds_in_full()[name]
+def _in_words(name: str, kind: str, concept: Concept) -> Explained:
     shown = Facts(rows=tuple(_found_by(concept)))
     return Explained(
-        kind="bound",
+        kind=kind,
         title=f"{name}: {concept.meaning}",
-        parts=(*_in_full(concept), shown, *_shown_by(concept.tables)),
+        parts=(
+            *_in_full(concept, "What is behind it" if kind == "term" else _CAUSED),
+            shown,
+            *_shown_by(concept.tables),
+        ),
     )
 
 
-def _in_full(concept: Concept) -> tuple[Part, ...]:
+_CAUSED: Final = "What usually causes it"
+
+
+def _in_full(concept: Concept, usual: str = _CAUSED) -> tuple[Part, ...]:
     spec = f" (docs/spec.md {concept.spec})" if concept.spec else ""
     return (
         Prose(title="How it is reckoned", text=f"{concept.reckoned}{spec}"),
-        Points(title="What usually causes it", items=concept.usual),
+        Points(title=usual, items=concept.usual),
         Points(title="What to do", items=concept.remedies),
     )
 

@@ -6,10 +6,20 @@ from typing import Final
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.verdict.verdict import LOSSES, WORDS
 
+_OF_RANKS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(["tp", "dp", "pp", "ep", "groups"], "rank_group"),
+    **dict.fromkeys(["late from", "lateness"], "late"),
+    **dict.fromkeys(["bus", "bus bandwidth", "algorithm", "slow link"], "bus_bandwidth"),
+}
+"""Words of pages of several ranks."""
+
 _SPELLED: Final[Mapping[str, str]] = {
-    word.casefold(): name
-    for words in (LOSSES, WORDS)
-    for name, word in reversed(words.items())  # of two names with one word, the first counts
+    **{
+        word.casefold(): name
+        for words in (LOSSES, WORDS)
+        for name, word in reversed(words.items())  # of two names with one word, the first counts
+    },
+    **_OF_RANKS,
 }
 """The words of the page, and the names that they stand for."""
 

@@ -11,6 +11,7 @@ from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.report.about import about_run, track_labels
 from nsysflow.report.figures.steps import TRACK, whole_steps
 from nsysflow.report.figures.style import LINE, PAGE_MM, Sheet, scale_in_time
+from nsysflow.report.ranks.heat_map import own_ns
 from nsysflow.report.results import Results
 
 _AXES_MM: Final = 14
@@ -25,9 +26,13 @@ LOST: Final = ("comm_exposed_ns", "copy_exposed_ns", "idle_ns")
 """What is not compute."""
 
 
+_NAMED: Final = 32
+"""So many ranks have their names beside the axis; of more, every second one, or fewer."""
+
+
 def draw(results: Results) -> Figure | None:
     """Two heat maps, rank by step; None where there is one rank, or no steps."""
-    steps = whole_steps(results)
+    steps = _steps_of_many(results) if results.many else whole_steps(results)
     ranks = steps.select(TRACK).unique(maintain_order=True).rows()
     if len(ranks) < 2:
         return None
@@ -39,15 +44,24 @@ def draw(results: Results) -> Figure | None:
     )
     figure = sheet.figure()
     every = figure.subplots(1, 2, sharey=True)
-    for axes, title, value in zip(
-        every,
-        ("step time", "time without compute: idle, or waiting"),
-        (pl.col("duration_ns"), pl.sum_horizontal(LOST)),
-        strict=True,
-    ):
+    length = ("own time: all but exposed communication", own_ns())
+    shown = (
+        length if results.many else ("step time", pl.col("duration_ns")),
+        ("time without compute: idle, or waiting", pl.sum_horizontal(LOST)),
+    )
+    for axes, (title, value) in zip(every, shown, strict=True):
         _heat_map(figure, axes, ranks, steps.with_columns(value.alias("ns")), title)
-    every[0].set_yticks(range(len(ranks)), track_labels(results, ranks))
+    apart = -(-len(ranks) // _NAMED)
+    every[0].set_yticks(range(0, len(ranks), apart), track_labels(results, ranks[::apart]))
     return figure
+
+
+def _steps_of_many(results: Results) -> pl.DataFrame:
+    """RANK_STEPS, with `judged`."""
+    key = [*TRACK, "step"]
+    judged = results.judged.table("rank_steps").select(key).with_columns(judged=pl.lit(value=True))
+    steps = results.table("rank_steps").join(judged, on=key, how="left", maintain_order="left")
+    return steps.with_columns(pl.col("judged").fill_null(value=False))
 
 
 def _heat_map(
@@ -55,8 +69,9 @@ def _heat_map(
 ) -> None:
     first, last = -greatest(-steps["step"]), greatest(steps["step"])
     cells = [[float("nan")] * (last - first + 1) for _ in ranks]
+    place = {rank: at for at, rank in enumerate(ranks)}
     for *rank, step, ns in steps.select(*TRACK, "step", "ns").rows():
-        cells[ranks.index(tuple(rank))][step - first] = ns
+        cells[place[tuple(rank)]][step - first] = ns
     longest_ns = greatest(steps["ns"])
     judged = steps.filter("judged")["ns"]
     top_ns = longest_ns if judged.is_empty() else greatest(judged)

@@ -61,7 +61,7 @@ class Contents:
         facts: what they ran on, with which versions, and when.
         selection: the options that narrow the window; empty without any.
         steps: how many steps there are and how long they take; empty without.
-        headlines: the verdict.
+        headlines: what the ranks tell, if anything, and the verdict.
         remarks: what to keep in mind about it.
         caption: what savings are of.
         findings: what to change, the largest saving first.
@@ -108,7 +108,7 @@ def contents(results: Results) -> Contents:
         selection=page.selection,
         steps=page.steps,
         headlines=_headlines(page),
-        remarks=page.remarks,
+        remarks=(*page.told.more, *page.remarks),
         caption=page.suggestions.caption,
         findings=findings_shown(results, page.suggestions),
         sentences=page.sentences,
@@ -124,10 +124,12 @@ def contents(results: Results) -> Contents:
 
 
 def _headlines(page: Page) -> tuple[Headline, ...]:
-    return tuple(
+    told = [Headline(text=page.told.first, advice="", valid=True)] if page.told.first else []
+    verdict = (
         Headline(text=each.sentence, advice=each.advice, valid=isinstance(each, Verdict))
         for each in page.headlines
     )
+    return (*told, *verdict)
 
 
 def _flame(box: Box) -> Flame:

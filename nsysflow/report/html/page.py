@@ -11,6 +11,7 @@ from nsysflow.report.document import shown_json
 from nsysflow.report.html.contents import contents
 from nsysflow.report.html.document import Kind, around, blob_data, json_data
 from nsysflow.report.html.packing import Blobs, deflated
+from nsysflow.report.html.ranks import heat_shown
 from nsysflow.report.html.tables import MOST_ROWS
 from nsysflow.report.html.timeline import timeline
 from nsysflow.report.results import Results
@@ -52,7 +53,8 @@ PAGE: Final = Kind(
         *(
             f"page/{name}.js"
             for name in (
-                *("places", "explained", "findings", "gpu_time", "phases", "steps", "flame"),
+                *("places", "explained", "findings", "ranks", "gpu_time", "phases", "steps"),
+                "flame",
                 "start",
             )
         ),
@@ -73,10 +75,12 @@ def write_html(results: Results, file: Path) -> None:
         blobs = Blobs(pool)
         drawn = timeline(results, blobs)
         page = contents(results)
+        heat = heat_shown(results, blobs)
         head, tail = around(PAGE, f"nsysflow: {page.reports}")
         with file.open("wb") as out:
             out.write(head)
-            out.write(json_data("about", msgspec.json.encode({"timeline": drawn, "page": page})))
+            about = {"timeline": drawn, "page": page, "heat": heat}
+            out.write(json_data("about", msgspec.json.encode(about)))
             out.write(blob_data("report", deflated(shown_json(results, MOST_ROWS).encode())))
             for name, text in blobs:
                 out.write(blob_data(name, text))

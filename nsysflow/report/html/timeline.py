@@ -14,10 +14,11 @@ from nsysflow.analysis.declared.concepts import causes_in_full
 from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.analysis.tracks.operations import group_of
 from nsysflow.analysis.tracks.tracks import Tracks
+from nsysflow.report.analysed import Analysed
 from nsysflow.report.clocks import Clock, clocks_of, end_of
 from nsysflow.report.html.columns import Columns
 from nsysflow.report.html.packing import Blobs
-from nsysflow.report.results import Analysed, Results
+from nsysflow.report.results import Results
 
 SCHEMA: Final = 1
 

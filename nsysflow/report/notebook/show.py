@@ -5,11 +5,12 @@ from importlib.resources import files
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.report.about import about_run
+from nsysflow.report.analysed import Analysed
 from nsysflow.report.findings import suggestions
 from nsysflow.report.notebook.bars import bars
 from nsysflow.report.notebook.svg import dark_rules, text_of
 from nsysflow.report.notebook.timeline import timeline
-from nsysflow.report.results import Analysed, Results
+from nsysflow.report.results import Results
 from nsysflow.report.verdict.judgement import judge
 
 FINDINGS = 3

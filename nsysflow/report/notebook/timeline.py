@@ -13,9 +13,10 @@ from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.tracks.operations import group_of
 from nsysflow.report import palette
 from nsysflow.report.about import gpu_label
+from nsysflow.report.analysed import Analysed
 from nsysflow.report.notebook.cells import CELLS, LEVELS, Run, runs
 from nsysflow.report.notebook.svg import LABEL, WIDTH, Box, box, key, label, picture
-from nsysflow.report.results import Analysed, Results
+from nsysflow.report.results import Results
 from nsysflow.units import duration
 
 STEPS: Final = 2

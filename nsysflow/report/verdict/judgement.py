@@ -1,7 +1,7 @@
 """What a page concludes: whether the recording can be judged, and the verdict if it can."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import polars as pl
@@ -65,9 +65,24 @@ def judge(results: Results) -> Judgement:
     failed = failures(results)
     return Judgement(
         why=failed[0].why if failed else None,
-        headlines=failed or verdicts(results.judged),
-        remarks=(*_slowed(results), *_wrong_times(results), *_without_steps(results)),
+        headlines=failed or _verdicts(results),
+        remarks=tuple(_remarks(results.typical)),
     )
+
+
+def _remarks(results: Results) -> Iterator[str]:
+    yield from _slowed(results)
+    yield from _wrong_times(results)
+    yield from _without_steps(results)
+
+
+def _verdicts(results: Results) -> tuple[Verdict, ...]:
+    """The verdicts on a run; of many ranks, on the typical one."""
+    found = verdicts(results.typical.judged)
+    if not results.many:
+        return found
+    name = f"{results.typical.reports[0]}, the typical rank"
+    return tuple(replace(each, gpus=", ".join(filter(None, [name, each.gpus]))) for each in found)
 
 
 def _slowed(results: Results) -> Iterator[str]:

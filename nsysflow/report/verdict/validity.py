@@ -7,10 +7,10 @@ from shlex import quote
 from typing import Final
 
 from nsysflow.analysis.declared.notes import NoteKind
-from nsysflow.analysis.tables.communication.ranks import rank_tables
 from nsysflow.analysis.validity.checks import Check, Failed, import_errors
 from nsysflow.analysis.validity.graph_notes import WITHOUT_COMMAND_BUFFERS
-from nsysflow.report.results import Analysed, Results
+from nsysflow.report.analysed import Analysed
+from nsysflow.report.results import Results
 from nsysflow.report_names import has_rank
 from nsysflow.units import instant, number
 
@@ -118,11 +118,11 @@ def _incomplete(results: Results, analysis: Analysed, found: Failed) -> Invalid:
 
 def _unrelated(results: Results) -> Iterator[Invalid]:
     """The failure of several reports in which nothing says that they are ranks of one run."""
-    if len(results.reports) < 2 or results.origin.ranks or are_named_as_ranks(results.reports):
+    names = results.every_report
+    if len(names) < 2 or results.origin.ranks or are_named_as_ranks(names):
         return
-    matched, _ = rank_tables([each.every_collective for each in results.analyses])
-    if matched.is_empty():
-        first = results.reports[0]
+    if not results.whole.ranks_of_run.met:
+        first = names[0]
         path = quote(str(results.origin.paths.get(first, first)))
         yield Invalid(
             why=UNRELATED,

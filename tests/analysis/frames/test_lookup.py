@@ -3,7 +3,15 @@
 import polars as pl
 import pytest
 
-from nsysflow.analysis.frames.lookup import MOST_STRETCHES, by_number, dense, greatest, named, where
+from nsysflow.analysis.frames.lookup import (
+    MOST_STRETCHES,
+    by_number,
+    dense,
+    distinct,
+    greatest,
+    named,
+    where,
+)
 
 
 def test_a_table_holds_the_last_value_of_each_number_and_null_elsewhere() -> None:
@@ -13,6 +21,16 @@ def test_a_table_holds_the_last_value_of_each_number_and_null_elsewhere() -> Non
 
 def test_codes_are_numbered_in_their_own_order() -> None:
     assert dense(pl.Series([70, 5, 70, 12])).to_list() == [2, 0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[], [(1, None)], [(None, None)] * 2, [(1, 1), (1, 1), (2, 1), (2, None), (1, 1), (2, None)]],
+    ids=["none", "one", "nulls", "several that come back"],
+)
+def test_distinct_rows_are_those_of_a_hash_of_all(rows: list[tuple[int | None, ...]]) -> None:
+    frame = pl.DataFrame(rows, schema={"a": pl.Int64(), "b": pl.Int64()}, orient="row")
+    assert distinct(frame).rows() == frame.unique(maintain_order=True).rows()
 
 
 def test_the_maximum_of_no_values_is_0() -> None:

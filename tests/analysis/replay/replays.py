@@ -10,6 +10,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes.apply import changed
 from nsysflow.analysis.replay.changes.declared import Changes, Removal
+from nsysflow.analysis.replay.changes.names import Names
 from nsysflow.analysis.replay.dependencies.program import recorded
 from nsysflow.analysis.replay.replay import Times, replay
 from tests import tiny
@@ -74,7 +75,8 @@ def without(kind: str, at: str | None = None) -> Changes:
 
 def replayed(timeline: Timeline, changes: Changes) -> Times:
     """When everything happens after the changes."""
-    return replay(changed(timeline, recorded(timeline.events), changes))
+    names = Names(timeline=timeline, recorded=recorded(timeline.events))
+    return replay(changed(names, changes))
 
 
 def kernel_starts(timeline: Timeline, changes: Changes) -> list[float]:

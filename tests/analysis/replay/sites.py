@@ -17,6 +17,7 @@ from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes.apply import changed
 from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.analysis.replay.changes.graphing import with_graphs
+from nsysflow.analysis.replay.changes.names import Names
 from nsysflow.analysis.replay.dependencies.program import Recorded, recorded
 from nsysflow.analysis.replay.replay import replay
 from tests.analysis.test_simulated import simulated
@@ -84,14 +85,15 @@ def _after(
     timeline: Timeline, recording: Recorded, name: str, of: dict[str, Any], calls: list[int]
 ) -> int:
     """The window after the site's change."""
+    names = Names(timeline=timeline, recorded=recording)
     if of["kind"] == "graph":
         runs = _runs(timeline, calls, of["ops"])
         program = with_graphs(recording.program, runs, NOWHERE, timeline.events.axis)
     elif calls:
         changes = Changes(removed_calls=tuple(_keys(timeline, calls)))
-        program = changed(timeline, recording, changes)
+        program = changed(names, changes)
     else:
-        program = changed(timeline, recording, Changes(faster_host=((name, 0.0),)))
+        program = changed(names, Changes(faster_host=((name, 0.0),)))
     ops = replay(program).ops
     return int(ops.select(pl.max("end_ns") - pl.min("start_ns")).item())
 

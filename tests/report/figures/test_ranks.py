@@ -11,6 +11,7 @@ from nsysflow.report.results import Results
 from tests.analyses import run_of
 from tests.report.figures.drawn import drawn, ranks, texts
 from tests.report.handmade import MS, handmade, renamed
+from tests.report.ranks.made import many
 
 
 def cells(axes: Axes) -> list[list[float | None]]:
@@ -45,3 +46,12 @@ def test_a_step_that_a_rank_lacks_is_empty() -> None:
 
 def test_one_rank_makes_no_figure() -> None:
     assert of_ranks.draw(run_of("nan_check-sync")) is None
+
+
+def test_of_many_ranks_all_are_drawn_and_some_are_named() -> None:
+    figure = drawn(of_ranks.draw, many())
+    own = cells(figure.axes[0])
+    assert len(own) == 64
+    assert [row[0] for row in own if row[0] != 8 * MS] == [9 * MS]
+    assert {"rank0 GPU 0", "rank62 GPU 6"} <= {*texts(figure)}
+    assert "rank1 GPU 1" not in texts(figure)

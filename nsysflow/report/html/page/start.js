@@ -8,6 +8,7 @@ async function startPage() {
   showVerdict(data);
   const report = JSON.parse(new TextDecoder().decode(await blobOf("report")));
   showFindings(data, report);
+  await showRanks(about.heat);
   showGpuTime(data, report);
   showPhases(data, report);
   showSteps(data, report);

@@ -8,8 +8,10 @@ from nsysflow.analysis.findings.find import find_of_run
 from nsysflow.analysis.findings.rules.straggler import straggler
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.ranks.ranks import Ranks
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, launched, of_sample
+from tests.runs_of_ranks import Simulated
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
@@ -38,9 +40,12 @@ SLOW = rank("rank1", 2_000, others_us=1_000)
 
 
 def test_the_rank_that_is_last_is_named_and_what_the_other_waits_is_the_saving() -> None:
-    ((subject, one),) = straggler([FAST, SLOW])
+    ((subject, one),) = straggler(
+        [FAST, SLOW], Ranks.of([each.whole.digest for each in (FAST, SLOW)])
+    )
     assert subject is FAST
-    assert one.title == "straggler: rank1 is last in most collectives"
+    assert one.title == "straggler: rank1 holds up all ranks in 8 of 8 steps"
+    assert one.evidence[2].startswith("it computes longer")
     assert 0.99 * MS < one.size_ns < 1.01 * MS
 
 
@@ -53,3 +58,22 @@ def test_a_run_s_findings_hold_its_straggler_by_a_replay() -> None:
 def test_ranks_that_come_together_have_no_straggler() -> None:
     ranks = [of_sample(f"ddp-no_overlap-rank{i}") for i in range(2)]
     assert "straggler" not in {one.finding.rule for one in find_of_run(ranks).valued}
+
+
+def test_a_straggler_is_named_with_its_group_but_not_those_that_it_makes_late() -> None:
+    run = Simulated(4)
+    for _ in range(5):
+        run.begin_step()
+        for _layer in range(6):
+            for number in range(4):
+                run.compute(number, 200_000 + (number == 1) * 300_000)
+            for pair in (0, 1):
+                run.meet((2 * pair, 2 * pair + 1), REDUCE, communicator=1 + pair)
+        for shard in (0, 1):
+            run.meet((shard, shard + 2), REDUCE, communicator=8 + shard)
+    found = [one for _, one in straggler([FAST], Ranks.of(run.digests()))]
+    assert [one.title for one in found] == [
+        "straggler: rank1 holds up TP group 0,1 in 5 of 5 steps"
+    ]
+    assert found[0].size_ns == 6 * 300_000
+    assert found[0].culprit == "rank1"

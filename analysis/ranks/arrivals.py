@@ -1,0 +1,194 @@
+"""Who came when to each collective, and what the last one cost (spec §9.9 to §9.12)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.ranks.groups import TOGETHER
+from nsysflow.analysis.tables.schema import ARRIVALS, RANKS, REASONS
+
+_ORDER: Final = ["start_ns", "end_ns", "stream", "name", "communicator", "kind", "turn"]
+
+MOSTLY: Final = 2
+"""Ranks are in step after a collective of whose transfer one part in this many, or more, is exposed
+on each: their compute waited for its end."""
+
+AT_ALL: Final = 10
+"""Of a kernel whose compute waited for it, at least one part in this many of the transfer is
+exposed: between two kernels of compute, a little of any kernel is."""
+
+
+def aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
+    """The kernels of collectives that end together, on the clock of the first report, by
+    `collective` and rank.
+
+    `own_start_ns` and `own_end_ns` are on their report's own clock. `late_ns` and `waited_ns` are
+    how long after the first rank and before the last one a rank came; `first` and `last` say
+    whether it is that one, `cost_ns` is what it cost the others. Of the collective are `arrived_ns`
+    (its first rank), `ended_ns`, `spread_ns`, `done_ns`, `ends_spread_ns`, and `in_step`: whether
+    the compute of every rank waited for it, so that they are in step when it ends.
+
+    Args:
+        met: kernels of `kernels_of` with `kind`, its `lowest` rank and `group`.
+        clocks: of `clocks_of`.
+    """
+    ahead = pl.col("clock_ns")
+    rows = met.join(clocks.select("report_no", "clock_ns"), on="report_no").with_columns(
+        pl.col("start_ns").alias("own_start_ns"),
+        pl.col("end_ns").alias("own_end_ns"),
+        pl.col("start_ns") - ahead,
+        pl.col("end_ns") - ahead,
+    )
+    agreed = _collectives(rows).filter(TOGETHER * pl.col("ends_spread_ns") < pl.col("shortest_ns"))
+    start, all_there = pl.col("start_ns"), pl.col("all_there_ns")
+    rows = (
+        rows.join(agreed, on=["kind", "turn"])
+        .sort("collective", "rank")
+        .with_columns(
+            (start - pl.col("arrived_ns")).alias("late_ns"),
+            (all_there - start).alias("waited_ns"),
+            (all_there - pl.col("arrived_ns")).alias("spread_ns"),
+            (pl.col("ended_ns") - all_there).alias("done_ns"),
+            _first_where(start == pl.col("arrived_ns")).alias("first"),
+            _first_where(start == all_there).alias("last"),
+        )
+    )
+    transfer, exposed = pl.col("end_ns") - all_there, pl.col("exposed_ns")
+    awaited = pl.when(AT_ALL * exposed >= transfer).then(exposed).otherwise(0)
+    in_step = (MOSTLY * exposed >= transfer).all().over("collective")
+    return _with_costs(rows.with_columns(awaited.alias("awaited_ns"), in_step.alias("in_step")))
+
+
+def _first_where(true: pl.Expr) -> pl.Expr:
+    """The first rank of each collective of which it is true."""
+    return true & (true.cum_sum().over("collective") == 1)
+
+
+def _collectives(rows: pl.DataFrame) -> pl.DataFrame:
+    """Per `kind` and `turn`: its number, and when its ranks came and ended."""
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    numbers = (
+        rows.filter(pl.col("rank") == pl.col("lowest"))
+        .sort(_ORDER)
+        .select("kind", "turn", pl.int_range(pl.len(), dtype=pl.Int64).alias("collective"))
+    )
+    times = rows.group_by("kind", "turn").agg(
+        start.min().alias("arrived_ns"),
+        start.max().alias("all_there_ns"),
+        start.top_k(2).min().alias("second_last_ns"),
+        (end.max() - end.min()).alias("ends_spread_ns"),
+        median_ns(end).alias("ended_ns"),
+        (end - start).min().alias("shortest_ns"),
+    )
+    return times.join(numbers, on=["kind", "turn"])
+
+
+def _with_costs(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows`, plus `cost_ns`: what a rank cost the others since they were last in step, where they
+    are in step again; else 0.
+
+    In between, all took the same time. Those that were held up spent it in exposed communication,
+    and the one that held them up has the least of it.
+    """
+    each = rows.unique("collective").sort("party", "ended_ns", "collective")
+    stretch = (pl.col("in_step").cum_sum() - pl.col("in_step")).over("party").alias("stretch")
+    stretches = each.select("collective", "party", stretch)
+    spent = (
+        rows.select("collective", "rank", "awaited_ns", "in_step")
+        .join(stretches, on="collective")
+        .group_by("party", "stretch", "rank")
+        .agg(
+            pl.col("awaited_ns").sum(),
+            pl.col("collective").filter("in_step").first(),
+        )
+        .drop_nulls("collective")
+        .sort("awaited_ns", "rank")
+    )
+    costs = spent.group_by("collective", maintain_order=True).agg(
+        pl.col("rank").first(),
+        (pl.col("awaited_ns").get(1) - pl.col("awaited_ns").first()).alias("cost_ns"),
+    )
+    return rows.join(
+        costs, on=["collective", "rank"], how="left", maintain_order="left"
+    ).with_columns(pl.col("cost_ns").fill_null(0))
+
+
+def arrivals_table(rows: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
+    """ARRIVALS.
+
+    Args:
+        rows: of `aligned`, those to show.
+        ranks: of `ranks_of`.
+    """
+    sizes = rows.group_by("collective").agg(
+        pl.col("bytes").max(),
+        pl.col("cost_ns").sum(),
+        pl.len().cast(pl.Int64).alias("ranks"),
+        pl.col("name").first(),
+    )
+    last = rows.filter("last").drop("bytes", "name", "cost_ns").join(sizes, on="collective")
+    names = ranks.select("rank", pl.col("report").alias("last_report"))
+    return (
+        last.join(names, on="rank")
+        .sort("collective")
+        .select(
+            *("collective", "name", "operation", "bytes", "ranks"),
+            pl.col("arrived_ns").alias("start_ns"),
+            *("spread_ns", "last_report", pl.col("device").alias("last_device"), "ends_spread_ns"),
+            *("group", pl.col("rank").alias("last_rank"), "cost_ns", "done_ns"),
+        )
+        .match_to_schema(ARRIVALS)
+    )
+
+
+def ranks_table(
+    ranks: pl.DataFrame, counted: pl.DataFrame, rows: pl.DataFrame, clocks: pl.DataFrame
+) -> pl.DataFrame:
+    """RANKS.
+
+    Args:
+        ranks: of `ranks_of`.
+        counted: the communication kernels to count.
+        rows: of `with_reasons`, those to sum up; sends and receives are left out.
+        clocks: the reports whose clocks are known: `report_no`, `clock_ns`.
+    """
+    collectives = pl.col("pair").not_()
+    rows, counted = rows.filter(collectives), counted.filter(collectives)
+    off = (pl.col("end_ns") - _reference_end()).abs()
+    costs = costs_of(rows).group_by("rank").agg(pl.col("cost_ns").sum())
+    met = (
+        rows.with_columns(off.alias("off"))
+        .group_by("rank")
+        .agg(
+            pl.len().cast(pl.Int64).alias("matched"),
+            pl.col("last").sum().cast(pl.Int64).alias("times_last"),
+            median_ns(pl.col("off")).alias("residual_ns"),
+            pl.col("late_ns", "waited_ns", *REASONS).sum(),
+        )
+    )
+    taken = counted.group_by("rank").agg(pl.len().cast(pl.Int64).alias("collectives"))
+    return (
+        ranks.join(taken, on="rank", how="left")
+        .join(met, on="rank", how="left")
+        .join(costs, on="rank", how="left")
+        .join(clocks, on="report_no", how="left")
+        .with_columns(pl.col("collectives", "matched", "times_last").fill_null(0))
+        .sort("rank")
+        .select([*RANKS])
+        .match_to_schema(RANKS)
+    )
+
+
+def costs_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rank`, `step`, `cost_ns`: what a rank cost in its group where that is most. The same delay
+    holds up its other groups at the same time."""
+    cost = pl.col("cost_ns")
+    each = rows.group_by("rank", "step", "group").agg(cost.sum())
+    return each.group_by("rank", "step").agg(cost.max())
+
+
+def _reference_end() -> pl.Expr:
+    """The latest end of the first report in each collective."""
+    first = pl.col("report_no") == pl.col("report_no").min().over("collective")
+    return pl.when(first).then("end_ns").max().over("collective")

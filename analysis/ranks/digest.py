@@ -1,0 +1,145 @@
+"""What ranks exchange: the few columns of a report from which its run is judged."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.notes import Note
+from nsysflow.analysis.frames.intervals import Cover, laid, merge, reached_before
+from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
+from nsysflow.analysis.tables.steps import timed_steps
+from nsysflow.analysis.validity.checks import Failed
+from nsysflow.analysis.view.view import View
+
+if TYPE_CHECKING:
+    from nsysflow.analysis.analyze import Tables
+
+_STEP: Final = ["process", "device", "step"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Digest:
+    """What a run needs of one report; small, so that it can travel.
+
+    Attributes:
+        report: the report's name.
+        source: what wrote it.
+        gpus: the names of its GPUs, by index.
+        notes: what the reader should know of it.
+        failed: the checks that it fails.
+        step_name: the range that is one step; None without steps.
+        collectives: `schema.EXCHANGED`.
+        steps: `schema.JUDGED_STEPS`.
+        accounting: the ACCOUNTING table of what is judged.
+    """
+
+    report: str
+    source: str
+    gpus: tuple[str, ...]
+    notes: tuple[Note, ...]
+    failed: tuple[Failed, ...]
+    step_name: str | None
+    collectives: pl.DataFrame
+    steps: pl.DataFrame
+    accounting: pl.DataFrame
+
+
+def digest(tables: "Tables") -> Digest:
+    """The digest of one analysed report."""
+    trace, judged = tables.trace, tables.judged
+    keys = judged.step_keys if judged.view.of_steps else judged.step_keys.clear()
+    steps = timed_steps(tables.view).join(
+        keys.select(*_STEP, judged=pl.lit(value=True)),
+        on=_STEP,
+        how="left",
+        maintain_order="left",
+        nulls_equal=True,
+    )
+    return Digest(
+        report=trace.report,
+        source=trace.source,
+        gpus=tuple(trace.devices.sort("device")["name"]),
+        notes=tables.notes,
+        failed=tables.failed_checks,
+        step_name=tables.step_name,
+        collectives=exchanged(tables.timeline, tables.view, judged.view),
+        steps=steps.with_columns(
+            pl.lit(trace.report).alias("report"), pl.col("judged").fill_null(value=False)
+        )
+        .select([*JUDGED_STEPS])
+        .match_to_schema(JUDGED_STEPS),
+        accounting=judged.accounting,
+    )
+
+
+def exchanged(timeline: Timeline, selected: View, judged: View) -> pl.DataFrame:
+    """EXCHANGED.
+
+    Args:
+        timeline: the whole report.
+        selected: what was selected of it.
+        judged: what is judged of it.
+    """
+    kernels = timeline.communication.sort("device", "op")
+    begun = (kernels["op"].is_in(view.ops["op"].implode()) for view in (selected, judged))
+    return (
+        kernels.with_columns(
+            pl.col("short_name").cast(pl.String).alias("name"),
+            _step_of(kernels, timeline),
+            *(rows.alias(name) for rows, name in zip(begun, ("begun", "judged"), strict=True)),
+            *_exposed(kernels, timeline),
+            _overlapped(kernels, timeline),
+        )
+        .with_columns(os_pid(pl.col("process")).alias("process"))
+        .select([*EXCHANGED])
+        .match_to_schema(EXCHANGED)
+    )
+
+
+def _step_of(kernels: pl.DataFrame, timeline: Timeline) -> pl.Series:
+    """The number of the step in which each kernel starts; null outside."""
+    asked = kernels.select("process", "device_no", "start_ns").with_row_index("row")
+    found = asked.sort("start_ns").join_asof(
+        timeline.steps.select("process", "device_no", "start_ns", "step", over_ns="end_ns").sort(
+            "start_ns"
+        ),
+        on="start_ns",
+        by=["process", "device_no"],
+        check_sortedness=False,
+    )
+    inside = pl.when(pl.col("start_ns") < pl.col("over_ns")).then("step").alias("step")
+    return found.sort("row").select(inside).to_series()
+
+
+def _exposed(kernels: pl.DataFrame, timeline: Timeline) -> list[pl.Series]:
+    """The exposed time of each sort on the kernel's device, before its start and until its end."""
+    busy, axis = timeline.busy, timeline.events.axis
+    places = laid(kernels, axis)
+    origin = pl.lit(axis.origin_ns)
+    begin = kernels.select(axis.at(pl.col("device_no"), origin)).to_series()
+    found = []
+    for side, name in (("start", "before"), ("end", "until")):
+        compute, with_comm, all_work = (
+            cover.between(begin, places[side]) for cover in (busy.compute, busy.with_comm, busy.all)
+        )
+        found += [
+            compute.alias(f"compute_{name}_ns"),
+            (with_comm - compute).alias(f"comm_{name}_ns"),
+            (all_work - with_comm).alias(f"copy_{name}_ns"),
+        ]
+    return found
+
+
+def _overlapped(kernels: pl.DataFrame, timeline: Timeline) -> pl.Series:
+    """For how long another communication kernel ran on the kernel's device."""
+    places = laid(kernels, timeline.events.axis)
+    reached = reached_before(pl.col("end"))
+    both = (
+        places.sort("start")
+        .select("start", pl.min_horizontal("end", reached).alias("end"), reached.alias("reached"))
+        .filter(pl.col("start") < pl.col("reached"), pl.col("start") < pl.col("end"))
+    )
+    return Cover(merge(both)).between(places["start"], places["end"]).alias("overlapped_ns")

@@ -1,0 +1,151 @@
+"""Which ranks have collectives together: lanes that end together (spec §9.4 to §9.7)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.statistics import median_ns
+
+TOGETHER: Final = 2
+"""The ends of a collective differ by less than its shortest kernel divided by this. On two H200s,
+they differed by 2 to 28 us, and the shortest kernel took 135 to 265 us."""
+
+STRAYING: Final = 10
+"""Less than one part in this many (by time) of a lane's collectives may end apart. Collectives of
+a few us do so if clocks are 28 us off."""
+
+SURE_NS: Final = 2_000
+"""Without a communicator, groups that run alike could be taken for one. So from one collective to
+the next, the difference of the ends changes by no more than this on the average …"""
+
+AS_CLOSE: Final = 4
+"""… or than this many times as much as with the closest rank (on two H200s, 1 to 10 us)."""
+
+_TIMES: Final = ["lane", "rank", "report_no", "turn", "start_ns", "end_ns"]
+
+
+def lanes_together(kernels: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
+    """`lane`, `kind`: the lanes whose kernels are the same collectives; `kind` is the lowest of
+    their lanes.
+
+    Args:
+        kernels: of `kernels_of`.
+        clocks: of `clocks_of`; of two reports that it does not join, the lanes' own ends decide.
+    """
+    key = ["name", "communicator", "length"]
+    lanes = kernels.group_by("lane").agg(
+        pl.col("name", "communicator", "rank").first(), length=pl.len()
+    )
+    shared = lanes.filter(pl.col("rank").n_unique().over(key) > 1).select("lane", *key)
+    times = kernels.select(_TIMES).join(clocks, on="report_no")
+    rows = times.join(shared, on="lane").sort("lane", "turn")
+    found = [
+        pair
+        for (_, communicator, _), alike in rows.group_by(key)
+        for pair in _pairs(alike.drop(key), stated=communicator is not None)
+    ]
+    schema = {"lane": pl.Int64(), "kind": pl.Int64()}
+    return pl.DataFrame(found, schema=schema, orient="row").sort("lane")
+
+
+def _pairs(rows: pl.DataFrame, *, stated: bool) -> Iterator[tuple[int, int]]:
+    """(lane, kind) of the lanes that meet others; each kind's first lane is of its lowest rank."""
+    while not rows.is_empty():
+        first = rows.filter(pl.col("lane") == rows["lane"][0])
+        kind, rank = first.row(0)[:2]
+        rows = rows.filter(pl.col("lane") != kind)
+        others = rows.filter(pl.col("rank") != rank)
+        met = _meeting(first, others, stated=stated)
+        if met:
+            yield kind, kind
+            yield from ((lane, kind) for lane in met)
+            rows = rows.filter(~pl.col("lane").is_in(met))
+
+
+def _meeting(first: pl.DataFrame, others: pl.DataFrame, *, stated: bool) -> list[int]:
+    """The lanes of `others` that end together with `first`, of each rank the closest."""
+    there = first.select(pl.all().name.suffix("_there"))[others["turn"]]
+    ahead = pl.col("end_ns") - pl.col("end_ns_there")
+    joined = pl.col("component") == pl.col("component_there")
+    known = pl.col("clock_ns") - pl.col("clock_ns_there")
+    apart = pl.col("ahead") - pl.when(joined).then(known).otherwise("own")
+    shortest = pl.min_horizontal(_length(), _length("_there"))
+    ends = pl.col("ahead").diff().abs().sum()
+    stray = shortest.filter(TOGETHER * pl.col("apart") >= shortest).sum()
+    tested = (
+        others.hstack(there.get_columns())
+        .with_columns(ahead.alias("ahead"))
+        .with_columns(median_ns(pl.col("ahead")).over("lane").alias("own"))
+        .with_columns(apart.abs().alias("apart"))
+        .group_by("lane")
+        .agg(
+            pl.col("rank").first(),
+            pl.col("apart").sum().alias("off"),
+            ends.alias("ends"),
+            (STRAYING * stray < shortest.sum()).alias("met"),
+        )
+        .filter("met")
+    )
+    sure = pl.max_horizontal(SURE_NS * (first.height - 1), AS_CLOSE * pl.col("ends").min())
+    alike = tested.filter(stated | (pl.col("ends") <= sure))
+    return alike.sort("off", "lane").unique("rank", keep="first")["lane"].sort().to_list()
+
+
+def _length(of: str = "") -> pl.Expr:
+    return pl.col(f"end_ns{of}") - pl.col(f"start_ns{of}")
+
+
+def kinds_of(kernels: pl.DataFrame, together: pl.DataFrame) -> pl.DataFrame:
+    """`kind`, `members` (its ranks), `pair` (whether they are two that send and receive) and
+    `party`, the lowest kind with the same members.
+
+    Args:
+        kernels: of `kernels_of`.
+        together: of `lanes_together`.
+    """
+    lanes = kernels.select("lane", "rank", "point_to_point").unique("lane")
+    ranks = pl.col("rank").sort()
+    kinds = (
+        together.join(lanes, on="lane")
+        .group_by("kind")
+        .agg(
+            ranks.alias("members"),
+            ranks.cast(pl.String).str.join(",").alias("same"),
+            (pl.col("point_to_point").first() & (pl.len() == 2)).alias("pair"),
+        )
+    )
+    party = pl.col("kind").min().over("same", "pair").alias("party")
+    return kinds.with_columns(party).drop("same").sort("kind")
+
+
+def groups_of(kinds: pl.DataFrame) -> pl.DataFrame:
+    """`party`, `group`, `members`, `pair`: the parties of collectives, the largest first, then
+    pairs of ranks, which are one group where a chain joins them.
+
+    Args:
+        kinds: of `kinds_of`.
+    """
+    parties = kinds.filter(pl.col("kind") == pl.col("party"))
+    ranks_of = dict(parties.select("party", "members").rows())
+    ranks_of |= _chains(dict(parties.filter("pair").select("party", "members").rows()))
+    pairs = dict(parties.select("party", "pair").rows())
+    key = {party: (pairs[party], -len(ranks), *ranks) for party, ranks in ranks_of.items()}
+    numbers = {each: number for number, each in enumerate(sorted({*key.values()}))}
+    rows = [(party, numbers[key[party]], ranks, pairs[party]) for party, ranks in ranks_of.items()]
+    schema = {
+        "party": pl.Int64(),
+        "group": pl.Int64(),
+        "members": pl.List(pl.Int64()),
+        "pair": pl.Boolean(),
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _chains(pairs: Mapping[int, list[int]]) -> dict[int, list[int]]:
+    """Per pair of ranks, all ranks of the chain of pairs that it is in."""
+    chain_of: dict[int, set[int]] = {}
+    for ranks in pairs.values():
+        chain = {each for rank in ranks for each in chain_of.get(rank, {rank})}
+        chain_of |= dict.fromkeys(chain, chain)
+    return {party: sorted(chain_of[ranks[0]]) for party, ranks in pairs.items()}

@@ -1,0 +1,78 @@
+"""Which ranks are far from the others, and which is typical (spec §9.16)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.statistics import median_ns, whole_ns
+from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.robust import is_far, robust_z
+from nsysflow.analysis.tables.schema import ACCOUNTING, RANK_OUTLIERS
+
+_STEP: Final = "step"
+
+PARTS: Final = (_STEP, "compute", "comm_exposed", "copy_exposed", "idle", *CAUSES)
+"""The parts of a step that ranks are compared by."""
+
+NOTICED: Final = 100
+"""An outlier differs by at least one part in this many of the median step."""
+
+
+def parts_of_ranks(
+    steps: pl.DataFrame, digests: Sequence[Digest], ranks: pl.DataFrame
+) -> pl.DataFrame:
+    """`rank`, `part`, `ns`, `median_ns`, `step_ns` (the median step): means per judged step; of the
+    judged window where no rank has such steps.
+
+    Args:
+        steps: of `steps_of`.
+        digests: of the reports.
+        ranks: of `ranks_of`.
+    """
+    judged = steps.filter("judged").rename({"duration_ns": f"{_STEP}_ns"})
+    if judged.is_empty():
+        numbered = [
+            each.accounting.with_columns(pl.lit(number, pl.Int64).alias("report_no"))
+            for number, each in enumerate(digests)
+        ]
+        blank = ACCOUNTING.to_frame().with_columns(pl.lit(0, pl.Int64).alias("report_no"))
+        judged = pl.concat([blank, *numbered]).rename({"window_ns": f"{_STEP}_ns"})
+        judged = judged.join(ranks, on=["report_no", "device"])
+    wide = judged.group_by("rank").agg(whole_ns(pl.col(f"{part}_ns").mean()) for part in PARTS)
+    part = pl.col("part").str.strip_suffix("_ns")
+    of_step = pl.col("median_ns").filter(pl.col("part") == _STEP).first()
+    return (
+        wide.unpivot(index="rank", variable_name="part", value_name="ns")
+        .with_columns(part, median_ns(pl.col("ns")).over("part").alias("median_ns"))
+        .with_columns(of_step.alias("step_ns"))
+    )
+
+
+def outliers_table(parts: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
+    """RANK_OUTLIERS, the largest difference first.
+
+    Args:
+        parts: of `parts_of_ranks`.
+        ranks: of `ranks_of`.
+    """
+    away = (pl.col("ns") - pl.col("median_ns")).abs()
+    order = pl.col("part").replace_strict(
+        {part: at for at, part in enumerate(PARTS)}, return_dtype=pl.Int64
+    )
+    return (
+        parts.with_columns(robust_z(pl.col("ns"), "part").alias("z"))
+        .filter(is_far(pl.col("z")), away > 0, NOTICED * away >= pl.col("step_ns"))
+        .join(ranks.select("rank", "report", "device"), on="rank")
+        .sort(-away, "rank", order)
+        .select([*RANK_OUTLIERS])
+        .match_to_schema(RANK_OUTLIERS)
+    )
+
+
+def typical_rank(parts: pl.DataFrame) -> int | None:
+    """The rank whose parts are closest to the medians, the lowest of several; None without any."""
+    away = (pl.col("ns") - pl.col("median_ns")).abs()
+    closest = parts.group_by("rank").agg(away.sum().alias("away")).sort("away", "rank")
+    return None if closest.is_empty() else int(closest["rank"][0])

@@ -1,0 +1,215 @@
+"""The ranks of a run, merged from the digests of its reports: a frame for each table of the run."""
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+import polars as pl
+
+from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.ranks.arrivals import aligned, arrivals_table, ranks_table
+from nsysflow.analysis.ranks.bandwidth import bandwidth_table
+from nsysflow.analysis.ranks.clocks import clocks_of, unknown_clocks
+from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.groups import groups_of, kinds_of, lanes_together
+from nsysflow.analysis.ranks.kernels import kernels_of, ranks_of, steps_of
+from nsysflow.analysis.ranks.kinds import with_kind
+from nsysflow.analysis.ranks.outliers import outliers_table, parts_of_ranks, typical_rank
+from nsysflow.analysis.ranks.reasons import with_reasons
+from nsysflow.analysis.ranks.steps import rank_steps_table
+from nsysflow.analysis.ranks.stragglers import groups_table, waited_for
+from nsysflow.analysis.tables.schema import RANKS
+
+
+class Matched:
+    """The collectives of whole reports, matched across ranks."""
+
+    def __init__(self, digests: Sequence[Digest]) -> None:
+        self.digests = tuple(digests)
+        self.ranks = ranks_of(digests)
+
+    @computed_once
+    def steps(self) -> pl.DataFrame:
+        """The steps of all ranks: of `kernels.steps_of`."""
+        return steps_of(self.digests, self.ranks)
+
+    @computed_once
+    def _every_kernel(self) -> pl.DataFrame:
+        return kernels_of(self.digests, self.ranks)
+
+    @computed_once
+    def _found(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """The lanes and kinds that end together, and the clocks by which they do: first each lane
+        by its own ends, then all by common clocks."""
+        kernels, clocks = self._every_kernel, unknown_clocks(len(self.digests))
+        together = lanes_together(kernels, clocks)
+        parties = kinds_of(kernels, together).select("kind", "party")
+        met = kernels.join(together, on="lane").join(parties, on="kind")
+        clocks = clocks_of(met, len(self.digests))
+        together = lanes_together(kernels, clocks)
+        return together, kinds_of(kernels, together), clocks
+
+    @computed_once
+    def _groups(self) -> pl.DataFrame:
+        """Of `groups_of`."""
+        return groups_of(self._found[1])
+
+    @computed_once
+    def kernels(self) -> pl.DataFrame:
+        """All communication kernels, plus `kind`, `party`, `lowest`, `group` and `pair` of those in
+        lanes that meet others."""
+        together, kinds, _ = self._found
+        kinds = kinds.join(self._groups.select("party", "group"), on="party")
+        lowest = pl.col("members").list.first().alias("lowest")
+        return (
+            self._every_kernel.join(together, on="lane", how="left", maintain_order="left")
+            .join(kinds.select("kind", "party", lowest, "group", "pair"), on="kind", how="left")
+            .with_columns(pl.coalesce("pair", "point_to_point").alias("pair"))
+        )
+
+    @computed_once
+    def clocks(self) -> pl.DataFrame:
+        """`report_no`, `clock_ns` of the reports that groups join to the first that is in one."""
+        met = self.rows.select("report_no").unique()
+        known = self._found[2].join(met, on="report_no", how="semi")
+        return known.filter(pl.col("component") == pl.col("component").min()).drop("component")
+
+    @computed_once
+    def rows(self) -> pl.DataFrame:
+        """Those of collectives that end together, with who was late and why: `with_reasons`."""
+        return with_reasons(aligned(self.kernels.drop_nulls("kind"), self._found[2]))
+
+    @computed_once
+    def groups(self) -> pl.DataFrame:
+        """`group`, `members`, `pair`, `kind` of each group."""
+        return with_kind(self._groups.drop("party").unique("group"), self.rows, self.steps)
+
+
+class Ranks:
+    """The tables of a run, each computed when it is first read.
+
+    Attributes:
+        matched: the collectives of the whole reports.
+    """
+
+    def __init__(self, matched: Matched, part: Literal["begun", "judged"]) -> None:
+        self.matched = matched
+        self._part = part
+
+    @classmethod
+    def of(cls, digests: Sequence[Digest]) -> Self:
+        """What was selected of a run, from the digests in the order that numbers the ranks."""
+        return cls(Matched(digests), "begun")
+
+    @computed_once
+    def judged(self) -> "Ranks":
+        """What is judged of the run, and its one-off steps: a rank that is late in every tenth step
+        costs the others, though such a step is not typical."""
+        return Ranks(self.matched, "judged")
+
+    def table(self, name: str) -> pl.DataFrame:
+        """The table of the run of that name."""
+        frame: pl.DataFrame = getattr(self, name)
+        return frame
+
+    @property
+    def met(self) -> bool:
+        """Whether any ranks have collectives together, in the whole reports."""
+        return not self.matched.rows.is_empty()
+
+    @computed_once
+    def _rows(self) -> pl.DataFrame:
+        """The collectives that start in this part on every rank."""
+        rows = self._marked(self.matched.rows)
+        return rows.filter(pl.col("counts").all().over("collective")).drop("counts")
+
+    def _marked(self, kernels: pl.DataFrame) -> pl.DataFrame:
+        """`kernels` with `counts`: whether each starts in this part."""
+        if self._part == "begun":
+            return kernels.with_columns(pl.col("begun").alias("counts"))
+        steps = self._steps.select("rank", "step", in_step=pl.lit(value=True)).unique()
+        marked = kernels.join(steps, on=["rank", "step"], how="left", maintain_order="left")
+        counts = pl.col("judged") | pl.col("in_step").fill_null(value=False)
+        return marked.with_columns(counts.alias("counts")).drop("in_step")
+
+    @computed_once
+    def _steps(self) -> pl.DataFrame:
+        steps, judged = self.matched.steps, pl.col("judged")
+        if self._part == "begun":
+            return steps
+        return steps.filter(judged | (judged.any() & (pl.col("kind") == "one-off")))
+
+    @computed_once
+    def ranks(self) -> pl.DataFrame:
+        """RANKS."""
+        of = self.matched
+        counted = self._marked(of.kernels).filter("counts")
+        table = ranks_table(of.ranks, counted, self._rows, of.clocks)
+        communicating = of.kernels["rank"].unique()
+        return (
+            table.filter(pl.col("rank").is_in(communicating.implode()))
+            if len(communicating) > 1
+            else RANKS.to_frame()
+        )
+
+    @computed_once
+    def arrivals(self) -> pl.DataFrame:
+        """ARRIVALS."""
+        return arrivals_table(self._rows, self.matched.ranks)
+
+    @computed_once
+    def rank_groups(self) -> pl.DataFrame:
+        """RANK_GROUPS."""
+        of = self.matched
+        return groups_table(of.groups, self._rows, self._steps, of.ranks)
+
+    @computed_once
+    def costs(self) -> pl.DataFrame:
+        """`group`, `rank`, `cost_ns`: what each rank cost each of its groups."""
+        return self._rows.group_by("group", "rank").agg(pl.col("cost_ns").sum())
+
+    def waited_for(self, group: int, rank: int) -> pl.DataFrame:
+        """`report`, `waited_ns`, `lasts_ns`, `names` of each other rank of a group: how long it
+        waited for this rank alone, and the time and names of its kernels there."""
+        return waited_for(self._rows.filter(pl.col("group") == group), rank, self.matched.ranks)
+
+    @computed_once
+    def rank_steps(self) -> pl.DataFrame:
+        """RANK_STEPS."""
+        steps = self._steps if len(self.matched.ranks) > 1 else self._steps.clear()
+        return rank_steps_table(steps, self._rows)
+
+    @computed_once
+    def rank_outliers(self) -> pl.DataFrame:
+        """RANK_OUTLIERS."""
+        return outliers_table(self._parts, self.matched.ranks)
+
+    @computed_once
+    def _parts(self) -> pl.DataFrame:
+        of = self.matched
+        return parts_of_ranks(of.steps, of.digests, of.ranks)
+
+    @computed_once
+    def bandwidth(self) -> pl.DataFrame:
+        """BANDWIDTH."""
+        of = self.matched
+        alone = self._marked(of.kernels).filter("counts", pl.col("kind").is_null())
+        names = [
+            each.accounting.select("device", "name", report_no=pl.lit(number, pl.Int64))
+            for number, each in enumerate(of.digests)
+        ]
+        gpus = pl.concat(names) if names else pl.DataFrame()
+        return bandwidth_table(self._rows, alone, of.groups.select("group", "kind"), gpus)
+
+    @property
+    def typical(self) -> int | None:
+        """The rank whose steps are closest to those of all; None without ranks."""
+        return typical_rank(self._parts)
+
+    @property
+    def outlying(self) -> tuple[int, ...]:
+        """The ranks that are far from the others, the furthest first."""
+        return tuple(self.rank_outliers["rank"].unique(maintain_order=True))
+
+    def report_of(self, rank: int) -> str:
+        """The report of a rank."""
+        return str(self.matched.ranks["report"][rank])

@@ -1,0 +1,164 @@
+"""Per group, which rank held the others up, how often, what that cost and why (spec §9.14)."""
+
+from itertools import pairwise
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.statistics import whole_ns
+from nsysflow.analysis.tables.schema import RANK_GROUPS, REASONS
+
+NOTICED: Final = 100
+"""A rank is last in a step if that costs more than one part in this many of the step."""
+
+
+def groups_table(
+    groups: pl.DataFrame, rows: pl.DataFrame, steps: pl.DataFrame, ranks: pl.DataFrame
+) -> pl.DataFrame:
+    """RANK_GROUPS.
+
+    Args:
+        groups: `group`, `kind`, `members` of each group.
+        rows: of `with_reasons`, those to sum up.
+        steps: of `steps_of`, those to count.
+        ranks: of `ranks_of`.
+    """
+    taken = rows.group_by("group").agg(
+        pl.col("collective").n_unique().cast(pl.Int64).alias("collectives"),
+        pl.col("waited_ns", "overlapped_ns").sum(),
+    )
+    sizes = rows.group_by("group", "collective").agg(pl.col("bytes").max())
+    sizes = sizes.drop_nulls("bytes").group_by("group").agg(pl.col("bytes").sum())
+    late = _of_stragglers(rows, steps)
+    through = waited_through(rows, late.select("group", "rank"))
+    members = [
+        (group, kind, len(each), numbers(each))
+        for group, kind, each in groups.select("group", "kind", "members").iter_rows()
+    ]
+    named = pl.DataFrame(
+        members,
+        schema={
+            "group": pl.Int64,
+            "kind": RANK_GROUPS["kind"],
+            "ranks": pl.Int64,
+            "members": pl.String,
+        },
+        orient="row",
+    )
+    return (
+        named.join(taken, on="group")
+        .join(sizes, on="group", how="left")
+        .join(late, on="group")
+        .join(through, on="group", how="left")
+        .join(ranks.select("rank", "report", "device"), on="rank")
+        .sort("cost_ns", "group", descending=[True, False])
+        .select([*RANK_GROUPS])
+        .match_to_schema(RANK_GROUPS)
+    )
+
+
+def _of_stragglers(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Per `group` the `rank` that cost the others most, with how often, what and why."""
+    key = ["group", "rank"]
+    sums = rows.group_by(key).agg(
+        pl.col("last").sum().cast(pl.Int64).alias("times_last"),
+        pl.col("cost_ns", "late_ns", *REASONS).sum(),
+    )
+    most = sums.sort("cost_ns", "rank", descending=[True, False]).unique(
+        "group", keep="first", maintain_order=True
+    )
+    lengths = steps.select("rank", "step", "duration_ns")
+    per_step = (
+        rows.join(most, on=key, how="semi")
+        .group_by(*key, "step")
+        .agg(pl.col("cost_ns").sum())
+        .join(lengths, on=["rank", "step"])
+        .group_by(key)
+        .agg(
+            (NOTICED * pl.col("cost_ns") > pl.col("duration_ns"))
+            .sum()
+            .cast(pl.Int64)
+            .alias("steps_last"),
+            pl.col("cost_ns").sum().alias("in_steps_ns"),
+        )
+    )
+    counted = lengths.group_by("rank").agg(pl.len().cast(pl.Int64).alias("steps"))
+    return (
+        most.join(counted, on="rank", how="left")
+        .join(per_step, on=key, how="left")
+        .with_columns(pl.col("steps", "steps_last", "in_steps_ns").fill_null(0))
+        .with_columns(
+            pl.when(pl.col("steps") > 0)
+            .then(whole_ns(pl.col("in_steps_ns") / pl.col("steps")))
+            .alias("cost_step_ns")
+        )
+    )
+
+
+def waited_through(rows: pl.DataFrame, stragglers: pl.DataFrame) -> pl.DataFrame:
+    """`group`, `through`: the other group in which a straggler waited longest in the stretches in
+    which other groups made it late.
+
+    Args:
+        rows: of `with_reasons`.
+        stragglers: `group`, `rank`.
+    """
+    because = pl.col("late_group_ns") > 0
+    stretches = rows.filter(because).join(stragglers, on=["group", "rank"], how="semi")
+    stretches = stretches.select("group", "rank", "begun_ns", until_ns="own_start_ns")
+    others = rows.filter(pl.col("waited_ns") > 0).select(
+        "rank", "own_start_ns", "waited_ns", through="group"
+    )
+    waits = stragglers.join(others, on="rank").filter(pl.col("through") != pl.col("group"))
+    return (
+        waits.sort("own_start_ns")
+        .join_asof(
+            stretches.sort("until_ns"),
+            left_on="own_start_ns",
+            right_on="until_ns",
+            by=["group", "rank"],
+            strategy="forward",
+            check_sortedness=False,
+        )
+        .filter(pl.col("own_start_ns") >= pl.col("begun_ns"))
+        .group_by("group", "through")
+        .agg(pl.col("waited_ns").sum())
+        .sort("waited_ns", "through", descending=[True, False])
+        .unique("group", keep="first", maintain_order=True)
+        .select("group", "through")
+    )
+
+
+def waited_for(rows: pl.DataFrame, rank: int, ranks: pl.DataFrame) -> pl.DataFrame:
+    """`report`, `waited_ns`, `lasts_ns`, `names` of each rank but one: how long it waited for that
+    one alone, and the time and names of its kernels.
+
+    Args:
+        rows: of `with_reasons`, of one group.
+        rank: the one that is waited for.
+        ranks: of `ranks_of`.
+    """
+    held = rows.filter("last", pl.col("rank") == rank).select(
+        "collective", alone_ns=pl.col("all_there_ns") - pl.col("second_last_ns")
+    )
+    others = rows.filter(pl.col("rank") != rank).join(held, on="collective", how="left")
+    return (
+        others.group_by("rank")
+        .agg(
+            pl.col("alone_ns").sum().alias("waited_ns"),
+            (pl.col("end_ns") - pl.col("start_ns")).sum().alias("lasts_ns"),
+            pl.col("name").unique().alias("names"),
+        )
+        .join(ranks.select("rank", "report"), on="rank")
+        .sort("rank")
+    )
+
+
+def numbers(members: list[int]) -> str:
+    """The ranks of a group: `0-7`, or `0,8,…,56` at equal distances."""
+    steps = {after - before for before, after in pairwise(members)}
+    if steps == {1} and len(members) > 2:
+        return f"{members[0]}-{members[-1]}"
+    if len(steps) == 1 and len(members) > 4:
+        return f"{members[0]},{members[1]},…,{members[-1]}"
+    return ",".join(map(str, members))

@@ -1,0 +1,1 @@
+"""Runs of many ranks, made from one real report, with delays whose cost is known."""

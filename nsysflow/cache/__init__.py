@@ -1,0 +1,2 @@
+"""Reports that were loaded before, as canonical frames, and pages that were printed before: kept
+in the user's cache folder."""

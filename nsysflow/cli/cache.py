@@ -1,0 +1,109 @@
+"""`nsysflow cache`: the reports and pages that are kept; and `--no-cache`, to do without them."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from nsysflow.cli.options import Command, Decorated, option
+
+if TYPE_CHECKING:
+    from nsysflow.cache.store import Held, Store
+
+_DAY: Final = "%Y-%m-%d %H:%M"
+
+
+def _without(ctx: click.Context, _param: click.Parameter, typed: bool) -> None:
+    if typed:
+        ctx.find_root().with_resource(_switched_off())
+
+
+@contextmanager
+def _switched_off() -> Iterator[None]:
+    """Keep and look up nothing until the command ends, in processes that it starts, too."""
+    from nsysflow.cache.store import OFF, VARIABLE
+
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = OFF
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
+def cache_option(command: Decorated) -> Decorated:
+    """Add the option that does without the cache."""
+    return option(
+        "--no-cache",
+        section="What to look at",
+        is_flag=True,
+        expose_value=False,
+        callback=_without,
+        help="Read the report itself, and keep nothing of it for the next time.",
+    )(command)
+
+
+@click.command(cls=Command)
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="Remove what this nsysflow cannot use, and the longest unused above the limit.",
+)
+@click.option("--clear", is_flag=True, help="Remove all of them.")
+def cache(*, prune: bool, clear: bool) -> None:
+    """Show which reports are kept to be read faster.
+
+    A report that takes more than a quarter of a second to load is kept in your cache folder, in the
+    form in which nsysflow works with it; so is a page that takes more than a second. They are
+    looked up by size, time and content of the report, so one that changed is read again. The
+    longest unused make room for new ones; NSYSFLOW_CACHE names another folder, or is off.
+
+    \b
+    Example:
+        nsysflow cache
+        nsysflow cache --prune
+    """
+    if prune and clear:
+        msg = "--prune and --clear cannot be combined"
+        raise click.UsageError(msg)
+    from nsysflow.cache.store import VARIABLE, Store
+
+    store = Store.here()
+    if store is None:
+        click.echo(f"nothing is kept: {VARIABLE} is off")
+    elif prune or clear:
+        removed = store.clear() if clear else store.prune()
+        click.echo(f"removed {len(removed)} from {store.folder}; {_sum(store.held())}")
+    else:
+        _show(store)
+
+
+def _show(store: "Store") -> None:
+    """What is kept, the one that was used last first."""
+    from datetime import datetime
+
+    from nsysflow.report.layout import figure, set_in_columns, words
+    from nsysflow.screen import line_width
+    from nsysflow.units import size
+
+    held = store.held()
+    limit = size(store.most_bytes)
+    click.echo(f"{store.folder}: {_sum(held)}, at most {limit} or a tenth of the free space")
+    rows = []
+    for each in held:
+        used = datetime.fromtimestamp(each.used_s).strftime(_DAY)
+        rows.append((size(each.size), used, each.of or "(damaged)"))
+    if rows:
+        columns = (figure("size"), words("last used"), words("what"))
+        for line in set_in_columns(columns, rows, line_width()):
+            click.echo(line)
+
+
+def _sum(held: "Sequence[Held]") -> str:
+    from nsysflow.units import size
+
+    return f"{len(held)} kept ({size(sum(each.size for each in held))})"

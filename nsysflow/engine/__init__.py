@@ -1,0 +1,1 @@
+"""Where is the work of each report done? In threads, in processes here, or on a cluster."""

@@ -1,0 +1,136 @@
+"""Workers of Dask: here, behind the address of a scheduler, or started by Slurm."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from logging import CRITICAL
+from typing import TYPE_CHECKING, Any, Final
+
+from nsysflow.engine.part import Done, Item, Part, T, in_pairs, joined, part_of
+from nsysflow.engine.slurm import ANY_PORT, SLURM, slurm_cluster
+from nsysflow.errors import NsysflowError, ReportError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+_RETRIES: Final = 2
+"""Of an item whose work fails with an error that is not ours. Dask itself starts the work of a
+worker that died again, three times (`distributed.scheduler.allowed-failures`)."""
+
+_PATIENCE: Final = "10s"
+"""For so long a scheduler may take to answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """An engine of Dask workers. What items became stays with the workers until all is joined.
+
+    Attributes:
+        client: connected to the scheduler.
+    """
+
+    client: "Client"
+
+    def merged(
+        self,
+        work: Callable[[Item], T],
+        items: Sequence[Item],
+        combine: Callable[[T, T], T],
+        done: Done,
+    ) -> Part[T]:
+        """See `Engine`.
+
+        Raises:
+            NsysflowError: the workers have no nsysflow.
+        """
+        from distributed import as_completed
+
+        send = partial(self.client.submit, pure=False)
+        futures = [
+            send(part_of, work, number, item, retries=_RETRIES) for number, item in enumerate(items)
+        ]
+        for _ in as_completed(futures):
+            done()
+        parts = [_part(number, items[number], each) for number, each in enumerate(futures)]
+        whole: Any = in_pairs(partial(send, joined, combine), parts)
+        found: Part[T] = whole.result() if hasattr(whole, "result") else whole
+        return found
+
+
+def _part(number: int, item: object, future: "Future[Any]") -> Any:  # noqa: ANN401
+    """The future itself; a part of this process where the workers that did the item died.
+
+    Raises:
+        NsysflowError: the workers have no nsysflow.
+    """
+    from distributed import KilledWorker
+
+    error = future.exception() if future.status == "error" else None
+    if error is None:
+        return future
+    if isinstance(error, KilledWorker):
+        path = getattr(item, "path", item)
+        killed = ReportError(
+            f"{path} ended each of its workers, probably for lack of memory",
+            "Give workers more memory, or analyse it by itself",
+        )
+        return Part(failed={number: killed})
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("nsysflow"):
+        raise NsysflowError(
+            "the workers of this cluster have no nsysflow",
+            "Install it in their Python, too",
+            "pip install nsysflow",
+        ) from error
+    raise error
+
+
+@contextmanager
+def opened(scheduler: str | None, workers: int) -> Iterator[Cluster]:
+    """A connected cluster; what was started for it ends with the block.
+
+    Args:
+        scheduler: the address of one, or `slurm`; None starts one here.
+        workers: how many to start.
+
+    Raises:
+        NsysflowError: Dask is not installed, or no scheduler answers.
+    """
+    try:
+        from distributed import Client
+    except ModuleNotFoundError as error:
+        raise NsysflowError(
+            f"the package {error.name} is not installed",
+            "Install it",
+            "pip install 'nsysflow[dask]'",
+        ) from error
+    if scheduler is None or scheduler == SLURM:
+        with (
+            _local(workers) if scheduler is None else slurm_cluster(workers) as cluster,
+            Client(cluster) as client,
+        ):
+            yield Cluster(client=client)
+        return
+    try:
+        client = Client(scheduler, timeout=_PATIENCE)
+    except (OSError, ValueError) as error:
+        raise NsysflowError(
+            f"no Dask scheduler answers at {scheduler}: {error}",
+            "Start one, or see its address",
+            "dask scheduler",
+        ) from error
+    with client:
+        yield Cluster(client=client)
+
+
+def _local(workers: int) -> Any:  # noqa: ANN401
+    """A scheduler and workers on this machine, one thread each."""
+    from distributed import LocalCluster
+
+    return LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        dashboard_address=ANY_PORT,
+        silence_logs=CRITICAL,
+        env={"POLARS_MAX_THREADS": "1"},
+    )

@@ -1,0 +1,45 @@
+"""Ranks of which a part of the step is far from the other ranks'."""
+
+from typing import Final
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.report.fields import Limits, Row, filled, left_out, named_rows, value
+from nsysflow.report.layout import Block, Column, figure, words
+from nsysflow.report.ranks.names import rank_namer
+from nsysflow.report.results import Results
+from nsysflow.units import duration, signed
+
+PARTS: Final = {
+    "step": "step",
+    "compute": "compute",
+    "comm_exposed": "exposed communication",
+    "copy_exposed": "exposed copies",
+    "idle": "idle",
+    **{name: f"idle: {cause.label}" for name, cause in CAUSES.items()},
+}
+"""What each part of a step is called."""
+
+
+def block(results: Results, limits: Limits) -> Block:
+    """The outliers of many ranks, the largest difference first."""
+    table = results.table("rank_outliers")
+    if not results.many:
+        table = table.clear()
+    name = rank_namer(results)
+    return filled(
+        "Outliers",
+        named_rows(table, limits),
+        (
+            (Column(head="rank"), lambda row: name(row["report"], row["device"])),
+            (words("part"), lambda row: PARTS[row["part"]]),
+            (figure("time"), value("ns", duration)),
+            (figure("median rank"), value("median_ns", duration)),
+            (figure("differs by"), _difference),
+        ),
+        caption=f"Ranks that are far from the others{results.per_step}",
+        rest=left_out(table.height - limits.rows, "rank_outliers"),
+    )
+
+
+def _difference(row: Row) -> str:
+    return signed(row["ns"] - row["median_ns"])

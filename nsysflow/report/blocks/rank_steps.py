@@ -1,0 +1,55 @@
+"""Ranks by steps as a heat map of letters: who took longer than the others, and when."""
+
+import polars as pl
+
+from nsysflow.report.fields import Limits, filled
+from nsysflow.report.layout import Block, Column, figure
+from nsysflow.report.ranks.heat_map import KEY, Line, heat_map
+from nsysflow.report.ranks.names import rank_namer
+from nsysflow.report.results import Results
+from nsysflow.units import duration
+
+WIDTH = 64
+"""Letters of a line: with the names beside it, it fits on most screens."""
+
+
+def block(results: Results, limits: Limits) -> Block:
+    """The heat map of many ranks, stragglers and outliers first; few are in the table of steps."""
+    table = results.whole.table("rank_steps")
+    if not results.many:
+        table = table.clear()
+    steps = table["step"].unique().sort()
+    reports = table.select("rank", "report", "device").unique("rank", keep="first")
+    name = rank_namer(results)
+    names = {rank: name(report, device) for rank, report, device in reports.rows()}
+    costs = dict(
+        table.group_by("rank").agg(pl.col("cost_ns").sum() // pl.col("step").n_unique()).rows()
+    )
+
+    def ranks(line: Line) -> str:
+        first, *_, last = (*line.ranks, line.ranks[-1])
+        return names[first] if len(line.ranks) == 1 else f"{names[first]} to {names[last]}"
+
+    def cost(line: Line) -> str:
+        return duration(max(costs[rank] or 0 for rank in line.ranks))
+
+    lines = heat_map(table, alone(results), limits.rows, WIDTH)
+    span = f"step {steps[0]} to {steps[-1]}, longer by {KEY} of a step" if len(steps) else ""
+    return filled(
+        "Ranks by step",
+        lines,
+        (
+            (Column(head="ranks"), ranks),
+            (Column(head=span, drawn=True), lambda line: line.letters),
+            (figure("costs a step"), cost),
+        ),
+        caption="How much longer than the median rank each one took, its waits left out",
+    )
+
+
+def alone(results: Results) -> list[int]:
+    """The ranks to show by themselves: stragglers that cost most, and outliers."""
+    groups = results.table("rank_groups").filter(pl.col("cost_ns") > 0)
+    dearest = groups.sort("cost_ns", descending=True).head(1)["rank"].drop_nulls()
+    outliers = results.table("rank_outliers")["rank"]
+    return list(dict.fromkeys([*dearest, *outliers]))

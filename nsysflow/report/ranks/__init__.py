@@ -1,0 +1,1 @@
+"""What a reader sees of the ranks of a run: who holds whom up, and when."""

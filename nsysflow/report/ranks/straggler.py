@@ -1,0 +1,194 @@
+"""Who holds the others up, as sentences: of the group where it starts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.rules.straggler import BECAUSE
+from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.report.ranks.names import group_name, group_names, rank_namer, reasons
+from nsysflow.report.results import Results
+from nsysflow.units import duration, number, share, size
+
+WORTH: Final = 0.01
+"""A cost below this share of a step is not said: ranks vary as much by themselves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What the ranks of a run tell.
+
+    Attributes:
+        first: who or what holds the others up, or that nobody does; empty for nothing to say.
+        more: why, and what else, a sentence each.
+    """
+
+    first: str = ""
+    more: tuple[str, ...] = ()
+
+
+def told(results: Results) -> Told:
+    """What the ranks of a run tell; nothing of a single rank, nor of few of which nobody is late.
+
+    Args:
+        results: the judged part of a run.
+    """
+    groups, step_ns = results.table("rank_groups"), typical_step_ns(results)
+    link = _slow_link(results, groups, step_ns)
+    found = stragglers(groups, step_ns)
+    if link:
+        found = found.filter(~_follows(link.group))
+    straggler = _straggler(results, found, groups, step_ns)
+    delays = sorted(filter(None, [straggler, link]), key=lambda delay: -delay.cost_ns)
+    sentences = [sentence for delay in delays for sentence in delay.sentences]
+    if not sentences and results.many:
+        sentences = [*_nobody(results, groups, step_ns)]
+    return Told(first=sentences[0], more=tuple(sentences[1:])) if sentences else Told()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Delay:
+    """What holds ranks up: the group where that starts, its cost per step, and what is said."""
+
+    group: int
+    cost_ns: int
+    sentences: tuple[str, ...]
+
+
+def typical_step_ns(results: Results) -> int:
+    """The median step of all ranks; 0 without steps."""
+    median_ns = results.table("rank_steps")["duration_ns"].median()
+    return round(median_ns) if isinstance(median_ns, float) else 0
+
+
+def stragglers(groups: pl.DataFrame, step_ns: int) -> pl.DataFrame:
+    """The groups whose straggler costs them something worth saying. Those where it starts come
+    before those that only wait for another group, and then the largest cost."""
+    return groups.filter(pl.col("cost_step_ns") >= max(1, WORTH * step_ns)).sort(
+        _PASSED_ON, "cost_step_ns", descending=[False, True], maintain_order=True
+    )
+
+
+_PASSED_ON: Final = pl.col("late_group_ns") > pl.col("late_ns") / 2
+"""The straggler of the group is late because of another group."""
+
+
+def _follows(*groups: int) -> pl.Expr:
+    """Whether a straggler is late because of one of these groups."""
+    return _PASSED_ON & pl.col("through").is_in(groups).fill_null(value=False)
+
+
+def _where_it_starts(found: pl.DataFrame) -> dict[str, Any]:
+    """The group of the dearest straggler; of several of them, the one that others wait for."""
+    first = found.row(0, named=True)
+    mine = found.filter(pl.col("rank") == first["rank"], ~_PASSED_ON)
+    passing = found.filter(_follows(*mine["group"]))["through"].mode().sort()
+    starts = mine.filter(pl.col("group") == passing[0]) if len(passing) else mine
+    return starts.row(0, named=True) if len(starts) else first
+
+
+def _straggler(
+    results: Results, found: pl.DataFrame, groups: pl.DataFrame, step_ns: int
+) -> _Delay | None:
+    """The straggler of the group where it starts."""
+    if found.is_empty():
+        return None
+    row = _where_it_starts(found)
+    name = rank_namer(results)(row["report"], row["device"])
+    held = f"the other {number(row['ranks'] - 1)} ranks" if row["ranks"] > 2 else "the other rank"
+    of = "" if row["kind"] == "all" else f" of {group_name(row)}"
+    cost = f"{duration(row['cost_step_ns'])} a step{_of_step(row, step_ns)}"
+    sentences = [f"{name} holds up {held}{of}: {cost}, {_how_often(row)}"]
+    if because := _because(row, group_names(groups)):
+        sentences.append(f"{name} comes late because {because}")
+    mine = pl.col("rank") == row["rank"]
+    others = found.filter(pl.col("group") != row["group"])
+    same = others.filter(mine | _follows(*found.filter(mine)["group"]))
+    sentences += _groups_that_wait(len(same), group_name(row))
+    if left := len(others) - len(same):
+        noun = "more group has a straggler" if left == 1 else "more groups have stragglers"
+        sentences.append(f"{number(left)} {noun}: --table rank_groups")
+    return _Delay(group=row["group"], cost_ns=row["cost_step_ns"], sentences=tuple(sentences))
+
+
+def _groups_that_wait(count: int, name: str) -> list[str]:
+    if not count:
+        return []
+    return [f"{number(count)} more {'group waits' if count == 1 else 'groups wait'} for {name}"]
+
+
+def _of_step(row: dict[str, Any], step_ns: int) -> str:
+    return f" ({share(row['cost_step_ns'], step_ns)})" if step_ns else ""
+
+
+def _how_often(row: dict[str, Any]) -> str:
+    if row["steps_last"] and row["steps_last"] == row["steps"]:
+        return "in every step"
+    if row["steps"]:
+        return f"in {number(row['steps_last'])} of {number(row['steps'])} steps"
+    return f"in {number(row['times_last'])} of {number(row['collectives'])} collectives"
+
+
+def _because(row: dict[str, Any], groups: dict[int, str]) -> str:
+    found = reasons(row, BECAUSE)
+    through = groups.get(row["through"], "")
+    clauses = [
+        (f"it waits for {through}" if through and clause == BECAUSE["late_group_ns"] else clause)
+        + (f" ({part})" if len(found) > 1 else "")
+        for clause, part in found
+    ]
+    return " and ".join(clauses)
+
+
+def _slow_link(results: Results, groups: pl.DataFrame, step_ns: int) -> _Delay | None:
+    """The group whose transfers take longest beyond those of the others."""
+    table = results.table("bandwidth")
+    slow = table.filter(pl.col("slow_ns") > 0).sort("slow_ns", descending=True)
+    if slow.is_empty():
+        return None
+    row = slow.row(0, named=True)
+    lost_ns = sum(slow.filter(pl.col("group").eq_missing(row["group"]))["slow_ns"])
+    steps = greatest(groups["steps"])
+    cost_ns = round(lost_ns / max(1, steps))
+    if cost_ns < WORTH * step_ns:
+        return None
+    name = group_names(groups).get(row["group"], "a group")
+    cost = f"{duration(cost_ns)}{' a step' if steps else ''}"
+    part = f" ({share(cost_ns, step_ns)})" if step_ns else ""
+    sentences = [f"The link of {name} is slow: it costs {cost}{part}"]
+    if row["bus_bytes_per_s"] is not None:
+        sentences.append(_how_slow(row, table))
+    waiting = stragglers(groups, step_ns).filter(_follows(row["group"]))
+    sentences += _groups_that_wait(len(waiting), name)
+    return _Delay(group=row["group"], cost_ns=cost_ns, sentences=tuple(sentences))
+
+
+def _how_slow(row: dict[str, Any], table: pl.DataFrame) -> str:
+    """The speed of a link, and that of the middle one of the others."""
+    what = " of ".join(filter(None, [row["operation"], size(row["bytes"])]))
+    others = table.filter(
+        pl.col("group") != row["group"],
+        *(pl.col(key).eq_missing(row[key]) for key in ("kind", "operation", "size_bytes")),
+    )["bus_bytes_per_s"].drop_nulls()
+    usual = f", {_speed(others.sort()[len(others) // 2])} in the others" if len(others) else ""
+    return f"{what} moves {_speed(row['bus_bytes_per_s'])} there{usual}"
+
+
+def _speed(bytes_per_s: float) -> str:
+    return f"{size(round(bytes_per_s))}/s"
+
+
+def _nobody(results: Results, groups: pl.DataFrame, step_ns: int) -> Iterator[str]:
+    """That nobody holds the others up, or that it cannot be told."""
+    matched = groups.filter(pl.col("collectives") > 0)
+    if matched.is_empty():
+        yield "The ranks have no collectives together, so nobody can be called late"
+        return
+    most = matched.sort("cost_step_ns", descending=True, nulls_last=True).row(0, named=True)
+    yield "No rank holds the others up"
+    if most["report"] is not None and most["cost_step_ns"]:
+        name = rank_namer(results)(most["report"], most["device"])
+        cost = f"{duration(most['cost_step_ns'])} a step{_of_step(most, step_ns)}"
+        yield f"{name} costs them most: {cost}"

@@ -1,0 +1,282 @@
+"""Ranks compared with the oracle: who comes late, by clocks aligned at the ends."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import nsysflow
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.analysis.tables.schema import REASONS
+from nsysflow.report.results import Results
+from tests.analyses import EXAMPLES, analysed, loaded
+from tests.oracle import rank_tables as oracle
+from tests.oracle.rank_bandwidth import bandwidth
+from tests.oracle.ranks import Collective, Run, matched
+from tests.oracle.report import Row
+from tests.runs_of_ranks import NAMES, digests_of, ranks_of
+
+MEETINGS = st.tuples(
+    st.sampled_from(NAMES),
+    st.sampled_from((None, None, None, 1, 2)),
+    st.sampled_from((7, 7, 7, 9)),
+    st.booleans(),
+)
+"""A collective: its name, communicator and stream, and whether each group has its own."""
+
+SOME = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+MANY = settings(SOME, max_examples=5 * EXAMPLES)
+"""Many examples: in most random layouts nothing matches, or everything does."""
+
+
+def oracle_steps(steps: pl.DataFrame) -> oracle.Steps:
+    rows = steps.select("rank", "step", "start_ns", "duration_ns").rows()
+    return {(rank, step): (start_ns, lasts_ns) for rank, step, start_ns, lasts_ns in rows}
+
+
+def assert_agree(found: Ranks, run: Run) -> None:
+    """Each table, column by column as far as the oracle has it."""
+    steps = oracle_steps(found.matched.steps)
+    rows: dict[str, Sequence[Row]] = {
+        "ranks": oracle.ranks(run),
+        "arrivals": oracle.arrivals(run),
+        "rank_groups": oracle.rank_groups(run, steps),
+        "rank_steps": oracle.rank_steps(run, steps) if len(run.ranks) > 1 else [],
+    }
+    for name, expected in rows.items():
+        table = found.table(name)
+        columns = [column for column in table.columns if expected and column in expected[0]]
+        assert table.height == len(expected)
+        assert table.select(columns).to_dicts() == [
+            {column: row[column] for column in columns} for row in expected
+        ]
+    speeds = {
+        (row["group"], row["operation"], row["size_bytes"]): row
+        for row in found.bandwidth.to_dicts()
+    }
+    kinds = dict(found.matched.groups.select("group", "kind").rows())
+    expected_speeds = bandwidth(run, kinds)
+    assert speeds.keys() == expected_speeds.keys()
+    for key, row in expected_speeds.items():
+        assert {name: speeds[key][name] for name in row} == pytest.approx(row)
+
+
+@st.composite
+def runs(draw: st.DrawFn, groups: int = 2) -> tuple[list[Collective], int]:
+    """Up to three reports of one or two ranks each, with their own clocks, all or some selected.
+
+    In one group, all ranks do every collective together. Of two groups, each also has its own
+    collectives, of the same names and counts and at its own pace; sometimes a rank has one more.
+    The ends of a collective are up to 5 ns apart. With one group it takes at least 40 ns.
+    """
+    reports = draw(st.integers(1, 3))
+    ranks = [(report, gpu) for report in range(reports) for gpu in range(draw(st.integers(1, 2)))]
+    of = {rank: draw(st.integers(0, groups - 1)) for rank in ranks}
+    parties = [[rank for rank in ranks if of[rank] == each] for each in range(groups)]
+    ahead_ns = [draw(st.integers(-500, 500)) for _ in range(reports)]
+    pace_ns = [draw(st.integers(0, 40)) for _ in range(groups)]
+    lasts_ns = st.integers(40, 80) if groups == 1 else st.sampled_from((0, 3, 40, 80))
+    in_window = draw(st.sampled_from((st.just(True), st.sampled_from((True, True, True, False)))))
+    at_ns = dict.fromkeys(ranks, 1_000)
+    did = dict.fromkeys(ranks, (0, 0, 0))
+    kernels = []
+
+    def spend(rank: tuple[int, int], ns: int, *, comm: bool) -> tuple[int, int, int]:
+        """Some of the time goes to compute, copies or communication; the rest is idle."""
+        compute, copies, other = did[rank]
+        part = draw(st.integers(0, ns))
+        sort = 2 if comm else draw(st.integers(0, 2))
+        did[rank] = (
+            compute + part * (sort == 0),
+            copies + part * (sort == 1),
+            other + part * (sort == 2),
+        )
+        return did[rank]
+
+    def meet(
+        members: list[tuple[int, int]], number: int, name: str, communicator: int | None, on: int
+    ) -> None:
+        starts = [at_ns[rank] + pace_ns[of[rank]] + draw(st.integers(0, 30)) for rank in members]
+        last_ns = max(starts, default=0) + draw(lasts_ns)
+        for rank, start_ns in zip(members, starts, strict=True):
+            before = spend(rank, start_ns - at_ns[rank], comm=False)
+            at_ns[rank] = last_ns + draw(st.integers(0, 5))
+            times = (start_ns + ahead_ns[rank[0]], at_ns[rank] + ahead_ns[rank[0]])
+            kernels.append(
+                Collective(
+                    *(rank[0], f"rank{rank[0]}", 100 + rank[0], rank[1], on, *times, name),
+                    *("ncclAllReduce", draw(st.sampled_from((None, 64))), communicator),
+                    in_window=draw(in_window),
+                    step=number // 4 or None,
+                    before=before,
+                    until=spend(rank, at_ns[rank] - start_ns, comm=True),
+                    overlapped_ns=draw(st.integers(0, at_ns[rank] - start_ns)),
+                )
+            )
+
+    meetings = draw(st.lists(MEETINGS, max_size=12))
+    for number, (name, communicator, on, apart) in enumerate(meetings):
+        for members in parties if apart else [ranks]:
+            meet(members, number, name, communicator, on)
+    if groups > 1 and draw(st.integers(0, 3)) == 3:
+        meet(ranks[-1:], 12, NAMES[0], None, 7)
+    return kernels, reports
+
+
+@MANY
+@given(runs())
+def test_the_tables_of_any_run_agree_with_the_oracle(run: tuple[list[Collective], int]) -> None:
+    assert_agree(ranks_of(*run), matched(*run))
+
+
+@SOME
+# an even number, because halves are rounded to even
+@given(runs(), st.integers(-(10**9), 10**9).map(lambda half_ns: 2 * half_ns))
+def test_shifting_the_clock_of_a_later_report_changes_only_that_clock(
+    run: tuple[list[Collective], int], by_ns: int
+) -> None:
+    kernels, reports = run
+    moved = [
+        replace(k, start_ns=k.start_ns + by_ns, end_ns=k.end_ns + by_ns) if k.report_no else k
+        for k in kernels
+    ]
+    found, later = ranks_of(kernels, reports), ranks_of(moved, reports)
+    assume(found.ranks["clock_ns"].null_count() == 0)  # else some have a first report of their own
+    for name in ("arrivals", "rank_groups", "rank_steps", "bandwidth"):
+        assert found.table(name).equals(later.table(name))
+    assert found.ranks.drop("clock_ns").equals(later.ranks.drop("clock_ns"))
+
+
+@MANY
+@given(runs())
+def test_reasons_sum_to_lateness_and_no_rank_costs_more_than_others_wait_for_collectives(
+    run: tuple[list[Collective], int],
+) -> None:
+    kernels, reports = run
+    found = ranks_of(kernels, reports)
+    rows = found.matched.rows
+    assert rows.select(pl.sum_horizontal(REASONS) == pl.col("late_ns")).to_series().all()
+    assert rows.select(pl.min_horizontal(*REASONS, "cost_ns") >= 0).to_series().all()
+    each = rows.group_by("party", "collective").agg(
+        pl.col("cost_ns").sum(),
+        pl.col("awaited_ns").max(),
+        pl.col("start_ns").max(),
+        pl.col("end_ns").min(),
+    )
+    assert (each["start_ns"] < each["end_ns"]).all()  # all its kernels overlap
+    of_party = each.group_by("party").agg(pl.col("cost_ns", "awaited_ns").sum())
+    assert (of_party["cost_ns"] <= of_party["awaited_ns"]).all()
+    own_ns: Counter[tuple[str, int]] = Counter()
+    for kernel in kernels:
+        own_ns[kernel.report, kernel.device] += kernel.lasts_ns * kernel.in_window
+    waited = found.ranks.select("report", "device", "waited_ns")
+    for report, device, waited_ns in waited.iter_rows():
+        assert (waited_ns or 0) <= own_ns[report, device]
+
+
+@SOME
+@given(runs(groups=1))
+def test_every_collective_is_matched_if_all_ranks_take_part(
+    run: tuple[list[Collective], int],
+) -> None:
+    kernels, reports = run
+    found = ranks_of([replace(k, in_window=True) for k in kernels], reports)
+    if found.ranks.is_empty():
+        return
+    assert found.arrivals["ranks"].to_list() == [found.ranks.height] * found.arrivals.height
+    assert found.arrivals.height * found.ranks.height == len(kernels)
+
+
+@SOME
+@given(runs(groups=1), st.data())
+def test_the_order_of_the_reports_changes_only_the_numbers_of_ranks_and_groups(
+    run: tuple[list[Collective], int], data: st.DataObject
+) -> None:
+    digests = digests_of(*run)
+    turned = data.draw(st.permutations(digests))
+
+    def groups(of: Sequence[Digest]) -> set[tuple[tuple[str, int], ...]]:
+        found = Ranks.of(of)
+        names = {
+            rank: (report, device)
+            for rank, report, device in found.matched.ranks.select(
+                "rank", "report", "device"
+            ).iter_rows()
+        }
+        return {
+            tuple(sorted(names[rank] for rank in members))
+            for members in found.matched.groups["members"]
+        }
+
+    assert groups(digests) == groups(turned)
+
+
+def test_a_window_changes_neither_clocks_nor_matches() -> None:
+    reports = [loaded(f"h200-ddp-rank{number}") for number in (0, 1)]
+    whole = Results([nsysflow.analyze(report) for report in reports])
+    # the two clocks are 37 ms apart: the same instants are in different steps
+    starts = [analysed(report.report).steps["start_ns"].to_list() for report in reports]
+    options = Options(from_ns=starts[1][1], to_ns=starts[0][3])
+    part = Results([nsysflow.analyze(report, options) for report in reports])
+    assert 0 < len(part.table("arrivals")) < len(whole.table("arrivals"))
+    assert set(part.table("arrivals").rows()) < set(whole.table("arrivals").rows())
+    assert part.table("ranks")["clock_ns"].equals(whole.table("ranks")["clock_ns"])
+
+
+AS_EXCHANGED = {field.name for field in fields(Collective)}
+"""The fields of the oracle's kernels; some have the names of the digest's columns."""
+
+
+def of_real_run(*names: str) -> tuple[Ranks, Run]:
+    """A real run, and the same as the oracle takes it."""
+    digests = [analysed(name).digest for name in names]
+    kernels = [
+        Collective(
+            report_no=number,
+            report=each.report,
+            in_window=row["begun"],
+            before=(row["compute_before_ns"], row["copy_before_ns"], row["comm_before_ns"]),
+            until=(row["compute_until_ns"], row["copy_until_ns"], row["comm_until_ns"]),
+            **{name: row[name] for name in row if name in AS_EXCHANGED},
+        )
+        for number, each in enumerate(digests)
+        for row in each.collectives.iter_rows(named=True)
+    ]
+    return Ranks.of(digests), matched(kernels, len(digests))
+
+
+@pytest.mark.parametrize("run", ["h200-ddp", "ddp-bucketed", "ddp-no_overlap"])
+def test_the_tables_of_a_real_run_agree_with_the_oracle(run: str) -> None:
+    assert_agree(*of_real_run(f"{run}-rank0", f"{run}-rank1"))
+
+
+def test_in_a_real_run_rank_1_waits_for_rank_0_whose_profiler_started_late() -> None:
+    found, _ = of_real_run("h200-ddp-rank0", "h200-ddp-rank1")
+    assert found.ranks["matched"].to_list() == [30, 30]
+    first = found.arrivals.row(0, named=True)
+    assert first["last_report"] == "h200-ddp-rank0"
+    assert first["spread_ns"] > 30_000_000
+    # from the second step on they are together, as far as the clocks can tell
+    assert (found.arrivals["spread_ns"][6:] < 100_000).all()
+    assert (found.arrivals["ends_spread_ns"] < 50_000).all()
+    late, waited = found.ranks["late_ns"].to_list(), found.ranks["waited_ns"].to_list()
+    assert late == waited[::-1]
+    assert found.ranks["late_host_ns"][0] > 0.9 * late[0]
+    assert Counter(found.arrivals["last_report"]) == dict(
+        found.ranks.select("report", "times_last").iter_rows()
+    )
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_first_report_only_decides_whose_clock_is_used(swapped: bool) -> None:
+    names = ["h200-ddp-rank0", "h200-ddp-rank1"]
+    found, _ = of_real_run(*(names[::-1] if swapped else names))
+    by_name = {row["report"]: row for row in found.ranks.to_dicts()}
+    assert by_name["h200-ddp-rank0"]["late_ns"] > 100 * by_name["h200-ddp-rank1"]["late_ns"]
+    assert found.arrivals.height == 30

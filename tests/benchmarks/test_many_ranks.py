@@ -1,0 +1,99 @@
+"""Runs of many ranks made for benchmarks: what is injected is there, and costs what it says."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import nsysflow
+from benchmarks.many_ranks.__main__ import Wanted, make_run
+from benchmarks.many_ranks.simulated import Delay, Groups, Kind
+
+RANKS = 4
+LATE = 2
+
+
+def small(
+    *, delay: Delay | None = None, tp: int = 1, kernels: int = 240, communicators: bool = True
+) -> Wanted:
+    """A run of a few ranks and steps."""
+    return Wanted(ranks=RANKS, kernels=kernels, tp=tp, communicators=communicators, delay=delay)
+
+
+def collectives(folder: Path, rank: int) -> pl.DataFrame:
+    """The collectives of a rank in order, plus `lasted_ns`."""
+    trace = nsysflow.load(folder / f"rank{rank}.sqlite", shapes=False)
+    return (
+        nsysflow.analyze(trace)
+        .collectives.sort("start_ns")
+        .with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("lasted_ns"))
+    )
+
+
+def test_collectives_end_together_but_for_the_clocks(tmp_path: Path) -> None:
+    make_run(tmp_path, small())
+    first, other = (collectives(tmp_path, rank)["end_ns"].to_list() for rank in (0, 1))
+    clocks = [there - here for here, there in zip(first, other, strict=True)]
+    assert max(clocks) - min(clocks) < 2_000 < 1_000_000 < abs(clocks[0])
+
+
+@pytest.mark.parametrize("kind", ["host", "compute", "copies"])
+def test_a_delayed_rank_is_last_and_costs_at_most_its_delay(tmp_path: Path, kind: Kind) -> None:
+    truth = make_run(tmp_path, small(delay=Delay(kind, LATE, ns=2_000_000)))
+    lasted = [collectives(tmp_path, rank)["lasted_ns"].sum() for rank in range(RANKS)]
+    assert min(range(RANKS), key=lasted.__getitem__) == LATE
+    assert 500_000 < truth["cost_step_ns"] <= 2_000_000
+
+
+def test_a_slow_link_takes_longer_in_its_group(tmp_path: Path) -> None:
+    delay = Delay("link", group=("tp", 1), factor=4.0)
+    truth = make_run(tmp_path, small(tp=2, delay=delay))
+    assert truth["groups"] == {"dp": [[0, 2], [1, 3]], "tp": [[0, 1], [2, 3]]}
+    usual, slow = (
+        collectives(tmp_path, rank).filter(pl.col("bytes") == 8 << 20)["lasted_ns"].to_list()
+        for rank in (0, 2)
+    )
+    assert min(slow) > 2 * min(usual)
+    assert truth["cost_step_ns"] > 0
+
+
+def test_ranks_of_a_group_share_a_communicator_that_no_other_has(tmp_path: Path) -> None:
+    make_run(tmp_path, small(tp=2))
+    of_rank = [set(collectives(tmp_path, rank)["communicator"]) for rank in range(RANKS)]
+    assert [len(numbers) for numbers in of_rank] == [2] * RANKS
+    assert len(of_rank[0] & of_rank[1]) == len(of_rank[0] & of_rank[2]) == 1
+    assert not of_rank[0] & of_rank[3]
+
+
+def test_without_communicators_none_is_stated(tmp_path: Path) -> None:
+    make_run(tmp_path, small(communicators=False))
+    assert collectives(tmp_path, 0)["communicator"].unique().to_list() == [None]
+
+
+def test_the_same_seed_makes_the_same_run(tmp_path: Path) -> None:
+    wanted = small(delay=Delay("host", ns=10**6))
+    truths = [make_run(tmp_path / name, wanted) for name in ("a", "b")]
+    assert truths[0] == truths[1]
+    assert collectives(tmp_path / "a", 3).equals(collectives(tmp_path / "b", 3))
+
+
+def test_the_truth_is_beside_the_reports(tmp_path: Path) -> None:
+    truth = make_run(tmp_path, small())
+    assert json.loads((tmp_path / "truth.json").read_text(encoding="utf-8")) == truth
+    assert truth["cost_ns"] == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *(f"rank{rank}.sqlite" for rank in range(RANKS)),
+        "truth.json",
+    ]
+
+
+def test_a_step_in_ten_is_delayed() -> None:
+    delay = Delay("host", every=10)
+    assert [step for step in range(30) if delay.in_step(step)] == [5, 15, 25]
+
+
+def test_neighbours_share_a_model_and_ranks_at_their_stride_its_gradients() -> None:
+    groups = Groups(ranks=4, tp=2)
+    assert groups.members("tp").tolist() == [[0, 1], [2, 3]]
+    assert groups.members("dp").tolist() == [[0, 2], [1, 3]]

@@ -1,0 +1,67 @@
+"""The options that say who analyses many reports."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from nsysflow.cli.main import main
+from nsysflow.engine.choice import EXECUTORS, Choice
+from nsysflow.errors import NotAReport
+from nsysflow.runs import analyze as runs_analyze
+
+
+def typed(*words: str) -> Result:
+    return CliRunner().invoke(main, ["analyze", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "choice", "strict"),
+    [
+        ([], Choice(), False),
+        (["--strict"], Choice(), True),
+        (["--executor", "threads", "--workers", "3"], Choice(executor="threads", workers=3), False),
+        (["--scheduler", "tcp://a:1"], Choice(scheduler="tcp://a:1"), False),
+    ],
+)
+def test_what_was_typed_reaches_the_analysis(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], choice: Choice, strict: bool
+) -> None:
+    told: dict[str, Any] = {}
+
+    def analysed(*_asked: object, **how: object) -> None:
+        told.update(how)
+        raise NotAReport("seen enough")
+
+    monkeypatch.setattr(runs_analyze, "analyze_reports", analysed)
+    done = typed("a.sqlite", "--no-files", *words)
+    assert (done.exit_code, done.stderr) == (1, "nsysflow: seen enough\n")
+    assert (told["choice"], told["strict"]) == (choice, strict)
+
+
+def test_every_executor_can_be_typed() -> None:
+    (executor,) = (param for param in main.commands["analyze"].params if param.name == "executor")
+    assert isinstance(executor.type, click.Choice)
+    assert executor.type.choices == EXECUTORS
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--executor", "threads", "--scheduler", "slurm"], "--scheduler slurm is for Dask"),
+        (["--workers", "2", "--scheduler", "tcp://a:1"], "has workers of its own"),
+        (["--workers", "0"], "0 is not in the range x>=1"),
+    ],
+)
+def test_what_does_not_go_together_is_wrong_usage(words: list[str], said: str) -> None:
+    done = typed("a.sqlite", "--no-files", *words)
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+
+
+def test_a_pattern_needs_a_folder_for_the_files(tmp_path: Path) -> None:
+    done = typed(str(tmp_path / "rank*.sqlite"))
+    assert done.exit_code == 2
+    assert "several reports need -o DIR" in done.stderr

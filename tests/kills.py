@@ -1,0 +1,182 @@
+"""Kill nsysflow at random instants, and see that nothing is lost.
+
+    python -m tests.kills --kills 200 --seed 1
+
+Each kill is a SIGKILL somewhere in a command that writes: a folder, files and a page over older
+ones, a packed report, a kept report. Afterwards each file is whole, as it was or new, and the
+report is untouched. The next run gives what a run gives that nobody killed, and no scratch file
+stays.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import click
+
+from nsysflow.cache.frames import read
+from nsysflow.cache.store import VARIABLE
+from tests.reports import ROOT, sqlite_report
+
+_PROGRAM: Final = (
+    "import nsysflow.loading; nsysflow.loading.WORTH_S = 0; "
+    "from nsysflow.cli.main import main; main()"
+)
+"""The command line, with a cache that keeps small reports, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A command to kill.
+
+    Attributes:
+        name: what it writes.
+        words: the command after the report.
+        command: the command before the report.
+        over: whether the same command wrote another report's files there before.
+        keeps: whether the report is to be kept anew each time.
+    """
+
+    name: str
+    command: str
+    words: tuple[str, ...]
+    over: bool = False
+    keeps: bool = False
+
+
+TASKS: Final = {
+    task.name: task
+    for task in (
+        Task(name="folder", command="analyze", words=("-o", "out")),
+        Task(name="page", command="analyze", words=("-o", "out", "--html"), over=True),
+        Task(name="pack", command="pack", words=("-o", "out.sqlite.xz"), over=True),
+        Task(name="cache", command="analyze", words=("-o", "out"), keeps=True),
+    )
+}
+
+
+class Place:
+    """A folder in which a task is killed, with all that it reads and writes."""
+
+    def __init__(self, folder: Path, task: Task) -> None:
+        """Run the task undisturbed, to know what it writes and how long it takes."""
+        self._task = task
+        self._written, self._tmp, self._cache = (folder / name for name in ("w", "tmp", "cache"))
+        for each in (self._written, self._tmp, self._cache):
+            each.mkdir()
+        self._report = sqlite_report(folder, "h200-ddp-rank0")
+        self._other = sqlite_report(folder, "h200-ddp-rank1")
+        self._inputs = {file: _checksum(file) for file in (self._report, self._other)}
+        begin_s = time.monotonic()
+        self._finish(self._report)
+        self._seconds = time.monotonic() - begin_s
+        self._new = self._found()
+        shutil.rmtree(self._written)
+        self._written.mkdir()
+        if task.over:
+            self._finish(self._other)
+        self._old = self._found()
+        self._as_before = folder / "before"
+        shutil.copytree(self._written, self._as_before)
+
+    def kill(self, draw: random.Random) -> None:
+        """Kill the task at a random instant, and look at what is there."""
+        while not self._killed(draw.random()):
+            self._seconds *= 0.9  # it is faster now than when its time was taken
+            self.go_on()
+        for name, checksum in self._found().items():
+            whole = (self._old.get(name), self._new.get(name))
+            assert checksum in whole, f"{name} is neither as it was nor new"
+        for file in self._cache.glob("*.kept"):
+            read(file, True)
+        self._check_inputs()
+
+    def go_on(self) -> None:
+        """Run the task to its end, look at what is there, and put back what was there before."""
+        self._finish(self._report)
+        assert self._found() == self._new, "the next run wrote something else"
+        scratch = [*self._written.glob(".*"), *self._cache.glob(".*"), *self._tmp.iterdir()]
+        assert not scratch, f"left behind: {scratch}"
+        self._check_inputs()
+        shutil.rmtree(self._written)
+        shutil.copytree(self._as_before, self._written)
+
+    def _killed(self, share: float) -> bool:
+        """Kill the task after this share of its time; whether that was before it had ended."""
+        if self._task.keeps:
+            for file in self._cache.glob("*.kept"):
+                file.unlink()
+        with self._started(self._report) as running:
+            time.sleep(share * self._seconds)
+            running.kill()
+        return running.returncode != 0
+
+    def _started(self, report: Path) -> subprocess.Popen[str]:
+        environment = {
+            **os.environ,
+            "TMPDIR": str(self._tmp),
+            VARIABLE: str(self._cache),
+            "PYTHONPATH": str(ROOT),
+        }
+        argv = [sys.executable, "-c", _PROGRAM, self._task.command, f"../{report.name}"]
+        return subprocess.Popen(
+            [*argv, *self._task.words],
+            cwd=self._written,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def _finish(self, report: Path) -> None:
+        running = self._started(report)
+        said, _ = running.communicate()
+        assert running.returncode == 0, said
+
+    def _found(self) -> Mapping[str, str]:
+        """The checksum of each file that the task wrote, by its path; without scratch files."""
+        files = (each for each in self._written.rglob("*") if each.is_file())
+        paths = ((file, file.relative_to(self._written)) for file in files)
+        return {
+            str(path): _checksum(file)
+            for file, path in paths
+            if not any(part.startswith(".") for part in path.parts)
+        }
+
+    def _check_inputs(self) -> None:
+        for file, checksum in self._inputs.items():
+            assert _checksum(file) == checksum, f"{file} was changed"
+
+
+def _checksum(file: Path) -> str:
+    return sha256(file.read_bytes()).hexdigest()
+
+
+@click.command()
+@click.option("--kills", default=200, show_default=True, help="How many, shared by the commands.")
+@click.option("--seed", default=None, type=int, help="Draws the same instants again.")
+def main(kills: int, seed: int | None) -> None:
+    """Kill each command at random instants; stop at the first harm."""
+    seed = random.randrange(1 << 32) if seed is None else seed
+    click.echo(f"seed {seed}")
+    draw = random.Random(seed)
+    for task in TASKS.values():
+        with TemporaryDirectory(prefix="kills-") as folder:
+            place = Place(Path(folder), task)
+            for _ in range(kills // len(TASKS)):
+                place.kill(draw)
+                place.go_on()
+        click.echo(f"{task.name}: {kills // len(TASKS)} kills, no harm")
+
+
+if __name__ == "__main__":
+    main()
