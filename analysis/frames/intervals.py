@@ -10,7 +10,7 @@ and `Cover.slices` finds their owners: that is how a stall is charged to its cal
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import polars as pl
@@ -190,27 +190,34 @@ def overlaps(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+@dataclass
 class Cover:
-    """Disjoint intervals, sorted, with the time they cover before each."""
+    """Disjoint intervals, sorted, with the time they cover before each.
 
-    def __init__(self, intervals: pl.DataFrame) -> None:
-        """Take disjoint `start`, `end` sorted by start; other columns are kept for `slices`."""
+    Attributes:
+        intervals: `start`, `end`; other columns are kept for `slices`.
+    """
+
+    intervals: pl.DataFrame
+    _offset: pl.Series = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
         length = pl.col("end") - pl.col("start")
         before = (length.cum_sum() - length).cast(pl.Int64)
-        self.intervals = intervals
         offset = (before - pl.col("start")).alias("offset")
-        self._reach = intervals.select("start", "end", offset)
+        self._offset = self.intervals.select(offset).to_series()
 
     @property
     def before(self) -> pl.Series:
         """The time covered before each interval."""
-        return self._reach["offset"] + self.intervals["start"]
+        return self._offset + self.intervals["start"]
 
     def until(self, places: pl.Series) -> pl.Series:
         """Covered time up to each place."""
         if self.intervals.is_empty():
             return pl.repeat(0, len(places), dtype=pl.Int64, eager=True).alias(places.name)
-        at = rows_at_or_before(self._reach, "start", places)
+        reach = self.intervals.select("start", "end", self._offset)
+        at = rows_at_or_before(reach, "start", places)
         reached = pl.min_horizontal("place", "end") + pl.col("offset")
         return at.select(reached.fill_null(0)).to_series().alias(places.name)
 

@@ -24,10 +24,7 @@ from nsysflow.analysis.frames.lookup import dense
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Where step 3 stands between two gaps, so that a trace can be analysed in partitions.
-
-    Threads, devices and processes have their numbers of one partition; `partitions.carried` keeps
-    them under the names that all partitions share.
+    """Where step 3 stands between two gaps, so that they can be explained in slices.
 
     Attributes:
         looked: `device_no`, `process_no`, `h_ns`: up to where stalled time was looked for.

@@ -85,15 +85,17 @@ def explain(
     framework_gap_ns: int,
     keep_host_side: bool = False,
     standing: Standing = AT_THE_START,
+    divided: bool = False,
 ) -> Explained:
     """Split every gap among the causes.
 
     Args:
         events: the trace.
-        gaps: as `find_gaps` returns them.
+        gaps: as `find_gaps` returns them, or a slice of them.
         framework_gap_ns: the longest time between two calls that counts as the framework's own.
         keep_host_side: whether to keep `Explained.host_side`, which takes memory.
-        standing: where step 3 stands, if earlier gaps were explained in another partition.
+        standing: where step 3 stands after the slice before.
+        divided: whether these are a slice, so that most calls are of others.
     """
     launched = with_launches(gaps, events.ops).with_columns(_launched())
     gaps = gaps.hstack(launched.select(*_queue_parts()))
@@ -114,7 +116,8 @@ def explain(
         pl.col("end_ns").alias("launched_ns"),
     )
     asked = pl.concat([asked, of_rest])
-    hosts = host_time(events, lanes, asked, framework_gap_ns=framework_gap_ns)
+    calls = _in_sight(events, waiting, rest, framework_gap_ns) if divided else events.calls
+    hosts = host_time(events, calls, lanes, asked, framework_gap_ns=framework_gap_ns)
     parts, charges, in_calls, left = _split(events, hosts, waiting, rest, standing.host)
     stalls = _stall_parts(events.calls, charges)
     explained = _assembled(gaps, [parts, stalls])
@@ -202,6 +205,24 @@ def _with_lanes(
     )
     lane, lane_of_rest = (codes.search_sorted(of).alias("lane") for of in (code, of_rest))
     return waiting.with_columns(lane), rest.with_columns(lane_of_rest), lanes
+
+
+def _in_sight(
+    events: Events, waiting: pl.DataFrame, rest: pl.DataFrame, framework_gap_ns: int
+) -> pl.DataFrame:
+    """The calls that these gaps look at: those in their time and as far around it as a framework's
+    own time reaches, and the stalls that hold the rest."""
+    begun = waiting.select(pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns")))
+    times = pl.concat([begun.to_series(), waiting["start_ns"]])
+    ends = waiting.select(pl.max_horizontal("launched_ns", "next_start_ns")).to_series()
+    first_ns, last_ns, rest_ns = (
+        pl.lit(edge, pl.Int64) for edge in (times.min(), ends.max(), rest["start_ns"].min())
+    )
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    reach_ns = framework_gap_ns + 1
+    near = (end >= first_ns - reach_ns) & (start <= last_ns + reach_ns)
+    holding = pl.col("class").is_in(STALLS) & (end >= rest_ns)
+    return events.calls.filter(near.fill_null(value=False) | holding.fill_null(value=False))
 
 
 def _split(
@@ -316,10 +337,11 @@ def _assembled(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
     """`gaps` with their parts, which are 0 where missing, and `cause`."""
     columns = []
     for frame in parts:
+        row = frame["gap"] - (gaps["gap"].first() or 0)
         for name in frame.columns[1:]:
             empty = 0 if name.endswith("_ns") else None
             whole = pl.repeat(empty, len(gaps), dtype=frame.schema[name], eager=True)
-            columns.append(whole.scatter(frame["gap"], frame[name]).alias(name))
+            columns.append(whole.scatter(row, frame[name]).alias(name))
     explained = gaps.hstack(columns)
     most = explained.select(pl.max_horizontal(f"{cause}_ns" for cause in CAUSES)).to_series()
     number = pl.coalesce(

@@ -156,61 +156,27 @@ def _lines(events: Events, culprit: pl.Series, launch: pl.Series) -> list[pl.Ser
 
 def gap_summary(view: View) -> pl.DataFrame:
     """The GAP_SUMMARY table, in a stable order."""
-    return summed_up(idle_groups(view), window_lengths(view), step_counts(view))
-
-
-def idle_groups(view: View) -> pl.DataFrame:
-    """The idle time of `view` by device, process, place, cause, culprit and line."""
-    attribution = view.attribution
+    events, attribution = view.events, view.attribution
     gaps, tracks = _with_track(view.gaps)
     base = len(attribution.paths) + 1
     groups = pl.concat(
         [_parts(view, gaps, rows, cause, base) for cause, rows in view.idle_parts.items()]
     )
-    groups = groups.join(tracks, on="track").join(_devices(view), on="device_no")
+    groups = groups.join(tracks, on="track")
     groups = groups.with_columns(place_names(attribution, groups["path"]).alias("phase"))
-    return groups.group_by(*_SUMMED_BY, "process").agg(*_SUMS)
-
-
-def window_lengths(view: View) -> pl.DataFrame:
-    """`device`, `window_ns`: how long each device's windows are."""
-    length = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
-    windows = view.windows.join(_devices(view), on="device_no")
-    return windows.group_by("device").agg(length)
-
-
-def step_counts(view: View) -> pl.DataFrame:
-    """`process`, `device`, `steps`, `steady_steps`: how many there are."""
-    return view.steps.group_by("process", "device").agg(
+    counted = view.steps.group_by("process", "device_no").agg(
         pl.len().alias("steps"), pl.col("steady").sum().alias("steady_steps")
     )
-
-
-def _devices(view: View) -> pl.DataFrame:
-    return view.events.ops.select("device_no", "device").unique("device_no")
-
-
-_SUMMED_BY: Final = ("device", "phase", "cause", "culprit", *LINES)
-_SUMS: Final = (
-    pl.col("gaps", "total_ns", "in_steps_ns", "in_steady_ns").sum(),
-    pl.col("max_ns").max(),
-)
-
-
-def summed_up(groups: pl.DataFrame, windows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """The GAP_SUMMARY table.
-
-    Args:
-        groups: of `idle_groups`, of one view or of several that have no time in common.
-        windows: of `window_lengths`.
-        steps: of `step_counts`.
-    """
-    by_process = groups.group_by(*_SUMMED_BY, "process").agg(*_SUMS)
+    key = ["device_no", "phase", "cause", "culprit", *LINES]
+    sums = pl.col("gaps", "total_ns", "in_steps_ns", "in_steady_ns").sum()
+    by_process = groups.group_by(*key, "process").agg(sums, pl.col("max_ns").max())
+    by_process = by_process.join(counted, on=["process", "device_no"], how="left")
+    window = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
     return (
-        by_process.join(steps, on=["process", "device"], how="left")
-        .group_by(_SUMMED_BY)
-        .agg(*_SUMS, pl.col("steps", "steady_steps").sum())
-        .join(windows, on="device")
+        by_process.group_by(key)
+        .agg(sums, pl.col("max_ns").max(), pl.col("steps", "steady_steps").sum())
+        .join(view.windows.group_by("device_no").agg(window), on="device_no")
+        .join(events.devices, on="device_no")
         .with_columns(
             whole_ns(pl.col("total_ns") / pl.col("gaps")).alias("mean_ns"),
             _mean_ns("in_steps_ns", "steps").alias("per_step_ns"),

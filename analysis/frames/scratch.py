@@ -1,0 +1,78 @@
+"""`Scratch`: where large frames lie while a report is analysed that does not fit into memory."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import polars as pl
+
+from nsysflow.analysis.frames.mapped import mapped
+from nsysflow.errors import OutputError
+
+T = TypeVar("T")
+
+LEAST_BYTES: Final = 1 << 18
+"""A smaller column stays in memory."""
+
+SLICE_ROWS: Final = 1 << 22
+"""So many rows are worked on at a time."""
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A folder on a disk with room.
+
+    Attributes:
+        folder: where it is; nothing is seen in it, as the files have no names.
+        least_bytes: the smallest column that is put there.
+        slice_rows: how many rows are worked on at a time.
+    """
+
+    folder: Path
+    least_bytes: int = LEAST_BYTES
+    slice_rows: int = SLICE_ROWS
+
+    def kept(self, value: T) -> T:
+        """`value` with its large columns in files. Frames inside dataclasses, dicts and sequences
+        are found too; a dataclass stays the same object."""
+        kept: Any = value
+        if isinstance(value, pl.DataFrame):
+            kept = value.with_columns(map(self._column, value.iter_columns()))
+        elif isinstance(value, pl.Series):
+            kept = self._column(value)
+        elif isinstance(value, dict):
+            kept = {key: self.kept(each) for key, each in value.items()}
+        elif isinstance(value, list | tuple):
+            kept = type(value)(map(self.kept, value))
+        elif is_dataclass(value) and not isinstance(value, type | Scratch):
+            for name, each in list(vars(value).items()):
+                vars(value)[name] = self.kept(each)
+        return cast("T", kept)
+
+    def slices(self, frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """`frame` in slices of `slice_rows`; at least one."""
+        for first in range(0, max(len(frame), 1), self.slice_rows):
+            yield frame.slice(first, self.slice_rows)
+
+    def joined(self, parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+        """Frames below each other, each written before the next one is made."""
+        found = [self.kept(part) for part in parts]
+        columns = []
+        for name in found[0].columns:
+            whole = pl.concat([part[name] for part in found], rechunk=True)
+            columns.append(self._column(whole))
+            found = [part.drop(name) for part in found]
+        return pl.DataFrame(columns)
+
+    def _column(self, column: pl.Series) -> pl.Series:
+        if column.estimated_size() < self.least_bytes:
+            return column
+        try:
+            return mapped(column, self.folder)
+        except OSError as error:
+            raise OutputError(
+                f"large tables cannot be kept in {self.folder} ({error.strerror})",
+                "Name another folder with room",
+                "export TMPDIR=FOLDER",
+            ) from error

@@ -1,1 +1,0 @@
-"""A report in partitions has the figures of the whole."""
