@@ -105,10 +105,10 @@ def mapped(column: pl.Series, folder: "Path") -> pl.Series:
     Raises:
         OSError: the file cannot be written.
     """
-    physical = column.to_physical().rechunk()
+    physical = column.to_physical()
     if physical.dtype not in _TYPES or not len(physical):
         return column
-    exported = physical.__arrow_c_stream__()
+    exported = physical.rechunk().__arrow_c_stream__()
     stream = _Stream.from_address(_pointer(exported, b"arrow_array_stream"))
     array = _Array()
     if stream.get_next(ctypes.byref(stream), ctypes.byref(array)):

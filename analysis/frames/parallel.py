@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 import polars as pl
 
-from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.frames.scratch import Scratch, in_files
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -78,8 +78,7 @@ class computed_once(Generic[T]):
         values: dict[str, Any] = instance.__dict__
         with values.setdefault(f"{self.name} lock", RLock()):
             if self.name not in values:
-                value = self.compute(instance)
                 scratch: Scratch | None = getattr(instance, "scratch", None)
-                values[self.name] = value if scratch is None else scratch.kept(value)
+                values[self.name] = in_files(self.compute(instance), scratch)
         found: T = values[self.name]
         return found

@@ -50,6 +50,10 @@ class Scratch:
                 vars(value)[name] = self.kept(each)
         return cast("T", kept)
 
+    def gathered(self, frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+        """These rows of a frame, one column after the other."""
+        return pl.DataFrame([self._column(column.gather(rows)) for column in frame.iter_columns()])
+
     def slices(self, frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """`frame` in slices of `slice_rows`; at least one."""
         for first in range(0, max(len(frame), 1), self.slice_rows):
@@ -76,3 +80,13 @@ class Scratch:
                 "Name another folder with room",
                 "export TMPDIR=FOLDER",
             ) from error
+
+
+def in_slices(frame: pl.DataFrame, scratch: Scratch | None) -> Iterable[pl.DataFrame]:
+    """A frame in slices where memory is short, else as a whole."""
+    return [frame] if scratch is None else scratch.slices(frame)
+
+
+def in_files(value: T, scratch: Scratch | None) -> T:
+    """`value`, with its large columns in files where memory is short."""
+    return value if scratch is None else scratch.kept(value)

@@ -1,11 +1,10 @@
 """The command line: parse, call, print. Polars and rich load inside the commands."""
 
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -26,13 +25,9 @@ from nsysflow.cli.skill import skill
 from nsysflow.cli.whatif import whatif
 from nsysflow.endings import in_one_message
 from nsysflow.errors import ExitCode
+from nsysflow.memory import keep_memory
 from nsysflow.nearest import near_or_all
 from nsysflow.progress import progress
-
-ALLOCATOR: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:-1"
-"""Lets polars keep the memory that it freed, for all threads. Frames of the analysis live for
-milliseconds, and to return their memory and ask for it again is slow. Saves 45 % of the page faults
-and 13 % of the memory at 1 M kernels (docs/facts.md). Polars reads it when it loads."""
 
 _PATH = click.Path(path_type=Path, readable=False)  # the loader says it better, with exit code 1
 
@@ -81,7 +76,7 @@ def main() -> None:
         nsysflow profile -- python train.py
         nsysflow analyze report.sqlite
     """
-    os.environ.setdefault("_RJEM_MALLOC_CONF", ALLOCATOR)
+    keep_memory()
     take_any_text(sys.stdout)
 
 

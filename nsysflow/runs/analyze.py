@@ -127,9 +127,10 @@ class _Run:
         progress.expect(2 * pieces * len(sources))  # half of the time is loading
         analyses = []
         for source in sources:
-            progress.stage(f"loading {source.name}")
+            scratch = scratch_for(source.path, low_memory=self.low_memory)
+            where = "" if scratch is None else f", with large tables in {scratch.folder}"
+            progress.stage(f"loading {source.name}{where}")
             try:
-                scratch = scratch_for(source.path, low_memory=self.low_memory)
                 report = opened(source, self.options, alone=alone, shapes=shapes, scratch=scratch)
                 progress.done(pieces)
                 progress.stage(f"analysing {source.name}")

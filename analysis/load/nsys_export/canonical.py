@@ -11,7 +11,7 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.frames.lookup import distinct
 from nsysflow.analysis.frames.nsys_ids import os_pid, process_of
-from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.load.api_names import VERSION
 from nsysflow.analysis.load.auto_ranges import with_auto_domain
 from nsysflow.analysis.load.kernel_names import GENERIC, short_kernel_name
@@ -63,9 +63,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
     backtraces, samples, frames = stacks(raw)
     marks = _marks_of_ours(raw, process)
     captures = first_of_each(marks.select("process", "text").rows())
-    ops = _with_physical_gpu(_ops(raw, process), raw.cuda_devices)
-    if scratch is not None:
-        ops = scratch.kept(ops)
+    ops = in_files(_with_physical_gpu(_ops(raw, process), raw.cuda_devices), scratch)
     calls = _calls(raw, process)
     return Trace(
         report=report,

@@ -18,7 +18,7 @@ from typing import Final
 import polars as pl
 from adbc_driver_sqlite import dbapi
 
-from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.load.nsys_export.raw import Raw, assemble, check_tables
 from nsysflow.analysis.load.nsys_export.sampled import Where, read_sampled
 from nsysflow.analysis.load.nsys_export.tables import (
@@ -189,8 +189,7 @@ def _real(name: str) -> str:
 
 
 def _piece(uri: str, query: str, table: Table, scratch: Scratch | None) -> pl.DataFrame:
-    rows = _read(uri, query, table)
-    return rows if scratch is None else scratch.kept(rows)
+    return in_files(_read(uri, query, table), scratch)
 
 
 def _read(uri: str, query: str, table: Table) -> pl.DataFrame:
