@@ -3,7 +3,7 @@
 import sys
 from typing import Any, Final
 
-from nsysflow.errors import NsysflowError
+from nsysflow.errors import not_installed
 
 SLURM: Final = "slurm"
 """What is typed instead of the address of a scheduler."""
@@ -25,11 +25,7 @@ def slurm_cluster(workers: int) -> Any:  # noqa: ANN401
     try:
         from dask_jobqueue.slurm import SLURMCluster
     except ModuleNotFoundError as error:
-        raise NsysflowError(
-            f"the package {error.name} is not installed",
-            "Install it",
-            "pip install 'nsysflow[dask]'",
-        ) from error
+        raise not_installed(error.name, "dask") from error
     cluster = SLURMCluster(**asked_for(), scheduler_options={"dashboard_address": ANY_PORT})
     cluster.scale(workers)
     return cluster

@@ -176,4 +176,4 @@ def _nobody(results: Results, groups: pl.DataFrame, step_ns: int) -> Iterator[st
     if most["report"] is not None and most["cost_step_ns"]:
         name = rank_namer(results)(most["report"], most["device"])
         cost = f"{duration(most['cost_step_ns'])} a step{_of_step(most, step_ns)}"
-        yield f"{name} costs them most: {cost}"
+        yield f"{name} costs its group most: {cost}"

@@ -53,7 +53,7 @@ def test_a_group_that_waits_for_another_one_comes_after_it() -> None:
 def test_what_costs_less_than_a_hundredth_of_a_step_holds_nobody_up() -> None:
     little = group(cost_step_ns=MS // 20)
     assert said(little).first == "No rank holds the others up"
-    assert said(little).more == ("rank37 costs them most: 50.0 us a step (0.5 %)",)
+    assert said(little).more == ("rank37 costs its group most: 50.0 us a step (0.5 %)",)
 
 
 def test_of_few_ranks_nothing_is_said_where_nobody_is_late() -> None:
