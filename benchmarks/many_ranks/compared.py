@@ -51,7 +51,7 @@ def found_beside(found: Path, truth: dict[str, Any]) -> str:
     if delay["kind"] == "link":
         slow = pl.read_csv(found / "bandwidth.csv").filter(pl.col("slow_ns") > 0)
         named = ", ".join(str(group) for group in slow["group"])
-        return f"link of group {named}: {_costs(slow['slow_ns'].sum(), truth)}"
+        return f"link of group {named}: {_costs(sum(slow['slow_ns'].to_list()), truth)}"
     groups = pl.read_csv(found / "rank_groups.csv").filter(pl.col("rank") == delay["rank"])
     if groups.is_empty():
         return f"rank {delay['rank']} not found"
