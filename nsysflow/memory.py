@@ -1,7 +1,7 @@
 """How much memory a report takes, how much there is, and what is done if that is not enough."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Final
@@ -21,9 +21,7 @@ _SHARE: Final = 2
 """A report that takes more than this, or than half of the free memory, is analysed from disk."""
 
 _ALLOCATOR: Final = "_RJEM_MALLOC_CONF"
-_OURS: Final = "narenas:1,oversize_threshold:0,"
-_KEEP: Final = f"{_OURS}dirty_decay_ms:-1"
-_RETURN: Final = f"{_OURS}dirty_decay_ms:0,muzzy_decay_ms:0"
+_KEEP: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:2000,muzzy_decay_ms:0"
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _LIMITS: Final = {
@@ -45,21 +43,14 @@ def is_large(needed: int, free: int) -> bool:
 
 
 def keep_memory() -> None:
-    """Let polars keep the memory that it freed, for all threads, unless the user chose otherwise.
+    """Let polars keep what it freed for two seconds, for all threads, unless the user chose
+    otherwise.
 
     Frames of the analysis live for milliseconds, and to return their memory and ask for it again is
-    slow. Saves 45 % of the page faults and 13 % of the memory at 1 M kernels (docs/facts.md).
-    Polars reads this when it loads.
+    slow. Saves 45 % of the page faults and 13 % of the memory at 1 M kernels (docs/facts.md). Kept
+    for ever it would be twice of what 10 M kernels need. Polars reads this when it loads.
     """
     os.environ.setdefault(_ALLOCATOR, _KEEP)
-
-
-def spare_memory(reports: Iterable[Path], *, low_memory: bool) -> None:
-    """Let polars return it at once, where one of the reports is analysed from disk: it would keep
-    twice of what it needs at any time. Must come before polars is loaded."""
-    from_disk = low_memory or any(map(_is_from_disk, reports))
-    if from_disk and os.environ.get(_ALLOCATOR) == _KEEP:
-        os.environ[_ALLOCATOR] = _RETURN
 
 
 def scratch_for(file: Path, *, low_memory: bool) -> "Scratch | None":

@@ -13,7 +13,6 @@ from nsysflow.memory import (
     keep_memory,
     needed_bytes,
     scratch_for,
-    spare_memory,
 )
 
 GB = 10**9
@@ -125,19 +124,13 @@ def test_a_large_report_is_analysed_from_the_disk_with_the_cache(
     assert scratch.folder.is_dir()
 
 
-def test_polars_keeps_its_memory_unless_a_report_is_analysed_from_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_polars_keeps_what_it_freed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
     keep_memory()
-    spare_memory([sized(tmp_path / "a.sqlite", 10_000)], low_memory=False)
-    assert os.environ["_RJEM_MALLOC_CONF"].endswith("dirty_decay_ms:-1")
-    spare_memory([], low_memory=True)
-    assert "dirty_decay_ms:0" in os.environ["_RJEM_MALLOC_CONF"]
+    assert "dirty_decay_ms:2000" in os.environ["_RJEM_MALLOC_CONF"]
 
 
 def test_what_the_user_set_for_the_allocator_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_RJEM_MALLOC_CONF", "narenas:4")
     keep_memory()
-    spare_memory([], low_memory=True)
     assert os.environ["_RJEM_MALLOC_CONF"] == "narenas:4"

@@ -8,6 +8,8 @@ disk is free again when nobody holds the column, and a process that is killed le
 
 import ctypes
 import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -100,7 +102,7 @@ _numbers: Final = count(1)
 
 
 def mapped(column: pl.Series, folder: "Path") -> pl.Series:
-    """The same column in a nameless file in `folder`; itself where it lies in one, or is of text.
+    """The same column in a nameless file in `folder`; itself where it is empty, or of text.
 
     Raises:
         OSError: the file cannot be written.
@@ -108,27 +110,43 @@ def mapped(column: pl.Series, folder: "Path") -> pl.Series:
     physical = column.to_physical()
     if physical.dtype not in _TYPES or not len(physical):
         return column
-    exported = physical.rechunk().__arrow_c_stream__()
-    stream = _Stream.from_address(_pointer(exported, b"arrow_array_stream"))
-    array = _Array()
-    if stream.get_next(ctypes.byref(stream), ctypes.byref(array)):
-        msg = f"polars does not export a column of {physical.dtype}"
-        raise RuntimeError(msg)
-    try:
-        if _is_mapped(array.buffers[1]):
-            return column
-        with TemporaryFile(dir=folder) as file:
-            copy = _Copy(file, array, *_TYPES[physical.dtype])
-    finally:
-        array.release(ctypes.byref(array))
+    with _exported(physical.rechunk()) as array, TemporaryFile(dir=folder) as file:
+        copy = _Copy(file, array, *_TYPES[physical.dtype])
     found = pl.Series(copy).alias(column.name)
     if column.flags["SORTED_ASC"]:
         found = found.set_sorted()
     return found.cat.to(column.dtype) if column.dtype != physical.dtype else found
 
 
-def _is_mapped(address: int) -> bool:
-    return any(begin <= address < begin + len(memory) for memory, begin, _ in [*_held.values()])
+def is_mapped(chunk: pl.Series) -> bool:
+    """Whether a column that lies in one piece lies in a file."""
+    physical = chunk.to_physical()
+    if physical.dtype not in _TYPES:
+        return False
+    with _exported(physical) as array:
+        at = array.buffers[1]
+    return any(begin <= at < begin + len(memory) for memory, begin, _ in [*_held.values()])
+
+
+def drop_pages() -> None:
+    """Take no memory for any column in a file; its pages are mapped again when they are read."""
+    for memory, _, _ in [*_held.values()]:
+        memory.madvise(mmap.MADV_DONTNEED)
+
+
+@contextmanager
+def _exported(chunk: pl.Series) -> Iterator[_Array]:
+    """Arrow's description of a column that lies in one piece."""
+    exported = chunk.__arrow_c_stream__()
+    stream = _Stream.from_address(_pointer(exported, b"arrow_array_stream"))
+    array = _Array()
+    if stream.get_next(ctypes.byref(stream), ctypes.byref(array)):
+        msg = f"polars does not export a column of {chunk.dtype}"
+        raise RuntimeError(msg)
+    try:
+        yield array
+    finally:
+        array.release(ctypes.byref(array))
 
 
 class _Copy:

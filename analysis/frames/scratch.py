@@ -1,22 +1,26 @@
 """`Scratch`: where large frames lie while a report is analysed that does not fit into memory."""
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import polars as pl
 
-from nsysflow.analysis.frames.mapped import mapped
+from nsysflow.analysis.frames.mapped import drop_pages, is_mapped, mapped
 from nsysflow.errors import OutputError
 
 T = TypeVar("T")
 
 LEAST_BYTES: Final = 1 << 18
-"""A smaller column stays in memory."""
+"""A column of which less lies in memory stays as it is."""
 
 SLICE_ROWS: Final = 1 << 22
 """So many rows are worked on at a time."""
+
+_WRITERS: Final = 4
+"""So many columns are written at a time."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Scratch:
 
     Attributes:
         folder: where it is; nothing is seen in it, as the files have no names.
-        least_bytes: the smallest column that is put there.
+        least_bytes: a column of which less lies in memory stays as it is.
         slice_rows: how many rows are worked on at a time.
     """
 
@@ -36,18 +40,24 @@ class Scratch:
     def kept(self, value: T) -> T:
         """`value` with its large columns in files. Frames inside dataclasses, dicts and sequences
         are found too; a dataclass stays the same object."""
+        kept = self._kept(value)
+        drop_pages()
+        return kept
+
+    def _kept(self, value: T) -> T:
         kept: Any = value
         if isinstance(value, pl.DataFrame):
-            kept = value.with_columns(map(self._column, value.iter_columns()))
+            with ThreadPoolExecutor(_WRITERS) as writers:
+                kept = value.with_columns(writers.map(self._column, value.iter_columns()))
         elif isinstance(value, pl.Series):
             kept = self._column(value)
         elif isinstance(value, dict):
-            kept = {key: self.kept(each) for key, each in value.items()}
+            kept = {key: self._kept(each) for key, each in value.items()}
         elif isinstance(value, list | tuple):
-            kept = type(value)(map(self.kept, value))
+            kept = type(value)(map(self._kept, value))
         elif is_dataclass(value) and not isinstance(value, type | Scratch):
             for name, each in list(vars(value).items()):
-                vars(value)[name] = self.kept(each)
+                vars(value)[name] = self._kept(each)
         return cast("T", kept)
 
     def gathered(self, frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
@@ -61,16 +71,11 @@ class Scratch:
 
     def joined(self, parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
         """Frames below each other, each written before the next one is made."""
-        found = [self.kept(part) for part in parts]
-        columns = []
-        for name in found[0].columns:
-            whole = pl.concat([part[name] for part in found], rechunk=True)
-            columns.append(self._column(whole))
-            found = [part.drop(name) for part in found]
-        return pl.DataFrame(columns)
+        return pl.concat([self.kept(part) for part in parts], rechunk=False)
 
     def _column(self, column: pl.Series) -> pl.Series:
-        if column.estimated_size() < self.least_bytes:
+        pieces = (piece for piece in column.get_chunks() if not is_mapped(piece))
+        if sum(piece.estimated_size() for piece in pieces) < self.least_bytes:
             return column
         try:
             return mapped(column, self.folder)

@@ -24,7 +24,6 @@ from nsysflow.cli.options import (
 from nsysflow.cli.printed import Printed, print_options
 from nsysflow.cli.settings import configured
 from nsysflow.cli.workers import Workers, worker_options
-from nsysflow.memory import spare_memory
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
@@ -144,7 +143,6 @@ def analyze(
     written = not no_files and (folder is not None or not printed.alone)
     _check_written(folder, html=html, no_files=no_files, written=written)
     exports.check()
-    spare_memory(reports, low_memory=low_memory)
     from nsysflow.cli.kept_page import print_page
     from nsysflow.runs.analyze import PAGE
     from nsysflow.runs.files import output_folder

@@ -46,11 +46,25 @@ def test_pieces_become_one_column(tmp_path: Path) -> None:
     assert mapped(pieces, tmp_path).to_list() == pieces.to_list()
 
 
-def test_a_mapped_column_and_its_parts_are_not_written_again(tmp_path: Path) -> None:
-    found = mapped(NUMBERS, tmp_path)
-    assert mapped(found, tmp_path) is found
-    part = found.slice(10, 50)
-    assert mapped(part, tmp_path) is part
+@pytest.mark.parametrize("name", COLUMNS)
+def test_what_lies_in_files_is_not_written_again(tmp_path: Path, name: str) -> None:
+    scratch = Scratch(tmp_path, least_bytes=1)
+    found = scratch.kept(COLUMNS[name])
+    held = len(module._held)
+    for part in (found, found.slice(10, 50), pl.concat([found, found.tail(1)], rechunk=False)):
+        assert scratch.kept(part).equals(part)
+        assert len(module._held) == held
+
+
+def test_a_column_with_little_in_memory_stays_as_it_is(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path, least_bytes=1000)
+    whole = scratch.joined([NUMBERS.to_frame("a"), NUMBERS.head(100).to_frame("a")])["a"]
+    assert scratch.kept(whole) is whole
+    longer = pl.concat([whole, NUMBERS.head(100).alias("a")], rechunk=False)
+    held = len(module._held)
+    written = scratch.kept(longer)
+    assert written.equals(longer)
+    assert len(module._held) == held + 1
 
 
 def test_a_column_that_nobody_holds_takes_no_disk(tmp_path: Path) -> None:
