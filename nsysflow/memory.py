@@ -16,7 +16,7 @@ _PACKED_AS: Final = (".xz", ".gz", ".zst", ".nsys-rep")
 """A report takes about so much memory, plus six times its SQLite file (1.0 M kernels: 179 MB and
 1.1 GB, docs/facts.md). Packed it is a tenth as large."""
 
-_LARGE_BYTES: Final = 4_000_000_000
+_LARGE_BYTES: Final = 6_000_000_000
 _SHARE: Final = 2
 """A report that takes more than this, or than half of the free memory, is analysed from disk."""
 

@@ -28,8 +28,8 @@ def sized(file: Path, size: int) -> Path:
     ("needed", "free", "large"),
     [
         (1 * GB, 16 * GB, False),
-        (4 * GB, 16 * GB, False),
-        (4 * GB + 1, 16 * GB, True),  # however much is free
+        (6 * GB, 16 * GB, False),
+        (6 * GB + 1, 16 * GB, True),  # however much is free
         (2 * GB, 4 * GB, False),
         (2 * GB + 1, 4 * GB, True),  # more than half of what is free
         (1, 0, True),
