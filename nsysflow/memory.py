@@ -21,7 +21,7 @@ _SHARE: Final = 2
 """A report that takes more than this, or than half of the free memory, is analysed from disk."""
 
 _ALLOCATOR: Final = "_RJEM_MALLOC_CONF"
-_KEEP: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:2000,muzzy_decay_ms:0"
+_KEEP: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:1000,muzzy_decay_ms:0"
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _LIMITS: Final = {
@@ -43,7 +43,7 @@ def is_large(needed: int, free: int) -> bool:
 
 
 def keep_memory() -> None:
-    """Let polars keep what it freed for two seconds, for all threads, unless the user chose
+    """Let polars keep what it freed for a second, for all threads, unless the user chose
     otherwise.
 
     Frames of the analysis live for milliseconds, and to return their memory and ask for it again is

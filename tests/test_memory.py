@@ -127,7 +127,7 @@ def test_a_large_report_is_analysed_from_the_disk_with_the_cache(
 def test_polars_keeps_what_it_freed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
     keep_memory()
-    assert "dirty_decay_ms:2000" in os.environ["_RJEM_MALLOC_CONF"]
+    assert "dirty_decay_ms:1000" in os.environ["_RJEM_MALLOC_CONF"]
 
 
 def test_what_the_user_set_for_the_allocator_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,8 +70,14 @@ class Scratch:
             yield frame.slice(first, self.slice_rows)
 
     def joined(self, parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
-        """Frames below each other, each written before the next one is made."""
-        return pl.concat([self.kept(part) for part in parts], rechunk=False)
+        """Frames below each other, each written before the next one is made. Every column becomes
+        one piece: queries copy whole frames of several pieces into memory."""
+        found = [self.kept(part) for part in parts]
+        columns = []
+        for name in found[0].columns:
+            columns.append(self._column(pl.concat([part[name] for part in found], rechunk=True)))
+            found = [part.drop(name) for part in found]
+        return pl.DataFrame(columns)
 
     def _column(self, column: pl.Series) -> pl.Series:
         pieces = (piece for piece in column.get_chunks() if not is_mapped(piece))

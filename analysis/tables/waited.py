@@ -1,10 +1,12 @@
 """The time without compute by what was waited for (spec §15)."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.frames.scratch import in_slices
 from nsysflow.analysis.frames.statistics import percent
 from nsysflow.analysis.view.view import View
 
@@ -14,22 +16,9 @@ NAMED: Final = ("communication", "copy", "other")
 
 def waited_table(view: View) -> pl.DataFrame:
     """The WAITED table, in a stable order."""
-    pieces, ops, paths = view.waited, view.timeline.ops, view.attribution.paths
-    named = pieces["kind"].is_in(NAMED)
-    rows = pieces.select(
-        "device_no",
-        "kind",
-        (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
-        ops["process"].gather(pieces["op"]),
-        view.attribution.path_of(ops["node"].gather(pieces["op"])),
-    )
-    of_ops = ops.select("short_name", "stream")[pieces["op"].filter(named)]
-    where, which = ["process", "device_no", "path", "kind"], of_ops.columns
+    paths = view.attribution.paths
     sums = pl.concat(
-        [
-            _summed(rows.filter(named).hstack(of_ops), [*where, *which]),
-            _summed(rows.filter(~named), where),
-        ],
+        [each for pieces in in_slices(view.waited, view.scratch) for each in _sums(view, pieces)],
         how="diagonal",
     )
     sums = sums.with_columns(
@@ -50,6 +39,22 @@ def waited_table(view: View) -> pl.DataFrame:
             percent(pl.col("total_ns"), pl.col("window_ns")).alias("window_pct"),
         )
     )
+
+
+def _sums(view: View, pieces: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """The sums of these pieces, of those whose operation is named and of the others."""
+    ops, named = view.timeline.ops, pieces["kind"].is_in(NAMED)
+    rows = pieces.select(
+        "device_no",
+        "kind",
+        (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
+        ops["process"].gather(pieces["op"]),
+        view.attribution.path_of(ops["node"].gather(pieces["op"])),
+    )
+    of_ops = ops.select("short_name", "stream")[pieces["op"].filter(named)]
+    where, which = ["process", "device_no", "path", "kind"], of_ops.columns
+    yield _summed(rows.filter(named).hstack(of_ops), [*where, *which])
+    yield _summed(rows.filter(~named), where)
 
 
 def _summed(pieces: pl.DataFrame, key: list[str]) -> pl.DataFrame:

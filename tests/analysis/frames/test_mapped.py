@@ -58,9 +58,9 @@ def test_what_lies_in_files_is_not_written_again(tmp_path: Path, name: str) -> N
 
 def test_a_column_with_little_in_memory_stays_as_it_is(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path, least_bytes=1000)
-    whole = scratch.joined([NUMBERS.to_frame("a"), NUMBERS.head(100).to_frame("a")])["a"]
+    whole = pl.concat([scratch.kept(NUMBERS), NUMBERS.head(100)], rechunk=False)
     assert scratch.kept(whole) is whole
-    longer = pl.concat([whole, NUMBERS.head(100).alias("a")], rechunk=False)
+    longer = pl.concat([whole, NUMBERS.head(100)], rechunk=False)
     held = len(module._held)
     written = scratch.kept(longer)
     assert written.equals(longer)
