@@ -63,7 +63,7 @@ def as_html(kind: str, name: str, facts: Sequence[str]) -> str:
 def gpu_names(names: pl.Series) -> str:
     """`2 x NVIDIA H200`, or the name alone; empty where none is known."""
     counts = Counter(names.drop_nulls())
-    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
+    return ", ".join(f"{count:,} x {name}" if count > 1 else name for name, count in counts.items())
 
 
 def facts_of(accounting: pl.DataFrame, steps: pl.DataFrame) -> list[str]:

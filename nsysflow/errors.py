@@ -98,6 +98,12 @@ class NsysflowError(Exception):
         return text + ":" + indent("\n" + self.command, "  ") if self.command else text
 
 
+def not_installed(package: str | None, extra: str) -> NsysflowError:
+    """A package of one of nsysflow's extras is missing."""
+    install = f"pip install 'nsysflow[{extra}]'"
+    return NsysflowError(f"the package {package} is not installed", "Install it", install)
+
+
 class ReportError(NsysflowError):
     """A report cannot be read."""
 

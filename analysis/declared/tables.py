@@ -316,8 +316,8 @@ DECLARED: Final = (
         full_rows=64,
         filled_by=_ALL_RANKS,
         shown=(
-            "report device late_ns cost_ns waited_ns times_last matched late_work_ns "
-            "late_copy_ns late_group_ns late_host_ns process clock_ns residual_ns"
+            "report device late_ns cost_ns waited_ns times_last matched cost_work_ns "
+            "cost_copy_ns cost_group_ns cost_host_ns process clock_ns residual_ns"
         ),
     ),
     Table(
@@ -332,7 +332,7 @@ DECLARED: Final = (
         filled_by=_ALL_RANKS,
         shown=(
             "kind members rank cost_step_ns steps_last steps times_last collectives "
-            "late_work_ns late_copy_ns late_group_ns late_host_ns through cost_ns waited_ns "
+            "cost_work_ns cost_copy_ns cost_group_ns cost_host_ns through cost_ns waited_ns "
             "report device group"
         ),
     ),

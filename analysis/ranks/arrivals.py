@@ -1,10 +1,11 @@
-"""Who came when to each collective, and what the last one cost (spec §9.9 to §9.12)."""
+"""Who came when to each collective (spec §9.9 to §9.12)."""
 
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.ranks.costs import costs_of
 from nsysflow.analysis.ranks.groups import TOGETHER
 from nsysflow.analysis.tables.schema import ARRIVALS, RANKS, REASONS
 
@@ -24,10 +25,11 @@ def aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
     `collective` and rank.
 
     `own_start_ns` and `own_end_ns` are on their report's own clock. `late_ns` and `waited_ns` are
-    how long after the first rank and before the last one a rank came; `first` and `last` say
-    whether it is that one, `cost_ns` is what it cost the others. Of the collective are `arrived_ns`
-    (its first rank), `ended_ns`, `spread_ns`, `done_ns`, `ends_spread_ns`, and `in_step`: whether
-    the compute of every rank waited for it, so that they are in step when it ends.
+    how long after the first rank and before the last one a rank came; `last` says whether it is
+    that one. `awaited_ns` is the exposed time of a kernel that compute waited for. Of the
+    collective are `arrived_ns` (its first rank), `ended_ns`, `spread_ns`, `done_ns`,
+    `ends_spread_ns`, and `in_step`: whether the compute of every rank waited for it, so that they
+    are in step when it ends.
 
     Args:
         met: kernels of `kernels_of` with `kind`, its `lowest` rank and `group`.
@@ -50,14 +52,13 @@ def aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
             (all_there - start).alias("waited_ns"),
             (all_there - pl.col("arrived_ns")).alias("spread_ns"),
             (pl.col("ended_ns") - all_there).alias("done_ns"),
-            _first_where(start == pl.col("arrived_ns")).alias("first"),
             _first_where(start == all_there).alias("last"),
         )
     )
     transfer, exposed = pl.col("end_ns") - all_there, pl.col("exposed_ns")
     awaited = pl.when(AT_ALL * exposed >= transfer).then(exposed).otherwise(0)
     in_step = (MOSTLY * exposed >= transfer).all().over("collective")
-    return _with_costs(rows.with_columns(awaited.alias("awaited_ns"), in_step.alias("in_step")))
+    return rows.with_columns(awaited.alias("awaited_ns"), in_step.alias("in_step"))
 
 
 def _first_where(true: pl.Expr) -> pl.Expr:
@@ -84,41 +85,11 @@ def _collectives(rows: pl.DataFrame) -> pl.DataFrame:
     return times.join(numbers, on=["kind", "turn"])
 
 
-def _with_costs(rows: pl.DataFrame) -> pl.DataFrame:
-    """`rows`, plus `cost_ns`: what a rank cost the others since they were last in step, where they
-    are in step again; else 0.
-
-    In between, all took the same time. Those that were held up spent it in exposed communication,
-    and the one that held them up has the least of it.
-    """
-    each = rows.unique("collective").sort("party", "ended_ns", "collective")
-    stretch = (pl.col("in_step").cum_sum() - pl.col("in_step")).over("party").alias("stretch")
-    stretches = each.select("collective", "party", stretch)
-    spent = (
-        rows.select("collective", "rank", "awaited_ns", "in_step")
-        .join(stretches, on="collective")
-        .group_by("party", "stretch", "rank")
-        .agg(
-            pl.col("awaited_ns").sum(),
-            pl.col("collective").filter("in_step").first(),
-        )
-        .drop_nulls("collective")
-        .sort("awaited_ns", "rank")
-    )
-    costs = spent.group_by("collective", maintain_order=True).agg(
-        pl.col("rank").first(),
-        (pl.col("awaited_ns").get(1) - pl.col("awaited_ns").first()).alias("cost_ns"),
-    )
-    return rows.join(
-        costs, on=["collective", "rank"], how="left", maintain_order="left"
-    ).with_columns(pl.col("cost_ns").fill_null(0))
-
-
 def arrivals_table(rows: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
     """ARRIVALS.
 
     Args:
-        rows: of `aligned`, those to show.
+        rows: of `costs.with_costs`, those to show.
         ranks: of `ranks_of`.
     """
     sizes = rows.group_by("collective").agg(
@@ -150,13 +121,13 @@ def ranks_table(
     Args:
         ranks: of `ranks_of`.
         counted: the communication kernels to count.
-        rows: of `with_reasons`, those to sum up; sends and receives are left out.
+        rows: of `costs.with_costs`, those to sum up; sends and receives are left out.
         clocks: the reports whose clocks are known: `report_no`, `clock_ns`.
     """
     collectives = pl.col("pair").not_()
     rows, counted = rows.filter(collectives), counted.filter(collectives)
     off = (pl.col("end_ns") - _reference_end()).abs()
-    costs = costs_of(rows).group_by("rank").agg(pl.col("cost_ns").sum())
+    costs = costs_of(rows).group_by("rank").agg(pl.col("cost_ns", *REASONS).sum())
     met = (
         rows.with_columns(off.alias("off"))
         .group_by("rank")
@@ -164,7 +135,7 @@ def ranks_table(
             pl.len().cast(pl.Int64).alias("matched"),
             pl.col("last").sum().cast(pl.Int64).alias("times_last"),
             median_ns(pl.col("off")).alias("residual_ns"),
-            pl.col("late_ns", "waited_ns", *REASONS).sum(),
+            pl.col("late_ns", "waited_ns").sum(),
         )
     )
     taken = counted.group_by("rank").agg(pl.len().cast(pl.Int64).alias("collectives"))
@@ -178,14 +149,6 @@ def ranks_table(
         .select([*RANKS])
         .match_to_schema(RANKS)
     )
-
-
-def costs_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """`rank`, `step`, `cost_ns`: what a rank cost in its group where that is most. The same delay
-    holds up its other groups at the same time."""
-    cost = pl.col("cost_ns")
-    each = rows.group_by("rank", "step", "group").agg(cost.sum())
-    return each.group_by("rank", "step").agg(cost.max())
 
 
 def _reference_end() -> pl.Expr:

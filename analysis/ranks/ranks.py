@@ -9,12 +9,12 @@ from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.ranks.arrivals import aligned, arrivals_table, ranks_table
 from nsysflow.analysis.ranks.bandwidth import bandwidth_table
 from nsysflow.analysis.ranks.clocks import clocks_of, unknown_clocks
+from nsysflow.analysis.ranks.costs import with_costs
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.groups import groups_of, kinds_of, lanes_together
 from nsysflow.analysis.ranks.kernels import kernels_of, ranks_of, steps_of
 from nsysflow.analysis.ranks.kinds import with_kind
 from nsysflow.analysis.ranks.outliers import outliers_table, parts_of_ranks, typical_rank
-from nsysflow.analysis.ranks.reasons import with_reasons
 from nsysflow.analysis.ranks.steps import rank_steps_table
 from nsysflow.analysis.ranks.stragglers import groups_table, waited_for
 from nsysflow.analysis.tables.schema import RANKS
@@ -75,8 +75,9 @@ class Matched:
 
     @computed_once
     def rows(self) -> pl.DataFrame:
-        """Those of collectives that end together, with who was late and why: `with_reasons`."""
-        return with_reasons(aligned(self.kernels.drop_nulls("kind"), self._found[2]))
+        """Those of collectives that end together, with who held up the others and why: of
+        `with_costs`."""
+        return with_costs(aligned(self.kernels.drop_nulls("kind"), self._found[2]))
 
     @computed_once
     def groups(self) -> pl.DataFrame:
@@ -126,10 +127,10 @@ class Ranks:
         """`kernels` with `counts`: whether each starts in this part."""
         if self._part == "begun":
             return kernels.with_columns(pl.col("begun").alias("counts"))
-        steps = self._steps.select("rank", "step", in_step=pl.lit(value=True)).unique()
+        steps = self._steps.select("rank", "step", of_step=pl.lit(value=True)).unique()
         marked = kernels.join(steps, on=["rank", "step"], how="left", maintain_order="left")
-        counts = pl.col("judged") | pl.col("in_step").fill_null(value=False)
-        return marked.with_columns(counts.alias("counts")).drop("in_step")
+        counts = pl.col("judged") | pl.col("of_step").fill_null(value=False)
+        return marked.with_columns(counts.alias("counts")).drop("of_step")
 
     @computed_once
     def _steps(self) -> pl.DataFrame:

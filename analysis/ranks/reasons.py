@@ -1,4 +1,4 @@
-"""Why a rank came late to a collective: what it did since the last one (spec §9.13)."""
+"""Why a rank held up the others: what it did longer than the next one (spec §9.13)."""
 
 from typing import Final
 
@@ -9,69 +9,71 @@ from nsysflow.analysis.tables.schema import REASONS
 _PARTS: Final = ("compute", "copy", "comm")
 
 
-def with_reasons(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `arrivals.aligned`, plus `late_work_ns` to `late_host_ns`, which sum to
-    `late_ns`, and `begun_ns`: since when, on the report's own clock (null for the first).
+def with_reasons(stretches: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """`collective`, `rank`, `cost_ns`, REASONS and `begun_ns` of each stretch.
 
-    Joins are of few columns: rows have fifty, and there may be a million of them.
+    Both ranks were in step when it began, and are when it ends. So what one did longer, the other
+    spent in exposed communication of the group.
+
+    Args:
+        stretches: of `costs.stretches_of`.
+        rows: of `arrivals.aligned`.
     """
-    parts = _parts_before(rows)
-    first = parts.filter("first").select("collective", pl.col(REASONS).name.suffix("_first"))
-    more = parts.join(first, on="collective", maintain_order="left").select(
-        "late_ns",
+    ends = rows.select(
+        *("collective", "rank", pl.col("own_end_ns").alias("end_ns")),
+        *(pl.col(f"{part}_until_ns").alias(part) for part in _PARTS),
+    )
+    mine = _parts(stretches, ends, "rank", "own_ns")
+    other = _parts(stretches, ends, "second", "second_own_ns").drop("begun_ns")
+    both = stretches.hstack(mine.get_columns()).hstack(
+        other.select(pl.all().name.suffix("_other")).get_columns()
+    )
+    longer = [(pl.col(name) - pl.col(f"{name}_other")).clip(0).fill_null(0) for name in REASONS]
+    return both.select(
+        "collective",
+        "rank",
+        "cost_ns",
         "begun_ns",
-        *(
-            (pl.col(name) - pl.col(f"{name}_first")).clip(0).fill_null(0).alias(name)
-            for name in REASONS
-        ),
-    )
-    found = more.select("begun_ns", *_shares(pl.col("late_ns")))
-    return rows.hstack(found.get_columns())
+        *(each.alias(name) for each, name in zip(longer, REASONS, strict=True)),
+    ).with_columns(_shares(pl.col("cost_ns")))
 
 
-def _parts_before(rows: pl.DataFrame) -> pl.DataFrame:
-    """`collective`, `first`, `late_ns`, `begun_ns`, and how long the rank did what since it was
-    last in step with its group; null where it never was. In the order of `rows`.
+def _parts(stretches: pl.DataFrame, ends: pl.DataFrame, rank: str, own: str) -> pl.DataFrame:
+    """`begun_ns`, and what a rank did in each stretch but the collectives of the group, by the
+    names of REASONS; null where the stretch has no begin.
 
-    Ranks are in step at the end of a collective that the compute of all waited for. It is the last
-    one that had ended when the first rank came to this one.
+    Args:
+        stretches: of `costs.stretches_of`.
+        ends: when a rank ended a collective, and what it had done until then.
+        rank: the column of the rank.
+        own: the column of its exposed time in the collectives of the group.
     """
-    each = rows.unique("collective").select(
-        "collective", "party", "arrived_ns", "ended_ns", "in_step"
+    found = stretches.join(
+        ends,
+        left_on=["collective", rank],
+        right_on=["collective", "rank"],
+        how="left",
+        maintain_order="left",
+    ).join(
+        ends,
+        left_on=["previous", rank],
+        right_on=["collective", "rank"],
+        how="left",
+        maintain_order="left",
+        suffix="_before",
     )
-    before = each.sort("arrived_ns").join_asof(
-        each.filter("in_step")
-        .select("party", "ended_ns", previous="collective")
-        .sort("ended_ns", "previous"),
-        left_on="arrived_ns",
-        right_on="ended_ns",
-        by="party",
-        check_sortedness=False,
+    compute, copies, comm, whole = (
+        pl.col(part) - pl.col(f"{part}_before") for part in (*_PARTS, "end_ns")
     )
-    there = rows.select(
-        pl.col("collective").alias("previous"),
-        *("rank", pl.col("own_end_ns").alias("begun_ns")),
-        *(pl.col(f"{part}_until_ns") for part in _PARTS),
-    )
-    since = (
-        rows.select(
-            *("collective", "rank", "first", "late_ns", "own_start_ns"),
-            *(f"{part}_before_ns" for part in _PARTS),
-        )
-        .join(before.select("collective", "previous"), on="collective", maintain_order="left")
-        .join(there, on=["previous", "rank"], how="left", maintain_order="left")
-    )
-    compute, copies, comm = (
-        pl.col(f"{part}_before_ns") - pl.col(f"{part}_until_ns") for part in _PARTS
-    )
-    idle = pl.col("own_start_ns") - pl.col("begun_ns") - compute - copies - comm
-    return since.with_columns(
-        part.alias(name) for part, name in zip((compute, copies, comm, idle), REASONS, strict=True)
+    did = (compute, copies, comm - pl.col(own), whole - compute - copies - comm)
+    return found.select(
+        pl.col("end_ns_before").alias("begun_ns"),
+        *(part.alias(name) for part, name in zip(did, REASONS, strict=True)),
     )
 
 
-def _shares(late: pl.Expr) -> list[pl.Expr]:
-    """`late` shared in proportion to REASONS, by largest remainder; all of it is the host's where
+def _shares(cost: pl.Expr) -> list[pl.Expr]:
+    """`cost` shared in proportion to REASONS, by largest remainder; all of it is the host's where
     nothing took longer."""
     *_, host = REASONS
     total = pl.sum_horizontal(REASONS)
@@ -80,7 +82,7 @@ def _shares(late: pl.Expr) -> list[pl.Expr]:
         for name in REASONS
     ]
     whole = pl.max_horizontal(total, 1)
-    left = [late * weight % whole for weight in weights]
+    left = [cost * weight % whole for weight in weights]
     missing = pl.sum_horizontal(left) // whole
     shares = []
     for at, (name, weight) in enumerate(zip(REASONS, weights, strict=True)):
@@ -88,5 +90,5 @@ def _shares(late: pl.Expr) -> list[pl.Expr]:
             (other >= left[at]) if before < at else (other > left[at])
             for before, other in enumerate(left)
         )
-        shares.append((late * weight // whole + (ahead < missing)).cast(pl.Int64).alias(name))
+        shares.append((cost * weight // whole + (ahead < missing)).cast(pl.Int64).alias(name))
     return shares

@@ -1,7 +1,7 @@
 """Per group, which rank held the others up, how often, what that cost and why (spec §9.14)."""
 
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -12,6 +12,10 @@ NOTICED: Final = 100
 """A rank is last in a step if that costs more than one part in this many of the step."""
 
 
+PASSED_ON: Final = 2 * pl.col("cost_group_ns") > pl.col("cost_ns")
+"""The straggler of the group holds it up because of another group, for the most part."""
+
+
 def groups_table(
     groups: pl.DataFrame, rows: pl.DataFrame, steps: pl.DataFrame, ranks: pl.DataFrame
 ) -> pl.DataFrame:
@@ -19,7 +23,7 @@ def groups_table(
 
     Args:
         groups: `group`, `kind`, `members` of each group.
-        rows: of `with_reasons`, those to sum up.
+        rows: of `costs.with_costs`, those to sum up.
         steps: of `steps_of`, those to count.
         ranks: of `ranks_of`.
     """
@@ -97,15 +101,17 @@ def _of_stragglers(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 def waited_through(rows: pl.DataFrame, stragglers: pl.DataFrame) -> pl.DataFrame:
     """`group`, `through`: the other group in which a straggler waited longest in the stretches in
-    which other groups made it late.
+    which it held up the others because of other groups.
 
     Args:
-        rows: of `with_reasons`.
+        rows: of `costs.with_costs`.
         stragglers: `group`, `rank`.
     """
-    because = pl.col("late_group_ns") > 0
-    stretches = rows.filter(because).join(stragglers, on=["group", "rank"], how="semi")
-    stretches = stretches.select("group", "rank", "begun_ns", until_ns="own_start_ns")
+    key = ["group", "rank"]
+    because = pl.col("cost_group_ns") > 0
+    stretches = rows.filter(because).join(stragglers, on=key, how="semi").sort("own_end_ns")
+    earliest = pl.col("begun_ns").cum_min(reverse=True).over(key)  # stretches of pairs may overlap
+    stretches = stretches.select(*key, earliest, until_ns="own_end_ns")
     others = rows.filter(pl.col("waited_ns") > 0).select(
         "rank", "own_start_ns", "waited_ns", through="group"
     )
@@ -113,10 +119,10 @@ def waited_through(rows: pl.DataFrame, stragglers: pl.DataFrame) -> pl.DataFrame
     return (
         waits.sort("own_start_ns")
         .join_asof(
-            stretches.sort("until_ns"),
+            stretches,
             left_on="own_start_ns",
             right_on="until_ns",
-            by=["group", "rank"],
+            by=key,
             strategy="forward",
             check_sortedness=False,
         )
@@ -129,12 +135,30 @@ def waited_through(rows: pl.DataFrame, stragglers: pl.DataFrame) -> pl.DataFrame
     )
 
 
+def follows(*groups: int) -> pl.Expr:
+    """Whether one of these groups makes a straggler hold up its own."""
+    return PASSED_ON & pl.col("through").is_in(groups).fill_null(value=False)
+
+
+def where_it_starts(mine: pl.DataFrame, groups: pl.DataFrame) -> dict[str, Any]:
+    """Of the groups that one rank holds up, the one where that starts: that most other groups wait
+    for, or else the first.
+
+    Args:
+        mine: rows of RANK_GROUPS of one straggler, none of them `PASSED_ON`.
+        groups: RANK_GROUPS.
+    """
+    through = groups.filter(follows(*mine["group"]))["through"].mode().sort()
+    starts = mine.filter(pl.col("group").is_in(through.head(1).implode()))
+    return (mine if starts.is_empty() else starts).row(0, named=True)
+
+
 def waited_for(rows: pl.DataFrame, rank: int, ranks: pl.DataFrame) -> pl.DataFrame:
     """`report`, `waited_ns`, `lasts_ns`, `names` of each rank but one: how long it waited for that
     one alone, and the time and names of its kernels.
 
     Args:
-        rows: of `with_reasons`, of one group.
+        rows: of `costs.with_costs`, of one group.
         rank: the one that is waited for.
         ranks: of `ranks_of`.
     """

@@ -36,8 +36,8 @@ _SPREAD: Final = {
     f"{name}_ns": pl.Int64() for name in ("mean", "median", "min", "max", "std", "p95")
 }
 
-REASONS: Final = ("late_work_ns", "late_copy_ns", "late_group_ns", "late_host_ns")
-"""Why a rank came late to a collective, in the order that breaks ties (spec §9)."""
+REASONS: Final = ("cost_work_ns", "cost_copy_ns", "cost_group_ns", "cost_host_ns")
+"""Why a rank held up the others, in the order that breaks ties (spec §9)."""
 
 _REASONS: Final = dict.fromkeys(REASONS, pl.Int64())
 
@@ -575,9 +575,9 @@ RANKS: Final = Frame(
     `matched` counts the `collectives` in which all ranks of a group took part (spec §9). Of these,
     it was last in `times_last`; `late_ns` sums how late it was after the first rank, and
     `waited_ns` how long it waited for the last one. `cost_ns` is what it cost the others: how much
-    less exposed communication it has than the rank with the next least. `late_work_ns` to
-    `late_host_ns` say why it was late, and sum to `late_ns`. `clock_ns` is how far its report's
-    clock is ahead of the first report's; `residual_ns` is the median difference that remains.""",
+    less exposed communication it has than the rank with the next least. `cost_work_ns` to
+    `cost_host_ns` say why, and sum to `cost_ns`. `clock_ns` is how far its report's clock is ahead
+    of the first report's; `residual_ns` is the median difference that remains.""",
     {
         "report": pl.String(),
         "process": pl.Int64(),
@@ -599,9 +599,10 @@ RANK_GROUPS: Final = Frame(
     """One row per group of ranks that have collectives of their own, the largest cost first. `rank`
     is the group's straggler, which cost the others most; what follows it is of that rank in that
     group, `report` to `through`. `steps_last` counts the steps in which it cost the others more
-    than 1 % of the step, of `steps`. `through` is the group in which it waited where it was late
-    because of another group. `bytes`, `waited_ns` and `overlapped_ns` are of all ranks of the
-    group. The numbers of `PP` are of sends and receives.""",
+    than 1 % of the step, of `steps`. `cost_work_ns` to `cost_host_ns` say why, and sum to
+    `cost_ns`. `through` is the group in which it waited where that made it late. `bytes`,
+    `waited_ns` and `overlapped_ns` are of all ranks of the group. The numbers of `PP` are of sends
+    and receives.""",
     {
         "group": pl.Int64(),
         "kind": GROUP_KIND,

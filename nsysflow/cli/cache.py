@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _DAY: Final = "%Y-%m-%d %H:%M"
 
+_SHOWN: Final = 20
+"""So many are listed: a run may have a thousand ranks."""
+
 
 def _without(ctx: click.Context, _param: click.Parameter, typed: bool) -> None:
     if typed:
@@ -83,7 +86,7 @@ def cache(*, prune: bool, clear: bool) -> None:
 
 
 def _show(store: "Store") -> None:
-    """What is kept, the one that was used last first."""
+    """What is kept: how much, and what was used last."""
     from datetime import datetime
 
     from nsysflow.report.layout import figure, set_in_columns, words
@@ -94,13 +97,15 @@ def _show(store: "Store") -> None:
     limit = size(store.most_bytes)
     click.echo(f"{store.folder}: {_sum(held)}, at most {limit} or a tenth of the free space")
     rows = []
-    for each in held:
+    for each in held[:_SHOWN]:
         used = datetime.fromtimestamp(each.used_s).strftime(_DAY)
         rows.append((size(each.size), used, each.of or "(damaged)"))
     if rows:
         columns = (figure("size"), words("last used"), words("what"))
         for line in set_in_columns(columns, rows, line_width()):
             click.echo(line)
+    if held[_SHOWN:]:
+        click.echo(f"longer unused: {_sum(held[_SHOWN:])}")
 
 
 def _sum(held: "Sequence[Held]") -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nsysflow.errors import OutputError
+from nsysflow.errors import not_installed
 
 if TYPE_CHECKING:
     from nsysflow.compare.comparison import Comparison
@@ -22,14 +22,10 @@ def check_folder(folder: Path, of: Literal["run", "comparison"]) -> None:
         of: what they show.
 
     Raises:
-        OutputError: it cannot, or matplotlib is missing.
+        NsysflowError: it cannot, or matplotlib is not installed.
     """
     if find_spec("matplotlib") is None:
-        raise OutputError(
-            "figures are drawn with matplotlib, which is not installed",
-            "Install it",
-            "pip install 'nsysflow[figures]'",
-        )
+        raise not_installed("matplotlib", "figures")
     from nsysflow.report.figures.drawing import OF_COMPARISON, OF_RUN
     from nsysflow.runs.figures import check_figures
 

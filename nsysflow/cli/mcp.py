@@ -6,7 +6,7 @@ import click
 
 from nsysflow.cli.analyze import look_of_settings
 from nsysflow.cli.options import Command
-from nsysflow.errors import NsysflowError
+from nsysflow.errors import not_installed
 
 
 @click.command(cls=Command)
@@ -33,9 +33,7 @@ def mcp(ctx: click.Context, /, folder: Path) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "mcp":
             raise
-        raise NsysflowError(
-            "the package mcp is not installed", "Install it", "pip install 'nsysflow[mcp]'"
-        ) from error
+        raise not_installed("mcp", "mcp") from error
     from nsysflow.agents.folder import Folder
     from nsysflow.agents.reports import Reports
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nsysflow.engine.part import Done, Item, Part, T, in_pairs, joined, part_of
 from nsysflow.engine.slurm import ANY_PORT, SLURM, slurm_cluster
-from nsysflow.errors import NsysflowError, ReportError
+from nsysflow.errors import NsysflowError, ReportError, not_installed
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -99,11 +99,7 @@ def opened(scheduler: str | None, workers: int) -> Iterator[Cluster]:
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
-        raise NsysflowError(
-            f"the package {error.name} is not installed",
-            "Install it",
-            "pip install 'nsysflow[dask]'",
-        ) from error
+        raise not_installed(error.name, "dask") from error
     if scheduler is None or scheduler == SLURM:
         with (
             _local(workers) if scheduler is None else slurm_cluster(workers) as cluster,

@@ -1,9 +1,12 @@
 """Workers that Slurm starts, by dask-jobqueue."""
 
+import subprocess
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from nsysflow.errors import NsysflowError
+from nsysflow.errors import NsysflowError, not_installed
 
 SLURM: Final = "slurm"
 """What is typed instead of the address of a scheduler."""
@@ -20,19 +23,52 @@ def slurm_cluster(workers: int) -> Any:  # noqa: ANN401
     """A scheduler here, for which Slurm starts so many workers.
 
     Raises:
-        NsysflowError: dask-jobqueue is not installed.
+        NsysflowError: dask-jobqueue is not installed, or Slurm does not take its jobs.
     """
     try:
         from dask_jobqueue.slurm import SLURMCluster
     except ModuleNotFoundError as error:
-        raise NsysflowError(
-            f"the package {error.name} is not installed",
-            "Install it",
-            "pip install 'nsysflow[dask]'",
-        ) from error
+        raise not_installed(error.name, "dask") from error
     cluster = SLURMCluster(**asked_for(), scheduler_options={"dashboard_address": ANY_PORT})
+    try:
+        _require_taken(cluster.job_script())
+    except NsysflowError:
+        cluster.close()
+        raise
     cluster.scale(workers)
     return cluster
+
+
+def _require_taken(script: str) -> None:
+    """Ask Slurm whether it would take a job. Dask submits jobs where nobody hears of an error, and
+    then waits for their workers for ever.
+
+    Raises:
+        NsysflowError: it would not, or there is no Slurm here.
+    """
+    with TemporaryDirectory() as folder:
+        job = Path(folder) / "job.sh"
+        job.write_text(script, encoding="utf-8")
+        try:
+            asked = subprocess.run(
+                ["sbatch", "--test-only", str(job)], capture_output=True, text=True, check=False
+            )
+        except FileNotFoundError as error:
+            raise NsysflowError(
+                "there is no Slurm here: no program sbatch is on PATH",
+                "Type the command on a machine that can submit jobs",
+            ) from error
+    if asked.returncode:
+        raise NsysflowError(
+            f"Slurm does not take the jobs of the workers: {_last_line(asked.stderr)}",
+            "Set their partition, account and size in Dask's configuration, jobqueue.slurm; what"
+            " your account may use",
+            "sacctmgr show associations user=$USER",
+        )
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2]
 
 
 def asked_for() -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""report.json: all tables but the single gaps in one JSON document."""
+"""report.json: all tables but the single gaps in one JSON document; of two, the dearest rows."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf, nan
 from typing import Any, Final
 
@@ -18,6 +19,10 @@ from nsysflow.report.results import Results
 from nsysflow.report.series import series_json
 from nsysflow.report.verdict.judgement import judge
 from nsysflow.report.verdict.validity import failures
+
+DEAREST: Final = 1_000
+"""So many rows of `arrivals` and `rank_steps` are in the document, those with the largest cost: 64
+ranks have some 100,000. Nothing that reads the document needs the others; they are in the CSV."""
 
 _DECIMALS: Final = 6
 """Enough for a share of a second in ns, and stable in a diff."""
@@ -157,13 +162,22 @@ def _steps(results: Results, most: int | None) -> str:
     return "{" + ", ".join(f"{json.dumps(key)}: {text}" for key, text in about.items()) + "}"
 
 
+def _dearest(name: str, results: Results, most: int | None) -> str:
+    """The rows of a table that cost most, in its order."""
+    rows = results.table(name).with_row_index("row")
+    dearest = rows.sort("cost_ns", "row", descending=[True, False], nulls_last=True)
+    return _json_rows(dearest.head(DEAREST).sort("row").drop("row")[:most])
+
+
 _SHAPES: Final[Mapping[str, Callable[[Results, int | None], str]]] = {
     "accounting": _devices,
     "phases": _phases,
     "steps": _steps,
     "step_parts": lambda results, _: series_json(results),
+    "arrivals": partial(_dearest, "arrivals"),
+    "rank_steps": partial(_dearest, "rank_steps"),
 }
-"""The tables that are more than a list of their rows."""
+"""The tables that are more or less than a list of their rows."""
 
 
 def _json_rows(table: pl.DataFrame) -> str:

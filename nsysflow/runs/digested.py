@@ -8,6 +8,7 @@ from operator import add
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.engine.choice import Choice, engine_of
+from nsysflow.engine.slurm import SLURM
 from nsysflow.errors import NsysflowError
 from nsysflow.progress import Progress
 from nsysflow.runs.opened import opened
@@ -49,7 +50,8 @@ def digest_reports(
         NsysflowError: the workers cannot start.
     """
     progress.expect(len(sources))
-    progress.stage(f"analysing {len(sources)} reports")
+    by_slurm = " as soon as Slurm starts workers" * (choice.scheduler == SLURM)
+    progress.stage(f"analysing {len(sources)} reports{by_slurm}")
     work = partial(digest_report, options=options)
     with engine_of(choice, [source.path for source in sources]) as engine:
         made = engine.merged(work, [*map(_anywhere, sources)], add, progress.done)

@@ -85,6 +85,7 @@ def test_a_name_cannot_become_markup() -> None:
 
 def test_gpus_of_one_name_are_counted() -> None:
     assert gpu_names(pl.Series(["H200", "H200", None, "T4"])) == "2 x H200, T4"
+    assert gpu_names(pl.Series(["H200"] * 1024)) == "1,024 x H200"
 
 
 def test_several_gpus_are_summed_and_ranks_take_their_steps_together() -> None:

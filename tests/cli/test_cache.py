@@ -33,6 +33,19 @@ def test_it_lists_what_is_kept_by_the_report_that_it_is_of(report: Path) -> None
     assert row.endswith(report.name)
 
 
+def test_of_many_it_lists_those_used_last_and_sums_up_the_others(
+    report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nsysflow.cli.cache._SHOWN", 1)
+    other = report.with_name("other.sqlite")
+    other.write_bytes(report.read_bytes())
+    load(report)
+    load(other)
+    *_, row, rest = run("cache").stdout.splitlines()
+    assert row.endswith(("other.sqlite", report.name))
+    assert rest.startswith("longer unused: 1 kept (")
+
+
 def test_prune_keeps_what_is_of_use_and_clear_does_not(report: Path) -> None:
     load(report)
     assert run("cache", "--prune").stdout.startswith("removed 0 from ")

@@ -1,7 +1,9 @@
 """What Dask says of a worker, in our words; and the jobs that Slurm is asked for."""
 
+import os
 import sys
 from collections.abc import Mapping
+from operator import add
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from nsysflow.engine.cluster import _part, opened
-from nsysflow.engine.slurm import asked_for
+from nsysflow.engine.slurm import SLURM, asked_for
 from nsysflow.errors import NsysflowError
 
 distributed = pytest.importorskip("distributed", reason="needs distributed")
@@ -86,3 +88,39 @@ def test_a_job_of_slurm_is_as_dasks_configuration_says() -> None:
     assert {"#SBATCH -p gpu", "#SBATCH -A me", "#SBATCH --cpus-per-task=8"} <= {*lines}
     assert lines.index("module load cuda") < lines.index("export POLARS_MAX_THREADS=1")
     assert lines[-1].startswith("/venv/python -m ")
+
+
+def slurm_here(folder: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str) -> None:
+    """A Slurm of scripts: what is submitted runs here at once."""
+    programs = {"sbatch": sbatch, "scancel": 'kill -- "-$1"'}
+    for name, text in programs.items():
+        program = folder / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+@pytest.mark.slow
+def test_workers_that_slurm_starts_do_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = f'cp "$1" {tmp_path}/job.sh'  # as Slurm does; Dask removes its copy
+    run = f'setsid sh {tmp_path}/job.sh > {tmp_path}/job.log 2>&1 & echo "Submitted batch job $!"'
+    slurm_here(tmp_path, monkeypatch, f'[ "$1" = --test-only ] && exit 0; {keep}; {run}')
+    with opened(SLURM, 2) as cluster:
+        assert cluster.merged(abs, [-1, -2, -3], add, lambda: None).value == 6
+
+
+def test_why_slurm_refuses_the_jobs_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm_here(tmp_path, monkeypatch, "echo 'allocation failure: Invalid account' >&2; exit 1")
+    refused = "Slurm does not take the jobs of the workers: allocation failure: Invalid account"
+    with pytest.raises(NsysflowError, match=refused), opened(SLURM, 2):
+        pass
+
+
+def test_without_slurm_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(NsysflowError, match="there is no Slurm here"), opened(SLURM, 2):
+        pass

@@ -2,16 +2,35 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from math import floor
 
-from tests.oracle.ranks import Met, Run
+from tests.oracle.ranks import Collective, Met, RankKey, Run
 from tests.oracle.report import Row
 from tests.oracle.stats import percentile, whole
 
-REASONS = ("late_work_ns", "late_copy_ns", "late_group_ns", "late_host_ns")
+REASONS = ("cost_work_ns", "cost_copy_ns", "cost_group_ns", "cost_host_ns")
 Steps = Mapping[tuple[int, int], tuple[int, int]]
 """The start and length of each step, by rank and number, on its own clock."""
+
+Kinds = Mapping[tuple[RankKey, int], tuple[bool, str]]
+"""Whether each step is judged, and its kind, by rank and number."""
+
+
+def judged(kernels: Iterable[Collective], steps: Kinds) -> list[Collective]:
+    """§9.10: the kernels; in the window are those that were, which start in what is judged, and
+    those of one-offs."""
+    also = counted(steps)
+    return [replace(k, in_window=k.in_window or (k.rank_key, k.step) in also) for k in kernels]
+
+
+def counted(steps: Kinds) -> set[tuple[RankKey, int | None]]:
+    """§9.10: the steps that are judged, and one-offs if any are."""
+    some = any(is_judged for is_judged, _ in steps.values())
+    return {
+        key for key, (is_judged, kind) in steps.items() if is_judged or (some and kind == "one-off")
+    }
 
 
 def in_window(run: Run) -> list[Met]:
@@ -50,14 +69,28 @@ def cost(run: Run, met: Met) -> tuple[int, int]:
     """§9.12: the rank that held up the others before a collective, and what it cost them."""
     if not in_step(run, met):
         return met.last, 0
+    (least, ns), (_, next_ns) = awaited(run, met)[:2]
+    return least, next_ns - ns
+
+
+def awaited(run: Run, met: Met) -> list[tuple[int, int]]:
+    """§9.12: the ranks by the exposed time that they awaited in the stretch that ends here."""
+    stretch = stretch_of(run, met)[1]
+    of = {rank: sum(awaited_ns(run, each, rank) for each in stretch) for rank in met.of}
+    return sorted(of.items(), key=lambda each: (each[1], each[0]))
+
+
+def stretch_of(run: Run, met: Met) -> tuple[Met | None, list[Met]]:
+    """§9.12: the last time the ranks were in step before this, and the collectives since then."""
     alike = [each for each in run.met if same_ranks(each, met)]
     order = sorted(alike, key=lambda each: (each.ended_ns, each.number))
-    stretch: list[Met] = []
-    for each in order[: order.index(met)]:
-        stretch = [] if in_step(run, each) else [*stretch, each]
-    exposed = {r: sum(awaited_ns(run, each, r) for each in [*stretch, met]) for r in met.of}
-    least, second = sorted(exposed, key=lambda rank: (exposed[rank], rank))[:2]
-    return least, exposed[second] - exposed[least]
+    before, stretch = None, [met]
+    for each in reversed(order[: order.index(met)]):
+        if in_step(run, each):
+            before = each
+            break
+        stretch.append(each)
+    return before, stretch
 
 
 def awaited_ns(run: Run, met: Met, rank: int) -> int:
@@ -84,40 +117,34 @@ def in_step(run: Run, met: Met) -> bool:
     )
 
 
-def since(run: Run, met: Met) -> Met | None:
-    """§9.13: the last time that the ranks of a collective were in step before it."""
-    ends = [
-        (each.ended_ns, each.number, each)
-        for each in run.met
-        if same_ranks(each, met) and in_step(run, each) and each.ended_ns <= met.start(met.first)
-    ]
-    return max(ends, key=lambda end: end[:2])[2] if ends else None
-
-
 def reasons(run: Run, met: Met, rank: int) -> dict[str, int]:
-    """§9.13: why a rank was late to a collective."""
-    late = late_ns(met, rank)
+    """§9.13: why a rank cost the others something where this collective ends."""
+    ns = cost_of(run, met, rank)
+    before, stretch = stretch_of(run, met)
     shares = dict.fromkeys(REASONS, 0)
-    if begin := since(run, met):
-        mine, theirs = parts(begin, met, rank), parts(begin, met, met.first)
+    if ns and before:
+        second = awaited(run, met)[1][0]
+        mine, theirs = (parts(run, before, stretch, each) for each in (rank, second))
         shares = {name: max(0, mine[name] - theirs[name]) for name in REASONS}
     whole_ns = sum(shares.values())
     if whole_ns == 0:
-        return dict.fromkeys(REASONS, 0) | {"late_host_ns": late}
-    exact = {name: Fraction(late * ns, whole_ns) for name, ns in shares.items()}
-    found = {name: floor(ns) for name, ns in exact.items()}
+        return dict.fromkeys(REASONS, 0) | {"cost_host_ns": ns}
+    exact = {name: Fraction(ns * share, whole_ns) for name, share in shares.items()}
+    found = {name: floor(share) for name, share in exact.items()}
     largest = sorted(REASONS, key=lambda name: found[name] - exact[name])
-    for name in largest[: late - sum(found.values())]:
+    for name in largest[: ns - sum(found.values())]:
         found[name] += 1
     return found
 
 
-def parts(before: Met, met: Met, rank: int) -> dict[str, int]:
-    """What a rank did from the end of one collective to its arrival at another."""
-    begin, end = before.of[rank], met.of[rank]
-    did = [after - before for before, after in zip(begin.until, end.before, strict=True)]
-    idle = end.start_ns - begin.end_ns - sum(did)
-    return dict(zip(REASONS, (*did, idle), strict=True))
+def parts(run: Run, before: Met, stretch: list[Met], rank: int) -> dict[str, int]:
+    """What a rank did in a stretch, from its own end to its own end, but for its collectives."""
+    begin, end = before.of[rank], stretch[0].of[rank]
+    pairs = zip(begin.until, end.until, strict=True)
+    compute, copies, comm = (until - since for since, until in pairs)
+    idle = end.end_ns - begin.end_ns - compute - copies - comm
+    own = sum(run.exposed_ns[id(each.of[rank])] for each in stretch)
+    return dict(zip(REASONS, (compute, copies, comm - own, idle), strict=True))
 
 
 def ranks(run: Run) -> list[Row]:
@@ -132,7 +159,7 @@ def ranks(run: Run) -> list[Row]:
         own = [kernel for kernel in run.kernels if kernel.rank_key == run.ranks[rank]]
         mine = [met for met in shown if rank in met.of]
         clock = run.clocks[report_no]
-        why = [reasons(run, met, rank) for met in mine]
+        of_steps = costs(run, mine, rank).values()
         known = report_no in reports and clock[1] == by
         rows.append(
             {
@@ -147,8 +174,7 @@ def ranks(run: Run) -> list[Row]:
                 "clock_ns": clock[0] if known else None,
                 "residual_ns": whole(percentile([off(met, rank) for met in mine], 50)),
                 "rank": rank,
-                "cost_ns": sum(costs(run, mine, rank).values()) if mine else None,
-                **{name: sum(each[name] for each in why) if mine else None for name in REASONS},
+                **{name: total(of[name] for of in of_steps) for name in ("cost_ns", *REASONS)},
             }
         )
     return rows
@@ -173,12 +199,22 @@ def off(met: Met, rank: int) -> int:
     )
 
 
-def costs(run: Run, mine: list[Met], rank: int) -> dict[int | None, int]:
-    """§9.12: what a rank cost in each step, in the group where that is most."""
-    of_group: dict[int | None, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for met in mine:
-        of_group[met.of[rank].step][met.group] += cost_of(run, met, rank)
-    return {step: max(of.values()) for step, of in of_group.items()}
+def costs(run: Run, mine: list[Met], rank: int) -> dict[int | None, dict[str, int]]:
+    """§9.12: what a rank cost in each step and why, in the group where that is most."""
+    of_step: dict[int | None, dict[int, list[Met]]] = defaultdict(lambda: defaultdict(list))
+    for met in sorted(mine, key=lambda met: met.group):
+        of_step[met.of[rank].step][met.group].append(met)
+    return {
+        step: max((why(run, of, rank) for of in of_group.values()), key=lambda of: of["cost_ns"])
+        for step, of_group in of_step.items()
+    }
+
+
+def why(run: Run, mine: list[Met], rank: int) -> dict[str, int]:
+    """The costs of a rank and their reasons, summed."""
+    each = [reasons(run, met, rank) for met in mine]
+    sums = {name: sum(of[name] for of in each) for name in REASONS}
+    return {"cost_ns": sum(cost_of(run, met, rank) for met in mine)} | sums
 
 
 def rank_groups(run: Run, steps: Steps) -> list[Row]:
@@ -198,7 +234,6 @@ def rank_groups(run: Run, steps: Steps) -> list[Row]:
                 in_steps[step] += cost_of(run, met, worst)
         count = sum(rank == worst for rank, _ in steps)
         noticed = [step for step, ns in in_steps.items() if 100 * ns > steps[worst, step][1]]
-        why = [reasons(run, met, worst) for met in own]
         sizes = [size for met in mine if (size := message(met)) is not None]
         of_all = [(met, rank) for met in mine for rank in met.of]
         rows.append(
@@ -213,10 +248,9 @@ def rank_groups(run: Run, steps: Steps) -> list[Row]:
                 "times_last": sum(met.last == worst for met in own),
                 "steps": count,
                 "steps_last": len(noticed),
-                "cost_ns": each[worst],
                 "cost_step_ns": whole(Fraction(sum(in_steps.values()), count)) if count else None,
                 "late_ns": sum(late_ns(met, worst) for met in own),
-                **{name: sum(each[name] for each in why) for name in REASONS},
+                **why(run, own, worst),
                 "through": through(run, group, worst),
                 "waited_ns": sum(met.all_there_ns - met.start(rank) for met, rank in of_all),
                 "overlapped_ns": sum(met.of[rank].overlapped_ns for met, rank in of_all),
@@ -229,10 +263,10 @@ def through(run: Run, group: int, rank: int) -> int | None:
     """§9.14: the other group in which a straggler waited longest where groups made it late."""
     stretches = []
     for met in in_window(run):
-        if met.group == group and rank in met.of and reasons(run, met, rank)["late_group_ns"]:
-            begin = since(run, met)
-            assert begin is not None  # else all is the host's
-            stretches.append((begin.of[rank].end_ns, met.of[rank].start_ns))
+        if met.group == group and rank in met.of and reasons(run, met, rank)["cost_group_ns"]:
+            before, _ = stretch_of(run, met)
+            assert before is not None  # else all is the host's
+            stretches.append((before.of[rank].end_ns, met.of[rank].end_ns))
     waited: dict[int, int] = defaultdict(int)
     for met in in_window(run):
         if met.group != group and rank in met.of:
@@ -252,6 +286,6 @@ def rank_steps(run: Run, steps: Steps) -> list[Row]:
         here = [met for met in mine if met.of[rank].step == step]
         row: Row = {"rank": rank, "step": step}
         row["late_ns"] = sum(late_ns(met, rank) for met in here)
-        row["cost_ns"] = costs(run, mine, rank).get(step, 0)
+        row["cost_ns"] = costs(run, mine, rank).get(step, {"cost_ns": 0})["cost_ns"]
         rows.append(row)
     return rows

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
+RankKey = tuple[int, bool, int, int]
+"""Report, whether its process is known, the process, and the GPU: the order of ranks."""
+
 
 @dataclass(frozen=True)
 class Collective:
@@ -33,7 +36,7 @@ class Collective:
     overlapped_ns: int = 0
 
     @property
-    def rank_key(self) -> tuple[int, bool, int, int]:
+    def rank_key(self) -> RankKey:
         return (self.report_no, self.process is not None, self.process or 0, self.device)
 
     @property
@@ -98,7 +101,7 @@ Clocks = dict[int, tuple[int, int]]
 class Run:
     """A run, matched."""
 
-    ranks: list[tuple[int, bool, int, int]]
+    ranks: list[RankKey]
     kernels: list[Collective]
     groups: list[tuple[tuple[int, ...], bool]] = field(default_factory=list)
     met: list[Met] = field(default_factory=list)

@@ -13,9 +13,10 @@ from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.compare.document import SCHEMA_VERSION
-from nsysflow.report.document import report_json
+from nsysflow.report.document import DEAREST, report_json
 from tests.report.found import found_of, valued
 from tests.report.handmade import MS, Handmade, Results, captured, results, training
+from tests.report.ranks.made import run_of
 
 KEYS = [
     "schema", "tool", "report", "verdict", "judged", "findings", "devices", "kernels", "waited",
@@ -69,6 +70,16 @@ def test_the_documents_rows_are_the_tables(name: str) -> None:
     table = Results([training()]).table(name)
     again = pl.DataFrame(document()[name], schema=table.schema)
     assert again.equals(table)
+
+
+def test_of_many_steps_those_that_cost_most_are_in_it_in_their_order() -> None:
+    ranks = range(DEAREST + 5)
+    rows = [
+        {"rank": rank, "step": 0, "duration_ns": MS, "cost_ns": 1 + rank % 7 if rank > 4 else 0}
+        for rank in ranks
+    ]
+    found = json.loads(report_json(run_of(rank_steps=rows)))["rank_steps"]
+    assert [row["rank"] for row in found] == [*ranks][5:]
 
 
 def test_a_devices_causes_are_named_as_causes() -> None:

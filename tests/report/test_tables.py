@@ -95,11 +95,11 @@ HEADERS = {
     "waited": ("report,process,device,phase,kind,name,stream,waits,total_ns,largest_ns,window_pct"),
     "ranks": (
         "report,process,device,collectives,matched,times_last,late_ns,waited_ns,clock_ns,"
-        "residual_ns,rank,cost_ns,late_work_ns,late_copy_ns,late_group_ns,late_host_ns"
+        "residual_ns,rank,cost_ns,cost_work_ns,cost_copy_ns,cost_group_ns,cost_host_ns"
     ),
     "rank_groups": (
         "group,kind,ranks,members,collectives,bytes,rank,report,device,times_last,steps,steps_last,"
-        "cost_ns,cost_step_ns,late_ns,late_work_ns,late_copy_ns,late_group_ns,late_host_ns,through,"
+        "cost_ns,cost_step_ns,late_ns,cost_work_ns,cost_copy_ns,cost_group_ns,cost_host_ns,through,"
         "waited_ns,overlapped_ns"
     ),
     "rank_steps": (

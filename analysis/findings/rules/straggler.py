@@ -8,6 +8,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.analysis.ranks.stragglers import PASSED_ON, where_it_starts
 from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.units import number
 
@@ -22,10 +23,10 @@ CHANGE: Final = (
 )
 
 BECAUSE: Final = {
-    "late_work_ns": "it computes longer",
-    "late_copy_ns": "its exposed copies take longer",
-    "late_group_ns": "it waits for other ranks in between",
-    "late_host_ns": "its host is late",
+    "cost_work_ns": "it computes longer",
+    "cost_copy_ns": "its exposed copies take longer",
+    "cost_group_ns": "it waits for other ranks in between",
+    "cost_host_ns": "its host is late",
 }
 
 
@@ -33,18 +34,19 @@ def straggler(subjects: Sequence[Subject], ranks: Ranks) -> Iterator[tuple[Subje
     """Per rank that holds a group up, and is not held up itself: the finding, and the subject that
     waits longest for it. There the saving is what its collectives take less without that."""
     judged = ranks.judged
-    named: set[int] = set()
-    for group in judged.rank_groups.iter_rows(named=True):
-        costs = judged.costs.filter(pl.col("group") == group["group"])["cost_ns"]
-        blamed = group["cost_ns"] > MOSTLY * int(costs.sum()) and _reason(group) != "late_group_ns"
-        if group["kind"] == "PP" or not blamed or group["rank"] in named:
-            continue
-        named.add(group["rank"])
-        yield _found(subjects, judged, group)
+    groups = judged.rank_groups
+    of_all = judged.costs.group_by("group").agg(pl.col("cost_ns").sum().alias("of_all_ns"))
+    blamed = groups.join(of_all, on="group", maintain_order="left").filter(
+        pl.col("cost_ns") > MOSTLY * pl.col("of_all_ns"),
+        ~PASSED_ON,
+        pl.col("kind").ne_missing("PP"),
+    )
+    for mine in blamed.partition_by("rank", maintain_order=True):
+        yield _found(subjects, judged, where_it_starts(mine, groups))
 
 
 def _reason(group: dict[str, Any]) -> str:
-    """The largest reason why it came late."""
+    """The largest reason why it holds up the others."""
     return max(BECAUSE, key=lambda reason: group[reason])
 
 
@@ -70,8 +72,7 @@ def _finding(
     per_step = subject.of_steps and steps > 0
     cost_ns = group["cost_step_ns"] if per_step else group["cost_ns"]
     of = "all ranks" if group["kind"] == "all" else _called(group)
-    late_ns = max(1, group["late_ns"])
-    share = f"{100 * group[_reason(group)] / late_ns:.0f} % of its lateness"
+    share = f"{100 * group[_reason(group)] / max(1, group['cost_ns']):.0f} % of that time"
     often = f" in {number(group['steps_last'])} of {number(steps)} steps" if steps else ""
     (rank,) = judged.ranks.filter(pl.col("rank") == group["rank"]).iter_rows(named=True)
     return Finding(

@@ -16,7 +16,9 @@ def block(results: Results, limits: Limits) -> Block:
     groups = results.table("rank_groups").filter(pl.col("collectives") > 0)
     step_ns = typical_step_ns(results)
     held_up = stragglers(groups, step_ns)
-    table = pl.concat([held_up, groups.join(held_up, on="group", how="anti")])
+    others = groups.join(held_up, on="group", how="anti", maintain_order="left")
+    others = others.sort("cost_step_ns", descending=True, nulls_last=True, maintain_order=True)
+    table = pl.concat([held_up, others])
     if len(groups) < 2:
         table = table.clear()
     name = rank_namer(results)

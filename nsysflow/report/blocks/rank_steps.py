@@ -14,7 +14,8 @@ WIDTH = 64
 
 
 def block(results: Results, limits: Limits) -> Block:
-    """The heat map of many ranks, stragglers and outliers first; few are in the table of steps."""
+    """The heat map of many ranks, stragglers and outliers first; few are in the table of steps. It
+    draws all steps, and costs are of the judged ones, as everywhere on the page."""
     table = results.whole.table("rank_steps")
     if not results.many:
         table = table.clear()
@@ -22,16 +23,15 @@ def block(results: Results, limits: Limits) -> Block:
     reports = table.select("rank", "report", "device").unique("rank", keep="first")
     name = rank_namer(results)
     names = {rank: name(report, device) for rank, report, device in reports.rows()}
-    costs = dict(
-        table.group_by("rank").agg(pl.col("cost_ns").sum() // pl.col("step").n_unique()).rows()
-    )
+    per_step = pl.col("cost_ns").sum() // pl.col("step").n_unique()
+    costs = dict(results.table("rank_steps").group_by("rank").agg(per_step).rows())
 
     def ranks(line: Line) -> str:
         first, *_, last = (*line.ranks, line.ranks[-1])
         return names[first] if len(line.ranks) == 1 else f"{names[first]} to {names[last]}"
 
     def cost(line: Line) -> str:
-        return duration(max(costs[rank] or 0 for rank in line.ranks))
+        return duration(max(costs.get(rank, 0) for rank in line.ranks))
 
     lines = heat_map(table, alone(results), limits.rows, WIDTH)
     span = f"step {steps[0]} to {steps[-1]}, longer by {KEY} of a step" if len(steps) else ""
@@ -49,7 +49,7 @@ def block(results: Results, limits: Limits) -> Block:
 
 def alone(results: Results) -> list[int]:
     """The ranks to show by themselves: stragglers that cost most, and outliers."""
-    groups = results.table("rank_groups").filter(pl.col("cost_ns") > 0)
-    dearest = groups.sort("cost_ns", descending=True).head(1)["rank"].drop_nulls()
+    groups = results.table("rank_groups").filter(pl.col("cost_step_ns") > 0)
+    dearest = groups.sort("cost_step_ns", descending=True).head(1)["rank"].drop_nulls()
     outliers = results.table("rank_outliers")["rank"]
     return list(dict.fromkeys([*dearest, *outliers]))

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, Final
 
 import polars as pl
 
-from nsysflow.errors import NsysflowError
+from nsysflow.errors import not_installed
 from nsysflow.report.perfetto import wire
 
 _ROWS: Final = 50_000
@@ -34,11 +34,7 @@ def protos() -> Any:  # noqa: ANN401
     try:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
     except ModuleNotFoundError as error:
-        raise NsysflowError(
-            "the package perfetto is not installed",
-            "Install it",
-            "pip install 'nsysflow[perfetto]'",
-        ) from error
+        raise not_installed("perfetto", "perfetto") from error
     return perfetto_trace_pb2
 
 

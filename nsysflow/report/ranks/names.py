@@ -12,10 +12,10 @@ from nsysflow.units import number, share
 Row = Mapping[str, Any]
 
 FROM: Final = {
-    "late_work_ns": "more compute",
-    "late_copy_ns": "copies",
-    "late_group_ns": "another group",
-    "late_host_ns": "host",
+    "cost_work_ns": "more compute",
+    "cost_copy_ns": "copies",
+    "cost_group_ns": "another group",
+    "cost_host_ns": "host",
 }
 """Why a rank comes late, in a cell."""
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.rules.straggler import BECAUSE
 from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.analysis.ranks.stragglers import PASSED_ON, follows, where_it_starts
 from nsysflow.report.ranks.names import group_name, group_names, rank_namer, reasons
 from nsysflow.report.results import Results
 from nsysflow.units import duration, number, share, size
@@ -39,7 +40,7 @@ def told(results: Results) -> Told:
     link = _slow_link(results, groups, step_ns)
     found = stragglers(groups, step_ns)
     if link:
-        found = found.filter(~_follows(link.group))
+        found = found.filter(~follows(link.group))
     straggler = _straggler(results, found, groups, step_ns)
     delays = sorted(filter(None, [straggler, link]), key=lambda delay: -delay.cost_ns)
     sentences = [sentence for delay in delays for sentence in delay.sentences]
@@ -67,26 +68,8 @@ def stragglers(groups: pl.DataFrame, step_ns: int) -> pl.DataFrame:
     """The groups whose straggler costs them something worth saying. Those where it starts come
     before those that only wait for another group, and then the largest cost."""
     return groups.filter(pl.col("cost_step_ns") >= max(1, WORTH * step_ns)).sort(
-        _PASSED_ON, "cost_step_ns", descending=[False, True], maintain_order=True
+        PASSED_ON, "cost_step_ns", descending=[False, True], maintain_order=True
     )
-
-
-_PASSED_ON: Final = pl.col("late_group_ns") > pl.col("late_ns") / 2
-"""The straggler of the group is late because of another group."""
-
-
-def _follows(*groups: int) -> pl.Expr:
-    """Whether a straggler is late because of one of these groups."""
-    return _PASSED_ON & pl.col("through").is_in(groups).fill_null(value=False)
-
-
-def _where_it_starts(found: pl.DataFrame) -> dict[str, Any]:
-    """The group of the dearest straggler; of several of them, the one that others wait for."""
-    first = found.row(0, named=True)
-    mine = found.filter(pl.col("rank") == first["rank"], ~_PASSED_ON)
-    passing = found.filter(_follows(*mine["group"]))["through"].mode().sort()
-    starts = mine.filter(pl.col("group") == passing[0]) if len(passing) else mine
-    return starts.row(0, named=True) if len(starts) else first
 
 
 def _straggler(
@@ -95,7 +78,10 @@ def _straggler(
     """The straggler of the group where it starts."""
     if found.is_empty():
         return None
-    row = _where_it_starts(found)
+    row = found.row(0, named=True)
+    mine = pl.col("rank") == row["rank"]
+    if len(own := found.filter(mine, ~PASSED_ON)):
+        row = where_it_starts(own, found)
     name = rank_namer(results)(row["report"], row["device"])
     held = f"the other {number(row['ranks'] - 1)} ranks" if row["ranks"] > 2 else "the other rank"
     of = "" if row["kind"] == "all" else f" of {group_name(row)}"
@@ -103,9 +89,8 @@ def _straggler(
     sentences = [f"{name} holds up {held}{of}: {cost}, {_how_often(row)}"]
     if because := _because(row, group_names(groups)):
         sentences.append(f"{name} comes late because {because}")
-    mine = pl.col("rank") == row["rank"]
     others = found.filter(pl.col("group") != row["group"])
-    same = others.filter(mine | _follows(*found.filter(mine)["group"]))
+    same = others.filter(mine | follows(*found.filter(mine)["group"]))
     sentences += _groups_that_wait(len(same), group_name(row))
     if left := len(others) - len(same):
         noun = "more group has a straggler" if left == 1 else "more groups have stragglers"
@@ -135,7 +120,7 @@ def _because(row: dict[str, Any], groups: dict[int, str]) -> str:
     found = reasons(row, BECAUSE)
     through = groups.get(row["through"], "")
     clauses = [
-        (f"it waits for {through}" if through and clause == BECAUSE["late_group_ns"] else clause)
+        (f"it waits for {through}" if through and clause == BECAUSE["cost_group_ns"] else clause)
         + (f" ({part})" if len(found) > 1 else "")
         for clause, part in found
     ]
@@ -160,7 +145,7 @@ def _slow_link(results: Results, groups: pl.DataFrame, step_ns: int) -> _Delay |
     sentences = [f"The link of {name} is slow: it costs {cost}{part}"]
     if row["bus_bytes_per_s"] is not None:
         sentences.append(_how_slow(row, table))
-    waiting = stragglers(groups, step_ns).filter(_follows(row["group"]))
+    waiting = stragglers(groups, step_ns).filter(follows(row["group"]))
     sentences += _groups_that_wait(len(waiting), name)
     return _Delay(group=row["group"], cost_ns=cost_ns, sentences=tuple(sentences))
 
@@ -191,4 +176,4 @@ def _nobody(results: Results, groups: pl.DataFrame, step_ns: int) -> Iterator[st
     if most["report"] is not None and most["cost_step_ns"]:
         name = rank_namer(results)(most["report"], most["device"])
         cost = f"{duration(most['cost_step_ns'])} a step{_of_step(most, step_ns)}"
-        yield f"{name} costs them most: {cost}"
+        yield f"{name} costs its group most: {cost}"

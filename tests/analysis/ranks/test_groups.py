@@ -74,7 +74,7 @@ def test_a_delay_appears_as_lateness_and_cost_with_its_reason(reason: str) -> No
     )
     assert (mine["rank"], mine["steps"], mine["steps_last"]) == (1, 5, 5)
     spread_ns = before["waited_ns"]  # what the ranks differ by in any case
-    for column in ("cost_ns", "late_ns", f"late_{reason}_ns"):
+    for column in ("cost_ns", "late_ns", f"cost_{reason}_ns"):
         assert mine[column] == pytest.approx(5 * DELAY_NS, abs=spread_ns)
     assert mine["cost_step_ns"] == pytest.approx(DELAY_NS, abs=spread_ns / 5)
 
@@ -89,15 +89,29 @@ def test_who_is_late_because_of_its_other_group_says_so() -> None:
     held = groups["0,2"]
     assert held["rank"] == 0
     # before the first step its ranks were never in step
-    assert held["late_group_ns"] == pytest.approx(4 * DELAY_NS, rel=0.1)
+    assert held["cost_group_ns"] == pytest.approx(4 * DELAY_NS, rel=0.1)
     assert held["late_ns"] == pytest.approx(5 * DELAY_NS, rel=0.1)
     assert held["through"] == groups["0,1"]["group"]
     guilty = groups["1,3"]
     assert guilty["rank"] == 1
-    assert guilty["late_work_ns"] == pytest.approx(4 * DELAY_NS, rel=0.1)
+    assert guilty["cost_work_ns"] == pytest.approx(4 * DELAY_NS, rel=0.1)
     # one delay holds up both of its groups at once, and counts once
     cost = found.ranks["cost_ns"][1]
     assert cost == pytest.approx(5 * DELAY_NS, rel=0.1)
+
+
+def test_lateness_that_costs_nothing_is_no_reason() -> None:
+    run = Simulated(4)
+    for step in range(20):
+        run.begin_step()
+        for rank in range(4):
+            run.compute(rank, 1_000_000 + 300_000 * (rank >= 2))
+        if step % 10 == 3:
+            run.copy(2, DELAY_NS)
+        run.meet(range(4), ALL_REDUCE)
+    (group,) = Ranks.of(run.digests()).rank_groups.to_dicts()
+    assert (group["rank"], group["late_ns"]) == (2, 20 * 300_000 + 2 * DELAY_NS)
+    assert (group["cost_ns"], group["cost_copy_ns"]) == (2 * DELAY_NS, 2 * DELAY_NS)
 
 
 def test_a_delay_every_tenth_step_is_last_in_every_tenth_step() -> None:
@@ -113,7 +127,7 @@ def test_a_delay_every_tenth_step_is_last_in_every_tenth_step() -> None:
     (group,) = found.rank_groups.to_dicts()
     assert group["kind"] == "all"
     assert (group["rank"], group["steps_last"], group["steps"]) == (2, 2, 20)
-    assert (group["cost_ns"], group["late_host_ns"]) == (2 * DELAY_NS, 2 * DELAY_NS)
+    assert (group["cost_ns"], group["cost_host_ns"]) == (2 * DELAY_NS, 2 * DELAY_NS)
     assert group["cost_step_ns"] == 2 * DELAY_NS // 20
     steps = found.rank_steps.filter(pl.col("cost_ns") > 0)
     assert steps.select("rank", "step", "late_ns").rows() == [(2, 3, DELAY_NS), (2, 13, DELAY_NS)]

@@ -8,9 +8,12 @@ from axe_playwright_python.sync_playwright import Axe
 
 from nsysflow.compare.comparison import compared
 from nsysflow.report.html.diff import diff_html
+from nsysflow.report.html.page import write_html
 from nsysflow.runs.captures import captures_of
+from tests.analyses import analysed
 from tests.browser import Scheme, opened
 from tests.report.html.made import made
+from tests.report.ranks.made import many
 from tests.reports import PACKED
 
 SERIOUS = ("serious", "critical")
@@ -35,20 +38,39 @@ def diff(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of many ranks."""
+    file = tmp_path_factory.mktemp("ranks") / "report.html"
+    write_html(many(analysed("h200-ddp-rank0")), file)
+    return file
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(browser: Any, diff: Path, scheme: Scheme) -> None:  # noqa: ANN401
+def test_axe_finds_nothing_serious(
+    browser: Any,  # noqa: ANN401
+    diff: Path,
+    ranks: Path,
+    scheme: Scheme,
+) -> None:
     with opened(browser, made("h200-hf-trainer").file, scheme=scheme) as page:
         page.click("#findings summary >> nth=0")
         page.click(".chooser summary")
         assert violations(page) == []
-    with opened(browser, diff, scheme=scheme) as page:
-        assert violations(page) == []
+    for file in (diff, ranks):
+        with opened(browser, file, scheme=scheme) as page:
+            assert violations(page) == []
 
 
 @pytest.mark.parametrize("width", [390, 1280, 2560])
-def test_the_page_never_scrolls_sideways(browser: Any, diff: Path, width: int) -> None:  # noqa: ANN401
+def test_the_page_never_scrolls_sideways(
+    browser: Any,  # noqa: ANN401
+    diff: Path,
+    ranks: Path,
+    width: int,
+) -> None:
     run = made("ddp-bucketed-rank0", "ddp-bucketed-rank1")
-    for file in (run.file, made("h200-hf-trainer").file, diff):
+    for file in (run.file, made("h200-hf-trainer").file, diff, ranks):
         with opened(browser, file, width=width) as page:
             assert page.evaluate("document.documentElement.scrollWidth") == width
 

@@ -44,7 +44,7 @@ def test_the_page_begins_with_what_the_ranks_tell(page: Any) -> None:  # noqa: A
 def test_the_heat_map_opens_where_it_is_hottest(page: Any) -> None:  # noqa: ANN401
     assert said(page).replace("\u00a0", " ") == (
         "rank37, step 0: step 10.0 ms, own time 9.00 ms;"
-        " 10 % of the step longer than the median rank; costs the others 1.00 ms"
+        " 10 % of a step more than the median rank; costs the others 1.00 ms"
     )
 
 

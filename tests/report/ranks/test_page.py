@@ -58,3 +58,16 @@ def test_the_summary_says_what_the_ranks_tell_without_a_picture_of_letters() -> 
     assert text.startswith("# 64 ranks\n\n**rank37 holds up the other 63 ranks")
     assert "rank37 comes late because it computes longer." in text
     assert "▓" not in text
+
+
+def test_where_nobody_holds_the_others_up_the_dearest_group_still_comes_first() -> None:
+    costs = {"0-7": 10_000, "8-15": 30_000, "16-23": 20_000}
+    groups = [
+        group(group=number, kind="TP", ranks=8, members=members, cost_step_ns=cost)
+        for number, (members, cost) in enumerate(costs.items())
+    ]
+    run = run_of(ranks=ranks(24), rank_groups=groups, rank_steps=steps(24, 2))
+    lines = shown(run)
+    first = lines.index(next(line for line in lines if line.startswith("Groups")))
+    rows = [line for line in lines[first:] if line.lstrip().startswith("TP ")]
+    assert [row.split()[1] for row in rows] == ["8-15", "16-23", "0-7"]

@@ -25,17 +25,17 @@ def test_a_straggler_is_named_with_its_cost_and_how_often() -> None:
 @pytest.mark.parametrize(
     ("late", "because"),
     [
-        ({"late_work_ns": 19 * MS}, "it computes longer"),
-        ({"late_copy_ns": 19 * MS}, "its exposed copies take longer"),
-        ({"late_host_ns": 19 * MS}, "its host is late"),
-        ({"late_work_ns": 6 * MS, "late_host_ns": 4 * MS},
+        ({"cost_work_ns": 19 * MS}, "it computes longer"),
+        ({"cost_copy_ns": 19 * MS}, "its exposed copies take longer"),
+        ({"cost_host_ns": 19 * MS}, "its host is late"),
+        ({"cost_work_ns": 6 * MS, "cost_host_ns": 4 * MS},
          "it computes longer (60 %) and its host is late (40 %)"),
     ],
 )  # fmt: skip
 def test_the_reason_is_a_clause_and_several_have_their_shares(
     late: dict[str, int], because: str
 ) -> None:
-    none = {"late_work_ns": 0, "late_host_ns": 0}
+    none = {"cost_work_ns": 0, "cost_host_ns": 0}
     assert said(group(**none | late)).more == (f"rank37 comes late because {because}",)
 
 
@@ -43,7 +43,7 @@ def test_a_group_that_waits_for_another_one_comes_after_it() -> None:
     start = group(group=1, kind="TP", ranks=8, members="32-39")
     waiting = group(
         group=2, kind="DP", members="5,13,…,61", cost_step_ns=2 * MS,
-        late_work_ns=0, late_group_ns=20 * MS, through=1,
+        cost_work_ns=0, cost_group_ns=20 * MS, through=1,
     )  # fmt: skip
     found = said(waiting, start)
     assert found.first.startswith("rank37 holds up the other 7 ranks of TP 32-39: 1.00 ms a step")
@@ -53,7 +53,7 @@ def test_a_group_that_waits_for_another_one_comes_after_it() -> None:
 def test_what_costs_less_than_a_hundredth_of_a_step_holds_nobody_up() -> None:
     little = group(cost_step_ns=MS // 20)
     assert said(little).first == "No rank holds the others up"
-    assert said(little).more == ("rank37 costs them most: 50.0 us a step (0.5 %)",)
+    assert said(little).more == ("rank37 costs its group most: 50.0 us a step (0.5 %)",)
 
 
 def test_of_few_ranks_nothing_is_said_where_nobody_is_late() -> None:
@@ -81,7 +81,7 @@ def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> Non
 def test_what_waits_for_a_slow_link_is_no_straggler() -> None:
     link = {"group": 1, "kind": "TP", "operation": "ncclAllReduce", "slow_ns": 4 * MS}
     slow = group(group=1, kind="TP", members="8-15", cost_step_ns=0)
-    behind = {"late_work_ns": 0, "late_group_ns": 20 * MS, "through": 1, "kind": "DP"}
+    behind = {"cost_work_ns": 0, "cost_group_ns": 20 * MS, "through": 1, "kind": "DP"}
     found = said(slow, group(group=2, **behind), bandwidth=[link | {"bus_bytes_per_s": None}])
     assert found.first.startswith("The link of TP 8-15 is slow")
     assert found.more == ("1 more group waits for TP 8-15",)
@@ -93,7 +93,7 @@ def test_the_other_group_of_the_same_straggler_waits_too() -> None:
 
 
 def test_of_the_groups_of_a_straggler_the_one_counts_that_others_wait_for() -> None:
-    behind = {"rank": 36, "kind": "DP", "late_work_ns": 0, "late_group_ns": 20 * MS, "through": 1}
+    behind = {"rank": 36, "kind": "DP", "cost_work_ns": 0, "cost_group_ns": 20 * MS, "through": 1}
     found = said(
         group(group=0, kind="DP", cost_step_ns=2 * MS),
         group(group=1, kind="TP", ranks=8, members="32-39"),

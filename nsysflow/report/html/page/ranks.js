@@ -107,9 +107,10 @@ function hottest({ longer, steps }) {
 function heatText({ duration, own, late, cost, longer }, at) {
   if (!duration[at]) return "this rank lacks the step";
   const time = (ns) => shownAs("duration", ns);
+  const beyond = `${shownAs("percent", longer[at] / 10)} of a step more than the median rank`;
   return [
     `step ${time(duration[at])}, own time ${time(own[at])}`,
-    longer[at] ? `${shownAs("percent", longer[at] / 10)} of the step longer than the median rank` : "",
+    longer[at] ? beyond : "",
     late[at] ? `${time(late[at])} late to collectives` : "",
     cost[at] ? `costs the others ${time(cost[at])}` : "",
   ]

@@ -77,3 +77,22 @@ def test_a_straggler_is_named_with_its_group_but_not_those_that_it_makes_late() 
     ]
     assert found[0].size_ns == 6 * 300_000
     assert found[0].culprit == "rank1"
+
+
+def test_the_finding_names_the_group_that_others_wait_for_though_another_costs_more() -> None:
+    run = Simulated(8)
+    for _ in range(5):
+        run.begin_step()
+        for number in range(8):
+            run.compute(number, 500_000 + (number == 1) * 900_000)
+        for half in (0, 1):
+            run.meet(range(4 * half, 4 * half + 4), REDUCE, communicator=1 + half)
+        run.compute(1, 600_000)  # its second delay holds up only ranks 1 and 5
+        for number in range(4):
+            run.meet((number, number + 4), REDUCE, communicator=8 + number)
+    ranks = Ranks.of(run.digests())
+    assert ranks.judged.rank_groups.select("rank", "members").row(0) == (1, "1,5")
+    found = [one for _, one in straggler([FAST], ranks)]
+    assert [one.title for one in found] == [
+        "straggler: rank1 holds up TP group 0-3 in 5 of 5 steps"
+    ]
