@@ -79,12 +79,13 @@ def sort_with_ties(frame: pl.DataFrame, key: str, ties: list[pl.Expr]) -> pl.Dat
     tied = ((column == column.shift(1)) | (column == column.shift(-1))).fill_null(value=False)
     if not tied.any():
         return frame
-    place = pl.int_range(pl.len(), dtype=pl.UInt32).alias("_position")
-    frame = frame.with_columns(place)
-    mixed = frame.filter(tied)
-    resolved = mixed.drop("_position").sort(key, *ties, nulls_last=True, maintain_order=True)
-    resolved = resolved.with_columns(mixed["_position"])
-    return pl.concat([frame.filter(~tied), resolved]).sort("_position").drop("_position")
+    row = tied.arg_true().alias("_row")
+    mixed = frame[row].with_columns(row)
+    resolved = mixed.sort(key, *ties, nulls_last=True, maintain_order=True)["_row"]
+    if resolved.equals(row):
+        return frame
+    order = pl.int_range(len(frame), dtype=pl.UInt32, eager=True).scatter(row, resolved)
+    return frame[order]
 
 
 def merge(intervals: pl.DataFrame, *, within_ns: int = 0) -> pl.DataFrame:
