@@ -36,6 +36,9 @@ SPARSEST = 8
 """Correlation ids count up. Looking them up in a table takes half the time of a join, unless the
 table would be mostly empty: at most this many places per id."""
 
+FEW_THREADS = 8
+"""The calls of so many threads are put together in less time than a sort takes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Events:
@@ -176,7 +179,7 @@ def _numbered(frame: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
 def _calls(calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """Calls on the thread axis, outermost first, with their class by name."""
     place = axis.at(pl.col("thread_no"), pl.col("start_ns"))
-    numbered = _numbered(calls, threads).drop("process", "thread")
+    numbered = _thread_by_thread(_numbered(calls, threads).drop("process", "thread"), len(threads))
     ties = [-pl.col("end_ns"), pl.col("correlation"), pl.col("name").cast(pl.String)]
     return (
         sort_with_ties(numbered.with_columns(place.alias("place")), "place", ties)
@@ -184,6 +187,16 @@ def _calls(calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis) -> pl.DataFra
         .with_row_index("call")
         .pipe(with_class_by_name)
     )
+
+
+def _thread_by_thread(calls: pl.DataFrame, threads: int) -> pl.DataFrame:
+    """The calls of each thread together. nsys writes calls in the order of their starts, so that
+    they need no sort after it, which takes twice as long."""
+    thread = calls["thread_no"]
+    if threads > FEW_THREADS or thread.null_count() or thread.is_sorted():
+        return calls
+    rows = [(thread == number).arg_true() for number in range(threads)]
+    return calls[pl.concat(rows)]
 
 
 def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
