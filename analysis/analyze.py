@@ -17,6 +17,7 @@ from nsysflow.analysis.findings.table import findings_table
 from nsysflow.analysis.frames.intervals import merge
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
+from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.ranks.digest import Digest, digest
@@ -111,6 +112,11 @@ class Tables:
     def trace(self) -> Trace:
         """What the report says of itself; its rows are let go once they are in order."""
         return self.timeline.trace
+
+    @property
+    def scratch(self) -> Scratch | None:
+        """Where large pieces are kept; None for memory."""
+        return self.timeline.scratch
 
     @property
     def options(self) -> Options:
@@ -220,14 +226,16 @@ class Tables:
         return count_gaps(self.view, at_least_ns)
 
     def compute(self, *names: str, done: Callable[[], object] = lambda: None) -> None:
-        """Compute these tables now, on all cores; reading them one by one uses about one.
+        """Compute these tables now, on all cores; reading them one by one uses about one. Where
+        memory is short, one table is computed at a time.
 
         Args:
             names: of tables; `judged.kernels` is that of what is judged.
             done: called after each of the `pieces_of(names)`.
         """
         first = [partial(getattr, self.timeline, piece) for piece in _first(names)]
-        side_by_side([*first, *(partial(attrgetter(name), self) for name in names)], done)
+        work = [*first, *(partial(attrgetter(name), self) for name in names)]
+        side_by_side(work, done, at_once=None if self.scratch is None else 1)
 
     def _titled(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
         """`rows` with the columns of the table called `name`, the report's name in front."""

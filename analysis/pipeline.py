@@ -13,8 +13,10 @@ from nsysflow.analysis.activity.lost_stretches import launches_in_stretches
 from nsysflow.analysis.activity.stalls import stall_calls, with_gpu_busy
 from nsysflow.analysis.frames.lookup import by_number
 from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.gaps.find import find_gaps
 from nsysflow.analysis.gaps.idle_places import idle_parts, main_paths
+from nsysflow.analysis.gaps.in_slices import explain_in_slices
 from nsysflow.analysis.gaps.places import gap_places, host_questions
 from nsysflow.analysis.gaps.run_ahead import Explained, explain
 from nsysflow.analysis.options import Options
@@ -53,6 +55,11 @@ class Timeline:
         self.options = options
         self._rows = trace
 
+    @property
+    def scratch(self) -> Scratch | None:
+        """Where large pieces are kept; None for memory."""
+        return self.trace.scratch
+
     @computed_once
     def events(self) -> Events:
         """The rows of the trace, cleaned, numbered, sorted and joined."""
@@ -73,11 +80,16 @@ class Timeline:
     @computed_once
     def explained(self) -> Explained:
         """All gaps with their causes, and the charges to each call."""
+        reach_ns, keep_host_side = self.options.framework_gap_ns, has_host_stacks(self.trace)
+        if self.scratch is not None and not keep_host_side:
+            return explain_in_slices(
+                self.events, self.found_gaps, self.scratch, framework_gap_ns=reach_ns
+            )
         return explain(
             self.events,
             self.found_gaps,
-            framework_gap_ns=self.options.framework_gap_ns,
-            keep_host_side=has_host_stacks(self.trace),
+            framework_gap_ns=reach_ns,
+            keep_host_side=keep_host_side,
         )
 
     @computed_once

@@ -7,6 +7,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.declared.notes import Note
+from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.short_repr import as_html, as_text, gpu_names
 
 
@@ -45,6 +46,7 @@ class Trace:
         collector: what recorded the program.
         source: what wrote the report, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`.
         notes: what the reader should know (unknown columns, missing tables).
+        scratch: where large frames lie, these and those made of them; None for memory.
     """
 
     report: str
@@ -72,6 +74,7 @@ class Trace:
     collector: Literal["nsys", "kineto"] = "nsys"
     source: str = ""
     notes: tuple[Note, ...] = ()
+    scratch: Scratch | None = None
 
     def __repr__(self) -> str:
         return as_text("Trace", self.report, self._facts())

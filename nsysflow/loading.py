@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Final
 
+from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load import dispatch
 from nsysflow.analysis.load.nsys_export.tables import Shapes
 from nsysflow.analysis.trace import Trace
@@ -19,7 +20,13 @@ WORTH_S: Final = 0.25
 """A report that loads faster is not kept: to read what was kept of it takes a tenth of a second."""
 
 
-def load(path: str | Path, *, nsys: str | Path | None = None, shapes: Shapes = True) -> Trace:
+def load(
+    path: str | Path,
+    *,
+    nsys: str | Path | None = None,
+    shapes: Shapes = True,
+    scratch: Scratch | None = None,
+) -> Trace:
     """A report as canonical frames, whatever kind of report it is.
 
     The frames of a report that took long to load are kept in the user's cache folder, and a later
@@ -32,6 +39,8 @@ def load(path: str | Path, *, nsys: str | Path | None = None, shapes: Shapes = T
         shapes: also give how kernels were launched (grid, block, registers, shared memory), or
             only their grid. The `kernels` table needs all of it, findings need the grid. It is a
             quarter of the time of a big SQLite export.
+        scratch: where large frames are kept, these and all that is made of them; None for memory.
+            Then nothing is looked up or kept in the cache folder, which is read into memory.
 
     Raises:
         NotAReport: it is none of these.
@@ -43,9 +52,9 @@ def load(path: str | Path, *, nsys: str | Path | None = None, shapes: Shapes = T
         CaptureError: the nsys asked for does not start.
     """
     path, asked = Path(path), Path(nsys) if nsys is not None else None
-    store = Store.here()
+    store = Store.here() if scratch is None else None
     if store is None:
-        return _read(path, asked, shapes)
+        return _read(path, asked, shapes, scratch)
     key = fingerprint(path, asked)
     kept = None if key is None else store.get(key, shapes)
     if kept is not None:
@@ -58,9 +67,9 @@ def load(path: str | Path, *, nsys: str | Path | None = None, shapes: Shapes = T
     return trace
 
 
-def _read(path: Path, nsys: Path | None, shapes: Shapes) -> Trace:
+def _read(path: Path, nsys: Path | None, shapes: Shapes, scratch: Scratch | None = None) -> Trace:
     """The report itself. Some loaders cannot leave out how kernels were launched."""
-    trace = dispatch.load(path, export=exporter(nsys), shapes=shapes)
+    trace = dispatch.load(path, export=exporter(nsys), shapes=shapes, scratch=scratch)
     return replace(trace, shapes=without_shapes(trace.shapes, shapes))
 
 

@@ -60,6 +60,7 @@ TASKS: Final = {
         Task(name="page", command="analyze", words=("-o", "out", "--html"), over=True),
         Task(name="pack", command="pack", words=("-o", "out.sqlite.xz"), over=True),
         Task(name="cache", command="analyze", words=("-o", "out"), keeps=True),
+        Task(name="from disk", command="analyze", words=("-o", "out", "--low-memory")),
     )
 }
 

@@ -10,10 +10,12 @@ and `Cover.slices` finds their owners: that is how a stall is charged to its cal
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import polars as pl
+
+from nsysflow.analysis.frames.scratch import Scratch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +69,19 @@ def reached_before(end: pl.Expr) -> pl.Expr:
     return end.cum_max().shift(1)
 
 
-def sort_with_ties(frame: pl.DataFrame, key: str, ties: list[pl.Expr]) -> pl.DataFrame:
+def sort_with_ties(
+    frame: pl.DataFrame, key: str, ties: list[pl.Expr], scratch: Scratch | None = None
+) -> pl.DataFrame:
     """`frame` sorted by `key`, rows of equal key by `ties` (nulls last).
 
     Only rows that tie are sorted by all keys: several keys cost 3 times as much as one (160 ms and
-    60 ms for 2.4 M calls, 2-core VM, 2026-11-20), and ties are rare.
+    60 ms for 2.4 M calls, 2-core VM, 2026-11-20), and ties are rare. With a `scratch`, one column
+    after the other is put in order and kept there.
     """
     if not frame[key].is_sorted():
-        frame = frame.sort(key)
+        frame = (
+            frame.sort(key) if scratch is None else scratch.gathered(frame, frame[key].arg_sort())
+        )
     column = frame[key]
     tied = ((column == column.shift(1)) | (column == column.shift(-1))).fill_null(value=False)
     if not tied.any():
@@ -85,7 +92,7 @@ def sort_with_ties(frame: pl.DataFrame, key: str, ties: list[pl.Expr]) -> pl.Dat
     if resolved.equals(row):
         return frame
     order = pl.int_range(len(frame), dtype=pl.UInt32, eager=True).scatter(row, resolved)
-    return frame[order]
+    return frame[order] if scratch is None else scratch.gathered(frame, order)
 
 
 def merge(intervals: pl.DataFrame, *, within_ns: int = 0) -> pl.DataFrame:
@@ -192,27 +199,34 @@ def overlaps(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+@dataclass
 class Cover:
-    """Disjoint intervals, sorted, with the time they cover before each."""
+    """Disjoint intervals, sorted, with the time they cover before each.
 
-    def __init__(self, intervals: pl.DataFrame) -> None:
-        """Take disjoint `start`, `end` sorted by start; other columns are kept for `slices`."""
+    Attributes:
+        intervals: `start`, `end`; other columns are kept for `slices`.
+    """
+
+    intervals: pl.DataFrame
+    _offset: pl.Series = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
         length = pl.col("end") - pl.col("start")
         before = (length.cum_sum() - length).cast(pl.Int64)
-        self.intervals = intervals
         offset = (before - pl.col("start")).alias("offset")
-        self._reach = intervals.select("start", "end", offset)
+        self._offset = self.intervals.select(offset).to_series()
 
     @property
     def before(self) -> pl.Series:
         """The time covered before each interval."""
-        return self._reach["offset"] + self.intervals["start"]
+        return self._offset + self.intervals["start"]
 
     def until(self, places: pl.Series) -> pl.Series:
         """Covered time up to each place."""
         if self.intervals.is_empty():
             return pl.repeat(0, len(places), dtype=pl.Int64, eager=True).alias(places.name)
-        at = rows_at_or_before(self._reach, "start", places)
+        reach = self.intervals.select("start", "end", self._offset)
+        at = rows_at_or_before(reach, "start", places)
         reached = pl.min_horizontal("place", "end") + pl.col("offset")
         return at.select(reached.fill_null(0)).to_series().alias(places.name)
 

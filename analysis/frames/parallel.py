@@ -8,6 +8,8 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 import polars as pl
 
+from nsysflow.analysis.frames.scratch import Scratch, in_files
+
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
@@ -54,7 +56,8 @@ def once_for_each(compute: Callable[[Any, K], T]) -> Callable[[Any, K], T]:
 class computed_once(Generic[T]):
     """A property that one thread computes when it is first read; other threads wait for it.
 
-    `functools.cached_property` lets each thread compute it again (from Python 3.12 on).
+    `functools.cached_property` lets each thread compute it again (from Python 3.12 on). Where the
+    object has a `scratch`, large frames are kept there.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -75,6 +78,7 @@ class computed_once(Generic[T]):
         values: dict[str, Any] = instance.__dict__
         with values.setdefault(f"{self.name} lock", RLock()):
             if self.name not in values:
-                values[self.name] = self.compute(instance)
-        value: T = values[self.name]
-        return value
+                scratch: Scratch | None = getattr(instance, "scratch", None)
+                values[self.name] = in_files(self.compute(instance), scratch)
+        found: T = values[self.name]
+        return found

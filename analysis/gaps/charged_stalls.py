@@ -5,6 +5,9 @@ gap or over many. The stalled time since the gap before is the *rest*. A gap tak
 the end of the rest and leaves the remainder to the gaps that follow.
 """
 
+from dataclasses import dataclass
+from typing import Final
+
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import (
@@ -19,24 +22,91 @@ from nsysflow.analysis.frames.intervals import (
 from nsysflow.analysis.frames.lookup import dense
 
 
-def since_last_gap(linked: pl.Expr, h_ns: pl.Expr, axis: Axis) -> pl.Expr:
-    """The time from which a gap looks for stalled time.
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where step 3 stands between two gaps, so that they can be explained in slices.
+
+    Attributes:
+        looked: `device_no`, `process_no`, `h_ns`: up to where stalled time was looked for.
+        rest: `device_no`, `process_no`, `thread_no`, `other_no`, `start_ns`, `end_ns`: when the
+            stalled time lies that nobody was charged with, in order.
+        host: `device_no`, `process_no`, `start_ns`, `end_ns`: the host time of gaps that reaches
+            beyond that.
+    """
+
+    looked: pl.DataFrame
+    rest: pl.DataFrame
+    host: pl.DataFrame
+
+
+LOOKED: Final = pl.Schema({"device_no": pl.UInt32(), "process_no": pl.UInt32(), "h_ns": pl.Int64()})
+REST: Final = pl.Schema(
+    {
+        "device_no": pl.UInt32(),
+        "process_no": pl.UInt32(),
+        "thread_no": pl.UInt32(),
+        "other_no": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+    }
+)
+HOST: Final = pl.Schema(
+    {
+        "device_no": pl.UInt32(),
+        "process_no": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+    }
+)
+_TRACK: Final = ("device_no", "process_no")
+
+AT_THE_START: Final = Standing(looked=LOOKED.to_frame(), rest=REST.to_frame(), host=HOST.to_frame())
+"""Nothing was charged, and nothing looked at."""
+
+
+def since_last_gap(waiting: pl.DataFrame, looked: pl.DataFrame, axis: Axis) -> pl.Series:
+    """The time from which each gap looks for stalled time.
 
     It is the latest `h_ns` of the gaps before it on its device and of its process; for the first
     gap, the start of the trace.
 
     Args:
-        linked: whether the gap takes part in step 3.
-        h_ns: the earlier of the gap's start and of its launch.
+        waiting: `linked` (whether the gap takes part in step 3), `h_ns`, `device_no`, `process_no`.
+        looked: of `Standing`.
         axis: for the start of the trace.
     """
-    latest = pl.when(linked).then(h_ns).cum_max().forward_fill().shift(1)
-    return latest.over("device_no", "process_no").fill_null(axis.origin_ns)
+    latest = pl.when("linked").then("h_ns").cum_max().forward_fill().shift(1)
+    since = waiting.select(*_TRACK, latest.over(_TRACK).alias("since_ns"))
+    if not looked.is_empty():
+        since = since.join(looked, on=_TRACK, how="left", maintain_order="left")
+        since = since.with_columns(pl.max_horizontal("since_ns", "h_ns").alias("since_ns"))
+    return since["since_ns"].fill_null(axis.origin_ns)
+
+
+def looked_until(waiting: pl.DataFrame, looked: pl.DataFrame) -> pl.DataFrame:
+    """`Standing.looked` after these gaps."""
+    linked = waiting.filter("linked").select(looked.columns)
+    return (
+        pl.concat([looked, linked]).group_by(_TRACK, maintain_order=True).agg(pl.col("h_ns").max())
+    )
+
+
+def host_beyond(waiting: pl.DataFrame, before: Standing, looked: pl.DataFrame) -> pl.DataFrame:
+    """`Standing.host` after these gaps."""
+    own = waiting.select(*_TRACK, "start_ns", pl.col("launched_ns").alias("end_ns"))
+    both = pl.concat([before.host, own]).join(looked, on=_TRACK, how="left", maintain_order="left")
+    beyond = (pl.col("end_ns") > pl.col("h_ns")).fill_null(value=True)
+    return both.filter(beyond).drop("h_ns")
 
 
 def charged_stalls(
-    stalled: Cover, axis: Axis, waiting: pl.DataFrame, can_give: pl.Series
-) -> tuple[pl.Series, pl.DataFrame]:
+    stalled: Cover,
+    axis: Axis,
+    waiting: pl.DataFrame,
+    can_give: pl.Series,
+    rest: pl.DataFrame,
+    host: pl.DataFrame,
+) -> tuple[pl.Series, pl.DataFrame, pl.DataFrame]:
     """How much stalled time is charged to each gap, and which.
 
     Args:
@@ -45,19 +115,29 @@ def charged_stalls(
         waiting: the gaps that the host kept waiting, by device and time: `gap`, `lane`,
             `device_no`, `process_no`, `start_ns`, `launched_ns`, `linked`, `since_ns`, `h_ns`.
         can_give: per gap, how much of its time can be charged to a stall.
+        rest: of `Standing`, with `lane`.
+        host: of `Standing`.
 
     Returns:
-        ns charged to each gap; and `gap`, `begin`, `stop` of the covered time of `stalled` that was
-        charged.
+        ns charged to each gap; `gap`, `begin`, `stop` of the covered time of `stalled` that was
+        charged; and what is left: `device_no`, `process_no`, `begin`, `stop`.
     """
+    waiting, can_give = _with_those_before(waiting, can_give, rest)
     code = pl.col("device_no").cast(pl.Int64) * (1 << 32) + pl.col("process_no")
     track = dense(waiting.select(code).to_series()).alias("track")
     waiting = waiting.with_row_index("row").with_columns(track)
-    pieces = _new_stalled_time(stalled, axis, waiting)
+    pieces = _new_stalled_time(stalled, axis, waiting, host)
+    if not rest.is_empty():
+        begin, stop = _covered_until(stalled, axis, rest)
+        opened = rest.select(*_TRACK, begin.alias("begin"), stop.alias("stop"))
+        opened = opened.join(waiting.filter(pl.col("gap").is_null()), on=_TRACK)
+        pieces = pl.concat([opened.select(pieces.columns).sort("row", maintain_order=True), pieces])
     length = pieces["stop"] - pieces["begin"]
     before = length.cum_sum() - length
     can_give = waiting.select(pl.when("linked").then(can_give).otherwise(0)).to_series()
     shares = _shares(waiting, can_give, pieces.with_columns(length=length, before=before))
+    left = _left(shares, before, pieces["begin"], waiting)
+    shares = shares.drop_nulls("gap")
     taken = (shares["given"] - shares["given_before"]).alias("taken")
     from_rest = shares.select(
         "gap",
@@ -66,7 +146,52 @@ def charged_stalls(
     )
     parts = addressed(before, from_rest)
     shift = pieces["begin"].gather(parts["piece"])
-    return taken, parts.select("gap", pl.col("begin", "stop") + shift)
+    return taken, parts.select("gap", pl.col("begin", "stop") + shift), left
+
+
+def _with_those_before(
+    waiting: pl.DataFrame, can_give: pl.Series, rest: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.Series]:
+    """`waiting` and `can_give`, headed by one row per track that stands for the gaps before."""
+    if rest.is_empty():
+        return waiting, can_give
+    before = (
+        rest.select(*_TRACK).unique(maintain_order=True).with_columns(linked=pl.lit(value=True))
+    )
+    given = pl.zeros(len(before), dtype=can_give.dtype, eager=True)
+    return pl.concat([before, waiting], how="diagonal"), pl.concat([given, can_give])
+
+
+def _left(
+    shares: pl.DataFrame, before: pl.Series, begin: pl.Series, waiting: pl.DataFrame
+) -> pl.DataFrame:
+    """What is left of each track's rest after its last gap: `device_no`, `process_no`, `begin`,
+    `stop`."""
+    last = shares.group_by("track", maintain_order=True).last()
+    wanted = last.select(
+        waiting["device_no"].gather(last["row"]),
+        waiting["process_no"].gather(last["row"]),
+        pl.col("first").alias("begin"),
+        (pl.col("first") + pl.col("rest") - pl.col("given")).alias("stop"),
+    )
+    parts = addressed(before, wanted)
+    shift = begin.gather(parts["piece"])
+    return parts.select(*_TRACK, pl.col("begin", "stop") + shift)
+
+
+def placed_on_lanes(stalled: Cover, left: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """When the covered time `begin` to `stop` lies: `lane`, `start_ns`, `end_ns`, in order."""
+    parts = addressed(stalled.before, left)
+    start = stalled.intervals["start"].gather(parts["piece"])
+    begin, stop = ((start + parts[side]).alias(side) for side in ("begin", "stop"))
+    placed = parts.drop("piece", "begin", "stop").hstack([begin, stop])
+    start_ns = axis.time_ns(pl.col("begin"))
+    return placed.select(
+        *_TRACK,
+        axis.track(pl.col("begin")).cast(pl.UInt32).alias("lane"),
+        start_ns.alias("start_ns"),
+        (start_ns + pl.col("stop") - pl.col("begin")).alias("end_ns"),
+    )
 
 
 def _shares(waiting: pl.DataFrame, can_give: pl.Series, pieces: pl.DataFrame) -> pl.DataFrame:
@@ -109,13 +234,21 @@ def _shares(waiting: pl.DataFrame, can_give: pl.Series, pieces: pl.DataFrame) ->
     return shares.sort("row") if apart else shares
 
 
-def _new_stalled_time(stalled: Cover, axis: Axis, waiting: pl.DataFrame) -> pl.DataFrame:
+def _new_stalled_time(
+    stalled: Cover, axis: Axis, waiting: pl.DataFrame, host: pl.DataFrame
+) -> pl.DataFrame:
     """The new stalled time of each gap, in pieces.
 
     Returns:
         `row` (of `waiting`), `begin` and `stop` in the covered time of `stalled`, in order.
     """
-    host_times = laid(waiting.rename({"launched_ns": "end_ns"}), axis, "track")
+    own = waiting.drop_nulls("gap").select(
+        "track", "start_ns", pl.col("launched_ns").alias("end_ns")
+    )
+    if not host.is_empty():
+        tracks = waiting.select(*_TRACK, "track").unique()
+        own = pl.concat([host.join(tracks, on=_TRACK).select(own.columns), own])
+    host_times = laid(own, axis, "track")
     windows = waiting.filter("linked", pl.col("since_ns") < pl.col("h_ns")).select(
         "row", "lane", "track", pl.col("since_ns").alias("start_ns"), pl.col("h_ns").alias("end_ns")
     )

@@ -80,19 +80,28 @@ def between_calls(ns: Mapping[str, pl.Series], length: pl.Series) -> tuple[pl.Se
 
 
 def host_time(
-    events: Events, lanes: pl.DataFrame, asked: pl.DataFrame, *, framework_gap_ns: int
+    events: Events,
+    calls: pl.DataFrame,
+    lanes: pl.DataFrame,
+    asked: pl.DataFrame,
+    *,
+    framework_gap_ns: int,
 ) -> HostTime:
     """What the host did at every instant of the lanes.
 
     Args:
         events: the trace.
+        calls: those of `events.calls` that can matter.
         lanes: `lane`, `thread_no`, `other_no` (null where a lane is one thread).
         asked: for lanes of two threads, the time that each gap needs: `lane`, `window_ns` (stalls
             count from here), `start_ns` to `launched_ns` (everything counts).
         framework_gap_ns: the longest time between two calls that is the framework's own.
     """
-    few = pl.concat([_calls_of_paired_lanes(events, lanes, asked), _overhead(events, lanes)])
-    claims = _calls_of_single_lanes(events, lanes).merge_sorted(few.sort("start"), key="start")
+    paired = _calls_of_paired_lanes(events.axis, calls, lanes, asked)
+    few = pl.concat([paired, _overhead(events, lanes)])
+    claims = _calls_of_single_lanes(events, calls, lanes).merge_sorted(
+        few.sort("start"), key="start"
+    )
     pieces = flatten(claims, rank=partial(_rank, events), keep=["owner", "cause"])
     ends_stretch = ~pl.col("cause").is_in(["profiler", "api"])
     bridged = merge(
@@ -158,14 +167,16 @@ def _overhead(events: Events, lanes: pl.DataFrame) -> pl.DataFrame:
     return _claims(rows.with_columns(pl.lit("profiler", CAUSE).alias("cause")), events.axis)
 
 
-def _calls_of_single_lanes(events: Events, lanes: pl.DataFrame) -> pl.DataFrame:
+def _calls_of_single_lanes(
+    events: Events, calls: pl.DataFrame, lanes: pl.DataFrame
+) -> pl.DataFrame:
     single = lanes.filter(pl.col("other_no").is_null())
     lane_of_thread = events.threads.join(single, on="thread_no", how="left", maintain_order="left")[
         "lane"
     ]
-    calls = events.calls.select(
+    calls = calls.select(
         *("call", "start_ns", "end_ns", "class"),
-        lane_of_thread.gather(events.calls["thread_no"]),
+        lane_of_thread.gather(calls["thread_no"]),
     )
     if single.height < events.threads.height:
         calls = calls.filter(pl.col("lane").is_not_null())
@@ -173,7 +184,7 @@ def _calls_of_single_lanes(events: Events, lanes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _calls_of_paired_lanes(
-    events: Events, lanes: pl.DataFrame, asked: pl.DataFrame
+    axis: Axis, calls: pl.DataFrame, lanes: pl.DataFrame, asked: pl.DataFrame
 ) -> pl.DataFrame:
     """Calls of two-thread lanes, only those that a gap needs.
 
@@ -191,44 +202,43 @@ def _calls_of_paired_lanes(
         ]
     )
     needed = pl.concat(
-        [_calls_within(events, threads), _last_calls_before(events, threads)]
+        [_calls_within(axis, calls, threads), _last_calls_before(axis, calls, threads)]
     ).unique()
-    calls = events.calls[needed["call"]].with_columns(needed["lane"])
-    return _call_claims(calls, events.axis)
+    return _call_claims(calls[needed["row"]].with_columns(needed["lane"]), axis)
 
 
-def _calls_within(events: Events, asked: pl.DataFrame) -> pl.DataFrame:
-    """`lane`, `call` of the calls that reach into the time that a gap needs."""
-    places = _on_thread_axis(events, events.calls)
+def _calls_within(axis: Axis, calls: pl.DataFrame, asked: pl.DataFrame) -> pl.DataFrame:
+    """`lane`, `row` of the calls that reach into the time that a gap needs."""
+    places = _on_thread_axis(axis, calls)
     asked = asked.select(
         "lane",
-        events.axis.at(pl.col("thread_no"), pl.col("window_ns")).alias("start"),
-        events.axis.at(pl.col("thread_no"), pl.col("launched_ns")).alias("end"),
+        axis.at(pl.col("thread_no"), pl.col("window_ns")).alias("start"),
+        axis.at(pl.col("thread_no"), pl.col("launched_ns")).alias("end"),
     )
     first = places["end"].cum_max().search_sorted(asked["start"], side="right")
     past = places["start"].search_sorted(asked["end"], side="right")
-    calls = pl.int_ranges(first, past, dtype=pl.UInt32).alias("call")
-    return asked.select("lane", calls).explode("call").drop_nulls()
+    rows = pl.int_ranges(first, past, dtype=pl.UInt32).alias("row")
+    return asked.select("lane", rows).explode("row").drop_nulls()
 
 
-def _last_calls_before(events: Events, asked: pl.DataFrame) -> pl.DataFrame:
-    """`lane`, `call` of the last non-`api` call that ended before each gap."""
-    calls = events.calls.select("call", "class", "thread_no", "start_ns", "end_ns")
+def _last_calls_before(axis: Axis, calls: pl.DataFrame, asked: pl.DataFrame) -> pl.DataFrame:
+    """`lane`, `row` of the last non-`api` call that ended before each gap."""
+    calls = calls.select("class", "thread_no", "start_ns", "end_ns").with_row_index("row")
     calls = calls.filter(pl.col("class") != "api")
-    places = _on_thread_axis(events, calls)
+    places = _on_thread_axis(axis, calls)
     reaches = (pl.col("end") > reached_before(pl.col("end"))).fill_null(value=True)
     row = pl.int_range(pl.len(), dtype=pl.Int64)
     latest = places.select(pl.when(reaches).then(row).forward_fill()).to_series()
-    start = asked.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
+    start = asked.select(axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
     at = latest.gather(last_at_or_before(places["start"], start))
     found = asked.select("lane", "thread_no").with_columns(
-        calls["call"].gather(at), calls["thread_no"].gather(at).alias("found_no")
+        calls["row"].gather(at), calls["thread_no"].gather(at).alias("found_no")
     )
-    return found.filter(pl.col("thread_no") == pl.col("found_no")).select("lane", "call")
+    return found.filter(pl.col("thread_no") == pl.col("found_no")).select("lane", "row")
 
 
-def _on_thread_axis(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
+def _on_thread_axis(axis: Axis, calls: pl.DataFrame) -> pl.DataFrame:
     return calls.select(
-        events.axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start"),
-        events.axis.at(pl.col("thread_no"), pl.col("end_ns")).alias("end"),
+        axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("start"),
+        axis.at(pl.col("thread_no"), pl.col("end_ns")).alias("end"),
     )

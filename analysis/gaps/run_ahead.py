@@ -16,7 +16,16 @@ from nsysflow.analysis.frames.lookup import named
 from nsysflow.analysis.frames.parallel import side_by_side
 from nsysflow.analysis.gaps.call_time import CallTime
 from nsysflow.analysis.gaps.cause_shares import Span
-from nsysflow.analysis.gaps.charged_stalls import charged_stalls, since_last_gap
+from nsysflow.analysis.gaps.charged_stalls import (
+    AT_THE_START,
+    REST,
+    Standing,
+    charged_stalls,
+    host_beyond,
+    looked_until,
+    placed_on_lanes,
+    since_last_gap,
+)
 from nsysflow.analysis.gaps.find import with_launches
 from nsysflow.analysis.gaps.host_time import HostTime, between_calls, host_time
 from nsysflow.analysis.schema import CAUSE
@@ -44,12 +53,14 @@ class Explained:
         in_calls: by cause, the time of the other causes that lies inside calls; a timeline lets go
             of it when its `idle_parts` are there.
         host_side: what the causes of the host were found from; None if it was not to be kept.
+        standing: where step 3 stands after the last gap.
     """
 
     gaps: pl.DataFrame
     charges: pl.DataFrame
     in_calls: dict[str, CallTime]
     host_side: "HostSide | None"
+    standing: Standing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,19 +79,28 @@ class HostSide:
 
 
 def explain(
-    events: Events, gaps: pl.DataFrame, *, framework_gap_ns: int, keep_host_side: bool = False
+    events: Events,
+    gaps: pl.DataFrame,
+    *,
+    framework_gap_ns: int,
+    keep_host_side: bool = False,
+    standing: Standing = AT_THE_START,
+    divided: bool = False,
 ) -> Explained:
     """Split every gap among the causes.
 
     Args:
         events: the trace.
-        gaps: as `find_gaps` returns them.
+        gaps: as `find_gaps` returns them, or a slice of them.
         framework_gap_ns: the longest time between two calls that counts as the framework's own.
         keep_host_side: whether to keep `Explained.host_side`, which takes memory.
+        standing: where step 3 stands after the slice before.
+        divided: whether these are a slice, so that most calls are of others.
     """
     launched = with_launches(gaps, events.ops).with_columns(_launched())
     gaps = gaps.hstack(launched.select(*_queue_parts()))
-    waiting, lanes = _with_lanes(events, _waiting(events, launched))
+    waiting = _waiting(events, launched, standing.looked)
+    waiting, rest, lanes = _with_lanes(events, waiting, standing.rest)
     del launched
     looked_from = pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns"))
     asked = waiting.filter(pl.col("lane") >= lanes["other_no"].null_count()).select(
@@ -89,12 +109,34 @@ def explain(
         "start_ns",
         pl.max_horizontal("launched_ns", "next_start_ns").alias("launched_ns"),
     )
-    hosts = host_time(events, lanes, asked, framework_gap_ns=framework_gap_ns)
-    parts, charges, in_calls = _split(events, hosts, waiting)
+    of_rest = rest.filter(pl.col("other_no").is_not_null()).select(
+        "lane",
+        pl.col("start_ns").alias("window_ns"),
+        "start_ns",
+        pl.col("end_ns").alias("launched_ns"),
+    )
+    asked = pl.concat([asked, of_rest])
+    calls = _in_sight(events, waiting, rest, framework_gap_ns) if divided else events.calls
+    hosts = host_time(events, calls, lanes, asked, framework_gap_ns=framework_gap_ns)
+    parts, charges, in_calls, left = _split(events, hosts, waiting, rest, standing.host)
     stalls = _stall_parts(events.calls, charges)
     explained = _assembled(gaps, [parts, stalls])
     host_side = HostSide(time=hosts, waiting=waiting) if keep_host_side else None
-    return Explained(gaps=explained, charges=charges, in_calls=in_calls, host_side=host_side)
+    looked = looked_until(waiting, standing.looked)
+    unused = placed_on_lanes(hosts.stalled, left, hosts.axis).join(
+        lanes, on="lane", maintain_order="left"
+    )
+    return Explained(
+        gaps=explained,
+        charges=charges,
+        in_calls=in_calls,
+        host_side=host_side,
+        standing=Standing(
+            looked=looked,
+            rest=unused.select(REST.names()),
+            host=host_beyond(waiting, standing, looked),
+        ),
+    )
 
 
 def _launched() -> pl.Expr:
@@ -114,7 +156,7 @@ def _queue_parts() -> list[pl.Expr]:
     ]
 
 
-def _waiting(events: Events, gaps: pl.DataFrame) -> pl.DataFrame:
+def _waiting(events: Events, gaps: pl.DataFrame, looked: pl.DataFrame) -> pl.DataFrame:
     """The gaps that the host kept waiting, with what steps 2 and 3 need.
 
     Returns:
@@ -131,25 +173,28 @@ def _waiting(events: Events, gaps: pl.DataFrame) -> pl.DataFrame:
     linked = (process == process_of.gather(gaps["prev_no"])).fill_null(value=False)
     apart = pl.col("prev_no") != pl.col("next_no")
     h_ns = pl.min_horizontal("start_ns", "next_start_ns")
-    return gaps.with_columns(process.alias("process_no"), linked.alias("linked")).select(
+    waiting = gaps.with_columns(process.alias("process_no"), linked.alias("linked")).select(
         *columns,
         "process_no",
         "linked",
         h_ns.alias("h_ns"),
-        since_last_gap(pl.col("linked"), h_ns, events.axis).alias("since_ns"),
         pl.when(pl.col("linked") & apart).then("prev_no").alias("other_no"),
     )
+    return waiting.with_columns(since_last_gap(waiting, looked, events.axis))
 
 
-def _with_lanes(events: Events, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`waiting` with `lane`; and the lanes: `lane`, `thread_no`, `other_no`.
+def _with_lanes(
+    events: Events, waiting: pl.DataFrame, rest: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """`waiting` and `rest` with `lane`; and the lanes: `lane`, `thread_no`, `other_no`.
 
     Lanes of one thread come first, in the order of the threads.
     """
     threads = len(events.threads)
     other = pl.col("other_no").cast(pl.Int64) + 1
     code = waiting.select(other.fill_null(0) * threads + pl.col("next_no")).to_series()
-    codes = code.unique().sort().alias("code")
+    of_rest = rest.select(other.fill_null(0) * threads + pl.col("thread_no")).to_series()
+    codes = pl.concat([code.unique(), of_rest.unique()]).unique().sort().alias("code")
     lanes = codes.to_frame().select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("lane"),
         (pl.col("code") % threads).cast(pl.UInt32).alias("thread_no"),
@@ -158,25 +203,47 @@ def _with_lanes(events: Events, waiting: pl.DataFrame) -> tuple[pl.DataFrame, pl
         .cast(pl.UInt32)
         .alias("other_no"),
     )
-    return waiting.with_columns(codes.search_sorted(code).alias("lane")), lanes
+    lane, lane_of_rest = (codes.search_sorted(of).alias("lane") for of in (code, of_rest))
+    return waiting.with_columns(lane), rest.with_columns(lane_of_rest), lanes
+
+
+def _in_sight(
+    events: Events, waiting: pl.DataFrame, rest: pl.DataFrame, framework_gap_ns: int
+) -> pl.DataFrame:
+    """The calls that these gaps look at: those in their time and as far around it as a framework's
+    own time reaches, and the stalls that hold the rest."""
+    begun = waiting.select(pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns")))
+    times = pl.concat([begun.to_series(), waiting["start_ns"]])
+    ends = waiting.select(pl.max_horizontal("launched_ns", "next_start_ns")).to_series()
+    first_ns, last_ns, rest_ns = (
+        pl.lit(edge, pl.Int64) for edge in (times.min(), ends.max(), rest["start_ns"].min())
+    )
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    reach_ns = framework_gap_ns + 1
+    near = (end >= first_ns - reach_ns) & (start <= last_ns + reach_ns)
+    holding = pl.col("class").is_in(STALLS) & (end >= rest_ns)
+    return events.calls.filter(near.fill_null(value=False) | holding.fill_null(value=False))
 
 
 def _split(
-    events: Events, hosts: HostTime, waiting: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, CallTime]]:
+    events: Events,
+    hosts: HostTime,
+    waiting: pl.DataFrame,
+    rest: pl.DataFrame,
+    host: pl.DataFrame,
+) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, CallTime], pl.DataFrame]:
     """Steps 2 and 3 for the gaps that the host kept waiting.
 
     Returns:
         `gap`, `<cause>_ns` and `<cause>_by` of the host's causes without the stalls; and
-        `Explained.charges` and `Explained.in_calls`.
+        `Explained.charges`, `Explained.in_calls`, and what is left of the rest.
     """
     places = _on_lanes(hosts, waiting)
     parts, spans = _host_parts(events, hosts, places)
     own = places.select("gap", begin=spans["stall"].begin, stop=spans["stall"].stop)
     giving = ["host_ns", "api_ns", "between_ns", "launch_calls_ns"]
-    taken, charged = charged_stalls(
-        hosts.stalled, hosts.axis, waiting, parts.select(pl.sum_horizontal(giving)).to_series()
-    )
+    can_give = parts.select(pl.sum_horizontal(giving)).to_series()
+    taken, charged, left = charged_stalls(hosts.stalled, hosts.axis, waiting, can_give, rest, host)
     parts = parts.with_columns(_without([parts[name] for name in giving], taken))
     inside = {"launch": "launch_calls_ns", "api": "api_ns"} | {c: f"{c}_ns" for c in IN_CALLS}
     in_calls = {
@@ -185,7 +252,7 @@ def _split(
     }
     launch_ns = (pl.col("between_ns") + pl.col("launch_calls_ns")).alias("launch_ns")
     parts = parts.select("gap", launch_ns, pl.exclude("gap", "between_ns", "launch_calls_ns"))
-    return parts, _charges(hosts, pl.concat([own, charged])), in_calls
+    return parts, _charges(hosts, pl.concat([own, charged])), in_calls, left
 
 
 def _on_lanes(hosts: HostTime, waiting: pl.DataFrame) -> pl.DataFrame:
@@ -270,10 +337,11 @@ def _assembled(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
     """`gaps` with their parts, which are 0 where missing, and `cause`."""
     columns = []
     for frame in parts:
+        row = frame["gap"] - (gaps["gap"].first() or 0)
         for name in frame.columns[1:]:
             empty = 0 if name.endswith("_ns") else None
             whole = pl.repeat(empty, len(gaps), dtype=frame.schema[name], eager=True)
-            columns.append(whole.scatter(frame["gap"], frame[name]).alias(name))
+            columns.append(whole.scatter(row, frame[name]).alias(name))
     explained = gaps.hstack(columns)
     return explained.with_columns(_largest(explained))
 

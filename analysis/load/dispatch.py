@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
+from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load import nsys_rep, parquetdir
 from nsysflow.analysis.load.compressed import MAGICS, unpacked
 from nsysflow.analysis.load.kineto.read import read_kineto
@@ -43,6 +45,7 @@ def load(
     *,
     export: nsys_rep.Export | None = None,
     shapes: Shapes = True,
+    scratch: Scratch | None = None,
 ) -> Trace:
     """A report as canonical frames, whatever kind of report it is.
 
@@ -53,6 +56,7 @@ def load(
         shapes: also read how kernels were launched (grid, block, registers, shared memory), or
             only their grid. The `kernels` table needs all of it, findings need the grid. It is a
             quarter of the time of a big SQLite export.
+        scratch: where large frames are kept, these and all that is made of them; None for memory.
 
     Raises:
         NotAReport: it is none of these.
@@ -64,7 +68,8 @@ def load(
     """
     path = Path(path)
     with opened(path, export) as (plain, shown):
-        return _load(plain, shown, report_name(path), shapes=shapes)
+        trace = _load(plain, shown, report_name(path), shapes=shapes, scratch=scratch)
+        return trace if scratch is None else replace(scratch.kept(trace), scratch=scratch)
 
 
 def is_report(folder: Path) -> bool:
@@ -145,12 +150,12 @@ def _plain(path: Path, shown: str, export: nsys_rep.Export | None, temporary: Ex
     return path
 
 
-def _load(path: Path, shown: str, report: str, *, shapes: Shapes) -> Trace:
+def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scratch | None) -> Trace:
     if path.is_dir():
         return trace_of(parquetdir.read_parquetdir(path, shown), report)
     head = _head(path, shown)
     if head.startswith(MAGIC) or MAGIC.startswith(head):
-        return trace_of(read_sqlite(path, shown, shapes=shapes), report)
+        return trace_of(read_sqlite(path, shown, shapes=shapes, scratch=scratch), report, scratch)
     if is_json(head):
         return read_kineto(path, shown, report)
     if head[_TAR_MAGIC] == b"ustar":

@@ -98,6 +98,15 @@ class Attribution:
             found = pl.concat([found, inside.select("node", "range")])
         return found
 
+    def ancestors(self) -> Iterator[pl.Series]:
+        """For each depth of the tree, from the deepest: by number of path, the path at that depth
+        that it lies in; null of paths above."""
+        parent, depths = self.paths["parent_path"], self.paths["depth"]
+        at = self.paths["path"]
+        for depth in range(greatest(depths), 0, -1):
+            yield at.set(depths < depth, None).alias("path")
+            at = parent.gather(at).zip_with(depths >= depth, at)
+
     def levels(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """`rows` (with `path`) for each depth of the tree, from the deepest.
 

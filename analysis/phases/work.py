@@ -134,7 +134,9 @@ def compute_time(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.
         ops: operations with `node` and `part`, or their parts in some windows.
         axis: the axis of the operations.
     """
-    compute = ops.filter(pl.col("part") == "compute", _length_ns() > 0)
+    columns = ("device_no", "start_ns", "end_ns", "process", "node")
+    computing = ops.lazy().filter(pl.col("part") == "compute", _length_ns() > 0)
+    compute = computing.select(columns).collect()
     return busy_of_paths(attribution, compute, axis).rename({"busy_ns": "compute_ns"})
 
 

@@ -21,7 +21,10 @@ def launch_table(view: View) -> pl.DataFrame:
         _starved(view, placed["call"]),
         attribution.path_of(placed["node"]),
     )
-    levels = [_by_path(level) for level in attribution.levels(rows)]
+    levels = [
+        _by_path(rows.with_columns(within.gather(rows["path"]))).drop_nulls("path")
+        for within in attribution.ancestors()
+    ]
     if not levels:
         return LAUNCHES.to_frame()
     return (

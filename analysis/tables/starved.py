@@ -19,7 +19,7 @@ NEAR_NS: Final = 50_000
 MIN_OPS: Final = 8
 
 MEMBER_COLUMNS: Final = (
-    *("op", "node", "kind", "name", "device", "place", "start_ns", "end_ns", "launch_start_ns"),
+    *("op", "node", "kind", "name", "device", "start_ns", "end_ns", "launch_start_ns"),
 )
 """The columns of an operation that a window needs."""
 
@@ -75,16 +75,17 @@ def _listed(view: View, runs: pl.DataFrame, ops: pl.DataFrame, axis: Axis) -> pl
     runs = runs.hstack(_idle(axis, runs, view.gaps))
     runs = runs.filter(2 * pl.col("launch_idle_ns") >= pl.col("end") - pl.col("start"))
     runs = runs.select(
-        pl.int_range(pl.len()).alias("run"),
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("run"),
         pl.col("start").alias("place"),
         pl.col("end").alias("reach"),
-        (pl.col("end") - pl.col("start")).alias("run_ns"),
-        axis.time_ns(pl.col("start")).alias("run_start_ns"),
+        axis.time_ns(pl.col("start")).alias("start_ns"),
+        (axis.time_ns(pl.col("start")) + pl.col("end") - pl.col("start")).alias("end_ns"),
         *("launch_idle_ns", "idle_ns"),
     )
-    members = ops.select(*MEMBER_COLUMNS)
-    held = members.join_asof(runs, on="place", check_sortedness=False)
-    return _windows(view.attribution, held.filter(pl.col("place") < pl.col("reach")))
+    run = last_at_or_before(runs["place"], ops["place"]).alias("run")
+    held = (ops["place"] < runs["reach"].gather(run)).fill_null(value=False)
+    members = ops.select(*MEMBER_COLUMNS, run).filter(held)
+    return _windows(view.attribution, members, runs.drop("place", "reach"))
 
 
 def _idle(axis: Axis, runs: pl.DataFrame, gaps: pl.DataFrame) -> list[pl.Series]:
@@ -102,8 +103,8 @@ def _idle(axis: Axis, runs: pl.DataFrame, gaps: pl.DataFrame) -> list[pl.Series]
     ]
 
 
-def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
-    """One row per run of `members`, operations with their run's columns."""
+def _windows(attribution: Attribution, members: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
+    """A row for each of the `runs` that has enough `members`, operations with their `run`."""
     length = pl.col("end_ns") - pl.col("start_ns")
     launch = pl.col("launch_start_ns").drop_nulls().sort()
     interval = launch.diff()
@@ -111,11 +112,8 @@ def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
     members = members.with_columns(attribution.path_of(members["node"]))
     windows = members.group_by("run").agg(
         pl.col("device").first(),
-        pl.col("run_start_ns").first().alias("start_ns"),
-        (pl.col("run_start_ns") + pl.col("run_ns")).first().alias("end_ns"),
         pl.len().cast(pl.Int64).alias("ops"),
         median_ns(interval.filter(interval > 0)).alias("median_interval_ns"),
-        pl.col("launch_idle_ns", "idle_ns").first(),
         (length.sum() + GRAPH_NODE_NS * pl.len()).cast(pl.Int64).alias("graph_estimate_ns"),
     )
     of_kernels = (
@@ -126,7 +124,8 @@ def _windows(attribution: Attribution, members: pl.DataFrame) -> pl.DataFrame:
             median_ns(length).alias("median_kernel_ns"),
         )
     )
-    windows = windows.join(of_kernels, on="run", how="left").join(_commonest(members), on="run")
+    windows = windows.join(runs, on="run").join(of_kernels, on="run", how="left")
+    windows = windows.join(_commonest(members), on="run")
     windows = windows.with_columns(pl.col("kernels").fill_null(0))
     phase = attribution.paths["joined"].gather(windows["path"]).fill_null("").alias("phase")
     return windows.with_columns(phase).sort(

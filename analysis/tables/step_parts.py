@@ -6,6 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.intervals import laid, overlaps, reached_before
 from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.schema import STEP_PART
 from nsysflow.analysis.tables.gaps import (
@@ -78,13 +79,15 @@ def _of_operations(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
     )
     path = _by_name(view.attribution).gather(view.attribution.path_of(view.ops["node"]))
     what = view.ops.select("part", "name", *_grids(view), path.alias("path"))
-    found = [_summed(_begun(ops, pieces), what)]
+    what = in_files(what, view.scratch)
+    found = [_summed(_begun(rows, pieces), what) for rows in in_slices(ops, view.scratch)]
     for part, cover in hidden_by.items():
-        alone = _cut(_alone(ops.filter(pl.col("part") == part)), pieces)
-        ns = alone["end"] - alone["start"]
-        if cover is not None:
-            ns -= cover.between(alone["start"], alone["end"])
-        found.append(_summed(alone.select("op", "piece", ns.alias("ns")), what))
+        for rows in in_slices(_alone(ops.filter(pl.col("part") == part)), view.scratch):
+            alone = _cut(rows, pieces)
+            ns = alone["end"] - alone["start"]
+            if cover is not None:
+                ns -= cover.between(alone["start"], alone["end"])
+            found.append(_summed(alone.select("op", "piece", ns.alias("ns")), what))
     sums = pl.col("ns", "duration_ns", "count").sum()
     grouped = pl.concat(found, how="diagonal").group_by("piece", *what.columns).agg(sums)
     return _in_words(view, grouped.filter((pl.col("ns") > 0) | (pl.col("count") > 0)))
@@ -126,9 +129,9 @@ def _grids(view: View) -> list[pl.Series]:
     """The grid of each operation; null of copies, and where the report was read without shapes."""
     shapes, ops = view.trace.shapes, view.ops
     if shapes.is_empty():
-        return [pl.repeat(None, len(ops), dtype=pl.Int64, eager=True).alias(x) for x in _GRID]
+        return [pl.repeat(None, len(ops), dtype=pl.Int32, eager=True).alias(x) for x in _GRID]
     row = ops.select(pl.when(pl.col("kind") == "kernel").then("detail")).to_series()
-    return [shapes[axis].gather(row).cast(pl.Int64) for axis in _GRID]
+    return [shapes[axis].gather(row) for axis in _GRID]
 
 
 def _in_words(view: View, rows: pl.DataFrame) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
 from nsysflow.analysis.frames.lookup import by_number, distinct, greatest
 from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid, process_of
 from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.timeline.call_classes import (
     SYNC_AFTER_NS,
@@ -105,15 +106,15 @@ def in_order(trace: Trace, options: Options) -> Events:
     latest_end_ns = _extent([f.select("end_ns") for f in kept.values()])[1]
     axis = Axis.over(first_ns, last_ns, margin_ns=max(options.framework_gap_ns, SYNC_AFTER_NS) + 1)
     threads = _threads(trace, kept)
-    calls = _calls(kept["calls"], threads, axis)
-    ops = _with_launches(kept["operations"], calls, threads)
+    calls = _calls(kept["calls"], threads, axis, trace.scratch)
+    ops = in_files(_with_launches(kept["operations"], calls, threads), trace.scratch)
     calls = refine_classes(calls, ops, _pageable_calls(trace, ops))
-    calls = with_sources(calls, threads, axis, trace, options.own)
+    calls = in_files(with_sources(calls, threads, axis, trace, options.own), trace.scratch)
     ended = pl.col("end_ns").is_not_null()
     return Events(
         trace=trace.without_rows(),
         axis=axis,
-        ops=_sorted_ops(ops, axis),
+        ops=_sorted_ops(ops, axis, trace.scratch),
         calls=calls,
         ranges=_numbered(kept["ranges"], threads).with_columns(
             ended.alias("ended"), pl.col("end_ns").fill_null(latest_end_ns)
@@ -168,35 +169,45 @@ def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> pl.DataFrame:
 
 
 def _numbered(frame: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """`frame` plus `thread_no`; one thread needs no join."""
-    if len(threads) == 1:
-        return frame.with_columns(pl.lit(0, pl.UInt32).alias("thread_no"))
-    return frame.join(
-        threads.select("thread", "thread_no"), on="thread", how="left", maintain_order="left"
-    )
+    """`frame` plus `thread_no`."""
+    return _with_number(frame, threads.select("thread", "thread_no"))
 
 
-def _calls(calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def _with_number(rows: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
+    """`rows` plus a number, from `numbers`: a name and its number. One number needs no join, and a
+    join copies all that takes part."""
+    name, number = numbers.columns
+    if len(numbers) == 1:
+        return rows.with_columns(pl.lit(numbers[number].item(), pl.UInt32).alias(number))
+    found = rows.select(name).join(numbers, on=name, how="left", maintain_order="left")
+    return rows.with_columns(found[number])
+
+
+def _calls(
+    calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis, scratch: Scratch | None
+) -> pl.DataFrame:
     """Calls on the thread axis, outermost first, with their class by name."""
     place = axis.at(pl.col("thread_no"), pl.col("start_ns"))
-    numbered = _thread_by_thread(_numbered(calls, threads).drop("process", "thread"), len(threads))
+    numbered = _numbered(calls, threads).drop("process", "thread")
+    numbered = _thread_by_thread(numbered, len(threads), scratch)
     ties = [-pl.col("end_ns"), pl.col("correlation"), pl.col("name").cast(pl.String)]
+    placed = numbered.with_columns(place.alias("place"))
     return (
-        sort_with_ties(numbered.with_columns(place.alias("place")), "place", ties)
+        sort_with_ties(placed, "place", ties, scratch)
         .drop("place")
         .with_row_index("call")
         .pipe(with_class_by_name)
     )
 
 
-def _thread_by_thread(calls: pl.DataFrame, threads: int) -> pl.DataFrame:
+def _thread_by_thread(calls: pl.DataFrame, threads: int, scratch: Scratch | None) -> pl.DataFrame:
     """The calls of each thread together. nsys writes calls in the order of their starts, so that
     they need no sort after it, which takes twice as long."""
     thread = calls["thread_no"]
     if threads > FEW_THREADS or thread.null_count() or thread.is_sorted():
         return calls
-    rows = [(thread == number).arg_true() for number in range(threads)]
-    return calls[pl.concat(rows)]
+    rows = pl.concat([(thread == number).arg_true() for number in range(threads)])
+    return calls[rows] if scratch is None else scratch.gathered(calls, rows)
 
 
 def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
@@ -269,17 +280,14 @@ def _pageable_calls(trace: Trace, ops: pl.DataFrame) -> pl.Series:
     return copies.filter(pageable.fill_null(value=False))["call"]
 
 
-def _sorted_ops(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def _sorted_ops(ops: pl.DataFrame, axis: Axis, scratch: Scratch | None) -> pl.DataFrame:
     """Operations on the device axis, with their part in the accounting."""
     devices = ops.select(pl.col("device").unique().sort()).with_row_index("device_no")
-    if len(devices) == 1:
-        ops = ops.with_columns(pl.lit(0, pl.UInt32).alias("device_no"))
-    else:
-        ops = ops.join(devices, on="device", how="left", maintain_order="left")
+    ops = _with_number(ops, devices.select("device", "device_no"))
     place = axis.at(pl.col("device_no"), pl.col("start_ns"))
     by_name = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
     ties = [*(pl.col(key) for key in LAUNCH_ORDER), *by_name, pl.col("process")]
-    ops = sort_with_ties(ops.with_columns(place.alias("place")), "place", ties)
+    ops = sort_with_ties(ops.with_columns(place.alias("place")), "place", ties, scratch)
     return ops.with_columns(parts_of(ops), _firsts(ops)).with_row_index("op")
 
 

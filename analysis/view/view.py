@@ -4,6 +4,7 @@ import polars as pl
 
 from nsysflow.analysis.activity.communication import with_exposed_time
 from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.instances import span_inside
@@ -47,6 +48,11 @@ class View:
     def trace(self) -> Trace:
         """The report, without its rows."""
         return self.timeline.trace
+
+    @property
+    def scratch(self) -> Scratch | None:
+        """Where large pieces are kept; None for memory."""
+        return self.timeline.scratch
 
     @property
     def options(self) -> Options:

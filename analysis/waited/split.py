@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.lookup import by_number, named
+from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.schema import KIND_OF_WAIT
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.analysis.waited.stretches import stretches_without_compute
@@ -44,11 +45,17 @@ def split(events: Events, producer: pl.Series) -> pl.DataFrame:
     """
     stretches = stretches_without_compute(events)
     followed = pl.col("waiter").is_not_null()
-    hops = _hops(events.ops, producer, _chains(events.ops, producer, stretches.filter(followed)))
+    nodes = _chains(events.ops, producer, stretches.filter(followed))
     after = stretches.filter(~followed).with_columns(
         pl.lit("unresolved", KIND_OF_WAIT).alias("kind"), pl.lit(None, pl.UInt32).alias("op")
     )
-    pieces = [*_pieces(hops), after.select(PIECES.names())]
+    scratch = events.trace.scratch
+    found = [
+        in_files(_pieces(_hops(events.ops, producer, rows)), scratch)
+        for rows in in_slices(nodes, scratch)
+    ]
+    of_each_kind = (pl.concat(rows) for rows in zip(*found, strict=True))
+    pieces: list[pl.DataFrame] = [*of_each_kind, after.select(PIECES.names())]
     return pl.concat(pieces).filter(pl.col("end_ns") > pl.col("start_ns"))
 
 

@@ -8,7 +8,7 @@ of the time of the SQLite export (docs/facts.md).
 from collections.abc import Collection
 from dataclasses import fields
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from zipfile import ZipFile
 
 import msgspec
@@ -103,7 +103,7 @@ def read(file: Path, shapes: Shapes) -> Trace:
     """
     with ZipFile(file) as packed:
         said = msgspec.json.decode(packed.read(_ABOUT), type=About)
-        frames = {
+        frames: dict[str, Any] = {
             name: _frame(packed.read(f"{name}.parquet"), name, shapes) for name in said.frames
         }
     return Trace(

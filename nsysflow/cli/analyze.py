@@ -30,7 +30,7 @@ _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it 
 
 _OUTPUT: Final = frozenset(
     [
-        *("reports", "folder", "force", "no_files", "html"),
+        *("reports", "folder", "force", "no_files", "html", "low_memory"),
         *(field.name for kind in (Printed, Exports, Workers) for field in fields(kind)),
     ]
 )
@@ -82,6 +82,12 @@ class _Analyze(Command):
 @window_options
 @cache_option
 @option(
+    "--low-memory",
+    section="What to look at",
+    is_flag=True,
+    help="Keep large tables on disk meanwhile, however small the report is.",
+)
+@option(
     "--min-gap-us",
     "at_least_ns",
     section="What to look at",
@@ -108,6 +114,7 @@ def analyze(
     force: bool,
     no_files: bool,
     html: bool,
+    low_memory: bool,
     **others: Any,  # noqa: ANN401
 ) -> None:
     """Show what each GPU waited for in a report.
@@ -152,7 +159,8 @@ def analyze(
     chosen = _folder_of(reports, folder, force=force) if written else None
     # summary.md is a page: its tables of judged steps are computed on all cores too
     tables = (*TABLES, *PAGE) if written else (*printed.tables, *exports.tables)
-    analysed = partial(analyse, reports, look, tables=tables, folder=chosen, html=html, **how)
+    how |= {"low_memory": low_memory, "html": html}
+    analysed = partial(analyse, reports, look, tables=tables, folder=chosen, **how)
     if not (written or printed.alone or exports.asked):
         print_page(reports, look, analysed, full=printed.full)
         return

@@ -2,7 +2,6 @@
 
 import gc
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -27,13 +26,9 @@ from nsysflow.cli.skill import skill
 from nsysflow.cli.whatif import whatif
 from nsysflow.endings import in_one_message
 from nsysflow.errors import ExitCode
+from nsysflow.memory import keep_memory
 from nsysflow.nearest import near_or_all
 from nsysflow.progress import progress
-
-ALLOCATOR: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:-1"
-"""Lets polars keep the memory that it freed, for all threads. Frames of the analysis live for
-milliseconds, and to return their memory and ask for it again is slow. Saves 45 % of the page faults
-and 13 % of the memory at 1 M kernels (docs/facts.md). Polars reads it when it loads."""
 
 OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 """Python looks for garbage that refers to itself after so many new objects. Every 700, its default,
@@ -86,7 +81,7 @@ def main() -> None:
         nsysflow profile -- python train.py
         nsysflow analyze report.sqlite
     """
-    os.environ.setdefault("_RJEM_MALLOC_CONF", ALLOCATOR)
+    keep_memory()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     take_any_text(sys.stdout)
 

@@ -12,18 +12,13 @@ from nsysflow.engine.processes import Processes
 from nsysflow.engine.slurm import SLURM
 from nsysflow.engine.threads import Threads
 from nsysflow.errors import SelectionError
+from nsysflow.memory import free_bytes, needed_bytes
 
 Executor = Literal["threads", "processes", "dask"]
 EXECUTORS: Final[tuple[Executor, ...]] = get_args(Executor)
 
 _SLURM_WORKERS: Final = 8
 """Four jobs of two workers each: they digest 20 small reports in a second."""
-
-_REPORT_BYTES: Final = 200_000_000
-_BYTES_PER_BYTE: Final = 6
-_PACKED: Final = 10
-"""A report takes about so much memory, plus six times its SQLite file (1.0 M kernels: 179 MB and
-1.1 GB, docs/facts.md). Packed it is a tenth as large."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,28 +79,10 @@ def engine_of(choice: Choice, files: Sequence[Path]) -> Iterator[Engine]:
 
 def _fitting(files: Sequence[Path]) -> int:
     """As many workers as there are cores, files, and memory for the largest files."""
-    each = _REPORT_BYTES + _BYTES_PER_BYTE * max(map(_unpacked_bytes, files), default=0)
-    return max(1, min(_cores(), len(files), _free_bytes() // each))
-
-
-def _unpacked_bytes(file: Path) -> int:
-    try:
-        size = file.stat().st_size
-    except OSError:  # whoever opens it says so
-        return 0
-    return size * _PACKED if file.suffix in (".xz", ".gz", ".zst") else size
+    each = max(map(needed_bytes, files), default=1)
+    return max(1, min(_cores(), len(files), free_bytes() // each))
 
 
 def _cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _free_bytes() -> int:
-    """The memory that is free, or could be."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-        fields = dict(line.split(":", 1) for line in lines)
-        return 1024 * int(fields["MemAvailable"].split()[0])
-    except (OSError, KeyError):  # another system than Linux
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -15,6 +15,7 @@ from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.view.selection import require_domains
 from nsysflow.engine.choice import Choice
 from nsysflow.errors import NsysflowError, SelectionError
+from nsysflow.memory import scratch_for
 from nsysflow.progress import SILENT, Progress
 from nsysflow.report.results import Origin, Results
 from nsysflow.report_names import some_of
@@ -54,6 +55,7 @@ def analyze_reports(
     tables: Sequence[str] = PAGE,
     choice: Choice | None = None,
     strict: bool = False,
+    low_memory: bool = False,
     progress: Progress = SILENT,
 ) -> Results:
     """Load and analyse reports, the ranks of one run: all of them whole if they are few. Of more
@@ -68,6 +70,8 @@ def analyze_reports(
         choice: who makes the digests; processes if None.
         strict: whether a report that cannot be read is an error where there are several. If not,
             it is left out with a note.
+        low_memory: whether to keep large tables on disk; that is also done for reports that are
+            too large for memory.
         progress: hears of each piece of work.
 
     Raises:
@@ -77,7 +81,7 @@ def analyze_reports(
     """
     sources = distinct_sources(paths)
     origin = origin_of(sources, paths)
-    run = _Run(sources, options, strict=strict)
+    run = _Run(sources, options, strict=strict, low_memory=low_memory)
     if len(sources) <= MANY:
         analyses = run.analysed(sources, tables, progress)
         return Results(analyses, origin=origin, notes=run.notes())
@@ -98,10 +102,13 @@ class _Run:
         domains: the NVTX domains that the opened reports have.
     """
 
-    def __init__(self, sources: Sequence[Source], options: Options, *, strict: bool) -> None:
+    def __init__(
+        self, sources: Sequence[Source], options: Options, *, strict: bool, low_memory: bool
+    ) -> None:
         self.sources = sources
         self.options = options
         self.strict = strict
+        self.low_memory = low_memory
         self.left_out: dict[str, NsysflowError] = {}
         self.domains: set[str] = set()
 
@@ -120,9 +127,11 @@ class _Run:
         progress.expect(2 * pieces * len(sources))  # half of the time is loading
         analyses = []
         for source in sources:
-            progress.stage(f"loading {source.name}")
+            scratch = scratch_for(source.path, low_memory=self.low_memory)
+            where = "" if scratch is None else f", with large tables in {scratch.folder}"
+            progress.stage(f"loading {source.name}{where}")
             try:
-                report = opened(source, self.options, alone=alone, shapes=shapes)
+                report = opened(source, self.options, alone=alone, shapes=shapes, scratch=scratch)
                 progress.done(pieces)
                 progress.stage(f"analysing {source.name}")
                 self.domains |= report.domains

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from nsysflow.analysis.analyze import Analysis, analyze
+from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load.nsys_export.tables import Shapes
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.trace import Trace
@@ -28,7 +29,14 @@ class Opened:
     domains: frozenset[str]
 
 
-def opened(source: Source, options: Options, *, alone: bool, shapes: Shapes = False) -> Opened:
+def opened(
+    source: Source,
+    options: Options,
+    *,
+    alone: bool,
+    shapes: Shapes = False,
+    scratch: Scratch | None = None,
+) -> Opened:
     """Load a report; its tables are computed when they are read.
 
     Args:
@@ -37,11 +45,12 @@ def opened(source: Source, options: Options, *, alone: bool, shapes: Shapes = Fa
         alone: whether it is the run's only report. Of several, each looks only at the domains that
             it has.
         shapes: as for `load`.
+        scratch: as for `load`.
 
     Raises:
         ReportError: it cannot be read.
     """
-    trace = _load(source, shapes=shapes)
+    trace = _load(source, shapes=shapes, scratch=scratch)
     domains = frozenset(named_domains(trace.ranges))
     wanted = with_run(source.manifest, options)
     if not alone:
@@ -70,9 +79,9 @@ def may_be_left_out(error: NsysflowError, *, strict: bool) -> bool:
     return isinstance(error, SelectionError) or (isinstance(error, ReportError) and not strict)
 
 
-def _load(source: Source, *, shapes: Shapes) -> Trace:
+def _load(source: Source, *, shapes: Shapes, scratch: Scratch | None) -> Trace:
     """The trace under its report's name, with the notes on its run."""
-    trace = load(source.path, shapes=shapes)
+    trace = load(source.path, shapes=shapes, scratch=scratch)
     if source.manifest is not None:
         notes = (*expected_notes(source.manifest, trace), *run_notes(source.manifest, trace))
         trace = replace(trace, notes=notes)

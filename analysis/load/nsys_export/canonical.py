@@ -11,6 +11,7 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.frames.lookup import by_number, distinct, greatest
 from nsysflow.analysis.frames.nsys_ids import os_pid, process_of
+from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.load.api_names import VERSION
 from nsysflow.analysis.load.auto_ranges import with_auto_domain
 from nsysflow.analysis.load.kernel_names import GENERIC, short_kernel_name
@@ -56,13 +57,13 @@ def short_name() -> pl.Expr:
     return pl.col("value").map_elements(short_kernel_name, pl.String)
 
 
-def trace_of(raw: Raw, report: str) -> Trace:
-    """The canonical frames of an export, named `report`."""
+def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
+    """The canonical frames of an export, named `report`; the largest are kept in `scratch`."""
     process = _only_process(raw)
     backtraces, samples, frames = stacks(raw)
     marks = _marks_of_ours(raw, process)
     captures = first_of_each(marks.select("process", "text").rows())
-    ops = _with_physical_gpu(_ops(raw, process), raw.cuda_devices)
+    ops = in_files(_with_physical_gpu(_ops(raw, process), raw.cuda_devices), scratch)
     calls = _calls(raw, process)
     return Trace(
         report=report,

@@ -18,6 +18,7 @@ from typing import Final
 import polars as pl
 from adbc_driver_sqlite import dbapi
 
+from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.load.nsys_export.raw import Raw, assemble, check_tables
 from nsysflow.analysis.load.nsys_export.sampled import Where, read_sampled
 from nsysflow.analysis.load.nsys_export.tables import (
@@ -44,13 +45,16 @@ _ALL: Final[Where] = MappingProxyType({})
 _LOCK_WAIT_S: Final = 0.2
 
 
-def read_sqlite(path: Path, shown: str, *, shapes: Shapes = True) -> Raw:
+def read_sqlite(
+    path: Path, shown: str, *, shapes: Shapes = True, scratch: Scratch | None = None
+) -> Raw:
     """The tables of the export at `path`, which messages call `shown`.
 
     Args:
         path: the SQLite file.
         shown: its name in messages.
         shapes: also read how kernels were launched, or only their grid; null without.
+        scratch: where large frames are kept; None for memory.
 
     Raises:
         NotAReport: it is a database of something else.
@@ -73,12 +77,14 @@ def read_sqlite(path: Path, shown: str, *, shapes: Shapes = True) -> Raw:
             def pieces_of(table: Table, where: Where = _ALL) -> list[Future[pl.DataFrame]]:
                 columns, extent = wanted.get(table.name, ()), extents.get(table.name)
                 queries = _queries(table, columns, extent, where)
-                return [pool.submit(_read, uri, query, table) for query in queries]
+                return [pool.submit(_piece, uri, query, table, scratch) for query in queries]
 
             pieces = {field: pieces_of(table) for field, table in TABLES.items()}
-            frames = {field: _joined(table, pieces.pop(field)) for field, table in TABLES.items()}
+            frames = {
+                field: _joined(table, pieces.pop(field), scratch) for field, table in TABLES.items()
+            }
             sampled = read_sampled(
-                frames, lambda table, where: _joined(table, pieces_of(table, where))
+                frames, lambda table, where: _joined(table, pieces_of(table, where), scratch)
             )
         _check_none_is_lost(uri, frames, extents)
     return assemble(shown, present, unknown, frames | sampled)
@@ -182,6 +188,10 @@ def _real(name: str) -> str:
     )
 
 
+def _piece(uri: str, query: str, table: Table, scratch: Scratch | None) -> pl.DataFrame:
+    return in_files(_read(uri, query, table), scratch)
+
+
 def _read(uri: str, query: str, table: Table) -> pl.DataFrame:
     with dbapi.connect(uri) as db, db.cursor() as cursor:
         cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": _BATCH_ROWS})
@@ -236,8 +246,10 @@ def _decoded(value: pl.Series) -> pl.Series:
     return text.set(text == "", None)
 
 
-def _joined(table: Table, pieces: list[Future[pl.DataFrame]]) -> pl.DataFrame:
+def _joined(
+    table: Table, pieces: list[Future[pl.DataFrame]], scratch: Scratch | None
+) -> pl.DataFrame:
     """A table's pieces as one frame. The caller drops the pieces, so that only one table is in
     memory twice."""
     parts = [table.columns.to_frame(), *(piece.result() for piece in pieces)]
-    return pl.concat(parts, rechunk=True)
+    return pl.concat(parts, rechunk=True) if scratch is None else scratch.joined(parts)

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices
 from nsysflow.analysis.frames.statistics import percent, spread
 from nsysflow.analysis.tables.kernels.classes import class_of
 from nsysflow.analysis.view.view import View
@@ -15,6 +16,7 @@ def kernel_table(view: View) -> pl.DataFrame:
     measured = kernels.select(
         "device", "name", "short_name", "detail", ns.alias("ns"), call_ns.alias("call_ns")
     ).collect()
+    measured = in_files(measured, view.scratch)
     key = ["device", "name"]
     tiny = (pl.col("ns") < pl.col("call_ns")).sum()
     timed = measured.group_by(key).agg(
@@ -28,7 +30,7 @@ def kernel_table(view: View) -> pl.DataFrame:
     blocks = pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
     name, short = (pl.col(column).cast(pl.String) for column in ("name", "short_name"))
     return (
-        timed.join(_commonest_shape(measured, view.trace.shapes), on=key, how="left")
+        timed.join(_commonest_shape(measured, view.trace.shapes, view.scratch), on=key, how="left")
         .join(sms, on="device", how="left")
         .with_columns(
             name,
@@ -44,17 +46,25 @@ def kernel_table(view: View) -> pl.DataFrame:
     )
 
 
-def _commonest_shape(kernels: pl.DataFrame, shapes: pl.DataFrame) -> pl.DataFrame:
+def _commonest_shape(
+    kernels: pl.DataFrame, shapes: pl.DataFrame, scratch: Scratch | None
+) -> pl.DataFrame:
     """Per device and name the most common grid and block, and their most common registers and
     shared memory. Ties go to the smallest."""
     place = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
     memory = ["registers", "shared_bytes"]
     key = ["device", "name"]
-    counted = (
-        kernels.select(*key)
-        .hstack(shapes.select(pl.all().gather(kernels["detail"])).get_columns())
+    counts = [
+        rows.select(*key)
+        .hstack(shapes.select(pl.all().gather(rows["detail"])).get_columns())
         .group_by(*key, *place, *memory)
         .agg(pl.len().alias("count"))
+        for rows in in_slices(kernels, scratch)
+    ]
+    counted = (
+        pl.concat(counts)
+        .group_by(*key, *place, *memory)
+        .agg(pl.col("count").sum())
         .with_columns(pl.col("count").sum().over(*key, *place).alias("place_count"))
     )
     return (

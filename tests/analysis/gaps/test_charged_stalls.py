@@ -3,9 +3,11 @@
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, Cover
-from nsysflow.analysis.gaps.charged_stalls import charged_stalls, since_last_gap
+from nsysflow.analysis.gaps.charged_stalls import AT_THE_START, charged_stalls, since_last_gap
 
 AXIS = Axis(origin_ns=0, stride_ns=10_000)
+
+NOTHING_BEFORE = (AT_THE_START.rest, AT_THE_START.host)
 
 Gap = tuple[int, int, int]
 """The start of a gap, and the start and end of its launch."""
@@ -16,19 +18,16 @@ def charged(stalls: list[tuple[int, int]], *gaps: Gap, linked: bool = True) -> l
     stalled = Cover(pl.DataFrame(stalls, schema=["start", "end"], orient="row"))
     frame = pl.DataFrame(gaps, schema=["start_ns", "next_start_ns", "launched_ns"], orient="row")
     h_ns = pl.min_horizontal("start_ns", "next_start_ns")
-    waiting = (
-        frame.with_row_index("gap")
-        .with_columns(
-            pl.lit(0, pl.UInt32).alias("device_no"),
-            pl.lit(0, pl.UInt32).alias("process_no"),
-            pl.lit(0, pl.UInt32).alias("lane"),
-            pl.lit(linked).alias("linked"),
-            h_ns.alias("h_ns"),
-        )
-        .with_columns(since_last_gap(pl.col("linked"), pl.col("h_ns"), AXIS).alias("since_ns"))
+    waiting = frame.with_row_index("gap").with_columns(
+        pl.lit(0, pl.UInt32).alias("device_no"),
+        pl.lit(0, pl.UInt32).alias("process_no"),
+        pl.lit(0, pl.UInt32).alias("lane"),
+        pl.lit(linked).alias("linked"),
+        h_ns.alias("h_ns"),
     )
+    waiting = waiting.with_columns(since_last_gap(waiting, AT_THE_START.looked, AXIS))
     can_give = frame["launched_ns"] - frame["start_ns"]
-    taken, ranges = charged_stalls(stalled, AXIS, waiting, can_give)
+    taken, ranges, _ = charged_stalls(stalled, AXIS, waiting, can_give, *NOTHING_BEFORE)
     by_range = ranges.group_by("gap").agg((pl.col("stop") - pl.col("begin")).sum().alias("ns"))
     assert dict(by_range.rows()) == {gap: ns for gap, ns in enumerate(taken) if ns}
     return taken.to_list()
@@ -78,7 +77,8 @@ def test_the_end_of_a_stall_is_charged_first() -> None:
             "linked": [True],
         }
     )
-    taken, ranges = charged_stalls(stalled, AXIS, one, pl.Series([120]))
+    taken, ranges, left = charged_stalls(stalled, AXIS, one, pl.Series([120]), *NOTHING_BEFORE)
     assert taken.to_list() == [120]
     # in stalled time: 20 of the first stall's 50, and all 100 of the second
     assert ranges.select("begin", "stop").rows() == [(30, 150)]
+    assert left.select("begin", "stop").rows() == [(0, 30)]

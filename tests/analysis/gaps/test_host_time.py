@@ -25,7 +25,7 @@ def host(*more: Row) -> HostTime:
         schema={"lane": pl.UInt32, "window_ns": pl.Int64, "start_ns": pl.Int64}
         | {"launched_ns": pl.Int64}
     )
-    return host_time(events, lanes, asked, framework_gap_ns=50)
+    return host_time(events, events.calls, lanes, asked, framework_gap_ns=50)
 
 
 def covered_ns(time: HostTime, name: str, start_ns: int, end_ns: int) -> int:

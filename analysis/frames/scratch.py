@@ -1,0 +1,97 @@
+"""`Scratch`: where large frames lie while a report is analysed that does not fit into memory."""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import polars as pl
+
+from nsysflow.analysis.frames.mapped import drop_pages, is_mapped, mapped
+from nsysflow.errors import OutputError
+
+T = TypeVar("T")
+
+LEAST_BYTES: Final = 1 << 18
+"""A column of which less lies in memory stays as it is."""
+
+SLICE_ROWS: Final = 1 << 22
+"""So many rows are worked on at a time."""
+
+_WRITERS: Final = 4
+"""So many columns are written at a time."""
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A folder on a disk with room.
+
+    Attributes:
+        folder: where it is; nothing is seen in it, as the files have no names.
+        least_bytes: a column of which less lies in memory stays as it is.
+        slice_rows: how many rows are worked on at a time.
+    """
+
+    folder: Path
+    least_bytes: int = LEAST_BYTES
+    slice_rows: int = SLICE_ROWS
+
+    def kept(self, value: T) -> T:
+        """`value` with its large columns in files. Frames inside dataclasses, dicts and sequences
+        are found too; a dataclass stays the same object."""
+        kept = self._kept(value)
+        drop_pages()
+        return kept
+
+    def _kept(self, value: T) -> T:
+        kept: Any = value
+        if isinstance(value, pl.DataFrame):
+            with ThreadPoolExecutor(_WRITERS) as writers:
+                kept = value.with_columns(writers.map(self._column, value.iter_columns()))
+        elif isinstance(value, pl.Series):
+            kept = self._column(value)
+        elif isinstance(value, dict):
+            kept = {key: self._kept(each) for key, each in value.items()}
+        elif isinstance(value, list | tuple):
+            kept = type(value)(map(self._kept, value))
+        elif is_dataclass(value) and not isinstance(value, type | Scratch):
+            for name, each in list(vars(value).items()):
+                vars(value)[name] = self._kept(each)
+        return cast("T", kept)
+
+    def gathered(self, frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+        """These rows of a frame, one column after the other."""
+        return pl.DataFrame([self._column(column.gather(rows)) for column in frame.iter_columns()])
+
+    def slices(self, frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """`frame` in slices of `slice_rows`; at least one."""
+        for first in range(0, max(len(frame), 1), self.slice_rows):
+            yield frame.slice(first, self.slice_rows)
+
+    def joined(self, parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+        """Frames below each other, each written before the next one is made."""
+        return pl.concat([self.kept(part) for part in parts], rechunk=False)
+
+    def _column(self, column: pl.Series) -> pl.Series:
+        pieces = (piece for piece in column.get_chunks() if not is_mapped(piece))
+        if sum(piece.estimated_size() for piece in pieces) < self.least_bytes:
+            return column
+        try:
+            return mapped(column, self.folder)
+        except OSError as error:
+            raise OutputError(
+                f"large tables cannot be kept in {self.folder} ({error.strerror})",
+                "Name another folder with room",
+                "export TMPDIR=FOLDER",
+            ) from error
+
+
+def in_slices(frame: pl.DataFrame, scratch: Scratch | None) -> Iterable[pl.DataFrame]:
+    """A frame in slices where memory is short, else as a whole."""
+    return [frame] if scratch is None else scratch.slices(frame)
+
+
+def in_files(value: T, scratch: Scratch | None) -> T:
+    """`value`, with its large columns in files where memory is short."""
+    return value if scratch is None else scratch.kept(value)
