@@ -123,6 +123,11 @@ class Tables:
         """What the analysis was narrowed to."""
         return self.timeline.options
 
+    @property
+    def is_one_rank(self) -> bool:
+        """Whether this is one process on one GPU, which communicates with nobody."""
+        return len(self.timeline.events.users) <= 1 and self.timeline.communication.is_empty()
+
     @computed_once
     def digest(self) -> Digest:
         """What the run needs of this report."""

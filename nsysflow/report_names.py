@@ -8,6 +8,9 @@ from typing import Final
 FOLDER_ENDING: Final = ".nsysflow"
 """`analyze` adds it to a report's file name, for the folder that it writes."""
 
+HTML_FILE: Final = "report.html"
+"""The page in that folder, where it was asked for."""
+
 _SUFFIXES: Final = re.compile(
     r"(\.sqlite3?|(\.pt)?(\.trace)?\.json|\.nsys-rep|\.qdrep)?(\.xz|\.gz|\.zst)?$"
 )

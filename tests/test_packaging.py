@@ -88,6 +88,12 @@ def test_help_imports_neither_torch_nor_polars() -> None:
     assert run(sys.executable, "-c", code, cwd=ROOT).strip() == ""
 
 
+def test_what_writes_the_tables_imports_neither_the_page_nor_the_trace_of_a_browser() -> None:
+    other = "{'nsysflow.report.html.page', 'nsysflow.report.perfetto.trace'}"
+    code = f"import sys, nsysflow.runs.files; print(*sorted({other} & set(sys.modules)))"
+    assert run(sys.executable, "-c", code, cwd=ROOT).strip() == ""
+
+
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="asks git which files are tracked")
 def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
     listed = run("git", "ls-files", "-z", cwd=ROOT).split("\0")

@@ -6,6 +6,7 @@ from typing import Final, Self
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.timeline.streams import stream_numbers
 
 LONG_GRAPH_KERNEL: Final = 100
 """A kernel of a graph that lasts this many times the median of its node has a wrong time stamp: in
@@ -66,11 +67,19 @@ def _into_other_launches(ops: pl.DataFrame) -> pl.Series:
 
 def _on_streams_of_graphs(ops: pl.DataFrame) -> pl.DataFrame:
     """Operations of some length on streams that graphs use, with `stream_no`."""
-    stream = ["device_no", "process", "stream"]
-    rows = ops.select("op", "graph_node", "correlation", "start_ns", "end_ns", *stream)
-    rows = rows.filter(pl.col("end_ns") > pl.col("start_ns"))
-    used = rows.filter(pl.col("graph_node").is_not_null()).select(stream).unique()
-    return rows.join(used.with_row_index("stream_no"), on=stream, maintain_order="left")
+    numbers = stream_numbers(ops)
+    used = numbers.filter(ops["graph_node"].is_not_null()).unique()
+    return (
+        ops.lazy()
+        .with_columns(numbers)
+        .filter(
+            pl.col("stream_no").is_in(used.implode()),
+            pl.col("end_ns") > pl.col("start_ns"),
+            pl.col("process").is_not_null() & pl.col("stream").is_not_null(),
+        )
+        .select("op", "graph_node", "correlation", "start_ns", "end_ns", "stream_no")
+        .collect()
+    )
 
 
 def _long_kernels(ops: pl.DataFrame) -> pl.Series:

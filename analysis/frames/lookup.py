@@ -45,6 +45,19 @@ def where(rows: pl.DataFrame, kept: pl.Series) -> pl.DataFrame:
     return pl.concat([rows.slice(first, length) for first, length in stretches], rechunk=False)
 
 
+def number_in(keys: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    """The row in the distinct `keys` that each of `rows` has the values of; null where none has.
+
+    One key needs no join.
+    """
+    if len(keys) == 1:
+        same = [pl.col(name) == value for name, value in keys.row(0, named=True).items()]
+        number = pl.when(pl.all_horizontal(same)).then(pl.lit(0, pl.UInt32))
+        return rows.select(number.alias("number")).to_series()
+    asked, known = rows.select(keys.columns), keys.with_row_index("number")
+    return asked.join(known, on=keys.columns, how="left", maintain_order="left")["number"]
+
+
 def dense(codes: pl.Series) -> pl.Series:
     """`codes` numbered from 0 in their own order."""
     return codes.unique().sort().search_sorted(codes)

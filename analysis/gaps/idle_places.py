@@ -70,9 +70,11 @@ def main_paths(gaps: pl.DataFrame, parts: dict[str, pl.DataFrame], rank: pl.Seri
         parts: of `idle_parts`.
         rank: the order of the paths, by number.
     """
-    found = []
+    found = [IDLE_PARTS.to_frame().select("gap", "path")]
     for cause, rows in parts.items():
         mine = rows.filter((gaps["cause"] == cause).gather(rows["gap"]))
+        if mine.is_empty():
+            continue
         several = mine.filter("split").with_columns(_ranked(mine.filter("split")["path"], rank))
         best = several.sort("gap", -pl.col("ns"), "rank").unique("gap", keep="first")
         found += [mine.filter(~pl.col("split")).select("gap", "path"), best.select("gap", "path")]

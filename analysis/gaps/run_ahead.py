@@ -343,10 +343,15 @@ def _assembled(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
             whole = pl.repeat(empty, len(gaps), dtype=frame.schema[name], eager=True)
             columns.append(whole.scatter(row, frame[name]).alias(name))
     explained = gaps.hstack(columns)
-    most = explained.select(pl.max_horizontal(f"{cause}_ns" for cause in CAUSES)).to_series()
+    return explained.with_columns(_largest(explained))
+
+
+def _largest(gaps: pl.DataFrame) -> pl.Series:
+    """The `cause` with most of each gap, the first on a tie."""
+    there = [cause for cause in CAUSES if gaps[f"{cause}_ns"].max() or cause == next(iter(CAUSES))]
+    most = gaps.select(pl.max_horizontal(f"{cause}_ns" for cause in there)).to_series()
     number = pl.coalesce(
-        pl.when(pl.col(f"{cause}_ns") == most).then(pl.lit(index, pl.UInt8))
-        for index, cause in enumerate(CAUSES)
+        pl.when(pl.col(f"{cause}_ns") == most).then(pl.lit([*CAUSES].index(cause), pl.UInt8))
+        for cause in there
     )
-    dominant = explained.select(number.alias("cause")).to_series()
-    return explained.with_columns(named(dominant, CAUSE))
+    return named(gaps.select(number.alias("cause")).to_series(), CAUSE)

@@ -3,7 +3,7 @@
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, laid, last_at_or_before, merge
-from nsysflow.analysis.frames.lookup import distinct
+from nsysflow.analysis.frames.lookup import distinct, number_in
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
 from nsysflow.analysis.phases.numbers import without_numbers
@@ -232,16 +232,13 @@ def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.Data
     """The `step` in which each gap starts, of the process whose launch ended the gap, and whether
     that step is `steady`; null and false outside steps."""
     key = ["process", "device_no"]
-    pairs = steps.select(key).unique().with_row_index("pair")
-    place = axis.at(pl.col("pair"), pl.col("start_ns")).alias("start")
+    pairs = steps.select(key).unique()
+    pair, asked = number_in(pairs, steps), number_in(pairs, gaps)
     length = pl.col("end_ns") - pl.col("start_ns")
-    laid = (
-        steps.join(pairs, on=key)
-        .select("step", "steady", place, (place + length).alias("end"))
-        .sort("start", maintain_order=True)
-    )
-    asked = gaps.select(*key, "start_ns").join(pairs, on=key, how="left", maintain_order="left")
-    starts = asked.select(place).to_series()
+    place = axis.at(pl.lit(pair), pl.col("start_ns")).alias("start")
+    laid = steps.select("step", "steady", place, (place + length).alias("end"))
+    laid = laid.sort("start", maintain_order=True)
+    starts = gaps.select(axis.at(pl.lit(asked), pl.col("start_ns"))).to_series()
     at = last_at_or_before(laid["start"], starts)
     inside = (starts < laid["end"].gather(at)).fill_null(value=False)
     return pl.select(

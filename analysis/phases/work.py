@@ -152,9 +152,11 @@ def phase_idle(
     """
     key = ["process", "path"]
     causes = [f"{cause}_ns" for cause in CAUSES]
-    empty = pl.Schema({"process": pl.Int64(), "path": pl.UInt32()})
-    by_cause = [empty.to_frame()]
+    schema = {"process": pl.Int64(), "path": pl.UInt32(), **dict.fromkeys(causes, pl.Int64())}
+    by_cause = [pl.DataFrame(schema=schema)]
     for cause, rows in parts.items():
+        if rows.is_empty():
+            continue
         placed = rows.select("path", "ns", gaps["process"].gather(rows["row"]))
         sums = placed.group_by(key).agg(pl.col("ns").sum().alias(f"{cause}_ns"))
         by_cause.append(sums.drop_nulls("path"))

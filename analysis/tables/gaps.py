@@ -160,7 +160,7 @@ def gap_summary(view: View) -> pl.DataFrame:
     gaps, tracks = _with_track(view.gaps)
     base = len(attribution.paths) + 1
     groups = pl.concat(
-        [_parts(view, gaps, rows, cause, base) for cause, rows in view.idle_parts.items()]
+        [_parts(view, gaps, rows, cause, base) for cause, rows in met(view.idle_parts).items()]
     )
     groups = groups.join(tracks, on="track")
     groups = groups.with_columns(place_names(attribution, groups["path"]).alias("phase"))
@@ -198,6 +198,12 @@ def _with_track(gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     track = pl.col("device_no").cast(pl.Int64) * (process.max() + 1) + process
     gaps = gaps.with_columns(track.alias("track"))
     return gaps, gaps.select("track", "device_no", "process").unique("track")
+
+
+def met(parts: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """The parts of `View.idle_parts` that have rows: most causes are rare. All where none has any,
+    so that what is made of them has its columns."""
+    return {cause: rows for cause, rows in parts.items() if not rows.is_empty()} or parts
 
 
 def idle_rows(view: View, gaps: pl.DataFrame, rows: pl.DataFrame, cause: str) -> pl.DataFrame:

@@ -9,7 +9,14 @@ from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.schema import STEP_PART
-from nsysflow.analysis.tables.gaps import LINES, both_lines, idle_rows, lines_in, place_names
+from nsysflow.analysis.tables.gaps import (
+    LINES,
+    both_lines,
+    idle_rows,
+    lines_in,
+    met,
+    place_names,
+)
 from nsysflow.analysis.tables.kernels.classes import class_of
 from nsysflow.analysis.view.view import View
 
@@ -159,7 +166,7 @@ def _of_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
     instants = view.gaps.select("gap", begin.alias("start"), (begin + 1).alias("end"))
     placed = _cut(instants, pieces).select("gap", "piece")
     found = []
-    for cause, parts in view.idle_parts.items():
+    for cause, parts in met(view.idle_parts).items():
         rows = idle_rows(view, view.gaps, parts, cause)
         rows = rows.with_columns(by_name.gather(rows["path"]).alias("path"))
         rows = rows.join(placed, left_on="row", right_on="gap")

@@ -41,6 +41,8 @@ def captured_before(events: Events, origins: pl.DataFrame) -> int:
     first_ns = pl.lit(events.calls["start_ns"].min(), pl.Int64)
     before = (pl.col("time_ns") < first_ns) & ~pl.col("process").is_in(ours.implode())
     unknown = origins.filter(before)
+    if unknown.is_empty():
+        return 0
     return len(events.ops.join(unknown, on=["process", "graph_node"], how="semi"))
 
 

@@ -131,16 +131,19 @@ def narrow_parts(
     # where few steps are judged, a look-up by number leaves most rows before they are joined
     inside = pl.repeat(value=False, n=greatest(gaps["gap"]) + 1, eager=True)
     inside = inside.scatter(gaps["gap"], True)
+    columns = ["row", "path", "ns", "split", "call"]
     narrowed = {}
     for cause, rows in parts.items():
-        kept = pieces.select("row", "gap", pl.col(f"{cause}_ns").alias("total"))
         mine = rows.filter(inside.gather(rows["gap"], null_on_oob=True))
+        if mine.is_empty():  # most causes are rare
+            narrowed[cause] = mine.rename({"gap": "row"}).select(columns)
+            continue
+        kept = pieces.select("row", "gap", pl.col(f"{cause}_ns").alias("total"))
         found = mine.join(kept.filter(pl.col("total") > 0), on="gap")
         split = found.filter("split")
         split = split.with_columns(rank.gather(split["path"]).fill_null(0).alias("rank"))
         split = apportion(split, by="row", ties="rank")
         whole = found.filter(~pl.col("split")).with_columns(ns="total")
-        columns = ["row", "path", "ns", "split", "call"]
         both = pl.concat([each.select(columns) for each in (whole, split)])
         narrowed[cause] = both.filter(pl.col("ns") > 0).sort("row")
     return narrowed

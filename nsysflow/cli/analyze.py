@@ -1,5 +1,6 @@
 """`nsysflow analyze`: reports in, a page or a table out, and the files."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -145,7 +146,6 @@ def analyze(
     exports.check()
     from nsysflow.cli.kept_page import print_page
     from nsysflow.runs.analyze import PAGE
-    from nsysflow.runs.files import output_folder
     from nsysflow.runs.paths import is_pattern
     from nsysflow.runs.sources import newest_run
 
@@ -156,7 +156,7 @@ def analyze(
     if written and folder is None and (len(reports) > 1 or is_pattern(reports[0])):
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
-    chosen = output_folder(reports, folder, force=force) if written else None
+    chosen = _folder_of(reports, folder, force=force) if written else None
     # summary.md is a page: its tables of judged steps are computed on all cores too
     tables = (*TABLES, *PAGE) if written else (*printed.tables, *exports.tables)
     how |= {"low_memory": low_memory, "html": html}
@@ -169,6 +169,13 @@ def analyze(
     exports.write(results, reports)
     if chosen is not None:
         click.echo(f"wrote {chosen}: {_files_in(chosen, html=html)}", err=True)
+
+
+def _folder_of(reports: Sequence[Path], folder: Path | None, *, force: bool) -> Path:
+    """Where the files go. A page needs none of what writes files."""
+    from nsysflow.runs.files import output_folder
+
+    return output_folder(reports, folder, force=force)
 
 
 def _files_in(folder: Path, *, html: bool) -> str:

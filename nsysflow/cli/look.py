@@ -75,13 +75,14 @@ def analyse(
     """Analyse the reports of a run, and write the files to `folder` if one is named, with `html`
     also report.html. `how` is who does it, as for `analyze_reports`."""
     from nsysflow.runs.analyze import analyze_reports
-    from nsysflow.runs.files import write_folder
 
     with progress("analysing") as work:
         if folder is not None:
             work.expect(1)
         results = analyze_reports(reports, look.options, tables=tables, progress=work, **how)
         if folder is not None:
+            from nsysflow.runs.files import write_folder  # a page needs none of what writes files
+
             work.stage(f"writing {folder}")
             write_folder(
                 results,

@@ -17,6 +17,7 @@ from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.short_repr import Shown, facts_of
+from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.report.analysed import Analysed
 
 
@@ -118,10 +119,16 @@ class Results(Shown):
         if name == "findings":
             return findings_table(self.found)
         if TABLES[name].of == "run" and name not in self._tables:
-            self._tables[name] = self.ranks_of_run.table(name)
+            self._tables[name] = self._of_ranks(name)
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
         return self._tables[name]
+
+    def _of_ranks(self, name: str) -> pl.DataFrame:
+        """The table of the run of that name; without making a digest where it must be empty."""
+        if len(self.analyses) == 1 and not self.many and self.analyses[0].is_one_rank:
+            return SCHEMAS[name].to_frame()
+        return self.ranks_of_run.table(name)
 
     @computed_once
     def ranks_of_run(self) -> Ranks:

@@ -12,10 +12,7 @@ from nsysflow.errors import OutputError
 from nsysflow.report.gap_report.files import write_gap_report
 from nsysflow.report.gap_report.rows import gap_report
 from nsysflow.report.gap_report.series import tracks_of
-from nsysflow.report.html.page import FILE as HTML
-from nsysflow.report.html.page import write_html
 from nsysflow.report.markdown import summary
-from nsysflow.report.perfetto.trace import write_trace
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (
     GAPS_CSV,
@@ -25,7 +22,7 @@ from nsysflow.report.tables import (
     write_files,
     write_gaps_csv,
 )
-from nsysflow.report_names import FOLDER_ENDING
+from nsysflow.report_names import FOLDER_ENDING, HTML_FILE
 from nsysflow.runs.manifest import is_run
 from nsysflow.runs.paths import is_pattern
 from nsysflow.runs.sources import sources_of
@@ -90,7 +87,9 @@ def write_folder(
         (scratch / "summary.md").write_text(page, encoding="utf-8")
         write_gap_report(gap_report(tracks_of(results)), scratch)
         if html:
-            write_html(results, scratch / HTML)
+            from nsysflow.report.html.page import write_html
+
+            write_html(results, scratch / HTML_FILE)
 
 
 @contextmanager
@@ -104,7 +103,7 @@ def writing(folder: Path) -> Iterator[Path]:
         OutputError: the folder cannot be written; then it is as it was.
     """
     ours = (folder / MARK).is_file()
-    sometimes = (GAPS_CSV, GAPS_PARQUET, HTML, *(f"{name}.csv" for name in WHERE_THERE))
+    sometimes = (GAPS_CSV, GAPS_PARQUET, HTML_FILE, *(f"{name}.csv" for name in WHERE_THERE))
     stale = sometimes if ours else ()
     try:
         with staged_folder(folder, last=MARK, stale=stale) as scratch:
@@ -130,6 +129,8 @@ def write_perfetto(results: Results, file: Path, reports: Sequence[Path]) -> int
         NsysflowError: the package `perfetto` is not installed.
         OutputError: the file cannot be written, or is one of the reports.
     """
+    from nsysflow.report.perfetto.trace import write_trace
+
     with _written_whole(file, reports) as scratch, scratch.open("wb") as out:
         return write_trace(results, out)
 

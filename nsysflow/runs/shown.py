@@ -7,8 +7,7 @@ from typing import Final
 
 from nsysflow.errors import NotAReport
 from nsysflow.report.html.document import GENERATOR
-from nsysflow.report.html.page import FILE
-from nsysflow.report_names import FOLDER_ENDING
+from nsysflow.report_names import FOLDER_ENDING, HTML_FILE
 from nsysflow.runs.files import output_folder
 from nsysflow.runs.manifest import is_run
 from nsysflow.runs.sources import newest_run, sources_of
@@ -53,21 +52,21 @@ def shown_of(run: Path | None) -> Shown:
     """
     run = newest_run(Path()) if run is None else run
     if run.is_file() or is_run(run) or not (run.is_dir() and _is_of_analyze(run)):
-        return Shown(page=output_folder([run], None, force=False) / FILE, reports=(run,))
+        return Shown(page=output_folder([run], None, force=False) / HTML_FILE, reports=(run,))
     named = run if run.name not in ("", "..") else run.resolve()
     report = named.with_name(named.name.removesuffix(FOLDER_ENDING))
     there = report != named and report.exists()
-    if not there and not (run / FILE).is_file():
+    if not there and not (run / HTML_FILE).is_file():
         raise NotAReport(
-            f"{run} holds no {FILE}, and the report it was made from is not beside it",
+            f"{run} holds no {HTML_FILE}, and the report it was made from is not beside it",
             "Name the report",
             "nsysflow show REPORT",
         )
-    return Shown(page=run / FILE, reports=(report,) if there else ())
+    return Shown(page=run / HTML_FILE, reports=(report,) if there else ())
 
 
 def _is_of_analyze(folder: Path) -> bool:
-    return folder.resolve().name.endswith(FOLDER_ENDING) or (folder / FILE).is_file()
+    return folder.resolve().name.endswith(FOLDER_ENDING) or (folder / HTML_FILE).is_file()
 
 
 def _written_by_us(page: Path) -> bool:

@@ -122,6 +122,10 @@ class Handmade:
         return self.steps.select("report", "process", "device", "step")
 
     @property
+    def is_one_rank(self) -> bool:
+        return False
+
+    @property
     def induced(self) -> pl.DataFrame:
         """Of the first GPU."""
         device = pl.lit(0, pl.Int32).alias("device")

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.report.results import Origin
-from tests.analyses import analysed
+from tests.analyses import analysed, few_reports
 from tests.report.found import found_of, stepped, valued
 from tests.report.handmade import Results, handmade, training
 
@@ -19,6 +21,15 @@ def test_the_tables_of_a_run_are_of_all_its_reports() -> None:
     assert both.table("arrivals").height == 30
     assert both.table("ranks")["report"].to_list() == ["h200-ddp-rank0", "h200-ddp-rank1"]
     assert Results([handmade()]).table("ranks").is_empty()
+
+
+@few_reports
+def test_one_rank_has_the_tables_of_ranks_that_its_digest_gives(name: str) -> None:
+    analysis = analysed(name)
+    run, ranks = Results([analysis]), Ranks.of([analysis.digest])
+    of_run = [name for name, table in TABLES.items() if table.of == "run" and name != "findings"]
+    assert of_run
+    assert all(run.table(name).equals(ranks.table(name)) for name in of_run)
 
 
 def test_the_rows_of_two_reports_are_one_table() -> None:

@@ -16,8 +16,6 @@ from nsysflow.report.html.tables import MOST_ROWS
 from nsysflow.report.html.timeline import timeline
 from nsysflow.report.results import Results
 
-FILE: Final = "report.html"
-
 COMMON: Final = (
     "units.js",
     *(

@@ -87,6 +87,8 @@ def _verdicts(results: Results) -> tuple[Verdict, ...]:
 
 def _slowed(results: Results) -> Iterator[str]:
     """That the profiler slows the steps by much; of several kinds of steps, those it slows most."""
+    if results.unprofiled_step_ns is None:
+        return
     compared = [without_profiler(results, steps) for _, steps in steps_by_range(results)]
     slowed = [
         (each.added_ns / each.step_ns, each)

@@ -10,6 +10,7 @@ from nsysflow.analysis.frames.lookup import (
     distinct,
     greatest,
     named,
+    number_in,
     where,
 )
 
@@ -36,6 +37,16 @@ def test_distinct_rows_are_those_of_a_hash_of_all(rows: list[tuple[int | None, .
 def test_the_maximum_of_no_values_is_0() -> None:
     assert greatest(pl.Series([], dtype=pl.Int64)) == 0
     assert greatest(pl.Series([3, 9, None])) == 9
+
+
+@pytest.mark.parametrize("keys", [[(1, 5)], [(1, 5), (2, 5)], []])
+def test_the_number_of_a_row_is_where_its_key_stands(keys: list[tuple[int, int]]) -> None:
+    schema = {"a": pl.Int64, "b": pl.UInt32}
+    rows = pl.DataFrame([(1, 5), (2, 5), (None, 5), (1, 6)], schema, orient="row")
+    found = number_in(pl.DataFrame(keys, schema, orient="row"), rows.with_columns(c=0))
+    expected = [keys.index(row) if row in keys else None for row in rows.rows()]
+    assert found.to_list() == expected
+    assert found.dtype == pl.UInt32
 
 
 def test_words_are_found_by_their_number() -> None:
