@@ -7,11 +7,12 @@ import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.stragglers import PASSED_ON
 from nsysflow.analysis.ranks.without import sooner
 
-MOST: Final = 8
-"""Of so many stragglers it is known: those that cost most. With 64 ranks of 100,000 kernels, the
-run without one takes some seconds."""
+MOST: Final = 4
+"""Of so many stragglers it is known: those that cost most. The run of 1,024 ranks without one of
+them takes some seconds."""
 
 _STEP: Final = ["rank", "step"]
 
@@ -58,13 +59,13 @@ def with_savings(
     straggler: the median of the other ranks of the group.
 
     Args:
-        groups: `group`, `rank`, `cost_ns` and `cost_step_ns`, the largest cost first.
+        groups: RANK_GROUPS without savings.
         members: `group`, `pair`, `members` of each group.
         steps: `rank`, `step` of the steps that count.
         gained: of `gained_without`, for a rank.
     """
     held_up = (
-        groups.filter(pl.col("cost_ns") > 0)
+        groups.filter(pl.col("steps_last") > 0, ~PASSED_ON)
         .select("group", straggler="rank")
         .join(members.filter(~pl.col("pair")), on="group", maintain_order="left")
         .select("group", "straggler", "members")

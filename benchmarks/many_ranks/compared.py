@@ -2,9 +2,9 @@
 
     python -m benchmarks.many_ranks.compared FOLDER --kernels 5_000 --delay copies --every 10
 
-It takes the options of `python -m benchmarks.many_ranks`. Costs are of the steps that are judged,
-per delayed one of them. The reports are removed afterwards; truth.json and what was found stay in
-FOLDER.
+It takes the options of `python -m benchmarks.many_ranks`. Costs are per delayed step, of
+the steps that another follows. The reports are removed afterwards; truth.json and what was found
+stay in FOLDER.
 """
 
 import json
@@ -71,10 +71,10 @@ def found_beside(found: Path, truth: dict[str, Any]) -> str:
 
 
 def _judged(found: Path, truth: dict[str, Any]) -> list[int]:
-    """The steps that count on the delayed rank, without the last: no other follows it."""
+    """The steps of the delayed rank that another follows."""
     rank = truth["delay"].get("rank", 0)
     steps = pl.read_csv(found / "rank_steps.csv").filter(pl.col("rank") == rank)
-    return [step for step in steps["step"] if step < truth["steps"] - 1]
+    return sorted(steps["step"])[:-1]
 
 
 def _costs(found_ns: float, truth: dict[str, Any], judged: Sequence[int]) -> str:

@@ -150,7 +150,7 @@ def _slow_link(results: Results, groups: pl.DataFrame, step_ns: int) -> _Delay |
     name = group_names(groups).get(row["group"], "a group")
     cost = f"{duration(cost_ns)}{' a step' if steps else ''}"
     part = f" ({share(cost_ns, step_ns)})" if step_ns else ""
-    sentences = [f"The link of {name} is slow: it costs {cost}{part}"]
+    sentences = [f"The link of {name} is slow: it costs up to {cost}{part}"]
     if row["bus_bytes_per_s"] is not None:
         sentences.append(_how_slow(row, table))
     waiting = stragglers(groups, step_ns).filter(follows(row["group"]))

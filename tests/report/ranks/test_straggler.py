@@ -94,7 +94,7 @@ def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> Non
         for at in (1, 2, 3)
     ]
     found = said(*groups, bandwidth=[slow, *usual])
-    assert found.first == "The link of TP 8-15 is slow: it costs 200 us a step (2.0 %)"
+    assert found.first == "The link of TP 8-15 is slow: it costs up to 200 us a step (2.0 %)"
     assert found.more == ("ncclAllReduce of 8.39 MB moves 67.0 GB/s there, 200 GB/s in the others",)
 
 
