@@ -1,6 +1,7 @@
 """What ranks exchange: the few columns of a report from which its run is judged."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -9,7 +10,9 @@ from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.frames.intervals import Cover, laid, merge, reached_before
 from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.pipeline import Timeline
-from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
+from nsysflow.analysis.ranks.reduced import Reduced, reduced
+from nsysflow.analysis.ranks.schema import BOUNDS, EXCHANGED, JUDGED_STEPS, STEP_NODES
+from nsysflow.analysis.replay.dependencies.program import recorded
 from nsysflow.analysis.tables.steps import timed_steps
 from nsysflow.analysis.validity.checks import Failed
 from nsysflow.analysis.view.view import View
@@ -34,6 +37,8 @@ class Digest:
         collectives: `schema.EXCHANGED`.
         steps: `schema.JUDGED_STEPS`.
         accounting: the ACCOUNTING table of what is judged.
+        bounds: `schema.BOUNDS`; empty where the report's program is not known.
+        step_nodes: `schema.STEP_NODES`.
     """
 
     report: str
@@ -45,6 +50,8 @@ class Digest:
     collectives: pl.DataFrame
     steps: pl.DataFrame
     accounting: pl.DataFrame
+    bounds: pl.DataFrame = field(default_factory=BOUNDS.to_frame)
+    step_nodes: pl.DataFrame = field(default_factory=STEP_NODES.to_frame)
 
 
 def digest(tables: "Tables") -> Digest:
@@ -58,6 +65,8 @@ def digest(tables: "Tables") -> Digest:
         maintain_order="left",
         nulls_equal=True,
     )
+    begins = _begins(tables.timeline)
+    program = _reduced(tables.timeline, begins)
     return Digest(
         report=trace.report,
         source=trace.source,
@@ -65,23 +74,61 @@ def digest(tables: "Tables") -> Digest:
         notes=tables.notes,
         failed=tables.failed_checks,
         step_name=tables.step_name,
-        collectives=exchanged(tables.timeline, tables.view, judged.view),
+        collectives=exchanged(tables.timeline, tables.view, judged.view, program),
         steps=steps.with_columns(
             pl.lit(trace.report).alias("report"), pl.col("judged").fill_null(value=False)
         )
         .select([*JUDGED_STEPS])
         .match_to_schema(JUDGED_STEPS),
         accounting=judged.accounting,
+        bounds=program.bounds,
+        step_nodes=_step_nodes(begins, program),
     )
 
 
-def exchanged(timeline: Timeline, selected: View, judged: View) -> pl.DataFrame:
+def _begins(timeline: Timeline) -> pl.DataFrame:
+    """The operation with which each step begins: `process`, `device`, `step`, `op`."""
+    key = ["process", "device_no", "start_ns"]
+    ops = timeline.events.ops.select(*key, "op").unique(key, keep="first", maintain_order=True)
+    steps = timeline.steps.select(*_STEP, "device_no", "start_ns")
+    return steps.join(ops, on=key, nulls_equal=True).sort(_STEP).select(*_STEP, "op")
+
+
+def _reduced(timeline: Timeline, begins: pl.DataFrame) -> Reduced:
+    """The report's program between its collectives and the begins of its steps; empty without
+    collectives."""
+    met = timeline.communication["op"]
+    if met.is_empty():
+        return Reduced.nothing()
+    return reduced(recorded(timeline.events).program, met, begins["op"])
+
+
+def _step_nodes(begins: pl.DataFrame, program: Reduced) -> pl.DataFrame:
+    """STEP_NODES."""
+    node = _nodes(begins["op"], program.begun)
+    following = pl.col("node").shift(-1).over("process", "device").alias("next_node")
+    return (
+        begins.with_columns(node.alias("node"), os_pid(pl.col("process")).alias("process"))
+        .with_columns(following)
+        .drop_nulls(["node", "next_node"])
+        .select([*STEP_NODES])
+        .match_to_schema(STEP_NODES)
+    )
+
+
+def _nodes(ops: pl.Series, node_of: Mapping[int, int]) -> pl.Series:
+    """The node of each operation; null where it has none."""
+    return pl.Series([node_of.get(op) for op in ops], dtype=pl.UInt32)
+
+
+def exchanged(timeline: Timeline, selected: View, judged: View, program: Reduced) -> pl.DataFrame:
     """EXCHANGED.
 
     Args:
         timeline: the whole report.
         selected: what was selected of it.
         judged: what is judged of it.
+        program: the report's program.
     """
     kernels = timeline.communication.sort("device", "op")
     begun = (kernels["op"].is_in(view.ops["op"].implode()) for view in (selected, judged))
@@ -92,6 +139,7 @@ def exchanged(timeline: Timeline, selected: View, judged: View) -> pl.DataFrame:
             *(rows.alias(name) for rows, name in zip(begun, ("begun", "judged"), strict=True)),
             *_exposed(kernels, timeline),
             _overlapped(kernels, timeline),
+            _nodes(kernels["op"], program.met).alias("node"),
         )
         .with_columns(os_pid(pl.col("process")).alias("process"))
         .select([*EXCHANGED])

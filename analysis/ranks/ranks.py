@@ -15,9 +15,10 @@ from nsysflow.analysis.ranks.groups import groups_of, kinds_of, lanes_together
 from nsysflow.analysis.ranks.kernels import kernels_of, ranks_of, steps_of
 from nsysflow.analysis.ranks.kinds import with_kind
 from nsysflow.analysis.ranks.outliers import outliers_table, parts_of_ranks, typical_rank
+from nsysflow.analysis.ranks.savings import gained_without, with_savings
 from nsysflow.analysis.ranks.steps import rank_steps_table
 from nsysflow.analysis.ranks.stragglers import groups_table, waited_for
-from nsysflow.analysis.tables.schema import RANKS
+from nsysflow.analysis.tables.schema import RANK_GROUPS, RANKS
 
 
 class Matched:
@@ -26,6 +27,7 @@ class Matched:
     def __init__(self, digests: Sequence[Digest]) -> None:
         self.digests = tuple(digests)
         self.ranks = ranks_of(digests)
+        self._gained: dict[int, pl.DataFrame] = {}
 
     @computed_once
     def steps(self) -> pl.DataFrame:
@@ -78,6 +80,12 @@ class Matched:
         """Those of collectives that end together, with who held up the others and why: of
         `with_costs`."""
         return with_costs(aligned(self.kernels.drop_nulls("kind"), self._found[2]))
+
+    def gained(self, rank: int) -> pl.DataFrame:
+        """What each step would be shorter without waiting for a rank: of `gained_without`."""
+        if rank not in self._gained:
+            self._gained[rank] = gained_without(rank, self.digests, self.ranks, self.rows)
+        return self._gained[rank]
 
     @computed_once
     def groups(self) -> pl.DataFrame:
@@ -161,7 +169,9 @@ class Ranks:
     def rank_groups(self) -> pl.DataFrame:
         """RANK_GROUPS."""
         of = self.matched
-        return groups_table(of.groups, self._rows, self._steps, of.ranks)
+        table = groups_table(of.groups, self._rows, self._steps, of.ranks)
+        table = with_savings(table, of.groups, self._steps, of.gained)
+        return table.select([*RANK_GROUPS]).match_to_schema(RANK_GROUPS)
 
     @computed_once
     def costs(self) -> pl.DataFrame:

@@ -13,7 +13,8 @@ EXCHANGED: Final = Frame(
     it starts in what was selected and in what is judged. `…_before_ns` and `…_until_ns` are the
     exposed times of compute, communication and copies on its device, from the report's begin to its
     start and to its end: what lies between two kernels is a difference, and the rest is idle.
-    `overlapped_ns` is its time while another communication kernel ran on its device.""",
+    `overlapped_ns` is its time while another communication kernel ran on its device. `node` is its
+    place in BOUNDS.""",
     {
         "process": pl.Int64(),
         "device": pl.Int32(),
@@ -34,6 +35,24 @@ EXCHANGED: Final = Frame(
         "comm_until_ns": pl.Int64(),
         "copy_until_ns": pl.Int64(),
         "overlapped_ns": pl.Int64(),
+        "node": pl.UInt32(),
+    },
+)
+
+BOUNDS: Final = Frame(
+    """What the nodes of a reduced program follow from (`reduced.Reduced`), by node. If a source
+    comes sooner, so does the node, by as much less `slack_ns`; of several, by the least.""",
+    {"node": pl.UInt32(), "source": pl.UInt32(), "slack_ns": pl.Int64()},
+)
+
+STEP_NODES: Final = Frame(
+    """The nodes at which steps begin and the next one does; of those that another follows.""",
+    {
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "step": pl.Int64(),
+        "node": pl.UInt32(),
+        "next_node": pl.UInt32(),
     },
 )
 

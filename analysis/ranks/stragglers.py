@@ -12,6 +12,10 @@ NOTICED: Final = 100
 """A rank is last in a step if that costs more than one part in this many of the step."""
 
 
+SAVED: Final = pl.coalesce("saved_step_ns", "cost_step_ns")
+"""What a step would take less without waiting for the straggler; the most that it can be, where
+that is not known."""
+
 PASSED_ON: Final = 2 * pl.col("cost_group_ns") > pl.col("cost_ns")
 """The straggler of the group holds it up because of another group, for the most part."""
 
@@ -19,7 +23,7 @@ PASSED_ON: Final = 2 * pl.col("cost_group_ns") > pl.col("cost_ns")
 def groups_table(
     groups: pl.DataFrame, rows: pl.DataFrame, steps: pl.DataFrame, ranks: pl.DataFrame
 ) -> pl.DataFrame:
-    """RANK_GROUPS.
+    """RANK_GROUPS but for `saved_step_ns`.
 
     Args:
         groups: `group`, `kind`, `members` of each group.
@@ -56,8 +60,6 @@ def groups_table(
         .join(through, on="group", how="left")
         .join(ranks.select("rank", "report", "device"), on="rank")
         .sort("cost_ns", "group", descending=[True, False])
-        .select([*RANK_GROUPS])
-        .match_to_schema(RANK_GROUPS)
     )
 
 

@@ -40,8 +40,43 @@ class Times:
     ops: pl.DataFrame
 
 
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A program as nodes, each reached at the later of its two bounds, in the order of time.
+
+    Attributes:
+        bounds: per node `a`, `b` (places of its sources, which stand before it) and `a_ns`, `b_ns`
+            (how long after them; `NEVER_NS` where there is none).
+        calls: the place at which each call starts.
+        held: the calls that wait for an operation, and `returns` the places at which they end.
+        ops: the place at which each operation ends.
+    """
+
+    bounds: pl.DataFrame
+    calls: pl.Series
+    held: pl.Series
+    returns: pl.Series
+    ops: pl.Series
+
+    def reached_ns(self) -> list[int]:
+        """When each node is reached."""
+        return _longest_paths(*(self.bounds[name].to_list() for name in ("a", "a_ns", "b", "b_ns")))
+
+
 def replay(program: Program) -> Times:
     """Run a program: every call and operation as early as what it waits for allows."""
+    network, calls, ops = network_of(program), program.calls, program.ops
+    reached = pl.Series(network.reached_ns(), dtype=pl.Int64)
+    start, done = reached.gather(network.calls), reached.gather(network.ops)
+    end = (start + calls["cost_ns"]).scatter(network.held, reached.gather(network.returns))
+    return Times(
+        calls=pl.DataFrame({"start_ns": start, "end_ns": end}),
+        ops=pl.DataFrame({"start_ns": done - ops["length_ns"], "end_ns": done}),
+    )
+
+
+def network_of(program: Program) -> Network:
+    """The nodes of a program."""
     calls, ops, edges = program.calls, _with_order(program.ops), program.edges
     first_return = 1 + len(calls)
     held = calls.filter(pl.col("after").is_not_null()).select("node").to_series()
@@ -59,14 +94,13 @@ def replay(program: Program) -> Times:
             _operation_nodes(ops, edges, first_edge, first_op),
         ]
     )
-    times = _times(nodes)
-    start = times.slice(1, len(calls))
-    end = start + calls["cost_ns"]
-    end = end.scatter(held, times.slice(first_return, len(held)))
-    done = times.slice(first_op)
-    return Times(
-        calls=pl.DataFrame({"start_ns": start, "end_ns": end}),
-        ops=pl.DataFrame({"start_ns": done - ops["length_ns"], "end_ns": done}),
+    bounds, place = _in_order(nodes)
+    return Network(
+        bounds=bounds,
+        calls=place.slice(1, len(calls)),
+        held=held,
+        returns=place.slice(first_return, len(held)),
+        ops=place.slice(first_op),
     )
 
 
@@ -164,9 +198,9 @@ def _with_order(ops: pl.DataFrame) -> pl.DataFrame:
     return ops.with_columns(later.alias("known_ns"))
 
 
-def _times(nodes: pl.DataFrame) -> pl.Series:
-    """When each node is reached. A bound by a later node, which only a damaged report has, is
-    dropped."""
+def _in_order(nodes: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """The bounds of `Network`, and the place of each node. A bound by a later node, which only a
+    damaged report has, is dropped."""
     order = nodes["key"].fill_null(-(1 << 63)).arg_sort()
     place = pl.repeat(0, len(nodes), dtype=pl.UInt32, eager=True).scatter(
         order, pl.int_range(len(nodes), dtype=pl.UInt32, eager=True)
@@ -177,7 +211,7 @@ def _times(nodes: pl.DataFrame) -> pl.Series:
     )
     here = pl.int_range(pl.len(), dtype=pl.UInt32)
     a, b = (pl.when(pl.col(name) < here).then(name) for name in ("a", "b"))
-    rows = sorted_nodes.with_columns(a, b).select(
+    bounds = sorted_nodes.with_columns(a, b).select(
         pl.col("a", "b").fill_null(0),
         pl.when(pl.col("a").is_not_null())
         .then("a_ns")
@@ -188,8 +222,7 @@ def _times(nodes: pl.DataFrame) -> pl.Series:
         .alias("a_ns"),
         pl.when(pl.col("b").is_not_null()).then("b_ns").otherwise(NEVER_NS).alias("b_ns"),
     )
-    reached = _longest_paths(*(rows[name].to_list() for name in ("a", "a_ns", "b", "b_ns")))
-    return pl.Series(reached, dtype=pl.Int64).gather(place)
+    return bounds, place
 
 
 def _longest_paths(a: list[int], a_ns: list[int], b: list[int], b_ns: list[int]) -> list[int]:

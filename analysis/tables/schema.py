@@ -599,10 +599,10 @@ RANK_GROUPS: Final = Frame(
     """One row per group of ranks that have collectives of their own, the largest cost first. `rank`
     is the group's straggler, which cost the others most; what follows it is of that rank in that
     group, `report` to `through`. `steps_last` counts the steps in which it cost the others more
-    than 1 % of the step, of `steps`. `cost_work_ns` to `cost_host_ns` say why, and sum to
-    `cost_ns`. `through` is the group in which it waited where that made it late. `bytes`,
-    `waited_ns` and `overlapped_ns` are of all ranks of the group. The numbers of `PP` are of sends
-    and receives.""",
+    than 1 % of the step, of `steps`. `saved_step_ns` is what the run would save of its cost.
+    `cost_work_ns` to `cost_host_ns` say why, and sum to `cost_ns`. `through` is the group in which
+    it waited where that made it late. `bytes`, `waited_ns` and `overlapped_ns` are of all ranks of
+    the group. The numbers of `PP` are of sends and receives.""",
     {
         "group": pl.Int64(),
         "kind": GROUP_KIND,
@@ -618,6 +618,7 @@ RANK_GROUPS: Final = Frame(
         "steps_last": pl.Int64(),
         "cost_ns": pl.Int64(),
         "cost_step_ns": pl.Int64(),
+        "saved_step_ns": pl.Int64(),
         "late_ns": pl.Int64(),
         **_REASONS,
         "through": pl.Int64(),

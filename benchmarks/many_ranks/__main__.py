@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import click
+import numpy as np
 
-from benchmarks.many_ranks.changed import add_copy, add_tensor_parallelism
+from benchmarks.many_ranks.changed import add_copy, add_tensor_parallelism, name_waits
 from benchmarks.many_ranks.recorded import read_step
 from benchmarks.many_ranks.simulated import Delay, Groups, Kind, Run, simulate
 from benchmarks.many_ranks.step import KERNELS, Step
@@ -57,6 +58,7 @@ def make_run(folder: Path, wanted: Wanted) -> dict[str, Any]:
             add_tensor_parallelism(step)
         if wanted.delay and wanted.delay.kind == "copies":
             add_copy(step)
+        name_waits(step)
         steps = -(-wanted.kernels // sum(op.table == KERNELS for op in step.ops))
         groups = Groups(wanted.ranks, wanted.tp)
         run = simulate(step, groups, steps, wanted.seed, wanted.delay)
@@ -94,9 +96,19 @@ def truth_of(wanted: Wanted, step: Step, run: Run, without: Run) -> dict[str, An
         "delayed_steps": [s for s in range(steps) if delay and delay.in_step(s)],
         "step_ns": lasted / steps,
         "step_without_ns": lasted_without / steps,
+        "steps_ns": _lengths(run),
+        "steps_without_ns": _lengths(without),
         "cost_step_ns": (lasted - lasted_without) / steps,
         "cost_ns": lasted - lasted_without,
     }
+
+
+def _lengths(run: Run) -> list[int]:
+    """How long each step takes on the GPU of the median rank, up to the next one; the last to its
+    end."""
+    marks = np.concatenate([run.begins(), run.ends[:, -1].max(axis=1, keepdims=True)], axis=1)
+    lengths: list[int] = np.median(np.diff(marks, axis=1), axis=0).round().astype(int).tolist()
+    return lengths
 
 
 @click.command()

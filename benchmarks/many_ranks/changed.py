@@ -1,16 +1,19 @@
-"""Changes to a step before it runs on many ranks: tensor parallelism, and a copy to inject."""
+"""Changes to a step before it runs on many ranks: tensor parallelism, a copy to inject, and the
+calls that tell streams to wait."""
 
 from typing import Final
 
-from benchmarks.many_ranks.step import CALLS, KERNELS, MEMCPYS, RANGES, Event, Op, Span, Step
+from benchmarks.many_ranks.step import CALLS, KERNELS, MEMCPYS, RANGES, Event, Op, Span, Step, Wait
 
 STRINGS: Final = {
     1_000_001: "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
     1_000_002: "cudaMemcpyAsync",
+    1_000_003: "cudaEventRecord",
+    1_000_004: "cudaStreamWaitEvent",
 }
 """Names that a report may lack, by their ids."""
 
-_ALL_REDUCE, _COPY_CALL = STRINGS
+_ALL_REDUCE, _COPY_CALL, _RECORD_CALL, _WAIT_CALL = STRINGS
 TENSOR_PARALLEL_NS: Final = 40_000
 TENSOR_PARALLEL_BYTES: Final = 8 << 20
 _COPY_BYTES: Final = 64 << 20
@@ -78,3 +81,24 @@ def add_copy(step: Step) -> None:
         injected=True,
     )
     step.ops.insert(step.ops.index(matmul), op)
+
+
+def name_waits(step: Step) -> None:
+    """Let the host say what each operation waits for, as an export does: it records an event after
+    the launch of the one, and tells the stream to wait before that of the other. Neither takes any
+    time."""
+    for op in step.ops:
+        for other in op.after:
+            record, wait = (
+                Span(CALLS, {"globalTid": of.launch.values["globalTid"], "nameId": name}, *events)
+                for of, name, events in (
+                    (other, _RECORD_CALL, (Event(0), Event(0))),
+                    (op, _WAIT_CALL, (Event(0), Event(0))),
+                )
+            )
+            place = step.events.index(other.launch.end) + 1
+            step.events[place:place] = [record.begin, record.end]
+            place = step.events.index(op.launch.begin)
+            step.events[place:place] = [wait.begin, wait.end]
+            step.spans += [record, wait]
+            step.waits.append(Wait(record, other.stream, wait, op.stream))

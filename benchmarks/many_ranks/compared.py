@@ -2,14 +2,16 @@
 
     python -m benchmarks.many_ranks.compared FOLDER --kernels 5_000 --delay copies --every 10
 
-It takes the options of `python -m benchmarks.many_ranks`. Costs are per delayed step. The reports
-are removed afterwards; truth.json and what was found stay in FOLDER.
+It takes the options of `python -m benchmarks.many_ranks`. Costs are per delayed step, of
+the steps that another follows. The reports are removed afterwards; truth.json and what was found
+stay in FOLDER.
 """
 
 import json
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +24,9 @@ REASON: Final = {
     "host": "cost_host_ns",
 }
 """The reason that stands for each delay of a rank."""
+
+_NONE_US: Final = 50.0
+"""A cost below this is none: a share of it says nothing."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -47,26 +52,38 @@ def main(folder: Path, options: tuple[str, ...]) -> None:
 
 def found_beside(found: Path, truth: dict[str, Any]) -> str:
     """What was found in a folder of tables beside the truth, in a line."""
-    delay, steps = truth["delay"], len(truth["delayed_steps"])
+    delay, judged = truth["delay"], _judged(found, truth)
     if delay["kind"] == "link":
         slow = pl.read_csv(found / "bandwidth.csv").filter(pl.col("slow_ns") > 0)
         named = ", ".join(str(group) for group in slow["group"])
-        return f"link of group {named}: {_costs(sum(slow['slow_ns'].to_list()), truth)}"
+        return f"link of group {named}: {_costs(sum(slow['slow_ns'].to_list()), truth, judged)}"
     groups = pl.read_csv(found / "rank_groups.csv").filter(pl.col("rank") == delay["rank"])
     if groups.is_empty():
         return f"rank {delay['rank']} not found"
-    row = groups.row(0, named=True)
-    share = 100 * row[REASON[delay["kind"]]] / row["cost_ns"]
-    costs = _costs(row["cost_step_ns"] * row["steps"], truth)
-    return f"{row['report']}, {steps} delayed steps: {costs}; {share:.0f} % {delay['kind']}"
+    row = groups.sort("saved_step_ns", descending=True, nulls_last=True).row(0, named=True)
+    share = 100 * row[REASON[delay["kind"]]] / row["cost_ns"] if row["cost_ns"] else 0
+    costs = _costs((row["saved_step_ns"] or 0) * len(judged), truth, judged)
+    waits_us = row["cost_step_ns"] / 1e3
+    return (
+        f"{row['report']}, {len(judged)} steps: {costs}; the others wait {waits_us:,.0f} us a"
+        f" step; {share:.0f} % {delay['kind']}"
+    )
 
 
-def _costs(found_ns: float, truth: dict[str, Any]) -> str:
+def _judged(found: Path, truth: dict[str, Any]) -> list[int]:
+    """The steps of the delayed rank that another follows."""
+    rank = truth["delay"].get("rank", 0)
+    steps = pl.read_csv(found / "rank_steps.csv").filter(pl.col("rank") == rank)
+    return sorted(steps["step"])[:-1]
+
+
+def _costs(found_ns: float, truth: dict[str, Any], judged: Sequence[int]) -> str:
     """The cost that was found and the true one, per delayed step."""
-    steps = len(truth["delayed_steps"])
-    off_pct = 100 * (found_ns / truth["cost_ns"] - 1)
-    found_us, true_us = (ns / steps / 1e3 for ns in (found_ns, truth["cost_ns"]))
-    return f"found {found_us:,.0f} us, true {true_us:,.0f} us ({off_pct:+.1f} %)"
+    true_ns = sum(truth["steps_ns"][step] - truth["steps_without_ns"][step] for step in judged)
+    delayed = max(1, len({*truth["delayed_steps"]} & {*judged}))
+    found_us, true_us = (ns / delayed / 1e3 for ns in (found_ns, true_ns))
+    off = f" ({100 * (found_ns / true_ns - 1):+.1f} %)" if true_us >= _NONE_US else ""
+    return f"found {found_us:,.0f} us, true {true_us:,.0f} us{off}"
 
 
 if __name__ == "__main__":

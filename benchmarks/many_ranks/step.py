@@ -13,6 +13,8 @@ MEMCPYS: Final = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSETS: Final = "CUPTI_ACTIVITY_KIND_MEMSET"
 CALLS: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
 RANGES: Final = "NVTX_EVENTS"
+RECORDS: Final = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+WAITS: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 
 Values = dict[str, Any]
 """A row of an export."""
@@ -63,6 +65,17 @@ class Op:
     injected: bool = False
 
 
+@dataclass(frozen=True)
+class Wait:
+    """A stream that is told to wait for what another one was given before: the calls that record
+    the event and that wait for it, and the two streams."""
+
+    record: Span
+    recorded_on: int
+    wait: Span
+    waiting: int
+
+
 @dataclass
 class Step:
     """A step of one rank: events in order, operations in the order of their launch."""
@@ -71,3 +84,4 @@ class Step:
     spans: list[Span]
     ops: list[Op]
     main_stream: int
+    waits: list[Wait] = field(default_factory=list)

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 import nsysflow
 from benchmarks.many_ranks.__main__ import Wanted, make_run
+from benchmarks.many_ranks.compared import found_beside
 from benchmarks.many_ranks.simulated import Delay, Groups, Kind
 
 RANKS = 4
@@ -97,3 +99,45 @@ def test_neighbours_share_a_model_and_ranks_at_their_stride_its_gradients() -> N
     groups = Groups(ranks=4, tp=2)
     assert groups.members("tp").tolist() == [[0, 1], [2, 3]]
     assert groups.members("dp").tolist() == [[0, 2], [1, 3]]
+
+
+def tables(folder: Path, saved_step_ns: int | None) -> Path:
+    """What was found of a run of four steps: rank 2 saves so much of each."""
+    group = {"rank": LATE, "report": "rank2", "cost_ns": 8_000_000, "cost_step_ns": 2_000_000}
+    late = {"saved_step_ns": saved_step_ns, "cost_host_ns": 6_000_000}
+    pl.DataFrame([group | late]).write_csv(folder / "rank_groups.csv")
+    steps = [{"rank": rank, "step": step} for rank in range(RANKS) for step in range(4)]
+    pl.DataFrame(steps).write_csv(folder / "rank_steps.csv")
+    return folder
+
+
+def truth_of_steps(without_ns: int) -> dict[str, Any]:
+    """Four steps of 10 ms, of which 1 and 3 are delayed."""
+    steps = {"steps": 4, "steps_ns": [10_000_000] * 4, "steps_without_ns": [without_ns] * 4}
+    return steps | {"delay": {"kind": "host", "rank": LATE}, "delayed_steps": [1, 3]}
+
+
+def test_costs_are_compared_per_delayed_step_of_those_that_another_follows(tmp_path: Path) -> None:
+    said = found_beside(tables(tmp_path, 1_100_000), truth_of_steps(9_000_000))
+    assert said == (
+        "rank2, 3 steps: found 3,300 us, true 3,000 us (+10.0 %);"
+        " the others wait 2,000 us a step; 75 % host"
+    )
+
+
+def test_a_delay_that_costs_nothing_has_no_share_to_be_off_by(tmp_path: Path) -> None:
+    said = found_beside(tables(tmp_path, 0), truth_of_steps(10_000_000))
+    assert "found 0 us, true 0 us; " in said
+
+
+def test_a_rank_that_no_group_names_was_not_found(tmp_path: Path) -> None:
+    truth = truth_of_steps(9_000_000) | {"delay": {"kind": "host", "rank": 3}}
+    assert found_beside(tables(tmp_path, 0), truth) == "rank 3 not found"
+
+
+def test_a_made_run_says_which_event_each_stream_waits_for(tmp_path: Path) -> None:
+    make_run(tmp_path, small())
+    events = nsysflow.load(tmp_path / "rank1.sqlite", shapes=False)
+    assert len(events.waits) == len(events.event_records) > 0
+    assert set(events.waits["record"]) == set(events.event_records["record"])
+    assert set(events.waits["device"]) == {1}

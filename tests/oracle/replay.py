@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import combinations, pairwise
 from statistics import median
 
@@ -180,15 +180,18 @@ class Replay:
             last[key] = o
         lags, gaps = [], []
         firsts: set[int] = set()
+        busy_until: dict[int, int] = {}
         in_time = sorted(range(len(self.ops)), key=lambda o: (self.ops[o].start_ns, o))
         for o in in_time:
             launch, before, op = self.launch[o], prev[o], self.ops[o]
+            busy = busy_until.get(op.device, NEVER)
+            busy_until[op.device] = max(busy, op.end_ns)
             if launch is None:
                 continue
             begun = self.calls[launch].start_ns
             first, done = launch not in firsts, None if before is None else self.ops[before].end_ns
             firsts.add(launch)
-            if first and op.kind in ("kernel", "graph") and (done is None or done <= begun):
+            if first and op.kind in ("kernel", "graph") and busy <= begun:
                 lags.append(op.start_ns - begun)
             if done is not None and begun + 5_000 <= done:
                 gaps.append(op.start_ns - done)
@@ -257,7 +260,11 @@ class Replay:
 
     def ends_without(self, classes: Iterable[str]) -> list[int]:
         """When each operation ends, with the calls of these classes removed (rule 12)."""
-        gone = {c for c in self.nodes if self.classes[c] in set(classes)}
+        return self.run({c for c in self.nodes if self.classes[c] in set(classes)}, {})[1]
+
+    def run(self, gone: set[int], ended: Mapping[int, int]) -> tuple[list[int], list[int]]:
+        """When each operation starts and ends, with some calls removed, and with the ends of
+        operations that other ranks decide."""
         launching = [
             self.cost[c]
             for c in self.nodes
@@ -272,6 +279,7 @@ class Replay:
         events += [(op.start_ns, 2, o) for o, op in enumerate(self.ops)]
         start: dict[int, int] = {}
         end: dict[int, int] = {}
+        starts = [op.start_ns for op in self.ops]
         ends = [op.end_ns for op in self.ops]
         for _, kind, i in sorted(events):
             if kind == 1:
@@ -283,10 +291,10 @@ class Replay:
                 target, back = self.after[i]
                 end[i] = max(end[i], ends[target] + back)
             elif kind == 2:
-                ends[i] = self._op_start(i, start, ends, gone) + (
-                    self.ops[i].end_ns - self.ops[i].start_ns
-                )
-        return ends
+                starts[i] = self._op_start(i, start, ends, gone)
+                lasts_ns = self.ops[i].end_ns - self.ops[i].start_ns
+                ends[i] = ended.get(i, starts[i] + lasts_ns)
+        return starts, ends
 
     def _start(self, c: int, end: dict[int, int]) -> int:
         pred, before = self.pred[c], self.before[c]

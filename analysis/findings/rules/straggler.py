@@ -29,6 +29,8 @@ BECAUSE: Final = {
     "cost_host_ns": "its host is late",
 }
 
+HIDDEN: Final = "without that, the others would mostly wait for their own hosts"
+
 
 def straggler(subjects: Sequence[Subject], ranks: Ranks) -> Iterator[tuple[Subject, Finding]]:
     """Per rank that holds a group up, and is not held up itself: the finding, and the subject that
@@ -71,6 +73,9 @@ def _finding(
     report, steps = group["report"], group["steps"]
     per_step = subject.of_steps and steps > 0
     cost_ns = group["cost_step_ns"] if per_step else group["cost_ns"]
+    saved_ns = group["saved_step_ns"] if per_step else None
+    lost_ns = cost_ns if saved_ns is None else saved_ns
+    hidden = () if 2 * lost_ns >= cost_ns else (HIDDEN,)
     of = "all ranks" if group["kind"] == "all" else _called(group)
     share = f"{100 * group[_reason(group)] / max(1, group['cost_ns']):.0f} % of that time"
     often = f" in {number(group['steps_last'])} of {number(steps)} steps" if steps else ""
@@ -84,13 +89,14 @@ def _finding(
             f" {number(group['collectives'])} collectives of {of}",
             f"the others wait {subject.spent(cost_ns)} for it, with nothing to compute",
             f"{BECAUSE[_reason(group)]} ({share})",
+            *hidden,
         ),
         table="rank_groups",
-        size_ns=cost_ns,
+        size_ns=lost_ns,
         steps=max(1, group["steps_last"]),
         changes=changes,
         exact=False,
-        at_most_ns=cost_ns,
+        at_most_ns=lost_ns,
         process=rank["process"],
         device=rank["device"],
         culprit=report,

@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.dependencies.host import Host
 from nsysflow.analysis.timeline.events import Events
@@ -39,7 +40,7 @@ class Operations:
             `launch_start_ns`, `length_ns`, `lag_ns` (at least so long after its launch began),
             `prev` (the one before it on its stream) and `gap_ns` (at least so long after its end).
         edges: `EDGES` of further operations that it waits for, sorted by `op`.
-        usual_lag_ns: the usual time from a launch to the start on an idle stream.
+        usual_lag_ns: the usual time from a launch to the start on an idle GPU.
     """
 
     ops: pl.DataFrame
@@ -113,13 +114,14 @@ def _with_previous(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _usual(ops: pl.DataFrame) -> tuple[int, int]:
-    """The usual time from a launch to the start on an idle stream; and from the end of one
-    operation to the start of the next that was queued."""
+    """The usual time from a launch to the start on an idle GPU; and from the end of one operation
+    to the start of the next that was queued."""
     done = pl.col("start_ns") - pl.col("gap_ns")
     launched = pl.col("launch_start_ns")
+    all_done = reached_before(pl.col("end_ns")).over("device_no")
     # before a copy starts the host may have copied for as long as the GPU then does
     starts_at_once = pl.col("first") & pl.col("kind").is_in(["kernel", "graph"])
-    idle = starts_at_once & (done.is_null() | (done <= launched))
+    idle = starts_at_once & (all_done.is_null() | (all_done <= launched))
     queued = launched + USUAL_LAG_NS <= done
     lag, gap = ops.select(
         median_ns((pl.col("start_ns") - launched).filter(idle)).alias("lag"),

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from nsysflow.analysis.ranks.stragglers import SAVED
 from nsysflow.report.fields import Limits, Row, filled, left_out, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns, words
 from nsysflow.report.ranks.names import FROM, group_name, rank_namer, reasons
@@ -16,19 +17,20 @@ def block(results: Results, limits: Limits) -> Block:
     groups = results.table("rank_groups").filter(pl.col("collectives") > 0)
     step_ns = typical_step_ns(results)
     held_up = stragglers(groups, step_ns)
-    others = groups.join(held_up, on="group", how="anti", maintain_order="left")
-    others = others.sort("cost_step_ns", descending=True, nulls_last=True, maintain_order=True)
+    others = groups.with_columns(SAVED.alias("lost_ns"))
+    others = others.join(held_up, on="group", how="anti", maintain_order="left")
+    others = others.sort("lost_ns", descending=True, nulls_last=True, maintain_order=True)
     table = pl.concat([held_up, others])
     if len(groups) < 2:
         table = table.clear()
     name = rank_namer(results)
 
     def straggler(row: Row) -> str:
-        late = row["report"] is not None and row["cost_step_ns"]
+        late = row["report"] is not None and row["lost_ns"]
         return name(row["report"], row["device"]) if late else ""
 
     def cost(row: Row) -> str:
-        ns = row["cost_step_ns"]
+        ns = row["lost_ns"]
         return f"{duration(ns)} {share(ns, step_ns)}" if ns and step_ns else duration(ns)
 
     return without_empty_columns(

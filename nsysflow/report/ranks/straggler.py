@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.rules.straggler import BECAUSE
 from nsysflow.analysis.frames.lookup import greatest
-from nsysflow.analysis.ranks.stragglers import PASSED_ON, follows, where_it_starts
+from nsysflow.analysis.ranks.stragglers import PASSED_ON, SAVED, follows, where_it_starts
 from nsysflow.report.ranks.names import group_name, group_names, rank_namer, reasons
 from nsysflow.report.results import Results
 from nsysflow.units import duration, number, share, size
@@ -65,10 +65,13 @@ def typical_step_ns(results: Results) -> int:
 
 
 def stragglers(groups: pl.DataFrame, step_ns: int) -> pl.DataFrame:
-    """The groups whose straggler costs them something worth saying. Those where it starts come
-    before those that only wait for another group, and then the largest cost."""
-    return groups.filter(pl.col("cost_step_ns") >= max(1, WORTH * step_ns)).sort(
-        PASSED_ON, "cost_step_ns", descending=[False, True], maintain_order=True
+    """The groups whose straggler costs them something worth saying, with that as `lost_ns`. Those
+    where it starts come before those that only wait for another group, and then the largest."""
+    lost = pl.when(PASSED_ON).then("cost_step_ns").otherwise(SAVED).alias("lost_ns")
+    return (
+        groups.with_columns(lost)
+        .filter(pl.col("lost_ns") >= max(1, WORTH * step_ns))
+        .sort(PASSED_ON, "lost_ns", descending=[False, True], maintain_order=True)
     )
 
 
@@ -85,8 +88,13 @@ def _straggler(
     name = rank_namer(results)(row["report"], row["device"])
     held = f"the other {number(row['ranks'] - 1)} ranks" if row["ranks"] > 2 else "the other rank"
     of = "" if row["kind"] == "all" else f" of {group_name(row)}"
-    cost = f"{duration(row['cost_step_ns'])} a step{_of_step(row, step_ns)}"
+    cost = f"{duration(row['lost_ns'])} a step{_of_step(row['lost_ns'], step_ns)}"
     sentences = [f"{name} holds up {held}{of}: {cost}, {_how_often(row)}"]
+    if 2 * row["lost_ns"] < row["cost_step_ns"]:
+        sentences.append(
+            f"The others wait {duration(row['cost_step_ns'])} a step for it, but without that they"
+            " would mostly wait for their own hosts"
+        )
     if because := _because(row, group_names(groups)):
         sentences.append(f"{name} comes late because {because}")
     others = found.filter(pl.col("group") != row["group"])
@@ -95,7 +103,7 @@ def _straggler(
     if left := len(others) - len(same):
         noun = "more group has a straggler" if left == 1 else "more groups have stragglers"
         sentences.append(f"{number(left)} {noun}: --table rank_groups")
-    return _Delay(group=row["group"], cost_ns=row["cost_step_ns"], sentences=tuple(sentences))
+    return _Delay(group=row["group"], cost_ns=row["lost_ns"], sentences=tuple(sentences))
 
 
 def _groups_that_wait(count: int, name: str) -> list[str]:
@@ -104,8 +112,8 @@ def _groups_that_wait(count: int, name: str) -> list[str]:
     return [f"{number(count)} more {'group waits' if count == 1 else 'groups wait'} for {name}"]
 
 
-def _of_step(row: dict[str, Any], step_ns: int) -> str:
-    return f" ({share(row['cost_step_ns'], step_ns)})" if step_ns else ""
+def _of_step(ns: int, step_ns: int) -> str:
+    return f" ({share(ns, step_ns)})" if step_ns else ""
 
 
 def _how_often(row: dict[str, Any]) -> str:
@@ -142,7 +150,7 @@ def _slow_link(results: Results, groups: pl.DataFrame, step_ns: int) -> _Delay |
     name = group_names(groups).get(row["group"], "a group")
     cost = f"{duration(cost_ns)}{' a step' if steps else ''}"
     part = f" ({share(cost_ns, step_ns)})" if step_ns else ""
-    sentences = [f"The link of {name} is slow: it costs {cost}{part}"]
+    sentences = [f"The link of {name} is slow: it costs up to {cost}{part}"]
     if row["bus_bytes_per_s"] is not None:
         sentences.append(_how_slow(row, table))
     waiting = stragglers(groups, step_ns).filter(follows(row["group"]))
@@ -175,5 +183,12 @@ def _nobody(results: Results, groups: pl.DataFrame, step_ns: int) -> Iterator[st
     yield "No rank holds the others up"
     if most["report"] is not None and most["cost_step_ns"]:
         name = rank_namer(results)(most["report"], most["device"])
-        cost = f"{duration(most['cost_step_ns'])} a step{_of_step(most, step_ns)}"
-        yield f"{name} costs its group most: {cost}"
+        waits_ns = most["cost_step_ns"]
+        waits = f"{duration(waits_ns)} a step{_of_step(waits_ns, step_ns)}"
+        if most["saved_step_ns"] is not None and waits_ns >= WORTH * step_ns:
+            yield (
+                f"{name} is waited for most: {waits}, but without that the others would wait for"
+                " their own hosts"
+            )
+        else:
+            yield f"{name} costs its group most: {waits}"

@@ -10,7 +10,7 @@ from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
 
 SMALL = 100
-"""So many bytes a kernel are small."""
+"""So many bytes a kernel are small; its bounds take as many."""
 
 
 @any_trace
@@ -34,7 +34,7 @@ def test_exposed_communication_within_the_kernels_is_all_there_is() -> None:
 def test_a_digest_travels_and_stays_small() -> None:
     digest = analysed("ddp-bucketed-rank0").digest
     sent = pickle.dumps(digest)
-    assert len(sent) < 16_000 + SMALL * 2 * digest.collectives.height
+    assert len(sent) < 20_000 + SMALL * 3 * digest.collectives.height
     there = pickle.loads(sent)
     assert Ranks.of([there, digest]).arrivals.equals(Ranks.of([digest, there]).arrivals)
     assert not hasattr(there, "trace")

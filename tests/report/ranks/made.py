@@ -56,12 +56,14 @@ def steps(count: int, each: int, late: Mapping[int, Sequence[int]] | None = None
 
 
 def group(**columns: Any) -> dict[str, Any]:  # noqa: ANN401
-    """A row of RANK_GROUPS: all of 64 ranks, of which rank 37 costs a tenth of each of 20 steps."""
+    """A row of RANK_GROUPS: all of 64 ranks, of which rank 37 costs a tenth of each of 20 steps.
+    What the run would save is not known."""
     straggler = {"rank": 37, "report": "rank37", "device": 5, "times_last": 200}
     cost = {"steps": 20, "steps_last": 20, "cost_ns": 20 * MS, "cost_step_ns": MS}
+    saved = {"saved_step_ns": None}
     late = {"late_ns": 21 * MS, "cost_work_ns": 20 * MS, "cost_host_ns": MS}
     of = {"kind": "all", "ranks": 64, "members": "0-63", "collectives": 200, "through": None}
-    return {**of, **straggler, **cost, **late, **columns}
+    return {**of, **straggler, **cost, **saved, **late, **columns}
 
 
 def many(analysis: Analysis | None = None) -> RealResults:

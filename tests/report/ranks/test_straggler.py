@@ -56,6 +56,26 @@ def test_what_costs_less_than_a_hundredth_of_a_step_holds_nobody_up() -> None:
     assert said(little).more == ("rank37 costs its group most: 50.0 us a step (0.5 %)",)
 
 
+def test_of_a_cost_that_late_hosts_hide_the_page_says_what_the_run_would_save() -> None:
+    found = said(group(saved_step_ns=MS // 4))
+    assert found.first == (
+        "rank37 holds up the other 63 ranks: 250 us a step (2.5 %), in every step"
+    )
+    assert found.more[0] == (
+        "The others wait 1.00 ms a step for it, but without that they would mostly wait for their"
+        " own hosts"
+    )
+
+
+def test_a_straggler_without_whom_the_run_is_as_long_holds_nobody_up() -> None:
+    found = said(group(saved_step_ns=0))
+    assert found.first == "No rank holds the others up"
+    assert found.more == (
+        "rank37 is waited for most: 1.00 ms a step (10 %), but without that the others would wait"
+        " for their own hosts",
+    )
+
+
 def test_of_few_ranks_nothing_is_said_where_nobody_is_late() -> None:
     assert said(group(cost_step_ns=MS // 20), many=False) == Told()
     assert said(group(), many=False).first.startswith("rank37 holds up")
@@ -74,7 +94,7 @@ def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> Non
         for at in (1, 2, 3)
     ]
     found = said(*groups, bandwidth=[slow, *usual])
-    assert found.first == "The link of TP 8-15 is slow: it costs 200 us a step (2.0 %)"
+    assert found.first == "The link of TP 8-15 is slow: it costs up to 200 us a step (2.0 %)"
     assert found.more == ("ncclAllReduce of 8.39 MB moves 67.0 GB/s there, 200 GB/s in the others",)
 
 

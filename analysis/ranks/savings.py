@@ -1,0 +1,95 @@
+"""What steps would take less if nobody waited for a straggler (spec §9.19)."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.statistics import median_ns, whole_ns
+from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.stragglers import PASSED_ON
+from nsysflow.analysis.ranks.without import sooner
+
+MOST: Final = 4
+"""Of so many stragglers it is known: those that cost most. The run of 1,024 ranks without one of
+them takes some seconds."""
+
+_STEP: Final = ["rank", "step"]
+
+
+def gained_without(
+    rank: int, digests: Sequence[Digest], ranks: pl.DataFrame, rows: pl.DataFrame
+) -> pl.DataFrame:
+    """`rank`, `step`, `gained_ns`: how much shorter each step of the others would be, of those that
+    another follows. Empty where the program of a report is not known.
+
+    Args:
+        rank: the one that nobody waits for.
+        digests: of all reports.
+        ranks: of `kernels.ranks_of`.
+        rows: of `arrivals.aligned`.
+    """
+    known = all(each.collectives.is_empty() or len(each.bounds) for each in digests)
+    starts = sooner([each.bounds for each in digests], rows, rank) if known else None
+    found = [_GAINED]
+    for number, each in enumerate(digests if starts else ()):
+        nodes = each.step_nodes
+        at = pl.Series(starts[number] if starts else [], dtype=pl.Int64)
+        gained = at.gather(nodes["next_node"]) - at.gather(nodes["node"])
+        own = ranks.filter(pl.col("report_no") == number, pl.col("rank") != rank)
+        named = nodes.with_columns(gained.alias("gained_ns")).join(
+            own, on=["process", "device"], nulls_equal=True
+        )
+        found.append(named.select(_GAINED.columns))
+    return pl.concat(found)
+
+
+_GAINED: Final = pl.DataFrame(
+    schema={"rank": pl.Int64, "step": pl.Int64, "gained_ns": pl.Int64},
+)
+
+
+def with_savings(
+    groups: pl.DataFrame,
+    members: pl.DataFrame,
+    steps: pl.DataFrame,
+    gained: Callable[[int], pl.DataFrame],
+) -> pl.DataFrame:
+    """`groups` plus `saved_step_ns`: what a step would take less if nobody waited for the group's
+    straggler: the median of the other ranks of the group.
+
+    Args:
+        groups: RANK_GROUPS without savings.
+        members: `group`, `pair`, `members` of each group.
+        steps: `rank`, `step` of the steps that count.
+        gained: of `gained_without`, for a rank.
+    """
+    held_up = (
+        groups.filter(pl.col("steps_last") > 0, ~PASSED_ON)
+        .select("group", straggler="rank")
+        .join(members.filter(~pl.col("pair")), on="group", maintain_order="left")
+        .select("group", "straggler", "members")
+    )
+    dearest = held_up["straggler"].unique(maintain_order=True).head(MOST)
+    found = [_saved(held_up.clear(), _GAINED, steps)]
+    for rank in dearest:
+        mine = held_up.filter(pl.col("straggler") == rank)
+        found.append(_saved(mine, gained(rank), steps))
+    saved = pl.col("saved_step_ns").clip(0, pl.col("cost_step_ns"))
+    with_saved = groups.join(pl.concat(found), on="group", how="left", maintain_order="left")
+    return with_saved.with_columns(saved)
+
+
+def _saved(held_up: pl.DataFrame, gained: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """`group`, `saved_step_ns` of the groups of one straggler."""
+    of_rank = (
+        gained.join(steps, on=_STEP, how="semi")
+        .group_by("rank")
+        .agg(whole_ns(pl.col("gained_ns").mean()))
+    )
+    others = held_up.explode("members").rename({"members": "rank"})
+    return (
+        others.join(of_rank, on="rank")
+        .group_by("group")
+        .agg(median_ns(pl.col("gained_ns")).alias("saved_step_ns"))
+    )
