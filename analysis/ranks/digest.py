@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _STEP: Final = ["process", "device", "step"]
 
+MOST_OPS: Final = 250_000
+"""Of reports with more operations no program is exchanged: that takes a second for 100,000
+kernels, and ten for a million."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Digest:
@@ -96,9 +100,9 @@ def _begins(timeline: Timeline) -> pl.DataFrame:
 
 def _reduced(timeline: Timeline, begins: pl.DataFrame) -> Reduced:
     """The report's program between its collectives and the begins of its steps; empty without
-    collectives."""
+    collectives, and of long reports."""
     met = timeline.communication["op"]
-    if met.is_empty():
+    if met.is_empty() or len(timeline.events.ops) > MOST_OPS:
         return Reduced.nothing()
     return reduced(recorded(timeline.events).program, met, begins["op"])
 

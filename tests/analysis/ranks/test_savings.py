@@ -10,6 +10,7 @@ import pytest
 import nsysflow
 from benchmarks.many_ranks.__main__ import Wanted, make_run
 from benchmarks.many_ranks.simulated import Delay, Kind
+from nsysflow.analysis.ranks import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.ranks.reduced import reduced
 from nsysflow.analysis.replay.dependencies.program import recorded
@@ -66,6 +67,16 @@ def test_a_run_whose_programs_are_not_known_saves_nobody_knows_what() -> None:
     ranks = [a_rank(n, late=n == 1, host_is_late=False).digest for n in range(2)]
     without = [replace(each, bounds=each.bounds.clear()) for each in ranks]
     assert Ranks.of(without).rank_groups["saved_step_ns"].to_list() == [None]
+
+
+@pytest.mark.parametrize(("most", "saved"), [(16, [LATE_US * 1_000]), (15, [None])])
+def test_a_long_report_is_not_replayed(
+    most: int, saved: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digest, "MOST_OPS", most)
+    ranks = [a_rank(n, late=n == 1, host_is_late=False) for n in range(2)]
+    found = Ranks.of([each.digest for each in ranks]).judged.rank_groups
+    assert found["saved_step_ns"].to_list() == saved
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
