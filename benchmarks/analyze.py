@@ -36,7 +36,7 @@ TRACES = HERE.parent / "build" / "traces"
 NSYSFLOW = Path(sys.executable).with_name("nsysflow")
 
 SIZES: Final = (100_000, 300_000, 1_000_000, 3_000_000, 5_000_000, 10_000_000)
-"""Kernels, for `--scale`: 10 M need 2 GB of disk and 12 GB of memory."""
+"""Kernels, for `--scale`: 10 M need 14 GB of disk and 6 GB of memory."""
 
 AS_INSTALLED: Final = "PYTHONDONTWRITEBYTECODE"
 """An installed nsysflow has bytecode; without it each start compiles the package again."""

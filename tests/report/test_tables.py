@@ -99,7 +99,7 @@ HEADERS = {
     ),
     "rank_groups": (
         "group,kind,ranks,members,collectives,bytes,rank,report,device,times_last,steps,steps_last,"
-        "cost_ns,cost_step_ns,late_ns,cost_work_ns,cost_copy_ns,cost_group_ns,cost_host_ns,through,"
+        "cost_ns,cost_step_ns,saved_step_ns,late_ns,cost_work_ns,cost_copy_ns,cost_group_ns,cost_host_ns,through,"
         "waited_ns,overlapped_ns"
     ),
     "rank_steps": (
