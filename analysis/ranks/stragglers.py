@@ -143,16 +143,19 @@ def follows(*groups: int) -> pl.Expr:
 
 
 def where_it_starts(mine: pl.DataFrame, groups: pl.DataFrame) -> dict[str, Any]:
-    """Of the groups that one rank holds up, the one where that starts: that most other groups wait
-    for, or else the first.
+    """Of the groups that one rank holds up, the one that most other groups wait for; ties: the one
+    that loses most.
 
     Args:
         mine: rows of RANK_GROUPS of one straggler, none of them `PASSED_ON`.
         groups: RANK_GROUPS.
     """
-    through = groups.filter(follows(*mine["group"]))["through"].mode().sort()
-    starts = mine.filter(pl.col("group").is_in(through.head(1).implode()))
-    return (mine if starts.is_empty() else starts).row(0, named=True)
+    through = groups.filter(follows(*mine["group"]))["through"].mode()
+    starts = mine.filter(pl.col("group").is_in(through.implode()))
+    dearest = (mine if starts.is_empty() else starts).sort(
+        SAVED, descending=True, maintain_order=True
+    )
+    return dearest.row(0, named=True)
 
 
 def waited_for(rows: pl.DataFrame, rank: int, ranks: pl.DataFrame) -> pl.DataFrame:

@@ -38,12 +38,12 @@ def straggler(subjects: Sequence[Subject], ranks: Ranks) -> Iterator[tuple[Subje
     judged = ranks.judged
     groups = judged.rank_groups
     of_all = judged.costs.group_by("group").agg(pl.col("cost_ns").sum().alias("of_all_ns"))
-    blamed = groups.join(of_all, on="group", maintain_order="left").filter(
-        pl.col("cost_ns") > MOSTLY * pl.col("of_all_ns"),
-        ~PASSED_ON,
-        pl.col("kind").ne_missing("PP"),
+    own = groups.join(of_all, on="group", maintain_order="left").filter(
+        ~PASSED_ON, pl.col("kind").ne_missing("PP")
     )
-    for mine in blamed.partition_by("rank", maintain_order=True):
+    blamed = own.filter(pl.col("cost_ns") > MOSTLY * pl.col("of_all_ns"))
+    for rank in blamed["rank"].unique(maintain_order=True):
+        mine = own.filter(pl.col("rank") == rank)
         yield _found(subjects, judged, where_it_starts(mine, groups))
 
 

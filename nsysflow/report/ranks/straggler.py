@@ -84,7 +84,7 @@ def _straggler(
     row = found.row(0, named=True)
     mine = pl.col("rank") == row["rank"]
     if len(own := found.filter(mine, ~PASSED_ON)):
-        row = where_it_starts(own, found)
+        row = where_it_starts(own, groups)
     name = rank_namer(results)(row["report"], row["device"])
     held = f"the other {number(row['ranks'] - 1)} ranks" if row["ranks"] > 2 else "the other rank"
     of = "" if row["kind"] == "all" else f" of {group_name(row)}"
