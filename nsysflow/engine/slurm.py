@@ -23,7 +23,7 @@ def slurm_cluster(workers: int) -> Any:  # noqa: ANN401
     """A scheduler here, for which Slurm starts so many workers.
 
     Raises:
-        NsysflowError: dask-jobqueue is not installed, or Slurm does not take its jobs.
+        NsysflowError: dask-jobqueue is not installed, or Slurm refuses its jobs.
     """
     try:
         from dask_jobqueue.slurm import SLURMCluster
@@ -31,7 +31,7 @@ def slurm_cluster(workers: int) -> Any:  # noqa: ANN401
         raise not_installed(error.name, "dask") from error
     cluster = SLURMCluster(**asked_for(), scheduler_options={"dashboard_address": ANY_PORT})
     try:
-        _require_taken(cluster.job_script())
+        _require_accepted(cluster.job_script())
     except NsysflowError:
         cluster.close()
         raise
@@ -39,12 +39,12 @@ def slurm_cluster(workers: int) -> Any:  # noqa: ANN401
     return cluster
 
 
-def _require_taken(script: str) -> None:
-    """Ask Slurm whether it would take a job. Dask submits jobs where nobody hears of an error, and
-    then waits for their workers for ever.
+def _require_accepted(script: str) -> None:
+    """Ask Slurm whether it would accept a job. If Slurm refuses it later, Dask reports no error and
+    waits for its workers for ever.
 
     Raises:
-        NsysflowError: it would not, or there is no Slurm here.
+        NsysflowError: Slurm refuses it, or there is no Slurm here.
     """
     with TemporaryDirectory() as folder:
         job = Path(folder) / "job.sh"
@@ -60,9 +60,9 @@ def _require_taken(script: str) -> None:
             ) from error
     if asked.returncode:
         raise NsysflowError(
-            f"Slurm does not take the jobs of the workers: {_last_line(asked.stderr)}",
-            "Set their partition, account and size in Dask's configuration, jobqueue.slurm; what"
-            " your account may use",
+            f"Slurm refuses the workers' jobs: {_last_line(asked.stderr)}",
+            "Set their partition, account and size in Dask's configuration (jobqueue.slurm). To see"
+            " what your account may use",
             "sacctmgr show associations user=$USER",
         )
 

@@ -115,7 +115,7 @@ def test_why_slurm_refuses_the_jobs_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurm_here(tmp_path, monkeypatch, "echo 'allocation failure: Invalid account' >&2; exit 1")
-    refused = "Slurm does not take the jobs of the workers: allocation failure: Invalid account"
+    refused = "Slurm refuses the workers' jobs: allocation failure: Invalid account"
     with pytest.raises(NsysflowError, match=refused), opened(SLURM, 2):
         pass
 

@@ -65,8 +65,10 @@ def typical_step_ns(results: Results) -> int:
 
 
 def stragglers(groups: pl.DataFrame, step_ns: int) -> pl.DataFrame:
-    """The groups whose straggler costs them something worth saying, with that as `lost_ns`. Those
-    where it starts come before those that only wait for another group, and then the largest."""
+    """The groups whose straggler costs them enough to be worth saying, with that cost as `lost_ns`.
+
+    Groups that only wait for another group come last, else the largest cost comes first.
+    """
     lost = pl.when(PASSED_ON).then("cost_step_ns").otherwise(SAVED).alias("lost_ns")
     return (
         groups.with_columns(lost)
@@ -92,8 +94,8 @@ def _straggler(
     sentences = [f"{name} holds up {held}{of}: {cost}, {_how_often(row)}"]
     if 2 * row["lost_ns"] < row["cost_step_ns"]:
         sentences.append(
-            f"The others wait {duration(row['cost_step_ns'])} a step for it, but without that they"
-            " would mostly wait for their own hosts"
+            f"The others wait {duration(row['cost_step_ns'])} a step for it, but most of that time"
+            " they would wait for their own hosts anyway"
         )
     if because := _because(row, group_names(groups)):
         sentences.append(f"{name} comes late because {because}")
@@ -187,8 +189,8 @@ def _nobody(results: Results, groups: pl.DataFrame, step_ns: int) -> Iterator[st
         waits = f"{duration(waits_ns)} a step{_of_step(waits_ns, step_ns)}"
         if most["saved_step_ns"] is not None and waits_ns >= WORTH * step_ns:
             yield (
-                f"{name} is waited for most: {waits}, but without that the others would wait for"
-                " their own hosts"
+                f"The others wait for {name} most, {waits}, but they would wait for their own"
+                " hosts anyway"
             )
         else:
             yield f"{name} costs its group most: {waits}"
