@@ -46,7 +46,7 @@ class Trace:
         collector: what recorded the program.
         source: what wrote the report, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`.
         notes: what the reader should know (unknown columns, missing tables).
-        scratch: where large frames lie, these and those made of them; None for memory.
+        scratch: where large frames are kept, these and all made of them; None for memory.
     """
 
     report: str

@@ -39,8 +39,8 @@ def load(
         shapes: also give how kernels were launched (grid, block, registers, shared memory), or
             only their grid. The `kernels` table needs all of it, findings need the grid. It is a
             quarter of the time of a big SQLite export.
-        scratch: where large frames are kept, these and all that is made of them; None for memory.
-            Then nothing is looked up or kept in the cache folder, which is read into memory.
+        scratch: where large frames are kept, these and all made of them; None for memory. With a
+            scratch the cache is not used, as frames from the cache would be in memory.
 
     Raises:
         NotAReport: it is none of these.

@@ -75,8 +75,8 @@ def sort_with_ties(
     """`frame` sorted by `key`, rows of equal key by `ties` (nulls last).
 
     Only rows that tie are sorted by all keys: several keys cost 3 times as much as one (160 ms and
-    60 ms for 2.4 M calls, 2-core VM, 2026-11-20), and ties are rare. With a `scratch`, one column
-    after the other is put in order and kept there.
+    60 ms for 2.4 M calls, 2-core VM, 2026-11-20), and ties are rare. With a `scratch`, columns are
+    sorted one by one, and kept there.
     """
     if not frame[key].is_sorted():
         frame = (

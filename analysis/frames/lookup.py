@@ -46,9 +46,9 @@ def where(rows: pl.DataFrame, kept: pl.Series) -> pl.DataFrame:
 
 
 def number_in(keys: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-    """The row in the distinct `keys` that each of `rows` has the values of; null where none has.
+    """For each of `rows`, which row of `keys` has the same values; null if none has.
 
-    One key needs no join.
+    The rows of `keys` are distinct. A single one needs no join.
     """
     if len(keys) == 1:
         same = [pl.col(name) == value for name, value in keys.row(0, named=True).items()]

@@ -24,14 +24,14 @@ from nsysflow.analysis.frames.lookup import dense
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Where step 3 stands between two gaps, so that they can be explained in slices.
+    """What step 3 hands on from one slice of the gaps to the next.
 
     Attributes:
-        looked: `device_no`, `process_no`, `h_ns`: up to where stalled time was looked for.
-        rest: `device_no`, `process_no`, `thread_no`, `other_no`, `start_ns`, `end_ns`: when the
-            stalled time lies that nobody was charged with, in order.
-        host: `device_no`, `process_no`, `start_ns`, `end_ns`: the host time of gaps that reaches
-            beyond that.
+        looked: `device_no`, `process_no`, `h_ns`: stalled time before `h_ns` was looked at.
+        rest: `device_no`, `process_no`, `thread_no`, `other_no`, `start_ns`, `end_ns`: the stalled
+            time that no gap was charged with so far, in order.
+        host: `device_no`, `process_no`, `start_ns`, `end_ns`: the host time of gaps that ends after
+            `looked`.
     """
 
     looked: pl.DataFrame
@@ -61,7 +61,7 @@ HOST: Final = pl.Schema(
 _TRACK: Final = ("device_no", "process_no")
 
 AT_THE_START: Final = Standing(looked=LOOKED.to_frame(), rest=REST.to_frame(), host=HOST.to_frame())
-"""Nothing was charged, and nothing looked at."""
+"""What the first slice gets."""
 
 
 def since_last_gap(waiting: pl.DataFrame, looked: pl.DataFrame, axis: Axis) -> pl.Series:
@@ -120,7 +120,8 @@ def charged_stalls(
 
     Returns:
         ns charged to each gap; `gap`, `begin`, `stop` of the covered time of `stalled` that was
-        charged; and what is left: `device_no`, `process_no`, `begin`, `stop`.
+        charged; and of the covered time that is left for later gaps `device_no`, `process_no`,
+        `begin`, `stop`.
     """
     waiting, can_give = _with_those_before(waiting, can_give, rest)
     code = pl.col("device_no").cast(pl.Int64) * (1 << 32) + pl.col("process_no")
@@ -152,7 +153,8 @@ def charged_stalls(
 def _with_those_before(
     waiting: pl.DataFrame, can_give: pl.Series, rest: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """`waiting` and `can_give`, headed by one row per track that stands for the gaps before."""
+    """`waiting` and `can_give`, with a row in front for each track that has a rest. That row stands
+    for the gaps of earlier slices."""
     if rest.is_empty():
         return waiting, can_give
     before = (
@@ -165,8 +167,8 @@ def _with_those_before(
 def _left(
     shares: pl.DataFrame, before: pl.Series, begin: pl.Series, waiting: pl.DataFrame
 ) -> pl.DataFrame:
-    """What is left of each track's rest after its last gap: `device_no`, `process_no`, `begin`,
-    `stop`."""
+    """The part of each track's rest that is left after its last gap: `device_no`, `process_no`,
+    `begin`, `stop`."""
     last = shares.group_by("track", maintain_order=True).last()
     wanted = last.select(
         waiting["device_no"].gather(last["row"]),
@@ -180,7 +182,13 @@ def _left(
 
 
 def placed_on_lanes(stalled: Cover, left: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """When the covered time `begin` to `stop` lies: `lane`, `start_ns`, `end_ns`, in order."""
+    """When covered time was, in order: `device_no`, `process_no`, `lane`, `start_ns`, `end_ns`.
+
+    Args:
+        stalled: the cover, with lanes as tracks.
+        left: `device_no`, `process_no`, and `begin`, `stop` in the covered time.
+        axis: the axis of the lanes.
+    """
     parts = addressed(stalled.before, left)
     start = stalled.intervals["start"].gather(parts["piece"])
     begin, stop = ((start + parts[side]).alias(side) for side in ("begin", "stop"))

@@ -49,7 +49,8 @@ def _explained(
 
 
 def _end_to_end(times: list[CallTime], scratch: Scratch) -> CallTime:
-    """The time in calls of all slices; each slice's covered time follows on that of the last."""
+    """The time in calls of all slices. The covered time of each slice begins where that of the one
+    before ends."""
     shifts, shift = [], 0
     for time in times:
         shifts.append(shift)

@@ -53,7 +53,7 @@ class Explained:
         in_calls: by cause, the time of the other causes that lies inside calls; a timeline lets go
             of it when its `idle_parts` are there.
         host_side: what the causes of the host were found from; None if it was not to be kept.
-        standing: where step 3 stands after the last gap.
+        standing: what step 3 hands on to the next slice of gaps.
     """
 
     gaps: pl.DataFrame
@@ -94,8 +94,8 @@ def explain(
         gaps: as `find_gaps` returns them, or a slice of them.
         framework_gap_ns: the longest time between two calls that counts as the framework's own.
         keep_host_side: whether to keep `Explained.host_side`, which takes memory.
-        standing: where step 3 stands after the slice before.
-        divided: whether these are a slice, so that most calls are of others.
+        standing: what step 3 hands on from the slice before.
+        divided: whether these gaps are a slice. Then calls far from them are left out.
     """
     launched = with_launches(gaps, events.ops).with_columns(_launched())
     gaps = gaps.hstack(launched.select(*_queue_parts()))
@@ -116,7 +116,7 @@ def explain(
         pl.col("end_ns").alias("launched_ns"),
     )
     asked = pl.concat([asked, of_rest])
-    calls = _in_sight(events, waiting, rest, framework_gap_ns) if divided else events.calls
+    calls = _calls_near(events, waiting, rest, framework_gap_ns) if divided else events.calls
     hosts = host_time(events, calls, lanes, asked, framework_gap_ns=framework_gap_ns)
     parts, charges, in_calls, left = _split(events, hosts, waiting, rest, standing.host)
     stalls = _stall_parts(events.calls, charges)
@@ -207,11 +207,11 @@ def _with_lanes(
     return waiting.with_columns(lane), rest.with_columns(lane_of_rest), lanes
 
 
-def _in_sight(
+def _calls_near(
     events: Events, waiting: pl.DataFrame, rest: pl.DataFrame, framework_gap_ns: int
 ) -> pl.DataFrame:
-    """The calls that these gaps look at: those in their time and as far around it as a framework's
-    own time reaches, and the stalls that hold the rest."""
+    """The calls that can matter to these gaps: those in their time, those up to `framework_gap_ns`
+    before or after it, and the stalls that the rest is part of."""
     begun = waiting.select(pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns")))
     times = pl.concat([begun.to_series(), waiting["start_ns"]])
     ends = waiting.select(pl.max_horizontal("launched_ns", "next_start_ns")).to_series()

@@ -56,7 +56,7 @@ def load(
         shapes: also read how kernels were launched (grid, block, registers, shared memory), or
             only their grid. The `kernels` table needs all of it, findings need the grid. It is a
             quarter of the time of a big SQLite export.
-        scratch: where large frames are kept, these and all that is made of them; None for memory.
+        scratch: where large frames are kept, these and all made of them; None for memory.
 
     Raises:
         NotAReport: it is none of these.

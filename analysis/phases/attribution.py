@@ -99,8 +99,10 @@ class Attribution:
         return found
 
     def ancestors(self) -> Iterator[pl.Series]:
-        """For each depth of the tree, from the deepest: by number of path, the path at that depth
-        that it lies in; null of paths above."""
+        """For each depth of the tree, from the deepest: the ancestor of each path at that depth.
+
+        It is the path itself if that has this depth, and null if it has less.
+        """
         parent, depths = self.paths["parent_path"], self.paths["depth"]
         at = self.paths["path"]
         for depth in range(greatest(depths), 0, -1):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _STEP: Final = ["process", "device", "step"]
 
 MOST_OPS: Final = 250_000
-"""Of reports with more operations no program is exchanged: that takes a second for 100,000
-kernels, and ten for a million."""
+"""A report with more operations is not reduced: that takes a second for 100,000 kernels, and ten
+for a million."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Digest:
         collectives: `schema.EXCHANGED`.
         steps: `schema.JUDGED_STEPS`.
         accounting: the ACCOUNTING table of what is judged.
-        bounds: `schema.BOUNDS`; empty where the report's program is not known.
+        bounds: `schema.BOUNDS`; empty if the report is not reduced.
         step_nodes: `schema.STEP_NODES`.
     """
 
@@ -99,8 +99,10 @@ def _begins(timeline: Timeline) -> pl.DataFrame:
 
 
 def _reduced(timeline: Timeline, begins: pl.DataFrame) -> Reduced:
-    """The report's program between its collectives and the begins of its steps; empty without
-    collectives, and of long reports."""
+    """The report's program, reduced to its collectives and the begins of its steps.
+
+    A report without collectives, or with more than `MOST_OPS` operations, is not reduced.
+    """
     met = timeline.communication["op"]
     if met.is_empty() or len(timeline.events.ops) > MOST_OPS:
         return Reduced.nothing()
@@ -132,7 +134,7 @@ def exchanged(timeline: Timeline, selected: View, judged: View, program: Reduced
         timeline: the whole report.
         selected: what was selected of it.
         judged: what is judged of it.
-        program: the report's program.
+        program: the report's reduced program.
     """
     kernels = timeline.communication.sort("device", "op")
     begun = (kernels["op"].is_in(view.ops["op"].implode()) for view in (selected, judged))

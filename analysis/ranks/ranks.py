@@ -82,7 +82,7 @@ class Matched:
         return with_costs(aligned(self.kernels.drop_nulls("kind"), self._found[2]))
 
     def gained(self, rank: int) -> pl.DataFrame:
-        """What each step would be shorter without waiting for a rank: of `gained_without`."""
+        """How much shorter each step would be if nobody waited for a rank: `gained_without`."""
         if rank not in self._gained:
             self._gained[rank] = gained_without(rank, self.digests, self.ranks, self.rows)
         return self._gained[rank]

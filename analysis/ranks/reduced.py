@@ -1,4 +1,4 @@
-"""A report's program (spec §14), reduced to what lies between its collectives."""
+"""A report's program (spec §14), reduced to its collectives and the begins of its steps."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from nsysflow.analysis.replay.dependencies.program import Program
 from nsysflow.analysis.replay.replay import NEVER_NS, network_of
 
 ORIGIN: Final = 0
-"""The node that never comes sooner: the beginning of the report."""
+"""The node that is never earlier: the beginning of the report."""
 
-MOST: Final = 3
-"""What follows from more nodes than this becomes a node itself. The same comes out with any number;
-with this one the bounds are few (6,668 of a step of FSDP2 run 17 times; 7,742 with 2)."""
+_MOST_SOURCES: Final = 3
+"""A time that depends on more nodes becomes a node itself. Results are the same with any number.
+With this one there are few bounds (6,668 of a step of FSDP2 run 17 times; 7,742 with 2)."""
 
-_FAR_NS: Final = -NEVER_NS // 2
-"""A slack that no saving reaches: that of a bound that is none."""
+_NO_BOUND_NS: Final = -NEVER_NS // 2
+"""More slack than this means that there is no bound: `NEVER_NS` was subtracted."""
 
 Sources = dict[int, int]
-"""What a time follows from: nodes, each with the slack to it."""
+"""The nodes that a time depends on, each with its slack."""
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """A program of few nodes. They are numbered in an order in which each comes after its sources.
+    """A program of few nodes. Each has a higher number than its sources.
 
     Attributes:
         bounds: `schema.BOUNDS`.
-        met: the node of each collective, by its operation: when it starts. What follows from the
-            node follows from the collective's end.
-        begun: the node of other operations that were asked for: when they start.
+        met: by operation, the node at which each collective starts. As a source, this node stands
+            for the collective's end.
+        begun: by operation, the node at which each other operation starts that was asked for.
     """
 
     bounds: pl.DataFrame
@@ -41,17 +41,17 @@ class Reduced:
 
     @classmethod
     def nothing(cls) -> Self:
-        """Of no operations."""
+        """No nodes, for a report that is not reduced."""
         return cls(BOUNDS.to_frame(), {}, {})
 
 
 def reduced(program: Program, met: Iterable[int], begun: Iterable[int]) -> Reduced:
-    """Leave of a program when some operations start, and what that depends on.
+    """A program reduced to the starts of some operations, and what these depend on.
 
     Args:
         program: of a whole report.
-        met: the operations whose end depends on other ranks.
-        begun: further operations whose start matters.
+        met: the collectives: other ranks decide when they end.
+        begun: other operations whose start is needed.
     """
     network = network_of(program)
     reached = pl.Series(network.reached_ns(), dtype=pl.Int64)
@@ -63,20 +63,32 @@ def reduced(program: Program, met: Iterable[int], begun: Iterable[int]) -> Reduc
     place = network.ops.to_list()
     lasts_ns = program.ops["length_ns"].to_list()
     kept = {place[op]: (op, lasts_ns[op]) for op in met}
-    return _Reduction(kept, {place[op]: op for op in begun}).of(*sides)
+    return _Reduction(kept, {place[op]: op for op in begun}).over(*sides)
 
 
 class _Reduction:
-    """The nodes that are left, while all nodes of a program are gone through."""
+    """Goes through all nodes of a program and collects those of the reduced one.
+
+    Attributes:
+        sources: the sources of each new node, by its number.
+        lasts_ns: how long each new node lasts: the length of a collective, else 0.
+    """
 
     def __init__(self, met: Mapping[int, tuple[int, int]], begun: Mapping[int, int]) -> None:
-        """Keep the nodes at the places of operations: of collectives with how long they last."""
+        """Take the operations to keep by their places, collectives with their length in ns."""
         self.met, self.begun = met, begun
         self.sources: list[Sources] = [{}]
         self.lasts_ns: list[int] = [0]
 
-    def of(self, a: list[int], a_ns: list[int], b: list[int], b_ns: list[int]) -> Reduced:
-        """Go through all nodes, each with its two sources and the slack to them."""
+    def over(self, a: list[int], a_ns: list[int], b: list[int], b_ns: list[int]) -> Reduced:
+        """The reduced program.
+
+        Args:
+            a: per node, the place of its first source.
+            a_ns: the slack of that bound.
+            b: per node, the place of its second source.
+            b_ns: the slack of that bound.
+        """
         met: dict[int, int] = {}
         begun: dict[int, int] = {}
         found: list[Sources] = [{ORIGIN: 0}]
@@ -84,35 +96,35 @@ class _Reduction:
         next(nodes)
         kept = self.met.keys() | self.begun.keys()
         for place, (one, one_ns, other, other_ns) in enumerate(nodes, start=1):
-            if one_ns == 0 and other_ns > _FAR_NS and place not in kept:
-                found.append(found[one])  # most calls: a quarter less time
+            if one_ns == 0 and other_ns > _NO_BOUND_NS and place not in kept:
+                found.append(found[one])  # true of most calls: saves a quarter of the time
                 continue
-            sources = _earlier_of(found[one], one_ns, found[other], other_ns)
-            if len(sources) > MOST:
-                sources = self._binding(sources)
-                if len(sources) > MOST:
-                    sources = {self._node(sources): 0}
+            sources = _combined(found[one], one_ns, found[other], other_ns)
+            if len(sources) > _MOST_SOURCES:
+                sources = self._that_matter(sources)
+                if len(sources) > _MOST_SOURCES:
+                    sources = {self._new_node(sources): 0}
             if place in self.begun:
-                begun[self.begun[place]] = self._node(sources)
+                begun[self.begun[place]] = self._new_node(sources)
             if place in self.met:
                 op, lasts_ns = self.met[place]
-                met[op] = self._node(sources, lasts_ns)
+                met[op] = self._new_node(sources, lasts_ns)
                 sources = {met[op]: 0}
             found.append(sources)
         return Reduced(self._bounds({*met.values(), *begun.values()}), met, begun)
 
-    def _node(self, sources: Sources, lasts_ns: int = 0) -> int:
-        """A node that follows from these, or a collective that does and lasts so long."""
-        self.sources.append(self._binding(sources))
+    def _new_node(self, sources: Sources, lasts_ns: int = 0) -> int:
+        """The number of a new node with these sources. A collective lasts `lasts_ns`."""
+        self.sources.append(self._that_matter(sources))
         self.lasts_ns.append(lasts_ns)
         return len(self.sources) - 1
 
-    def _binding(self, sources: Sources) -> Sources:
-        """Those of the sources that can bind.
+    def _that_matter(self, sources: Sources) -> Sources:
+        """The sources that can be the one that limits how much earlier a time is.
 
-        A node comes sooner by no more than what it follows from and the slack to that; a
-        collective ends sooner by no more than that and its length, all of which may be a wait. If
-        another source has more slack than that allows, it binds never.
+        Let source B wait for source A. Then B ends earlier by at most what A does, plus the slack
+        between them, plus B's length if it is a collective: all of that may be a wait. If A's slack
+        is at least B's slack plus these two, B is always the limit, and A never matters.
         """
         found = dict(sources)
         for node in sorted(sources, reverse=True):
@@ -124,7 +136,7 @@ class _Reduction:
         return found
 
     def _bounds(self, wanted: set[int]) -> pl.DataFrame:
-        """BOUNDS of the nodes that are wanted, and of those that they follow from."""
+        """BOUNDS of the nodes that are wanted, and of all that they depend on."""
         for number in range(len(self.sources) - 1, ORIGIN, -1):
             if number in wanted:
                 wanted.update(self.sources[number])
@@ -140,21 +152,21 @@ class _Reduction:
         )
 
 
-def _earlier_of(one: Sources, one_ns: int, other: Sources, other_ns: int) -> Sources:
-    """What a time follows from that is reached with some slack to two others.
+def _combined(one: Sources, one_ns: int, other: Sources, other_ns: int) -> Sources:
+    """The sources of a node with two bounds: those of both, each with its bound's slack added.
 
-    What follows from the origin never comes sooner by more than the slack to it, so a source with
-    as much slack binds never.
+    The origin is never earlier. So a time that depends on it is earlier by at most the slack to it,
+    and a source with as much slack or more never matters.
     """
     if one_ns > other_ns:
         one, one_ns, other, other_ns = other, other_ns, one, one_ns
-    if other_ns > _FAR_NS or other is one:
+    if other_ns > _NO_BOUND_NS or other is one:
         return _with_slack(one, one_ns)
-    most_ns = one.get(ORIGIN, _FAR_NS) + one_ns
+    most_ns = one.get(ORIGIN, _NO_BOUND_NS) + one_ns
     more = {
         node: ns + other_ns
         for node, ns in other.items()
-        if ns + other_ns < most_ns and ns + other_ns < one.get(node, _FAR_NS) + one_ns
+        if ns + other_ns < most_ns and ns + other_ns < one.get(node, _NO_BOUND_NS) + one_ns
     }
     if not more:
         return _with_slack(one, one_ns)

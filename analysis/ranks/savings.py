@@ -1,4 +1,4 @@
-"""What steps would take less if nobody waited for a straggler (spec §9.19)."""
+"""How much shorter steps would be if nobody waited for a straggler (spec §9.19)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -8,11 +8,11 @@ import polars as pl
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.stragglers import PASSED_ON
-from nsysflow.analysis.ranks.without import sooner
+from nsysflow.analysis.ranks.without import earlier_starts
 
-MOST: Final = 4
-"""Of so many stragglers it is known: those that cost most. The run of 1,024 ranks without one of
-them takes some seconds."""
+_MOST_STRAGGLERS: Final = 4
+"""The run is replayed for so many stragglers, those that cost most. With 1,024 ranks a replay takes
+some seconds."""
 
 _STEP: Final = ["rank", "step"]
 
@@ -20,8 +20,10 @@ _STEP: Final = ["rank", "step"]
 def gained_without(
     rank: int, digests: Sequence[Digest], ranks: pl.DataFrame, rows: pl.DataFrame
 ) -> pl.DataFrame:
-    """`rank`, `step`, `gained_ns`: how much shorter each step of the others would be, of those that
-    another follows. Empty where the program of a report is not known.
+    """`rank`, `step`, `gained_ns`: how much shorter each step of the other ranks would be.
+
+    Steps that no other step follows are left out. Empty if a report with collectives is not
+    reduced.
 
     Args:
         rank: the one that nobody waits for.
@@ -29,13 +31,15 @@ def gained_without(
         ranks: of `kernels.ranks_of`.
         rows: of `arrivals.aligned`.
     """
-    known = all(each.collectives.is_empty() or len(each.bounds) for each in digests)
-    starts = sooner([each.bounds for each in digests], rows, rank) if known else None
+    if not all(each.collectives.is_empty() or len(each.bounds) for each in digests):
+        return _GAINED
+    of_reports = earlier_starts([each.bounds for each in digests], rows, rank)
+    if of_reports is None:
+        return _GAINED
     found = [_GAINED]
-    for number, each in enumerate(digests if starts else ()):
-        nodes = each.step_nodes
-        at = pl.Series(starts[number] if starts else [], dtype=pl.Int64)
-        gained = at.gather(nodes["next_node"]) - at.gather(nodes["node"])
+    for number, (each, of_nodes) in enumerate(zip(digests, of_reports, strict=True)):
+        nodes, earlier_ns = each.step_nodes, pl.Series(of_nodes, dtype=pl.Int64)
+        gained = earlier_ns.gather(nodes["next_node"]) - earlier_ns.gather(nodes["node"])
         own = ranks.filter(pl.col("report_no") == number, pl.col("rank") != rank)
         named = nodes.with_columns(gained.alias("gained_ns")).join(
             own, on=["process", "device"], nulls_equal=True
@@ -55,8 +59,8 @@ def with_savings(
     steps: pl.DataFrame,
     gained: Callable[[int], pl.DataFrame],
 ) -> pl.DataFrame:
-    """`groups` plus `saved_step_ns`: what a step would take less if nobody waited for the group's
-    straggler: the median of the other ranks of the group.
+    """`groups` plus `saved_step_ns`: how much shorter a step would be if nobody waited for the
+    straggler of the group. It is the median over the other ranks of the group.
 
     Args:
         groups: RANK_GROUPS without savings.
@@ -70,7 +74,7 @@ def with_savings(
         .join(members.filter(~pl.col("pair")), on="group", maintain_order="left")
         .select("group", "straggler", "members")
     )
-    dearest = held_up["straggler"].unique(maintain_order=True).head(MOST)
+    dearest = held_up["straggler"].unique(maintain_order=True).head(_MOST_STRAGGLERS)
     found = [_saved(held_up.clear(), _GAINED, steps)]
     for rank in dearest:
         mine = held_up.filter(pl.col("straggler") == rank)

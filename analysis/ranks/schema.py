@@ -14,7 +14,7 @@ EXCHANGED: Final = Frame(
     exposed times of compute, communication and copies on its device, from the report's begin to its
     start and to its end: what lies between two kernels is a difference, and the rest is idle.
     `overlapped_ns` is its time while another communication kernel ran on its device. `node` is its
-    place in BOUNDS.""",
+    number in BOUNDS; null if the report is not reduced.""",
     {
         "process": pl.Int64(),
         "device": pl.Int32(),
@@ -40,13 +40,16 @@ EXCHANGED: Final = Frame(
 )
 
 BOUNDS: Final = Frame(
-    """What the nodes of a reduced program follow from (`reduced.Reduced`), by node. If a source
-    comes sooner, so does the node, by as much less `slack_ns`; of several, by the least.""",
+    """One row per node of a reduced program (`reduced.Reduced`) and source that it waits for.
+    `slack_ns` is how much later the node was reached than this source alone required. If its
+    sources come earlier, so does the node: by the least, over its sources, of how much earlier the
+    source comes plus `slack_ns`.""",
     {"node": pl.UInt32(), "source": pl.UInt32(), "slack_ns": pl.Int64()},
 )
 
 STEP_NODES: Final = Frame(
-    """The nodes at which steps begin and the next one does; of those that another follows.""",
+    """One row per step that another step follows. The step begins at `node`, the next one at
+    `next_node`.""",
     {
         "process": pl.Int64(),
         "device": pl.Int32(),

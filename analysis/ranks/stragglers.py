@@ -13,8 +13,8 @@ NOTICED: Final = 100
 
 
 SAVED: Final = pl.coalesce("saved_step_ns", "cost_step_ns")
-"""What a step would take less without waiting for the straggler; the most that it can be, where
-that is not known."""
+"""How much shorter a step would be if nobody waited for the straggler. Where that is not known, it
+is the most that it can be: what the others wait."""
 
 PASSED_ON: Final = 2 * pl.col("cost_group_ns") > pl.col("cost_ns")
 """The straggler of the group holds it up because of another group, for the most part."""

@@ -1,4 +1,4 @@
-"""How much sooner a run goes on if nobody waits for one of its ranks (spec §9.19)."""
+"""How much earlier everything in a run happens if nobody waits for one rank (spec §9.19)."""
 
 from array import array
 from collections import defaultdict
@@ -9,26 +9,27 @@ import polars as pl
 
 from nsysflow.analysis.ranks.reduced import ORIGIN
 
-_NOT_YET: Final = -1
-"""In place of how much sooner a collective ends, until all its ranks have come."""
+_UNKNOWN: Final = -1
+"""How much earlier a collective ends, until all its ranks have reached it."""
 
-_MORE: Final = 1 << 61
-"""More than anything can come sooner."""
+_NO_LIMIT_NS: Final = 1 << 61
+"""More than any node can be earlier."""
 
 _Place = tuple[int, int]
 """A report, and a node of it."""
 
 
-def sooner(
+def earlier_starts(
     bounds: Sequence[pl.DataFrame], rows: pl.DataFrame, rank: int
 ) -> list[Sequence[int]] | None:
-    """By how many ns each node of each report comes sooner; None where the ranks never meet as
-    they did.
+    """By how many ns each node of each report is earlier.
+
+    None if ranks would wait for each other for ever. Then their reports contradict each other.
 
     Args:
         bounds: BOUNDS of each report.
         rows: of `arrivals.aligned`.
-        rank: the one that nobody waits for, but in sends and receives.
+        rank: the one that nobody waits for, except in sends and receives.
     """
     programs = [_Program(each) for each in bounds]
     members: dict[int, list[_Place]] = defaultdict(list)
@@ -45,21 +46,21 @@ def sooner(
         for collective in programs[ready.pop()].arrivals():
             missing[collective] -= 1
             if missing[collective] == 0:
-                gains = {(at, node): programs[at].came(node) for at, node in members[collective]}
+                gains = {(at, node): programs[at].alone(node) for at, node in members[collective]}
                 least = min(gain for place, gain in gains.items() if place not in ignored)
                 for (at, node), gain in gains.items():
-                    if programs[at].ends(node, min(least, gain)):
+                    if programs[at].goes_on(node, min(least, gain)):
                         ready.append(at)
-    return None if any(map(_Program.waits, programs)) else [each.starts for each in programs]
+    return None if any(map(_Program.is_stuck, programs)) else [each.starts for each in programs]
 
 
 class _Program:
-    """A report's program, gone through as far as the others have come.
+    """A report's program, replayed as far as the other reports allow.
 
     Attributes:
-        starts: how much sooner each node comes.
-        meets: of each node that is a kernel of a collective, that collective and how long the
-            kernel waited there as recorded.
+        starts: how many ns earlier each node is reached.
+        meets: for each node that is a kernel of a collective: the collective, and how long the
+            kernel waited for the last rank in the recording.
     """
 
     def __init__(self, bounds: pl.DataFrame) -> None:
@@ -76,13 +77,14 @@ class _Program:
         self._awaited = ORIGIN
 
     def arrivals(self) -> Iterator[int]:
-        """Go on until a collective is needed that is not over; yield those that are come to."""
+        """Go on up to a node that waits for a collective that has not ended. Yield the collectives
+        that are reached."""
         sources, slack_ns, ends = self._sources, self._slack_ns, self._ends
         while self._next < len(self._nodes):
-            node, gain = self._nodes[self._next], _MORE
+            node, gain = self._nodes[self._next], _NO_LIMIT_NS
             for at in range(self._bound, self._until[self._next]):
                 source_gain = ends[sources[at]]
-                if source_gain == _NOT_YET:
+                if source_gain == _UNKNOWN:
                     self._awaited = sources[at]
                     return
                 gain = min(gain, source_gain + slack_ns[at])
@@ -90,20 +92,21 @@ class _Program:
             self._next += 1
             self.starts[node] = gain
             if node in self.meets:
-                ends[node] = _NOT_YET
+                ends[node] = _UNKNOWN
                 yield self.meets[node][0]
             else:
                 ends[node] = gain
 
-    def came(self, node: int) -> int:
-        """By how much sooner a collective could end, if it were for this kernel of it alone."""
+    def alone(self, node: int) -> int:
+        """How many ns earlier a kernel of a collective would end if it waited for no other rank."""
         return self.starts[node] + self.meets[node][1]
 
-    def ends(self, node: int, gain_ns: int) -> bool:
-        """A kernel's collective is over, so much sooner; whether that is what the program needs."""
+    def goes_on(self, node: int, gain_ns: int) -> bool:
+        """Let a kernel of a collective end so much earlier. Returns whether the program waited for
+        that."""
         self._ends[node] = gain_ns
         return node == self._awaited
 
-    def waits(self) -> bool:
-        """Whether the program has not come to its end."""
+    def is_stuck(self) -> bool:
+        """Whether the program still waits for a collective."""
         return self._next < len(self._nodes)

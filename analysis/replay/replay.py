@@ -45,10 +45,12 @@ class Network:
     """A program as nodes, each reached at the later of its two bounds, in the order of time.
 
     Attributes:
-        bounds: per node `a`, `b` (places of its sources, which stand before it) and `a_ns`, `b_ns`
-            (how long after them; `NEVER_NS` where there is none).
+        bounds: per node its two bounds. `a`, `b`: the places of the nodes it waits for, which stand
+            before it. `a_ns`, `b_ns`: how long after those it is reached; `NEVER_NS` for a bound
+            that does not exist.
         calls: the place at which each call starts.
-        held: the calls that wait for an operation, and `returns` the places at which they end.
+        held: the calls that wait for an operation.
+        returns: the places at which the calls of `held` end.
         ops: the place at which each operation ends.
     """
 
@@ -199,8 +201,8 @@ def _with_order(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_order(nodes: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """The bounds of `Network`, and the place of each node. A bound by a later node, which only a
-    damaged report has, is dropped."""
+    """The bounds of `Network`, and the place of each node. A node cannot wait for a later one: such
+    a bound, which only damaged reports have, is dropped."""
     order = nodes["key"].fill_null(-(1 << 63)).arg_sort()
     place = pl.repeat(0, len(nodes), dtype=pl.UInt32, eager=True).scatter(
         order, pl.int_range(len(nodes), dtype=pl.UInt32, eager=True)

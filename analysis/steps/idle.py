@@ -25,7 +25,9 @@ def gaps_in(pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> tuple[pl.Se
 def idle_in(
     pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis, *, of: Iterable[str] = CAUSES
 ) -> pl.DataFrame:
-    """Per piece the causes of the gaps that start in it: differences of sums up to its borders.
+    """Per piece, the time by cause of the gaps that start in it.
+
+    It is the sum of all gaps before its end, less the sum of those before its start.
 
     Args:
         pieces: `device_no`, `start_ns`, `end_ns`.
@@ -45,7 +47,7 @@ def idle_in(
 def _sums_before(borders: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
     """The sums of the rows before each of the sorted, distinct `borders`.
 
-    The rows between two borders are summed, and then these sums: running sums of all rows take 4
+    The rows between two borders are summed first, then these sums. Running sums of all rows take 4
     times as long.
     """
     opens = borders.filter(borders < len(rows))

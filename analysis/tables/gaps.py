@@ -160,7 +160,10 @@ def gap_summary(view: View) -> pl.DataFrame:
     gaps, tracks = _with_track(view.gaps)
     base = len(attribution.paths) + 1
     groups = pl.concat(
-        [_parts(view, gaps, rows, cause, base) for cause, rows in met(view.idle_parts).items()]
+        [
+            _parts(view, gaps, rows, cause, base)
+            for cause, rows in occurring(view.idle_parts).items()
+        ]
     )
     groups = groups.join(tracks, on="track")
     groups = groups.with_columns(place_names(attribution, groups["path"]).alias("phase"))
@@ -200,9 +203,9 @@ def _with_track(gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return gaps, gaps.select("track", "device_no", "process").unique("track")
 
 
-def met(parts: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """The parts of `View.idle_parts` that have rows: most causes are rare. All where none has any,
-    so that what is made of them has its columns."""
+def occurring(parts: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """`View.idle_parts` of the causes that occur, as most are rare. If none does, of all causes: a
+    table made of no frames would lack its columns."""
     return {cause: rows for cause, rows in parts.items() if not rows.is_empty()} or parts
 
 

@@ -599,10 +599,11 @@ RANK_GROUPS: Final = Frame(
     """One row per group of ranks that have collectives of their own, the largest cost first. `rank`
     is the group's straggler, which cost the others most; what follows it is of that rank in that
     group, `report` to `through`. `steps_last` counts the steps in which it cost the others more
-    than 1 % of the step, of `steps`. `saved_step_ns` is what the run would save of its cost.
-    `cost_work_ns` to `cost_host_ns` say why, and sum to `cost_ns`. `through` is the group in which
-    it waited where that made it late. `bytes`, `waited_ns` and `overlapped_ns` are of all ranks of
-    the group. The numbers of `PP` are of sends and receives.""",
+    than 1 % of the step, of `steps`. `saved_step_ns` is how much shorter a step would be without
+    waiting for it. `cost_work_ns` to `cost_host_ns` say why it cost the others time, and sum to
+    `cost_ns`. `through` is the group in which it waited where that made it late. `bytes`,
+    `waited_ns` and `overlapped_ns` are of all ranks of the group. The numbers of `PP` are of sends
+    and receives.""",
     {
         "group": pl.Int64(),
         "kind": GROUP_KIND,

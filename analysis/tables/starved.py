@@ -104,7 +104,7 @@ def _idle(axis: Axis, runs: pl.DataFrame, gaps: pl.DataFrame) -> list[pl.Series]
 
 
 def _windows(attribution: Attribution, members: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
-    """A row for each of the `runs` that has enough `members`, operations with their `run`."""
+    """A row for each run with enough members; `members` are operations with their `run`."""
     length = pl.col("end_ns") - pl.col("start_ns")
     launch = pl.col("launch_start_ns").drop_nulls().sort()
     interval = launch.diff()

@@ -14,7 +14,7 @@ from nsysflow.analysis.tables.gaps import (
     both_lines,
     idle_rows,
     lines_in,
-    met,
+    occurring,
     place_names,
 )
 from nsysflow.analysis.tables.kernels.classes import class_of
@@ -166,7 +166,7 @@ def _of_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
     instants = view.gaps.select("gap", begin.alias("start"), (begin + 1).alias("end"))
     placed = _cut(instants, pieces).select("gap", "piece")
     found = []
-    for cause, parts in met(view.idle_parts).items():
+    for cause, parts in occurring(view.idle_parts).items():
         rows = idle_rows(view, view.gaps, parts, cause)
         rows = rows.with_columns(by_name.gather(rows["path"]).alias("path"))
         rows = rows.join(placed, left_on="row", right_on="gap")

@@ -42,7 +42,7 @@ def waited_table(view: View) -> pl.DataFrame:
 
 
 def _sums(view: View, pieces: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """The sums of these pieces, of those whose operation is named and of the others."""
+    """The sums of these pieces: first of the kinds in `NAMED`, then of the others."""
     ops, named = view.timeline.ops, pieces["kind"].is_in(NAMED)
     rows = pieces.select(
         "device_no",

@@ -38,7 +38,7 @@ SPARSEST = 8
 table would be mostly empty: at most this many places per id."""
 
 FEW_THREADS = 8
-"""The calls of so many threads are put together in less time than a sort takes."""
+"""Up to so many threads, picking out the calls of each takes less time than sorting all calls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +174,10 @@ def _numbered(frame: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_number(rows: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
-    """`rows` plus a number, from `numbers`: a name and its number. One number needs no join, and a
-    join copies all that takes part."""
+    """`rows` plus the number of each. `numbers` has two columns: names, and their numbers.
+
+    A single number needs no join. Only the names are joined, as a join copies all columns.
+    """
     name, number = numbers.columns
     if len(numbers) == 1:
         return rows.with_columns(pl.lit(numbers[number].item(), pl.UInt32).alias(number))
@@ -201,8 +203,8 @@ def _calls(
 
 
 def _thread_by_thread(calls: pl.DataFrame, threads: int, scratch: Scratch | None) -> pl.DataFrame:
-    """The calls of each thread together. nsys writes calls in the order of their starts, so that
-    they need no sort after it, which takes twice as long."""
+    """The calls, thread by thread. nsys writes calls by start, so this puts all in order. A sort
+    takes twice as long."""
     thread = calls["thread_no"]
     if threads > FEW_THREADS or thread.null_count() or thread.is_sorted():
         return calls

@@ -104,8 +104,8 @@ def truth_of(wanted: Wanted, step: Step, run: Run, without: Run) -> dict[str, An
 
 
 def _lengths(run: Run) -> list[int]:
-    """How long each step takes on the GPU of the median rank, up to the next one; the last to its
-    end."""
+    """The length of each step in ns: from its first operation to that of the next step, of the last
+    step to its end. It is the median over the ranks."""
     marks = np.concatenate([run.begins(), run.ends[:, -1].max(axis=1, keepdims=True)], axis=1)
     lengths: list[int] = np.median(np.diff(marks, axis=1), axis=0).round().astype(int).tolist()
     return lengths

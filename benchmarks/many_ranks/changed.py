@@ -84,9 +84,11 @@ def add_copy(step: Step) -> None:
 
 
 def name_waits(step: Step) -> None:
-    """Let the host say what each operation waits for, as an export does: it records an event after
-    the launch of the one, and tells the stream to wait before that of the other. Neither takes any
-    time."""
+    """Add the calls with which the host says what each operation waits for, as an export has them.
+
+    After the launch of the first operation the host records an event. Before the launch of the
+    second it makes the stream wait for that event. Neither call takes any time.
+    """
     for op in step.ops:
         for other in op.after:
             record, wait = (

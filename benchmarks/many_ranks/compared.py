@@ -2,8 +2,8 @@
 
     python -m benchmarks.many_ranks.compared FOLDER --kernels 5_000 --delay copies --every 10
 
-It takes the options of `python -m benchmarks.many_ranks`. Costs are per delayed step, of
-the steps that another follows. The reports are removed afterwards; truth.json and what was found
+It takes the options of `python -m benchmarks.many_ranks`. Costs are per delayed step, without the
+last step, which no other follows. The reports are removed afterwards; truth.json and what was found
 stay in FOLDER.
 """
 
@@ -26,7 +26,7 @@ REASON: Final = {
 """The reason that stands for each delay of a rank."""
 
 _NONE_US: Final = 50.0
-"""A cost below this is none: a share of it says nothing."""
+"""A true cost below this counts as none, so the difference is not shown as a share of it."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -71,7 +71,7 @@ def found_beside(found: Path, truth: dict[str, Any]) -> str:
 
 
 def _judged(found: Path, truth: dict[str, Any]) -> list[int]:
-    """The steps of the delayed rank that another follows."""
+    """The steps of the delayed rank, without the last one."""
     rank = truth["delay"].get("rank", 0)
     steps = pl.read_csv(found / "rank_steps.csv").filter(pl.col("rank") == rank)
     return sorted(steps["step"])[:-1]

@@ -67,8 +67,14 @@ class Op:
 
 @dataclass(frozen=True)
 class Wait:
-    """A stream that is told to wait for what another one was given before: the calls that record
-    the event and that wait for it, and the two streams."""
+    """One stream waits for an event of another.
+
+    Attributes:
+        record: the call that records the event.
+        recorded_on: the stream that the event is recorded on.
+        wait: the call that makes the other stream wait for the event.
+        waiting: the stream that waits.
+    """
 
     record: Span
     recorded_on: int

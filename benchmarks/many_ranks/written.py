@@ -176,7 +176,7 @@ class Writer:
         return self._frame(rows, columns, self._kept([span.injected for span in spans], rank))
 
     def _events(self, table: str, rank: int) -> pl.DataFrame:
-        """Where events are recorded, or waited for."""
+        """The rows of RECORDS or of WAITS."""
         waits, steps = self.step.waits, self.run.events.shape[1]
         sides = [
             (each.record, each.recorded_on) if table == RECORDS else (each.wait, each.waiting)
@@ -215,8 +215,8 @@ class Writer:
         return int(self.step.spans[0].values["globalTid"]) >> 24 << 24
 
     def _moved(self, rank: int) -> int:
-        """How much larger the `globalTid` of a rank's threads are: process and thread alike, so
-        that the main thread remains the one with the number of the process."""
+        """What is added to the `globalTid` of a rank's threads: the same to process and thread, as
+        the main thread is the one with the number of its process."""
         return (_FIRST_PID + rank - self.pid) * (1 << 24 | 1)
 
     def _clock(self, rank: int) -> int:

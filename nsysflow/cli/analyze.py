@@ -85,7 +85,7 @@ class _Analyze(Command):
     "--low-memory",
     section="What to look at",
     is_flag=True,
-    help="Keep large tables on disk meanwhile, however small the report is.",
+    help="Keep large tables on disk instead of in memory.",
 )
 @option(
     "--min-gap-us",
@@ -172,7 +172,7 @@ def analyze(
 
 
 def _folder_of(reports: Sequence[Path], folder: Path | None, *, force: bool) -> Path:
-    """Where the files go. A page needs none of what writes files."""
+    """Where the files go. Imported late: a page needs nothing that writes files."""
     from nsysflow.runs.files import output_folder
 
     return output_folder(reports, folder, force=force)

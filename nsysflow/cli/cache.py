@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _DAY: Final = "%Y-%m-%d %H:%M"
 
 _SHOWN: Final = 20
-"""So many are listed: a run may have a thousand ranks."""
+"""At most so many are listed, as a run may have a thousand ranks."""
 
 
 def _without(ctx: click.Context, _param: click.Parameter, typed: bool) -> None:
@@ -86,7 +86,7 @@ def cache(*, prune: bool, clear: bool) -> None:
 
 
 def _show(store: "Store") -> None:
-    """What is kept: how much, and what was used last."""
+    """Say how much is kept, and list what was used last."""
     from datetime import datetime
 
     from nsysflow.report.layout import figure, set_in_columns, words

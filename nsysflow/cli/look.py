@@ -81,7 +81,7 @@ def analyse(
             work.expect(1)
         results = analyze_reports(reports, look.options, tables=tables, progress=work, **how)
         if folder is not None:
-            from nsysflow.runs.files import write_folder  # a page needs none of what writes files
+            from nsysflow.runs.files import write_folder  # a page does not need it
 
             work.stage(f"writing {folder}")
             write_folder(

@@ -31,8 +31,9 @@ from nsysflow.nearest import near_or_all
 from nsysflow.progress import progress
 
 OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
-"""Python looks for garbage that refers to itself after so many new objects. Every 700, its default,
-it looks 134 times while a page is made, and finds next to nothing in a twentieth of the time."""
+"""Python looks for unused objects that refer to each other after so many new ones. With its default
+of 700 it looks 134 times for a page. That takes a twentieth of the time and finds next to nothing.
+"""
 
 _PATH = click.Path(path_type=Path, readable=False)  # the loader says it better, with exit code 1
 

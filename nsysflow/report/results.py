@@ -125,7 +125,7 @@ class Results(Shown):
         return self._tables[name]
 
     def _of_ranks(self, name: str) -> pl.DataFrame:
-        """The table of the run of that name; without making a digest where it must be empty."""
+        """The run's table of that name. For a single rank it is empty, so no digest is made."""
         if len(self.analyses) == 1 and not self.many and self.analyses[0].is_one_rank:
             return SCHEMAS[name].to_frame()
         return self.ranks_of_run.table(name)

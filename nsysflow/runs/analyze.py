@@ -70,8 +70,8 @@ def analyze_reports(
         choice: who makes the digests; processes if None.
         strict: whether a report that cannot be read is an error where there are several. If not,
             it is left out with a note.
-        low_memory: whether to keep large tables on disk; that is also done for reports that are
-            too large for memory.
+        low_memory: whether to keep large tables on disk. Those of reports that are too large for
+            memory are kept there anyway.
         progress: hears of each piece of work.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a run saves if nobody waits for one of its ranks (spec §9.19): all its reports replayed,
+"""What a run saves if nobody waits for one of its ranks (spec §9.19). All its reports are replayed
 again and again, until no collective ends any earlier."""
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def could_end_earlier(met: Met, starts_earlier: Mapping[int, int]) -> dict[int, 
 
 
 def op_of(replay: Replay, kernel: Collective) -> int:
-    """The operation of a report that a kernel is."""
+    """The number of the operation that this kernel is."""
     return next(
         number
         for number, op in enumerate(replay.ops)
@@ -67,15 +67,14 @@ def saved_step_ns(
     steps: Mapping[int, Mapping[int, int]],
     cost_step_ns: int,
 ) -> int | None:
-    """What a step of the others in a group takes less.
+    """How much shorter a step would be for the other ranks of a group.
 
     Args:
         run: the run.
         replays: of its reports.
         rank: the one that nobody waits for.
         members: of the group.
-        steps: of each rank, the starts of its steps that count and that another follows, with the
-            start of that.
+        steps: of each rank, by the start of each step that counts, the start of the step after it.
         cost_step_ns: what the rank costs the group (rule 14).
     """
     earlier = earlier_without(run, replays, rank)

@@ -263,8 +263,12 @@ class Replay:
         return self.run({c for c in self.nodes if self.classes[c] in set(classes)}, {})[1]
 
     def run(self, gone: set[int], ended: Mapping[int, int]) -> tuple[list[int], list[int]]:
-        """When each operation starts and ends, with some calls removed, and with the ends of
-        operations that other ranks decide."""
+        """When each operation starts and ends.
+
+        Args:
+            gone: the calls that are removed.
+            ended: the ends that other ranks decide, by operation.
+        """
         launching = [
             self.cost[c]
             for c in self.nodes

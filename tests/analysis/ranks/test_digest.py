@@ -10,7 +10,7 @@ from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
 
 SMALL = 100
-"""So many bytes a kernel are small; its bounds take as many."""
+"""A digest is small if it takes at most three times so many bytes a kernel."""
 
 
 @any_trace

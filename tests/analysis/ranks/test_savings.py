@@ -27,8 +27,8 @@ from tests.runs_of_ranks import NAMES
 from tests.tiny import plain_of
 
 WORK_US, LATE_US, MORE_US = 100, 200, 1_000
-"""What a step computes, how much longer it takes on the straggler, and how far apart late hosts
-launch steps."""
+"""How long a step computes, how much longer on the straggler, and how far apart late hosts launch
+steps."""
 
 
 def a_rank(number: int, *, late: bool, host_is_late: bool) -> nsysflow.Analysis:
@@ -63,7 +63,7 @@ def test_a_run_saves_what_ranks_wait_unless_their_hosts_are_late(
     assert found["saved_step_ns"].to_list() == [saved_us * 1_000]
 
 
-def test_a_run_whose_programs_are_not_known_saves_nobody_knows_what() -> None:
+def test_what_a_run_saves_is_null_if_its_programs_are_not_known() -> None:
     ranks = [a_rank(n, late=n == 1, host_is_late=False).digest for n in range(2)]
     without = [replace(each, bounds=each.bounds.clear()) for each in ranks]
     assert Ranks.of(without).rank_groups["saved_step_ns"].to_list() == [None]
