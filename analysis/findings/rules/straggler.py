@@ -29,7 +29,7 @@ BECAUSE: Final = {
     "cost_host_ns": "its host is late",
 }
 
-HIDDEN: Final = "without that, the others would mostly wait for their own hosts"
+HIDDEN: Final = "without it, the others would wait for their own hosts for most of that time"
 
 
 def straggler(subjects: Sequence[Subject], ranks: Ranks) -> Iterator[tuple[Subject, Finding]]:
