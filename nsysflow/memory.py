@@ -20,8 +20,13 @@ _LARGE_BYTES: Final = 6_000_000_000
 _SHARE: Final = 2
 """A report that takes more than this, or than half of the free memory, is analysed from disk."""
 
+_ROOM_BYTES: Final = 3_500_000_000
+_ROOM_SHARE: Final = 6
+"""Such a report may take this much memory, or this share of what is free, before tables are written
+to disk. At 10 M kernels half of them never are (docs/scale.md)."""
+
 _ALLOCATOR: Final = "_RJEM_MALLOC_CONF"
-_KEEP: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:1000,muzzy_decay_ms:0"
+_KEEP: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:10000,muzzy_decay_ms:0"
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _LIMITS: Final = {
@@ -43,32 +48,34 @@ def is_large(needed: int, free: int) -> bool:
 
 
 def keep_memory() -> None:
-    """Let polars keep what it freed for a second, for all threads, unless the user chose
+    """Let polars keep freed memory for ten seconds, for all threads, unless the user chose
     otherwise.
 
-    Frames of the analysis live for milliseconds, and to return their memory and ask for it again is
-    slow. Saves 45 % of the page faults and 13 % of the memory at 1 M kernels (docs/facts.md). Kept
-    for ever it would be twice of what 10 M kernels need. Polars reads this when it loads.
+    Most frames of the analysis live for less, and it is slow to return their memory and ask for it
+    again: this saves half of the page faults. Kept for ever, freed memory would take twice of what
+    10 M kernels need (docs/facts.md). Polars reads the setting when it loads.
     """
     os.environ.setdefault(_ALLOCATOR, _KEEP)
 
 
 def scratch_for(file: Path, *, low_memory: bool) -> "Scratch | None":
-    """Where large frames of a report are kept; None for memory.
+    """Where large frames of a report are kept that do not fit into memory; None if all fit.
 
     Args:
         file: the report.
-        low_memory: whether to keep them on disk, however small it is.
+        low_memory: whether to keep all of them on disk, however small the report is.
     """
-    if not low_memory and not _is_from_disk(file):
+    free = free_bytes()
+    if not low_memory and not is_large(needed_bytes(file), free):
         return None
     from nsysflow.analysis.frames.scratch import Scratch
 
-    return Scratch(_folder(os.environ))
+    return Scratch(_folder(os.environ), room_bytes=0 if low_memory else room_bytes(free))
 
 
-def _is_from_disk(report: Path) -> bool:
-    return is_large(needed_bytes(report), free_bytes())
+def room_bytes(free: int) -> int:
+    """The memory that a large report may take before its tables are written to disk."""
+    return min(_ROOM_BYTES, free // _ROOM_SHARE)
 
 
 def _folder(environment: Mapping[str, str]) -> Path:

@@ -12,6 +12,7 @@ from nsysflow.memory import (
     is_large,
     keep_memory,
     needed_bytes,
+    room_bytes,
     scratch_for,
 )
 
@@ -109,6 +110,7 @@ def test_a_small_report_stays_in_memory_unless_asked_otherwise(
     asked = scratch_for(report, low_memory=True)
     assert asked is not None
     assert asked.folder == tmp_path
+    assert asked.room_bytes == 0
 
 
 def test_a_large_report_is_analysed_from_the_disk_with_the_cache(
@@ -122,12 +124,18 @@ def test_a_large_report_is_analysed_from_the_disk_with_the_cache(
     assert scratch is not None
     assert scratch.folder.is_relative_to(tmp_path / "cache")
     assert scratch.folder.is_dir()
+    assert scratch.room_bytes == room_bytes(8 * GB)
 
 
-def test_polars_keeps_what_it_freed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("free", "room"), [(0, 0), (12 * GB, 2 * GB), (60 * GB, 7 * GB // 2)])
+def test_a_large_report_takes_some_of_the_free_memory_but_never_all(free: int, room: int) -> None:
+    assert room_bytes(free) == room
+
+
+def test_polars_keeps_freed_memory_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
     keep_memory()
-    assert "dirty_decay_ms:1000" in os.environ["_RJEM_MALLOC_CONF"]
+    assert "dirty_decay_ms:10000" in os.environ["_RJEM_MALLOC_CONF"]
 
 
 def test_what_the_user_set_for_the_allocator_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
-"""`Scratch`: where large frames lie while a report is analysed that does not fit into memory."""
+"""`Scratch`: keeps large frames in files when a report is too large for memory."""
 
+import os
+import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, is_dataclass
@@ -29,17 +31,19 @@ class Scratch:
 
     Attributes:
         folder: where it is; nothing is seen in it, as the files have no names.
+        room_bytes: while the process takes less memory than this, columns stay there.
         least_bytes: a column of which less lies in memory stays as it is.
         slice_rows: how many rows are worked on at a time.
     """
 
     folder: Path
+    room_bytes: int = 0
     least_bytes: int = LEAST_BYTES
     slice_rows: int = SLICE_ROWS
 
     def kept(self, value: T) -> T:
-        """`value` with its large columns in files. Frames inside dataclasses, dicts and sequences
-        are found too; a dataclass stays the same object."""
+        """`value` with its large columns in files, unless there is room for them. Frames inside
+        dataclasses, dicts and sequences are found too; a dataclass stays the same object."""
         kept = self._kept(value)
         drop_pages()
         return kept
@@ -70,7 +74,7 @@ class Scratch:
             yield frame.slice(first, self.slice_rows)
 
     def joined(self, parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
-        """Frames below each other, each written before the next one is made. Every column becomes
+        """Frames below each other, each kept before the next one is made. Every column becomes
         one piece: queries copy whole frames of several pieces into memory."""
         found = [self.kept(part) for part in parts]
         columns = []
@@ -80,6 +84,8 @@ class Scratch:
         return pl.DataFrame(columns)
 
     def _column(self, column: pl.Series) -> pl.Series:
+        if own_bytes() < self.room_bytes:
+            return column
         pieces = (piece for piece in column.get_chunks() if not is_mapped(piece))
         if sum(piece.estimated_size() for piece in pieces) < self.least_bytes:
             return column
@@ -91,6 +97,16 @@ class Scratch:
                 "Name another folder with room",
                 "export TMPDIR=FOLDER",
             ) from error
+
+
+def own_bytes() -> int:
+    """The memory that only this process takes: without pages that can be read again from a file.
+    Without limit where the system does not tell it."""
+    try:
+        _, resident, shared, *_ = Path("/proc/self/statm").read_bytes().split()
+    except OSError:  # another system than Linux
+        return sys.maxsize
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def in_slices(frame: pl.DataFrame, scratch: Scratch | None) -> Iterable[pl.DataFrame]:

@@ -11,7 +11,7 @@ import pytest
 
 from nsysflow.analysis.frames import mapped as module
 from nsysflow.analysis.frames.mapped import mapped
-from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices
+from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices, own_bytes
 from nsysflow.errors import OutputError
 from tests.disks import full_disk
 
@@ -65,6 +65,27 @@ def test_a_column_with_little_in_memory_stays_as_it_is(tmp_path: Path) -> None:
     written = scratch.kept(longer)
     assert written.equals(longer)
     assert len(module._held) == held + 1
+
+
+def test_columns_stay_in_memory_while_there_is_room(tmp_path: Path) -> None:
+    held = len(module._held)
+    roomy = Scratch(tmp_path, room_bytes=own_bytes() + 10**9, least_bytes=1)
+    assert roomy.kept(NUMBERS) is NUMBERS
+    assert len(module._held) == held
+    full = Scratch(tmp_path, room_bytes=own_bytes() // 2, least_bytes=1)
+    found = full.kept(NUMBERS)
+    assert found.equals(NUMBERS)
+    assert len(module._held) == held + 1
+
+
+def test_only_memory_without_a_file_is_the_process_s_own(tmp_path: Path) -> None:
+    before = own_bytes()
+    taken = bytearray(b"x") * 50_000_000
+    assert own_bytes() - before > 0.9 * len(taken)
+    numbers = mapped(pl.int_range(10_000_000, eager=True), tmp_path)
+    before = own_bytes()
+    assert numbers.sum() > 0
+    assert own_bytes() - before < 0.5 * numbers.estimated_size()
 
 
 def test_a_column_that_nobody_holds_takes_no_disk(tmp_path: Path) -> None:
