@@ -101,6 +101,9 @@ def _without_profiler(results: Results, step_ns: int) -> list[str]:
 
 
 def _steps(valued: Valued, steps: int) -> str:
+    """In how many of the judged steps it is; nothing if it is in all, or beside them."""
+    if valued.finding.beside:
+        return ""
     have = min(valued.finding.steps, steps)
     return f"in {number(have)} of {number(steps)} steps" if have < steps else ""
 

@@ -23,14 +23,16 @@ CHANGE: Final = (
 
 def periodic_pause(subject: Subject) -> Iterator[Finding]:
     """Each kind of slow step that comes back at equal distances; what they take longer, spread over
-    all steps."""
-    periodic = subject.whole.step_groups.filter(pl.col("kind").cast(pl.String) == "periodic")
-    for row in periodic.iter_rows(named=True):
+    all steps after start-up. They may come back for a part of the run only."""
+    kind = pl.col("kind").cast(pl.String)
+    steps = subject.whole.step_groups.filter(kind.is_in(["steady", "periodic", "one-off"]))
+    all_steps = pl.col("count").sum().over("process", "device").alias("all_steps")
+    for row in steps.with_columns(all_steps).filter(kind == "periodic").iter_rows(named=True):
         yield _finding(subject, row)
 
 
 def _finding(subject: Subject, row: dict[str, Any]) -> Finding:
-    spread_ns = round(row["excess_ns"] / (row["count"] * row["every"]))
+    spread_ns = round(row["excess_ns"] / row["all_steps"])
     source, via = row["source"] or "", row["via"] or ""
     where = place(row["phase"] or "", line(source, via))
     culprit = row["culprit"] or "host code"

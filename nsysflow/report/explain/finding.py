@@ -68,7 +68,7 @@ def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
     yield "saves", reckoned(finding)
     yield "saves", _estimated(valued, results)
     yield "where", _where(finding)
-    if found.of_steps and found.steps > 1:
+    if found.of_steps and found.steps > 1 and not finding.beside:
         yield "steps", _steps(min(finding.steps, found.steps), found.steps)
     for sentence in finding.evidence:
         yield "evidence", sentence
