@@ -264,7 +264,7 @@ class Analysis(Shown, Tables):
 
 def _unknown_waits(timeline: Timeline) -> Iterator[Note]:
     """A note where streams waited for events that the report does not name (spec §15.6)."""
-    if missing := timeline.producers.missing:
+    if missing := timeline.events.event_waits.missing:
         yield Note(
             NoteKind.EVENTS_NOT_RECORDED,
             f"{missing} waits of a stream name no event in this report; what compute waited for is"

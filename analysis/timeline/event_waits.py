@@ -1,13 +1,15 @@
 """Who waits for which event: what the profiler recorded of it (spec §1, §14)."""
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import sort_with_ties
 from nsysflow.analysis.frames.lookup import matching
-from nsysflow.analysis.timeline.events import Events
+
+if TYPE_CHECKING:
+    from nsysflow.analysis.timeline.events import Events
 
 STREAM_WAIT: Final = r"^(?:cuda|cu)StreamWaitEvent$"
 
@@ -33,22 +35,18 @@ class EventWaits:
     missing: int
 
 
-def event_waits(events: Events, stream_no: pl.Series) -> EventWaits:
-    """Match waits, records of events and operations.
-
-    Args:
-        events: the trace.
-        stream_no: the number of each operation's stream, of `stream_numbers`.
-    """
+def event_waits(events: "Events") -> EventWaits:
+    """Match waits, records of events and operations."""
     asked = int(matching(events.calls["name"], STREAM_WAIT).sum())
     if events.trace.waits.is_empty():
         return EventWaits(edges=_NO_EDGES, hosts=_NO_HOSTS, missing=asked)
+    stream_no = events.stream_no
     first = stream_no.to_frame().with_row_index("op").unique("stream_no")
     streams = events.ops.select(STREAM)[first["op"]].hstack([first["stream_no"]])
     both = pl.concat([events.trace.event_records, events.trace.waits])
     placed = _with_calls(both, events).join(streams, on=STREAM, how="left", nulls_equal=True)
     recording = matching(placed["name"], EVENT_RECORD)
-    launched = _launched_on(placed["stream_no"], events, stream_no)
+    launched = _launched_on(placed["stream_no"], events)
     before = _neighbour(placed.filter(recording), launched, "backward")
     key = ["process", "record"]
     waits = placed.filter(~recording).join(before.select(*key, source="op"), on=key, how="left")
@@ -69,14 +67,16 @@ _NO_HOSTS: Final = pl.DataFrame(
 )
 
 
-def _launched_on(wanted: pl.Series, events: Events, stream_no: pl.Series) -> pl.DataFrame:
+def _launched_on(wanted: pl.Series, events: "Events") -> pl.DataFrame:
     """The launched operations of the streams `wanted`, in the order of their launches."""
-    ops = events.ops.select("op", "launch_start_ns", "end_ns").with_columns(stream_no)
-    ops = ops.filter(stream_no.is_in(wanted.unique().implode())).drop_nulls("launch_start_ns")
+    ops = events.ops.select("op", "launch_start_ns", "end_ns").with_columns(events.stream_no)
+    ops = ops.filter(ops["stream_no"].is_in(wanted.unique().implode())).drop_nulls(
+        "launch_start_ns"
+    )
     return sort_with_ties(ops, "launch_start_ns", [pl.col("end_ns"), pl.col("op")]).drop("end_ns")
 
 
-def _with_calls(rows: pl.DataFrame, events: Events) -> pl.DataFrame:
+def _with_calls(rows: pl.DataFrame, events: "Events") -> pl.DataFrame:
     """Records or waits, plus `call`, `name` and `time_ns` (its start) of the outermost call with
     their correlation id."""
     key = ["process", "correlation"]

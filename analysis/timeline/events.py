@@ -19,9 +19,11 @@ from nsysflow.analysis.timeline.call_classes import (
     refine_classes,
     with_class_by_name,
 )
+from nsysflow.analysis.timeline.event_waits import EventWaits, event_waits
 from nsysflow.analysis.timeline.operation_parts import parts_of
 from nsysflow.analysis.timeline.outliers import without_outliers
 from nsysflow.analysis.timeline.source_lines import with_sources
+from nsysflow.analysis.timeline.streams import stream_numbers
 from nsysflow.analysis.trace import Trace
 
 COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
@@ -90,6 +92,16 @@ class Events:
     def users(self) -> pl.DataFrame:
         """The processes on each GPU: `process`, `device_no`."""
         return distinct(self.ops.select("process", "device_no"))
+
+    @computed_once
+    def stream_no(self) -> pl.Series:
+        """The number of each operation's stream, over all devices and processes."""
+        return stream_numbers(self.ops)
+
+    @computed_once
+    def event_waits(self) -> EventWaits:
+        """Who waits for which event."""
+        return event_waits(self)
 
 
 def in_order(trace: Trace, options: Options) -> Events:

@@ -10,7 +10,6 @@ from nsysflow.analysis.frames.lookup import by_number, greatest
 from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid
 from nsysflow.analysis.schema import METRICS
 from nsysflow.analysis.timeline.events import Events
-from nsysflow.analysis.timeline.streams import stream_numbers
 from nsysflow.analysis.tracks.schema import LANE_KIND, LANES
 
 _OF_THREAD: Final = {
@@ -65,16 +64,15 @@ class Lanes:
             threads: by kind of lane, the `thread_no` of each row to draw.
             idle: the `device_no` of each gap.
         """
-        stream_no = stream_numbers(events.ops)
         found = [
             _steps(steps),
             *(_of_threads(events, kind, threads[kind]) for kind in _OF_THREAD),
             _gaps(events.ops, idle),
-            _streams(events.ops, stream_no),
+            _streams(events.ops, events.stream_no),
             _counters(events.trace.gpu_samples),
         ]
         frame = pl.concat(found, how="diagonal").sort(_ORDER, maintain_order=True)
-        return cls(frame=frame.with_row_index("lane"), stream_no=stream_no)
+        return cls(frame=frame.with_row_index("lane"), stream_no=events.stream_no)
 
     def numbered(self, kind: str, numbers: pl.Series) -> pl.Series:
         """The `lane` of each row of a kind whose lanes have numbers."""

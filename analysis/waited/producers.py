@@ -6,9 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.lookup import by_number
-from nsysflow.analysis.timeline.event_waits import event_waits
 from nsysflow.analysis.timeline.events import Events
-from nsysflow.analysis.timeline.streams import stream_numbers
 
 OVERLAP_NS: Final = 2_000
 """As far as an operation may reach into one that waited for it: programmatic launches do."""
@@ -22,25 +20,19 @@ class Producers:
         latest: the one that ended last, of the operation before it on its stream and of those that
             its stream was told to wait for.
         by_event: the one that ended last of the latter alone.
-        missing: stream waits whose event the report does not name.
     """
 
     latest: pl.Series
     by_event: pl.Series
-    missing: int
 
 
 def producers(events: Events) -> Producers:
     """The producers of all operations."""
-    stream_no = stream_numbers(events.ops)
-    named = event_waits(events, stream_no)
-    before = _in_time(events.ops, _before(stream_no))
-    awaited = _in_time(events.ops, _in_order(events.ops, named.edges))
+    before = _in_time(events.ops, _before(events.stream_no))
+    awaited = _in_time(events.ops, _in_order(events.ops, events.event_waits.edges))
     by_event = _latest(events.ops, awaited)
     by_stream = by_number(len(events.ops), before["op"], before["source"])
-    return Producers(
-        latest=_later(events.ops, by_stream, by_event), by_event=by_event, missing=named.missing
-    )
+    return Producers(latest=_later(events.ops, by_stream, by_event), by_event=by_event)
 
 
 def _before(stream_no: pl.Series) -> pl.DataFrame:

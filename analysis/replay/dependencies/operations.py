@@ -13,7 +13,6 @@ from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.dependencies.host import Host
 from nsysflow.analysis.timeline.events import Events
-from nsysflow.analysis.timeline.streams import stream_numbers
 
 UNEXPLAINED_NS: Final = 10_000
 """An operation that starts later than this after all that it is known to wait for, waited for
@@ -66,7 +65,7 @@ def placed_operations(events: Events, host: Host) -> pl.DataFrame:
         node,
         begun,
         (pl.col("end_ns") - pl.col("start_ns")).alias("length_ns"),
-        stream_numbers(events.ops),
+        events.stream_no,
         pl.col("process")
         .replace_strict(
             processes["process"],

@@ -8,7 +8,6 @@ from nsysflow.analysis.replay.dependencies.host import host_calls
 from nsysflow.analysis.replay.dependencies.operations import bound_operations, placed_operations
 from nsysflow.analysis.replay.dependencies.queue import with_queue
 from nsysflow.analysis.replay.dependencies.waits import with_waits
-from nsysflow.analysis.timeline.event_waits import event_waits
 from nsysflow.analysis.timeline.events import Events
 
 
@@ -48,7 +47,7 @@ def recorded(events: Events) -> Recorded:
     """The program that a trace is of."""
     host = host_calls(events)
     ops = placed_operations(events, host)
-    named = event_waits(events, ops["stream_no"])
+    named = events.event_waits
     node = host.node_of_call.gather(named.hosts["call"]).alias("node")
     waits = named.hosts.with_columns(node).drop_nulls("node").unique("node", keep="first")
     calls = with_queue(with_waits(host.calls, ops, waits), ops)
