@@ -1,5 +1,6 @@
 """One name for ranges that differ only in an id or in the number of a step (spec §7.6, §7.7)."""
 
+from functools import lru_cache
 from typing import Final
 
 import polars as pl
@@ -21,11 +22,17 @@ def grouped(raw: pl.Series) -> pl.Series:
     which nothing would be left stays as it is.
     """
     bare = raw.str.replace(SERIAL_NUMBERS, "")
-    distinct = bare.unique().alias("bare")
+    changed = _changed(tuple(bare.unique().sort()))
+    return bare if changed.is_empty() else bare.replace(changed["bare"], changed["name"])
+
+
+@lru_cache(maxsize=2)  # the ranks of a run have the same names, as a rule
+def _changed(names: tuple[str, ...]) -> pl.DataFrame:
+    """Distinct names that change: `bare`, and the `name` that each gets."""
+    distinct = pl.Series("bare", names, dtype=pl.String)
     plain = plain_names(distinct)
     forms = plain.unique()
     name = plain.replace(forms, merged(forms)).alias("name")
-    changed = pl.DataFrame([distinct, name]).filter(
+    return pl.DataFrame([distinct, name]).filter(
         pl.col("name") != pl.col("bare"), pl.col("name") != ""
     )
-    return bare if changed.is_empty() else bare.replace(changed["bare"], changed["name"])

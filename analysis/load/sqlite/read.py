@@ -10,8 +10,9 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from types import MappingProxyType
 from typing import Final
 
@@ -72,12 +73,13 @@ def read_sqlite(
             table: tuple(name for name in columns if name not in unwanted)
             for table, columns in present.items()
         }
-        with ThreadPoolExecutor(_cores()) as pool:
+        threads = _threads(extents)
+        with _connections(uri, threads) as idle, ThreadPoolExecutor(threads) as pool:
 
             def pieces_of(table: Table, where: Where = _ALL) -> list[Future[pl.DataFrame]]:
                 columns, extent = wanted.get(table.name, ()), extents.get(table.name)
                 queries = _queries(table, columns, extent, where)
-                return [pool.submit(_piece, uri, query, table, scratch) for query in queries]
+                return [pool.submit(_piece, idle, query, table, scratch) for query in queries]
 
             pieces = {field: pieces_of(table) for field, table in TABLES.items()}
             frames = {
@@ -90,8 +92,24 @@ def read_sqlite(
     return assemble(shown, present, unknown, frames | sampled)
 
 
-def _cores() -> int:
-    """The cores that this process may use."""
+_Idle = SimpleQueue[dbapi.Connection]
+"""Connections that no thread uses now."""
+
+
+@contextmanager
+def _connections(uri: str, count: int) -> Iterator[_Idle]:
+    """So many connections. To open one for each query took as long as small tables themselves."""
+    with ExitStack() as opened:
+        idle = _Idle()
+        for _ in range(count):
+            idle.put(opened.enter_context(dbapi.connect(uri)))
+        yield idle
+
+
+def _threads(extents: Mapping[str, tuple[int, int]]) -> int:
+    """How many threads read: as many as this process may use cores, or one for a small report."""
+    if all(last - first < PIECE_ROWS for first, last in extents.values()):
+        return 1
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -188,12 +206,16 @@ def _real(name: str) -> str:
     )
 
 
-def _piece(uri: str, query: str, table: Table, scratch: Scratch | None) -> pl.DataFrame:
-    return in_files(_read(uri, query, table), scratch)
+def _piece(idle: _Idle, query: str, table: Table, scratch: Scratch | None) -> pl.DataFrame:
+    db = idle.get()
+    try:
+        return in_files(_read(db, query, table), scratch)
+    finally:
+        idle.put(db)
 
 
-def _read(uri: str, query: str, table: Table) -> pl.DataFrame:
-    with dbapi.connect(uri) as db, db.cursor() as cursor:
+def _read(db: dbapi.Connection, query: str, table: Table) -> pl.DataFrame:
+    with db.cursor() as cursor:
         cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": _BATCH_ROWS})
         cursor.execute(query)
         rows = pl.DataFrame(cursor.fetch_arrow())
@@ -251,5 +273,7 @@ def _joined(
 ) -> pl.DataFrame:
     """A table's pieces as one frame. The caller drops the pieces, so that only one table is in
     memory twice."""
-    parts = [table.columns.to_frame(), *(piece.result() for piece in pieces)]
-    return pl.concat(parts, rechunk=True) if scratch is None else scratch.joined(parts)
+    parts = [piece.result() for piece in pieces] or [table.columns.to_frame()]
+    if scratch is not None:
+        return scratch.joined(parts)
+    return parts[0] if len(parts) == 1 else pl.concat(parts, rechunk=True)
