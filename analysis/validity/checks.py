@@ -68,6 +68,8 @@ def _no_kernels(events: Events) -> bool:
 
 def import_errors(trace: Trace) -> int:
     """How often nsys says that it could not import what it had recorded."""
+    if trace.diagnostics.is_empty():
+        return 0  # the search alone takes a millisecond
     return int(trace.diagnostics["text"].str.contains(IMPORT_ERRORS).sum())
 
 

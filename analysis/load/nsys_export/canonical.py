@@ -110,6 +110,8 @@ def _strings(raw: Raw, ids: pl.Series, value: pl.Expr = _VALUE) -> pl.Series:
     They are looked up by position in a table as long as the largest id: 4 ms for 2.4 M rows. A
     join takes 20 ms and copies all other columns. Which ids occur is found in the same way.
     """
+    if ids.null_count() == len(ids):
+        return pl.repeat(None, len(ids), dtype=pl.Categorical, eager=True).alias("value")
     longest = greatest(ids) + 1
     if longest > _LONGEST_TABLE:
         used = _categories(raw.strings.filter(pl.col("id").is_in(ids.unique().implode())), value)
@@ -179,12 +181,14 @@ def _with_physical_gpu(ops: pl.DataFrame, cuda_devices: pl.DataFrame) -> pl.Data
     """`ops`, or other rows of devices, with `device` as the physical GPU: "device 0" may be another
     GPU in each process."""
     found = cuda_devices.drop_nulls().unique(["pid", "cudaId"], keep="first", maintain_order=True)
+    found = found.filter(pl.col("gpuId") != pl.col("cudaId"))
+    if found.is_empty():
+        return ops
     pid = os_pid(pl.col("process"))
     gpus = (
         distinct(ops.select("process", "device"))
         .with_columns(pid=pid)
         .join(found, left_on=["pid", "device"], right_on=["pid", "cudaId"])
-        .filter(pl.col("gpuId") != pl.col("device"))
         .select("process", "device", "gpuId")
     )
     if gpus.is_empty():

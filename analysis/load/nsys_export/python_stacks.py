@@ -58,6 +58,8 @@ def stacks(raw: Raw) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     Each distinct text is parsed once: a training loop has some thousands, however long it runs.
     Samples of threads without a CUDA call explain no idle time.
     """
+    if raw.backtraces.is_empty() and raw.python_samples.is_empty():
+        return schema.BACKTRACES.to_frame(), schema.SAMPLES.to_frame(), schema.FRAMES.to_frame()
     calling = raw.calls.select(pl.col("globalTid").unique())
     samples = raw.python_samples.join(calling, on="globalTid", how="semi", maintain_order="left")
     marks = [frame.drop_nulls("jsonText") for frame in (raw.backtraces, samples)]

@@ -79,6 +79,8 @@ def domains_called(
 
 def wanted_metrics(names: pl.DataFrame) -> pl.DataFrame:
     """`typeId`, `metricId` and `metric` (one of `schema.METRICS`) of the counters that we read."""
+    if names.is_empty():
+        return _WANTED.to_frame()
     name = pl.col("metricName").str.strip_chars()
     metric = pl.coalesce(
         pl.when(name.str.contains(pattern)).then(pl.lit(metric))
@@ -91,8 +93,13 @@ def wanted_metrics(names: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+_WANTED: Final = pl.Schema({"typeId": pl.Int64(), "metricId": pl.Int64(), "metric": pl.String()})
+
+
 def gpu_samples(raw: Raw) -> pl.DataFrame:
     """`schema.GPU_SAMPLES`: a row per GPU and time, a column per counter."""
+    if raw.gpu_samples.is_empty():
+        return schema.GPU_SAMPLES.to_frame()
     metrics = wanted_metrics(raw.gpu_metric_names)
     named = raw.gpu_samples.join(metrics, on=["typeId", "metricId"])
     metric = pl.col("metric")
