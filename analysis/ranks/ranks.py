@@ -15,9 +15,10 @@ from nsysflow.analysis.ranks.groups import groups_of, kinds_of, lanes_together
 from nsysflow.analysis.ranks.kernels import kernels_of, ranks_of, steps_of
 from nsysflow.analysis.ranks.kinds import with_kind
 from nsysflow.analysis.ranks.outliers import outliers_table, parts_of_ranks, typical_rank
-from nsysflow.analysis.ranks.savings import gained_without, with_savings
+from nsysflow.analysis.ranks.savings import gained_without, run_of, with_savings
 from nsysflow.analysis.ranks.steps import rank_steps_table
 from nsysflow.analysis.ranks.stragglers import groups_table, waited_for
+from nsysflow.analysis.ranks.without import Run
 from nsysflow.analysis.tables.schema import RANK_GROUPS, RANKS
 
 
@@ -84,8 +85,13 @@ class Matched:
     def gained(self, rank: int) -> pl.DataFrame:
         """How much shorter each step would be if nobody waited for a rank: `gained_without`."""
         if rank not in self._gained:
-            self._gained[rank] = gained_without(rank, self.digests, self.ranks, self.rows)
+            self._gained[rank] = gained_without(rank, self._run, self.digests, self.ranks)
         return self._gained[rank]
+
+    @computed_once
+    def _run(self) -> Run | None:
+        """What is replayed without a rank."""
+        return run_of(self.digests, self.rows)
 
     @computed_once
     def groups(self) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.stragglers import PASSED_ON
-from nsysflow.analysis.ranks.without import earlier_starts
+from nsysflow.analysis.ranks.without import Run
 
 _MOST_STRAGGLERS: Final = 4
 """The run is replayed for so many stragglers, those that cost most. With 1,024 ranks a replay takes
@@ -17,35 +17,50 @@ some seconds."""
 _STEP: Final = ["rank", "step"]
 
 
-def gained_without(
-    rank: int, digests: Sequence[Digest], ranks: pl.DataFrame, rows: pl.DataFrame
-) -> pl.DataFrame:
-    """`rank`, `step`, `gained_ns`: how much shorter each step of the other ranks would be.
-
-    Steps that no other step follows are left out. Empty if a report with collectives is not
-    reduced.
+def run_of(digests: Sequence[Digest], rows: pl.DataFrame) -> Run | None:
+    """What is replayed; None if a report with collectives is not reduced.
 
     Args:
-        rank: the one that nobody waits for.
         digests: of all reports.
-        ranks: of `kernels.ranks_of`.
         rows: of `arrivals.aligned`.
     """
     if not all(each.collectives.is_empty() or len(each.bounds) for each in digests):
+        return None
+    return Run([each.bounds for each in digests], rows)
+
+
+def gained_without(
+    rank: int, run: Run | None, digests: Sequence[Digest], ranks: pl.DataFrame
+) -> pl.DataFrame:
+    """`rank`, `step`, `gained_ns`: how much shorter each step of the other ranks would be.
+
+    Steps that no other step follows are left out. Empty if there is nothing to replay.
+
+    Args:
+        rank: the one that nobody waits for.
+        run: of `run_of`.
+        digests: of all reports.
+        ranks: of `kernels.ranks_of`.
+    """
+    earlier_ns = None if run is None else run.without(rank)
+    if earlier_ns is None:
         return _GAINED
-    of_reports = earlier_starts([each.bounds for each in digests], rows, rank)
-    if of_reports is None:
-        return _GAINED
-    found = [_GAINED]
-    for number, (each, of_nodes) in enumerate(zip(digests, of_reports, strict=True)):
-        nodes, earlier_ns = each.step_nodes, pl.Series(of_nodes, dtype=pl.Int64)
-        gained = earlier_ns.gather(nodes["next_node"]) - earlier_ns.gather(nodes["node"])
-        own = ranks.filter(pl.col("report_no") == number, pl.col("rank") != rank)
-        named = nodes.with_columns(gained.alias("gained_ns")).join(
-            own, on=["process", "device"], nulls_equal=True
-        )
-        found.append(named.select(_GAINED.columns))
-    return pl.concat(found)
+    nodes = pl.concat(
+        [
+            each.step_nodes.with_columns(pl.lit(number, pl.Int64).alias("report_no"))
+            for number, each in enumerate(digests)
+        ]
+    )
+    gained = [
+        earlier_ns[number][following] - earlier_ns[number][node]
+        for number, node, following in nodes.select("report_no", "node", "next_node").iter_rows()
+    ]
+    others = ranks.filter(pl.col("rank") != rank)
+    return (
+        nodes.with_columns(pl.Series("gained_ns", gained, dtype=pl.Int64))
+        .join(others, on=["report_no", "process", "device"], nulls_equal=True)
+        .select(_GAINED.columns)
+    )
 
 
 _GAINED: Final = pl.DataFrame(

@@ -3,110 +3,140 @@
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+from operator import add
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.ranks.reduced import ORIGIN
 
-_UNKNOWN: Final = -1
-"""How much earlier a collective ends, until all its ranks have reached it."""
+_UNKNOWN: Final = -(1 << 62)
+"""How much earlier a collective ends, until all its ranks have reached it. With any slack added, it
+is still negative, and nothing else is."""
 
 _NO_LIMIT_NS: Final = 1 << 61
 """More than any node can be earlier."""
 
-_Place = tuple[int, int]
-"""A report, and a node of it."""
+_NOT_MET: Final = -1
+"""The collective of a node that is none."""
+
+_Arrival = tuple[int, int, int]
+"""A collective, the node that is a kernel of it, and by how many ns that would end earlier if it
+waited for no other rank."""
 
 
-def earlier_starts(
-    bounds: Sequence[pl.DataFrame], rows: pl.DataFrame, rank: int
-) -> list[Sequence[int]] | None:
-    """By how many ns each node of each report is earlier.
+class Run:
+    """The programs of a run's reports, and the collectives in which they wait for each other."""
 
-    None if ranks would wait for each other for ever. Then their reports contradict each other.
+    def __init__(self, bounds: Sequence[pl.DataFrame], rows: pl.DataFrame) -> None:
+        """Take BOUNDS of each report, and rows of `arrivals.aligned`."""
+        self._rows = rows.select("rank", "pair", "report_no", "node")
+        self._sizes = dict(rows.group_by("collective").len().iter_rows())
+        met = rows.select("report_no", "node", "collective", "waited_ns")
+        of_report = met.partition_by("report_no", as_dict=True, include_key=False)
+        none = met.drop("report_no").clear()
+        self._programs = [
+            _Program(each, of_report.get((number,), none)) for number, each in enumerate(bounds)
+        ]
 
-    Args:
-        bounds: BOUNDS of each report.
-        rows: of `arrivals.aligned`.
-        rank: the one that nobody waits for, except in sends and receives.
-    """
-    programs = [_Program(each) for each in bounds]
-    members: dict[int, list[_Place]] = defaultdict(list)
-    ignored: set[_Place] = set()
-    columns = ("report_no", "node", "collective", "waited_ns", "rank", "pair")
-    for report, node, collective, waited_ns, of, pair in rows.select(columns).iter_rows():
-        programs[report].meets[node] = (collective, waited_ns)
-        members[collective].append((report, node))
-        if of == rank and not pair:
-            ignored.add((report, node))
-    missing = {collective: len(places) for collective, places in members.items()}
-    ready = list(range(len(programs)))
-    while ready:
-        for collective in programs[ready.pop()].arrivals():
-            missing[collective] -= 1
-            if missing[collective] == 0:
-                gains = {(at, node): programs[at].alone(node) for at, node in members[collective]}
-                least = min(gain for place, gain in gains.items() if place not in ignored)
-                for (at, node), gain in gains.items():
-                    if programs[at].goes_on(node, min(least, gain)):
-                        ready.append(at)
-    return None if any(map(_Program.is_stuck, programs)) else [each.starts for each in programs]
+    def without(self, rank: int) -> list[Sequence[int]] | None:
+        """By how many ns each node of each report is earlier. None if ranks would wait for each
+        other for ever. Then their reports contradict each other.
+
+        Args:
+            rank: the one that nobody waits for, except in sends and receives.
+        """
+        ignored: dict[int, set[int]] = defaultdict(set)
+        own = self._rows.filter(pl.col("rank") == rank, ~pl.col("pair"))
+        for report, node in own.select("report_no", "node").iter_rows():
+            ignored[report].add(node)
+        missing = self._sizes.copy()
+        least = dict.fromkeys(missing, _NO_LIMIT_NS)
+        arrived: dict[int, list[tuple[int, int, int]]] = {each: [] for each in missing}
+        replays = [_Replay(program) for program in self._programs]
+        ready = list(range(len(replays)))
+        while ready:
+            report = ready.pop()
+            alone = ignored.get(report, ())
+            for collective, node, gain in iter(replays[report].arrive, None):
+                arrived[collective].append((report, node, gain))
+                if gain < least[collective] and node not in alone:
+                    least[collective] = gain
+                missing[collective] -= 1
+                if missing[collective] == 0:
+                    most = least[collective]
+                    for at, kernel, own_gain in arrived.pop(collective):
+                        if replays[at].goes_on(kernel, min(most, own_gain)):
+                            ready.append(at)
+        stuck = any(replay.awaited != ORIGIN for replay in replays)
+        return None if stuck else [replay.starts for replay in replays]
 
 
 class _Program:
+    """A report's program.
+
+    Attributes:
+        nodes: in an order in which sources come before what waits for them.
+        counts: how many bounds each of them has.
+        collectives: what each of them is a kernel of; `_NOT_MET` for others.
+        waited_ns: how long the kernel waited for the last rank in the recording.
+        sources: of all bounds.
+        slack_ns: of all bounds.
+    """
+
+    def __init__(self, bounds: pl.DataFrame, met: pl.DataFrame) -> None:
+        nodes = bounds.group_by("node", maintain_order=True).len()
+        nodes = nodes.join(met, on="node", how="left", maintain_order="left")
+        self.nodes = array("I", nodes["node"].to_list())
+        self.counts = array("I", nodes["len"].to_list())
+        self.collectives = array("q", nodes["collective"].fill_null(_NOT_MET).to_list())
+        self.waited_ns = array("q", nodes["waited_ns"].fill_null(0).to_list())
+        self.sources = array("I", bounds["source"].to_list())
+        self.slack_ns = array("q", bounds["slack_ns"].to_list())
+
+
+class _Replay:
     """A report's program, replayed as far as the other reports allow.
 
     Attributes:
         starts: how many ns earlier each node is reached.
-        meets: for each node that is a kernel of a collective: the collective, and how long the
-            kernel waited for the last rank in the recording.
+        arrive: goes on to the next collective. Returns None at the end, or where a node waits for a
+            collective that has not ended.
+        awaited: the node that the replay waits for; the origin while it does not.
     """
 
-    def __init__(self, bounds: pl.DataFrame) -> None:
-        nodes = bounds.group_by("node", maintain_order=True).len()
-        self._nodes = array("q", nodes["node"].to_list())
-        self._until = array("q", nodes["len"].cum_sum().to_list())
-        self._sources = array("q", bounds["source"].to_list())
-        self._slack_ns = array("q", bounds["slack_ns"].to_list())
-        count = 1 + max(self._nodes, default=ORIGIN)
+    def __init__(self, program: _Program) -> None:
+        count = 1 + max(program.nodes, default=ORIGIN)
         self.starts = array("q", [0]) * count
+        self.arrive = partial(next, self._run(program), None)
+        self.awaited = ORIGIN
         self._ends = array("q", [0]) * count
-        self.meets: dict[int, tuple[int, int]] = {}
-        self._next = self._bound = 0
-        self._awaited = ORIGIN
-
-    def arrivals(self) -> Iterator[int]:
-        """Go on up to a node that waits for a collective that has not ended. Yield the collectives
-        that are reached."""
-        sources, slack_ns, ends = self._sources, self._slack_ns, self._ends
-        while self._next < len(self._nodes):
-            node, gain = self._nodes[self._next], _NO_LIMIT_NS
-            for at in range(self._bound, self._until[self._next]):
-                source_gain = ends[sources[at]]
-                if source_gain == _UNKNOWN:
-                    self._awaited = sources[at]
-                    return
-                gain = min(gain, source_gain + slack_ns[at])
-            self._bound = self._until[self._next]
-            self._next += 1
-            self.starts[node] = gain
-            if node in self.meets:
-                ends[node] = _UNKNOWN
-                yield self.meets[node][0]
-            else:
-                ends[node] = gain
-
-    def alone(self, node: int) -> int:
-        """How many ns earlier a kernel of a collective would end if it waited for no other rank."""
-        return self.starts[node] + self.meets[node][1]
 
     def goes_on(self, node: int, gain_ns: int) -> bool:
-        """Let a kernel of a collective end so much earlier. Returns whether the program waited for
+        """Let a kernel of a collective end so much earlier. Returns whether the replay waited for
         that."""
         self._ends[node] = gain_ns
-        return node == self._awaited
+        return node == self.awaited
 
-    def is_stuck(self) -> bool:
-        """Whether the program still waits for a collective."""
-        return self._next < len(self._nodes)
+    def _run(self, program: _Program) -> Iterator[_Arrival | None]:
+        """Yields what `arrive` returns."""
+        starts, ends = self.starts, self._ends
+        ended = ends.__getitem__
+        sources, slack_ns = iter(program.sources), iter(program.slack_ns)
+        rows = zip(
+            program.nodes, program.counts, program.collectives, program.waited_ns, strict=True
+        )
+        for node, count, collective, waited_ns in rows:
+            of, slack = tuple(islice(sources, count)), tuple(islice(slack_ns, count))
+            while (gain := min(map(add, map(ended, of), slack))) < 0:
+                self.awaited = next(source for source in of if ends[source] == _UNKNOWN)
+                yield None
+                self.awaited = ORIGIN
+            starts[node] = gain
+            if collective == _NOT_MET:
+                ends[node] = gain
+            else:
+                ends[node] = _UNKNOWN
+                yield collective, node, gain + waited_ns
