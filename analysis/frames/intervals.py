@@ -108,7 +108,7 @@ def merge(intervals: pl.DataFrame, *, within_ns: int = 0) -> pl.DataFrame:
     first = intervals.select(pl.col("start"), pl.col("end").cum_max(), opens.alias("opens"))
     last = first["opens"].shift(-1, fill_value=True)
     return pl.DataFrame(
-        {"start": first.filter("opens")["start"], "end": first.filter(last)["end"]},
+        {"start": first["start"].filter(first["opens"]), "end": first["end"].filter(last)},
         schema={"start": pl.Int64(), "end": pl.Int64()},
     )
 
@@ -208,25 +208,24 @@ class Cover:
     """
 
     intervals: pl.DataFrame
-    _offset: pl.Series = field(init=False, repr=False)
+    _reach: pl.DataFrame = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         length = pl.col("end") - pl.col("start")
         before = (length.cum_sum() - length).cast(pl.Int64)
         offset = (before - pl.col("start")).alias("offset")
-        self._offset = self.intervals.select(offset).to_series()
+        self._reach = self.intervals.select("start", "end", offset)
 
     @property
     def before(self) -> pl.Series:
         """The time covered before each interval."""
-        return self._offset + self.intervals["start"]
+        return self._reach["offset"] + self._reach["start"]
 
     def until(self, places: pl.Series) -> pl.Series:
         """Covered time up to each place."""
         if self.intervals.is_empty():
             return pl.repeat(0, len(places), dtype=pl.Int64, eager=True).alias(places.name)
-        reach = self.intervals.select("start", "end", self._offset)
-        at = rows_at_or_before(reach, "start", places)
+        at = rows_at_or_before(self._reach, "start", places)
         reached = pl.min_horizontal("place", "end") + pl.col("offset")
         return at.select(reached.fill_null(0)).to_series().alias(places.name)
 

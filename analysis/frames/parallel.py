@@ -29,7 +29,10 @@ def side_by_side(
         done: called after each piece, by its thread.
         at_once: so many pieces at a time; None for as many as polars has threads.
     """
-    with ThreadPoolExecutor(at_once or pl.thread_pool_size()) as pool:
+    threads = at_once or pl.thread_pool_size()
+    if threads == 1:
+        return [_noted(piece, done) for piece in work]  # a thread would cost more
+    with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(piece) for piece in work]
         for future in futures:
             future.add_done_callback(lambda _: done())
@@ -38,6 +41,13 @@ def side_by_side(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _noted(piece: Callable[[], T], done: Callable[[], object]) -> T:
+    try:
+        return piece()
+    finally:
+        done()
 
 
 def once_for_each(compute: Callable[[Any, K], T]) -> Callable[[Any, K], T]:
