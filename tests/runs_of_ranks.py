@@ -59,7 +59,7 @@ def digests_of(
         Digest(
             report=f"rank{number}",
             source="by hand",
-            gpus=(),
+            gpus=ACCOUNTING.to_frame().select("device", "name"),
             notes=(),
             failed=(),
             step_name="step",

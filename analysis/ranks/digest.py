@@ -13,6 +13,8 @@ from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.ranks.reduced import Reduced, reduced
 from nsysflow.analysis.ranks.schema import BOUNDS, EXCHANGED, JUDGED_STEPS, STEP_NODES
 from nsysflow.analysis.replay.dependencies.program import recorded
+from nsysflow.analysis.tables.accounting import gpus_of
+from nsysflow.analysis.tables.schema import ACCOUNTING
 from nsysflow.analysis.tables.steps import timed_steps
 from nsysflow.analysis.validity.checks import Failed
 from nsysflow.analysis.view.view import View
@@ -34,20 +36,21 @@ class Digest:
     Attributes:
         report: the report's name.
         source: what wrote it.
-        gpus: the names of its GPUs, by index.
+        gpus: `device`, `name` of the GPUs of what is judged.
         notes: what the reader should know of it.
         failed: the checks that it fails.
         step_name: the range that is one step; None without steps.
         collectives: `schema.EXCHANGED`.
         steps: `schema.JUDGED_STEPS`.
-        accounting: the ACCOUNTING table of what is judged.
+        accounting: the ACCOUNTING table of what is judged; empty where a rank has judged steps, as
+            these are compared then.
         bounds: `schema.BOUNDS`; empty if the report is not reduced.
         step_nodes: `schema.STEP_NODES`.
     """
 
     report: str
     source: str
-    gpus: tuple[str, ...]
+    gpus: pl.DataFrame
     notes: tuple[Note, ...]
     failed: tuple[Failed, ...]
     step_name: str | None
@@ -69,25 +72,40 @@ def digest(tables: "Tables") -> Digest:
         maintain_order="left",
         nulls_equal=True,
     )
-    begins = _begins(tables.timeline)
-    program = _reduced(tables.timeline, begins)
-    return Digest(
-        report=trace.report,
-        source=trace.source,
-        gpus=tuple(trace.devices.sort("device")["name"]),
-        notes=tables.notes,
-        failed=tables.failed_checks,
-        step_name=tables.step_name,
-        collectives=exchanged(tables.timeline, tables.view, judged.view, program),
-        steps=steps.with_columns(
+    steps = (
+        steps.with_columns(
             pl.lit(trace.report).alias("report"), pl.col("judged").fill_null(value=False)
         )
         .select([*JUDGED_STEPS])
-        .match_to_schema(JUDGED_STEPS),
-        accounting=judged.accounting,
+        .match_to_schema(JUDGED_STEPS)
+    )
+    begins = _begins(tables.timeline)
+    program = _reduced(tables.timeline, begins)
+    collectives = exchanged(tables.timeline, tables.view, judged.view, program)
+    return Digest(
+        report=trace.report,
+        source=trace.source,
+        gpus=gpus_of(judged.view).select("device", "name").sort("device"),
+        notes=tables.notes,
+        failed=tables.failed_checks,
+        step_name=tables.step_name,
+        collectives=collectives,
+        steps=steps,
+        accounting=(
+            ACCOUNTING.to_frame() if _has_judged_steps(steps, collectives) else judged.accounting
+        ),
         bounds=program.bounds,
         step_nodes=_step_nodes(begins, program),
     )
+
+
+def _has_judged_steps(steps: pl.DataFrame, collectives: pl.DataFrame) -> bool:
+    """Whether a rank has a judged step. Where there are collectives, only those who take part in
+    them are ranks (`kernels.ranks_of`)."""
+    judged, rank = steps.filter("judged"), ["process", "device"]
+    if not collectives.is_empty():
+        judged = judged.join(collectives, on=rank, how="semi", nulls_equal=True)
+    return not judged.is_empty()
 
 
 def _begins(timeline: Timeline) -> pl.DataFrame:

@@ -211,7 +211,7 @@ class Ranks:
         of = self.matched
         alone = self._marked(of.kernels).filter("counts", pl.col("kind").is_null())
         names = [
-            each.accounting.select("device", "name", report_no=pl.lit(number, pl.Int64))
+            each.gpus.with_columns(pl.lit(number, pl.Int64).alias("report_no"))
             for number, each in enumerate(of.digests)
         ]
         gpus = pl.concat(names) if names else pl.DataFrame()

@@ -20,16 +20,12 @@ def accounting_table(view: View) -> pl.DataFrame:
     idle = view.gaps.group_by("device_no").agg(
         pl.len().cast(pl.Int64).alias("gaps"), pl.col(causes).sum()
     )
-    # a window may contain the middle of an operation or of a gap, and no operation's start
-    selected = pl.concat([ops["device_no"], windows["device_no"]]).unique().implode()
-    names = view.trace.devices.select("device", "name").unique("device", keep="first")
     counts = [name for name in (*counted.columns, "gaps") if name != "device_no"]
     return (
-        events.devices.filter(pl.col("device_no").is_in(selected))
+        gpus_of(view)
         .join(counted, on="device_no", how="left")
         .join(parts, on="device_no", how="left")
         .join(idle, on="device_no", how="left")
-        .join(names, on="device", how="left")
         .with_columns(
             pl.col(*counts, *causes, *in_parts).fill_null(0),
             hidden_pct(pl.col("copy_exposed_ns"), pl.col("copy_union_ns")).alias("copy_hidden_pct"),
@@ -37,6 +33,15 @@ def accounting_table(view: View) -> pl.DataFrame:
         )
         .sort("device")
     )
+
+
+def gpus_of(view: View) -> pl.DataFrame:
+    """`device_no`, `device`, `name` of the GPUs of a view."""
+    # a window may contain the middle of an operation or of a gap, and no operation's start
+    selected = pl.concat([view.ops["device_no"], view.windows["device_no"]]).unique().implode()
+    names = view.trace.devices.select("device", "name").unique("device", keep="first")
+    gpus = view.events.devices.filter(pl.col("device_no").is_in(selected))
+    return gpus.join(names, on="device", how="left")
 
 
 def _counted(ops: pl.DataFrame) -> pl.DataFrame:

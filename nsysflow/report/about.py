@@ -26,7 +26,7 @@ def about_run(results: Results, *more: str) -> str:
         more: what else the reader must know.
     """
     only = f"only {results.selection}" if results.selection else ""
-    gpus = gpu_names(accounting_of_all(results)["name"])
+    gpus = gpu_names(names_of_gpus(results))
     parts = [
         some_of(results.every_report, _NAMED),
         gpus,
@@ -37,11 +37,11 @@ def about_run(results: Results, *more: str) -> str:
     return " · ".join(filter(None, parts))
 
 
-def accounting_of_all(results: Results) -> pl.DataFrame:
-    """ACCOUNTING of all GPUs of the run, also of ranks that are not looked at whole."""
+def names_of_gpus(results: Results) -> pl.Series:
+    """The name of each GPU of the run, also of ranks that are not looked at whole."""
     if results.digests is None:
-        return results.table("accounting")
-    return pl.concat([each.accounting for each in results.digests])
+        return results.table("accounting")["name"]
+    return pl.concat([each.gpus["name"] for each in results.digests])
 
 
 def gpu_label(results: Results, report: str, device: int) -> str:

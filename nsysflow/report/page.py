@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from nsysflow.analysis.declared.tables import TABLES, Table
 from nsysflow.analysis.short_repr import gpu_names
-from nsysflow.report.about import accounting_of_all
+from nsysflow.report.about import names_of_gpus
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.integrity import quality_lines
 from nsysflow.report.blocks.mfu import mfu_sentences
@@ -89,7 +89,7 @@ def opening(results: Results, length: Length) -> Page:
     typical = results.typical
     return Page(
         reports=_reports(results),
-        gpus=gpu_names(accounting_of_all(results)["name"]),
+        gpus=gpu_names(names_of_gpus(results)),
         recorded=_recorded(results),
         selection=results.selection,
         steps=steps_sentence(typical),

@@ -93,7 +93,7 @@ class Handmade:
         return Digest(
             report=next(iter(self.collectives["report"]), self.trace.report),
             source=self.trace.source,
-            gpus=(),
+            gpus=self.accounting.select("device", "name"),
             notes=self.notes,
             failed=self.failed_checks,
             step_name=self.step_name,
