@@ -100,10 +100,10 @@ class _Reduction:
                 found.append(found[one])  # true of most calls: saves a quarter of the time
                 continue
             sources = _combined(found[one], one_ns, found[other], other_ns)
-            if len(sources) > _MOST_SOURCES:
+            if place in kept or len(sources) > _MOST_SOURCES:
                 sources = self._that_matter(sources)
-                if len(sources) > _MOST_SOURCES:
-                    sources = {self._new_node(sources): 0}
+            if len(sources) > _MOST_SOURCES:
+                sources = {self._new_node(sources): 0}
             if place in self.begun:
                 begun[self.begun[place]] = self._new_node(sources)
             if place in self.met:
@@ -115,7 +115,7 @@ class _Reduction:
 
     def _new_node(self, sources: Sources, lasts_ns: int = 0) -> int:
         """The number of a new node with these sources. A collective lasts `lasts_ns`."""
-        self.sources.append(self._that_matter(sources))
+        self.sources.append(sources)
         self.lasts_ns.append(lasts_ns)
         return len(self.sources) - 1
 
@@ -126,13 +126,15 @@ class _Reduction:
         between them, plus B's length if it is a collective: all of that may be a wait. If A's slack
         is at least B's slack plus these two, B is always the limit, and A never matters.
         """
-        found = dict(sources)
+        if len(sources) == 1:
+            return sources
+        found, slack_of, of, lasts_ns = sources.copy(), sources.get, self.sources, self.lasts_ns
         for node in sorted(sources, reverse=True):
             if node in found:
-                least_ns = found[node] + self.lasts_ns[node]
-                for before, ns in self.sources[node].items():
-                    if found.get(before, -1) >= least_ns + ns:
-                        del found[before]
+                least_ns = sources[node] + lasts_ns[node]
+                for before, ns in of[node].items():
+                    if slack_of(before, -1) >= least_ns + ns:
+                        found.pop(before, None)
         return found
 
     def _bounds(self, wanted: set[int]) -> pl.DataFrame:
@@ -160,20 +162,16 @@ def _combined(one: Sources, one_ns: int, other: Sources, other_ns: int) -> Sourc
     """
     if one_ns > other_ns:
         one, one_ns, other, other_ns = other, other_ns, one, one_ns
-    if other_ns > _NO_BOUND_NS or other is one:
-        return _with_slack(one, one_ns)
-    most_ns = one.get(ORIGIN, _NO_BOUND_NS) + one_ns
+    if one_ns:
+        one = {node: ns + one_ns for node, ns in one.items()}
+    most_ns = one.get(ORIGIN, _NO_BOUND_NS)
+    if other_ns >= most_ns or other is one:
+        return one
     more = {
         node: ns + other_ns
         for node, ns in other.items()
-        if ns + other_ns < most_ns and ns + other_ns < one.get(node, _NO_BOUND_NS) + one_ns
+        if ns + other_ns < most_ns and ns + other_ns < one.get(node, _NO_BOUND_NS)
     }
-    if not more:
-        return _with_slack(one, one_ns)
-    most_ns = more.get(ORIGIN, most_ns)
-    kept = {node: ns + one_ns for node, ns in one.items() if ns + one_ns <= most_ns}
-    return kept | more
-
-
-def _with_slack(sources: Sources, slack_ns: int) -> Sources:
-    return {node: ns + slack_ns for node, ns in sources.items()} if slack_ns else sources
+    if ORIGIN in more:
+        one = {node: ns for node, ns in one.items() if ns <= more[ORIGIN]}
+    return one | more if more else one
