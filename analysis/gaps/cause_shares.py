@@ -43,15 +43,17 @@ class Span:
         )
         # of most causes few gaps have any, so that the others are left at once
         spans = spans.with_row_index("row").filter(total > 0, pl.col("between") <= total)
+        if spans.is_empty():
+            return pl.repeat(None, len(self.begin), dtype=pl.UInt32, eager=True)
         before = self.cover.before
         pieces = self.cover.intervals.select("owner", before.alias("before"), before.alias("ends"))
         last = rows_at_or_before(pieces, "ends", spans["stop"] - 1)
         spans = spans.hstack(last.select("before", "owner"))
         last_ns = pl.col("stop") - pl.max_horizontal("begin", "before")
         clear = (2 * last_ns > total) & (pl.col("between") <= last_ns)
-        found = [spans.filter(clear).select("row", "owner")]
-        found.append(self._contest(spans.filter(~clear), begun_ns))
-        led = pl.concat(found)
+        led, others = spans.filter(clear).select("row", "owner"), spans.filter(~clear)
+        if not others.is_empty():
+            led = pl.concat([led, self._contest(others, begun_ns)])
         return by_number(len(self.begin), led["row"], led["owner"])
 
     def _contest(self, spans: pl.DataFrame, begun_ns: pl.Series) -> pl.DataFrame:
