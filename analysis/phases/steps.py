@@ -45,15 +45,17 @@ def step_paths(
     """
     if name is not None:
         return paths_named(attribution, name, report)
-    automatic = _automatic(attribution)
-    busy = _busy_of_processes(ops.join(automatic, on="process", how="semi"), axis)
+    automatic, named = _automatic(attribution), _named_by_hand(attribution)
+    if not automatic.is_empty():
+        busy = _busy_of_processes(ops.join(automatic, on="process", how="semi"), axis)
+        overruled = _overruled(attribution, work, busy, automatic)
+        named = named.join(overruled, on=["process", "path"], how="anti")
     ours = pl.col("process").is_in(captures["process"].implode()) & (pl.col("name") == STEP)
     # a range that repeats inside another one has no more GPU time, and is deeper
     best = (
         work.join(attribution.paths.select("path", "name"), on="path")
         .filter((pl.col("instances") >= MIN_REPEATS) | ours, pl.col("ops") > 0)
-        .join(_named_by_hand(attribution), on=["process", "path"], how="semi")
-        .join(_overruled(attribution, work, busy, automatic), on=["process", "path"], how="anti")
+        .join(named, on=["process", "path"], how="semi")
         .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
         .unique("process", keep="first", maintain_order=True)
     )
