@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
 
 from tests.oracle.account_table import causes_in
 from tests.oracle.accounting import Interval, Keep, common, covered, is_compute, length
 from tests.oracle.gaps import CAUSES, Gap
+from tests.oracle.once import once
 from tests.oracle.report import Report
 from tests.oracle.waited import Piece, waits_of
 
@@ -24,7 +24,7 @@ def bound(parts: dict[str, int]) -> tuple[str, float | None]:
     return "+".join(near[:3]), 100 * most / total
 
 
-@lru_cache(maxsize=8)
+@once
 def unhidden(report: Report) -> Report:
     """§15.7: the report with copies and communication only while they were waited for."""
     waits = waits_of(report)

@@ -6,6 +6,7 @@ from fractions import Fraction
 from tests.oracle.accounting import length
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.idle_places import NOT_RECORDED, culprit_at, main_place, name_of, places_in
+from tests.oracle.once import once
 from tests.oracle.report import Report, Row, joined
 from tests.oracle.stats import mean, whole
 from tests.oracle.steps import Step, kinds_of, steps_of
@@ -50,6 +51,7 @@ def culprit_of(report: Report, gap: Gap, cause: str) -> str:
     return f"{report.ops[awaited].short_name} on stream {report.ops[awaited].stream}"
 
 
+@once
 def gaps(report: Report, step: str | None = None) -> list[Row]:
     """§3.13 to §3.21: one row per gap."""
     steps = steps_of(report, step)

@@ -62,7 +62,7 @@ def launches(report: Report, keep: Keep | None = None) -> list[Row]:
         api = [call.end_ns - call.start_ns for call in calls]
         latency = [start - call.start_ns for start, call in zip(first, calls, strict=True)]
         queue = [max(0, start - call.end_ns) for start, call in zip(first, calls, strict=True)]
-        phase = phases[process, path]
+        phase = phases.get((process, path), Phase())
         launch_idle = phase.idle_ns["launch"]
         span_ns = phase.span_ns if keep is None else span_inside(report, phase, keep)
         rows.append(

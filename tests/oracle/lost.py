@@ -4,12 +4,14 @@ import re
 from collections import defaultdict
 
 from tests.oracle.model import Call
+from tests.oracle.once import once
 from tests.oracle.report import Report
 
 KERNEL_LAUNCH = re.compile(r"(cuda|cu)(Launch|GraphLaunch).*(?<!LaunchHostFunc)")
 IN_A_ROW = 20
 
 
+@once
 def kernel_launches(report: Report) -> dict[int, list[Call]]:
     """Of each process the launches of kernels and graphs, outside stream capture, in order."""
     of_id: dict[tuple[int, int], Call] = {}

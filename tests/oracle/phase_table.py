@@ -11,6 +11,7 @@ from tests.oracle.accounting import Keep, common, covered, length, union
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.idle_places import places_in
 from tests.oracle.model import Op
+from tests.oracle.once import once
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, joined, os_pid, prefixes
 from tests.oracle.stats import spread
@@ -45,6 +46,16 @@ class Phase:
 
 def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path], Phase]:
     """§7.8, §7.11: every path of every process, with everything nested in it."""
+    return _all_phases(report) if keep is None else _phases_in(report, keep)
+
+
+@once
+def _all_phases(report: Report) -> dict[tuple[int, Path], Phase]:
+    """Those of the whole report, found once: most tables ask for them."""
+    return _phases_in(report, None)
+
+
+def _phases_in(report: Report, keep: Keep | None) -> dict[tuple[int, Path], Phase]:
     found: dict[tuple[int, Path], Phase] = defaultdict(Phase)
     _add_host(report, found, keep)
     for process, by_instance in report.ops_by_instance.items():
@@ -69,7 +80,7 @@ def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path]
                         phase = found[process_of_launch, (spot or ())[:depth]]
                         phase.idle_ns[cause] += ns
                         phase.gaps.append((gap, ns))
-    return found
+    return dict(found)
 
 
 def begins(op: Op, keep: Keep | None) -> bool:

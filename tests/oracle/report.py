@@ -79,10 +79,25 @@ class Report:
 
     def on(self, device: int) -> list[int]:
         """The operations of a device."""
-        return [index for index, op in enumerate(self.ops) if op.device == device]
+        return self._on.get(device, [])
+
+    @cached_property
+    def _on(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for index, op in enumerate(self.ops):
+            found[op.device].append(index)
+        return found
 
     def gaps_on(self, device: int) -> list[Gap]:
-        return [gap for gap in self.gaps.gaps if gap.device == device]
+        """The gaps of a device."""
+        return self._gaps_on.get(device, [])
+
+    @cached_property
+    def _gaps_on(self) -> dict[int, list[Gap]]:
+        found: dict[int, list[Gap]] = defaultdict(list)
+        for gap in self.gaps.gaps:
+            found[gap.device].append(gap)
+        return found
 
     @cached_property
     def windows(self) -> dict[int, list[Interval]]:

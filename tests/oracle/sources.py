@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from tests.oracle.calls import STALLS, Calls
 from tests.oracle.model import Backtrace, Frame, PlainTrace
@@ -128,14 +128,10 @@ class Sources:
         self.at: dict[tuple[int, int], Backtrace] = {}
         for backtrace in trace.backtraces:
             self.at.setdefault((backtrace.thread, backtrace.start_ns), backtrace)
-        self.sampled: dict[int, list[int]] = defaultdict(list)
-        """Per thread, the calls with a backtrace at their start."""
         self.rows: dict[int, list[int]] = defaultdict(list)
         """Per thread, its calls."""
         for index, call in enumerate(calls.calls):
             self.rows[call.thread].append(index)
-            if self.own(index) is not None:
-                self.sampled[call.thread].append(index)
 
     @cached_property
     def own_files(self) -> set[tuple[str, ...]]:
@@ -211,20 +207,40 @@ class Sources:
         if (own := self.own(call)) is not None:
             return own
         row = self.calls.calls[call]
-        sampled = self.sampled[row.thread]
-        around = (
-            i
-            for i in sampled
-            if self.calls.calls[i].start_ns <= row.start_ns
-            and self.calls.calls[i].end_ns >= row.end_ns
-        )
-        same = (
-            i
-            for i in sampled
-            if row.correlation is not None and self.calls.calls[i].correlation == row.correlation
-        )
-        first = next(chain(around, same), None)
+        first = self._around.get(call)
+        if first is None and row.correlation is not None:
+            first = self._same.get((row.thread, row.correlation))
         return None if first is None else self.own(first)
+
+    @cached_property
+    def _around(self) -> dict[int, int]:
+        """Of a call without a backtrace, the first one of its thread that has one and contains it.
+
+        Calls are in the order of their starts: one that has ended contains none that follows.
+        """
+        found = {}
+        for rows in self.rows.values():
+            running: list[int] = []
+            for index in rows:
+                call = self.calls.calls[index]
+                running = [i for i in running if self.calls.calls[i].end_ns >= call.start_ns]
+                if self.own(index) is not None:
+                    running.append(index)
+                    continue
+                around = (i for i in running if self.calls.calls[i].end_ns >= call.end_ns)
+                first = next(around, None)
+                if first is not None:
+                    found[index] = first
+        return found
+
+    @cached_property
+    def _same(self) -> dict[tuple[int, int], int]:
+        """The first call with a backtrace, by thread and correlation id."""
+        found: dict[tuple[int, int], int] = {}
+        for index, call in enumerate(self.calls.calls):
+            if call.correlation is not None and self.own(index) is not None:
+                found.setdefault((call.thread, call.correlation), index)
+        return found
 
     def of(self, call: int | None) -> Lines:
         """§11.2: source and via of a call."""

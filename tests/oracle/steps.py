@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import lru_cache
 
 from tests.oracle import bound
 from tests.oracle.accounting import Keep, covered, length, parts, union, window
@@ -10,6 +9,7 @@ from tests.oracle.gaps import Gap
 from tests.oracle.integrity import graph_operations_into_other_launches, long_graph_kernels
 from tests.oracle.lost import in_stretches, kernel_launches
 from tests.oracle.model import Op
+from tests.oracle.once import once
 from tests.oracle.phase_table import phases_of
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, causes_of, joined, os_pid
@@ -92,6 +92,7 @@ def automatic_steps(report: Report, process: int, name: str | None) -> list[Open
     return report.phases.automatic_steps.get(process, []) if count else []
 
 
+@once
 def steps_of(report: Report, name: str | None = None) -> list[Step]:
     """§8.2, §8.3: step i on a device runs from its first operation to the next step's first.
 
@@ -140,6 +141,7 @@ class Kind:
     excess_ns: int | None = None
 
 
+@once
 def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -> dict[Step, Kind]:
     """§8.4: the kind of each step."""
     found: dict[Step, Kind] = {}
@@ -209,7 +211,7 @@ def has_wrong_times(report: Report, step: Step) -> bool:
     )
 
 
-@lru_cache(maxsize=1)
+@once
 def _wrong(report: Report) -> list[Op]:
     """The operations of graphs with wrong times, found once: each step asks for them."""
     return graph_operations_into_other_launches(report) + long_graph_kernels(report)
@@ -237,6 +239,7 @@ def one_offs(durations: list[int]) -> list[bool]:
     ]
 
 
+@once
 def steps(report: Report, name: str | None = None, skip: int | None = None) -> list[Row]:
     """§8.2 to §8.4: one row per step. A gap counts in the step that contains its start."""
     rows = []

@@ -10,6 +10,7 @@ from tests.oracle.gpu_metrics import METRICS
 from tests.oracle.host_stacks import HostStacks
 from tests.oracle.idle_places import main_place
 from tests.oracle.model import Op, Overhead
+from tests.oracle.once import once
 from tests.oracle.phases import end_of_trace
 from tests.oracle.report import Report, Row, joined, os_pid, os_tid
 from tests.oracle.steps import kinds_of, steps_of
@@ -111,6 +112,7 @@ def operations(report: Report) -> list[Row]:
     return with_depths(rows)
 
 
+@once
 def calls(report: Report) -> list[Row]:
     """One row per call."""
     rows = []
@@ -130,6 +132,7 @@ def calls(report: Report) -> list[Row]:
     return with_depths(rows)
 
 
+@once
 def ranges(report: Report) -> list[Row]:
     """§22.3: one row per range."""
     phases = report.phases
@@ -145,8 +148,9 @@ def ranges(report: Report) -> list[Row]:
         }
         for one in known
     ]
+    last_ns = end_of_trace(report.trace)
     for own in report.trace.ranges:
-        opened = phases.opened(own, end_of_trace(report.trace))
+        opened = phases.opened(own, last_ns)
         if (own.domain or "").lower() == "nccl" and opened is not None:
             rows.append(
                 {
@@ -160,6 +164,7 @@ def ranges(report: Report) -> list[Row]:
     return longest_first([row for row in rows if row["end_ns"] > row["start_ns"]])
 
 
+@once
 def profiler(report: Report) -> list[Row]:
     """One row per stretch of the profiler's own work."""
     lasting = [row for row in report.trace.overhead if row.end_ns >= row.start_ns]
@@ -233,18 +238,20 @@ def threads_of(report: Report) -> set[int]:
     return found | {row.thread for row in trace.graph_nodes if row.thread is not None}
 
 
+@once
 def host_stacks(report: Report) -> list[Row]:
     """§22.7: one row per stretch of a thread's time that a stack stands for."""
     stacks, trace, threads = HostStacks(report), report.trace, threads_of(report)
     begun = [op.start_ns for op in report.ops] + [call.start_ns for call in report.calls.calls]
     begun += [row.start_ns for row in trace.overhead if row.end_ns >= row.start_ns]
     begun += [row.start_ns for row in trace.ranges if report.phases.opened(row, 0)]
+    first_ns, last_ns = min(begun, default=0), end_of_trace(trace)
     rows = []
     for (thread, at_ns), frames in stacks.stacks.items():
         if thread not in threads:
             continue
         start, end = _standing(stacks, thread, at_ns)
-        start, end = max(start, min(begun, default=0)), min(end, end_of_trace(trace))
+        start, end = max(start, first_ns), min(end, last_ns)
         if start < end:
             rows.append(
                 {

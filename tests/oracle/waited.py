@@ -3,10 +3,11 @@
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from tests.oracle.accounting import Keep, common, covered, is_comm, is_compute, is_copy, length
 from tests.oracle.model import EventRecord, EventWait
+from tests.oracle.once import once
 from tests.oracle.report import Report, Row, joined, os_pid
 
 STREAM_WAIT = re.compile(r"(cuda|cu)StreamWaitEvent")
@@ -141,11 +142,13 @@ class Waits:
                     if is_compute(self.ops[i]) and self.ops[i].end_ns > self.ops[i].start_ns
                 ]
                 busy = covered(self.ops[i] for i in compute)
+                starting: dict[int, list[int]] = defaultdict(list)
+                for i in compute:
+                    starting[self.ops[i].start_ns].append(i)
                 edges = [window[0], *(edge for span in busy for edge in span), window[1]]
                 for start, end in zip(edges[::2], edges[1::2], strict=True):
                     if start < end:
-                        ends = [i for i in compute if self.ops[i].start_ns == end]
-                        found += self._stretch(device, start, end, ends)
+                        found += self._stretch(device, start, end, starting[end])
         return found
 
     def _stretch(self, device: int, start: int, end: int, ends: list[int]) -> list[Piece]:
@@ -191,7 +194,7 @@ class Waits:
         return "copy" if is_copy(self.ops[op]) else "other"
 
 
-@lru_cache(maxsize=8)
+@once
 def waits_of(report: Report) -> Waits:
     """The waits of a report."""
     return Waits(report)
