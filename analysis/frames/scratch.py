@@ -24,6 +24,9 @@ SLICE_ROWS: Final = 1 << 22
 _WRITERS: Final = 4
 """So many columns are written at a time."""
 
+_WORTH_THREADS_BYTES: Final = 1 << 16
+"""The columns of a smaller frame are written in less time than threads take to start."""
+
 
 @dataclass(frozen=True)
 class Scratch:
@@ -51,8 +54,7 @@ class Scratch:
     def _kept(self, value: T) -> T:
         kept: Any = value
         if isinstance(value, pl.DataFrame):
-            with ThreadPoolExecutor(_WRITERS) as writers:
-                kept = value.with_columns(writers.map(self._column, value.iter_columns()))
+            kept = self._frame(value)
         elif isinstance(value, pl.Series):
             kept = self._column(value)
         elif isinstance(value, dict):
@@ -63,6 +65,12 @@ class Scratch:
             for name, each in list(vars(value).items()):
                 vars(value)[name] = self._kept(each)
         return cast("T", kept)
+
+    def _frame(self, frame: pl.DataFrame) -> pl.DataFrame:
+        if frame.estimated_size() < _WORTH_THREADS_BYTES:
+            return frame.with_columns(map(self._column, frame.iter_columns()))
+        with ThreadPoolExecutor(_WRITERS) as writers:
+            return frame.with_columns(writers.map(self._column, frame.iter_columns()))
 
     def gathered(self, frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
         """These rows of a frame, one column after the other."""
