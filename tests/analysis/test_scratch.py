@@ -24,17 +24,17 @@ def assert_same(trace: nsysflow.Trace, whole: nsysflow.Analysis, scratch: Scratc
 
 
 @few_reports
-def test_a_report_has_the_same_tables(name: str, tmp_path: Path) -> None:
+def test_a_report_has_the_same_tables(name: str, fast_disk: Path) -> None:
     whole = analysed(name)
     slice_rows = 1 + len(whole.timeline.found_gaps) // 7
-    assert_same(loaded(name), whole, Scratch(tmp_path, least_bytes=0, slice_rows=slice_rows))
+    assert_same(loaded(name), whole, Scratch(fast_disk, least_bytes=0, slice_rows=slice_rows))
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(plain=traces(), slice_rows=st.integers(1, 5))
 def test_a_random_trace_has_the_same_tables(
-    plain: PlainTrace, slice_rows: int, tmp_path: Path
+    plain: PlainTrace, slice_rows: int, fast_disk: Path
 ) -> None:
     trace = to_trace(plain)
-    scratch = Scratch(tmp_path, least_bytes=0, slice_rows=slice_rows)
+    scratch = Scratch(fast_disk, least_bytes=0, slice_rows=slice_rows)
     assert_same(trace, nsysflow.analyze(trace), scratch)

@@ -15,12 +15,12 @@ from tests.reports import sqlite_report
 
 @pytest.mark.parametrize("name", ["h200-ddp-rank0", "nan_check-sync", "h200-graph-level"])
 def test_every_file_is_the_same_from_disk(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, fast_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = sqlite_report(tmp_path, name)
     written = {}
     for low_memory in (False, True):
-        scratch = Scratch(tmp_path, least_bytes=1, slice_rows=300) if low_memory else None
+        scratch = Scratch(fast_disk, least_bytes=1, slice_rows=300) if low_memory else None
         monkeypatch.setattr(module, "scratch_for", lambda *_, of=scratch, **__: of)
         results = analyze_reports([report], Options(), tables=(*TABLES, *PAGE))
         assert (results.analyses[0].trace.scratch is not None) == low_memory
