@@ -29,9 +29,11 @@ help:
 demo: $(VENV)/.core
 	@$(BIN)/nsysflow demo
 
-# A process per core, but no more than 8: each imports torch. By file, as the tests of a file share
-# what they have analysed or built.
-PYTEST = $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+# A process per core, but no more than 8: each imports torch. Tests that share what they have
+# analysed or built run in one process: see group_of in tests/conftest.py. Bytecode is kept even
+# where the user wants none: a test run starts Python hundreds of times.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest \
+    --numprocesses auto --maxprocesses 8 --dist loadgroup
 
 test: $(VENV)/.test
 	@$(PYTEST) -m 'not browser'

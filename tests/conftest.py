@@ -10,6 +10,8 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from tests.reports import PACKED
+
 # One thread per process: `make test` runs one process per core, and the threads of OpenMP and
 # OpenBLAS spin while they wait: 20 % of the CPU time of the kernels' largest test files on two
 # busy cores.
@@ -33,10 +35,19 @@ settings.load_profile("hunt" if "NSYSFLOW_HUNT" in os.environ else "same everywh
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Mark the tests that look at pages, which `make pages` runs."""
+    """Mark the tests that look at pages, which `make pages` runs, and those that share work."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+
+
+def group_of(item: pytest.Item) -> str:
+    """What a test shares with others: the analysis of the one report that it is of, else the
+    fixtures of its file. A group runs in one process, so that nothing is made twice."""
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    reports = [each for each in given.values() if isinstance(each, str) and each in PACKED]
+    return reports[0] if len(reports) == 1 else item.nodeid.partition("::")[0]
 
 
 MEMORY_DISK: Final = Path("/dev/shm")  # of Linux
