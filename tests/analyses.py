@@ -104,6 +104,11 @@ def tables_of(
     return {name: getattr(analysis, name) for name in only}
 
 
+def tables_of_report(name: str) -> dict[str, pl.DataFrame]:
+    """Tables of a real report by name, of the analysis that all tests share."""
+    return {table: getattr(analysed(name), table) for table in OF_REPORT}
+
+
 def rows_of(rows: Iterable[Mapping[str, Any]], columns: list[str]) -> Counter[tuple[Any, ...]]:
     """How often each row occurs."""
     return Counter(tuple(_plain(row[column]) for column in columns) for row in rows)

@@ -28,6 +28,7 @@ from tests.analyses import (
     loaded,
     sums,
     tables_of,
+    tables_of_report,
 )
 from tests.oracle.model import Call, Op, Overhead, PlainTrace, Range, Thread, to_trace
 
@@ -356,8 +357,8 @@ def test_shifting_all_times_moves_instants_and_nothing_else(model: PlainTrace) -
 
 @pytest.mark.parametrize("by_ns", SHIFTS_NS)
 def test_a_report_on_another_clock_is_the_same_report(by_ns: int) -> None:
-    trace = loaded("synthetic-1")
-    assert_same(tables_of(trace), tables_of(shifted(trace, by_ns)), shifted_by=by_ns)
+    moved = tables_of(shifted(loaded("synthetic-1"), by_ns))
+    assert_same(tables_of_report("synthetic-1"), moved, shifted_by=by_ns)
 
 
 def shuffled(trace: nsysflow.Trace, seed: int) -> nsysflow.Trace:
@@ -405,8 +406,7 @@ def test_the_order_of_rows_means_nothing(model: PlainTrace) -> None:
 
 @few_reports
 def test_the_order_of_a_reports_rows_means_nothing(name: str) -> None:
-    trace = loaded(name)
-    assert_same(tables_of(trace), tables_of(shuffled(trace, 1)))
+    assert_same(tables_of_report(name), tables_of(shuffled(loaded(name), 1)))
 
 
 @few_reports
@@ -416,7 +416,7 @@ def test_the_name_of_a_report_is_only_printed(name: str) -> None:
     for table in renamed.values():
         assert set(table["report"].unique()) <= {"another"}
     called = pl.lit(trace.report).alias("report")
-    assert_same(tables_of(trace), {n: t.with_columns(called) for n, t in renamed.items()})
+    assert_same(tables_of_report(name), {n: t.with_columns(called) for n, t in renamed.items()})
 
 
 # --- other processes on other GPUs ---------------------------------------------------------------

@@ -31,6 +31,7 @@ from tests.analyses import (
     rows_of,
     sums,
     tables_of,
+    tables_of_report,
 )
 from tests.exports import Row, process, thread, write_export
 from tests.oracle.account_table import accounting, projections
@@ -298,7 +299,7 @@ def test_a_starved_window_ends_where_the_selected_steps_end(steps: tuple[int, in
 def test_a_window_that_covers_everything_is_no_window(name: str) -> None:
     report, trace = oracle_of(name), loaded(name)
     first, last = (min(op.start_ns for op in report.ops), max(op.end_ns for op in report.ops))
-    whole = tables_of(trace)
+    whole = tables_of_report(name)
     # an operation of zero length may lie outside its device's window and is then not selected
     outside = len(report.ops) - len(starting_in(report, report.windows))
     counted = {"kernels", "copies", "comm", "phases", "launches"} if outside else set()
@@ -456,22 +457,30 @@ def test_times_in_the_parts_of_a_window_add_up_to_those_in_the_window(
     trace, report = to_trace(model), Report(model)
     borders = [None, *sorted(at(report, place) for place in cuts), None]
     parts = [Options(from_ns=start, to_ns=end) for start, end in pairwise(borders)]
-    for table in ("gpu_metrics", "phases", "spans"):
-        # a span before the first or after the last GPU work is in no window
-        whole = time_by_row(trace, Options(from_ns=at(report, 0)), table)
-        assert sum((time_by_row(trace, part, table) for part in parts), Counter()) == whole
+    # a span before the first or after the last GPU work is in no window
+    whole = time_by_row(trace, Options(from_ns=at(report, 0)))
+    assert sum((time_by_row(trace, part) for part in parts), Counter()) == whole
 
 
-def time_by_row(trace: nsysflow.Trace, options: Options, table: str) -> "Counter[tuple[Any, ...]]":
-    """`busy_ns` or `span_ns` of each row that has any; empty if the window is empty."""
+def time_by_row(trace: nsysflow.Trace, options: Options) -> "Counter[tuple[Any, ...]]":
+    """`busy_ns` or `span_ns` of each row of these tables that has any; of no row if the window is
+    empty."""
+    analysis = nsysflow.analyze(trace, options)
     try:
-        analysis = nsysflow.analyze(trace, options)
-        found = analysis.view.spans if table == "spans" else getattr(analysis, table)
+        tables = {
+            "gpu_metrics": analysis.gpu_metrics,
+            "phases": analysis.phases,
+            "spans": analysis.view.spans,
+        }
     except SelectionError:
         return Counter()
-    of = "span_ns" if table == "spans" else "busy_ns"
-    key = [name for name in ("device", "process", "group", "name", "path") if name in found.columns]
-    return +Counter({tuple(row[name] for name in key): row[of] for row in found.to_dicts()})
+    times: Counter[tuple[Any, ...]] = Counter()
+    for table, found in tables.items():
+        of = "span_ns" if table == "spans" else "busy_ns"
+        names = ("device", "process", "group", "name", "path")
+        key = [name for name in names if name in found.columns]
+        times.update({(table, *(row[name] for name in key)): row[of] for row in found.to_dicts()})
+    return +times
 
 
 def accounting_or_none(trace: nsysflow.Trace, options: Options) -> list[dict[str, Any]]:
