@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test pages lint lint-format lint-rules lint-types lint-arrows check links bench docs \
+.PHONY: help demo test long pages lint lint-format lint-rules lint-types lint-arrows check links bench docs \
     hunt kills clean
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo 'make lint   format, lint, types, import contracts'
 	@echo 'make check  lint and test: what a change must pass'
 	@echo 'make pages  test report.html in a browser; needs Chromium'
+	@echo 'make long   test with programs that take long: torchrun, torch.compile, nsys, pip, action.yml'
 	@echo 'make bench  time the analysis of a million kernels; adds rows to benchmarks/analyze.csv'
 	@echo 'make hunt   search for random traces that break a test, for an hour (MINUTES=60)'
 	@echo 'make kills  kill nsysflow 200 times while it writes (KILLS=200 SEED=1); nothing may be lost'
@@ -36,7 +37,11 @@ PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest \
     --numprocesses auto --maxprocesses 8 --dist loadgroup
 
 test: $(VENV)/.test
-	@$(PYTEST) -m 'not browser'
+	@$(PYTEST) -m 'not browser and not long'
+
+# Apart, so that `make check` takes less than 10 minutes on two cores.
+long: $(VENV)/.test
+	@$(PYTEST) -m long
 
 # Apart, as they need a Chromium, and take as long as a quarter of the others.
 pages: $(VENV)/.test
@@ -67,7 +72,7 @@ bench: $(VENV)/.core
 hunt: $(VENV)/.test
 	$(BIN)/python -m tests.hunt --minutes $(or $(MINUTES),60)
 
-# The tests do six of these kills.
+# `make long` does six of these kills.
 kills: $(VENV)/.test
 	$(BIN)/python -m tests.kills --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 

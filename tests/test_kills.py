@@ -8,7 +8,7 @@ import pytest
 from tests.kills import TASKS, Place
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["cache", "pack"])
 def test_a_kill_loses_nothing_and_the_next_run_is_right(task: str, tmp_path: Path) -> None:
     place = Place(tmp_path, TASKS[task])

@@ -49,7 +49,7 @@ def test_the_package_reaches_each_root_folder_through_a_link(name: str) -> None:
     assert link.readlink() == Path("..", name)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_wheel_holds_every_package_and_data_file(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     # rglob does not follow links, so each linked folder is walked by its own name
@@ -64,13 +64,13 @@ def test_the_wheel_holds_every_package_and_data_file(wheel: Path) -> None:
     assert any(name.startswith("nsysflow/analysis/") and name.endswith(".toml") for name in wanted)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_wheel_holds_nothing_outside_the_one_import_name(wheel: Path) -> None:
     tops = {name.split("/", 1)[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"nsysflow"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_wheel_alone_in_an_empty_venv_analyses_the_sample(wheel: Path, tmp_path: Path) -> None:
     home = tmp_path / "venv"
     venv.create(home, with_pip=False)

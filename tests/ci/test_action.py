@@ -15,7 +15,7 @@ from tests.ci.runner import ACTION, TOKEN, Runner
 
 STEPS = ACTION["runs"]["steps"]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def kept(server: Server) -> dict[str, bytes]:

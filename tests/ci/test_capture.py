@@ -14,7 +14,7 @@ from tests.ci.conftest import Profiles
 from tests.nsys.real import ATTEMPTS, real_nsys
 from tests.reports import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 CAPTURE: Final = ROOT / "ci" / "capture.sh"
 SECRET: Final = "ghs_notToBeSeen"

@@ -89,7 +89,7 @@ def test_an_input_stands_on_the_page_with_its_default(name: str) -> None:
     assert re.search(rf"^\| `{name}` \| {re.escape(shown)} ?\| ", PAGE, re.MULTILINE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_gitlab_job_keeps_one_note(
     bash: Bash, server: Server, profiles: Profiles, tmp_path: Path
 ) -> None:
@@ -113,7 +113,7 @@ def test_the_gitlab_job_keeps_one_note(
     assert "(https://forge.example/jobs/1)" in note["body"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_gitlab_job_keeps_what_it_promises(bash: Bash, profiles: Profiles) -> None:
     artifacts: dict[str, Any] = PIPELINE["step-time"]["artifacts"]
     profiles.now("slow")
@@ -125,7 +125,7 @@ def test_the_gitlab_job_keeps_what_it_promises(bash: Bash, profiles: Profiles) -
         assert bash(f"test -e {path}").returncode == 0, path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_commands_for_cron_work_from_day_to_day(bash: Bash, profiles: Profiles) -> None:
     profiles.now("fast")
     bash(gitlab_job("before_script"))

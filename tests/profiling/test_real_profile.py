@@ -24,7 +24,7 @@ from tests.nsys.fakes import script as shell_script
 from tests.nsys.real import ATTEMPTS, real_nsys
 from tests.profiling.fake import fake_torchrun, profiled
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 Ran = TypeVar("Ran")
 

@@ -27,7 +27,7 @@ def results_of_two_ranks(variant: str) -> list[str]:
     return re.findall(rf"ddp {variant} on the CPU: 3 steps, result (\S+)", done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_both_ranks_and_both_variants_have_the_same_weights() -> None:
     # a torchrun each: a second process group in one would find the first one's addresses
     results = [*results_of_two_ranks("no_overlap"), *results_of_two_ranks("bucketed")]

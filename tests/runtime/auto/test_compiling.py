@@ -13,7 +13,7 @@ from nsysflow.runtime.protocol import COLLECTOR
 from tests.runtime.auto.programs import ANNOTATED
 from tests.runtime.programs import environment
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 WAYS = {
     "module": "torch.compile(net, backend=backend), opt.step",
