@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from nsysflow.cli.diff import spread
 from nsysflow.cli.main import main
 from tests.reports import SAMPLES
+from tests.sharing import shared_analyses
 
 PAIRS = [
     ("nan_check-sync", "nan_check-async", "idle", "sync"),
@@ -27,6 +29,13 @@ PAIRS = [
     ("fusion-eager", "fusion-fused", "compute", "elementwise"),
 ]
 """Before, after, and the part of the bridge that was made to change."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared() -> Iterator[None]:
+    """Commands on a sample share its analysis."""
+    with shared_analyses():
+        yield
 
 
 def sample(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from nsysflow.report.explain.names import names_by_kind
 from nsysflow.units import duration, percent
 from tests.exports import write_export
 from tests.reports import DATA, SAMPLES
+from tests.sharing import shared_analyses
 
 REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
 WITH_FINDINGS = [
@@ -22,6 +24,13 @@ WITH_FINDINGS = [
     DATA / "h200-gpt2-eager.sqlite.xz",
 ]
 every_one = pytest.mark.parametrize("report", WITH_FINDINGS, ids=lambda path: path.name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared() -> Iterator[None]:
+    """Commands on a sample share its analysis."""
+    with shared_analyses():
+        yield
 
 
 def run(*arguments: str) -> Result:

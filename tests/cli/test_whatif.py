@@ -1,6 +1,7 @@
 """`nsysflow whatif`: what it takes, prints and refuses."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,16 @@ from nsysflow.cli.main import main
 from tests.analyses import analysed
 from tests.exports import write_export
 from tests.reports import SAMPLES
+from tests.sharing import shared_analyses
 
 REPORT = str(SAMPLES / "nan_check-sync.sqlite.xz")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared() -> Iterator[None]:
+    """Commands on a sample share its analysis."""
+    with shared_analyses():
+        yield
 
 
 def whatif(*arguments: str, report: str = REPORT) -> Result:

@@ -5,18 +5,22 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from shlex import quote, split
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner, Result
 
 import nsysflow
+import nsysflow.analyzing  # now: what it imports is replaced for commands
+from nsysflow import loading
+from nsysflow.analysis import analyze as analysis
 from nsysflow.analysis.options import Options
 from nsysflow.cli.main import main
 from nsysflow.report.page import Length
 from nsysflow.report.results import Results
 from nsysflow.report.terminal import page
 from nsysflow.runs import analyze as runs_analyze
+from tests.analyses import analysed as analysed_by_all
 from tests.analyses import every_report, few_reports, loaded, run_of
 from tests.reports import PACKED, ROOT
 
@@ -39,6 +43,7 @@ def typed(name: str) -> str:
 def analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands get the analyses that all tests share."""
     names = {typed(name): name for name in PACKED}
+    load = loading.load
 
     def analysed(paths: Sequence[Path], options: Options, **_asked: object) -> Results:
         (name,) = (names[str(path)] for path in paths)
@@ -47,8 +52,19 @@ def analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
             return run
         return Results([nsysflow.analyze(loaded(name), options)], origin=run.origin)
 
+    def traced(path: Path, **asked: Any) -> nsysflow.Trace:  # noqa: ANN401
+        name = names.get(str(path))  # not where `loaded` itself loads it: that names a whole path
+        return load(path, **asked) if name is None else loaded(name)
+
+    def replayed(trace: nsysflow.Trace, options: Options) -> nsysflow.Analysis:
+        if options == Options():
+            return analysed_by_all(trace.report)
+        return nsysflow.analyze(trace, options)
+
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(runs_analyze, "analyze_reports", analysed)
+    monkeypatch.setattr(loading, "load", traced)
+    monkeypatch.setattr(analysis, "analyze", replayed)
 
 
 @cache

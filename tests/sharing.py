@@ -1,0 +1,61 @@
+"""Commands in this process that share analyses: what differs between them is what they print."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import nsysflow
+import nsysflow.analyzing  # now: what it imports is replaced for commands
+from nsysflow import loading
+from nsysflow.analysis import analyze as analysis
+from nsysflow.analysis.options import Options
+from nsysflow.report.results import Results
+from nsysflow.runs import analyze as running
+from tests.reports import SQLITE_REPORTS
+
+OURS: Final = frozenset(SQLITE_REPORTS)
+
+
+@contextmanager
+def shared_analyses() -> Iterator[None]:
+    """Meanwhile the same reports of ours are analysed once for the same options.
+
+    Other reports, and all that a command does with an analysis, are as ever.
+    """
+    real_load, real_analyze, real_run = loading.load, analysis.analyze, running.analyze_reports
+    traces: dict[tuple[object, ...], nsysflow.Trace] = {}
+    analyses: dict[tuple[int, Options | None], nsysflow.Analysis] = {}
+    runs: dict[tuple[object, ...], Results] = {}
+
+    def load(path: str | Path, **asked: Any) -> nsysflow.Trace:  # noqa: ANN401
+        if Path(path).absolute() not in OURS:
+            return real_load(path, **asked)
+        key = Path(path), Path.cwd(), *sorted(asked.items())
+        if key not in traces:
+            traces[key] = real_load(path, **asked)
+        return traces[key]
+
+    def analyze(trace: nsysflow.Trace, options: Options | None = None) -> nsysflow.Analysis:
+        if not any(trace is ours for ours in traces.values()):
+            return real_analyze(trace, options)
+        key = id(trace), options
+        if key not in analyses:
+            analyses[key] = real_analyze(trace, options)
+        return analyses[key]
+
+    def analyze_reports(paths: Sequence[Path], options: Options, **asked: Any) -> Results:  # noqa: ANN401
+        if not all(path.absolute() in OURS for path in paths):
+            return real_run(paths, options, **asked)
+        key = *paths, Path.cwd(), options
+        if key not in runs:
+            runs[key] = real_run(paths, options, **asked)
+        return runs[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loading, "load", load)
+        patch.setattr(analysis, "analyze", analyze)
+        patch.setattr(running, "analyze_reports", analyze_reports)
+        yield
