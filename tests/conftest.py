@@ -39,12 +39,14 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
 
 
 def group_of(item: pytest.Item) -> str:
     """What a test shares with others: the analysis of the one report that it is of, else the
-    fixtures of its file. A group runs in one process, so that nothing is made twice."""
+    fixtures of its file. A group runs in one process, so that nothing is made twice; a test file
+    may name its own."""
     given = item.callspec.params if hasattr(item, "callspec") else {}
     reports = [each for each in given.values() if isinstance(each, str) and each in PACKED]
     return reports[0] if len(reports) == 1 else item.nodeid.partition("::")[0]

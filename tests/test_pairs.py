@@ -22,6 +22,8 @@ from tests.pairs import (
     step_ns,
 )
 
+pytestmark = pytest.mark.xdist_group("pairs")
+
 LABELS: Final = {
     "pageable": "pageable_blocking",
     "pinned_blocking": "pinned_blocking",

@@ -3,7 +3,11 @@
 import runpy
 from collections.abc import Callable, Iterator
 
+import pytest
+
 from tests.reports import ROOT
+
+pytestmark = pytest.mark.xdist_group("simulated")
 
 PAGE = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
 

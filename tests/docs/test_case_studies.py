@@ -12,6 +12,8 @@ from tests.pairs import NOT_IDLE, PAIRS, steady, step_ns
 from tests.reports import ROOT
 from tests.shown import commands, console_blocks, is_shown
 
+pytestmark = pytest.mark.xdist_group("pairs")
+
 CASES: Final = (ROOT / "docs" / "case-studies.md").read_text(encoding="utf-8")
 SHOWN: Final = [
     pytest.param(command, shown, id=command)

@@ -2,7 +2,11 @@
 
 from typing import Final
 
+import pytest
+
 from tests.analysis.findings.simulated import findings_of_programs, worthy_sites
+
+pytestmark = pytest.mark.xdist_group("simulated")
 
 AIM: Final = 0.95
 

@@ -2,7 +2,11 @@
 
 from typing import Final
 
+import pytest
+
 from tests.analysis.replay.sites import sites
+
+pytestmark = pytest.mark.xdist_group("simulated")
 
 AIM: Final = 0.95
 

@@ -11,6 +11,8 @@ from nsysflow.report.results import Results
 from tests.oracle.gap_report import GROUPS
 from tests.pairs import PAIRS, Pair, analysed
 
+pytestmark = pytest.mark.xdist_group("pairs")
+
 
 @pytest.mark.parametrize(
     "pair", [pair for pair in PAIRS if pair.after], ids=lambda pair: f"{pair.before}-{pair.after}"
