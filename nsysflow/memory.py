@@ -22,8 +22,8 @@ _SHARE: Final = 2
 
 _ROOM_BYTES: Final = 3_500_000_000
 _ROOM_SHARE: Final = 6
-"""Such a report may take this much memory, or this share of what is free, before tables are written
-to disk. At 10 M kernels half of them never are (docs/scale.md)."""
+"""Tables of a large report are written to disk once it takes this much memory, or this share of
+what is free. At 10 M kernels half of them never are (docs/scale.md)."""
 
 _ALLOCATOR: Final = "_RJEM_MALLOC_CONF"
 _KEEP: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:10000,muzzy_decay_ms:0"

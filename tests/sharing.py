@@ -21,9 +21,9 @@ OURS: Final = frozenset(SQLITE_REPORTS)
 
 @contextmanager
 def shared_analyses() -> Iterator[None]:
-    """Meanwhile the same reports of ours are analysed once for the same options.
+    """Within this, each report in `OURS` is analysed once for the same options.
 
-    Other reports, and all that a command does with an analysis, are as ever.
+    Other reports are analysed each time. Commands still parse, print and replay each time.
     """
     real_load, real_analyze, real_run = loading.load, analysis.analyze, running.analyze_reports
     traces: dict[tuple[object, ...], nsysflow.Trace] = {}

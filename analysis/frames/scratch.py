@@ -16,7 +16,7 @@ from nsysflow.errors import OutputError
 T = TypeVar("T")
 
 LEAST_BYTES: Final = 1 << 18
-"""A column of which less lies in memory stays as it is."""
+"""Columns that take less memory than this are never written."""
 
 SLICE_ROWS: Final = 1 << 22
 """So many rows are worked on at a time."""
@@ -34,8 +34,8 @@ class Scratch:
 
     Attributes:
         folder: where it is; nothing is seen in it, as the files have no names.
-        room_bytes: while the process takes less memory than this, columns stay there.
-        least_bytes: a column of which less lies in memory stays as it is.
+        room_bytes: columns stay in memory while the process takes less than this.
+        least_bytes: columns that take less memory than this are never written.
         slice_rows: how many rows are worked on at a time.
     """
 

@@ -42,7 +42,8 @@ def waited_table(view: View) -> pl.DataFrame:
 
 
 def _sums(view: View, pieces: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """The sums of these pieces: first of the kinds in `NAMED`, then of the others."""
+    """Two tables of sums: one for the kinds in `NAMED`, by name and stream, and one for all other
+    kinds, which have neither."""
     ops, named = view.timeline.ops, pieces["kind"].is_in(NAMED)
     rows = pieces.select(
         "device_no",

@@ -22,8 +22,10 @@ CHANGE: Final = (
 
 
 def periodic_pause(subject: Subject) -> Iterator[Finding]:
-    """Each kind of slow step that comes back at equal distances; what they take longer, spread over
-    all steps after start-up. They may come back for a part of the run only."""
+    """One finding for each kind of slow step that comes back at equal distances.
+
+    Its cost is spread over all steps after start-up, as it may come back in a part of them only.
+    """
     kind = pl.col("kind").cast(pl.String)
     steps = subject.whole.step_groups.filter(kind.is_in(["steady", "periodic", "one-off"]))
     all_steps = pl.col("count").sum().over("process", "device").alias("all_steps")
