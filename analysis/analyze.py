@@ -284,7 +284,7 @@ def _unknown_graphs(timeline: Timeline) -> Iterator[Note]:
         )
 
 
-def _made_by(name: str) -> Any:  # noqa: ANN401  # a function from a view to a frame
+def _made_by(name: str) -> Any:  # a function from a view to a frame
     """The function that makes a table, as its declaration names it."""
     (declared,) = (table for table in tables.DECLARED if table.name == name)
     module, function = declared.made_by.split(":")

@@ -9,7 +9,7 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis.options import Options
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 
 _COUNTED: Final = ("framework_gap_ns", "skip")
 """Options that cannot be negative."""

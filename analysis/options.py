@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from shlex import quote
 
-from nsysflow.errors import SelectionError
-from nsysflow.peaks import Unit
+from nsysflow.base.errors import SelectionError
+from nsysflow.base.peaks import Unit
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Options:
         steps: the steps to select; where it only leaves out, all others.
         whole: whether all that is selected is judged, not only the typical steps in it (spec §8).
         flops_per_step: FLOPs of one step of each process; None takes what programs declare.
-        flops_dtype: the arithmetic of these FLOPs, of `nsysflow.peaks.UNITS`; None takes what
+        flops_dtype: the arithmetic of these FLOPs, of `nsysflow.base.peaks.UNITS`; None takes what
             programs declare, else bf16.
         own: names of packages, and paths of files and folders, that are the program's own although
             they are installed ones (spec §11).

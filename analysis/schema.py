@@ -272,6 +272,6 @@ CAPTURES: Final = Frame(
 FLOPS: Final = Frame(
     """One row per process and phase for which the program declares its FLOPs. `phase` is a range's
     name. `flops` are of one step, without what a phase inside it declares. `unit` is the
-    arithmetic, one of `nsysflow.peaks.UNITS`.""",
+    arithmetic, one of `nsysflow.base.peaks.UNITS`.""",
     {"process": pl.Int64(), "phase": pl.String(), "flops": pl.Int64(), "unit": pl.String()},
 )

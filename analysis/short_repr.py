@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from nsysflow.errors import NsysflowError
+from nsysflow.base.errors import NsysflowError
 
 _Form = Callable[[str, str, Sequence[str]], str]
 """Makes a text of a kind, a name and facts."""

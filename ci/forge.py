@@ -157,7 +157,7 @@ def github_artifact(forge: Forge) -> str | None:
     """Where to download the base branch's newest artifact called NAME; None before the first."""
     branch = environ.get("GITHUB_BASE_REF") or variable("GITHUB_REF_NAME")
 
-    def is_of_base(artifact: Any) -> bool:  # noqa: ANN401  # JSON
+    def is_of_base(artifact: Any) -> bool:  # JSON
         run = artifact["workflow_run"]
         return (
             not artifact["expired"]

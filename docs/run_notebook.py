@@ -18,7 +18,7 @@ _SECONDS: Final = 120
 """So long a cell may take, on a slow machine too."""
 
 
-def executed(file: Path = NOTEBOOK) -> Any:  # noqa: ANN401  # nbformat has no types
+def executed(file: Path = NOTEBOOK) -> Any:  # nbformat has no types
     """The notebook, with what its cells give now.
 
     Raises:

@@ -50,7 +50,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         msg = f"module 'nsysflow' has no attribute {name!r}"
         raise AttributeError(msg)

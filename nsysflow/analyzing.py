@@ -11,8 +11,8 @@ from nsysflow.analysis.option_checks import require_valid
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.short_repr import Shown
 from nsysflow.analysis.trace import Trace
+from nsysflow.base.errors import SelectionError
 from nsysflow.engine.choice import Choice
-from nsysflow.errors import SelectionError
 from nsysflow.report.notebook.show import html_of
 from nsysflow.report.results import Results
 from nsysflow.runs.analyze import analyze_reports

@@ -37,7 +37,7 @@ def gpus() -> Gpus:
         pynvml.nvmlShutdown()
 
 
-def _gpus_of(nvml: Any) -> Gpus:  # noqa: ANN401
+def _gpus_of(nvml: Any) -> Gpus:
     driver = nvml.nvmlSystemGetDriverVersion()
     version = nvml.nvmlSystemGetCudaDriverVersion()  # 13000 is 13.0, 12040 is 12.4
     names = tuple(

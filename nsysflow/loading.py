@@ -10,11 +10,11 @@ from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load import dispatch
 from nsysflow.analysis.load.nsys_export.tables import Shapes
 from nsysflow.analysis.trace import Trace
+from nsysflow.base.names import report_name
 from nsysflow.cache.fingerprint import fingerprint
 from nsysflow.cache.frames import about, frames_of, without_shapes
 from nsysflow.cache.store import Store
 from nsysflow.nsys import exporter
-from nsysflow.report_names import report_name
 
 WORTH_S: Final = 0.25
 """A report that loads faster is not kept: to read what was kept of it takes a tenth of a second."""

@@ -52,7 +52,7 @@ def started() -> Iterator[Any]:
 
 @contextmanager
 def opened(
-    browser: Any,  # noqa: ANN401
+    browser: Any,
     file: Path,
     *,
     width: int = 1280,
@@ -80,7 +80,7 @@ def opened(
     assert wrong == [], wrong
 
 
-def _keep_serious(wrong: list[str], said: Any) -> None:  # noqa: ANN401
+def _keep_serious(wrong: list[str], said: Any) -> None:
     if said.type in ("error", "warning", "assert"):
         wrong.append(said.text)
 

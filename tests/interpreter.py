@@ -31,7 +31,7 @@ def _patch_language_once_per_launch() -> None:
         return  # another version of Triton: slower tests
     patch = interpreter._patch_lang
 
-    def patch_once(function: FunctionType) -> Any:  # noqa: ANN401
+    def patch_once(function: FunctionType) -> Any:
         names = function.__globals__.values()
         languages = [each for each in names if each is tl or each is tl.core]
         if languages and not any(tl.core.is_builtin(each.load) for each in languages):

@@ -30,7 +30,7 @@ def shared_analyses() -> Iterator[None]:
     analyses: dict[tuple[int, Options | None], nsysflow.Analysis] = {}
     runs: dict[tuple[object, ...], Results] = {}
 
-    def load(path: str | Path, **asked: Any) -> nsysflow.Trace:  # noqa: ANN401
+    def load(path: str | Path, **asked: Any) -> nsysflow.Trace:
         if Path(path).absolute() not in OURS:
             return real_load(path, **asked)
         key = Path(path), Path.cwd(), *sorted(asked.items())
@@ -46,7 +46,7 @@ def shared_analyses() -> Iterator[None]:
             analyses[key] = real_analyze(trace, options)
         return analyses[key]
 
-    def analyze_reports(paths: Sequence[Path], options: Options, **asked: Any) -> Results:  # noqa: ANN401
+    def analyze_reports(paths: Sequence[Path], options: Options, **asked: Any) -> Results:
         if not all(path.absolute() in OURS for path in paths):
             return real_run(paths, options, **asked)
         key = *paths, Path.cwd(), options

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nsysflow
-from nsysflow.errors import NotAReport, SelectionError
+from nsysflow.base.errors import NotAReport, SelectionError
 from nsysflow.runs.manifest import write_manifest
 from tests.analyses import analysed, loaded
 from tests.reports import SAMPLES

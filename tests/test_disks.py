@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nsysflow.analysis.load import load
-from nsysflow.atomic import remove_leftovers
+from nsysflow.base.atomic import remove_leftovers
+from nsysflow.base.errors import OutputError
 from nsysflow.cli.main import main
-from nsysflow.errors import OutputError
 from tests.cache.keeping import kept_in, wait
 from tests.cache.keeping import load as keep
 from tests.disks import full_disk, mounted, names, read_only_disk

@@ -7,7 +7,7 @@ import pytest
 
 from nsysflow import loading
 from nsysflow.analysis.options import Options
-from nsysflow.errors import Busy, NotAReport
+from nsysflow.base.errors import Busy, NotAReport
 from nsysflow.report.tables import report_json
 from nsysflow.runs.analyze import analyze_reports
 from tests.cache.keeping import assert_same, forbid_reading, kept_in, load

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nsysflow import catalog
+from nsysflow.base.errors import NsysflowError, WorkloadError, WrongResult
 from nsysflow.catalog.workload_options import workload_options
-from nsysflow.errors import NsysflowError, WorkloadError, WrongResult
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _command(workload: catalog.Workload) -> click.Command:
-    def run(**typed: Any) -> None:  # noqa: ANN401
+    def run(**typed: Any) -> None:
         _run(workload, **typed)
 
     return click.Command(

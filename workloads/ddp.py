@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nsysflow.errors import WorkloadError
+from nsysflow.base.errors import WorkloadError
 from nsysflow.runtime.protocol import rank
 from nsysflow.workloads.common.config import Config, Work
 from nsysflow.workloads.common.training import Training

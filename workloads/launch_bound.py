@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nsysflow.errors import WorkloadError
+from nsysflow.base.errors import WorkloadError
 from nsysflow.runtime.regions import Region, region
 from nsysflow.workloads.common.config import Config, Work
 from nsysflow.workloads.common.cuda_graphs import captured

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
-from nsysflow.errors import WorkloadError
+from nsysflow.base.errors import WorkloadError
 from nsysflow.runtime.regions import Region, region
 from nsysflow.workloads.common.config import Config, Work
 from nsysflow.workloads.common.loader import Loader

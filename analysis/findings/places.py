@@ -1,7 +1,7 @@
 """Places in words: a phase and source lines."""
 
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.source_line import SourceLine
+from nsysflow.base.names import SourceLine
 
 
 def line(source: str, via: str = "") -> str:

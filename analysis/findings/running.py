@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
-from nsysflow.units import whole_percent
+from nsysflow.base.units import whole_percent
 
 _CODE: Final = ("function", "source", "via")
 """The columns of HOST_STACKS that say which code it is."""

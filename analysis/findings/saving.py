@@ -15,7 +15,7 @@ from nsysflow.analysis.replay.changes.names import Names
 from nsysflow.analysis.replay.dependencies.program import recorded
 from nsysflow.analysis.replay.part import part_of
 from nsysflow.analysis.replay.replay import replay
-from nsysflow.errors import UnknownName
+from nsysflow.base.errors import UnknownName
 
 MOST_OPS: Final = 40_000
 """A replay of so many operations takes 0.05 s. Of a longer report the middle steps are replayed."""

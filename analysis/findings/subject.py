@@ -11,7 +11,7 @@ from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.tables.launches import launch_counts
 from nsysflow.analysis.view.view import View
-from nsysflow.units import duration
+from nsysflow.base.units import duration
 
 if TYPE_CHECKING:
     from nsysflow.analysis.analyze import Tables

@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.tables.schema import FINDINGS
-from nsysflow.units import duration
+from nsysflow.base.units import duration
 
 
 def findings_table(found: Found) -> pl.DataFrame:

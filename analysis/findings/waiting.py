@@ -12,7 +12,7 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes, Removal
 from nsysflow.analysis.replay.changes.names import ITSELF
-from nsysflow.units import number
+from nsysflow.base.units import number
 
 What = Literal["read", "pageable", "pinned", "sync", "alloc"]
 """What a call does: reads a value back, copies from or to pageable memory, waits for a copy of

@@ -192,11 +192,11 @@ class _Copy:
         )
 
 
-def _let_schema_go(schema: Any) -> None:  # noqa: ANN401
+def _let_schema_go(schema: Any) -> None:
     schema.contents.release = _ReleaseSchema()
 
 
-def _let_array_go(array: Any) -> None:  # noqa: ANN401
+def _let_array_go(array: Any) -> None:
     _held.pop(array.contents.private_data, None)
     array.contents.release = _ReleaseArray()
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 import polars as pl
 
 from nsysflow.analysis.frames.mapped import drop_pages, is_mapped, mapped
-from nsysflow.errors import OutputError
+from nsysflow.base.errors import OutputError
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from shlex import quote
 from typing import IO, Final
 
 from nsysflow.analysis.load.temporary import no_temporary, temporary_folder
-from nsysflow.errors import Damaged
+from nsysflow.base.errors import Damaged
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -17,8 +17,8 @@ from nsysflow.analysis.load.nsys_export.tables import Shapes
 from nsysflow.analysis.load.sqlite.file import MAGIC
 from nsysflow.analysis.load.sqlite.read import read_sqlite
 from nsysflow.analysis.trace import Trace
-from nsysflow.errors import Damaged, NotAReport, Remedy, ReportError, record_again
-from nsysflow.report_names import report_name
+from nsysflow.base.errors import Damaged, NotAReport, Remedy, ReportError, record_again
+from nsysflow.base.names import report_name
 
 _PACKED: Final = tuple(MAGICS.values())
 _JSON: Final = re.compile(r"\.json(\.xz|\.gz|\.zst)?$")

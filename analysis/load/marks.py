@@ -14,7 +14,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.decoding import decoded_or_none
-from nsysflow.peaks import UNITS
+from nsysflow.base.peaks import UNITS
 from nsysflow.runtime.protocol import KEY
 
 _Window = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}(:[0-9]{1,9}){2}\Z")]

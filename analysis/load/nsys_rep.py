@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Final
 
 from nsysflow.analysis.load.temporary import temporary_folder
-from nsysflow.errors import NsysMissing, Remedy, ReportError, export_again
+from nsysflow.base.errors import NsysMissing, Remedy, ReportError, export_again
 
 SUFFIXES: Final = (".nsys-rep", ".qdrep")
 

@@ -19,8 +19,8 @@ from nsysflow.analysis.load.nsys_rep import Export
 from nsysflow.analysis.load.sqlite.file import MAGIC
 from nsysflow.analysis.load.sqlite.slim import write_slim
 from nsysflow.analysis.load.temporary import temporary_folder
-from nsysflow.atomic import staged_file
-from nsysflow.errors import NotAReport, OutputError, record_again
+from nsysflow.base.atomic import staged_file
+from nsysflow.base.errors import NotAReport, OutputError, record_again
 
 _SUFFIXES: Final = (".sqlite.xz", ".sqlite.gz", ".sqlite.zst", ".sqlite")
 

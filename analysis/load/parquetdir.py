@@ -10,7 +10,7 @@ from nsysflow.analysis.load.nsys_export.raw import Raw, assemble, check_tables
 from nsysflow.analysis.load.nsys_export.sampled import Where, read_sampled
 from nsysflow.analysis.load.nsys_export.tables import TABLES, Table
 from nsysflow.analysis.load.nsys_rep import export_of
-from nsysflow.errors import Damaged, Remedy
+from nsysflow.base.errors import Damaged, Remedy
 
 
 def is_parquetdir(folder: Path) -> bool:

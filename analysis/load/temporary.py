@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from nsysflow.atomic import scratch_folder
-from nsysflow.errors import OutputError
+from nsysflow.base.atomic import scratch_folder
+from nsysflow.base.errors import OutputError
 
 
 @contextmanager

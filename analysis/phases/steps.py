@@ -7,8 +7,8 @@ from nsysflow.analysis.frames.lookup import distinct, number_in
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
 from nsysflow.analysis.phases.numbers import without_numbers
-from nsysflow.errors import SelectionError
-from nsysflow.nearest import near_or_all
+from nsysflow.base.errors import SelectionError
+from nsysflow.base.names import near_or_all
 from nsysflow.runtime.protocol import STEP
 
 MIN_REPEATS = 3

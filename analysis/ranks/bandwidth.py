@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.analysis.frames.statistics import median_ns, percent
 from nsysflow.analysis.ranks.robust import is_far, robust_z
 from nsysflow.analysis.tables.schema import BANDWIDTH
-from nsysflow.peaks import NVLINK
+from nsysflow.base.peaks import NVLINK
 
 _OPERATIONS: Final = (
     ("ncclAllReduce", r"(?i)all_?reduce", 2, False),

@@ -3,7 +3,7 @@
 import polars as pl
 
 from nsysflow.analysis.options import StepPart, typed_steps
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 
 NEVER_JUDGED = ("cut-off", "incomplete")
 """Of these kinds, the recording does not hold the whole step."""

@@ -10,7 +10,7 @@ from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.analysis.validity.replays import recorded_idle
 from nsysflow.analysis.view.view import View
-from nsysflow.units import duration
+from nsysflow.base.units import duration
 
 WITHOUT_COMMAND_BUFFERS: Final = (
     "XLA_FLAGS=--xla_gpu_enable_command_buffer= nsysflow profile -- python train.py"

@@ -8,8 +8,8 @@ from nsysflow.analysis.phases.steps import paths_named
 from nsysflow.analysis.steps.chosen import require_steps, selected_steps
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.analysis.view.windows import intersect, whole_windows
-from nsysflow.errors import SelectionError
-from nsysflow.nearest import near_or_all
+from nsysflow.base.errors import SelectionError
+from nsysflow.base.names import near_or_all
 
 
 def selected_windows(

@@ -11,8 +11,8 @@ from typing import Final
 
 import torch
 
+from nsysflow.base.errors import ExitCode
 from nsysflow.catalog import Kernel
-from nsysflow.errors import ExitCode
 from nsysflow.kernels.bench.calls import (
     BACKENDS,
     Variant,

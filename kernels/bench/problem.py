@@ -7,8 +7,8 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
+from nsysflow.base.peaks import Unit
 from nsysflow.catalog.kernel import dtypes
-from nsysflow.peaks import Unit
 
 Direction = Literal["fwd", "bwd", "fwd+bwd"]
 Backend = Literal["triton", "cuda"]

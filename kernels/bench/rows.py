@@ -8,11 +8,11 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from nsysflow.errors import OutputError
+from nsysflow.base.errors import OutputError
+from nsysflow.base.peaks import Unit
 from nsysflow.kernels.bench.calls import Variant
 from nsysflow.kernels.bench.problem import Cost, Direction, Shape
 from nsysflow.kernels.bench.statistics import Stats
-from nsysflow.peaks import Unit
 
 MEASURES: Final = ("device", "span_cold", "span_warm", "graph_cold", "graph_warm")
 

@@ -7,15 +7,15 @@ from typing import Final
 
 import click
 
+from nsysflow.base.errors import BenchError
+from nsysflow.base.peaks import peak_flops
+from nsysflow.base.screen import console, line_width
 from nsysflow.catalog import kernels
-from nsysflow.errors import BenchError
 from nsysflow.kernels.bench.cases import Case, blank_row, cases_of, exit_code, row_of
 from nsysflow.kernels.bench.machine import bench_here
 from nsysflow.kernels.bench.problem import DTYPES
 from nsysflow.kernels.bench.rows import Row, add_to_csv, add_to_json, check_file, flat
 from nsysflow.kernels.bench.table import notes_of, spread_of, table_of
-from nsysflow.peaks import peak_flops
-from nsysflow.screen import console, line_width
 
 WIDTH: Final = 200
 """Columns of the output if it is not a terminal; a timed table takes about 180."""

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from nsysflow.base.peaks import peak_flops
 from nsysflow.kernels.bench.rows import MEASURES, Row, flat, shown
-from nsysflow.peaks import peak_flops
 
 HEADS: Final = {
     "device": "device",

@@ -7,10 +7,10 @@ from typing import Any
 
 from nsysflow.agents.answer import WIDTH, Answer, plain_text
 from nsysflow.agents.reports import Reports
+from nsysflow.base.errors import SelectionError
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.comparison import compared
 from nsysflow.compare.over_time import over_time
-from nsysflow.errors import SelectionError
 from nsysflow.report.diff.document import diff_json
 from nsysflow.report.diff.over_time import rows, table
 from nsysflow.report.diff.page import page

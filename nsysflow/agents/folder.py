@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 from nsysflow.runs.paths import is_pattern
 from nsysflow.runs.sources import sources_of
 

@@ -11,13 +11,13 @@ from nsysflow.agents.answer import WIDTH, Answer, plain_text
 from nsysflow.agents.folder import Folder
 from nsysflow.analysis.load.dispatch import ENDINGS
 from nsysflow.analysis.load.parquetdir import is_parquetdir
+from nsysflow.base.errors import NsysflowError
+from nsysflow.base.units import size
 from nsysflow.compare.document import FILE as DOCUMENT
-from nsysflow.errors import NsysflowError
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.terminal import set_block
 from nsysflow.runs.manifest import FILE as MANIFEST
 from nsysflow.runs.manifest import Manifest, read_manifest
-from nsysflow.units import size
 
 Kind = Literal["run", "report", "report.json"]
 

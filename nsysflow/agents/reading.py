@@ -6,7 +6,7 @@ from typing import Any
 
 from nsysflow.agents.answer import WIDTH, Answer, plain_text
 from nsysflow.agents.reports import Reports
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 from nsysflow.report.document import about, plain, verdict
 from nsysflow.report.explain.asked import numbered_finding, pages_asked_for
 from nsysflow.report.explain.contents import contents

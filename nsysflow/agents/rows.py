@@ -12,12 +12,12 @@ from nsysflow.agents.answer import WIDTH, Answer, plain_text
 from nsysflow.agents.reports import Reports
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.tables.schema import SCHEMAS
-from nsysflow.errors import SelectionError, UnknownName
-from nsysflow.nearest import near_or_all
+from nsysflow.base.errors import SelectionError, UnknownName
+from nsysflow.base.names import near_or_all
+from nsysflow.base.units import number
 from nsysflow.report.document import plain
 from nsysflow.report.one_table import columns_that_fit, readable, with_values
 from nsysflow.report.terminal import set_block
-from nsysflow.units import number
 
 Op = Literal["=", "!=", "<", "<=", ">", ">=", "contains"]
 

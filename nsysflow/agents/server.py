@@ -14,7 +14,7 @@ from nsysflow.agents.answer import Answer
 from nsysflow.agents.reports import Reports
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.replay.changes.declared import Changes, Removal
-from nsysflow.errors import NsysflowError
+from nsysflow.base.errors import NsysflowError
 
 INSTRUCTIONS: Final = """\
 Reads recordings of GPU programs (Nsight Systems, torch.profiler) and says what each GPU waited for.
@@ -63,7 +63,7 @@ class Wait:
     at: str | None = None
 
 
-def _limit(most: int, what: str) -> Any:  # noqa: ANN401
+def _limit(most: int, what: str) -> Any:
     return Field(description=f"The most {what} to give.", ge=1, le=most)
 
 

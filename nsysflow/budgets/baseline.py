@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nsysflow.base.errors import CheckError
 from nsysflow.budgets.figures import Figure, figures_of
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.comparable import obstacles
 from nsysflow.compare.typical import typical
-from nsysflow.errors import CheckError
 
 
 @dataclass(frozen=True, kw_only=True)

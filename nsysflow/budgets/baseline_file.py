@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 import nsysflow
+from nsysflow.base.errors import CheckError, Damaged
 from nsysflow.budgets.baseline import Baseline, Known, known_of, names_of
 from nsysflow.budgets.figures import Figure, figures_of, ranks_of
 from nsysflow.compare.captures import Capture
-from nsysflow.errors import CheckError, Damaged
 
 SCHEMA: Final = "nsysflow-baseline-1"
 """What the file begins with. Another meaning of a figure takes another number."""

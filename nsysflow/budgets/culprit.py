@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.base.names import SourceLine
+from nsysflow.base.units import duration
 from nsysflow.budgets.figures import Figure
 from nsysflow.compare.captures import Capture, Found
-from nsysflow.source_line import SourceLine
-from nsysflow.units import duration
 
 _WORTH_LOOKING: Final = 0.1
 """A line that costs less than this share of the largest place is not where to start."""

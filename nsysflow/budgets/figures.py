@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.base.errors import CheckError
 from nsysflow.compare.captures import Capture, PartName, Row, Track
-from nsysflow.errors import CheckError
 
 Unit: TypeAlias = Literal["ns", "pct", "count"]
 """What values are in; names say ms where values are in ns."""

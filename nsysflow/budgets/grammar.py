@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf, isinf
 from typing import Final, NoReturn
 
-from nsysflow.errors import WrongBudget
+from nsysflow.base.errors import WrongBudget
 
 FINDING: Final = "finding:"
 """What the name of a budget on a finding begins with."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Literal, TypeAlias
 
+from nsysflow.base.errors import CheckError
 from nsysflow.budgets.baseline import Baseline, Known
 from nsysflow.budgets.beside import Interval, beside
 from nsysflow.budgets.culprit import Culprit, culprits_of
@@ -13,7 +14,6 @@ from nsysflow.budgets.grammar import Budget
 from nsysflow.budgets.limits import Limit
 from nsysflow.compare.captures import Capture, Found
 from nsysflow.compare.typical import needed_for, typical
-from nsysflow.errors import CheckError
 
 Verdict: TypeAlias = Literal["crossed", "too noisy", "within"]
 

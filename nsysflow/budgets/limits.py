@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from nsysflow.base.errors import UnknownName, WrongBudget
+from nsysflow.base.names import near_or_all
 from nsysflow.budgets.figures import Figure
 from nsysflow.budgets.grammar import FINDING, Budget
-from nsysflow.errors import UnknownName, WrongBudget
-from nsysflow.nearest import near_or_all
 
 _NS: Final = {"ms": 1_000_000, "us": 1_000, "ns": 1}
 _PHASE: Final = "phase:"

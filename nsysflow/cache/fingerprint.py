@@ -12,7 +12,7 @@ import polars as pl
 import nsysflow
 from nsysflow.analysis.load.dispatch import report_at
 from nsysflow.analysis.load.nsys_rep import SUFFIXES
-from nsysflow.errors import ReportError
+from nsysflow.base.errors import ReportError
 
 _SAMPLE_BYTES: Final = 1 << 16
 """So much of a file's head, middle and tail is read: 0.3 ms, however long the file is."""

@@ -23,7 +23,7 @@ import polars as pl
 
 from nsysflow.analysis.load.nsys_export.tables import Shapes
 from nsysflow.analysis.trace import Trace
-from nsysflow.atomic import remove_leftovers, staged
+from nsysflow.base.atomic import remove_leftovers, staged
 from nsysflow.cache.fingerprint import loader_version
 from nsysflow.cache.frames import About, read, read_about, write
 from nsysflow.cache.pages import Page, packed, program_version, unpacked

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nsysflow.nearest import near_or_all
+from nsysflow.base.names import near_or_all
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg]  # click 8.1 has no type argument
@@ -15,7 +15,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # click 8.1 has no type ar
         super().__init__([*names])
         self.kind = kind
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value not in self.choices:
             near = near_or_all(value, self.choices, where="-h")
             self.fail(f"no {self.kind} is called {value!r}. {near}")

@@ -6,8 +6,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from nsysflow.errors import UnknownWorkload
-from nsysflow.nearest import near_or_all
+from nsysflow.base.errors import UnknownWorkload
+from nsysflow.base.names import near_or_all
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,7 @@ def analyze(
     no_files: bool,
     html: bool,
     low_memory: bool,
-    **others: Any,  # noqa: ANN401
+    **others: Any,
 ) -> None:
     """Show what each GPU waited for in a report.
 
@@ -187,7 +187,7 @@ def _files_in(folder: Path, *, html: bool) -> str:
     return f"{page}summary.md, report.json and the tables as CSV{large}"
 
 
-def look_of_settings(ctx: click.Context, **typed: Any) -> Look:  # noqa: ANN401
+def look_of_settings(ctx: click.Context, **typed: Any) -> Look:
     """How `[analyze]` of a settings file wants reports looked at: as `analyze` does where nothing
     is typed.
 

@@ -16,7 +16,7 @@ from nsysflow.cli.settings import configured
 @click.command(cls=configured())
 @bench_options
 @click.pass_context
-def bench(ctx: click.Context, /, **typed: Any) -> None:  # noqa: ANN401
+def bench(ctx: click.Context, /, **typed: Any) -> None:
     """Check the fused kernels, and time them on a GPU.
 
     Runs every kernel unless some are named. Each result is compared with a float64 reference. A

@@ -89,9 +89,9 @@ def _show(store: "Store") -> None:
     """Say how much is kept, and list what was used last."""
     from datetime import datetime
 
+    from nsysflow.base.screen import line_width
+    from nsysflow.base.units import size
     from nsysflow.report.layout import figure, set_in_columns, words
-    from nsysflow.screen import line_width
-    from nsysflow.units import size
 
     held = store.held()
     limit = size(store.most_bytes)
@@ -109,6 +109,6 @@ def _show(store: "Store") -> None:
 
 
 def _sum(held: "Sequence[Held]") -> str:
-    from nsysflow.units import size
+    from nsysflow.base.units import size
 
     return f"{len(held)} kept ({size(sum(each.size for each in held))})"

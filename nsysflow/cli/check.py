@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from nsysflow.atomic import staged_file
+from nsysflow.base.atomic import staged_file
+from nsysflow.base.errors import CheckError, ExitCode, OutputError, SelectionError, WrongBudget
+from nsysflow.base.progress import progress
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option, step_option
 from nsysflow.cli.settings import configured, place_of
 from nsysflow.cli.working_tree import file_below
-from nsysflow.errors import CheckError, ExitCode, OutputError, SelectionError, WrongBudget
-from nsysflow.progress import progress
 
 if TYPE_CHECKING:
     from nsysflow.budgets.baseline import Baseline

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import click
 
+from nsysflow.base.progress import progress
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option
-from nsysflow.progress import progress
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -217,7 +217,7 @@ def _show_over_time(stages: "Sequence[Stage]", form: "Form | None") -> None:
 
 def _print(lines: "Callable[[int], Iterable[Text]]") -> None:
     """Lines that are made for a width, on the screen."""
+    from nsysflow.base.screen import console, line_width
     from nsysflow.cli.output import print_lines
-    from nsysflow.screen import console, line_width
 
     print_lines(console(), lines(line_width()))

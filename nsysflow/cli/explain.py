@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from nsysflow.base.errors import UnknownName
 from nsysflow.cli import completion
 from nsysflow.cli.analyze import look_of_settings
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.look import Look, analyse
 from nsysflow.cli.options import Command, flops_options, own_option, window_options
-from nsysflow.errors import UnknownName
 
 if TYPE_CHECKING:
     from nsysflow.report.explain.explained import Explained
@@ -33,7 +33,7 @@ def explain(
     /,
     what: str | None,
     reports: tuple[Path, ...],
-    **window: Any,  # noqa: ANN401
+    **window: Any,
 ) -> None:
     """Explain a finding of a report, or a name.
 
@@ -91,9 +91,9 @@ def _explain_finding(reports: tuple[Path, ...], number: int, look: Look) -> None
     Raises:
         UnknownName: it has no finding of that number.
     """
+    from nsysflow.base.screen import line_width
     from nsysflow.report.explain.asked import numbered_finding
     from nsysflow.runs.sources import newest_run
-    from nsysflow.screen import line_width
 
     if not reports:
         reports = (newest_run(Path()),)
@@ -106,9 +106,9 @@ def _explain_finding(reports: tuple[Path, ...], number: int, look: Look) -> None
 def _print(explained: "Iterable[Explained]") -> None:
     from rich.text import Text
 
+    from nsysflow.base.screen import console, line_width
     from nsysflow.cli.output import print_lines
     from nsysflow.report.explain.explained import set_explained
-    from nsysflow.screen import console, line_width
 
     lines: list[Text] = []
     for each in explained:

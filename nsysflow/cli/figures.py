@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nsysflow.errors import not_installed
+from nsysflow.base.errors import not_installed
 
 if TYPE_CHECKING:
     from nsysflow.compare.comparison import Comparison

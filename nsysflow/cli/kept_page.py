@@ -28,8 +28,8 @@ def print_page(
         analysed: analyses the reports.
         full: whether the page is longer than a screen.
     """
+    from nsysflow.base.screen import console
     from nsysflow.cli.output import page_lines, print_lines
-    from nsysflow.screen import console
 
     def made() -> Iterator["Text"]:
         return page_lines(analysed(), full=full, top=look.top, at_least_ns=look.at_least_ns)
@@ -48,10 +48,10 @@ def kept_lines(
         asked: all else that the page depends on, as values whose `repr` says all of them.
         make: makes the page.
     """
+    from nsysflow.base.screen import line_width
     from nsysflow.cache.pages import lines_of, page_key, page_of
     from nsysflow.cache.store import Store
     from nsysflow.runs.sources import distinct_sources
-    from nsysflow.screen import line_width
 
     store = Store.here()
     if store is None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nsysflow.base.errors import SelectionError
+from nsysflow.base.progress import progress
 from nsysflow.cli.options import split_domains
-from nsysflow.errors import SelectionError
-from nsysflow.progress import progress
 
 if TYPE_CHECKING:
     from nsysflow.analysis.options import Options
@@ -41,7 +41,7 @@ def look_of(
     gaps_format: "GapsFormat",
     classes: Path | None,
     domains: tuple[str, ...],
-    **window: Any,  # noqa: ANN401
+    **window: Any,
 ) -> Look:
     """What was typed, as a `Look`.
 
@@ -70,7 +70,7 @@ def analyse(
     tables: Sequence[str],
     folder: Path | None,
     html: bool = False,
-    **how: Any,  # noqa: ANN401
+    **how: Any,
 ) -> "Results":
     """Analyse the reports of a run, and write the files to `folder` if one is named, with `html`
     also report.html. `how` is who does it, as for `analyze_reports`."""

@@ -10,6 +10,10 @@ from typing import Any, Final
 import click
 
 import nsysflow
+from nsysflow.base.errors import ExitCode
+from nsysflow.base.names import near_or_all
+from nsysflow.base.endings import in_one_message
+from nsysflow.base.progress import progress
 from nsysflow.catalog import kernels, workloads
 from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
@@ -24,11 +28,7 @@ from nsysflow.cli.profile import profile
 from nsysflow.cli.show import show
 from nsysflow.cli.skill import skill
 from nsysflow.cli.whatif import whatif
-from nsysflow.endings import in_one_message
-from nsysflow.errors import ExitCode
 from nsysflow.memory import keep_memory
-from nsysflow.nearest import near_or_all
-from nsysflow.progress import progress
 
 OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 """Python looks for unused objects that refer to each other after so many new ones. With its default
@@ -41,11 +41,11 @@ _PATH = click.Path(path_type=Path, readable=False)  # the loader says it better,
 class _Group(click.Group):
     """Commands that end alike, listed as they were added. A bug keeps its traceback."""
 
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with in_one_message():
             return super().make_context(*args, **extra)
 
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
+    def invoke(self, ctx: click.Context) -> Any:
         with in_one_message():
             return super().invoke(ctx)
 
@@ -164,7 +164,7 @@ def pack(report: Path, out: Path) -> None:
 
 def _sizes(report: Path, copy: Path) -> str:
     """How large a copy is, and its original if that is one file."""
-    from nsysflow.units import size
+    from nsysflow.base.units import size
 
     length = copy.stat().st_size
     if not report.is_file():

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
+from nsysflow.base.errors import not_installed
 from nsysflow.cli.analyze import look_of_settings
 from nsysflow.cli.options import Command
-from nsysflow.errors import not_installed
 
 
 @click.command(cls=Command)

@@ -12,14 +12,14 @@ from rich.text import Text
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.base.names import near_or_all
+from nsysflow.base.screen import console, line_width
 from nsysflow.cli.output import print_lines, stdout
-from nsysflow.nearest import near_or_all
 from nsysflow.report.markdown import table_lines
 from nsysflow.report.one_table import columns_that_fit, readable, with_values
 from nsysflow.report.results import Results, ranked
 from nsysflow.report.tables import named_table, write_csv, write_parquet
 from nsysflow.report.terminal import set_block
-from nsysflow.screen import console, line_width
 
 Form = Literal["table", "csv", "md", "parquet"]
 

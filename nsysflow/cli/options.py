@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from nsysflow.analysis.options import StepPart
+from nsysflow.base.peaks import UNITS
 from nsysflow.cli import completion
-from nsysflow.peaks import UNITS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -49,7 +49,7 @@ class Option(click.Option):
         former: a name that it had before, which still works and is not shown.
     """
 
-    def __init__(self, *args: Any, section: str, former: str = "", **attributes: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, section: str, former: str = "", **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.section = section
         self.former = former
@@ -67,7 +67,7 @@ class Option(click.Option):
         return record[0].replace(f", {self.former}", ""), record[1]
 
 
-def option(*names: str, section: str, **attributes: Any) -> Callable[[Decorated], Decorated]:  # noqa: ANN401
+def option(*names: str, section: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
     """A decorator that adds an `Option`."""
     return click.option(*names, cls=Option, section=section, **attributes)
 

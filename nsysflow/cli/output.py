@@ -10,14 +10,14 @@ from typing import BinaryIO
 from rich.console import Console
 from rich.text import Text
 
+from nsysflow.base.errors import OutputError
+from nsysflow.base.screen import console, line_width
 from nsysflow.doctor import Diagnosis, Machine, as_json
 from nsysflow.doctor import page as doctor_page
-from nsysflow.errors import OutputError
 from nsysflow.report.page import Length
 from nsysflow.report.results import Results
 from nsysflow.report.tables import report_json, write_gaps_csv
 from nsysflow.report.terminal import page
-from nsysflow.screen import console, line_width
 
 
 def show_page(results: Results, *, full: bool = False, top: int | None, at_least_ns: int) -> None:

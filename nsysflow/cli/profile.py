@@ -11,6 +11,8 @@ from typing import Any, Final, get_args
 import click
 
 from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.base.errors import NsysflowError
+from nsysflow.base.endings import discard, message, say
 from nsysflow.catalog import find
 from nsysflow.catalog.workload_options import window
 from nsysflow.cli import completion
@@ -19,8 +21,6 @@ from nsysflow.cli.look import Look, analyse
 from nsysflow.cli.options import Command, flops_options, option, own_option
 from nsysflow.cli.request import YOUR_COMMAND, check_workload_options, request_of
 from nsysflow.cli.settings import configured
-from nsysflow.endings import discard, message, say
-from nsysflow.errors import NsysflowError
 from nsysflow.nsys import Backtrace
 from nsysflow.runtime.collectors import Collector
 
@@ -209,7 +209,7 @@ class _ProfileCommand(Command):
 @flops_options
 @own_option
 @click.pass_context
-def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None:  # noqa: ANN401
+def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None:
     """Record a program and show what the GPU waited for.
 
     The program is a built-in WORKLOAD (its own options go after --), or any command after --.

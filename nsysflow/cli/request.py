@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from nsysflow.base.endings import say
 from nsysflow.catalog import Workload, find
 from nsysflow.catalog.workload_options import workload_options
-from nsysflow.endings import say
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def request_of(
     osrt: bool,
     trace: str,
     no_annotate: bool,
-    **others: Any,  # noqa: ANN401
+    **others: Any,
 ) -> "Request":
     """What was typed, as a `Request`.
 

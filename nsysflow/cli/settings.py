@@ -23,9 +23,9 @@ from typing import Any, Final
 
 import click
 
+from nsysflow.base.errors import SettingsError
+from nsysflow.base.names import nearest
 from nsysflow.cli.options import Command
-from nsysflow.errors import SettingsError
-from nsysflow.nearest import nearest
 
 OWN_FILE: Final = "nsysflow.toml"
 PROJECT_FILE: Final = "pyproject.toml"
@@ -73,7 +73,7 @@ def configured(command: type[click.Command] = Command) -> type[click.Command]:
             info_name: str | None,
             args: list[str],
             parent: click.Context | None = None,
-            **extra: Any,  # noqa: ANN401
+            **extra: Any,
         ) -> click.Context:
             options = _options_of(self)
             unread = _asks_for_help(args) or extra.get("resilient_parsing")
@@ -90,7 +90,7 @@ def configured(command: type[click.Command] = Command) -> type[click.Command]:
             made.meta[_FOUND] = found
             return made
 
-        def make_parser(self, ctx: click.Context) -> Any:  # noqa: ANN401  # its class is click's own
+        def make_parser(self, ctx: click.Context) -> Any:  # its class is click's own
             parser = super().make_parser(ctx)
             for flag, option in _options_of(self).items():
                 if option.is_flag:
@@ -262,12 +262,12 @@ def _defaults(settings: Settings, known: Mapping[str, click.Option]) -> dict[str
     }
 
 
-def _default(option: click.Option, name: str, value: Any, folder: Path) -> Any:  # noqa: ANN401
+def _default(option: click.Option, name: str, value: Any, folder: Path) -> Any:
     held = _listed(value) if option.multiple else value
     return _located(name, held, folder) if isinstance(option.type, click.Path) else held
 
 
-def _located(name: str, value: Any, folder: Path) -> Any:  # noqa: ANN401  # a path, or a list of them
+def _located(name: str, value: Any, folder: Path) -> Any:  # a path, or a list of them
     if isinstance(value, list):
         return [_located(name, each, folder) for each in value]
     if value == _STDOUT or (name in _PROGRAMS and Path(value).name == value):

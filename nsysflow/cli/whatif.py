@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from nsysflow.base.names import nearest
+from nsysflow.base.progress import progress
 from nsysflow.cli import completion
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option, own_option, step_options
-from nsysflow.nearest import nearest
-from nsysflow.progress import progress
 
 if TYPE_CHECKING:
     from nsysflow.analysis.options import StepPart
@@ -159,7 +159,7 @@ def whatif(
     skip: int | None,
     own: tuple[str, ...],
     as_json: bool,
-    **changes: Any,  # noqa: ANN401
+    **changes: Any,
 ) -> None:
     """Show what a change to a program would save.
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from nsysflow.base.errors import SelectionError
 from nsysflow.cli.options import Decorated, added, option
-from nsysflow.errors import SelectionError
 
 if TYPE_CHECKING:
     from nsysflow.engine.choice import Executor

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
+from nsysflow.base.units import duration
 from nsysflow.compare.captures import Capture, Track
-from nsysflow.units import duration
 
 LEAST_COMMON_PCT: Final = 10
 """Two programs that share less of their kernel time run different kernels. Of the bundled pairs

@@ -6,9 +6,9 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from nsysflow.base.errors import Damaged, NotAReport, Remedy, ReportError, record_again
 from nsysflow.compare.captures import Capture, Found, PartName, Row, Track
 from nsysflow.compare.sides import Key
-from nsysflow.errors import Damaged, NotAReport, Remedy, ReportError, record_again
 
 SCHEMA_VERSION: Final = 4
 """Additions to report.json keep it, a change of meaning raises it."""

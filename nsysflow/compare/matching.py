@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from nsysflow.base.names import SourceLine
 from nsysflow.compare.sides import Key
-from nsysflow.source_line import SourceLine
 
 Pair = tuple[Key | None, Key | None]
 """A row of the base and of the new side; None where a side does not have it."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.doctor.machine import CAP_PERFMON, CAP_SYS_ADMIN, Machine
-from nsysflow.errors import CaptureError, NsysMissing
 from nsysflow.nsys import (
     LAST_NVTX,
     ImporterProblem,

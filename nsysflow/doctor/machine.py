@@ -10,7 +10,7 @@ from tempfile import gettempdir
 from typing import Final
 
 import nsysflow
-from nsysflow.errors import CaptureError
+from nsysflow.base.errors import CaptureError
 from nsysflow.gpu import Gpus, gpus
 from nsysflow.nsys import ImporterProblem, Nsys, Places, find, home, importer_problem
 from nsysflow.nsys.trial import Trial, may_sample, try_nsys

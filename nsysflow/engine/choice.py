@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from nsysflow.base.errors import SelectionError
 from nsysflow.engine.part import Engine
 from nsysflow.engine.processes import Processes
 from nsysflow.engine.slurm import SLURM
 from nsysflow.engine.threads import Threads
-from nsysflow.errors import SelectionError
 from nsysflow.memory import free_bytes, needed_bytes
 
 Executor = Literal["threads", "processes", "dask"]

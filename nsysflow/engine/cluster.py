@@ -7,9 +7,9 @@ from functools import partial
 from logging import CRITICAL
 from typing import TYPE_CHECKING, Any, Final
 
+from nsysflow.base.errors import NsysflowError, ReportError, not_installed
 from nsysflow.engine.part import Done, Item, Part, T, in_pairs, joined, part_of
 from nsysflow.engine.slurm import ANY_PORT, SLURM, slurm_cluster
-from nsysflow.errors import NsysflowError, ReportError, not_installed
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -58,7 +58,7 @@ class Cluster:
         return found
 
 
-def _part(number: int, item: object, future: "Future[Any]") -> Any:  # noqa: ANN401
+def _part(number: int, item: object, future: "Future[Any]") -> Any:
     """The future itself; a part of this process where the workers that did the item died.
 
     Raises:
@@ -119,7 +119,7 @@ def opened(scheduler: str | None, workers: int) -> Iterator[Cluster]:
         yield Cluster(client=client)
 
 
-def _local(workers: int) -> Any:  # noqa: ANN401
+def _local(workers: int) -> Any:
     """A scheduler and workers on this machine, one thread each."""
     from distributed import LocalCluster
 

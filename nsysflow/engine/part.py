@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from nsysflow.errors import NsysflowError
+from nsysflow.base.errors import NsysflowError
 
 Item = TypeVar("Item")
 T = TypeVar("T")

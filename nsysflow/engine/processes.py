@@ -12,8 +12,8 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Final, TypeAlias
 
+from nsysflow.base.errors import NsysflowError, ReportError
 from nsysflow.engine.part import Done, Item, Part, T, all_joined, part_of
-from nsysflow.errors import NsysflowError, ReportError
 
 ATTEMPTS: Final = 3
 """A worker may die of what others do: a machine without memory kills the largest process. An item

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from nsysflow.errors import NsysflowError, not_installed
+from nsysflow.base.errors import NsysflowError, not_installed
 
 SLURM: Final = "slurm"
 """What is typed instead of the address of a scheduler."""
@@ -19,7 +19,7 @@ ANY_PORT: Final = "127.0.0.1:0"
 """Where a scheduler of ours shows its dashboard: a second run finds the usual port taken."""
 
 
-def slurm_cluster(workers: int) -> Any:  # noqa: ANN401
+def slurm_cluster(workers: int) -> Any:
     """A scheduler here, for which Slurm starts so many workers.
 
     Raises:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from nsysflow.errors import CaptureError, NsysMissing
+from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.nsys.nsight_compute import in_nsight_compute
 from nsysflow.nsys.places import Places
 from nsysflow.nsys.program import DidNotStart, Nsys, describe

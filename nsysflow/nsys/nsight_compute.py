@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from nsysflow.atomic import staged
-from nsysflow.errors import CaptureError
+from nsysflow.base.atomic import staged
+from nsysflow.base.errors import CaptureError
 from nsysflow.nsys.folders import by_version
 from nsysflow.nsys.places import Places
 from nsysflow.nsys.program import DidNotStart, Nsys, describe, version_of

@@ -8,8 +8,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from nsysflow.atomic import staged_file
-from nsysflow.errors import CaptureError, Damaged, OutputError
+from nsysflow.base.atomic import staged_file
+from nsysflow.base.errors import CaptureError, Damaged, OutputError
 from nsysflow.nsys.argv import export_argv
 from nsysflow.nsys.find import find
 from nsysflow.nsys.program import Nsys

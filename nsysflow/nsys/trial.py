@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from nsysflow.analysis.load import load
-from nsysflow.atomic import scratch_folder
-from nsysflow.errors import CaptureError, NsysflowError
+from nsysflow.base.atomic import scratch_folder
+from nsysflow.base.errors import CaptureError, NsysflowError
 from nsysflow.nsys.argv import Recording, profile_argv
 from nsysflow.nsys.program import Nsys, output_of
 from nsysflow.nsys.run import export, last_words, run_nsys

@@ -9,7 +9,8 @@ from pathlib import Path
 from shlex import quote
 
 import nsysflow
-from nsysflow.errors import ChildFailed, NsysflowError, OutputError
+from nsysflow.base.errors import ChildFailed, NsysflowError, OutputError
+from nsysflow.base.progress import progress
 from nsysflow.gpu import Gpus
 from nsysflow.nsys import export
 from nsysflow.profiling.ending import Ending
@@ -17,7 +18,6 @@ from nsysflow.profiling.failure import export_failed, no_report_error, program_f
 from nsysflow.profiling.folder import make_run_folder, traces_in
 from nsysflow.profiling.plan import Plan
 from nsysflow.profiling.program import ProgramEnd, run_program
-from nsysflow.progress import progress
 from nsysflow.runs.manifest import LOG, GitState, Manifest, write_manifest
 from nsysflow.runs.statuses import take_annotation, take_statuses
 from nsysflow.runtime.child_status import ChildStatus

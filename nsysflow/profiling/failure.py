@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import join, quote
 from typing import Final
 
-from nsysflow.errors import CaptureError, ChildFailed, ExitCode, NsysflowError
+from nsysflow.base.errors import CaptureError, ChildFailed, ExitCode, NsysflowError
 from nsysflow.profiling.no_window import ended_inside_window, no_window_error
 from nsysflow.profiling.plan import Plan
 from nsysflow.profiling.program import ProgramEnd

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.errors import Damaged, OutputError
+from nsysflow.base.errors import Damaged, OutputError
 from nsysflow.runs.manifest import FILE as MANIFEST
 from nsysflow.runs.manifest import LOG, is_run, read_manifest
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from shlex import join, quote
 from typing import Final
 
-from nsysflow.errors import CaptureError
+from nsysflow.base.errors import CaptureError
 from nsysflow.nsys import LAST_NVTX, records_nvtx
 from nsysflow.profiling.plan import Plan
 from nsysflow.runs.manifest import LOG, Annotation

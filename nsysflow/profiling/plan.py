@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import join, quote
 from typing import Final
 
-from nsysflow.errors import CaptureError
+from nsysflow.base.errors import CaptureError
 from nsysflow.nsys import BY_CUDA, Nsys, Recording, export_argv, profile_argv
 from nsysflow.profiling.request import Request
 from nsysflow.runtime import protocol

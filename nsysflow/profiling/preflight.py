@@ -5,8 +5,8 @@ from pathlib import Path
 from shlex import join
 from typing import Final
 
+from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.catalog import workloads
-from nsysflow.errors import CaptureError, NsysMissing
 from nsysflow.gpu import Gpus
 from nsysflow.nsys import ASSUMED, Nsys, find, importer_problem, too_old_for
 from nsysflow.profiling.request import Request

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from nsysflow.base.peaks import Unit
 from nsysflow.nsys import Backtrace
-from nsysflow.peaks import Unit
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.protocol import Window
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from nsysflow.errors import CaptureError
+from nsysflow.base.errors import CaptureError
 from nsysflow.nsys import Nsys
 from nsysflow.profiling.request import Request
 

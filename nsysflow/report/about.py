@@ -6,10 +6,10 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.short_repr import gpu_names
+from nsysflow.base.names import some_of
 from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.layout import shorten_middle
 from nsysflow.report.results import Results, gpu_name
-from nsysflow.report_names import some_of
 
 _LETTERS: Final = 20
 """So long a name of a report leaves the axes enough room."""

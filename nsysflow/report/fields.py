@@ -8,10 +8,10 @@ import polars as pl
 
 from nsysflow.analysis.findings.places import line
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.units import duration, number, share
 from nsysflow.report.layout import Block, Column, words
 from nsysflow.report.results import Results, gpu_name
 from nsysflow.report.source_lines import line_at
-from nsysflow.units import duration, number, share
 
 T = TypeVar("T")
 

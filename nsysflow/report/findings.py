@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Valued
+from nsysflow.base.units import duration, number, percent, whole_percent
 from nsysflow.report.results import Results
-from nsysflow.units import duration, number, percent, whole_percent
 
 WORTH_SAYING: Final = 0.95
 """Unprofiled steps that are hardly shorter save as much."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from nsysflow.printable import printable as printable
+from nsysflow.base.names import printable
 
 _SEPARATOR = "  "
 _NARROWEST = 8

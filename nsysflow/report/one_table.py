@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 import polars as pl
 from rich.cells import cell_len
 
-from nsysflow import units
+from nsysflow.base import units
 from nsysflow.report.layout import Block, figure, words
 
 Unit: TypeAlias = Literal["instant", "duration", "percent", "size", "flops", "flops_per_s"]
@@ -132,7 +132,7 @@ _SHOWN: Final[Mapping[Unit, Callable[[Any], str]]] = {
 }
 
 
-def _cell(name: str, value: Any) -> str:  # noqa: ANN401
+def _cell(name: str, value: Any) -> str:
     """One value by its column's unit."""
     if value is None:
         return ""

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from nsysflow.analysis.declared.tables import TABLES, Table
 from nsysflow.analysis.short_repr import gpu_names
+from nsysflow.base.units import number
 from nsysflow.report.about import names_of_gpus
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.integrity import quality_lines
@@ -18,7 +19,6 @@ from nsysflow.report.results import Results
 from nsysflow.report.verdict.judgement import judge
 from nsysflow.report.verdict.validity import Invalid
 from nsysflow.report.verdict.verdict import Verdict
-from nsysflow.units import number
 
 Length = Literal["page", "full"]
 """How long a page is: one screen, or all that people read (`--full`, summary.md)."""

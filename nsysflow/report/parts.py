@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.base.units import duration, share
 from nsysflow.report import palette
 from nsysflow.report.palette import Colour
-from nsysflow.units import duration, share
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.replay.whatif import WhatIf
-from nsysflow.units import duration, percent, share
+from nsysflow.base.units import duration, percent, share
 
 
 def whatif_lines(report: str, found: WhatIf, then: Valued | None = None) -> Iterator[str]:

@@ -13,12 +13,12 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.view.selection import require_domains
+from nsysflow.base.errors import NsysflowError, SelectionError
+from nsysflow.base.names import some_of
+from nsysflow.base.progress import SILENT, Progress
 from nsysflow.engine.choice import Choice
-from nsysflow.errors import NsysflowError, SelectionError
 from nsysflow.memory import scratch_for
-from nsysflow.progress import SILENT, Progress
 from nsysflow.report.results import Origin, Results
-from nsysflow.report_names import some_of
 from nsysflow.runs.digested import digest_reports
 from nsysflow.runs.manifest import Manifest
 from nsysflow.runs.many import MANY, looked_at, notes_of_others

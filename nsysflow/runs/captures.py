@@ -4,16 +4,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from nsysflow.base.names import FOLDER_ENDING, distinct_names, has_rank, report_name, without_rank
+from nsysflow.base.progress import SILENT, Progress
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.document import FILE, capture_of, read_document
-from nsysflow.progress import SILENT, Progress
-from nsysflow.report_names import (
-    FOLDER_ENDING,
-    distinct_names,
-    has_rank,
-    report_name,
-    without_rank,
-)
 from nsysflow.runs.paths import matched
 
 _HEAD_BYTES: Final = 200

@@ -24,7 +24,7 @@ def decode(kind: type[T], found: object, *, name: str = "the document") -> T:
     return _value(kind, found, name)  # type: ignore[no-any-return]  # `kind` is what comes back
 
 
-def _value(kind: Any, found: Any, name: str) -> Any:  # noqa: ANN401
+def _value(kind: Any, found: Any, name: str) -> Any:
     """`found` as a value of the type `kind`."""
     origin, args = get_origin(kind), get_args(kind)
     if is_dataclass(kind) and isinstance(found, dict):
@@ -43,7 +43,7 @@ def _value(kind: Any, found: Any, name: str) -> Any:  # noqa: ANN401
     raise ValueError(msg)
 
 
-def _dataclass(kind: Any, found: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
+def _dataclass(kind: Any, found: Mapping[str, Any], name: str) -> Any:
     hints = get_type_hints(kind)
     values = {}
     for field in fields(kind):

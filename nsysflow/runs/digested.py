@@ -7,10 +7,10 @@ from operator import add
 
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.base.errors import NsysflowError
+from nsysflow.base.progress import Progress
 from nsysflow.engine.choice import Choice, engine_of
 from nsysflow.engine.slurm import SLURM
-from nsysflow.errors import NsysflowError
-from nsysflow.progress import Progress
 from nsysflow.runs.opened import opened
 from nsysflow.runs.sources import Source
 

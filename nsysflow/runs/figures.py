@@ -5,8 +5,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from nsysflow.atomic import staged_folder
-from nsysflow.errors import OutputError
+from nsysflow.base.atomic import staged_folder
+from nsysflow.base.errors import OutputError
 from nsysflow.report.figures.drawing import CREATOR, Drawn
 
 _READ: Final = 4096

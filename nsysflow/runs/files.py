@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from nsysflow.atomic import staged_file, staged_folder
+from nsysflow.base.atomic import staged_file, staged_folder
+from nsysflow.base.errors import OutputError
+from nsysflow.base.names import FOLDER_ENDING, HTML_FILE
 from nsysflow.compare.document import FILE
-from nsysflow.errors import OutputError
 from nsysflow.report.gap_report.files import write_gap_report
 from nsysflow.report.gap_report.rows import gap_report
 from nsysflow.report.gap_report.series import tracks_of
@@ -22,7 +23,6 @@ from nsysflow.report.tables import (
     write_files,
     write_gaps_csv,
 )
-from nsysflow.report_names import FOLDER_ENDING, HTML_FILE
 from nsysflow.runs.manifest import is_run
 from nsysflow.runs.paths import is_pattern
 from nsysflow.runs.sources import sources_of

@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.base.names import some_of
 from nsysflow.report.results import typical_report
-from nsysflow.report_names import some_of
 
 K = TypeVar("K")
 V = TypeVar("V")

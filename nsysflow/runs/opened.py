@@ -9,7 +9,7 @@ from nsysflow.analysis.load.nsys_export.tables import Shapes
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.view.selection import named_domains
-from nsysflow.errors import NsysflowError, ReportError, SelectionError
+from nsysflow.base.errors import NsysflowError, ReportError, SelectionError
 from nsysflow.loading import load
 from nsysflow.runs.manifest import Manifest
 from nsysflow.runs.notes import expected_notes, run_notes

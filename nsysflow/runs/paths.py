@@ -8,8 +8,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from nsysflow.errors import NotAReport
-from nsysflow.report_names import some_of
+from nsysflow.base.errors import NotAReport
+from nsysflow.base.names import some_of
 
 _NUMBER: Final = re.compile(r"(\d+)")
 _MOST_NAMES: Final = 5

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from nsysflow.errors import NotAReport
+from nsysflow.base.errors import NotAReport
+from nsysflow.base.names import FOLDER_ENDING, HTML_FILE
 from nsysflow.report.html.document import GENERATOR
-from nsysflow.report_names import FOLDER_ENDING, HTML_FILE
 from nsysflow.runs.files import output_folder
 from nsysflow.runs.manifest import is_run
 from nsysflow.runs.sources import newest_run, sources_of

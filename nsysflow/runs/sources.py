@@ -6,8 +6,8 @@ from pathlib import Path
 from shlex import join, quote
 
 from nsysflow.analysis.load.dispatch import ENDINGS, is_report
-from nsysflow.errors import NotAReport, SelectionError
-from nsysflow.report_names import distinct_names, report_name
+from nsysflow.base.errors import NotAReport, SelectionError
+from nsysflow.base.names import distinct_names, report_name
 from nsysflow.runs.manifest import FILE, LOG, Manifest, is_run, read_manifest
 from nsysflow.runs.paths import in_natural_order, matched
 

@@ -75,7 +75,7 @@ def _marked(iterable: Iterable[Batch], pace: Pace) -> Iterator[Batch]:
     yield from iterator
 
 
-def _fetch(iterator: Iterator[Any]) -> Any:  # noqa: ANN401
+def _fetch(iterator: Iterator[Any]) -> Any:
     """The next batch, or `_END`."""
     with region(Region.DATA):
         return next(iterator, _END)

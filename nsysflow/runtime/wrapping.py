@@ -40,7 +40,7 @@ def wrapped(context: Context, function: Callable[..., Any]) -> Callable[..., Any
         return _generator(context, function)
 
     @wraps(function)
-    def within(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def within(*args: Any, **kwargs: Any) -> Any:
         with context:
             return function(*args, **kwargs)
 
@@ -49,7 +49,7 @@ def wrapped(context: Context, function: Callable[..., Any]) -> Callable[..., Any
 
 def _coroutine(context: Context, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
-    async def within(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def within(*args: Any, **kwargs: Any) -> Any:
         with context:
             return await function(*args, **kwargs)
 
@@ -58,7 +58,7 @@ def _coroutine(context: Context, function: Callable[..., Any]) -> Callable[..., 
 
 def _generator(context: Context, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
-    def within(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401
+    def within(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         inner = function(*args, **kwargs)
         resume, sent = inner.send, None
         while True:
@@ -77,7 +77,7 @@ def _generator(context: Context, function: Callable[..., Any]) -> Callable[..., 
 
 def _async_generator(context: Context, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
-    async def within(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:  # noqa: ANN401
+    async def within(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         inner = function(*args, **kwargs)
         resume, sent = inner.asend, None
         while True:

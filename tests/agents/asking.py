@@ -18,7 +18,7 @@ def reports_in(folder: Path) -> Reports:
     return Reports(Folder(folder.resolve()), Options())
 
 
-def call(reports: Reports, tool: str, **arguments: Any) -> CallToolResult:  # noqa: ANN401
+def call(reports: Reports, tool: str, **arguments: Any) -> CallToolResult:
     """What the server answers to one call."""
 
     async def asked() -> CallToolResult:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsysflow.agents.folder import Folder, stamp
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 from nsysflow.runs.manifest import write_manifest
 from tests.runs.runs import RUN
 

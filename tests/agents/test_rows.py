@@ -7,7 +7,7 @@ import pytest
 
 from nsysflow.agents.rows import Condition, Op, Query, page_of, require_known
 from nsysflow.analysis.tables.schema import SCHEMAS
-from nsysflow.errors import SelectionError, UnknownName
+from nsysflow.base.errors import SelectionError, UnknownName
 
 MILLION = 1_000_000
 
@@ -34,7 +34,7 @@ def ids(query: Query, table: pl.DataFrame = SMALL) -> list[int]:
     return [row[found.columns.index("gap")] for row in found.rows]
 
 
-def of_gaps(**wanted: Any) -> Query:  # noqa: ANN401
+def of_gaps(**wanted: Any) -> Query:
     return Query(name="gaps", columns=("gap", "duration_ns"), **wanted)
 
 

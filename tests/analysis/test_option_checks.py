@@ -6,7 +6,7 @@ import pytest
 
 from nsysflow.analysis.option_checks import require_valid
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from nsysflow.errors import SelectionError
 )
 def test_a_wrong_option_is_named_with_what_is_wrong(
     option: str,
-    value: Any,  # noqa: ANN401
+    value: Any,
     problem: str,
 ) -> None:
     with pytest.raises(SelectionError) as caught:

@@ -9,7 +9,7 @@ import pytest
 import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.short_repr import Shown, as_html, as_text, facts_of, gpu_names
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 from tests.analyses import analysed, loaded
 from tests.report.handmade import MS, device, frame
 

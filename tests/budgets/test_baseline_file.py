@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from nsysflow.base.errors import CheckError, Damaged
 from nsysflow.budgets.baseline import Known, known_of
 from nsysflow.budgets.baseline_file import baseline_json, is_baseline, read_baseline
 from nsysflow.budgets.beside import beside
 from nsysflow.budgets.figures import figures_of
 from nsysflow.compare.captures import Capture
-from nsysflow.errors import CheckError, Damaged
 from tests.budgets.test_judging import runs_of, steps_around
 from tests.compare.handmade import capture, ranks, row, track
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from nsysflow.analysis.options import Options
+from nsysflow.base.errors import CheckError
 from nsysflow.budgets.figures import figures_of, ranks_of
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.document import capture_of
-from nsysflow.errors import CheckError
 from nsysflow.report.document import compared_json
 from nsysflow.runs.analyze import analyze_reports
 from tests.compare.handmade import capture, ranks, row, track

@@ -2,8 +2,8 @@
 
 import pytest
 
+from nsysflow.base.errors import WrongBudget
 from nsysflow.budgets.grammar import budget
-from nsysflow.errors import WrongBudget
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsysflow.base.errors import CheckError
+from nsysflow.base.names import SourceLine
 from nsysflow.budgets.baseline import baseline_of
 from nsysflow.budgets.figures import figures_of
 from nsysflow.budgets.grammar import budget
 from nsysflow.budgets.judging import Judged, judge
 from nsysflow.budgets.limits import limits_of
 from nsysflow.compare.captures import Capture, Found
-from nsysflow.errors import CheckError
-from nsysflow.source_line import SourceLine
 from tests.compare.handmade import capture, row
 
 MS = 1_000_000

@@ -2,10 +2,10 @@
 
 import pytest
 
+from nsysflow.base.errors import UnknownName, WrongBudget
 from nsysflow.budgets.figures import figures_of
 from nsysflow.budgets.grammar import budget
 from nsysflow.budgets.limits import Limit, limits_of, refuse_rules
-from nsysflow.errors import UnknownName, WrongBudget
 from tests.compare.handmade import capture, row
 
 FIGURES = figures_of(

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from nsysflow.base.errors import UnknownWorkload
 from nsysflow.catalog import Workload, find, find_variant, workloads
-from nsysflow.errors import UnknownWorkload
 
 each = pytest.mark.parametrize("workload", workloads(), ids=lambda workload: workload.name)
 

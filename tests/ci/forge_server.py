@@ -138,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Location", self.state.url.replace("127.0.0.1", "localhost") + path)
         self.end_headers()
 
-    def _send_page(self, listed: list[Any], query: dict[str, list[str]], shaped: Any) -> None:  # noqa: ANN401
+    def _send_page(self, listed: list[Any], query: dict[str, list[str]], shaped: Any) -> None:
         number = int(query.get("page", ["1"])[0])
         following = f"{self.state.url}{self.path.split('&page=')[0]}&page={number + 1}"
         more = len(listed) > number * PER_PAGE

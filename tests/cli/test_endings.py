@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner, Result
 
+from nsysflow.base.errors import ExitCode, NsysflowError, WrongResult
 from nsysflow.cli.main import main
-from nsysflow.errors import ExitCode, NsysflowError, WrongResult
 from tests.reports import SAMPLES
 
 WORDS = {

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import nsysflow
+from nsysflow.base.units import duration, percent
 from nsysflow.cli.main import main
 from nsysflow.report.explain.names import names_by_kind
-from nsysflow.units import duration, percent
 from tests.exports import write_export
 from tests.reports import DATA, SAMPLES
 from tests.sharing import shared_analyses

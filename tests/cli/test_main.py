@@ -14,9 +14,9 @@ import nsysflow
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.schema import GAP_SUMMARY, SCHEMAS, SYNCS
+from nsysflow.base.errors import Damaged
 from nsysflow.cli.main import main
 from nsysflow.compare.document import SCHEMA_VERSION
-from nsysflow.errors import Damaged
 from nsysflow.runs import analyze as runs_analyze
 from nsysflow.runs.manifest import write_manifest
 from tests.report.handmade import MS, Results, handmade, training

@@ -9,10 +9,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from nsysflow.base.errors import SettingsError
 from nsysflow.cli.main import main
 from nsysflow.cli.options import seconds
 from nsysflow.cli.settings import COMMANDS, Settings, configured, off_switch, settings_of
-from nsysflow.errors import SettingsError
 
 Given = Callable[..., Result]
 """Writes nsysflow.toml, and runs `analyze` below with the words typed."""

@@ -7,9 +7,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from nsysflow.base.errors import NotAReport
 from nsysflow.cli.main import main
 from nsysflow.engine.choice import EXECUTORS, Choice
-from nsysflow.errors import NotAReport
 from nsysflow.runs import analyze as runs_analyze
 
 

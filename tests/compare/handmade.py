@@ -8,7 +8,7 @@ from nsysflow.compare.captures import Capture, Row, Track
 GPU = "NVIDIA H200"
 
 
-def row(*ns: int, **other: Any) -> Row:  # noqa: ANN401
+def row(*ns: int, **other: Any) -> Row:
     """A kernel that took so many ns of each step; idle time with `part="idle"`."""
     idle = other.get("part") == "idle"
     what: dict[str, Any] = {
@@ -27,7 +27,7 @@ def row(*ns: int, **other: Any) -> Row:  # noqa: ANN401
     return Row(short_name=what["name"], **what)
 
 
-def track(*rows: Row, **other: Any) -> Track:  # noqa: ANN401
+def track(*rows: Row, **other: Any) -> Track:
     """One process on one GPU, of steps that consist of these rows."""
     duration_ns = [sum(each) for each in zip(*(one.ns for one in rows), strict=True)]
     about: dict[str, Any] = {
@@ -44,7 +44,7 @@ def track(*rows: Row, **other: Any) -> Track:  # noqa: ANN401
     return Track(duration_ns=duration_ns, rows=rows, **about)
 
 
-def capture(*rows: Row, name: str = "run", **other: Any) -> Capture:  # noqa: ANN401
+def capture(*rows: Row, name: str = "run", **other: Any) -> Capture:
     """A capture of one process on one GPU."""
     of_capture = {key: other.pop(key) for key in ("unit", "invalid", "selection") if key in other}
     return Capture(name, [track(*rows, report=name, **other)], **of_capture)

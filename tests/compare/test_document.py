@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from nsysflow.base.errors import Damaged, NotAReport, NsysflowError, ReportError
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.document import SCHEMA_VERSION, read_document
-from nsysflow.errors import Damaged, NotAReport, NsysflowError, ReportError
 from nsysflow.report.document import compared_json
 from tests.analyses import run_of
 

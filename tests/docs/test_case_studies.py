@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 from click.testing import CliRunner
 
+from nsysflow.base.units import duration
 from nsysflow.cli.main import main
-from nsysflow.units import duration
 from tests.pairs import NOT_IDLE, PAIRS, steady, step_ns
 from tests.reports import ROOT
 from tests.shown import commands, console_blocks, is_shown

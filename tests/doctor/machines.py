@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.doctor import Check, Diagnosis, Machine, diagnose
-from nsysflow.errors import CaptureError, NsysMissing
 from nsysflow.gpu import Gpus
 from nsysflow.nsys import ImporterProblem, Nsys
 from nsysflow.nsys.trial import Trial

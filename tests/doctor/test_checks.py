@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.doctor import diagnose
-from nsysflow.errors import CaptureError, NsysMissing
 from nsysflow.nsys import ImporterProblem, Nsys, find
 from nsysflow.nsys.trial import Trial
 from tests.doctor.machines import (

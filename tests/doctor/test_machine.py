@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from nsysflow.base.errors import NsysMissing
 from nsysflow.doctor import machine
-from nsysflow.errors import NsysMissing
 from nsysflow.nsys import Nsys
 from tests.doctor.machines import MISSING
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from nsysflow.base.errors import SelectionError
 from nsysflow.engine import choice
 from nsysflow.engine.choice import Choice, Executor, engine_of
 from nsysflow.engine.processes import Processes
 from nsysflow.engine.threads import Threads
-from nsysflow.errors import SelectionError
 
 
 @pytest.mark.parametrize(("executor", "kind"), [("threads", Threads), ("processes", Processes)])

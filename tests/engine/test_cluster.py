@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from nsysflow.base.errors import NsysflowError
 from nsysflow.engine.cluster import _part, opened
 from nsysflow.engine.slurm import SLURM, asked_for
-from nsysflow.errors import NsysflowError
 
 distributed = pytest.importorskip("distributed", reason="needs distributed")
 dask_jobqueue = pytest.importorskip("dask_jobqueue", reason="needs dask-jobqueue")
 
 
-def failed(error: Exception) -> Any:  # noqa: ANN401
+def failed(error: Exception) -> Any:
     return SimpleNamespace(status="error", exception=lambda: error)
 
 

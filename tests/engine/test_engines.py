@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from nsysflow.base.errors import ReportError
 from nsysflow.engine.choice import Choice, engine_of
 from nsysflow.engine.cluster import Cluster
 from nsysflow.engine.part import Engine, Part
-from nsysflow.errors import ReportError
 from tests.engine.works import Once, bug, killed, killed_once, named
 
 NUMBERS = [*range(20), 101, 103]

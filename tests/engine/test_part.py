@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsysflow.base.errors import Damaged
 from nsysflow.engine.part import Part, all_joined, in_pairs, part_of
-from nsysflow.errors import Damaged
 from tests.engine.works import bug, named
 
 

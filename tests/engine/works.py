@@ -5,7 +5,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsysflow.errors import Damaged
+from nsysflow.base.errors import Damaged
 
 
 @dataclass(frozen=True)

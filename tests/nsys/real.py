@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from nsysflow.errors import NsysMissing
+from nsysflow.base.errors import NsysMissing
 from nsysflow.nsys import Nsys, find
 
 ATTEMPTS: Final = 3

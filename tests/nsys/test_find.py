@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.errors import CaptureError, NsysMissing
+from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.nsys import Places, find
 from tests.nsys.fakes import broken_nsys, fake_nsys, nsight_compute, places, script
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.errors import CaptureError, NsysMissing
+from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.nsys import find
 from tests.nsys.fakes import broken_nsys, nsight_compute, places
 from tests.unprivileged import unprivileged

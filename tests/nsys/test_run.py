@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.errors import CaptureError, Damaged, NsysMissing, OutputError
+from nsysflow.base.errors import CaptureError, Damaged, NsysMissing, OutputError
 from nsysflow.nsys import export, exporter
 from tests.exports import write_export
 from tests.nsys.fakes import an_nsys, fake_nsys, script

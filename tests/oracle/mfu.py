@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from nsysflow.peaks import peak_flops
+from nsysflow.base.peaks import peak_flops
 from tests.oracle.accounting import Keep
 from tests.oracle.phase_table import phases_of
 from tests.oracle.report import Path, Report, Row, joined, os_pid

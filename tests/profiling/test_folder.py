@@ -9,8 +9,8 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner
 
+from nsysflow.base.errors import OutputError
 from nsysflow.cli.main import main
-from nsysflow.errors import OutputError
 from nsysflow.profiling.folder import make_run_folder, make_unused_folder
 from nsysflow.runtime.inject.nsysflow_hook import HOOKED
 from tests.profiling.fake import command, fake_nsys, profiled

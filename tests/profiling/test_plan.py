@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nsysflow.errors import CaptureError
+from nsysflow.base.errors import CaptureError
 from nsysflow.profiling.plan import WINDOW_DEFAULT, Plan, plan_kineto, plan_nsys, shell_commands
 from nsysflow.profiling.request import Request
 from nsysflow.runtime import protocol

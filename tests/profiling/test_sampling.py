@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.errors import CaptureError
+from nsysflow.base.errors import CaptureError
 from nsysflow.profiling.request import Request
 from nsysflow.profiling.sampling import DEFAULT_HZ, with_sampling
 from tests.nsys.fakes import an_nsys

@@ -15,7 +15,7 @@ NOTHING_CHANGED: Final = Changes()
 """What is replayed where it does not matter what."""
 
 
-def finding(**fields: Any) -> Finding:  # noqa: ANN401
+def finding(**fields: Any) -> Finding:
     """A wait in the loop that was replayed, but for `fields`."""
     common: dict[str, Any] = {"rule": "sync-in-loop", "title": "sync in the loop", "steps": 2}
     words = {"change": ("remove the wait", "wait later"), "evidence": ("it waits",)}
@@ -23,7 +23,7 @@ def finding(**fields: Any) -> Finding:  # noqa: ANN401
     return Finding(**common | words | replayed | fields)
 
 
-def valued(high_ns: int = 5 * MS, report: str = "run.sqlite", **fields: Any) -> Valued:  # noqa: ANN401
+def valued(high_ns: int = 5 * MS, report: str = "run.sqlite", **fields: Any) -> Valued:
     """The same with its saving."""
     of = finding(**fields)
     low_ns = high_ns if of.method == "replay" else 0
@@ -50,6 +50,6 @@ def stepped(found: Found | None = None) -> Handmade:
     return run if found is None else replace(run, found=found)
 
 
-def with_findings(*some: Valued, **of: Any) -> Results:  # noqa: ANN401
+def with_findings(*some: Valued, **of: Any) -> Results:
     """The results of `training` with these findings."""
     return Results([stepped(found_of(*some, **of))])

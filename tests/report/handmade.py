@@ -165,12 +165,12 @@ def handmade(
     return Handmade(tables=tables, step_name=step_name, notes=notes)
 
 
-def results(**rows: Any) -> Results:  # noqa: ANN401
+def results(**rows: Any) -> Results:
     """One report's results from rows by table."""
     return Results([handmade(**rows)])
 
 
-def device(window_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+def device(window_ns: int, **columns: Any) -> dict[str, Any]:
     """A row of accounting: the causes make up the idle, compute is the rest."""
     idle_ns = sum(columns.get(f"{cause}_ns", 0) for cause in CAUSES)
     rest_ns = columns.get("comm_exposed_ns", 0) + columns.get("copy_exposed_ns", 0)
@@ -190,7 +190,7 @@ def renamed(run: Handmade, report: str) -> Handmade:
     return replace(run, tables=tables, trace=replace(run.trace, report=report))
 
 
-def part(cause: str, total_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+def part(cause: str, total_ns: int, **columns: Any) -> dict[str, Any]:
     """A row of gap_summary."""
     return {"cause": cause, "total_ns": total_ns, "gaps": 1, **columns}
 
@@ -202,7 +202,7 @@ def captured(run: Handmade, *processes: tuple[int, int | None]) -> Handmade:
     return replace(run, trace=replace(run.trace, captures=captures))
 
 
-def metrics(group: str, name: str, busy_ns: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+def metrics(group: str, name: str, busy_ns: int, **columns: Any) -> dict[str, Any]:
     """A row of gpu_metrics: half of the SMs active, unless said otherwise."""
     said = {"samples": 9, "sm_active_pct": 50.0, "bound": "latency"} | columns
     return {"group": group, "name": name, "busy_ns": busy_ns, **said}

@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from nsysflow.base.units import duration
 from nsysflow.report.fields import (
     Limits,
     filled,
@@ -15,7 +16,6 @@ from nsysflow.report.fields import (
     value,
 )
 from nsysflow.report.layout import figure, words
-from nsysflow.units import duration
 from tests.report.handmade import MS, Results, handmade, renamed
 
 

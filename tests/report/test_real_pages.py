@@ -52,7 +52,7 @@ def analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
             return run
         return Results([nsysflow.analyze(loaded(name), options)], origin=run.origin)
 
-    def traced(path: Path, **asked: Any) -> nsysflow.Trace:  # noqa: ANN401
+    def traced(path: Path, **asked: Any) -> nsysflow.Trace:
         name = names.get(str(path))  # not where `loaded` itself loads it: that names a whole path
         return load(path, **asked) if name is None else loaded(name)
 

@@ -119,7 +119,7 @@ HEADERS = {
 first, the host's time in a phase, is `host_wall_ns`."""
 
 
-def csv(name: str, **row: Any) -> str:  # noqa: ANN401
+def csv(name: str, **row: Any) -> str:
     """One row as CSV, without the header."""
     out = io.BytesIO()
     write_csv(frame(name, row), out)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.errors import Damaged, NsysflowError, ReportError, SelectionError
+from nsysflow.base.errors import Damaged, NsysflowError, ReportError, SelectionError
 from nsysflow.report.document import compared_json
 from nsysflow.runs.captures import captures_of, sides_of
 from nsysflow.runs.manifest import write_manifest

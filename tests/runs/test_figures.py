@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.errors import OutputError
+from nsysflow.base.errors import OutputError
 from nsysflow.report.figures.drawing import Drawn
 from nsysflow.runs.figures import check_figures, write_figures
 

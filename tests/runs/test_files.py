@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.errors import OutputError
+from nsysflow.base.errors import OutputError
 from nsysflow.report.tables import GAPS_CSV, GAPS_PARQUET, GapsFormat
 from nsysflow.runs.files import check_folder, output_folder, write_folder, writing
 from nsysflow.runs.manifest import FILE

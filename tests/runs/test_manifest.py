@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.errors import Damaged, ReportError
+from nsysflow.base.errors import Damaged, ReportError
 from nsysflow.runs.manifest import FILE, Annotation, is_run, read_manifest, write_manifest
 from tests.runs.runs import RUN
 from tests.unprivileged import unprivileged

@@ -16,9 +16,9 @@ import pytest
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.base.errors import Damaged, NotAReport, SelectionError
+from nsysflow.base.progress import SILENT, Progress
 from nsysflow.engine.choice import Choice, Executor
-from nsysflow.errors import Damaged, NotAReport, SelectionError
-from nsysflow.progress import SILENT, Progress
 from nsysflow.report.results import Results
 from nsysflow.report.terminal import page
 from nsysflow.runs.analyze import analyze_reports

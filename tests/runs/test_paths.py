@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.errors import NotAReport, SelectionError
+from nsysflow.base.errors import NotAReport, SelectionError
 from nsysflow.runs.paths import in_natural_order, is_pattern, matched
 from nsysflow.runs.sources import distinct_sources, single_report, sources_of
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.errors import NotAReport, SelectionError
-from nsysflow.report_names import distinct_names
+from nsysflow.base.errors import NotAReport, SelectionError
+from nsysflow.base.names import distinct_names
 from nsysflow.runs.manifest import FILE, write_manifest
 from nsysflow.runs.sources import distinct_sources, newest_run, single_report
 from tests.runs.runs import RUN

@@ -13,7 +13,7 @@ import torch
 from click.testing import CliRunner
 
 import nsysflow
-from nsysflow.errors import WorkloadError
+from nsysflow.base.errors import WorkloadError
 from nsysflow.runtime.protocol import CAPTURE
 from nsysflow.workloads.__main__ import main
 from nsysflow.workloads.common import run as running

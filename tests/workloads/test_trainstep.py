@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nsysflow.errors import WorkloadError
+from nsysflow.base.errors import WorkloadError
 from nsysflow.kernels.muon import muon_ref
 from nsysflow.workloads.common.phases import parts_of
 from nsysflow.workloads.policy.accuracy import PolicyStep

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from nsysflow.peaks import Unit
+from nsysflow.base.peaks import Unit
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nsysflow.base.errors import WorkloadError
 from nsysflow.catalog import Workload
-from nsysflow.errors import WorkloadError
 from nsysflow.runtime.protocol import rank
 from nsysflow.runtime.steps import steps
 from nsysflow.runtime.this_process import THIS_PROCESS
@@ -61,7 +61,7 @@ class Outcome:
         )
 
 
-def options_of(workload: Workload, on: On, typed: Mapping[str, float]) -> Any:  # noqa: ANN401
+def options_of(workload: Workload, on: On, typed: Mapping[str, float]) -> Any:
     """The workload's `Options`: the typed values, and the catalog's values for the rest."""
     values = {o.name: o.toy if on == "cpu" else o.default for o in workload.options}
     return _module(workload.name).Options(**(values | dict(typed)))
@@ -115,7 +115,7 @@ def _use_cpu() -> str:
     return "the CPU"
 
 
-def _module(workload: str) -> Any:  # noqa: ANN401
+def _module(workload: str) -> Any:
     try:
         return import_module(f"nsysflow.workloads.{workload}")
     except ModuleNotFoundError as error:

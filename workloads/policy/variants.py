@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from nsysflow.errors import WorkloadError
+from nsysflow.base.errors import WorkloadError
 from nsysflow.kernels.muon import SHORT_MAX
 from nsysflow.kernels.narrow_linear import OUT_MAX
 from nsysflow.runtime.regions import Region

@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.peaks import PEAKS, Unit
+from nsysflow.base.peaks import PEAKS, Unit
 
 _CAPABILITIES: Final[Mapping[str, int]] = {
     r"\bG?B[123]00\b": 100,

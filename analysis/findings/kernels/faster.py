@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.units import duration, percent
+from nsysflow.base.units import duration, percent
 
 IN_ONE_PHASE: Final = 0.8
 """A phase with less of what can be saved is not the place of a finding."""

@@ -14,7 +14,7 @@ from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.waiting import stalls_of
 from nsysflow.analysis.replay.changes.declared import Changes, Removal
-from nsysflow.units import number
+from nsysflow.base.units import number
 
 CHANGE: Final = (
     "no torch.cuda.empty_cache() in the loop; let PyTorch keep what it has",

@@ -16,7 +16,7 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.waiting import stalls_of
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes, Removal
-from nsysflow.units import size
+from nsysflow.base.units import size
 
 PAGEABLE: Final = (
     "pin_memory=True in the DataLoader (or tensor.pin_memory()), and .to(device,"

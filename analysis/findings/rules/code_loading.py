@@ -15,7 +15,7 @@ from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.running import running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.units import duration
+from nsysflow.base.units import duration
 
 CHANGE: Final = (
     "keep shapes the same from step to step: pad to a few lengths, a static KV cache",

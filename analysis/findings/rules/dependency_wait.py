@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import line, place
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import number
+from nsysflow.base.units import number
 
 CHANGE: Final = (
     "record the event right after the work that is needed, not after all that follows",

@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.units import number, size
+from nsysflow.base.units import number, size
 
 WORTH_PCT: Final = 5
 """With well-filled buckets 2.7 % of a step stays exposed (ddp-bucketed, two H200s): the last bucket

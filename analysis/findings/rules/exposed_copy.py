@@ -13,7 +13,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.units import number, size
+from nsysflow.base.units import number, size
 
 WORTH_PCT: Final = 12.5
 """Copying ahead takes a stream, an event and a second set of buffers: not worth it for less than an

@@ -16,7 +16,7 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.analysis.replay.changes.names import ITSELF
-from nsysflow.units import duration, number
+from nsysflow.base.units import duration, number
 
 CHANGE: Final = (
     "do it less often, later, or on another thread; launch the GPU's work before it",

@@ -16,7 +16,7 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.replay.changes.declared import Changes
 from nsysflow.analysis.timeline.call_classes import GRAPH_LAUNCH
-from nsysflow.units import duration, number, whole_percent
+from nsysflow.base.units import duration, number, whole_percent
 
 WORTH_PCT: Final = 5
 """A graph needs static shapes and buffers: nobody rebuilds a step for less. Steps that are not

@@ -12,7 +12,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import line, place
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import duration, number
+from nsysflow.base.units import duration, number
 
 CHANGE: Final = (
     "if Python collects garbage: gc.freeze() after start-up, gc.disable() and gc.collect() rarely",

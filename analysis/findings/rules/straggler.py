@@ -10,7 +10,7 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, where_it_starts
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.units import number
+from nsysflow.base.units import number
 
 MOSTLY: Final = 0.5
 """A straggler has more than half of what all ranks of its group cost. Where ranks take turns in

@@ -40,7 +40,7 @@ from nsysflow.analysis.load.kineto.running import running
 from nsysflow.analysis.load.kineto.threads import ThreadKeys, on_thread, thread_keys
 from nsysflow.analysis.load.marks import capture_in, capture_rows, flops_rows
 from nsysflow.analysis.trace import Trace
-from nsysflow.errors import Damaged, NotAReport
+from nsysflow.base.errors import Damaged, NotAReport
 from nsysflow.runtime.range_names import original_name
 
 _CALLS: Final = ("cuda_runtime", "cuda_driver")

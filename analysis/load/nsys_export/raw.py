@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from nsysflow.analysis.load.nsys_export.tables import SAMPLED, TABLES, UNREAD_COLUMNS, Table
-from nsysflow.errors import Incomplete, Remedy
+from nsysflow.base.errors import Incomplete, Remedy
 
 
 @dataclass(frozen=True, kw_only=True)

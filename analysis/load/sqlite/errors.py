@@ -10,7 +10,7 @@ import polars as pl
 from adbc_driver_sqlite import dbapi
 
 from nsysflow.analysis.load.nsys_rep import export_of
-from nsysflow.errors import Busy, Damaged, ReportError
+from nsysflow.base.errors import Busy, Damaged, ReportError
 
 _SIGNS_OF_DAMAGE: Final = ("malformed", "not a database", "unsupported file format", "decode")
 

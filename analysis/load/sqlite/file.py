@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote as url_quote
 
 from nsysflow.analysis.load.nsys_rep import export_of
-from nsysflow.errors import Busy, Damaged
+from nsysflow.base.errors import Busy, Damaged
 
 MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100

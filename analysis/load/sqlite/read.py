@@ -33,7 +33,7 @@ from nsysflow.analysis.load.nsys_export.tables import (
 from nsysflow.analysis.load.nsys_rep import export_of
 from nsysflow.analysis.load.sqlite.errors import NotANumber, RowsLost, as_report_errors
 from nsysflow.analysis.load.sqlite.file import sqlite_uri
-from nsysflow.errors import NotAReport
+from nsysflow.base.errors import NotAReport
 
 PIECE_ROWS: Final = 131_072
 _MOST_PIECES: Final = 512

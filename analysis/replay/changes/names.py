@@ -20,8 +20,8 @@ from nsysflow.analysis.phases.steps import (
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes.declared import KINDS, Removal
 from nsysflow.analysis.replay.dependencies.program import Recorded
-from nsysflow.errors import UnknownName
-from nsysflow.nearest import near_or_all
+from nsysflow.base.errors import UnknownName
+from nsysflow.base.names import near_or_all
 
 ITSELF: Final = "/."
 """`step/.` is the phase `step` without the phases inside it."""

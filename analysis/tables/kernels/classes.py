@@ -10,7 +10,7 @@ import polars as pl
 from polars.exceptions import ComputeError
 
 from nsysflow.analysis.timeline.communication import NONE, communication_class
-from nsysflow.errors import SettingsError
+from nsysflow.base.errors import SettingsError
 
 OTHER: Final = "other"
 

@@ -17,8 +17,8 @@ from nsysflow.analysis.tables.schema import MFU
 from nsysflow.analysis.tables.steps import step_table
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.view.view import View
-from nsysflow.errors import FlopsError
-from nsysflow.peaks import PEAKS, Unit
+from nsysflow.base.errors import FlopsError
+from nsysflow.base.peaks import PEAKS, Unit
 
 DEFAULT_UNIT: Unit = "bf16"
 """The arithmetic of most training. The page names the peak."""

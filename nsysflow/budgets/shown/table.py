@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from nsysflow.base.names import printable
 from nsysflow.budgets.culprit import Culprit
 from nsysflow.budgets.figures import ranks_of
 from nsysflow.budgets.judging import Judged
@@ -16,7 +17,6 @@ from nsysflow.budgets.shown.words import (
 )
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.runs import RUNS_NEEDED
-from nsysflow.printable import printable
 
 _HEADS: Final = ("budget", "measured", "interval (95 %)", "limit", "margin", "verdict")
 

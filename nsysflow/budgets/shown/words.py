@@ -2,9 +2,9 @@
 
 from typing import Final, Literal
 
+from nsysflow.base.units import duration, number, percent, significant
 from nsysflow.budgets.figures import Unit
 from nsysflow.budgets.judging import Judged, Measured
-from nsysflow.units import duration, number, percent, significant
 
 MOST: Final[dict[Literal["step", "run"], int]] = {"step": 10_000, "run": 50}
 """Nobody records more to judge a change."""

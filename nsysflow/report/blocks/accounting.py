@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.base.units import duration
 from nsysflow.report.fields import (
     Field,
     Limits,
@@ -16,7 +17,6 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import BAR_LETTERS, Block, Column, bar, figure
 from nsysflow.report.results import Results
-from nsysflow.units import duration
 
 PARTS: Final = (
     ("compute_ns", "compute"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from nsysflow.base.units import duration, percent, size
 from nsysflow.report.fields import (
     Field,
     Limits,
@@ -16,7 +17,6 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
-from nsysflow.units import duration, percent, size
 
 
 def block(results: Results, limits: Limits) -> Block:

@@ -1,9 +1,9 @@
 """Copies by direction, kind and phase."""
 
+from nsysflow.base.units import duration, number, size
 from nsysflow.report.fields import Limits, filled, left_out, named_rows, phase_field, value
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
-from nsysflow.units import duration, number, size
 
 
 def block(results: Results, limits: Limits) -> Block:

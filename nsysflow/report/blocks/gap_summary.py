@@ -1,6 +1,7 @@
 """All idle time by place, cause, culprit and line."""
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.base.units import duration, number, percent
 from nsysflow.report.blocks.starved import starved_line
 from nsysflow.report.fields import (
     Limits,
@@ -14,7 +15,6 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results, ranked
-from nsysflow.units import duration, number, percent
 
 
 def block(results: Results, limits: Limits) -> Block:

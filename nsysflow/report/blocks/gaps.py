@@ -2,6 +2,7 @@
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.units import duration, instant
 from nsysflow.report.fields import (
     Limits,
     Row,
@@ -14,7 +15,6 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results
-from nsysflow.units import duration, instant
 
 
 def block(results: Results, limits: Limits) -> Block:

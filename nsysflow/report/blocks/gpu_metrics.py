@@ -4,6 +4,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.base.units import duration, percent
 from nsysflow.report.fields import (
     Field,
     Limits,
@@ -16,7 +17,6 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results
-from nsysflow.units import duration, percent
 
 FEW_SMS: Final = "few SMs active"
 """The GPU is busy all the time, and most SMs have nothing to do: too few or too small blocks."""

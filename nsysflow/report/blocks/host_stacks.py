@@ -6,10 +6,10 @@ import polars as pl
 
 from nsysflow.analysis.findings.running import code, functions
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
+from nsysflow.base.units import duration, share
 from nsysflow.report.fields import Limits, filled, left_out, phase_field, together
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
-from nsysflow.units import duration, share
 
 WORTH: Final = 0.3
 """A row has at least its part of this share of the window: a short list names only code that

@@ -1,9 +1,9 @@
 """What may be wrong with the recording."""
 
+from nsysflow.base.units import number, percent
 from nsysflow.report.fields import Limits, Row, filled, left_out, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns, words
 from nsysflow.report.results import Results
-from nsysflow.units import number, percent
 
 
 def quality_lines(results: Results) -> tuple[str, ...]:

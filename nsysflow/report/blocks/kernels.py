@@ -5,6 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.tables.kernels.classes import OTHER
+from nsysflow.base.units import duration, percent, share
 from nsysflow.report.fields import (
     Limits,
     filled,
@@ -16,7 +17,6 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Block, bar, figure, words
 from nsysflow.report.results import Results
-from nsysflow.units import duration, percent, share
 
 _CLASSES: Final = 4
 """So many classes fit on a line beside their bar, the last of which is all others."""

@@ -2,10 +2,10 @@
 
 import polars as pl
 
+from nsysflow.base.units import duration, flops, percent
 from nsysflow.report.fields import Limits, filled, gpu_fields, left_out, named_rows, value
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results, gpu_name
-from nsysflow.units import duration, flops, percent
 
 
 def block(results: Results, limits: Limits) -> Block:

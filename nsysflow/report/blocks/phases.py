@@ -1,11 +1,11 @@
 """The phases as a tree."""
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.base.units import duration, number, share
 from nsysflow.report.fields import Limits, filled, left_out, mean_count
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.phase_tree import Phase, phase_tree
 from nsysflow.report.results import Results
-from nsysflow.units import duration, number, share
 
 
 def block(results: Results, limits: Limits) -> Block:

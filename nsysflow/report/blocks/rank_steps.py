@@ -2,12 +2,12 @@
 
 import polars as pl
 
+from nsysflow.base.units import duration
 from nsysflow.report.fields import Limits, filled
 from nsysflow.report.layout import Block, Column, figure
 from nsysflow.report.ranks.heat_map import KEY, Line, heat_map
 from nsysflow.report.ranks.names import rank_namer
 from nsysflow.report.results import Results
-from nsysflow.units import duration
 
 WIDTH = 64
 """Letters of a line: with the names beside it, it fits on most screens."""

@@ -1,9 +1,9 @@
 """The ranks of a run: who comes late to the collectives, and who waits in them."""
 
+from nsysflow.base.units import duration, number
 from nsysflow.report.fields import Limits, Row, filled, gpu_field, left_out, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns
 from nsysflow.report.results import Results, gpu_name
-from nsysflow.units import duration, number
 
 
 def block(results: Results, limits: Limits) -> Block:

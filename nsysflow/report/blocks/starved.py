@@ -2,10 +2,10 @@
 
 import polars as pl
 
+from nsysflow.base.units import duration, instant, number
 from nsysflow.report.fields import Limits, filled, left_out, named_rows, phase_field, value
 from nsysflow.report.layout import Block, figure
 from nsysflow.report.results import Results
-from nsysflow.units import duration, instant, number
 
 
 def block(results: Results, limits: Limits) -> Block:

@@ -7,10 +7,10 @@ import polars as pl
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.findings.places import line
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.units import duration
 from nsysflow.report.fields import Limits, Row, filled, gpu_fields, left_out, named_rows, value
 from nsysflow.report.layout import Block, Column, figure, words
 from nsysflow.report.results import Results
-from nsysflow.units import duration
 
 _NAMES: Final = {
     "before": "start-up",

@@ -3,6 +3,7 @@
 import polars as pl
 
 from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.base.units import duration, number
 from nsysflow.report.fields import (
     Field,
     Limits,
@@ -17,7 +18,6 @@ from nsysflow.report.fields import (
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import steps_by_range, without_profiler
-from nsysflow.units import duration, number
 
 
 def block(results: Results, limits: Limits) -> Block:

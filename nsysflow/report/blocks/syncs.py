@@ -7,10 +7,10 @@ import polars as pl
 
 from nsysflow.analysis.findings.places import line, without_function
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.units import duration
 from nsysflow.report.fields import Limits, Row, filled, left_out, mean_count, together, value
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results, or_outside
-from nsysflow.units import duration
 
 _PLACE: Final = ("api", "phase", "source", "via")
 

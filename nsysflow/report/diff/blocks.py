@@ -5,11 +5,11 @@ from typing import Final
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.units import duration, percent, signed
 from nsysflow.compare.bridge import Delta, Part, Thing
 from nsysflow.compare.comparison import Comparison, OfTrack
 from nsysflow.report.diff.sentences import times
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
-from nsysflow.units import duration, percent, signed
 
 ROWS: Final = 6
 """So many rows of a list fit on a screen."""

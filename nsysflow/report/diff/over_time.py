@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any, Final
 
+from nsysflow.base.units import duration, signed
 from nsysflow.compare.comparison import Comparison
 from nsysflow.compare.over_time import Stage
 from nsysflow.report.diff.blocks import label
 from nsysflow.report.diff.sentences import signed_pct
 from nsysflow.report.layout import Block, figure, words
-from nsysflow.units import duration, signed
 
 _WORDS: Final = {
     "better": "faster",

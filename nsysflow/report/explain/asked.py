@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from nsysflow.errors import UnknownName
-from nsysflow.nearest import nearest
+from nsysflow.base.errors import UnknownName
+from nsysflow.base.names import nearest
 from nsysflow.report.explain.explained import Explained
 from nsysflow.report.explain.finding import explain_finding
 from nsysflow.report.explain.names import names_by_kind

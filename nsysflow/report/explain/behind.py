@@ -20,7 +20,7 @@ _VIA: Final = ("api", "short_name", "name", "class", "operation", "culprit")
 """The columns in which the call, kernel or class of a finding may stand."""
 
 
-def gaps_behind(finding: Finding, tables: Any, causes: Collection[str]) -> Iterable[Block]:  # noqa: ANN401
+def gaps_behind(finding: Finding, tables: Any, causes: Collection[str]) -> Iterable[Block]:
     """The largest gaps of a finding's place and causes, a slice of all gaps at a time.
 
     Args:
@@ -45,7 +45,7 @@ def gaps_behind(finding: Finding, tables: Any, causes: Collection[str]) -> Itera
 
 def rows_behind(
     finding: Finding,
-    tables: Any,  # noqa: ANN401
+    tables: Any,
     causes: Collection[str],
     width: int,
 ) -> Iterable[Block]:

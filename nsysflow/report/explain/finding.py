@@ -10,6 +10,7 @@ from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.places import line
 from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.base.units import duration, percent, share
 from nsysflow.report.analysed import Analysed
 from nsysflow.report.explain.behind import gaps_behind, rows_behind
 from nsysflow.report.explain.explained import (
@@ -23,7 +24,6 @@ from nsysflow.report.explain.explained import (
 from nsysflow.report.explain.pages import code_of
 from nsysflow.report.layout import shorten
 from nsysflow.report.results import Results
-from nsysflow.units import duration, percent, share
 
 _NAME: Final = 50
 """So long a part of a kernel's name is shown in a sentence."""

@@ -6,11 +6,11 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nsysflow.base.units import share
 from nsysflow.report.about import about_run, gpu_label, time_label
 from nsysflow.report.figures.style import PAGE_MM, Sheet, fill, ink_on, scale_in_time
 from nsysflow.report.parts import ALL, Key, Part, there, timed
 from nsysflow.report.results import Results
-from nsysflow.units import share
 
 _AXES_MM: Final = 9
 _GPU_MM: Final = 7

@@ -7,6 +7,7 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nsysflow.base.units import duration, signed
 from nsysflow.compare.bridge import Bridge, Delta
 from nsysflow.compare.comparison import Comparison
 from nsysflow.report.diff.blocks import label, large_and_small, least_of, marked
@@ -22,7 +23,6 @@ from nsysflow.report.figures.style import (
 )
 from nsysflow.report.palette import PAGE
 from nsysflow.report.parts import Key
-from nsysflow.units import duration, signed
 
 _AXES_MM: Final = 9
 _BAR_MM: Final = 5.2

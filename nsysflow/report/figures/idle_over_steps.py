@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.base.units import duration
 from nsysflow.report.about import about_run, track_labels
 from nsysflow.report.figures.steps import TRACK, whole_steps
 from nsysflow.report.figures.style import (
@@ -22,7 +23,6 @@ from nsysflow.report.figures.style import (
 from nsysflow.report.palette import PAGE
 from nsysflow.report.parts import IDLE, Key, Part, there
 from nsysflow.report.results import Results
-from nsysflow.units import duration
 
 _AXES_MM: Final = 10
 _GPU_MM: Final = 26

@@ -5,12 +5,12 @@ from typing import Final
 import polars as pl
 from matplotlib.figure import Figure
 
+from nsysflow.base.units import share
 from nsysflow.report import palette
 from nsysflow.report.about import about_run, time_label
 from nsysflow.report.fields import mean_count, together
 from nsysflow.report.figures.style import COLUMN_MM, Sheet, fill, scale_in_time
 from nsysflow.report.results import Results
-from nsysflow.units import share
 
 _AXES_MM: Final = 9
 _CLASS_MM: Final = 4.6

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.base.units import duration
 from nsysflow.report.about import about_run, time_label
 from nsysflow.report.fields import together
 from nsysflow.report.figures.style import PAGE_MM, Sheet, fill, scale_in_time
@@ -16,7 +17,6 @@ from nsysflow.report.palette import CLASSES
 from nsysflow.report.parts import Key
 from nsysflow.report.phase_tree import Phase, phase_tree
 from nsysflow.report.results import Results
-from nsysflow.units import duration
 
 _AXES_MM: Final = 9
 _PHASE_MM: Final = 4.6

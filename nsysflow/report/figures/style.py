@@ -14,10 +14,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from nsysflow.printable import printable
+from nsysflow.base.names import printable
+from nsysflow.base.units import time_unit
 from nsysflow.report.palette import PAGE, Colour
 from nsysflow.report.parts import Key
-from nsysflow.units import time_unit
 
 COLUMN_MM: Final = 89
 """The width of one column of a journal."""

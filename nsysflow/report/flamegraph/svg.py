@@ -8,9 +8,9 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.base.units import duration, share
 from nsysflow.report.flamegraph.boxes import Box, Kind, boxes
 from nsysflow.report.layout import printable
-from nsysflow.units import duration, share
 
 TITLE: Final = "What the host ran while the GPU waited"
 WIDTH: Final = 1200

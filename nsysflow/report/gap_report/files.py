@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.base.units import duration, percent
 from nsysflow.report.gap_report.rows import GapReport, Row, share_of
 from nsysflow.report.gap_report.scale import LISTED_PER_MILLE
 from nsysflow.report.gap_report.series import LAUNCHING, WAITING
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.markdown import escaped, table_lines
-from nsysflow.units import duration, percent
 
 CSV_FILE: Final = "gap-report.csv"
 MARKDOWN_FILE: Final = "gap-report.md"

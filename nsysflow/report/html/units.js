@@ -1,4 +1,4 @@
-// Numbers as people read them, letter for letter as nsysflow/units.py writes them.
+// Numbers as people read them, letter for letter as nsysflow/base/units.py writes them.
 
 const NS_UNITS = [
   [1e9, "s"],

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from nsysflow.printable import printable
+from nsysflow.base.names import printable
 from nsysflow.report import palette
 from nsysflow.report.palette import Colour
 

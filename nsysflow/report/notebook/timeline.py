@@ -11,13 +11,13 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.tracks.operations import group_of
+from nsysflow.base.units import duration
 from nsysflow.report import palette
 from nsysflow.report.about import gpu_label
 from nsysflow.report.analysed import Analysed
 from nsysflow.report.notebook.cells import CELLS, LEVELS, Run, runs
 from nsysflow.report.notebook.svg import LABEL, WIDTH, Box, box, key, label, picture
 from nsysflow.report.results import Results
-from nsysflow.units import duration
 
 STEPS: Final = 2
 """How many steps are shown: more would be too narrow to read."""

@@ -111,7 +111,7 @@ class Lanes:
         descriptor = {"pid": self._pid(pid), "tid": tid, "thread_name": name}
         return self._group("thread", pid, tid, parent_uuid=self.process(pid), thread=descriptor)
 
-    def _group(self, kind: str, first: int = 0, second: int = 0, **fields: Any) -> int:  # noqa: ANN401
+    def _group(self, kind: str, first: int = 0, second: int = 0, **fields: Any) -> int:
         """The track of a process, a thread or a GPU, described once."""
         of = (kind, first, second)
         if of not in self._groups:

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, Final
 
 import polars as pl
 
-from nsysflow.errors import not_installed
+from nsysflow.base.errors import not_installed
 from nsysflow.report.perfetto import wire
 
 _ROWS: Final = 50_000
@@ -25,7 +25,7 @@ _ARGUMENT: Final = "debug_annotation_names"
 _TEXT: Final = "debug_annotation_string_values"
 
 
-def protos() -> Any:  # noqa: ANN401
+def protos() -> Any:
     """The message classes of the `perfetto` package.
 
     Raises:
@@ -89,7 +89,7 @@ class Packets:
         self._last_uuid += count
         return first
 
-    def describe(self, uuid: int, **fields: Any) -> None:  # noqa: ANN401
+    def describe(self, uuid: int, **fields: Any) -> None:
         """Write the TrackDescriptor of a track."""
         self._write(track_descriptor=self.protos.TrackDescriptor(uuid=uuid, **fields))
 
@@ -204,7 +204,7 @@ class Packets:
             debug_annotations=annotations,
         )
 
-    def _event(self, **fields: Any) -> bytes:  # noqa: ANN401
+    def _event(self, **fields: Any) -> bytes:
         return bytes(self.protos.TrackEvent(**fields).SerializeToString())
 
     @property
@@ -235,6 +235,6 @@ class Packets:
             self._write(interned_data=self._unwritten)
             self._unwritten = None
 
-    def _write(self, **fields: Any) -> None:  # noqa: ANN401
+    def _write(self, **fields: Any) -> None:
         content = self.protos.TracePacket(trusted_packet_sequence_id=_SEQUENCE, **fields)
         self.out.write(wire.packet(content.SerializeToString()))

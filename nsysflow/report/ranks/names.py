@@ -6,8 +6,8 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.tables.schema import REASONS
+from nsysflow.base.units import number, share
 from nsysflow.report.results import Results, gpu_name
-from nsysflow.units import number, share
 
 Row = Mapping[str, Any]
 

@@ -9,9 +9,9 @@ import polars as pl
 from nsysflow.analysis.findings.rules.straggler import BECAUSE
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, SAVED, follows, where_it_starts
+from nsysflow.base.units import duration, number, share, size
 from nsysflow.report.ranks.names import group_name, group_names, rank_namer, reasons
 from nsysflow.report.results import Results
-from nsysflow.units import duration, number, share, size
 
 WORTH: Final = 0.01
 """A cost below this share of a step is not said: ranks vary as much by themselves."""

@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.timeline.source_lines import recorded_files
+from nsysflow.base.names import SourceLine
 from nsysflow.report.findings import saving_of
 from nsysflow.report.results import Results
-from nsysflow.source_line import SourceLine
 
 WARNING_PCT: Final = 5.0
 """Who saves less of a step has other things to do first."""

@@ -7,11 +7,11 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
+from nsysflow.base.units import number, whole_percent
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import steps_by_range, without_profiler
 from nsysflow.report.verdict.validity import Invalid, failures
 from nsysflow.report.verdict.verdict import Verdict, verdicts
-from nsysflow.units import number, whole_percent
 
 SLOWED_PCT: Final = 15
 """From here on the profiler changes what is seen: it slows launching and host code alone, so their

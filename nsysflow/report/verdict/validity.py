@@ -9,10 +9,10 @@ from typing import Final
 from nsysflow.analysis.declared.notes import NoteKind
 from nsysflow.analysis.validity.checks import Check, Failed, import_errors
 from nsysflow.analysis.validity.graph_notes import WITHOUT_COMMAND_BUFFERS
+from nsysflow.base.names import has_rank
+from nsysflow.base.units import instant, number
 from nsysflow.report.analysed import Analysed
 from nsysflow.report.results import Results
-from nsysflow.report_names import has_rank
-from nsysflow.units import instant, number
 
 UNRELATED: Final = "unrelated-reports"
 """The check of several reports together; those of a single one are `Check`s."""

@@ -9,10 +9,10 @@ import polars as pl
 from nsysflow.analysis.bound.rule import PARTS
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts
+from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.fields import Row
 from nsysflow.report.results import Results, gpu_name
 from nsysflow.report.verdict.validity import LET_IT_END
-from nsysflow.units import duration, number, whole_percent
 
 HARDLY_USED: Final = 0.01
 """A GPU that works for less than this share of the busiest one's time was not meant to work: it

@@ -26,14 +26,14 @@ def _listen(callback: ModuleType, ranges: Ranges) -> None:
     here, opened = ranges.here, list[Callable[[], object]]()
 
     @wraps(started)
-    def run_start_callbacks(self: object, *args: Any) -> None:  # noqa: ANN401
+    def run_start_callbacks(self: object, *args: Any) -> None:
         started(self, *args)
         if not _records(args):
             opened.append(ranges.open("compile"))
             here.compiling = True
 
     @wraps(ended)
-    def run_end_callbacks(self: object, *args: Any) -> None:  # noqa: ANN401
+    def run_end_callbacks(self: object, *args: Any) -> None:
         if not _records(args) and opened:
             here.compiling = False
             opened.pop()()

@@ -17,7 +17,7 @@ def annotate(torch: ModuleType, ranges: Ranges) -> None:
     in_range = ranges.around("backward", run)
     is_compiling, running = ranges.is_compiling, torch._C._current_graph_task_id
 
-    def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
         if is_compiling() or running() != _NOT_RUNNING:
             return run(*args, **kwargs)
         return in_range(*args, **kwargs)

@@ -19,7 +19,7 @@ def _annotate(utils: ModuleType, ranges: Ranges) -> None:
     generate, here = utils.GenerationMixin.generate, ranges.here
 
     @wraps(generate)
-    def with_tokens(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def with_tokens(*args: Any, **kwargs: Any) -> Any:
         around, here.tokens = here.tokens, []
         try:
             return generate(*args, **kwargs)

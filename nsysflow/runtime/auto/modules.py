@@ -31,7 +31,7 @@ def annotate(torch: ModuleType, ranges: Ranges) -> None:
 
     # every call of every module comes through here: what it does first has to be quick
     @wraps(call)
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling() or here.busy:
             return call(self, *args, **kwargs)
         here.busy = True
@@ -55,7 +55,7 @@ class Names:
         self._ranges = ranges
         self._own: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
-    def open(self, module: Any) -> tuple[bool, Any]:  # noqa: ANN401
+    def open(self, module: Any) -> tuple[bool, Any]:
         """Open the range of a call: whether it is one of a model, and what closes the range."""
         ranges = self._ranges
         own = self._own.get(module)
@@ -76,7 +76,7 @@ def _next_token(ranges: Ranges, tokens: list[Any]) -> None:
     tokens.append(ranges.open("token"))
 
 
-def own_name(module: Any) -> str:  # noqa: ANN401
+def own_name(module: Any) -> str:
     """The class of a loss, a metric, a transform or anything else that has nothing to learn; empty
     for a model."""
     module = getattr(module, "_orig_mod", module)  # what torch.compile was given
@@ -90,7 +90,7 @@ def own_name(module: Any) -> str:  # noqa: ANN401
     return "" if is_model else str(kind.__name__)
 
 
-def _has_state(module: Any) -> bool:  # noqa: ANN401
+def _has_state(module: Any) -> bool:
     return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
 
 

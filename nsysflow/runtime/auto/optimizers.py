@@ -38,7 +38,7 @@ def _stepping(ranges: Ranges, step: Function) -> Function:
     is_compiling, apart, steps = ranges.is_compiling, ranges.apart, ranges.steps
 
     @wraps(step)
-    def within(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def within(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return step(self, *args, **kwargs)
         part = apart(_Part, ranges)
@@ -78,7 +78,7 @@ class _Part:
         apart = self._ranges.apart
 
         @wraps(closure)
-        def outside(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def outside(*args: Any, **kwargs: Any) -> Any:
             apart(self.close)
             try:
                 return closure(*args, **kwargs)

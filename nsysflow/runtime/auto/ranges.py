@@ -58,7 +58,7 @@ class Ranges:
         self.steps.begin()
         return self._recording.open(name)
 
-    def apart(self, function: Function, *args: object) -> Any:  # noqa: ANN401
+    def apart(self, function: Function, *args: object) -> Any:
         """Call a function of ours where Dynamo does not look at it.
 
         In what it runs uncompiled, it looks at each function that is called, and compiles it.
@@ -74,7 +74,7 @@ class Ranges:
         is_compiling, here, apart = self.is_compiling, self.here, self.apart
 
         @wraps(function)
-        def within(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def within(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():
                 return function(*args, **kwargs)
             was_busy, here.busy = here.busy, busy or here.busy

@@ -73,7 +73,7 @@ class _Waiting:
                 return spec
         return None
 
-    def _tell_when_run(self, loader: "Any") -> None:  # noqa: ANN401  # of any kind
+    def _tell_when_run(self, loader: "Any") -> None:  # of any kind
         """Annotate what this loader runs next; then the loader is as it was."""
 
         def exec_module(module: "ModuleType") -> None:

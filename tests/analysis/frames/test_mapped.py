@@ -12,7 +12,7 @@ import pytest
 from nsysflow.analysis.frames import mapped as module
 from nsysflow.analysis.frames.mapped import mapped
 from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices, own_bytes
-from nsysflow.errors import OutputError
+from nsysflow.base.errors import OutputError
 from tests.disks import full_disk
 
 NUMBERS = pl.int_range(1003, eager=True)

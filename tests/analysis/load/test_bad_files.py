@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.sqlite.read import read_sqlite
+from nsysflow.base.errors import Busy, Damaged, Incomplete, NotAReport, ReportError
 from nsysflow.cli.main import main
-from nsysflow.errors import Busy, Damaged, Incomplete, NotAReport, ReportError
 from tests.exports import change, write_export
 from tests.reports import sqlite_report
 from tests.unprivileged import unprivileged

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.compressed import pack_into
-from nsysflow.errors import Damaged, NotAReport, OutputError
+from nsysflow.base.errors import Damaged, NotAReport, OutputError
 from tests.exports import write_export
 from tests.reports import DATA, sqlite_report
 

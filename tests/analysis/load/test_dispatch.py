@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nsysflow.analysis.load import load
-from nsysflow.report_names import report_name
+from nsysflow.base.names import report_name
 from tests.exports import write_export
 from tests.reports import DATA
 

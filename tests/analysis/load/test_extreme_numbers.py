@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.nsys_export.tables import SAMPLED, TABLES
-from nsysflow.errors import Damaged, ReportError
+from nsysflow.base.errors import Damaged, ReportError
 from tests.analyses import tables_of
 from tests.analysis.load.kineto.traces import event, kernel, write
 from tests.analysis.load.test_parquetdir import as_parquetdir

@@ -22,12 +22,12 @@ WINDOW = '{"nsysflow": {"capture": "3:2:5", "unprofiled_step_ns": 4500000}}'
 FLOPS = {"unit": "bf16", "phases": {"forward": 10**12, "backward": 2 * 10**12}}
 
 
-def mark(**more: Any) -> str:  # noqa: ANN401
+def mark(**more: Any) -> str:
     """The text of a mark."""
     return json.dumps({"nsysflow": {"capture": "3:2:5", "unprofiled_step_ns": 7, **more}})
 
 
-def event(text: str | None, tid: int = thread(), **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+def event(text: str | None, tid: int = thread(), **columns: Any) -> dict[str, Any]:
     """A mark as an NVTX event."""
     return {"eventType": 34, "text": text, "globalTid": tid, "end": None, **columns}
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 import nsysflow
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.pack import pack
+from nsysflow.base.errors import CaptureError, Damaged, NsysMissing, ReportError
 from nsysflow.cli.main import main
-from nsysflow.errors import CaptureError, Damaged, NsysMissing, ReportError
 from tests.exports import write_export
 from tests.nsys.fakes import fake_nsys
 

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.pack import pack
-from nsysflow.errors import Damaged, NotAReport, OutputError
+from nsysflow.base.errors import Damaged, NotAReport, OutputError
 from tests.analyses import few_reports, loaded
 from tests.exports import change, write_export
 from tests.reports import DATA, PACKED, sqlite_report

@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
-from nsysflow.errors import Damaged, Incomplete
+from nsysflow.base.errors import Damaged, Incomplete
 from tests.analysis.load.frames import FRAMES, assert_schemas
 from tests.reports import parquetdir_report, sqlite_report
 

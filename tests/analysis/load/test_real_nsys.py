@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nsysflow
-from nsysflow.errors import Damaged
+from nsysflow.base.errors import Damaged
 from tests.nsys.real import real_nsys, record
 
 PROGRAM = """

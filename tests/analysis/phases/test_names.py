@@ -11,7 +11,7 @@ import nsysflow
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.phases.names import grouped
 from nsysflow.analysis.tables.schema import PHASES, STEPS
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 from tests.analyses import EXAMPLES, any_trace, rows_of
 from tests.oracle import range_names as oracle
 from tests.oracle.model import Call, Op, PlainTrace, Range, Shape, to_trace

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 from tests.analyses import CAUSE_COLUMNS, EXAMPLES, PARTS, analysed, every_report, loaded
 from tests.breaking import MIDDLE_THIRD_GONE, broken
 from tests.oracle.account_table import accounting

@@ -17,7 +17,7 @@ import nsysflow
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.schema import SCHEMAS
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 from nsysflow.runs.analyze import analyze_reports
 from tests.analyses import (
     CAUSE_COLUMNS,

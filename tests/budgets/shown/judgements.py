@@ -9,7 +9,7 @@ from nsysflow.budgets.judging import Judged, Measured, Verdict
 LINE = Culprit(source="train.py:42 in step", what="waiting in a sync, train.py:42 in step: 9 us")
 
 
-def measured(text: str, verdict: Verdict, value: float, most: float, **other: Any) -> Judged:  # noqa: ANN401
+def measured(text: str, verdict: Verdict, value: float, most: float, **other: Any) -> Judged:
     """A figure in ns, or as `other` says."""
     about: dict[str, Any] = {
         "unit": "ns",

@@ -9,7 +9,7 @@ from nsysflow.kernels.bench.statistics import stats_of
 VERSIONS = {"driver": "580.1", "cuda": "13.0", "torch": "2.11", "triton": "3.6", "nsysflow": "0.1"}
 
 
-def measured(device_ns: float = 1000.0, **others: Any) -> Measured:  # noqa: ANN401
+def measured(device_ns: float = 1000.0, **others: Any) -> Measured:
     """A measurement with this device time, and twice as long in every other way."""
     twice = stats_of([[2 * device_ns, 2 * device_ns]])
     given = {
@@ -25,7 +25,7 @@ def measured(device_ns: float = 1000.0, **others: Any) -> Measured:  # noqa: ANN
     return Measured(**given | others)
 
 
-def row(**others: Any) -> Row:  # noqa: ANN401
+def row(**others: Any) -> Row:
     """A correct row that moves 4000 bytes per microsecond, on a GPU that copies 5000."""
     given: dict[str, Any] = {
         "date": "2026-11-20",

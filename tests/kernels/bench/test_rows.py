@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.errors import OutputError
+from nsysflow.base.errors import OutputError
+from nsysflow.base.peaks import PEAKS, peak_flops
 from nsysflow.kernels.bench.cases import checked_copy, exit_code
 from nsysflow.kernels.bench.rows import add_to_csv, add_to_json, check_file, flat
-from nsysflow.peaks import PEAKS, peak_flops
 from tests.kernels.bench.rows import measured, row
 
 

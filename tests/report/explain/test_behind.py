@@ -15,12 +15,12 @@ from nsysflow.report.layout import Block
 WIDTH: Final = 200
 
 
-def finding(**fields: Any) -> Finding:  # noqa: ANN401
+def finding(**fields: Any) -> Finding:
     common: dict[str, Any] = {"rule": "r", "title": "t", "change": (), "evidence": ()}
     return Finding(**common | {"table": "syncs", "size_ns": 1, "steps": 1} | fields)
 
 
-def rows(schema: Any, *given: dict[str, Any]) -> pl.DataFrame:  # noqa: ANN401
+def rows(schema: Any, *given: dict[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(list(given), schema=dict(schema))
 
 
@@ -31,7 +31,7 @@ def gaps(one: Finding, *slices: pl.DataFrame, causes: tuple[str, ...] = ("sync",
     return [*gaps_behind(one, SimpleNamespace(gap_slices=gap_slices), causes)]
 
 
-def gap(duration_ns: int, **fields: Any) -> dict[str, Any]:  # noqa: ANN401
+def gap(duration_ns: int, **fields: Any) -> dict[str, Any]:
     at = {"start_ns": 0, "duration_ns": duration_ns, "cause": "sync", "phase": "step", "device": 0}
     return at | {"prev_op": "a", "next_op": "b", "source": "x.py:1 in f"} | fields
 

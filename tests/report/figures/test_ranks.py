@@ -32,7 +32,7 @@ def test_cells_are_the_steps_and_what_they_lost() -> None:
         assert cells(axes) == by_rank["ns"].to_list()
 
 
-def step(number: int, **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+def step(number: int, **columns: Any) -> dict[str, Any]:
     return {"step": number, "kind": "steady", **columns}
 
 

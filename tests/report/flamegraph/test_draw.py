@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsysflow.analysis.trace import Trace
-from nsysflow.errors import SelectionError
+from nsysflow.base.errors import SelectionError
 from nsysflow.report.flamegraph.draw import draw
 from tests import tiny
 from tests.oracle.model import Frame, PlainTrace, Sample, to_trace

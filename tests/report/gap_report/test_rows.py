@@ -138,7 +138,7 @@ def test_a_report_without_gpu_work_has_no_rows() -> None:
     assert lines() == []
 
 
-def idle(step: int | None, ns: int, kind: str = "sync", **columns: Any) -> dict[str, Any]:  # noqa: ANN401
+def idle(step: int | None, ns: int, kind: str = "sync", **columns: Any) -> dict[str, Any]:
     process = None if step is None else 7
     about = {"process": process, "device": 0, "step": step, "part": "idle", "kind": kind}
     return {**about, "name": "", "phase": "loss", "ns": ns, **columns}

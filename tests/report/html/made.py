@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from nsysflow import units
+from nsysflow.base import units
 from nsysflow.report.document import report_json
 from nsysflow.report.html.page import write_html
 from nsysflow.report.results import Origin, Results
@@ -38,21 +38,21 @@ def page_of(analyses: list[Any], paths: dict[str, Path]) -> Made:
     return Made(file, json.loads(report_json(results)))
 
 
-def figures(page: Any) -> Iterator[dict[str, str]]:  # noqa: ANN401
+def figures(page: Any) -> Iterator[dict[str, str]]:
     """The figures of an open page: their text and their `data-` attributes."""
     shown = """each => each.map(it => ({text: it.textContent, ...it.dataset}))"""
     yield from page.eval_on_selector_all("[data-key]", shown)
 
 
-def value_at(document: Any, pointer: str) -> Any:  # noqa: ANN401
+def value_at(document: Any, pointer: str) -> Any:
     """The value at a JSON pointer."""
     for key in pointer.split("/")[1:]:
         document = document[int(key) if isinstance(document, list) else key]
     return document
 
 
-def text_of(unit: str, value: Any) -> str:  # noqa: ANN401
-    """A value as nsysflow/units.py writes it."""
+def text_of(unit: str, value: Any) -> str:
+    """A value as nsysflow/base/units.py writes it."""
     if value is None:
         return ""
     if isinstance(value, bool):

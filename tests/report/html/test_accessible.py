@@ -19,7 +19,7 @@ from tests.reports import PACKED
 SERIOUS = ("serious", "critical")
 
 
-def violations(page: Any) -> list[str]:  # noqa: ANN401
+def violations(page: Any) -> list[str]:
     """What axe-core finds, the serious and critical ones, with where."""
     found = Axe().run(page).response["violations"]
     return [
@@ -48,7 +48,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(
-    browser: Any,  # noqa: ANN401
+    browser: Any,
     diff: Path,
     ranks: Path,
     scheme: Scheme,
@@ -64,7 +64,7 @@ def test_axe_finds_nothing_serious(
 
 @pytest.mark.parametrize("width", [390, 1280, 2560])
 def test_the_page_never_scrolls_sideways(
-    browser: Any,  # noqa: ANN401
+    browser: Any,
     diff: Path,
     ranks: Path,
     width: int,
@@ -75,7 +75,7 @@ def test_the_page_never_scrolls_sideways(
             assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_the_button_changes_the_theme_and_the_page_keeps_it(browser: Any) -> None:  # noqa: ANN401
+def test_the_button_changes_the_theme_and_the_page_keeps_it(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file, scheme="light") as page:
         light = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert page.inner_text("#theme") == "Dark"
@@ -87,7 +87,7 @@ def test_the_button_changes_the_theme_and_the_page_keeps_it(browser: Any) -> Non
         assert page.inner_text("#theme") == "Light"
 
 
-def test_paper_has_all_tables_and_nothing_to_click(browser: Any) -> None:  # noqa: ANN401
+def test_paper_has_all_tables_and_nothing_to_click(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
@@ -101,7 +101,7 @@ def test_paper_has_all_tables_and_nothing_to_click(browser: Any) -> None:  # noq
         assert page.locator(".on-paper").count() == 0
 
 
-def test_phases_fold_with_the_keyboard(browser: Any) -> None:  # noqa: ANN401
+def test_phases_fold_with_the_keyboard(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         rows = page.locator(".phases tbody tr:visible")
         before = rows.count()

@@ -34,7 +34,7 @@ LONGEST: Final = 500
 
 
 @pytest.mark.parametrize("name", ["nan_check-sync", "h200-hf-trainer", "synthetic-1"])
-def test_every_row_is_there_with_its_figures(browser: Any, name: str) -> None:  # noqa: ANN401
+def test_every_row_is_there_with_its_figures(browser: Any, name: str) -> None:
     run = made(name)
     with opened(browser, run.file) as page:
         found = page.evaluate(COLLECT)

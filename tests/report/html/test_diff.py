@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from nsysflow import units
+from nsysflow.base import units
 from nsysflow.cli.main import main
 from nsysflow.compare.comparison import Comparison, compared
 from nsysflow.report.diff.document import diff_json
@@ -34,14 +34,14 @@ def file(found: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def shown(unit: str, value: Any) -> str:  # noqa: ANN401
+def shown(unit: str, value: Any) -> str:
     """A value as a comparison writes it."""
     if unit == "times":
         return times(value)
     return units.signed(value) if unit == "signed" else text_of(unit, value)
 
 
-def test_figures_equal_those_of_diff_json(browser: Any, file: Path, found: Comparison) -> None:  # noqa: ANN401
+def test_figures_equal_those_of_diff_json(browser: Any, file: Path, found: Comparison) -> None:
     document = json.loads(diff_json(found))
     computed = ("short_name", "kind")  # words of the page, and not of the document
     with opened(browser, file) as page:
@@ -56,7 +56,7 @@ def test_figures_equal_those_of_diff_json(browser: Any, file: Path, found: Compa
         assert one["text"] == one.get("mark", "") + shown(one["unit"], value), one
 
 
-def test_the_headline_and_the_bridge_are_there(browser: Any, file: Path, found: Comparison) -> None:  # noqa: ANN401
+def test_the_headline_and_the_bridge_are_there(browser: Any, file: Path, found: Comparison) -> None:
     with opened(browser, file) as page:
         said = str(page.text_content(".headline")).replace("\xa0", " ")
         rows = page.locator("#bridge tbody th").all_text_contents()
@@ -66,7 +66,7 @@ def test_the_headline_and_the_bridge_are_there(browser: Any, file: Path, found: 
     assert rows[-1] == "new"
 
 
-def test_the_waterfall_ends_at_the_new_side(browser: Any, file: Path) -> None:  # noqa: ANN401
+def test_the_waterfall_ends_at_the_new_side(browser: Any, file: Path) -> None:
     with opened(browser, file) as page:
         bars = page.locator("#bridge .fall i:not(.whisker)")
         boxes = [bars.nth(at).bounding_box() for at in range(bars.count())]

@@ -1,10 +1,10 @@
-"""Every figure on the page is that of report.json, as nsysflow/units.py writes it."""
+"""Every figure on the page is that of report.json, as nsysflow/base/units.py writes it."""
 
 from typing import Any
 
 import pytest
 
-from nsysflow.units import share
+from nsysflow.base.units import share
 from tests.browser import opened
 from tests.report.html.made import figures, made, text_of, value_at
 
@@ -17,7 +17,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize("names", RUNS, ids="+".join)
-def test_figures_equal_report_json(browser: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
+def test_figures_equal_report_json(browser: Any, names: tuple[str, ...]) -> None:
     run = made(*names)
     with opened(browser, run.file) as page:
         found = list(figures(page))
@@ -34,7 +34,7 @@ def test_figures_equal_report_json(browser: Any, names: tuple[str, ...]) -> None
             assert each["text"] == text_of(each["unit"], mean), each
 
 
-def test_divisors_and_wholes_are_figures_too(browser: Any) -> None:  # noqa: ANN401
+def test_divisors_and_wholes_are_figures_too(browser: Any) -> None:
     run = made("nan_check-sync")
     device = run.document["judged"]["devices"][0]
     with opened(browser, run.file) as page:
@@ -43,7 +43,7 @@ def test_divisors_and_wholes_are_figures_too(browser: Any) -> None:  # noqa: ANN
     assert {each["of"] for each in parts if "of" in each} == {str(device["window_ns"])}
 
 
-def test_the_verdict_is_that_of_report_json(browser: Any) -> None:  # noqa: ANN401
+def test_the_verdict_is_that_of_report_json(browser: Any) -> None:
     run = made("trainstep-torch")
     with opened(browser, run.file) as page:
         lines = page.query_selector_all("#verdict .headline, #verdict .remarks li")

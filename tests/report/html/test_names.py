@@ -31,7 +31,7 @@ def run() -> Made:
     return page_of([tiny.analysis_of(*rows)], {"plain": Path("hostile.sqlite")})
 
 
-def test_names_are_text_and_run_nothing(browser: Any, run: Made) -> None:  # noqa: ANN401
+def test_names_are_text_and_run_nothing(browser: Any, run: Made) -> None:
     with opened(browser, run.file) as page:
         kernels = page.locator(".grid tbody tr:not(.space)").all_text_contents()
         assert page.evaluate("window.hacked") is None
@@ -40,14 +40,14 @@ def test_names_are_text_and_run_nothing(browser: Any, run: Made) -> None:  # noq
         assert any(name in row for row in kernels)
 
 
-def test_phases_have_their_names_as_text(browser: Any, run: Made) -> None:  # noqa: ANN401
+def test_phases_have_their_names_as_text(browser: Any, run: Made) -> None:
     with opened(browser, run.file) as page:
         phases = page.locator(".phases tbody th bdi").all_text_contents()
     assert HEBREW in phases
     assert QUOTES in phases
 
 
-def test_a_very_long_name_is_cut_and_whole_on_demand(browser: Any, run: Made) -> None:  # noqa: ANN401
+def test_a_very_long_name_is_cut_and_whole_on_demand(browser: Any, run: Made) -> None:
     with opened(browser, run.file) as page:
         cut = page.locator(f'.phases [data-tip="{LONG}"]')
         assert len(str(cut.text_content())) < 100

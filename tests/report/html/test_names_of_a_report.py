@@ -58,12 +58,12 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def page(browser: Any, page_file: Path) -> Iterator[Any]:  # noqa: ANN401
+def page(browser: Any, page_file: Path) -> Iterator[Any]:
     with opened(browser, page_file) as page:
         yield page
 
 
-def everything(page: Any) -> str:  # noqa: ANN401
+def everything(page: Any) -> str:
     """The text of the page, of every tab."""
     texts = []
     for tab in page.get_by_role("tab").all():
@@ -72,31 +72,31 @@ def everything(page: Any) -> str:  # noqa: ANN401
     return "\n".join([*texts, page.locator("body").text_content() or ""])
 
 
-def test_no_name_becomes_markup_or_code(page: Any) -> None:  # noqa: ANN401
+def test_no_name_becomes_markup_or_code(page: Any) -> None:
     everything(page)
     assert page.evaluate("window.broken ?? null") is None
     assert page.locator("body > main img, main b:has-text('metrics')").count() == 0
 
 
 @pytest.mark.parametrize("name", [MARKUP, QUOTES, RIGHT_TO_LEFT, PHASE])
-def test_a_name_is_shown_letter_for_letter(page: Any, name: str) -> None:  # noqa: ANN401
+def test_a_name_is_shown_letter_for_letter(page: Any, name: str) -> None:
     assert name in everything(page)
 
 
-def test_a_very_long_name_is_shown_and_makes_the_page_no_wider(page: Any) -> None:  # noqa: ANN401
+def test_a_very_long_name_is_shown_and_makes_the_page_no_wider(page: Any) -> None:
     assert "long_nnnnn" in everything(page)
     for width in (390, 1280):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_name_that_runs_to_the_left_does_not_turn_what_stands_beside_it(page: Any) -> None:  # noqa: ANN401
+def test_a_name_that_runs_to_the_left_does_not_turn_what_stands_beside_it(page: Any) -> None:
     for element in page.locator("main bdi", has_text="שלום").all():
         assert element.evaluate("each => getComputedStyle(each).unicodeBidi") == "isolate"
     assert page.locator("main bdi", has_text="שלום").count()
 
 
-def test_the_details_show_the_name_as_text(page: Any) -> None:  # noqa: ANN401
+def test_the_details_show_the_name_as_text(page: Any) -> None:
     page.locator("#timeline-canvas").focus()
     page.keyboard.press("/")
     page.keyboard.type("window.broken")

@@ -12,31 +12,31 @@ from tests.report.html.made import made
 ROWS = ".grid tbody tr:not(.space)"
 
 
-def column(page: Any, name: str) -> list[str]:  # noqa: ANN401
+def column(page: Any, name: str) -> list[str]:
     """The raw values of a column, as far as its rows are drawn."""
     cells = f'{ROWS} td[data-key$="/{name}"]'
     found: list[str] = page.eval_on_selector_all(cells, "each => each.map(it => it.dataset.value)")
     return found
 
 
-def numbers(page: Any, name: str) -> list[float]:  # noqa: ANN401
+def numbers(page: Any, name: str) -> list[float]:
     """The same of numbers."""
     return [float(value) for value in column(page, name)]
 
 
-def head(page: Any, name: str) -> Any:  # noqa: ANN401
+def head(page: Any, name: str) -> Any:
     """The heading of a column."""
     return page.locator(f'.grid thead button[data-tip^="{name}:"]')
 
 
-def filtered(page: Any, typed: str) -> str:  # noqa: ANN401
+def filtered(page: Any, typed: str) -> str:
     """Type into the filter; what is said of it."""
     page.fill(".filter", typed)
     page.press(".filter", "Enter")
     return str(page.inner_text(".controls [role=status]"))
 
 
-def test_a_click_on_a_heading_sorts_and_a_second_one_reverses(browser: Any) -> None:  # noqa: ANN401
+def test_a_click_on_a_heading_sorts_and_a_second_one_reverses(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         head(page, "count").click()
         assert head(page, "count").locator("..").get_attribute("aria-sort") == "descending"
@@ -48,7 +48,7 @@ def test_a_click_on_a_heading_sorts_and_a_second_one_reverses(browser: Any) -> N
     assert len(set(down)) > 1
 
 
-def test_the_keyboard_sorts_and_keeps_its_place(browser: Any) -> None:  # noqa: ANN401
+def test_the_keyboard_sorts_and_keeps_its_place(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         head(page, "median_ns").focus()
         page.keyboard.press("Enter")
@@ -57,7 +57,7 @@ def test_the_keyboard_sorts_and_keeps_its_place(browser: Any) -> None:  # noqa: 
     assert tip.startswith("median_ns:")
 
 
-def test_words_are_sorted_from_a(browser: Any) -> None:  # noqa: ANN401
+def test_words_are_sorted_from_a(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         head(page, "class").click()
         classes = column(page, "class")
@@ -77,7 +77,7 @@ def test_words_are_sorted_from_a(browser: Any) -> None:  # noqa: ANN401
         ('"no such kernel"', lambda row: False),
     ],
 )
-def test_the_filter_takes_words_and_comparisons(browser: Any, typed: str, kept: Any) -> None:  # noqa: ANN401
+def test_the_filter_takes_words_and_comparisons(browser: Any, typed: str, kept: Any) -> None:
     run = made("nan_check-sync")
     wanted = [row for row in run.document["kernels"] if kept(row)]
     with opened(browser, run.file) as page:
@@ -95,14 +95,14 @@ def test_the_filter_takes_words_and_comparisons(browser: Any, typed: str, kept: 
         ("class>matmul", "“class” holds words; ask for class=… or :…"),
     ],
 )
-def test_a_wrong_filter_says_why_and_hides_nothing(browser: Any, typed: str, said: str) -> None:  # noqa: ANN401
+def test_a_wrong_filter_says_why_and_hides_nothing(browser: Any, typed: str, said: str) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         assert filtered(page, typed) == said
         assert page.get_attribute(".filter", "aria-invalid") == "true"
         assert len(column(page, "short_name")) == 13
 
 
-def test_a_column_is_shown_on_demand(browser: Any) -> None:  # noqa: ANN401
+def test_a_column_is_shown_on_demand(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         assert column(page, "registers") == []
         page.click(".chooser summary")
@@ -110,7 +110,7 @@ def test_a_column_is_shown_on_demand(browser: Any) -> None:  # noqa: ANN401
         assert len(column(page, "registers")) == 13
 
 
-def test_the_meaning_of_a_column_is_shown_on_focus_and_goes_with_escape(browser: Any) -> None:  # noqa: ANN401
+def test_the_meaning_of_a_column_is_shown_on_focus_and_goes_with_escape(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         head(page, "tiny_pct").focus()
         assert page.inner_text("#tip").startswith("tiny_pct: ")
@@ -119,7 +119,7 @@ def test_the_meaning_of_a_column_is_shown_on_focus_and_goes_with_escape(browser:
         assert page.is_hidden("#tip")
 
 
-def test_the_file_has_all_columns_and_the_filtered_rows_raw(browser: Any) -> None:  # noqa: ANN401
+def test_the_file_has_all_columns_and_the_filtered_rows_raw(browser: Any) -> None:
     run = made("nan_check-sync")
     with opened(browser, run.file) as page:
         filtered(page, "class=matmul")
@@ -134,7 +134,7 @@ def test_the_file_has_all_columns_and_the_filtered_rows_raw(browser: Any) -> Non
     assert list(rows[0]) == list(wanted[0])
 
 
-def test_only_rows_in_sight_are_drawn_and_the_last_one_can_be_reached(browser: Any) -> None:  # noqa: ANN401
+def test_only_rows_in_sight_are_drawn_and_the_last_one_can_be_reached(browser: Any) -> None:
     run = made("h200-train")
     last = run.document["syncs"][-1]
     with opened(browser, run.file) as page:
@@ -145,7 +145,7 @@ def test_only_rows_in_sight_are_drawn_and_the_last_one_can_be_reached(browser: A
         assert numbers(page, "induced_idle_ns")[-1] == last["induced_idle_ns"]
 
 
-def test_arrow_keys_go_from_table_to_table(browser: Any) -> None:  # noqa: ANN401
+def test_arrow_keys_go_from_table_to_table(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         page.focus("#tab-kernels")
         page.keyboard.press("ArrowDown")

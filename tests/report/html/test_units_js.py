@@ -1,4 +1,4 @@
-"""units.js writes numbers as nsysflow/units.py does."""
+"""units.js writes numbers as nsysflow/base/units.py does."""
 
 import json
 import random
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from nsysflow import units
+from nsysflow.base import units
 from tests.report.html.made import text_of
 
 SCRIPT: Final = files("nsysflow.report.html").joinpath("units.js").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ SHARES: Final = [
 ]
 
 
-def in_browser(browser: Any, expression: str, values: list[Any]) -> list[Any]:  # noqa: ANN401
+def in_browser(browser: Any, expression: str, values: list[Any]) -> list[Any]:
     """The expression of each value `v`."""
     page = browser.new_page()
     made: list[Any] = page.evaluate(
@@ -45,7 +45,7 @@ def in_browser(browser: Any, expression: str, values: list[Any]) -> list[Any]:  
     ],
 )
 def test_units_js_writes_what_units_py_writes(
-    browser: Any,  # noqa: ANN401
+    browser: Any,
     unit: str,
     values: list[Any],
 ) -> None:
@@ -53,12 +53,12 @@ def test_units_js_writes_what_units_py_writes(
     assert shown == [text_of(unit, each) for each in values]
 
 
-def test_shares_are_written_the_same(browser: Any) -> None:  # noqa: ANN401
+def test_shares_are_written_the_same(browser: Any) -> None:
     pairs = [[DRAWN.randrange(1000), DRAWN.randrange(1000)] for _ in range(500)]
     shown = in_browser(browser, "shareOf(v[0], v[1])", pairs)
     assert shown == [units.share(*pair) for pair in pairs]
 
 
-def test_halves_are_rounded_to_even_as_python_does(browser: Any) -> None:  # noqa: ANN401
+def test_halves_are_rounded_to_even_as_python_does(browser: Any) -> None:
     halves = [step / 2 for step in range(-9, 10)]
     assert in_browser(browser, "rounded(v)", halves) == [round(each) for each in halves]

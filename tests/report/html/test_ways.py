@@ -7,7 +7,7 @@ from tests.browser import opened
 from tests.report.html.made import made
 
 
-def view(page: Any) -> tuple[float, float]:  # noqa: ANN401
+def view(page: Any) -> tuple[float, float]:
     """What the timeline shows, as the address says it."""
     page.wait_for_timeout(400)  # the address is written a little later
     found = re.search(r"t=(-?\d+),(\d+)", page.url)
@@ -15,12 +15,12 @@ def view(page: Any) -> tuple[float, float]:  # noqa: ANN401
     return float(found[1]), float(found[2])
 
 
-def ready(page: Any) -> None:  # noqa: ANN401
+def ready(page: Any) -> None:
     """Wait for the timeline to be drawn."""
     page.wait_for_selector("[data-timeline=ready]", state="attached")
 
 
-def test_a_finding_leads_to_its_longest_gap(browser: Any) -> None:  # noqa: ANN401
+def test_a_finding_leads_to_its_longest_gap(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         ready(page)
         before = view(page)
@@ -31,7 +31,7 @@ def test_a_finding_leads_to_its_longest_gap(browser: Any) -> None:  # noqa: ANN4
     assert gap_ns <= end - start < 2 * gap_ns < before[1] - before[0]
 
 
-def test_a_row_with_a_time_leads_there(browser: Any) -> None:  # noqa: ANN401
+def test_a_row_with_a_time_leads_there(browser: Any) -> None:
     run = made("ddp-bucketed-rank0", "ddp-bucketed-rank1")
     with opened(browser, run.file) as page:
         ready(page)
@@ -42,7 +42,7 @@ def test_a_row_with_a_time_leads_there(browser: Any) -> None:  # noqa: ANN401
     assert int(blocked) <= end - start <= 1.5 * int(blocked)
 
 
-def test_a_kernel_is_searched_in_the_timeline(browser: Any) -> None:  # noqa: ANN401
+def test_a_kernel_is_searched_in_the_timeline(browser: Any) -> None:
     run = made("nan_check-sync")
     with opened(browser, run.file) as page:
         ready(page)
@@ -50,7 +50,7 @@ def test_a_kernel_is_searched_in_the_timeline(browser: Any) -> None:  # noqa: AN
         assert page.input_value("#timeline-search") == run.document["kernels"][0]["short_name"]
 
 
-def test_a_step_is_chosen_by_keyboard_and_shown(browser: Any) -> None:  # noqa: ANN401
+def test_a_step_is_chosen_by_keyboard_and_shown(browser: Any) -> None:
     run = made("nan_check-sync")
     step = run.document["steps"]["rows"][2]
     with opened(browser, run.file) as page:
@@ -65,7 +65,7 @@ def test_a_step_is_chosen_by_keyboard_and_shown(browser: Any) -> None:  # noqa: 
     assert step["duration_ns"] <= end - start < 1.5 * step["duration_ns"]
 
 
-def test_the_address_names_the_table_and_opens_it(browser: Any) -> None:  # noqa: ANN401
+def test_the_address_names_the_table_and_opens_it(browser: Any) -> None:
     run = made("nan_check-sync")
     with opened(browser, run.file) as page:
         page.click("#tab-gaps")

@@ -20,7 +20,7 @@ SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 WIDTHS = (390, 1280, 2560)
 
 
-def use_everything(page: Any) -> None:  # noqa: ANN401
+def use_everything(page: Any) -> None:
     """Open whatever opens, and press every key of the timeline."""
     for each in (*page.query_selector_all("[role=tab]"), *page.query_selector_all("summary")):
         if each.is_visible():
@@ -34,7 +34,7 @@ def use_everything(page: Any) -> None:  # noqa: ANN401
 
 
 @every_page
-def test_it_is_used_without_a_complaint_or_a_request(browser: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
+def test_it_is_used_without_a_complaint_or_a_request(browser: Any, names: tuple[str, ...]) -> None:
     with opened(browser, made(*names).file) as page:
         assert page.inner_text("#verdict").strip()
         use_everything(page)
@@ -47,12 +47,12 @@ def test_it_is_used_without_a_complaint_or_a_request(browser: Any, names: tuple[
         "new Image().src = 'https://example.com/b.png'",
     ],
 )
-def test_a_request_would_be_refused_and_noticed(browser: Any, attempt: str) -> None:  # noqa: ANN401
+def test_a_request_would_be_refused_and_noticed(browser: Any, attempt: str) -> None:
     with pytest.raises(AssertionError, match="refused by the policy"):
         try_this(browser, attempt)
 
 
-def try_this(browser: Any, attempt: str) -> None:  # noqa: ANN401
+def try_this(browser: Any, attempt: str) -> None:
     """Open a page and let it try something."""
     with opened(browser, made("nan_check-sync").file) as page:
         page.evaluate(attempt)
@@ -60,7 +60,7 @@ def try_this(browser: Any, attempt: str) -> None:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_is_accessible_once_all_is_open(browser: Any, width: int) -> None:  # noqa: ANN401
+def test_it_is_accessible_once_all_is_open(browser: Any, width: int) -> None:
     with opened(browser, made(*PAGES["ranks"]).file, width=width) as page:
         use_everything(page)
         for scheme in SCHEMES:
@@ -69,7 +69,7 @@ def test_it_is_accessible_once_all_is_open(browser: Any, width: int) -> None:  #
 
 
 @every_page
-def test_no_table_makes_it_wider_than_the_window(browser: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
+def test_no_table_makes_it_wider_than_the_window(browser: Any, names: tuple[str, ...]) -> None:
     with opened(browser, made(*names).file) as page:
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
@@ -79,7 +79,7 @@ def test_no_table_makes_it_wider_than_the_window(browser: Any, names: tuple[str,
                 assert whole_px <= width, (width, tab.inner_text())
 
 
-def test_the_system_chooses_the_theme_while_the_page_is_open(browser: Any) -> None:  # noqa: ANN401
+def test_the_system_chooses_the_theme_while_the_page_is_open(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
         colours = []
         for scheme in SCHEMES:
@@ -89,7 +89,7 @@ def test_the_system_chooses_the_theme_while_the_page_is_open(browser: Any) -> No
 
 
 @pytest.mark.parametrize("names", [PAGES["steps and lines"], PAGES["ranks"]])
-def test_it_prints(browser: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
+def test_it_prints(browser: Any, names: tuple[str, ...]) -> None:
     with opened(browser, made(*names).file) as page:
         printed = page.pdf()
         blank = page.context.new_page().pdf()
@@ -97,7 +97,7 @@ def test_it_prints(browser: Any, names: tuple[str, ...]) -> None:  # noqa: ANN40
     assert len(printed) > 10 * len(blank)
 
 
-def test_without_scripts_it_says_what_it_needs(browser: Any) -> None:  # noqa: ANN401
+def test_without_scripts_it_says_what_it_needs(browser: Any) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(made("nan_check-sync").file.as_uri())

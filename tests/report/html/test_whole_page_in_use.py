@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.units import duration
+from nsysflow.base.units import duration
 from tests.analyses import analysed
 from tests.browser import opened
 from tests.report.html.made import made
@@ -19,34 +19,34 @@ NOTHING: Final = "In view"
 """What the panel says while nothing is selected."""
 
 
-def shown(browser: Any, at: str = "") -> Any:  # noqa: ANN401
+def shown(browser: Any, at: str = "") -> Any:
     """The page, open at a place."""
     return opened(browser, made(NAME).file, at=at)
 
 
-def selected(page: Any) -> tuple[str, str]:  # noqa: ANN401
+def selected(page: Any) -> tuple[str, str]:
     """What is selected, as the panel beside the lanes says: its sort and its name."""
     page.wait_for_timeout(50)
     return page.inner_text(SORT), page.inner_text(SELECTED)
 
 
-def is_selected(page: Any) -> bool:  # noqa: ANN401
+def is_selected(page: Any) -> bool:
     """Whether anything is."""
     return bool(selected(page)[0] != NOTHING)
 
 
-def canvas(page: Any) -> None:  # noqa: ANN401
+def canvas(page: Any) -> None:
     """Give the lanes the keyboard."""
     page.locator("#timeline canvas#timeline-canvas").focus()
 
 
-def address(page: Any) -> str:  # noqa: ANN401
+def address(page: Any) -> str:
     """The fragment of the address, once it is written."""
     page.wait_for_timeout(400)
     return unquote(page.evaluate("location.hash"))
 
 
-def test_a_click_leads_from_a_gap_to_what_is_to_blame(browser: Any) -> None:  # noqa: ANN401
+def test_a_click_leads_from_a_gap_to_what_is_to_blame(browser: Any) -> None:
     gap = analysed(NAME).longest_gaps(1).row(0, named=True)
     with shown(browser) as page:
         page.get_by_role("button", name="The longest gap").click()
@@ -60,7 +60,7 @@ def test_a_click_leads_from_a_gap_to_what_is_to_blame(browser: Any) -> None:  # 
         assert ".calls." in address(page)
 
 
-def test_a_gap_is_selected_by_a_click_on_its_bar(browser: Any) -> None:  # noqa: ANN401
+def test_a_gap_is_selected_by_a_click_on_its_bar(browser: Any) -> None:
     with shown(browser) as page:
         canvas(page)
         for key in ("g", "z"):  # the gap fills most of the width
@@ -79,7 +79,7 @@ def test_a_gap_is_selected_by_a_click_on_its_bar(browser: Any) -> None:  # noqa:
         pytest.fail("no click selected the gap")
 
 
-def test_a_gap_is_shown_with_the_causes_of_its_row(browser: Any) -> None:  # noqa: ANN401
+def test_a_gap_is_shown_with_the_causes_of_its_row(browser: Any) -> None:
     gap = analysed(NAME).longest_gaps(1).row(0, named=True)
     with shown(browser) as page:
         canvas(page)
@@ -91,7 +91,7 @@ def test_a_gap_is_shown_with_the_causes_of_its_row(browser: Any) -> None:  # noq
     assert sorted(cells) == sorted(map(duration, causes))
 
 
-def test_all_of_the_page_is_reached_by_the_tab_key(browser: Any) -> None:  # noqa: ANN401
+def test_all_of_the_page_is_reached_by_the_tab_key(browser: Any) -> None:
     with shown(browser) as page:
         wanted = page.evaluate(
             """() => [...document.querySelectorAll("a, button, input, summary, [tabindex='0']")]
@@ -113,7 +113,7 @@ def test_all_of_the_page_is_reached_by_the_tab_key(browser: Any) -> None:  # noq
         assert missed == []
 
 
-def test_the_keyboard_alone_leads_from_a_gap_to_its_culprit_and_back(browser: Any) -> None:  # noqa: ANN401
+def test_the_keyboard_alone_leads_from_a_gap_to_its_culprit_and_back(browser: Any) -> None:
     with shown(browser) as page:
         canvas(page)
         page.keyboard.press("g")
@@ -130,7 +130,7 @@ def test_the_keyboard_alone_leads_from_a_gap_to_its_culprit_and_back(browser: An
         assert selected(page) == gap
 
 
-def test_a_focused_element_can_be_seen(browser: Any) -> None:  # noqa: ANN401
+def test_a_focused_element_can_be_seen(browser: Any) -> None:
     with shown(browser) as page:
         for _ in range(12):
             page.keyboard.press("Tab")
@@ -142,7 +142,7 @@ def test_a_focused_element_can_be_seen(browser: Any) -> None:  # noqa: ANN401
             assert outline or shadow, page.evaluate("document.activeElement.outerHTML")
 
 
-def test_a_finding_leads_into_the_timeline(browser: Any) -> None:  # noqa: ANN401
+def test_a_finding_leads_into_the_timeline(browser: Any) -> None:
     with shown(browser) as page:
         before = address(page)
         page.get_by_role("button", name="Show in the timeline").first.click()
@@ -150,7 +150,7 @@ def test_a_finding_leads_into_the_timeline(browser: Any) -> None:  # noqa: ANN40
         assert page.locator("#timeline-canvas").is_visible()
 
 
-def test_the_search_counts_and_marks_what_has_the_word(browser: Any) -> None:  # noqa: ANN401
+def test_the_search_counts_and_marks_what_has_the_word(browser: Any) -> None:
     with shown(browser) as page:
         page.keyboard.press("/")
         page.keyboard.type("cudaStreamSynchronize")
@@ -160,7 +160,7 @@ def test_the_search_counts_and_marks_what_has_the_word(browser: Any) -> None:  #
         assert "cudaStreamSynchronize" in page.inner_text("#timeline-details")
 
 
-def test_the_address_leads_back_to_the_same_place(browser: Any) -> None:  # noqa: ANN401
+def test_the_address_leads_back_to_the_same_place(browser: Any) -> None:
     with shown(browser) as page:
         canvas(page)
         for key in ("g", "z"):
@@ -187,6 +187,6 @@ def test_the_address_leads_back_to_the_same_place(browser: Any) -> None:  # noqa
         "findings",
     ],
 )
-def test_an_address_that_says_nonsense_opens_the_page(browser: Any, fragment: str) -> None:  # noqa: ANN401
+def test_an_address_that_says_nonsense_opens_the_page(browser: Any, fragment: str) -> None:
     with shown(browser, f"#{fragment}") as page:
         assert not is_selected(page)

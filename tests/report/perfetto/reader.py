@@ -123,7 +123,7 @@ def _play(events: list[tuple[int, Any]], words: dict[str, dict[int, str]], read:
     assert not begun
 
 
-def _slice(time_ns: int, event: Any, words: dict[str, dict[int, str]], read: Read) -> Slice:  # noqa: ANN401
+def _slice(time_ns: int, event: Any, words: dict[str, dict[int, str]], read: Read) -> Slice:
     names, texts = words["debug_annotation_names"], words["debug_annotation_string_values"]
     return Slice(
         path=read.path(event.track_uuid),

@@ -55,7 +55,7 @@ def steps(count: int, each: int, late: Mapping[int, Sequence[int]] | None = None
     return found
 
 
-def group(**columns: Any) -> dict[str, Any]:  # noqa: ANN401
+def group(**columns: Any) -> dict[str, Any]:
     """A row of RANK_GROUPS: all of 64 ranks, of which rank 37 costs a tenth of each of 20 steps.
     What the run would save is not known."""
     straggler = {"rank": 37, "report": "rank37", "device": 5, "times_last": 200}

@@ -9,7 +9,7 @@ from tests.report.handmade import MS
 from tests.report.ranks.made import group, ranks, run_of, steps
 
 
-def said(*groups: dict[str, Any], many: bool = True, bandwidth: Any = ()) -> Told:  # noqa: ANN401
+def said(*groups: dict[str, Any], many: bool = True, bandwidth: Any = ()) -> Told:
     tables = {"ranks": ranks(64), "rank_steps": steps(64, 2), "bandwidth": bandwidth}
     return told(run_of(many=many, rank_groups=groups, **tables).judged)
 

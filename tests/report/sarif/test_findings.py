@@ -32,13 +32,13 @@ def results_of(
     return read(sarif_json(Results([report], origin=origin), find)).results
 
 
-def place_of(one: Valued, **where: Any) -> Location:  # noqa: ANN401
+def place_of(one: Valued, **where: Any) -> Location:
     (result,) = results_of(one, **where)
     (location,) = result.locations
     return location
 
 
-def uri_of(one: Valued, **where: Any) -> str:  # noqa: ANN401
+def uri_of(one: Valued, **where: Any) -> str:
     return place_of(one, **where).physical_location.artifact_location.uri
 
 

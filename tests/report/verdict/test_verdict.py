@@ -14,11 +14,11 @@ from tests.report.handmade import MS, Results, device, handmade, results
 COLUMNS: Final = {"communication": "comm_exposed_ns", "copies": "copy_exposed_ns"}
 
 
-def judged(*devices: dict[str, Any], **tables: Any) -> tuple[Verdict, ...]:  # noqa: ANN401
+def judged(*devices: dict[str, Any], **tables: Any) -> tuple[Verdict, ...]:
     return verdicts(results(accounting=list(devices), **tables))
 
 
-def only(*devices: dict[str, Any], **tables: Any) -> Verdict:  # noqa: ANN401
+def only(*devices: dict[str, Any], **tables: Any) -> Verdict:
     (found,) = judged(*devices, **tables)
     return found
 

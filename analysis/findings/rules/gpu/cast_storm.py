@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.kernels.faster import faster, in_words, share_of_kernels
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import percent
+from nsysflow.base.units import percent
 
 CASTS_PCT: Final = 10.0
 """Autocast casts each weight once a step and each gradient back. Where matmuls are large that is

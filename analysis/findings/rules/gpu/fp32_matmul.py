@@ -9,12 +9,12 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.kernels.devices import peak_ratio
 from nsysflow.analysis.findings.kernels.faster import faster, in_words, share_of_kernels
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import percent
+from nsysflow.base.units import percent
 
 LEAST_RATIO: Final = 2.0
-"""On a GPU without peaks in `nsysflow.peaks`: every GPU since Ampere multiplies 16-bit numbers at
-least twice as fast on its tensor cores as float32 numbers beside them (GA10x and AD10x whitepapers,
-dense, with float32 sums)."""
+"""On a GPU that `nsysflow.base.peaks` does not list: every GPU since Ampere multiplies 16-bit
+numbers at least twice as fast on its tensor cores as float32 numbers beside them (GA10x and AD10x
+whitepapers, dense, with float32 sums)."""
 
 CHANGE: Final = (
     "torch.set_float32_matmul_precision('high'): TF32 on the tensor cores; for convolutions"

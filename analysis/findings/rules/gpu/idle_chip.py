@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.kernels.faster import faster, in_words
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.tables.utilization.gpu_metrics import BUSY_PCT
-from nsysflow.units import percent
+from nsysflow.base.units import percent
 
 LOW_PCT: Final = 30.0
 """Half of `BUSY_PCT`, from which on a counter limits the work. Kernels that move whole tensors

@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.kernels.faster import in_words, share_of_kernels
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import percent
+from nsysflow.base.units import percent
 
 GPU_BOUND_PCT: Final = 50.0
 """Where the GPU computes for less of the time, the kernels are not what to look at first."""

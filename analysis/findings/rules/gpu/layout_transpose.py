@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.kernels.faster import faster, in_words, share_of_kernels
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import percent
+from nsysflow.base.units import percent
 
 LAYOUT_PCT: Final = 5.0
 """Some copies into another order are needed: attention's heads took 2 % of the kernel time of

@@ -9,8 +9,8 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.kernels.faster import faster, in_words, share_of_kernels
 from nsysflow.analysis.findings.kernels.traits import MATRIX_CLASSES
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.peaks import Unit, peak_flops
-from nsysflow.units import flops, percent
+from nsysflow.base.peaks import Unit, peak_flops
+from nsysflow.base.units import flops, percent
 
 LOW_PCT: Final = 50.0
 """Half of the peak. Large matmuls reach 80 %: 790 of 989 TFLOP/s in bf16 on an H200."""

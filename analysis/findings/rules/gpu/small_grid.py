@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.kernels.faster import faster, in_words, share_of_kernels
 from nsysflow.analysis.findings.kernels.order import TINY_NS
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import percent
+from nsysflow.base.units import percent
 
 MOST_WAVES: Final = 0.5
 """Below half a block per SM, twice the blocks still run at once."""

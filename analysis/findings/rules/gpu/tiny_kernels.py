@@ -14,7 +14,7 @@ from nsysflow.analysis.findings.kernels.faster import (
 )
 from nsysflow.analysis.findings.kernels.order import TINY_NS
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import duration, percent
+from nsysflow.base.units import duration, percent
 
 TINY_PCT: Final = 5.0
 """Less of the kernel time is not worth a change of the program."""

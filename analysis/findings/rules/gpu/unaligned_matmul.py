@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.kernels.devices import capability
 from nsysflow.analysis.findings.kernels.faster import faster, in_words, share_of_kernels
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import percent
+from nsysflow.base.units import percent
 
 HOPPER: Final = 90
 BLACKWELL_DATACENTER: Final = 100

@@ -13,7 +13,7 @@ from nsysflow.analysis.findings.kernels.faster import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import percent
+from nsysflow.base.units import percent
 
 CHANGE: Final = (
     "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), in 16 bits",

@@ -13,7 +13,7 @@ from nsysflow.analysis.findings.kernels.faster import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.units import percent
+from nsysflow.base.units import percent
 
 CHAINS_PCT: Final = 15.0
 """Chains with less of the kernel time are the usual glue of a model (verdict §4)."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysflow.analysis.load import load
-from nsysflow.errors import Damaged, NotAReport
+from nsysflow.base.errors import Damaged, NotAReport
 from tests.analysis.load.kineto.traces import REAL, event, kernel, write
 
 SPANS = st.tuples(st.integers(0, 4_300_000_000_000_999), st.integers(0, 10**12))

@@ -10,7 +10,7 @@ import pytest
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.nsys_export.sampled import wanted_metrics
 from nsysflow.analysis.load.pack import pack
-from nsysflow.errors import Damaged
+from nsysflow.base.errors import Damaged
 from tests.exports import Row, change, thread, write_export
 from tests.oracle.export import read_export
 

@@ -10,7 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
-from nsysflow.errors import Damaged
+from nsysflow.base.errors import Damaged
 from tests.exports import add_rows, change, write_export
 from tests.reports import sqlite_report
 

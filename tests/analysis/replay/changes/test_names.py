@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.replay.changes.declared import MOST_PRINTED, Changes
-from nsysflow.errors import UnknownName
+from nsysflow.base.errors import UnknownName
 from tests.analyses import analysed
 from tests.analysis.replay.replays import replayed, without
 

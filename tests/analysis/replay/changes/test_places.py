@@ -4,7 +4,7 @@ import pytest
 
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.errors import UnknownName
+from nsysflow.base.errors import UnknownName
 from tests.analysis.replay.replays import (
     call,
     kernel,

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.tables.kernels.classes import class_of, kernel_classes, read_kernel_classes
-from nsysflow.errors import SettingsError
+from nsysflow.base.errors import SettingsError
 
 NAMES = {
     "ncclDevKernel_AllReduce_Sum_f32_RING_LL": "comm",

@@ -11,7 +11,7 @@ import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import FLOPS
 from nsysflow.analysis.tables.schema import MFU
-from nsysflow.errors import FlopsError
+from nsysflow.base.errors import FlopsError
 from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.results import Results
 from tests.analyses import loaded, oracle_of

@@ -17,7 +17,7 @@ _NAMES: Final = (
 
 @contextmanager
 def timeline_of(
-    browser: Any,  # noqa: ANN401
+    browser: Any,
     file: Path,
     *,
     width: int = 1280,
@@ -42,11 +42,11 @@ def _laid_open(file: Path) -> Path:
     return copy
 
 
-def canvas(page: Any) -> Any:  # noqa: ANN401
+def canvas(page: Any) -> Any:
     """The canvas of the lanes."""
     return page.locator("#timeline-canvas")
 
 
-def heading(page: Any) -> str:  # noqa: ANN401
+def heading(page: Any) -> str:
     """What the panel says is selected."""
     return str(page.locator("#timeline-details h3").inner_text())

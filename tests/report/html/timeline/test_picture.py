@@ -41,13 +41,13 @@ _ALL_SEEN: Final = """() => {
 }"""
 
 
-def whole(page: Any) -> None:  # noqa: ANN401
+def whole(page: Any) -> None:
     """Show the whole trace, and wait until it is drawn."""
     page.locator("#timeline-canvas").press("0")
     drawn(page)
 
 
-def drawn(page: Any) -> None:  # noqa: ANN401
+def drawn(page: Any) -> None:
     """Wait for two pictures of the screen."""
     frame = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
     page.evaluate(frame)
@@ -63,7 +63,7 @@ def lonely() -> Made:
     return page_of([tiny.analysis_of(*rows)], {"tiny": Path("tiny.sqlite")})
 
 
-def test_a_report_without_gpu_work_is_drawn(browser: Any) -> None:  # noqa: ANN401
+def test_a_report_without_gpu_work_is_drawn(browser: Any) -> None:
     bare = page_of(
         [tiny.analysis_of(tiny.call(0, 100, "cudaMalloc"))], {"tiny": Path("tiny.sqlite")}
     )
@@ -73,20 +73,20 @@ def test_a_report_without_gpu_work_is_drawn(browser: Any) -> None:  # noqa: ANN4
         assert page.evaluate("inside.state.selected") is None
 
 
-def test_a_short_kernel_in_an_empty_second_is_seen(browser: Any, lonely: Made) -> None:  # noqa: ANN401
+def test_a_short_kernel_in_an_empty_second_is_seen(browser: Any, lonely: Made) -> None:
     with timeline_of(browser, lonely.file) as page:
         whole(page)
         assert page.evaluate(_IS_SEEN, [0, "operations", 1])
 
 
 @pytest.mark.parametrize("name", ["h200-gpu-metrics", "h200-nvtx-domain"])
-def test_zoomed_out_no_slice_is_left_out(browser: Any, name: str) -> None:  # noqa: ANN401
+def test_zoomed_out_no_slice_is_left_out(browser: Any, name: str) -> None:
     with timeline_of(browser, made(name).file) as page:
         whole(page)
         assert page.evaluate(_ALL_SEEN) == []
 
 
-def test_a_kernel_that_is_zoomed_to_fills_most_of_the_width(browser: Any) -> None:  # noqa: ANN401
+def test_a_kernel_that_is_zoomed_to_fills_most_of_the_width(browser: Any) -> None:
     with timeline_of(browser, made("h200-gpu-metrics").file, at="#at=0.operations.17") as page:
         page.locator("#timeline-canvas").press("z")
         drawn(page)
@@ -103,7 +103,7 @@ def test_a_kernel_that_is_zoomed_to_fills_most_of_the_width(browser: Any) -> Non
     assert seen[1] == pytest.approx(1 / 1.2, rel=0.01)
 
 
-def test_the_view_opens_on_three_steps_and_not_on_the_whole_trace(browser: Any) -> None:  # noqa: ANN401
+def test_the_view_opens_on_three_steps_and_not_on_the_whole_trace(browser: Any) -> None:
     with timeline_of(browser, made("h200-gpu-metrics").file) as page:
         shown = page.evaluate(
             """() => {
@@ -125,7 +125,7 @@ _TICKS: Final = {
 """The base and the step of the ticks of a view that is 1100 px wide."""
 
 
-def test_ticks_are_round_and_count_from_a_round_time(browser: Any) -> None:  # noqa: ANN401
+def test_ticks_are_round_and_count_from_a_round_time(browser: Any) -> None:
     with timeline_of(browser, made("h200-gpu-metrics").file) as page:
         views = [list(view) for view in _TICKS]
         found = page.evaluate("views => views.map(view => inside.ticksOf(...view, 1100))", views)

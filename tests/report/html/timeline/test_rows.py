@@ -44,7 +44,7 @@ _IDLE_WITHIN: Final = """([start, end]) => {
 
 @every_run
 def test_the_page_decodes_the_times_that_were_analysed(
-    browser: Any,  # noqa: ANN401
+    browser: Any,
     names: tuple[str, ...],
 ) -> None:
     with timeline_of(browser, made(*names).file) as page:
@@ -55,7 +55,7 @@ def test_the_page_decodes_the_times_that_were_analysed(
             assert rows == [[start - times[0][0], end - start] for start, end in times], table
 
 
-def test_the_page_decodes_times_a_minute_apart(browser: Any, tmp_path: Path) -> None:  # noqa: ANN401
+def test_the_page_decodes_times_a_minute_apart(browser: Any, tmp_path: Path) -> None:
     starts = [5, 60_000_000_005, 60_000_000_105]
     calls = [launch(start - 5, start, number) for number, start in enumerate(starts, start=1)]
     kernels = [kernel(start, start + 50, number) for number, start in enumerate(starts, start=1)]
@@ -67,7 +67,7 @@ def test_the_page_decodes_times_a_minute_apart(browser: Any, tmp_path: Path) -> 
 
 @every_run
 def test_every_level_of_a_pyramid_sums_up_to_its_row(
-    browser: Any,  # noqa: ANN401
+    browser: Any,
     names: tuple[str, ...],
 ) -> None:
     with timeline_of(browser, made(*names).file) as page:
@@ -79,7 +79,7 @@ def test_every_level_of_a_pyramid_sums_up_to_its_row(
 
 @every_run
 def test_a_gpu_idles_by_cause_as_the_table_of_gaps_says(
-    browser: Any,  # noqa: ANN401
+    browser: Any,
     names: tuple[str, ...],
 ) -> None:
     with timeline_of(browser, made(*names).file) as page:
@@ -93,7 +93,7 @@ def test_a_gpu_idles_by_cause_as_the_table_of_gaps_says(
     assert shown == expected
 
 
-def test_a_measured_stretch_cuts_gaps_in_proportion(browser: Any) -> None:  # noqa: ANN401
+def test_a_measured_stretch_cuts_gaps_in_proportion(browser: Any) -> None:
     name = "h200-gpu-metrics"
     gaps = analysed(name).tracks.gaps.sort("start_ns")
     length = pl.col("end_ns") - pl.col("start_ns")

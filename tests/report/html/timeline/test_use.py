@@ -13,13 +13,13 @@ NAME: Final = "h200-gpu-metrics"
 
 
 @pytest.fixture
-def page(browser: Any) -> Any:  # noqa: ANN401
+def page(browser: Any) -> Any:
     """The page of a small report."""
     with timeline_of(browser, made(NAME).file) as shown:
         yield shown
 
 
-def selected(page: Any) -> list[Any]:  # noqa: ANN401
+def selected(page: Any) -> list[Any]:
     """`[report, table, row]` of what is selected."""
     found: list[Any] = page.evaluate(
         "() => inside.state.selected && Object.values(inside.state.selected)"
@@ -27,7 +27,7 @@ def selected(page: Any) -> list[Any]:  # noqa: ANN401
     return found
 
 
-def click_on(page: Any, table: str, row: int) -> None:  # noqa: ANN401
+def click_on(page: Any, table: str, row: int) -> None:
     """Click in the middle of a slice that is in sight."""
     place = page.evaluate(
         """([table, row]) => {
@@ -47,7 +47,7 @@ def longest_gap() -> dict[str, Any]:
     return gaps.sort("ns", "row", descending=[True, False]).row(0, named=True)
 
 
-def test_a_click_goes_from_a_gap_to_what_is_to_blame(page: Any) -> None:  # noqa: ANN401
+def test_a_click_goes_from_a_gap_to_what_is_to_blame(page: Any) -> None:
     gap = longest_gap()
     canvas(page).press("g")
     canvas(page).press("Escape")
@@ -58,7 +58,7 @@ def test_a_click_goes_from_a_gap_to_what_is_to_blame(page: Any) -> None:  # noqa
     assert heading(page) == analysed(NAME).tracks.calls["name"][gap["culprit_call"]]
 
 
-def test_a_kernel_leads_to_its_launch_and_back(page: Any) -> None:  # noqa: ANN401
+def test_a_kernel_leads_to_its_launch_and_back(page: Any) -> None:
     calls = analysed(NAME).tracks.operations["call"]
     page.evaluate("() => inside.select(0, 'operations', 17)")
     page.locator("#timeline-details .go[data-role=launch]").click()
@@ -67,7 +67,7 @@ def test_a_kernel_leads_to_its_launch_and_back(page: Any) -> None:  # noqa: ANN4
     assert selected(page) == [0, "operations", 17]
 
 
-def test_an_address_leads_back_to_its_place(browser: Any, page: Any) -> None:  # noqa: ANN401
+def test_an_address_leads_back_to_its_place(browser: Any, page: Any) -> None:
     page.evaluate("() => { inside.setView(2e6, 3e6); inside.select(0, 'operations', 5); }")
     page.locator("#timeline-search").fill("launch")
     page.wait_for_function("location.hash.includes('q=launch')")
@@ -84,13 +84,13 @@ def test_an_address_leads_back_to_its_place(browser: Any, page: Any) -> None:  #
         again.wait_for_function("inside.state.view.start === 4e6")
 
 
-def test_an_address_that_says_nonsense_is_left_alone(browser: Any) -> None:  # noqa: ANN401
+def test_an_address_that_says_nonsense_is_left_alone(browser: Any) -> None:
     with timeline_of(browser, made(NAME).file, at="#t=9,3&at=7.calls.1&q=%") as page:
         assert selected(page) is None
         assert page.evaluate("inside.state.view.end - inside.state.view.start") > 1
 
 
-def test_keys_alone_find_a_gap_and_go_to_its_culprit(page: Any) -> None:  # noqa: ANN401
+def test_keys_alone_find_a_gap_and_go_to_its_culprit(page: Any) -> None:
     page.locator("#timeline-search").focus()
     for _ in range(5):
         page.keyboard.press("Tab")
@@ -111,7 +111,7 @@ def test_keys_alone_find_a_gap_and_go_to_its_culprit(page: Any) -> None:  # noqa
     assert selected(page) is None
 
 
-def test_keys_move_along_and_across_the_lanes(page: Any) -> None:  # noqa: ANN401
+def test_keys_move_along_and_across_the_lanes(page: Any) -> None:
     page.evaluate("() => inside.select(0, 'operations', 5)")
     canvas(page).press("]")
     assert selected(page) == [0, "operations", 6]
@@ -123,7 +123,7 @@ def test_keys_move_along_and_across_the_lanes(page: Any) -> None:  # noqa: ANN40
     assert selected(page)[1] == "operations"
 
 
-def test_a_question_mark_lists_the_keys(page: Any) -> None:  # noqa: ANN401
+def test_a_question_mark_lists_the_keys(page: Any) -> None:
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keys of the timeline")
     assert dialog.is_visible()
@@ -131,7 +131,7 @@ def test_a_question_mark_lists_the_keys(page: Any) -> None:  # noqa: ANN401
     assert not dialog.is_visible()
 
 
-def test_a_search_counts_every_slice_of_the_name(page: Any) -> None:  # noqa: ANN401
+def test_a_search_counts_every_slice_of_the_name(page: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("cudaLaunchKernel")
     page.keyboard.press("Enter")
@@ -148,7 +148,7 @@ def test_a_search_counts_every_slice_of_the_name(page: Any) -> None:  # noqa: AN
     assert selected(page) == first
 
 
-def test_a_cause_in_the_legend_makes_its_gaps_stand_out(page: Any) -> None:  # noqa: ANN401
+def test_a_cause_in_the_legend_makes_its_gaps_stand_out(page: Any) -> None:
     entry = page.get_by_role("button", name="launch overhead")
     entry.click()
     assert entry.get_attribute("aria-pressed") == "true"
@@ -159,7 +159,7 @@ def test_a_cause_in_the_legend_makes_its_gaps_stand_out(page: Any) -> None:  # n
     assert page.evaluate("inside.surface.marked") is None
 
 
-def test_a_stretch_that_is_dragged_with_shift_is_measured(page: Any) -> None:  # noqa: ANN401
+def test_a_stretch_that_is_dragged_with_shift_is_measured(page: Any) -> None:
     box = canvas(page).bounding_box()
     page.keyboard.down("Shift")
     page.mouse.move(box["x"] + 400, box["y"] + 60)
@@ -173,7 +173,7 @@ def test_a_stretch_that_is_dragged_with_shift_is_measured(page: Any) -> None:  #
     assert "idles" in page.locator("#timeline-details").inner_text()
 
 
-def test_the_wheel_zooms_around_the_pointer(page: Any) -> None:  # noqa: ANN401
+def test_the_wheel_zooms_around_the_pointer(page: Any) -> None:
     box = canvas(page).bounding_box()
     page.mouse.move(box["x"] + 500, box["y"] + 60)
     time = "inside.lanesScale().time(500 - inside.surface.titles)"
@@ -184,7 +184,7 @@ def test_the_wheel_zooms_around_the_pointer(page: Any) -> None:  # noqa: ANN401
     assert page.evaluate(time) == pytest.approx(before, abs=2 * width)
 
 
-def test_a_closed_group_keeps_its_lanes_to_one_line(page: Any) -> None:  # noqa: ANN401
+def test_a_closed_group_keeps_its_lanes_to_one_line(page: Any) -> None:
     height = "inside.surface.layout.height"
     before = page.evaluate(height)
     canvas(page).click(position={"x": 20, "y": 36})

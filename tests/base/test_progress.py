@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow import progress as progress_module
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options
-from nsysflow.progress import Progress, progress
+from nsysflow.base import progress as progress_module
+from nsysflow.base.progress import Progress, progress
 from nsysflow.runs.analyze import analyze_reports
 from tests.reports import SAMPLES
 

@@ -8,7 +8,7 @@ from typing import TextIO
 
 import click
 
-from nsysflow.errors import ExitCode, NsysflowError
+from nsysflow.base.errors import ExitCode, NsysflowError
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.atomic import remove_leftovers, staged, staged_file, staged_folder
+from nsysflow.base.atomic import remove_leftovers, staged, staged_file, staged_folder
 from tests.unprivileged import unprivileged
 
 
@@ -181,7 +181,7 @@ def test_the_null_device_stays_a_device() -> None:
 KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
-from nsysflow.atomic import staged_file
+from nsysflow.base.atomic import staged_file
 with staged_file(Path(sys.argv[1])) as scratch:
     scratch.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)

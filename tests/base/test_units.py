@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow import units
+from nsysflow.base import units
 
 
 @pytest.mark.parametrize(

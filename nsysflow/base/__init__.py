@@ -1,0 +1,1 @@
+"""What every part of nsysflow uses: errors, units, names, files, the terminal."""

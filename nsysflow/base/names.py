@@ -1,0 +1,125 @@
+"""Names as people see them: of reports, of what a mistyped one may have meant, of source lines."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, Self
+
+FOLDER_ENDING: Final = ".nsysflow"
+"""`analyze` adds it to a report's file name, for the folder that it writes."""
+
+HTML_FILE: Final = "report.html"
+"""The page in that folder, where it was asked for."""
+
+_SUFFIXES: Final = re.compile(
+    r"(\.sqlite3?|(\.pt)?(\.trace)?\.json|\.nsys-rep|\.qdrep)?(\.xz|\.gz|\.zst)?$"
+)
+_RANK: Final = re.compile(r"(?i)[-_.]?rank\D?\d+")
+
+
+def report_name(path: Path) -> str:
+    """A report's name in tables: the file name without known suffixes."""
+    name = path.name or path.resolve().name
+    return _SUFFIXES.sub("", name, count=1) or name
+
+
+def distinct_names(names: Sequence[str], files: Sequence[Path]) -> list[str]:
+    """The names, each with as many of its file's folders as it takes to make them differ."""
+    distinct = list(names)
+    for depth in range(1, max((len(file.parts) for file in files), default=0)):
+        if len(set(distinct)) == len(distinct):
+            break
+        folders = ["/".join(file.parent.parts[-depth:]) for file in files]
+        distinct = [f"{folder}/{name}" for folder, name in zip(folders, names, strict=True)]
+    return distinct
+
+
+def has_rank(name: str) -> bool:
+    """Whether a name says which rank of a run a report is of."""
+    return _RANK.search(name) is not None
+
+
+def without_rank(name: str) -> str:
+    """The name that all ranks of a run have in common."""
+    return _RANK.sub("", name)
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are: `rank3, rank7 and 12 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+_ANY: Final = 8
+"""So many names are listed where none is near."""
+
+
+def nearest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+    """The known names most like `name` in any case, nearest first."""
+    spelled = {each.casefold(): each for each in known}
+    return [spelled[each] for each in get_close_matches(name.casefold(), spelled, n=most)]
+
+
+def near_or_all(name: str, known: Iterable[str], *, where: str = "") -> str:
+    """The names most like `name`, else the first ones, and how many more there are: an advice for
+    an error, empty where nothing is known.
+
+    Args:
+        name: what was typed.
+        known: what there is.
+        where: what shows all of them.
+    """
+    names = list(dict.fromkeys(known))
+    near = nearest(name, names)
+    shown = near or names[:_ANY]
+    if not shown:
+        return ""
+    said = (
+        f"Did you mean {' or '.join(near)}?"
+        if near
+        else f"{_there(len(names))}: {', '.join(shown)}"
+    )
+    more = len(names) - len(shown)
+    if not more:
+        return said
+    said = said if near else f"{said}."
+    lists = f"; {where} shows all" if where else ""
+    return f"{said} {_there(more)} {more} more{lists}"
+
+
+def _there(count: int) -> str:
+    return "There is" if count == 1 else "There are"
+
+
+_SPELLED: Final = re.compile(r"(?P<file>.+?):(?P<number>\d+)(?: in (?P<function>.*))?")
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of a program.
+
+    Attributes:
+        file: with as many folders as tell it from the program's other files.
+        number: from 1.
+        function: around it; empty where a report does not say.
+    """
+
+    file: str
+    number: int
+    function: str
+
+    @classmethod
+    def of(cls, text: str) -> Self | None:
+        """The line that a report spells so; None for any other text."""
+        found = _SPELLED.fullmatch(text)
+        if found is None:
+            return None
+        return cls(found["file"], int(found["number"]), found["function"] or "")
+
+
+def printable(text: str) -> str:
+    """The text without line breaks and escapes: names come from the profiled program, and must not
+    control a terminal."""
+    return "".join(letter if letter.isprintable() else "·" for letter in text)
