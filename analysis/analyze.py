@@ -15,12 +15,12 @@ from nsysflow.analysis.findings.find import Found, find_of_run
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.table import findings_table
 from nsysflow.analysis.frames.intervals import merge
-from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.ranks.digest import Digest, digest
+from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.short_repr import Shown, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS

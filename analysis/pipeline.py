@@ -11,7 +11,7 @@ from nsysflow.analysis.activity.launches import launches
 from nsysflow.analysis.activity.lost_launches import lost_launches
 from nsysflow.analysis.activity.lost_stretches import launches_in_stretches
 from nsysflow.analysis.activity.stalls import stall_calls, with_gpu_busy
-from nsysflow.analysis.frames.lookup import by_number
+from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.gaps.find import find_gaps
@@ -144,7 +144,7 @@ class Timeline:
         """The calls that gaps contain and that neither stalled nor launched an operation."""
         calls = self.events.calls
         launched = self.events.ops.select("op", "call", "first").filter("first")
-        first_op = by_number(len(calls), launched["call"], launched["op"])
+        first_op = scatter_table(len(calls), launched["call"], launched["op"])
         found = pl.concat([each.calls for each in self.explained.in_calls.values()])
         return calls[found.filter(first_op.gather(found).is_null()).unique().sort()]
 
@@ -201,7 +201,7 @@ class Timeline:
         others = self._other_calls.select("call", placed["calls"]["node"])
         known = pl.concat([first, stalls, others])
         path = self.attribution.path_of(known["node"])
-        return by_number(len(self.events.calls), known["call"], path)
+        return scatter_table(len(self.events.calls), known["call"], path)
 
     @computed_once
     def work(self) -> pl.DataFrame:

@@ -1,12 +1,4 @@
-"""The canonical frames: a loader fills them, and the analysis knows nothing else of a report.
-
-`Trace` holds them. The columns of the tables that the analysis returns are in `tables/schema.py`.
-
-Times are int64 nanoseconds since the session started, intervals are half-open. A `process` or
-`thread` is an opaque key, unique in the report: the OS pid is `(process >> 24) & 0xFFFFFF`, the OS
-tid `thread & 0xFFFFFF`, and `thread & ~0xFFFFFF` is its process. What was not measured is null,
-never 0.
-"""
+"""The canonical frames: a loader fills them, and the analysis knows nothing else of a report."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -275,3 +267,22 @@ FLOPS: Final = Frame(
     arithmetic, one of `nsysflow.base.peaks.UNITS`.""",
     {"process": pl.Int64(), "phase": pl.String(), "flops": pl.Int64(), "unit": pl.String()},
 )
+
+
+ID_BITS: Final = 24
+ID_MASK: Final = (1 << ID_BITS) - 1
+
+
+def process_of(thread: pl.Expr) -> pl.Expr:
+    """The process key of a thread key."""
+    return thread & pl.lit(~ID_MASK, pl.Int64)
+
+
+def os_pid(process: pl.Expr) -> pl.Expr:
+    """The OS pid of a process key."""
+    return (process // (1 << ID_BITS)) & ID_MASK
+
+
+def os_tid(thread: pl.Expr) -> pl.Expr:
+    """The OS tid of a thread key."""
+    return thread & ID_MASK

@@ -18,9 +18,8 @@ import nsysflow
 from benchmarks.first_findings import SKIPPED, first_findings
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
-from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.analysis.replay.dependencies.program import Recorded, recorded
-from nsysflow.analysis.replay.lengths import Lengths, lengths
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.replay import Lengths, Recorded, lengths, recorded
 from nsysflow.analysis.replay.whatif import lengths_after
 from nsysflow.cli.whatif import whatif
 from tests.analysis.replay.sites import Site, sites

@@ -12,7 +12,7 @@ from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.replay.changes.declared import Changes, Removal
+from nsysflow.analysis.replay.changes import Changes, Removal
 from tests.analysis.findings.simulated import Compared, findings_of_programs, truths
 from tests.reports import SAMPLES
 

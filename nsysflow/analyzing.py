@@ -7,8 +7,7 @@ from typing import Final, cast, overload
 
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.analyze import analyze as analyze_trace
-from nsysflow.analysis.option_checks import require_valid
-from nsysflow.analysis.options import Options
+from nsysflow.analysis.options import Options, require_valid
 from nsysflow.analysis.short_repr import Shown
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import SelectionError

@@ -8,7 +8,7 @@ from typing import Final
 
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load import dispatch
-from nsysflow.analysis.load.nsys_export.tables import Shapes
+from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.names import report_name
 from nsysflow.cache.fingerprint import fingerprint

@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis, flatten, laid, last_at_or_before, overlaps
+from nsysflow.analysis.frames.intervals import Axis, flatten, last_at_or_before, on_axis, overlaps
 from nsysflow.analysis.phases.forms import SERIAL_NUMBERS
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import LAUNCH_ORDER, Events
@@ -73,9 +73,9 @@ def with_exposed_time(
     `busy_ns` is the time that belongs to the kernel, `exposed_ns` the part of it without compute.
     """
     order = kernels.select("op", *LAUNCH_ORDER, "short_name", "name", "process")
-    claims = laid(kernels, axis).hstack(order.get_columns())
+    claims = on_axis(kernels, axis).hstack(order.get_columns())
     pieces = flatten(claims, rank=_started_first, keep=["op"])
-    pieces = overlaps(pieces, laid(windows, axis))
+    pieces = overlaps(pieces, on_axis(windows, axis))
     hidden = busy.compute.between(pieces["start"], pieces["end"])
     length = pl.col("end") - pl.col("start")
     times = (

@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.frames.intervals import Axis, Cover, laid
+from nsysflow.analysis.frames.intervals import Axis, Cover, on_axis
 from nsysflow.analysis.view.view import View
 
 _WAITED: Final = {"communication": "communication_ns", "copy": "copies_ns"}
@@ -85,7 +85,7 @@ def waited_in(view: View, stretches: pl.DataFrame) -> pl.DataFrame:
     """How long communication and copies were waited for in each of `stretches` (`device_no`,
     `start_ns`, `end_ns`)."""
     axis = view.events.axis
-    place = laid(stretches, axis)
+    place = on_axis(stretches, axis)
     found = {}
     for kind, column in _WAITED.items():
         cover = _cover(view.timeline.waited, kind, axis)
@@ -94,5 +94,5 @@ def waited_in(view: View, stretches: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cover(pieces: pl.DataFrame, kind: str, axis: Axis) -> Cover:
-    mine = laid(pieces.filter(pl.col("kind") == kind), axis)
+    mine = on_axis(pieces.filter(pl.col("kind") == kind), axis)
     return Cover(mine.sort("start"))

@@ -8,7 +8,7 @@ from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.pipeline import Timeline
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.whatif import WhatIf, whatif
 
 _MOST_OPS: Final = 500_000

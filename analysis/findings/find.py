@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.rules import LAST_RESORT, RULES, RULES_OF_RUN
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 
 WORTH_PCT: Final = 1.0
 """A finding that cannot save this share of a step is not worth a line: equal steps of one capture

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 
 Method = Literal["replay", "bound"]
 """How a saving was reckoned: by replaying the change, or as the most that it can be."""

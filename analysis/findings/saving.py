@@ -9,12 +9,9 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.steps import find_steps
 from nsysflow.analysis.pipeline import Timeline
-from nsysflow.analysis.replay.changes.apply import changed
-from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.analysis.replay.changes.names import Names
-from nsysflow.analysis.replay.dependencies.program import recorded
-from nsysflow.analysis.replay.part import part_of
-from nsysflow.analysis.replay.replay import replay
+from nsysflow.analysis.replay.apply import Names, changed
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.replay import part_of, recorded, replay
 from nsysflow.base.errors import UnknownName
 
 MOST_OPS: Final = 40_000

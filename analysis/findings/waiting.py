@@ -10,8 +10,8 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import line, place, without_function
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.replay.changes.declared import Changes, Removal
-from nsysflow.analysis.replay.changes.names import ITSELF
+from nsysflow.analysis.replay.apply import ITSELF
+from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.units import number
 
 What = Literal["read", "pageable", "pinned", "sync", "alloc"]

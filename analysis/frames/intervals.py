@@ -48,7 +48,7 @@ class Axis:
         return place % self.stride_ns + self.origin_ns
 
 
-def laid(rows: pl.DataFrame, axis: Axis, track: str = "device_no") -> pl.DataFrame:
+def on_axis(rows: pl.DataFrame, axis: Axis, track: str = "device_no") -> pl.DataFrame:
     """`start`, `end` on the axis of rows with a track, `start_ns` and `end_ns`."""
     return rows.select(
         axis.at(pl.col(track), pl.col("start_ns")).alias("start"),

@@ -9,7 +9,7 @@ def greatest(numbers: pl.Series) -> int:
     return most if isinstance(most, int) else 0
 
 
-def by_number(size: int, numbers: pl.Series, values: pl.Series) -> pl.Series:
+def scatter_table(size: int, numbers: pl.Series, values: pl.Series) -> pl.Series:
     """A table of `size` rows with `values` in the rows `numbers`, null elsewhere.
 
     A gather from it takes a fifth of a hash join. If a number has several values, the last is kept.
@@ -34,7 +34,7 @@ MOST_STRETCHES = 64
 """With more pieces, to read a frame costs more than to copy it."""
 
 
-def where(rows: pl.DataFrame, kept: pl.Series) -> pl.DataFrame:
+def filter_runs(rows: pl.DataFrame, kept: pl.Series) -> pl.DataFrame:
     """The rows that are `kept`. Where these are a few stretches, they share the memory of `rows`:
     steady steps are most of a long report."""
     runs = kept.rle().struct.unnest().with_columns(pl.col("len").cum_sum().alias("past"))
@@ -63,7 +63,7 @@ def dense(codes: pl.Series) -> pl.Series:
     return codes.unique().sort().search_sorted(codes)
 
 
-def named(number: pl.Series, dtype: pl.Enum) -> pl.Series:
+def enum_from_index(number: pl.Series, dtype: pl.Enum) -> pl.Series:
     """The words of an Enum by their number.
 
     A `when` that chooses numbers, followed by this, takes a sixth of one that chooses words: 11 ms

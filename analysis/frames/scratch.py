@@ -1,17 +1,216 @@
 """`Scratch`: keeps large frames in files when a report is too large for memory."""
 
+import ctypes
+import mmap
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import polars as pl
 
-from nsysflow.analysis.frames.mapped import drop_pages, is_mapped, mapped
 from nsysflow.base.errors import OutputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+_BITS: Final = 8
+
+_TYPES: Final[dict[Any, tuple[bytes, int]]] = {
+    pl.Boolean: (b"b", 1),
+    pl.Int8: (b"c", 8),
+    pl.UInt8: (b"C", 8),
+    pl.Int16: (b"s", 16),
+    pl.UInt16: (b"S", 16),
+    pl.Int32: (b"i", 32),
+    pl.UInt32: (b"I", 32),
+    pl.Int64: (b"l", 64),
+    pl.UInt64: (b"L", 64),
+    pl.Float64: (b"g", 64),
+}
+"""Arrow's letter and the bits of a value, for each type that can be mapped."""
+
+_ALIGNMENT: Final = 64
+
+_NULLABLE: Final = 2
+
+
+class _Schema(ctypes.Structure):
+    """`struct ArrowSchema`."""
+
+
+class _Array(ctypes.Structure):
+    """`struct ArrowArray`."""
+
+
+class _Stream(ctypes.Structure):
+    """`struct ArrowArrayStream`."""
+
+
+_ReleaseSchema = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Schema))
+_ReleaseArray = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Array))
+_Next = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Array))
+
+_Schema._fields_ = [
+    ("format", ctypes.c_char_p),
+    ("name", ctypes.c_char_p),
+    ("metadata", ctypes.c_char_p),
+    ("flags", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("children", ctypes.c_void_p),
+    ("dictionary", ctypes.c_void_p),
+    ("release", _ReleaseSchema),
+    ("private_data", ctypes.c_void_p),
+]
+_Array._fields_ = [
+    ("length", ctypes.c_int64),
+    ("null_count", ctypes.c_int64),
+    ("offset", ctypes.c_int64),
+    ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.c_void_p),
+    ("dictionary", ctypes.c_void_p),
+    ("release", _ReleaseArray),
+    ("private_data", ctypes.c_void_p),
+]
+_Stream._fields_ = [
+    ("get_schema", ctypes.c_void_p),
+    ("get_next", _Next),
+    ("get_last_error", ctypes.c_void_p),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+]
+
+_capsule: Final = ctypes.pythonapi.PyCapsule_New
+_capsule.restype = ctypes.py_object
+_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_pointer: Final = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+_held: Final[dict[int, tuple[mmap.mmap, int, Any]]] = {}
+"""The memory that polars looks at, where it begins and Arrow's list of buffers, by the number that
+polars gives back when it lets go."""
+
+_numbers: Final = count(1)
+
+
+def mapped(column: pl.Series, folder: "Path") -> pl.Series:
+    """The same column in a nameless file in `folder`; itself where it is empty, or of text.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    physical = column.to_physical()
+    if physical.dtype not in _TYPES or not len(physical):
+        return column
+    with _exported(physical.rechunk()) as array, TemporaryFile(dir=folder) as file:
+        copy = _Copy(file, array, *_TYPES[physical.dtype])
+    found = pl.Series(copy).alias(column.name)
+    if column.flags["SORTED_ASC"]:
+        found = found.set_sorted()
+    return found.cat.to(column.dtype) if column.dtype != physical.dtype else found
+
+
+def is_mapped(chunk: pl.Series) -> bool:
+    """Whether a column that lies in one piece lies in a file."""
+    physical = chunk.to_physical()
+    if physical.dtype not in _TYPES:
+        return False
+    with _exported(physical) as array:
+        at = array.buffers[1]
+    return any(begin <= at < begin + len(memory) for memory, begin, _ in [*_held.values()])
+
+
+def drop_pages() -> None:
+    """Take no memory for any column in a file; its pages are mapped again when they are read."""
+    for memory, _, _ in [*_held.values()]:
+        memory.madvise(mmap.MADV_DONTNEED)
+
+
+@contextmanager
+def _exported(chunk: pl.Series) -> Iterator[_Array]:
+    """Arrow's description of a column that lies in one piece."""
+    exported = chunk.__arrow_c_stream__()
+    stream = _Stream.from_address(_pointer(exported, b"arrow_array_stream"))
+    array = _Array()
+    if stream.get_next(ctypes.byref(stream), ctypes.byref(array)):
+        msg = f"polars does not export a column of {chunk.dtype}"
+        raise RuntimeError(msg)
+    try:
+        yield array
+    finally:
+        array.release(ctypes.byref(array))
+
+
+class _Copy:
+    """An array of Arrow's in a file, mapped: what `pl.Series` takes."""
+
+    def __init__(self, file: IO[bytes], array: _Array, letter: bytes, bits: int) -> None:
+        """Write the buffers of `array`; its first bits begin in the same byte as before."""
+        self._letter, self._length = letter, array.length
+        self._offset = array.offset % _BITS
+        rows = self._offset + array.length
+        self._nulls = array.null_count if array.buffers[0] else 0
+        if self._nulls:
+            _write(file, array.buffers[0], array.offset // _BITS, -(-rows // _BITS))
+            file.write(bytes(-file.tell() % _ALIGNMENT))
+        self._values_at = file.tell()
+        skipped = (array.offset - self._offset) * bits // _BITS
+        _write(file, array.buffers[1], skipped, -(-rows * bits // _BITS))
+        file.flush()
+        self._memory = mmap.mmap(file.fileno(), 0)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """The capsules of Arrow's interface; polars takes what is in them over."""
+        begin = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        nulls = begin if self._nulls else None
+        buffers = (ctypes.c_void_p * 2)(nulls, begin + self._values_at)
+        number = next(_numbers)
+        _held[number] = (self._memory, begin, buffers)
+        self._schema = _Schema(
+            format=self._letter, name=b"", flags=_NULLABLE, release=_release_schema
+        )
+        self._array = _Array(
+            length=self._length,
+            null_count=self._nulls,
+            offset=self._offset,
+            n_buffers=len(buffers),
+            buffers=ctypes.cast(buffers, ctypes.POINTER(ctypes.c_void_p)),
+            release=_release_array,
+            private_data=number,
+        )
+        return (
+            _capsule(ctypes.addressof(self._schema), b"arrow_schema", None),
+            _capsule(ctypes.addressof(self._array), b"arrow_array", None),
+        )
+
+
+def _let_schema_go(schema: Any) -> None:
+    schema.contents.release = _ReleaseSchema()
+
+
+def _let_array_go(array: Any) -> None:
+    _held.pop(array.contents.private_data, None)
+    array.contents.release = _ReleaseArray()
+
+
+_release_schema: Final = _ReleaseSchema(_let_schema_go)
+_release_array: Final = _ReleaseArray(_let_array_go)
+
+
+def _write(file: IO[bytes], address: int, skipped: int, size: int) -> None:
+    """Write `size` bytes of memory, after those that are skipped."""
+    file.write(memoryview((ctypes.c_char * size).from_address(address + skipped)))
+
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from typing import Self
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Cover, rows_at_or_before
-from nsysflow.analysis.frames.lookup import by_number
+from nsysflow.analysis.frames.lookup import scatter_table
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Span:
         led, others = spans.filter(clear).select("row", "owner"), spans.filter(~clear)
         if not others.is_empty():
             led = pl.concat([led, self._contest(others, begun_ns)])
-        return by_number(len(self.begin), led["row"], led["owner"])
+        return scatter_table(len(self.begin), led["row"], led["owner"])
 
     def _contest(self, spans: pl.DataFrame, begun_ns: pl.Series) -> pl.DataFrame:
         """`row` and `owner` of the spans in which one call has at least `between`."""

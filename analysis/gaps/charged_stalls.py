@@ -15,8 +15,8 @@ from nsysflow.analysis.frames.intervals import (
     Cover,
     addressed,
     between,
-    laid,
     merge,
+    on_axis,
     overlaps,
 )
 from nsysflow.analysis.frames.lookup import dense
@@ -256,14 +256,14 @@ def _new_stalled_time(
     if not host.is_empty():
         tracks = waiting.select(*_TRACK, "track").unique()
         own = pl.concat([host.join(tracks, on=_TRACK).select(own.columns), own])
-    host_times = laid(own, axis, "track")
+    host_times = on_axis(own, axis, "track")
     windows = waiting.filter("linked", pl.col("since_ns") < pl.col("h_ns")).select(
         "row", "lane", "track", pl.col("since_ns").alias("start_ns"), pl.col("h_ns").alias("end_ns")
     )
     # most windows have no stalled time at all, and need not be cut at the gaps before them
     begin, stop = _covered_until(stalled, axis, windows)
     windows = windows.filter(stop > begin)
-    parts = overlaps(windows.hstack(laid(windows, axis, "track")), between(merge(host_times)))
+    parts = overlaps(windows.hstack(on_axis(windows, axis, "track")), between(merge(host_times)))
     parts = parts.with_columns(
         axis.time_ns(pl.col("start")).alias("start_ns"), axis.time_ns(pl.col("end")).alias("end_ns")
     )
@@ -274,5 +274,5 @@ def _new_stalled_time(
 
 def _covered_until(stalled: Cover, axis: Axis, rows: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
     """The covered time of `stalled` up to the start and up to the end of rows with a `lane`."""
-    on_lanes = laid(rows, axis, "lane")
+    on_lanes = on_axis(rows, axis, "lane")
     return stalled.until(on_lanes["start"]), stalled.until(on_lanes["end"])

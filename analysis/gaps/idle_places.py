@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
-from nsysflow.analysis.frames.lookup import by_number
+from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.gaps.run_ahead import Explained
 
 IDLE_PARTS: Final = pl.Schema(
@@ -79,7 +79,7 @@ def main_paths(gaps: pl.DataFrame, parts: dict[str, pl.DataFrame], rank: pl.Seri
         best = several.sort("gap", -pl.col("ns"), "rank").unique("gap", keep="first")
         found += [mine.filter(~pl.col("split")).select("gap", "path"), best.select("gap", "path")]
     chosen = pl.concat(found)
-    return by_number(len(gaps), chosen["gap"], chosen["path"])
+    return scatter_table(len(gaps), chosen["gap"], chosen["path"])
 
 
 def _ranked(path: pl.Series, rank: pl.Series) -> pl.Series:
@@ -128,7 +128,7 @@ def _with_time_between(
         all of it in those with one: `gap`, `path`, `ns`.
     """
     found = {
-        name: by_number(len(ns), inside["gap"], inside[name])
+        name: scatter_table(len(ns), inside["gap"], inside[name])
         for name in ("inside_ns", "path", "several")
     }
     rows = pl.DataFrame({**found, "ns": ns, "host": host_path}).with_row_index("gap")

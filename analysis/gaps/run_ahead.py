@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, IN_CALLS, STALLS
-from nsysflow.analysis.frames.lookup import named
+from nsysflow.analysis.frames.lookup import enum_from_index
 from nsysflow.analysis.frames.parallel import side_by_side
 from nsysflow.analysis.gaps.call_time import CallTime
 from nsysflow.analysis.gaps.cause_shares import Span
@@ -354,4 +354,4 @@ def _largest(gaps: pl.DataFrame) -> pl.Series:
         pl.when(pl.col(f"{cause}_ns") == most).then(pl.lit([*CAUSES].index(cause), pl.UInt8))
         for cause in there
     )
-    return named(gaps.select(number.alias("cause")).to_series(), CAUSE)
+    return enum_from_index(gaps.select(number.alias("cause")).to_series(), CAUSE)

@@ -5,7 +5,7 @@ import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from gzip import BadGzipFile, GzipFile
 from io import BufferedIOBase
@@ -14,8 +14,37 @@ from pathlib import Path
 from shlex import quote
 from typing import IO, Final
 
-from nsysflow.analysis.load.temporary import no_temporary, temporary_folder
-from nsysflow.base.errors import Damaged
+from nsysflow.base.atomic import scratch_folder
+from nsysflow.base.errors import Damaged, OutputError
+
+
+@contextmanager
+def temporary_folder(shown: str, done: str) -> Iterator[Path]:
+    """A folder in which a report is worked on; it is removed afterwards.
+
+    Args:
+        shown: the report's name in messages.
+        done: what is done with it, e.g. `unpacked`.
+
+    Raises:
+        OutputError: there is no place for it.
+    """
+    with ExitStack() as held:
+        try:
+            folder = held.enter_context(scratch_folder())
+        except OSError as error:
+            raise no_temporary(shown, done, f"cannot be written ({error.strerror})") from error
+        yield folder
+
+
+def no_temporary(shown: str, done: str, why: str) -> OutputError:
+    """The error where temporary files find no place."""
+    return OutputError(
+        f"{shown} cannot be {done}: the folder for temporary files {why}",
+        "Name another with room",
+        "export TMPDIR=FOLDER",
+    )
+
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -10,12 +10,11 @@ from typing import Final
 
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load import nsys_rep, parquetdir
+from nsysflow.analysis.load.canonical import trace_of
 from nsysflow.analysis.load.compressed import MAGICS, unpacked
+from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.load.kineto.read import read_kineto
-from nsysflow.analysis.load.nsys_export.canonical import trace_of
-from nsysflow.analysis.load.nsys_export.tables import Shapes
-from nsysflow.analysis.load.sqlite.file import MAGIC
-from nsysflow.analysis.load.sqlite.read import read_sqlite
+from nsysflow.analysis.load.sqlite import MAGIC, read_sqlite
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, Remedy, ReportError, record_again
 from nsysflow.base.names import report_name

@@ -1,4 +1,6 @@
-"""Short names of kernels: those of nsys, or better ones where those are generic."""
+"""Names of kernels and of CUDA API calls: short ones, those of nsys or better where these are
+generic.
+"""
 
 import re
 from collections.abc import Iterator
@@ -89,3 +91,7 @@ def _split(text: str, separator: str) -> Iterator[str]:
     if depth:
         raise ValueError(text)
     yield text[begin:]
+
+
+VERSION: Final = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
+"""The version at the end of an API name: `cudaLaunchKernel_v7000_ptsz`, `cuMemAlloc_v2`."""

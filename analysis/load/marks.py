@@ -1,21 +1,38 @@
-"""The marks of captured windows (`nsysflow.steps`), JSON objects.
-
-One per process says which steps were captured, how long a step takes without a profiler, and its
-FLOPs. In an nsys report it is the text of an NVTX mark, in a Kineto trace a key beside
-`traceEvents`. Others, only in nsys reports, list the ranges in which CUDA graphs were captured
-before the window opened, and read the clock of their times.
-"""
+"""JSON that ranges carry: the marks of captured windows (`nsysflow.steps`), and NCCL's messages."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.load.decoding import decoded_or_none
+from nsysflow.analysis.load.export_tables import Raw
 from nsysflow.base.peaks import UNITS
-from nsysflow.runtime.protocol import KEY
+from nsysflow.runtime.protocol import AUTO_DOMAIN, KEY
+
+PREFIX: Final = f"{AUTO_DOMAIN}:"
+
+
+def with_auto_domain(ranges: pl.DataFrame) -> pl.DataFrame:
+    """`ranges` (`schema.RANGES`) with `nsysflow.auto:forward` as `forward` in its domain."""
+    carries = pl.col("name").str.starts_with(PREFIX)
+    return ranges.with_columns(
+        pl.when(carries).then(pl.lit(AUTO_DOMAIN)).otherwise("domain").alias("domain"),
+        pl.col("name").str.strip_prefix(PREFIX),
+    )
+
+
+T = TypeVar("T")
+
+
+def decoded_or_none(decoder: msgspec.json.Decoder[T], text: str | bytes | msgspec.Raw) -> T | None:
+    """`text`, decoded; None if it is not JSON of that type."""
+    try:
+        return decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
 
 _Window = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}(:[0-9]{1,9}){2}\Z")]
 _StepNs = Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)]
@@ -163,3 +180,56 @@ def graph_range_rows(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFra
     ranges = pl.DataFrame(rows, {name: schema.RANGES[name] for name in columns}, orient="row")
     kind = pl.lit("push_pop", schema.RANGE_KIND).alias("kind")
     return ranges.with_columns(kind).with_row_index("row").select(schema.RANGES.names())
+
+
+NCCL: Final = "NCCL"
+"""The NVTX domain of its ranges."""
+
+_COMMUNICATORS: Final = 1 << 64
+
+
+class _Payload(msgspec.Struct):
+    size: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = msgspec.field(
+        name="Message size [bytes]"
+    )
+    communicator: Any = msgspec.field(name="NCCL communicator ID", default=None)
+
+
+_PAYLOAD: Final = msgspec.json.Decoder(_Payload)
+
+
+def messages(raw: Raw) -> pl.DataFrame:
+    """`schema.MESSAGES`. Each distinct text is parsed once: a training loop has some dozens."""
+    rows = raw.messages.drop_nulls("jsonText")
+    texts = rows.select(pl.col("jsonText").unique(maintain_order=True)).to_series()
+    payloads = [(text, *sent(text)) for text in texts.cast(pl.String)]
+    parsed = pl.DataFrame(
+        payloads,
+        schema={"text": pl.String(), "bytes": pl.Int64(), "communicator": pl.UInt64()},
+        orient="row",
+    )
+    return (
+        rows.with_columns(pl.col("jsonText").cast(pl.String))
+        .join(parsed, left_on="jsonText", right_on="text", maintain_order="left")
+        .drop_nulls("bytes")
+        .rename({"start": "start_ns", "globalTid": "thread"})
+        .select(schema.MESSAGES.names())
+    )
+
+
+def sent(text: str) -> tuple[int | None, int | None]:
+    """The size of the message and its communicator; None for what is missing."""
+    payload = decoded_or_none(_PAYLOAD, text)
+    if payload is None:
+        return None, None
+    communicator = payload.communicator
+    known = type(communicator) is int and 0 <= communicator < _COMMUNICATORS
+    return payload.size, communicator if known else None
+
+
+def slim_payload(text: str) -> str | None:
+    """A payload with only the parts that we read; None if it has no size."""
+    size, communicator = sent(text)
+    if size is None:
+        return None
+    return msgspec.json.encode(_Payload(size=size, communicator=communicator)).decode()

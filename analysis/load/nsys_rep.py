@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from nsysflow.analysis.load.temporary import temporary_folder
+from nsysflow.analysis.load.compressed import temporary_folder
 from nsysflow.base.errors import NsysMissing, Remedy, ReportError, export_again
 
 SUFFIXES: Final = (".nsys-rep", ".qdrep")

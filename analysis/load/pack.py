@@ -1,26 +1,251 @@
-"""A copy of a report that is safe to share.
-
-An nsys export holds the whole environment of the traced process (tokens too), its command line and
-paths, the host's name and all processes of the machine. The copy holds only what the analysis
-reads.
+"""A copy of a report that is safe to share: only what the analysis reads, nothing about the
+machine.
 """
 
 import errno
+import html
+import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from nsysflow.analysis.load.compressed import pack_into
+import polars as pl
+
+from nsysflow.analysis.declared.diagnostics import IMPORT_ERRORS
+from nsysflow.analysis.frames.source_files import shown_files
+from nsysflow.analysis.load.compressed import pack_into, temporary_folder
 from nsysflow.analysis.load.dispatch import is_json, opened
+from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table, nvtx_event_types
+from nsysflow.analysis.load.marks import slim_mark, slim_payload
 from nsysflow.analysis.load.nsys_rep import Export
-from nsysflow.analysis.load.sqlite.file import MAGIC
-from nsysflow.analysis.load.sqlite.slim import write_slim
-from nsysflow.analysis.load.temporary import temporary_folder
+from nsysflow.analysis.load.sampled import (
+    BACKTRACE,
+    SAMPLE,
+    domains_called,
+    slim_stack,
+    stack_frames,
+    wanted_metrics,
+)
+from nsysflow.analysis.load.sqlite import (
+    MAGIC,
+    as_report_errors,
+    describe,
+    quoted,
+    read_sqlite,
+    sqlite_uri,
+)
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import NotAReport, OutputError, record_again
+
+_EXPORT_INFO: Final = "name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE 'EXPORT_PRODUCT%'"
+_LOSS_SQL: Final = "loss(CAST(text AS BLOB))"
+_STACK_SQL: Final = "stack(CAST(jsonText AS BLOB))"
+_PACKED_STACK_SQL: Final = (
+    "stack(CAST(coalesce("
+    "jsonText, (SELECT value FROM src.StringIds WHERE id = jsonTextId)) AS BLOB))"
+)
+_PAYLOAD_SQL: Final = "payload(CAST(jsonText AS BLOB))"
+_TEXT_SQL: Final = "mark(CAST(text AS BLOB))"
+_REGISTERED_TEXT_SQL: Final = (
+    "mark(CAST(coalesce(text, (SELECT value FROM src.StringIds WHERE id = textId)) AS BLOB))"
+)
+_LOSS: Final = re.compile(rf"{IMPORT_ERRORS}|\b(lost|dropped|discarded|missing|not all)\b")
+_PATH: Final = re.compile(r"\S*[/\\]\S*")
+
+
+def write_slim(source: Path, target: Path, shown: str) -> None:
+    """Copy the export at `source`, which messages call `shown`, to the new file `target`.
+
+    Raises:
+        ReportError: the export cannot be loaded, for the reasons that `load` gives.
+        sqlite3.OperationalError: the copy cannot be written.
+    """
+    raw = read_sqlite(source, shown)  # what cannot be loaded is not worth sharing
+    uri = sqlite_uri(source, shown)
+    with as_report_errors(shown):
+        present, _ = describe(uri)
+    with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as db:
+        db.execute("PRAGMA journal_mode=OFF")
+        db.execute("PRAGMA temp_store=MEMORY")
+        db.execute("ATTACH ? AS src", (uri,))
+        stacks = _Stacks()
+        for name, function in (
+            ("stack", stacks.number),
+            ("mark", slim_mark),
+            ("payload", slim_payload),
+            ("loss", _loss),
+        ):
+            db.create_function(name, 1, _on_text(function), deterministic=True)
+        db.execute("BEGIN")
+        for table in (*TABLES.values(), SAMPLED["gpu_samples"]):
+            columns = [name for name in table.columns if name in present.get(table.name, ())]
+            if columns and table.name != "StringIds":
+                _copy(db, table, columns, raw, present[table.name])
+        if "NVTX_EVENTS" in present:
+            _copy_marks(db, present, raw)
+        _copy_strings(db, present, stacks)
+        db.execute("COMMIT")
+
+
+class _Stacks:
+    """The distinct stacks of a report, numbered from 1: samples repeat them a thousand times a
+    second."""
+
+    def __init__(self) -> None:
+        self._met: dict[str, int | None] = {}
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int | None:
+        """The number of a stack's JSON; None if `text` is not one."""
+        if text not in self._met:
+            slim, following = slim_stack(text), len(self._numbers) + 1
+            self._met[text] = None if slim is None else self._numbers.setdefault(slim, following)
+        return self._met[text]
+
+    def rows(self, after: int = 0) -> Iterator[tuple[int, str]]:
+        """The number and JSON of each stack; numbers begin after `after`."""
+        return ((after + number, text) for text, number in self._numbers.items())
+
+
+def _create(db: sqlite3.Connection, table: Table, columns: list[str], *more: str) -> None:
+    typed = [
+        f"{quoted(name)} {'TEXT' if table.columns[name] == pl.String else 'INTEGER'}"
+        for name in columns
+    ]
+    db.execute(f"CREATE TABLE main.{quoted(table.name)} ({', '.join((*typed, *more))})")
+
+
+def _copy(
+    db: sqlite3.Connection,
+    table: Table,
+    columns: list[str],
+    raw: Raw,
+    there: tuple[str, ...],
+) -> None:
+    """Copy a table's columns with the rowids, so that rows keep their order.
+
+    Args:
+        db: the copy, with the export attached as `src`.
+        table: the table to copy.
+        columns: the columns to copy.
+        raw: the export as frames.
+        there: all columns that the export has in this table.
+    """
+    where, exprs = "1", [quoted(name) for name in columns]
+    if table.name == "NVTX_EVENTS":
+        _create(db, table, columns, "jsonText TEXT", "jsonTextId INTEGER")
+        types = nvtx_event_types(raw.event_types)
+        kept = (str(number) for name, number in types.items() if name != "NvtxMark")
+        where = f"eventType IN ({', '.join(kept)})"
+        if "jsonText" in there:
+            columns, exprs = [*columns, "jsonText"], [*exprs, _PAYLOAD_SQL]
+    else:
+        _create(db, table, columns)
+    if table.name == "META_DATA_EXPORT":
+        where = _EXPORT_INFO
+    elif table.name == "DIAGNOSTIC_EVENT":
+        where = f"{_LOSS_SQL} NOT NULL"
+        exprs = [_LOSS_SQL if name == "text" else quoted(name) for name in columns]
+    elif table.name == "GPU_METRICS":
+        wanted = wanted_metrics(raw.gpu_metric_names).select("typeId", "metricId").rows()
+        where = f"(typeId, metricId) IN (VALUES {', '.join(map(str, wanted))})" if wanted else "0"
+    into = ", ".join(("rowid", *map(quoted, columns)))
+    db.execute(
+        f"INSERT INTO main.{quoted(table.name)} ({into}) SELECT rowid, {', '.join(exprs)}"
+        f" FROM src.{quoted(table.name)} WHERE {where} ORDER BY rowid"
+    )
+
+
+def _copy_marks(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], raw: Raw) -> None:
+    """Copy the text of our marks, and the stacks of threads that call CUDA. Other marks are left
+    out."""
+    columns, mark = present["NVTX_EVENTS"], nvtx_event_types(raw.event_types)["NvtxMark"]
+    backtraces, samples = (
+        ", ".join(map(str, domains_called(name, raw.nvtx, raw.event_types, raw.strings)))
+        for name in (BACKTRACE, SAMPLE)
+    )
+    into = ", ".join(name for name in ("start", "globalTid", "domainId") if name in columns)
+    stack = _PACKED_STACK_SQL if "jsonTextId" in columns else _STACK_SQL
+    stack = stack if "jsonText" in columns else "NULL"
+    text = _REGISTERED_TEXT_SQL if "textId" in columns else _TEXT_SQL
+    calling = "SELECT globalTid FROM src.CUPTI_ACTIVITY_KIND_RUNTIME"
+    calls = f"globalTid IN ({calling})" if "CUPTI_ACTIVITY_KIND_RUNTIME" in present else "0"
+    sampled = f"domainId IN ({samples})" if "domainId" in columns else "0"
+    traced = f"domainId IN ({backtraces})" if "domainId" in columns else "0"
+    db.execute(
+        f"INSERT INTO main.NVTX_EVENTS (rowid, eventType, {into}, jsonTextId, text)"
+        f" SELECT * FROM (SELECT rowid, eventType, {into}, {stack} AS stack, {text} AS ours"
+        f" FROM src.NVTX_EVENTS WHERE eventType = {mark} AND (NOT {sampled} OR {calls}))"
+        f" WHERE stack NOT NULL OR ours NOT NULL OR {traced} OR {sampled} ORDER BY rowid"
+    )
+
+
+def _copy_strings(
+    db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], stacks: _Stacks
+) -> None:
+    """Copy the strings that the copied rows use, and the stacks; source files get short names."""
+    db.execute("CREATE TEMP TABLE named (id INTEGER PRIMARY KEY)")
+    db.execute("CREATE TEMP TABLE files (id INTEGER PRIMARY KEY, value TEXT)")
+    for table, column in _string_ids(present):
+        ids = f"SELECT {quoted(column)} FROM main.{quoted(table)} WHERE {quoted(column)} NOT NULL"
+        db.execute(f"INSERT OR IGNORE INTO named {ids}")
+    frames = {frame for _, text in stacks.rows() for frame in stack_frames(text)}
+    files, functions = ({(frame[at],) for frame in frames} for at in (0, 2))
+    db.executemany("INSERT INTO files (id) VALUES (?)", files)
+    db.executemany("INSERT OR IGNORE INTO named VALUES (?)", functions)
+    _shorten_files(db)
+    db.execute("CREATE TABLE main.StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
+    db.execute(
+        "INSERT INTO main.StringIds SELECT id, coalesce(files.value, s.value)"
+        " FROM src.StringIds AS s LEFT JOIN files USING (id)"
+        " WHERE id IN named OR files.value NOT NULL ORDER BY id"
+    )
+    last = f"SELECT coalesce(max(id), 0) FROM main.StringIds WHERE id < {1 << 31}"
+    (last_id,) = db.execute(last).fetchone()
+    db.executemany("INSERT INTO main.StringIds VALUES (?, ?)", stacks.rows(last_id))
+    if "NVTX_EVENTS" in present:
+        db.execute("UPDATE main.NVTX_EVENTS SET jsonTextId = jsonTextId + ?", (last_id,))
+
+
+def _shorten_files(db: sqlite3.Connection) -> None:
+    """Give source files the names that the analysis shows, so that the copy shows the same."""
+    rows = db.execute(
+        "SELECT id, CAST(value AS BLOB) FROM src.StringIds WHERE id IN (SELECT id FROM files)"
+    )
+    paths = {number: html.unescape(raw.decode("utf-8", "replace")) for number, raw in rows}
+    names = shown_files(paths.values())
+    db.executemany(
+        "UPDATE files SET value = ? WHERE id = ?",
+        [(html.escape(names[path], quote=False), number) for number, path in paths.items()],
+    )
+
+
+def _string_ids(present: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str]]:
+    """The tables and columns that name a string by its id."""
+    for table in TABLES.values():
+        for column, dtype in table.columns.items():
+            if dtype == pl.UInt32 and column != "id" and column in present.get(table.name, ()):
+                yield table.name, column
+
+
+def _loss(text: str) -> str | None:
+    """A message on lost events or a failed import, without paths; None for any other message."""
+    return _PATH.sub("(path)", text) if _LOSS.search(text) else None
+
+
+def _on_text(
+    function: Callable[[str], str | int | None],
+) -> Callable[[object], str | int | None]:
+    """`function` for SQL, which passes bytes that need not be UTF-8."""
+
+    def of_bytes(value: object) -> str | int | None:
+        return function(value.decode("utf-8", "replace")) if isinstance(value, bytes) else None
+
+    return of_bytes
+
 
 _SUFFIXES: Final = (".sqlite.xz", ".sqlite.gz", ".sqlite.zst", ".sqlite")
 

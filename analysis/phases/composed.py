@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import named
+from nsysflow.analysis.frames.lookup import enum_from_index
 from nsysflow.analysis.phases.stacks import NODES
 from nsysflow.analysis.schema import ATTRIBUTION
 
@@ -62,4 +62,4 @@ def placed_in(found: pl.DataFrame, composed: pl.DataFrame) -> pl.DataFrame:
         .then(rank["process_range"])
     )
     placed = found.select(pl.coalesce("node", inherited, own, span).alias("node"), how.alias("how"))
-    return placed.with_columns(named(placed["how"], ATTRIBUTION))
+    return placed.with_columns(enum_from_index(placed["how"], ATTRIBUTION))

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis, laid, last_at_or_before, merge
+from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, merge, on_axis
 from nsysflow.analysis.frames.lookup import distinct, number_in
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
@@ -103,7 +103,7 @@ def _busy_of_processes(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """`process`, `of_process`: the time in which its operations ran, summed over devices."""
     key = ["process", "device_no"]
     tracks = distinct(ops.select(key)).with_row_index("track")
-    busy = merge(laid(ops.join(tracks, on=key), axis, "track"))
+    busy = merge(on_axis(ops.join(tracks, on=key), axis, "track"))
     length = pl.col("end") - pl.col("start")
     return (
         busy.select(axis.track(pl.col("start")).cast(pl.UInt32).alias("track"), length.alias("ns"))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from nsysflow.analysis.declared.notes import Note
-from nsysflow.analysis.frames.intervals import Cover, laid, merge, reached_before
-from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.frames.intervals import Cover, merge, on_axis, reached_before
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.ranks.reduced import Reduced, reduced
 from nsysflow.analysis.ranks.schema import BOUNDS, EXCHANGED, JUDGED_STEPS, STEP_NODES
-from nsysflow.analysis.replay.dependencies.program import recorded
+from nsysflow.analysis.replay.replay import recorded
+from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.tables.accounting import gpus_of
 from nsysflow.analysis.tables.schema import ACCOUNTING
 from nsysflow.analysis.tables.steps import timed_steps
@@ -189,7 +189,7 @@ def _step_of(kernels: pl.DataFrame, timeline: Timeline) -> pl.Series:
 def _exposed(kernels: pl.DataFrame, timeline: Timeline) -> list[pl.Series]:
     """The exposed time of each sort on the kernel's device, before its start and until its end."""
     busy, axis = timeline.busy, timeline.events.axis
-    places = laid(kernels, axis)
+    places = on_axis(kernels, axis)
     origin = pl.lit(axis.origin_ns)
     begin = kernels.select(axis.at(pl.col("device_no"), origin)).to_series()
     found = []
@@ -207,7 +207,7 @@ def _exposed(kernels: pl.DataFrame, timeline: Timeline) -> list[pl.Series]:
 
 def _overlapped(kernels: pl.DataFrame, timeline: Timeline) -> pl.Series:
     """For how long another communication kernel ran on the kernel's device."""
-    places = laid(kernels, timeline.events.axis)
+    places = on_axis(kernels, timeline.events.axis)
     reached = reached_before(pl.col("end"))
     both = (
         places.sort("start")

@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis, flatten, laid
+from nsysflow.analysis.frames.intervals import Axis, flatten, on_axis
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
 
@@ -78,7 +78,7 @@ def exposed_of(rows: pl.DataFrame) -> pl.Series:
         return pl.Series("exposed_ns", [], dtype=pl.Int64)
     first_ns, last_ns = rows.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
     axis = Axis.over(first_ns, last_ns, margin_ns=1)
-    places = laid(rows, axis, "rank").with_row_index("row")
+    places = on_axis(rows, axis, "rank").with_row_index("row")
     pieces = flatten(places.sort("start", "row"), rank=_started_last, keep=["row"])
     spent = pl.concat(
         [

@@ -7,8 +7,7 @@ from typing import Final, Self
 import polars as pl
 
 from nsysflow.analysis.ranks.schema import BOUNDS
-from nsysflow.analysis.replay.dependencies.program import Program
-from nsysflow.analysis.replay.replay import NEVER_NS, network_of
+from nsysflow.analysis.replay.replay import NEVER_NS, Program, network_of
 
 ORIGIN: Final = 0
 """The node that is never earlier: the beginning of the report."""

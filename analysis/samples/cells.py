@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import between, inside, laid
+from nsysflow.analysis.frames.intervals import between, inside, on_axis
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.timeline.events import Events
 from nsysflow.analysis.trace import Trace
@@ -36,7 +36,7 @@ def cells(events: Events) -> pl.DataFrame:
     stretches = trace.running if exact else _reach_of_samples(trace.samples)
     threads = events.threads.select("thread", "thread_no")
     standing = inside(stretches, axis).join(threads, on="thread")
-    known = laid(standing, axis, "thread_no").with_columns(standing["stack"])
+    known = on_axis(standing, axis, "thread_no").with_columns(standing["stack"])
     known = known.sort("start").with_row_index("cell")
     rest = between(known).filter(pl.col("end") > pl.col("start"))
     return pl.concat([known, rest], how="diagonal").sort("start").match_to_schema(CELLS)

@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import laid, overlaps
+from nsysflow.analysis.frames.intervals import on_axis, overlaps
 from nsysflow.analysis.gaps.call_time import CallTime
 from nsysflow.analysis.gaps.cause_shares import Span
 from nsysflow.analysis.gaps.host_time import between_calls
@@ -74,7 +74,7 @@ def _pieces(events: Events, side: HostSide) -> pl.DataFrame:
     """
     asked, axis = _threads_asked(events, side.waiting), events.axis
     tiles = cells(events)
-    found = overlaps(asked.hstack(laid(asked, axis, "thread_no")), tiles)
+    found = overlaps(asked.hstack(on_axis(asked, axis, "thread_no")), tiles)
     stack, cell = (tiles[name].gather(found["other"]) for name in ("stack", "cell"))
     start = axis.at(pl.col("lane"), axis.time_ns(pl.col("start")))
     return found.select(

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis, Cover, laid, merge
+from nsysflow.analysis.frames.intervals import Axis, Cover, merge, on_axis
 from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.analysis.steps.idle import idle_in
 from nsysflow.analysis.steps.one_offs import LEAST_STEPS, with_excess
@@ -88,8 +88,8 @@ def _much(part_ns: str) -> pl.Expr:
 def _compiling_ns(steps: pl.DataFrame, compiling: pl.DataFrame, axis: Axis) -> pl.Series:
     """How long any thread of the step's process compiled during the step."""
     tracks = steps.select("process").unique().with_row_index("track")
-    covered = Cover(merge(laid(compiling.join(tracks, on="process"), axis, "track")))
-    asked = laid(steps.join(tracks, on="process", maintain_order="left"), axis, "track")
+    covered = Cover(merge(on_axis(compiling.join(tracks, on="process"), axis, "track")))
+    asked = on_axis(steps.join(tracks, on="process", maintain_order="left"), axis, "track")
     return covered.between(asked["start"], asked["end"])
 
 

@@ -3,7 +3,7 @@
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, merge
-from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.view.view import View
 

@@ -4,8 +4,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.statistics import median_ns, p95_ns, percent, whole_ns
+from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.tables.schema import LAUNCHES
 from nsysflow.analysis.view.view import View
 

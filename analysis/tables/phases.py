@@ -5,9 +5,9 @@ import polars as pl
 from nsysflow.analysis.bound import parts
 from nsysflow.analysis.bound.rule import PARTS, bounds
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.statistics import whole_ns
 from nsysflow.analysis.phases.work import beside
+from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.view.view import View
 
 

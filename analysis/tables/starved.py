@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis, laid, last_at_or_before, overlaps
+from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, on_axis, overlaps
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.graph_estimate import GRAPH_NODE_NS
@@ -67,7 +67,7 @@ def starved_table(view: View) -> pl.DataFrame:
     """The STARVED table, most launch-caused idle first."""
     axis, ops = view.events.axis, view.timeline.ops
     runs = starved_runs(ops, view.timeline.gaps)
-    return _listed(view, overlaps(runs, laid(view.windows, axis)), ops, axis)
+    return _listed(view, overlaps(runs, on_axis(view.windows, axis)), ops, axis)
 
 
 def _listed(view: View, runs: pl.DataFrame, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:

@@ -5,8 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.frames.nsys_ids import os_pid
-from nsysflow.analysis.schema import CAUSE
+from nsysflow.analysis.schema import CAUSE, os_pid
 from nsysflow.analysis.steps.idle import gaps_in, idle_in
 from nsysflow.analysis.steps.periods import with_period
 from nsysflow.analysis.tables.gaps import gap_rows

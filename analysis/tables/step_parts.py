@@ -4,11 +4,10 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import laid, overlaps, reached_before
-from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.frames.intervals import on_axis, overlaps, reached_before
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.phases.attribution import Attribution
-from nsysflow.analysis.schema import STEP_PART
+from nsysflow.analysis.schema import STEP_PART, os_pid
 from nsysflow.analysis.tables.gaps import (
     LINES,
     both_lines,
@@ -51,7 +50,7 @@ def _pieces(view: View) -> pl.DataFrame:
     pieces = pieces.filter(pl.col("end_ns") > pl.col("start_ns"))
     layer = pl.col("process").rank("dense").over("device_no").fill_null(1).alias("layer")
     return (
-        pieces.hstack(laid(pieces, view.events.axis).get_columns())
+        pieces.hstack(on_axis(pieces, view.events.axis).get_columns())
         .join(view.events.devices, on="device_no", maintain_order="left")
         .with_columns(layer)
         .sort("start")

@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.analysis.bound.parts import waited_in
 from nsysflow.analysis.bound.rule import bounds
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.frames.nsys_ids import os_pid
+from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.steps.idle import idle_in
 from nsysflow.analysis.view.view import View
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid
+from nsysflow.analysis.schema import os_pid, os_tid
 from nsysflow.analysis.view.view import View
 
 

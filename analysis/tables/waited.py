@@ -5,9 +5,9 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.scratch import in_slices
 from nsysflow.analysis.frames.statistics import percent
+from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.view.view import View
 
 NAMED: Final = ("communication", "copy", "other")

@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, Cause
-from nsysflow.analysis.frames.lookup import by_number, greatest, matching
+from nsysflow.analysis.frames.lookup import greatest, matching, scatter_table
 from nsysflow.analysis.schema import CAUSE
 
 COPY: Final = r"^(?:cuda|cu)Memcpy"
@@ -44,7 +44,7 @@ def with_class_by_name(calls: pl.DataFrame) -> pl.DataFrame:
     names = calls.select(pl.col("name").unique())
     classes = names.select(class_by_name(_text())).to_series()
     code = names["name"].to_physical()
-    table = by_number(greatest(code) + 1, code, classes)
+    table = scatter_table(greatest(code) + 1, code, classes)
     return calls.with_columns(table.gather(calls["name"].to_physical()).alias("class"))
 
 
@@ -86,7 +86,9 @@ def _first_slow_launches(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
     slow = calls.filter(pl.col("end_ns") - pl.col("start_ns") > LAZY_LOAD_NS)
     if slow.is_empty():
         return pl.Series("call", [], dtype=pl.UInt32)
-    is_slow = by_number(len(calls), slow["call"], pl.repeat(value=True, n=len(slow), eager=True))
+    is_slow = scatter_table(
+        len(calls), slow["call"], pl.repeat(value=True, n=len(slow), eager=True)
+    )
     kernels = ops.select("kind", "process", "name", "call", "launch_start_ns").filter(
         pl.col("kind") == "kernel", pl.col("call").is_not_null()
     )

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
-from nsysflow.analysis.frames.lookup import by_number, distinct, greatest
-from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid, process_of
+from nsysflow.analysis.frames.lookup import distinct, greatest, scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.schema import os_pid, os_tid, process_of
 from nsysflow.analysis.timeline.call_classes import (
     SYNC_AFTER_NS,
     refine_classes,
@@ -272,7 +272,7 @@ def _launch_calls(asked: pl.Series, known: pl.Series, calls: pl.DataFrame) -> pl
         launches = launches.drop_nulls("key")
     size = greatest(launches["key"]) + 1
     if size <= SPARSEST * len(launches):
-        table = by_number(size, launches["key"], launches["call"])
+        table = scatter_table(size, launches["key"], launches["call"])
         if size - table.null_count() == len(launches):
             return table.gather(asked.set(asked >= size, None)).alias("call")
     rows = asked.to_frame("key").with_row_index("row")
@@ -311,6 +311,8 @@ def _firsts(ops: pl.DataFrame) -> pl.Series:
     if not launched["start_ns"].is_sorted():
         launched = launched.sort("start_ns", "row")
     last_is_first = launched.reverse()
-    first = by_number(greatest(launched["call"]) + 1, last_is_first["call"], last_is_first["row"])
+    first = scatter_table(
+        greatest(launched["call"]) + 1, last_is_first["call"], last_is_first["row"]
+    )
     row = pl.int_range(len(ops), dtype=pl.UInt32, eager=True)
     return (first.gather(ops["call"]) == row).fill_null(value=False).alias("first")

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import named
+from nsysflow.analysis.frames.lookup import enum_from_index
 from nsysflow.analysis.timeline.communication import communication_class
 
 PART: Final = pl.Enum(["compute", "comm", "copy"])
@@ -26,7 +26,7 @@ def parts_of(ops: pl.DataFrame) -> pl.Series:
         .then(number["comm"])
         .otherwise(number["compute"])
     )
-    return named(ops.select(part.alias("part")).to_series(), PART)
+    return enum_from_index(ops.select(part.alias("part")).to_series(), PART)
 
 
 @lru_cache(maxsize=2)  # the ranks of a run have the same kernels, as a rule

@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import STALLS
-from nsysflow.analysis.frames.intervals import Axis, inside, laid
+from nsysflow.analysis.frames.intervals import Axis, inside, on_axis
 from nsysflow.analysis.frames.source_files import is_framework, is_own, shown_lines
 from nsysflow.analysis.timeline.call_classes import SYNC_AFTER_NS
 from nsysflow.analysis.trace import Trace
@@ -190,8 +190,8 @@ def _of_what_ran(
     asked = stack.is_null() & calls["class"].is_in(STALLS)
     if seen.is_empty() or not asked.any():
         return stack
-    seen = laid(seen, axis, "thread_no").with_columns(seen["stack"]).sort("start")
-    stalls = laid(calls.filter(asked), axis, "thread_no")
+    seen = on_axis(seen, axis, "thread_no").with_columns(seen["stack"]).sort("start")
+    stalls = on_axis(calls.filter(asked), axis, "thread_no")
     first = seen["end"].search_sorted(stalls["start"], side="right")
     first = first.set(first >= len(seen), None)
     touches = (seen["start"].gather(first) < stalls["end"]) & (stalls["start"] < stalls["end"])

@@ -1,4 +1,4 @@
-"""Which lanes the picture of a report has, in which order (spec §22.1, §22.2)."""
+"""Which lanes the picture of a report has, and in which row of its lane a slice is (spec §22)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,11 +6,110 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import by_number, greatest
-from nsysflow.analysis.frames.nsys_ids import os_pid, os_tid
-from nsysflow.analysis.schema import METRICS
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.frames.lookup import greatest, scatter_table
+from nsysflow.analysis.schema import CAUSE, METRICS, STEP_KIND, Frame, os_pid, os_tid
 from nsysflow.analysis.timeline.events import Events
-from nsysflow.analysis.tracks.schema import LANE_KIND, LANES
+
+LANE_KIND: Final = pl.Enum(
+    ["steps", "phases", "calls", "host_stack", "profiler", "gaps", "stream", "counter"]
+)
+"""What a lane shows."""
+
+_ROW: Final = {"lane": pl.UInt32(), "depth": pl.UInt32()}
+_TIME: Final = {"start_ns": pl.Int64(), "end_ns": pl.Int64()}
+_NAME: Final = pl.Categorical()
+
+LANES: Final = Frame(
+    """One row per lane, in display order: the lanes of each process, then those of each GPU.
+    `process` and `thread` are the OS pid and tid. `rows` says how many depths the lane needs.""",
+    {
+        "lane": pl.UInt32(),
+        "kind": LANE_KIND,
+        "title": pl.String(),
+        "process": pl.Int64(),
+        "thread": pl.Int64(),
+        "device": pl.Int32(),
+        "stream": pl.Int64(),
+        "rows": pl.UInt32(),
+    },
+)
+
+OPERATIONS: Final = Frame(
+    """One row per GPU operation, by lane, start and launch. `name` is a kernel's short name,
+    `full_name` its demangled one. `class` is a kernel's class (`communication` for `comm`), or
+    `copy HtoD`, …, `memset`, `graph`. `call` is the row of its launch in CALLS, `phase` its path.
+    `bytes` are of copies, `shape` is the row of a kernel in the trace's SHAPES.""",
+    {
+        **_ROW,
+        **_TIME,
+        "name": _NAME,
+        "full_name": _NAME,
+        "class": _NAME,
+        "call": pl.UInt32(),
+        "phase": pl.UInt32(),
+        "bytes": pl.Int64(),
+        "shape": pl.UInt32(),
+    },
+)
+
+CALLS: Final = Frame(
+    """One row per CUDA call, by lane and start, the longest first. `class` is the cause that it
+    makes; `source` and `via` are lines of the program and of its framework.""",
+    {**_ROW, **_TIME, "name": _NAME, "class": CAUSE, "source": _NAME, "via": _NAME},
+)
+
+RANGES: Final = Frame(
+    """One row per range that can be a phase, and per range of NCCL, by lane and start. `ended` is
+    false for a range that was still open when the recording ended.""",
+    {**_ROW, **_TIME, "name": _NAME, "ended": pl.Boolean()},
+)
+
+STEPS: Final = Frame(
+    """One row per step and GPU, by lane and start.""",
+    {"lane": pl.UInt32(), **_TIME, "step": pl.Int64(), "kind": STEP_KIND, "device": pl.Int32()},
+)
+
+GAPS: Final = Frame(
+    """One row per gap of an unnarrowed analysis, by GPU and start. `prev_op`, `next_op` and
+    `culprit_op` are rows of OPERATIONS, `culprit_call` of CALLS. `cause` has most of the gap.
+    `phase` is the path that has most of that cause.""",
+    {
+        "lane": pl.UInt32(),
+        "device": pl.Int32(),
+        **_TIME,
+        "prev_op": pl.UInt32(),
+        "next_op": pl.UInt32(),
+        "cause": CAUSE,
+        "culprit_call": pl.UInt32(),
+        "culprit_op": pl.UInt32(),
+        "phase": pl.UInt32(),
+        **{f"{cause}_ns": pl.Int64() for cause in CAUSES},
+    },
+)
+
+PROFILER: Final = Frame(
+    """One row per stretch of the profiler's own work, by lane and start.""",
+    {**_ROW, **_TIME, "name": _NAME},
+)
+
+HOST_STACKS: Final = Frame(
+    """One row per stretch of a thread's time that one stack stands for, by lane and start. `name`
+    is the innermost line of the program; else the innermost frame.""",
+    {"lane": pl.UInt32(), **_TIME, "name": _NAME},
+)
+
+COUNTERS: Final = Frame(
+    """One row per sampled value, by lane and time. It covers the time up to the next one.""",
+    {"lane": pl.UInt32(), "time_ns": pl.Int64(), "value_pct": pl.Int64()},
+)
+
+PATHS: Final = Frame(
+    """One row per phase: its path number and name.""",
+    {"path": pl.UInt32(), "name": pl.String()},
+)
+
 
 _OF_THREAD: Final = {
     "phases": "phases",
@@ -78,7 +177,7 @@ class Lanes:
         """The `lane` of each row of a kind whose lanes have numbers."""
         mine = self.frame.filter(pl.col("kind") == kind)
         return (
-            by_number(greatest(mine[_NUMBER]) + 1, mine[_NUMBER], mine["lane"])
+            scatter_table(greatest(mine[_NUMBER]) + 1, mine[_NUMBER], mine["lane"])
             .gather(numbers)
             .alias("lane")
         )
@@ -225,3 +324,61 @@ def _counters(samples: pl.DataFrame) -> pl.DataFrame:
         for number, metric in enumerate(METRICS)
     ]
     return _lanes("counter", pl.concat(kinds))
+
+
+_OPENS: Final = pl.col("opens")
+
+
+def depths(rows: pl.DataFrame) -> pl.Series:
+    """`depth`, u32: the first free one of its lane. That of nested slices is how many hold it.
+
+    Slices that overlap form a cluster. Of most clusters, the first slice holds all others: it is
+    taken off, and what is left forms clusters again. Only clusters in which it does not are walked.
+
+    Args:
+        rows: `lane`, `start_ns`, `end_ns`, by lane and start, the longest first.
+    """
+    depth = pl.repeat(0, len(rows), dtype=pl.UInt32, eager=True).alias("depth")
+    left, level = _clustered(rows.select("lane", "start_ns", "end_ns").with_row_index("row")), 0
+    while not left.is_empty():
+        held = left.filter("held")
+        walked = left.filter(~pl.col("held"))
+        if not walked.is_empty():
+            depth = depth.scatter(walked["row"], _walked(walked, level))
+        inner = held.filter(~_OPENS)
+        level += 1
+        depth = depth.scatter(
+            inner["row"], pl.repeat(level, len(inner), dtype=pl.UInt32, eager=True)
+        )
+        left = _clustered(inner.select("row", "lane", "start_ns", "end_ns"))
+    return depth
+
+
+def _clustered(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of clusters of several: with `cluster`, `opens` (it is the first of its cluster) and
+    `held` (whether that one lasts as long as its whole cluster)."""
+    reached = reached_before(pl.col("end_ns")).over("lane")
+    opens = (pl.col("start_ns") >= reached).fill_null(value=True)
+    marked = rows.with_columns(opens.alias("opens"))
+    alone = _OPENS & _OPENS.shift(-1, fill_value=True)
+    several = marked.filter(~alone)
+    if several.is_empty():
+        return several.with_columns(cluster=pl.lit(0, pl.UInt32), held=pl.lit(value=False))
+    numbered = several.with_columns(_OPENS.cast(pl.UInt32).cum_sum().alias("cluster"))
+    first = numbered.filter("opens").select("cluster", pl.col("end_ns").alias("first_end"))
+    last = numbered.group_by("cluster", maintain_order=True).agg(pl.col("end_ns").max())
+    held = (first["first_end"] >= last["end_ns"]).gather(numbered["cluster"] - 1)
+    return numbered.with_columns(held.alias("held"))
+
+
+def _walked(rows: pl.DataFrame, level: int) -> pl.Series:
+    """The depth of each row of some clusters, from `level` on, one after the other."""
+    found: list[int] = []
+    ends: list[int] = []
+    for opens, start, end in rows.select("opens", "start_ns", "end_ns").iter_rows():
+        if opens:
+            ends = []
+        free = next((depth for depth, until in enumerate(ends) if until <= start), len(ends))
+        ends[free : free + 1] = [end]
+        found.append(level + free)
+    return pl.Series("depth", found, dtype=pl.UInt32)

@@ -6,11 +6,9 @@ import polars as pl
 
 from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.schema import METRICS
-from nsysflow.analysis.tracks import host
-from nsysflow.analysis.tracks.gaps import gaps
-from nsysflow.analysis.tracks.lanes import Lanes
-from nsysflow.analysis.tracks.operations import operations
-from nsysflow.analysis.tracks.schema import COUNTERS, PATHS, PROFILER, RANGES, STEPS
+from nsysflow.analysis.tracks import rows as host
+from nsysflow.analysis.tracks.lanes import COUNTERS, PATHS, PROFILER, RANGES, STEPS, Lanes
+from nsysflow.analysis.tracks.rows import gaps, operations
 
 
 @dataclass(frozen=True, kw_only=True)

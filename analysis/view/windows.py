@@ -8,8 +8,15 @@ from collections.abc import Iterable
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
-from nsysflow.analysis.frames.intervals import Axis, Cover, laid, last_at_or_before, merge, overlaps
-from nsysflow.analysis.frames.lookup import greatest, where
+from nsysflow.analysis.frames.intervals import (
+    Axis,
+    Cover,
+    last_at_or_before,
+    merge,
+    on_axis,
+    overlaps,
+)
+from nsysflow.analysis.frames.lookup import filter_runs, greatest
 from nsysflow.analysis.schema import CAUSE
 
 WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
@@ -31,8 +38,8 @@ def whole_windows(ops: pl.DataFrame) -> pl.DataFrame:
 
 def intersect(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """`WINDOWS` that are in both. `others` may overlap one another."""
-    merged = merge(laid(others, axis))
-    pieces = overlaps(laid(windows, axis), merged)
+    merged = merge(on_axis(others, axis))
+    pieces = overlaps(on_axis(windows, axis), merged)
     return pieces.select(
         axis.track(pl.col("start")).cast(pl.UInt32).alias("device_no"),
         axis.time_ns(pl.col("start")).alias("start_ns"),
@@ -55,16 +62,16 @@ def clipped_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame
 
 def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The rows (`device_no`, `start_ns`, …) that start inside a window."""
-    kept = laid(windows, axis)
+    kept = on_axis(windows, axis)
     place = rows.select(axis.at(pl.col("device_no"), pl.col("start_ns"))).to_series()
     past = kept["end"].search_sorted(place, side="right")
     begun = kept["start"].search_sorted(place, side="right")
-    return where(rows, begun > past)
+    return filter_runs(rows, begun > past)
 
 
 def lying_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The rows (`device_no`, `start_ns`, `end_ns`, …) that lie in one window as a whole."""
-    kept, placed = laid(windows, axis), laid(rows, axis)
+    kept, placed = on_axis(windows, axis), on_axis(rows, axis)
     window = last_at_or_before(kept["start"], placed["start"])
     return rows.filter((placed["end"] <= kept["end"].gather(window)).fill_null(value=False))
 
@@ -77,14 +84,14 @@ def clipped(
     Few rows cross a border, so that only they are cut. Where few steps are judged, most rows lie
     outside all windows, and are left before any frame is made of them.
     """
-    kept, placed = laid(windows, axis, track), laid(rows, axis, track)
+    kept, placed = on_axis(windows, axis, track), on_axis(rows, axis, track)
     window = last_at_or_before(kept["start"], placed["start"])
     until = kept["end"].gather(window)
     next_start = kept["start"].gather((window + 1).fill_null(0), null_on_oob=True)
     inside = (placed["end"] <= until).fill_null(value=False)
     touched = (placed["start"] < until) | (placed["end"] > next_start).fill_null(value=False)
     row = (touched & ~inside).fill_null(value=False).arg_true().alias("_row")
-    whole = where(rows, inside)
+    whole = filter_runs(rows, inside)
     if row.is_empty():
         return whole
     crossing = rows[row].hstack([*placed[row], row])

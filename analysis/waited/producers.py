@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import by_number
+from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.timeline.events import Events
 
 OVERLAP_NS: Final = 2_000
@@ -31,7 +31,7 @@ def producers(events: Events) -> Producers:
     before = _in_time(events.ops, _before(events.stream_no))
     awaited = _in_time(events.ops, _in_order(events.ops, events.event_waits.edges))
     by_event = _latest(events.ops, awaited)
-    by_stream = by_number(len(events.ops), before["op"], before["source"])
+    by_stream = scatter_table(len(events.ops), before["op"], before["source"])
     return Producers(latest=_later(events.ops, by_stream, by_event), by_event=by_event)
 
 
@@ -58,7 +58,7 @@ def _latest(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
     """Per operation the source that ended last; of equal ones the later in order."""
     ended = edges.with_columns(ops["end_ns"].gather(edges["source"]).alias("end_ns"))
     ended = ended.sort("end_ns", "source")
-    return by_number(len(ops), ended["op"], ended["source"])
+    return scatter_table(len(ops), ended["op"], ended["source"])
 
 
 def _later(ops: pl.DataFrame, by_stream: pl.Series, by_event: pl.Series) -> pl.Series:

@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import by_number, named
+from nsysflow.analysis.frames.lookup import enum_from_index, scatter_table
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.schema import KIND_OF_WAIT
 from nsysflow.analysis.timeline.events import Events
@@ -67,7 +67,7 @@ def _chains(ops: pl.DataFrame, producer: pl.Series, stretches: pl.DataFrame) -> 
     columns = ["op", "from_ns", "waiter"]
     closed, ends = ends.filter(~opens), ends.filter(opens)
     inside = _starting_in(ops, ends).select(columns)
-    number = by_number(
+    number = scatter_table(
         len(ops), inside["op"], pl.int_range(len(inside), dtype=pl.UInt32, eager=True)
     )
     jump = number.gather(_behind(ops, producer, inside))
@@ -160,4 +160,4 @@ def _pieces(hops: pl.DataFrame) -> list[pl.DataFrame]:
         ).filter(pl.col("end_ns") > pl.col("start_ns"))
         for start, end, kind, op in spans
     )
-    return [rows.with_columns(named(rows["kind"], KIND_OF_WAIT)) for rows in found]
+    return [rows.with_columns(enum_from_index(rows["kind"], KIND_OF_WAIT)) for rows in found]

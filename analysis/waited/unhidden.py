@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import by_number
+from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.timeline.busy import Busy
 from nsysflow.analysis.timeline.events import Events
 
@@ -31,7 +31,7 @@ def unhidden(events: Events, pieces: pl.DataFrame, busy: Busy) -> Events | None:
     window_ns = compute_ns + pieces.select(length.sum()).item()
     if hiding_ns * 100 < LEAST_PCT * window_ns or hiding_ns == 0:
         return None
-    since = by_number(len(events.ops), awaited["op"], awaited["start_ns"]).alias("since_ns")
+    since = scatter_table(len(events.ops), awaited["op"], awaited["start_ns"]).alias("since_ns")
     kept = (pl.col("part") == "compute") | pl.col("since_ns").is_not_null()
     start = pl.max_horizontal("start_ns", "since_ns").alias("start_ns")
     ops = events.ops.with_columns(since).filter(kept).with_columns(start).drop("since_ns", "op")

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from nsysflow import catalog
-from nsysflow.base.errors import BenchError
 from nsysflow.base.endings import in_one_message
+from nsysflow.base.errors import BenchError
 from nsysflow.catalog.bench_options import bench_options
 from nsysflow.catalog.kernel import dtypes as all_dtypes
 from nsysflow.catalog.kernel import variants as all_variants

@@ -16,7 +16,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.declared.notes import Note, NoteKind
-from nsysflow.analysis.load.nsys_export.tables import Shapes
+from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.trace import Trace
 
 _ABOUT: Final = "trace.json"

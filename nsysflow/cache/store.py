@@ -21,7 +21,7 @@ from zlib import error as ZlibError
 import msgspec
 import polars as pl
 
-from nsysflow.analysis.load.nsys_export.tables import Shapes
+from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.atomic import remove_leftovers, staged
 from nsysflow.cache.fingerprint import loader_version

@@ -10,9 +10,9 @@ from typing import Any, Final
 import click
 
 import nsysflow
+from nsysflow.base.endings import in_one_message
 from nsysflow.base.errors import ExitCode
 from nsysflow.base.names import near_or_all
-from nsysflow.base.endings import in_one_message
 from nsysflow.base.progress import progress
 from nsysflow.catalog import kernels, workloads
 from nsysflow.cli.analyze import analyze

@@ -11,8 +11,8 @@ from typing import Any, Final, get_args
 import click
 
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.base.errors import NsysflowError
 from nsysflow.base.endings import discard, message, say
+from nsysflow.base.errors import NsysflowError
 from nsysflow.catalog import find
 from nsysflow.catalog.workload_options import window
 from nsysflow.cli import completion

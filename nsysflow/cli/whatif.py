@@ -14,7 +14,7 @@ from nsysflow.cli.options import Command, option, own_option, step_options
 
 if TYPE_CHECKING:
     from nsysflow.analysis.options import StepPart
-    from nsysflow.analysis.replay.changes.declared import Removal
+    from nsysflow.analysis.replay.changes import Removal
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 _CALL: Final = ("process", "thread", "start_ns")
@@ -27,7 +27,7 @@ def _removals(
     _ctx: click.Context, _param: click.Parameter, typed: tuple[str, ...]
 ) -> "tuple[Removal, ...]":
     """`sync@train.py:42` as what to remove, and where."""
-    from nsysflow.analysis.replay.changes.declared import KINDS, Removal
+    from nsysflow.analysis.replay.changes import KINDS, Removal
 
     found = []
     for each in typed:
@@ -175,7 +175,7 @@ def whatif(
     from nsysflow.analysis.analyze import analyze
     from nsysflow.analysis.findings.after import replay_and_next
     from nsysflow.analysis.options import Options
-    from nsysflow.analysis.replay.changes.declared import Changes
+    from nsysflow.analysis.replay.changes import Changes
     from nsysflow.loading import load
     from nsysflow.report.whatif import whatif_json, whatif_lines
     from nsysflow.runs.sources import single_report

@@ -40,11 +40,7 @@ def _paired(
             same = identity(key)
             if same is not None:
                 groups[same][side].append(key)
-    return {
-        mine: other
-        for ours, theirs in groups.values()
-        for mine, other in zip(ours, theirs)  # noqa: B905
-    }
+    return {mine: other for ours, theirs in groups.values() for mine, other in zip(ours, theirs)}
 
 
 def _in_same_function(key: Key) -> Key | None:

@@ -11,11 +11,11 @@ from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.find import Found, find_of_run
 from nsysflow.analysis.findings.table import findings_table
-from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.short_repr import Shown, facts_of
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.report.analysed import Analysed

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from nsysflow.analysis.analyze import Analysis, analyze
 from nsysflow.analysis.frames.scratch import Scratch
-from nsysflow.analysis.load.nsys_export.tables import Shapes
+from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.view.selection import named_domains

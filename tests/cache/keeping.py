@@ -9,7 +9,7 @@ import pytest
 
 from nsysflow import loading
 from nsysflow.analysis.load import dispatch
-from nsysflow.analysis.load.nsys_export.tables import Shapes
+from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.trace import Trace
 from nsysflow.cache.store import VARIABLE, Store
 

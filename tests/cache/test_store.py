@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsysflow.analysis.load import load
-from nsysflow.analysis.load.nsys_export.tables import Shapes
+from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.trace import Trace
 from nsysflow.cache.frames import about, frames_of
 from nsysflow.cache.store import VARIABLE, Store

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Finding, Valued
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 from tests.report.handmade import MS, Handmade, Results, training
 
 STEP_NS: Final = 50 * MS

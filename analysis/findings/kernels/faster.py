@@ -6,7 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, percent
 
 IN_ONE_PHASE: Final = 0.8

@@ -15,7 +15,7 @@ from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.waiting import stalls_of
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.replay.changes.declared import Changes, Removal
+from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.units import size
 
 PAGEABLE: Final = (

@@ -15,7 +15,7 @@ from nsysflow.analysis.findings.rules import host_code
 from nsysflow.analysis.findings.running import Running, running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 
 CHANGE: Final = (
     "DataLoader(num_workers=4 or more, persistent_workers=True, pin_memory=True)",

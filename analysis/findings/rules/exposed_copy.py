@@ -12,7 +12,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import number, size
 
 WORTH_PCT: Final = 12.5

@@ -14,8 +14,8 @@ from nsysflow.analysis.findings.places import place
 from nsysflow.analysis.findings.running import running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.analysis.replay.changes.names import ITSELF
+from nsysflow.analysis.replay.apply import ITSELF
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, number
 
 CHANGE: Final = (

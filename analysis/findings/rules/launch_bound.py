@@ -14,7 +14,7 @@ from nsysflow.analysis.findings.places import line, place
 from nsysflow.analysis.findings.running import running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.frames.lookup import matching
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.timeline.call_classes import GRAPH_LAUNCH
 from nsysflow.base.units import duration, number, whole_percent
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 
 WORTH_PCT: Final = 2
 """Below, it changes no other figure. Starting nsys costs up to 1.1 % of five captured steps

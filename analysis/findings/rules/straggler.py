@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, where_it_starts
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import number
 
 MOSTLY: Final = 0.5

@@ -10,7 +10,7 @@ from typing import Final
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.findings.waiting import Stalls, stalls_of
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 
 READ_BACK: Final = (
     "read it some steps later, or keep it on the GPU: torch.where or a mask instead of `if tensor`",

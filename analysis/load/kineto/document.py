@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import polars as pl
 
-from nsysflow.analysis.load.decoding import decoded_or_none
+from nsysflow.analysis.load.marks import decoded_or_none
 from nsysflow.runtime.protocol import KEY
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]

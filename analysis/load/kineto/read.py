@@ -20,10 +20,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.declared.notes import Note, NoteKind
-from nsysflow.analysis.frames.nsys_ids import ID_MASK
-from nsysflow.analysis.load.api_names import VERSION
-from nsysflow.analysis.load.auto_ranges import PREFIX, with_auto_domain
-from nsysflow.analysis.load.kernel_names import short_kernel_name
+from nsysflow.analysis.load.kernel_names import VERSION, short_kernel_name
 from nsysflow.analysis.load.kineto.document import (
     Args,
     Document,
@@ -36,9 +33,15 @@ from nsysflow.analysis.load.kineto.document import (
     int_of,
     span_ns,
 )
-from nsysflow.analysis.load.kineto.running import running
-from nsysflow.analysis.load.kineto.threads import ThreadKeys, on_thread, thread_keys
-from nsysflow.analysis.load.marks import capture_in, capture_rows, flops_rows
+from nsysflow.analysis.load.kineto.running import ThreadKeys, on_thread, running, thread_keys
+from nsysflow.analysis.load.marks import (
+    PREFIX,
+    capture_in,
+    capture_rows,
+    flops_rows,
+    with_auto_domain,
+)
+from nsysflow.analysis.schema import ID_MASK
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport
 from nsysflow.runtime.range_names import original_name

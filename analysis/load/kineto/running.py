@@ -1,10 +1,12 @@
-"""What each thread ran: operators and Python functions, one inside the other (spec §17.3)."""
+"""What each thread of a torch.profiler trace ran: operators and Python functions, nested (spec
+§17.3).
+"""
 
 import re
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -12,8 +14,49 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.load.kineto.document import Event, frame_of, span_ns
-from nsysflow.analysis.load.kineto.threads import ThreadKeys, on_thread
+from nsysflow.analysis.load.kineto.document import Event, OddEvent, frame_of, span_ns, unquoted
+from nsysflow.analysis.schema import ID_BITS, ID_MASK
+
+ThreadKeys = Mapping[tuple[object, object], int]
+"""Thread keys by the pid and tid of the trace."""
+
+
+def thread_keys(events: Iterable[Event]) -> ThreadKeys:
+    """A key for every thread. A tid that is not an OS tid (a pthread handle) becomes a small one.
+
+    The main thread's tid stays equal to the pid, because that identifies the main thread.
+    """
+    written = {_thread(event) for event in events}
+    pairs = {pair: (unquoted(pair[0]), unquoted(pair[1])) for pair in written}
+    tids: dict[int, list[object]] = defaultdict(list)
+    for pid, tid in sorted({*pairs.values()}, key=repr):
+        if isinstance(pid, int):
+            tids[pid].append(tid)
+    keys: dict[tuple[object, object], int] = {}
+    for pid, of_process in tids.items():
+        real = {tid for tid in of_process if isinstance(tid, int) and 0 < tid <= ID_MASK}
+        spare = (t for t in range(ID_MASK, 0, -1) if t not in real and t != pid)
+        for tid in of_process:
+            keys[pid, tid] = pid << ID_BITS | (tid if tid in real else next(spare))
+    return {pair: keys[number] for pair, number in pairs.items() if number in keys}
+
+
+def _thread(event: Event) -> tuple[int | str, int | str]:
+    """An event's pid and tid as written: numbers, or words such as a GPU's `stream 7`.
+
+    Raises:
+        OddEvent: one is missing.
+    """
+    if type(event.pid) in (int, str) and type(event.tid) in (int, str):
+        return event.pid, event.tid
+    raise OddEvent(f"no pid or no tid ({event.name!r})")
+
+
+def on_thread(event: Event, keys: ThreadKeys) -> tuple[int | None, int | None]:
+    """The process and thread key of an event."""
+    thread = keys.get(_thread(event))
+    return (None, None) if thread is None else (thread & ~ID_MASK, thread)
+
 
 _FUNCTION: Final = re.compile(r"(.+)\((\d{1,9})\): (.*)", re.DOTALL)
 """A Python function: the file, the line of its definition, its name."""

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.tables.accounting import hidden_pct
 from nsysflow.analysis.view.view import View
 

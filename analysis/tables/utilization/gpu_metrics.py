@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis, laid, merge, overlaps
+from nsysflow.analysis.frames.intervals import Axis, merge, on_axis, overlaps
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.instances import instance_spans
@@ -184,7 +184,7 @@ def _mean_pct(rate: pl.Expr, ns: pl.Expr) -> pl.Expr:
 
 def _idle(spans: pl.DataFrame, busy: Busy, axis: Axis) -> pl.DataFrame:
     """`idle_pct` per path and device: the share of its instances' spans in which nothing runs."""
-    at = laid(spans, axis)
+    at = on_axis(spans, axis)
     length_ns = at["end"] - at["start"]
     idle_ns = length_ns - busy.all.between(at["start"], at["end"])
     return (

@@ -9,10 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from nsysflow.analysis.frames.nsys_ids import os_pid
 from nsysflow.analysis.frames.statistics import median_ns, percent, whole_ns
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.schema import FLOPS
+from nsysflow.analysis.schema import FLOPS, os_pid
 from nsysflow.analysis.tables.schema import MFU
 from nsysflow.analysis.tables.steps import step_table
 from nsysflow.analysis.trace import Trace

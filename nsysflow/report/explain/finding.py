@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.explained.explanation import explanations
 from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.places import line
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, percent, share
 from nsysflow.report.analysed import Analysed
 from nsysflow.report.explain.behind import gaps_behind, rows_behind

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import by_number, greatest
+from nsysflow.analysis.frames.lookup import greatest, scatter_table
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.report.html.packing import Blobs, Packed, packed, packed_deltas
@@ -53,7 +53,7 @@ class _Names:
         codes = names.to_physical()
         mine = distinct.to_physical()
         number = pl.int_range(first, first + len(distinct), dtype=pl.UInt32, eager=True)
-        return by_number(greatest(mine) + 1, mine, number).gather(codes)
+        return scatter_table(greatest(mine) + 1, mine, number).gather(codes)
 
     def kernels(self, operations: pl.DataFrame) -> pl.Series:
         """The number of each operation's `name` and `full_name`."""
@@ -149,7 +149,7 @@ class Columns:
         distinct = classes.unique()
         number = distinct.cast(pl.String).cast(pl.Enum(self.classes)).to_physical()
         codes = distinct.to_physical()
-        return by_number(greatest(codes) + 1, codes, number).gather(classes.to_physical())
+        return scatter_table(greatest(codes) + 1, codes, number).gather(classes.to_physical())
 
     def _calls(self) -> dict[str, Any]:
         rows = self.tracks.calls
@@ -210,7 +210,7 @@ def _parts(gaps: pl.DataFrame) -> dict[str, Packed | None]:
     ]
     flat = pl.concat(found).sort("gap", "number")
     counted = flat.group_by("gap").len()
-    count = by_number(len(gaps), counted["gap"], counted["len"]).fill_null(0)
+    count = scatter_table(len(gaps), counted["gap"], counted["len"]).fill_null(0)
     return {
         "parts": packed(count),
         "part_cause": packed(flat["number"]),

@@ -12,7 +12,7 @@ import polars as pl
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.concepts import causes_in_full
 from nsysflow.analysis.schema import STEP_KIND
-from nsysflow.analysis.tracks.operations import group_of
+from nsysflow.analysis.tracks.rows import group_of
 from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.report.analysed import Analysed
 from nsysflow.report.clocks import Clock, clocks_of, end_of

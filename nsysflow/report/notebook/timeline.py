@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.tracks.operations import group_of
+from nsysflow.analysis.tracks.rows import group_of
 from nsysflow.base.units import duration
 from nsysflow.report import palette
 from nsysflow.report.about import gpu_label

@@ -20,8 +20,8 @@ from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
-from nsysflow.analysis.replay.changes.names import Names
-from nsysflow.analysis.replay.dependencies.program import recorded
+from nsysflow.analysis.replay.apply import Names
+from nsysflow.analysis.replay.replay import recorded
 from tests.analysis.replay.sites import CONTROLS
 from tests.reports import DATA
 

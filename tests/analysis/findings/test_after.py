@@ -1,7 +1,7 @@
 """What to change next, once something is changed."""
 
 from nsysflow.analysis.findings.after import largest_after
-from nsysflow.analysis.replay.changes.declared import Changes, Removal
+from nsysflow.analysis.replay.changes import Changes, Removal
 from tests.analyses import analysed
 
 

@@ -5,18 +5,18 @@ import pytest
 
 from nsysflow.analysis.frames.lookup import (
     MOST_STRETCHES,
-    by_number,
     dense,
     distinct,
+    enum_from_index,
+    filter_runs,
     greatest,
-    named,
     number_in,
-    where,
+    scatter_table,
 )
 
 
 def test_a_table_holds_the_last_value_of_each_number_and_null_elsewhere() -> None:
-    table = by_number(4, pl.Series([1, 3, 1]), pl.Series(["a", "b", "c"]))
+    table = scatter_table(4, pl.Series([1, 3, 1]), pl.Series(["a", "b", "c"]))
     assert table.to_list() == [None, "c", None, "b"]
 
 
@@ -51,7 +51,11 @@ def test_the_number_of_a_row_is_where_its_key_stands(keys: list[tuple[int, int]]
 
 def test_words_are_found_by_their_number() -> None:
     words = pl.Enum(["a", "b"])
-    assert named(pl.Series("x", [1, None, 0], dtype=pl.UInt8), words).to_list() == ["b", None, "a"]
+    assert enum_from_index(pl.Series("x", [1, None, 0], dtype=pl.UInt8), words).to_list() == [
+        "b",
+        None,
+        "a",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,12 +70,12 @@ def test_words_are_found_by_their_number() -> None:
 )
 def test_the_rows_that_are_kept_are_those_of_a_filter(kept: list[bool]) -> None:
     rows = pl.DataFrame({"a": range(200)})
-    assert where(rows, pl.Series(kept)).rows() == rows.filter(pl.Series(kept)).rows()
+    assert filter_runs(rows, pl.Series(kept)).rows() == rows.filter(pl.Series(kept)).rows()
 
 
 def test_a_few_stretches_are_not_copied_and_many_are() -> None:
     rows = pl.DataFrame({"a": range(4 * MOST_STRETCHES)})
     in_three = pl.Series([row not in (7, 90) for row in range(len(rows))])
     every_other = pl.Series([row % 2 == 0 for row in range(len(rows))])
-    assert where(rows, in_three).n_chunks() == 3
-    assert where(rows, every_other).n_chunks() == 1
+    assert filter_runs(rows, in_three).n_chunks() == 3
+    assert filter_runs(rows, every_other).n_chunks() == 1

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nsysflow.analysis.load import load
-from nsysflow.analysis.load.sqlite.read import read_sqlite
+from nsysflow.analysis.load.sqlite import read_sqlite
 from nsysflow.base.errors import Busy, Damaged, Incomplete, NotAReport, ReportError
 from nsysflow.cli.main import main
 from tests.exports import change, write_export
@@ -24,7 +24,7 @@ from tests.reports import sqlite_report
 from tests.unprivileged import unprivileged
 
 EXPORT = "nsys export --type sqlite --force-overwrite=true REPORT.nsys-rep"
-PIECE_ROWS = "nsysflow.analysis.load.sqlite.read.PIECE_ROWS"
+PIECE_ROWS = "nsysflow.analysis.load.sqlite.PIECE_ROWS"
 KERNELS, CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
 

@@ -1,13 +1,20 @@
-"""The name of a path in tables, and the report that a run's folder stands for."""
+"""The loader for a path, and reports that nsys exports first."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import nsysflow
 from nsysflow.analysis.load import load
+from nsysflow.analysis.load.pack import pack
+from nsysflow.base.errors import CaptureError, Damaged, NsysMissing, ReportError
 from nsysflow.base.names import report_name
+from nsysflow.cli.main import main
 from tests.exports import write_export
+from tests.nsys.fakes import fake_nsys
 from tests.reports import DATA
 
 
@@ -43,3 +50,78 @@ def test_the_folder_of_a_run_is_read_as_its_report(tmp_path: Path) -> None:
     assert load(tmp_path).ops.height > 0
     write_export(tmp_path / "report.sqlite", kernels=[{}])
     assert load(str(tmp_path)).ops.height == 1
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    path = tmp_path / "run.nsys-rep"
+    path.write_bytes(b"not SQLite at all")
+    return path
+
+
+@pytest.fixture
+def nsys(tmp_path: Path) -> Path:
+    """A program that exports the `export.sqlite` beside it."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    write_export(folder / "export.sqlite", kernels=[{}])
+    copy = f'cp "{folder}/export.sqlite" "${{3#--output=}}"'
+    return fake_nsys(folder / "nsys", body=f'[ "$4" = "" ] || {copy}')
+
+
+def no_nsys(report: Path, out: Path) -> None:
+    raise NsysMissing("no nsys was found", "Install it", "apt install nsight-systems")
+
+
+def test_the_nsys_that_was_asked_for_exports_it(report: Path, nsys: Path) -> None:
+    trace = nsysflow.load(report, nsys=nsys)
+    assert trace.report == "run"
+    assert trace.ops.height == 1
+    assert sorted(path.name for path in report.parent.iterdir()) == ["bin", "run.nsys-rep"]
+
+
+def test_commands_find_an_nsys_by_themselves(
+    report: Path, nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NSYSFLOW_NSYS", str(nsys))
+    for argv in (
+        ["analyze", str(report), "--no-files"],
+        ["pack", str(report), "-o", str(tmp_path / "small.sqlite")],
+    ):
+        done = CliRunner().invoke(main, argv)
+        assert done.exit_code == 0, done.output
+    assert load(tmp_path / "small.sqlite").ops.height == 1
+
+
+def test_reading_a_report_starts_no_program(report: Path, tmp_path: Path) -> None:
+    for read in (load, partial(pack, out=tmp_path / "small.sqlite")):
+        with pytest.raises(ReportError) as caught:
+            read(report)
+        assert caught.value.command == f"nsys export --type sqlite {report}"
+
+
+def test_without_an_nsys_the_error_says_how_to_get_one_and_how_to_export_by_hand(
+    report: Path,
+) -> None:
+    with pytest.raises(ReportError, match="no nsys was found") as caught:
+        load(report, export=no_nsys)
+    assert caught.value.command.splitlines() == [
+        "apt install nsight-systems",
+        f"nsys export --type sqlite {report}",
+    ]
+
+
+def test_an_nsys_asked_for_that_is_not_there_is_named(report: Path, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="gone"):
+        nsysflow.load(report, nsys=tmp_path / "gone")
+
+
+def test_an_nsys_that_fails_is_quoted(report: Path, tmp_path: Path) -> None:
+    failing = fake_nsys(tmp_path / "failing", body="echo 'Unknown file format' >&2; exit 3")
+    with pytest.raises(Damaged, match="ended with 3 and said: Unknown file format"):
+        nsysflow.load(report, nsys=str(failing))
+
+
+def test_an_sqlite_file_named_nsys_rep_needs_no_nsys(report: Path, nsys: Path) -> None:
+    shutil.copy(nsys.parent / "export.sqlite", report)
+    assert load(report, export=no_nsys).ops.height == 1

@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
-from nsysflow.analysis.load.nsys_export.tables import SAMPLED, TABLES
+from nsysflow.analysis.load.export_tables import SAMPLED, TABLES
 from nsysflow.base.errors import Damaged, ReportError
 from tests.analyses import tables_of
 from tests.analysis.load.kineto.traces import event, kernel, write

@@ -1,4 +1,4 @@
-"""The mark of a captured window, and which marks can be used."""
+"""JSON that ranges carry: marks of windows, and NCCL's messages."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,9 @@ from nsysflow.analysis.load.marks import (
     capture_rows,
     first_of_each,
     flops_rows,
+    sent,
     slim_mark,
+    slim_payload,
 )
 from nsysflow.analysis.load.pack import pack
 from tests.analysis.load.kineto import traces
@@ -183,3 +185,41 @@ def test_a_kineto_trace_holds_the_window_beside_its_events(tmp_path: Path) -> No
         (813 << 24, "3:2:5", 4_500_000)
     ]
     assert load(traces.write(tmp_path, *events)).captures.is_empty()
+
+
+REAL = (
+    '{"NCCL communicator ID":15653356006786056834,"Message size [bytes]":33554432,'
+    '"Reduction operation":"Sum"}'
+)
+"""A payload as nsys 2025.3 exports it with --include-json=true."""
+
+
+def test_a_real_payload_has_size_and_communicator() -> None:
+    assert sent(REAL) == (33_554_432, 15_653_356_006_786_056_834)
+
+
+def test_a_slim_payload_has_only_size_and_communicator() -> None:
+    slim = slim_payload(REAL)
+    assert slim is not None
+    assert sent(slim) == sent(REAL)
+    assert set(json.loads(slim)) == {"NCCL communicator ID", "Message size [bytes]"}
+    assert slim_payload(slim) == slim
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1]",
+        '"Message size [bytes]"',
+        "[" * 100_000,
+        '{"No. of ranks":2,"Rank":0}',
+        '{"Message size [bytes]":"33"}',
+        '{"Message size [bytes]":-1}',
+        '{"Message size [bytes]":9223372036854775808}',
+        '{"Message size [bytes]":true}',
+    ],
+)
+def test_a_payload_without_a_usable_size_is_left_out(text: str) -> None:
+    assert sent(text)[0] is None
+    assert slim_payload(text) is None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsysflow.analysis.load.auto_ranges import with_auto_domain
+from nsysflow.analysis.load.marks import with_auto_domain
 from nsysflow.analysis.options import Options
 from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests.oracle.model import Range

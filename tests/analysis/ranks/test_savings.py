@@ -13,10 +13,10 @@ from benchmarks.many_ranks.simulated import Delay, Kind
 from nsysflow.analysis.ranks import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.ranks.reduced import reduced
-from nsysflow.analysis.replay.dependencies.program import recorded
+from nsysflow.analysis.replay.replay import recorded
 from tests.analyses import analysed
 from tests.analysis.replay.replays import Row, kernel, launch, opened
-from tests.analysis.replay.test_oracle_agrees import PROGRAMS, plain
+from tests.analysis.replay.test_replay import PROGRAMS, plain
 from tests.oracle.export import read_export
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.rank_savings import saved_step_ns

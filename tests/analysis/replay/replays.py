@@ -8,11 +8,9 @@ import polars as pl
 from nsysflow.analysis import schema
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
-from nsysflow.analysis.replay.changes.apply import changed
-from nsysflow.analysis.replay.changes.declared import Changes, Removal
-from nsysflow.analysis.replay.changes.names import Names
-from nsysflow.analysis.replay.dependencies.program import recorded
-from nsysflow.analysis.replay.replay import Times, replay
+from nsysflow.analysis.replay.apply import Names, changed
+from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.analysis.replay.replay import Times, recorded, replay
 from tests import tiny
 from tests.oracle.model import Call, Op, Range
 

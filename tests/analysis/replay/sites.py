@@ -14,12 +14,9 @@ import polars as pl
 
 from nsysflow.analysis.frames.intervals import Cover
 from nsysflow.analysis.pipeline import Timeline
-from nsysflow.analysis.replay.changes.apply import changed
-from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.analysis.replay.changes.graphing import with_graphs
-from nsysflow.analysis.replay.changes.names import Names
-from nsysflow.analysis.replay.dependencies.program import Recorded, recorded
-from nsysflow.analysis.replay.replay import replay
+from nsysflow.analysis.replay.apply import Names, changed
+from nsysflow.analysis.replay.changes import Changes, with_graphs
+from nsysflow.analysis.replay.replay import Recorded, recorded, replay
 from tests.analysis.test_simulated import simulated
 
 NOWHERE: Final = Cover(pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64}))

@@ -1,10 +1,25 @@
-"""The replay of an unchanged program is the recorded trace."""
+"""The replay: unchanged it is the report, and it agrees with the oracle."""
 
+import tarfile
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.options import Options
 from nsysflow.analysis.pipeline import Timeline
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import KINDS, Changes
 from tests.analyses import analysed, every_report
-from tests.analysis.replay.replays import replayed
+from tests.analysis.replay.replays import replayed, without
+from tests.analysis.replay.sites import sites
 from tests.analysis.test_simulated import simulated
+from tests.oracle.export import read_export
+from tests.oracle.model import PlainTrace, to_trace
+from tests.oracle.replay import Replay
+from tests.reports import DATA, sqlite_report
 
 
 def off_by_ns(timeline: Timeline) -> int:
@@ -24,3 +39,68 @@ def test_an_unchanged_replay_is_the_simulated_program_to_the_ns() -> None:
     analyses, _ = simulated()
     off = {name: off_by_ns(analysis.timeline) for name, analysis in analyses.items()}
     assert off == dict.fromkeys(off, 0)
+
+
+SAMPLES = ("nan_check-sync", "alloc_churn-empty_cache", "h2d-pageable", "overlap-side_stream")
+"""Without recorded events, and small: the oracle takes the square of their size."""
+
+PROGRAMS = (
+    "alloc-009",
+    "queue_full-018",
+    "two_streams-015",
+    "two_threads-014",
+    "autograd-035",
+    "mixture-034",
+)
+
+
+@cache
+def plain(name: str) -> PlainTrace:
+    with TemporaryDirectory() as folder:
+        if name in SAMPLES:
+            return read_export(sqlite_report(Path(folder), name))
+        with tarfile.open(DATA / "simulated.tar.xz") as archive:
+            archive.extract(f"simulated/{name}.sqlite", folder, filter="data")
+        return read_export(Path(folder) / "simulated" / f"{name}.sqlite")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", [*SAMPLES, *PROGRAMS])
+def test_the_oracle_agrees(name: str, kind: str) -> None:
+    timeline = nsysflow.analyze(to_trace(plain(name)), Options()).timeline
+    ends = replayed(timeline, without(kind)).ops["end_ns"].to_list()
+    assert Replay(plain(name)).ends_without(KINDS[kind]) == ends
+
+
+pytestmark = pytest.mark.xdist_group("simulated")
+
+AIM: Final = 0.95
+
+
+def hits(kind: str) -> tuple[int, int]:
+    """How many sites of a kind are hit, of how many."""
+    of_kind = [site for site in sites() if site.kind == kind]
+    return sum(site.hit for site in of_kind), len(of_kind)
+
+
+def test_what_a_wait_s_removal_saves_is_within_a_tenth_or_a_hundredth_of_the_window() -> None:
+    hit, of = hits("stall")
+    assert of == 99
+    assert hit >= AIM * of
+
+
+def test_what_host_code_s_removal_saves_is_within_a_tenth_or_a_hundredth_of_the_window() -> None:
+    hit, of = hits("host")
+    assert of == 37
+    assert hit >= 0.9 * of  # 35: threads that compete, and a copy that would be waited for later
+
+
+def test_what_a_graph_saves_is_within_a_tenth_or_a_hundredth_of_the_window() -> None:
+    assert hits("graph") == (2, 2)
+
+
+def test_waits_that_hurt_nobody_save_nothing() -> None:
+    controls = [site for site in sites() if site.control]
+    quiet = sum(site.said_ns <= 0.005 * site.window_ns for site in controls)
+    assert len(controls) == 48
+    assert quiet >= AIM * len(controls)

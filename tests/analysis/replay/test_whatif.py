@@ -7,8 +7,8 @@ import pytest
 import nsysflow
 from nsysflow.analysis.declared.notes import NoteKind
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.replay.changes.declared import Changes
-from nsysflow.analysis.replay.dependencies.program import recorded
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.replay.whatif import lengths_after, whatif
 from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, few_reports, sums
 from tests.analysis.replay.replays import (

@@ -14,7 +14,7 @@ from nsysflow.report.blocks import block_of
 from nsysflow.report.fields import Limits
 from nsysflow.report.results import Results
 from tests.analyses import analysed
-from tests.analysis.load.nsys_export.test_sampled import BACKTRACES, backtrace
+from tests.analysis.load.test_sampled import BACKTRACES, backtrace
 from tests.exports import write_export
 from tests.oracle.model import Backtrace, Call, Frame, PlainTrace, to_trace
 from tests.oracle.report import Report

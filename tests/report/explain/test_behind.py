@@ -7,7 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.schema import GAP_SUMMARY, GAPS, KERNELS, SYNCS
 from nsysflow.report.explain.behind import gaps_behind, rows_behind
 from nsysflow.report.layout import Block

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.replay.changes.declared import Changes, Removal
+from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.report.explain.finding import command_lines, reckoned
 
 

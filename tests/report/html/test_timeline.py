@@ -9,7 +9,7 @@ import nsysflow
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.tracks.operations import group_of
+from nsysflow.analysis.tracks.rows import group_of
 from nsysflow.report.clocks import clocks_of
 from tests.analyses import KINDS, analysed, loaded, run_of
 from tests.report.html.unpacked import Page, page_of, run_of_these

@@ -10,7 +10,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.kernels.faster import faster, in_words
 from nsysflow.analysis.findings.rules.gpu.tiny_kernels import LEFT_AS_ONE
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.analysis.replay.changes.declared import Changes
+from nsysflow.analysis.replay.changes import Changes
 
 MANY: Final = 50
 """So many kernels a step: AdamW with foreach=True takes 19 for 120 tensors, with fused=True 6."""

@@ -1,8 +1,9 @@
-"""What the host was running, from the operators and Python functions of a torch.profiler trace."""
+"""What threads ran, and their keys."""
 
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.analysis.trace import Trace
 from tests.analyses import rows_of
 from tests.analysis.load.frames import assert_schemas
-from tests.analysis.load.kineto.traces import REAL, event, write
+from tests.analysis.load.kineto.traces import PID, REAL, event, write
 from tests.oracle.host_stacks import host_stacks, idle_stacks
 from tests.oracle.model import from_trace
 from tests.oracle.report import Report
@@ -123,3 +124,21 @@ def test_the_real_trace_agrees_with_the_oracle() -> None:
     ):
         columns = list(SCHEMAS[name])
         assert rows_of(getattr(analysis, name).to_dicts(), columns) == rows_of(expected, columns)
+
+
+def test_autograd_threads_are_known_by_name_and_the_main_thread_by_its_id() -> None:
+    threads = load(REAL).threads
+    tids = threads.select(pid=pl.col("process") // 2**24, tid=pl.col("thread") & 0xFFFFFF)
+    assert tids.rows() == [(813, 813), (813, 834)]
+    assert threads["name"].to_list() == ["python3", "pt_autograd_0"]
+
+
+def test_ids_too_large_for_an_os_thread_become_small_distinct_ones(tmp_path: Path) -> None:
+    large = [140_737_000_000_001, 140_737_000_000_002, -5]
+    events = [event("cuda_runtime", "cudaLaunchKernel", tid=tid) for tid in [PID, *large]]
+    calls = load(write(tmp_path, *events)).calls
+    assert calls["process"].unique().to_list() == [PID << 24]
+    tids = [thread & 0xFFFFFF for thread in calls["thread"].to_list()]
+    assert tids[0] == PID
+    assert len(set(tids)) == 4
+    assert [thread & ~0xFFFFFF for thread in calls["thread"].to_list()] == [PID << 24] * 4

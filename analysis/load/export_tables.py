@@ -1,0 +1,432 @@
+"""The tables and columns of an nsys export that we read, by nsys's names, and these as frames and
+words.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.base.errors import Incomplete, Remedy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table of an export.
+
+    Attributes:
+        name: as nsys spells it.
+        columns: the columns that we read. One that an export lacks is filled with null.
+        required: the columns that every version of nsys writes.
+    """
+
+    name: str
+    columns: pl.Schema
+    required: tuple[str, ...]
+
+
+_SPAN: Final = {"start": pl.Int64(), "end": pl.Int64()}
+_OP: Final = {
+    **_SPAN,
+    "deviceId": pl.Int32(),
+    "streamId": pl.Int64(),
+    "correlationId": pl.Int64(),
+    "globalPid": pl.Int64(),
+}
+_ON_STREAM: Final = {
+    "deviceId": pl.Int32(),
+    "streamId": pl.Int64(),
+    "correlationId": pl.Int64(),
+    "globalPid": pl.Int64(),
+    "eventSyncId": pl.Int64(),
+}
+_LABELS: Final = pl.Schema({"id": pl.Int64(), "name": pl.String(), "label": pl.String()})
+
+
+def _op(suffix: str, **columns: pl.DataType) -> Table:
+    return Table(
+        name=f"CUPTI_ACTIVITY_KIND_{suffix}",
+        columns=pl.Schema({**_OP, **columns}),
+        required=("start", "end", "deviceId"),
+    )
+
+
+Shapes = bool | Literal["grid"]
+"""How much is read of how kernels were launched: all, their grid, or nothing."""
+
+GRID: Final = ("gridX", "gridY", "gridZ")
+"""The blocks of a kernel. Only the `kernels` table and findings need them."""
+
+BESIDE_GRID: Final = (
+    "registersPerThread",
+    "blockX",
+    "blockY",
+    "blockZ",
+    "staticSharedMemory",
+    "dynamicSharedMemory",
+)
+"""The rest of a kernel's launch configuration. Only the `kernels` table needs it."""
+
+
+TABLES: Final[Mapping[str, Table]] = {
+    "strings": Table(
+        name="StringIds",
+        columns=pl.Schema({"id": pl.UInt32(), "value": pl.String()}),
+        required=("id", "value"),
+    ),
+    "calls": Table(
+        name="CUPTI_ACTIVITY_KIND_RUNTIME",
+        columns=pl.Schema(
+            {
+                **_SPAN,
+                "globalTid": pl.Int64(),
+                "correlationId": pl.Int64(),
+                "nameId": pl.UInt32(),
+            }
+        ),
+        required=("start", "end", "nameId"),
+    ),
+    "kernels": _op(
+        "KERNEL",
+        graphNodeId=pl.Int64(),
+        demangledName=pl.UInt32(),
+        shortName=pl.UInt32(),
+        registersPerThread=pl.Int32(),
+        gridX=pl.Int32(),
+        gridY=pl.Int32(),
+        gridZ=pl.Int32(),
+        blockX=pl.Int32(),
+        blockY=pl.Int32(),
+        blockZ=pl.Int32(),
+        staticSharedMemory=pl.Int64(),
+        dynamicSharedMemory=pl.Int64(),
+    ),
+    "memcpys": _op(
+        "MEMCPY",
+        graphNodeId=pl.Int64(),
+        bytes=pl.Int64(),
+        copyKind=pl.Int64(),
+        srcKind=pl.Int64(),
+        dstKind=pl.Int64(),
+    ),
+    "memsets": _op("MEMSET", graphNodeId=pl.Int64()),
+    "graphs": _op("GRAPH_TRACE"),
+    "nvtx": Table(
+        name="NVTX_EVENTS",
+        columns=pl.Schema(
+            {
+                **_SPAN,
+                "eventType": pl.Int64(),
+                "globalTid": pl.Int64(),
+                "domainId": pl.Int64(),
+                "textId": pl.UInt32(),
+                "text": pl.String(),
+            }
+        ),
+        required=("start", "eventType"),
+    ),
+    "overhead": Table(
+        name="PROFILER_OVERHEAD",
+        columns=pl.Schema({**_SPAN, "globalTid": pl.Int64(), "nameId": pl.UInt32()}),
+        required=("start", "end"),
+    ),
+    "event_records": Table(
+        name="CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+        columns=pl.Schema(_ON_STREAM),
+        required=("streamId",),
+    ),
+    "waits": Table(
+        name="CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        columns=pl.Schema({**_ON_STREAM, "contextId": pl.Int64()}),
+        required=("streamId",),
+    ),
+    "contexts": Table(
+        name="TARGET_INFO_CUDA_CONTEXT_INFO",
+        columns=pl.Schema(
+            {"processId": pl.Int64(), "contextId": pl.Int64(), "deviceId": pl.Int32()}
+        ),
+        required=("processId", "contextId", "deviceId"),
+    ),
+    "graph_nodes": Table(
+        name="CUDA_GRAPH_NODE_EVENTS",
+        columns=pl.Schema(
+            {
+                "start": pl.Int64(),
+                "globalTid": pl.Int64(),
+                "graphNodeId": pl.Int64(),
+                "originalGraphNodeId": pl.Int64(),
+            }
+        ),
+        required=("start", "graphNodeId"),
+    ),
+    "threads": Table(
+        name="ThreadNames",
+        columns=pl.Schema({"globalTid": pl.Int64(), "nameId": pl.UInt32(), "priority": pl.Int64()}),
+        required=("globalTid", "nameId"),
+    ),
+    "cuda_devices": Table(
+        name="TARGET_INFO_CUDA_DEVICE",
+        columns=pl.Schema({"gpuId": pl.Int32(), "cudaId": pl.Int32(), "pid": pl.Int64()}),
+        required=("gpuId", "cudaId", "pid"),
+    ),
+    "gpus": Table(
+        name="TARGET_INFO_GPU",
+        columns=pl.Schema(
+            {
+                "id": pl.Int32(),
+                "name": pl.String(),
+                "uuid": pl.String(),
+                "smCount": pl.Int32(),
+                "memoryBandwidth": pl.Int64(),
+            }
+        ),
+        required=("id",),
+    ),
+    "diagnostics": Table(
+        name="DIAGNOSTIC_EVENT",
+        columns=pl.Schema({"severity": pl.Int32(), "text": pl.String()}),
+        required=("text",),
+    ),
+    "export_info": Table(
+        name="META_DATA_EXPORT",
+        columns=pl.Schema({"name": pl.String(), "value": pl.String()}),
+        required=("name", "value"),
+    ),
+    "gpu_metric_names": Table(
+        name="TARGET_INFO_GPU_METRICS",
+        columns=pl.Schema(
+            {"typeId": pl.Int64(), "metricId": pl.Int64(), "metricName": pl.String()}
+        ),
+        required=("typeId", "metricId", "metricName"),
+    ),
+    "event_types": Table(name="ENUM_NSYS_EVENT_TYPE", columns=_LABELS, required=("id",)),
+    "copy_kinds": Table(name="ENUM_CUDA_MEMCPY_OPER", columns=_LABELS, required=("id",)),
+    "memory_kinds": Table(name="ENUM_CUDA_MEM_KIND", columns=_LABELS, required=("id",)),
+}
+"""The tables by the field of `Raw` that each fills, big ones first."""
+
+_NVTX_JSON: Final = Table(
+    name="NVTX_EVENTS",
+    columns=pl.Schema(
+        {
+            "start": pl.Int64(),
+            "globalTid": pl.Int64(),
+            "eventType": pl.Int64(),
+            "domainId": pl.Int64(),
+            "jsonText": pl.Categorical(),
+            "jsonTextId": pl.UInt32(),
+        }
+    ),
+    required=("start", "eventType"),
+)
+
+SAMPLED: Final[Mapping[str, Table]] = {
+    "backtraces": _NVTX_JSON,
+    "python_samples": _NVTX_JSON,
+    "messages": _NVTX_JSON,
+    "gpu_samples": Table(
+        name="GPU_METRICS",
+        columns=pl.Schema(
+            {
+                "timestamp": pl.Int64(),
+                "typeId": pl.Int64(),
+                "metricId": pl.Int64(),
+                "value": pl.Float64(),  # INTEGER in the versions at hand; not promised
+            }
+        ),
+        required=("timestamp", "typeId", "metricId", "value"),
+    ),
+}
+"""Tables of which only some rows are read, by the field of `Raw`; `sampled` says which rows."""
+
+_UNREAD: Final = """
+    binaryData blockX cacheConfig callchainId category clockRate color computeMajor computeMinor
+    constantMemory contextId copyCount ctrlDevPath ctxswDevPath cuDevice busLocation chipName
+    asyncEngines bytes deprecatedSrcId deprecatedSyncType doubleValue dstContextId dstDeviceId
+    end endGlobalTid eventClass eventId floatValue globalPid graphExecId graphId graphNodeId
+    greenContextId gridId hwId int32Value int64Value isDiscrete isGreenContext jsonText
+    jsonTextId l2CacheSize launchType localMemoryPerThread localMemoryTotal luid mangledName
+    maxBlockDimX maxBlockDimY maxBlockDimZ maxBlocksPerSm maxGridDimX maxGridDimY maxGridDimZ
+    maxIPC maxRegistersPerBlock maxRegistersPerSm maxShmemPerBlock maxShmemPerBlockOptin
+    maxShmemPerSm maxThreadsPerBlock maxWarpsPerSm memKind migrationCause nameId nodeMask
+    nullStreamId
+    parentContextId pwGpuId rangeId rawTimestamp returnValue revision sharedMemoryExecuted
+    sharedMemoryLimitConfig smMajor smMinor source sourceId srcContextId srcDeviceId start
+    syncType threadsPerWarp timestamp timestampType totalMemory typeName uint32Value uint64Value
+    value virtualAddress vmId clusterSchedulingPolicy clusterX clusterY clusterZ
+    maxActiveClusters maxPotentialClusterSize numMultiprocessors numaNodeId qmdBulkReleaseDone
+    qmdLastCtaDone qmdPreexitDone sharedMemoryRequestedPercentage tensorSizeMinusOneElements
+    uuid
+"""
+UNREAD_COLUMNS: Final = frozenset(_UNREAD.split())
+"""Columns of those tables that we know and do not need: schema 3.20 has them, or (from
+clusterSchedulingPolicy on) NVIDIA's exporter guide of a later version. Others get a note."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raw:
+    """The tables of an export: nsys's column names, the types of `tables.TABLES`, in row order.
+
+    Attributes:
+        shown: the report's path as the user typed it, for messages.
+        present: names of the tables that the export has.
+        unknown: columns of those tables that no version known to us has, as `table.column`.
+        unusable: how many rows were left out because a value that every row has was missing.
+    """
+
+    shown: str
+    present: frozenset[str]
+    unknown: tuple[str, ...]
+    unusable: int
+    strings: pl.DataFrame
+    calls: pl.DataFrame
+    kernels: pl.DataFrame
+    memcpys: pl.DataFrame
+    memsets: pl.DataFrame
+    graphs: pl.DataFrame
+    nvtx: pl.DataFrame
+    overhead: pl.DataFrame
+    event_records: pl.DataFrame
+    waits: pl.DataFrame
+    contexts: pl.DataFrame
+    graph_nodes: pl.DataFrame
+    threads: pl.DataFrame
+    cuda_devices: pl.DataFrame
+    gpus: pl.DataFrame
+    diagnostics: pl.DataFrame
+    export_info: pl.DataFrame
+    gpu_metric_names: pl.DataFrame
+    event_types: pl.DataFrame
+    copy_kinds: pl.DataFrame
+    memory_kinds: pl.DataFrame
+    backtraces: pl.DataFrame
+    python_samples: pl.DataFrame
+    messages: pl.DataFrame
+    gpu_samples: pl.DataFrame
+
+    @property
+    def ops(self) -> tuple[pl.DataFrame, ...]:
+        """The tables of GPU operations."""
+        return self.kernels, self.memcpys, self.memsets, self.graphs
+
+
+def check_tables(
+    shown: str, present: Mapping[str, tuple[str, ...]], remedy: Remedy
+) -> tuple[str, ...]:
+    """The columns of an export that no version known to us has, as `table.column`.
+
+    Args:
+        shown: the report's path, for messages.
+        present: the export's tables with their columns.
+        remedy: how to make the export again.
+
+    Raises:
+        Incomplete: a table or column that every export has is missing.
+    """
+    unknown: list[str] = []
+    if "StringIds" not in present:
+        raise Incomplete(f"{shown} is incomplete: it has no table StringIds", *remedy)
+    for table in (*TABLES.values(), SAMPLED["gpu_samples"]):
+        columns = present.get(table.name, ())
+        missing = [name for name in table.required if name not in columns]
+        if columns and missing:
+            raise Incomplete(
+                f"{shown} is incomplete: its table {table.name} has no column {missing[0]}", *remedy
+            )
+        known = UNREAD_COLUMNS.union(table.columns)
+        unknown += [f"{table.name}.{name}" for name in columns if name not in known]
+    return tuple(unknown)
+
+
+def assemble(
+    shown: str,
+    present: Mapping[str, tuple[str, ...]],
+    unknown: tuple[str, ...],
+    frames: Mapping[str, pl.DataFrame],
+) -> Raw:
+    """A `Raw` of frames in the schemas of `TABLES` and `SAMPLED`, without unusable rows."""
+    tables = {**TABLES, **SAMPLED}
+    usable = {field: _usable(frame, tables[field]) for field, frame in frames.items()}
+    left_out = sum(frame.height - usable[field].height for field, frame in frames.items())
+    return Raw(
+        shown=shown, present=frozenset(present), unknown=unknown, unusable=left_out, **usable
+    )
+
+
+def _usable(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
+    """The rows of events that have every required value; of other tables all rows."""
+    is_event = not {"start", "timestamp"}.isdisjoint(table.required)
+    if is_event and any(frame[name].null_count() for name in table.required):
+        return frame.drop_nulls(list(table.required))
+    return frame
+
+
+_DIRECTIONS: Final = {
+    "Host-to-Device": "HtoD",
+    "Device-to-Host": "DtoH",
+    "Host-to-Array": "HtoA",
+    "Array-to-Host": "AtoH",
+    "Array-to-Array": "AtoA",
+    "Array-to-Device": "AtoD",
+    "Device-to-Array": "DtoA",
+    "Device-to-Device": "DtoD",
+    "Host-to-Host": "HtoH",
+    "Peer-to-Peer": "PtoP",
+    "Unified Host-to-Device": "UVM HtoD",
+    "Unified Device-to-Host": "UVM DtoH",
+    "Unified Device-to-Device": "UVM DtoD",
+}
+"""Our word for each label of a copy kind; in the order of nsys's numbers, from 1."""
+
+_MEMORY: Final = {
+    "Pageable": "pageable",
+    "Pinned": "pinned",
+    "Device": "device",
+    "Array": "array",
+    "Managed": "managed",
+    "Device Static": "device",
+    "Managed Static": "managed",
+    "Unknown": "unknown",
+}
+"""Our word for each label of a memory kind; in the order of nsys's numbers, from 0."""
+
+_EVENTS: Final = {
+    "NvtxMark": 34,
+    "NvtxPushPopRange": 59,
+    "NvtxStartEndRange": 60,
+    "NvtxDomainCreate": 75,
+}
+"""The NVTX events that we read, with their numbers in all versions so far."""
+
+
+def direction(column: str, enum: pl.DataFrame) -> pl.Expr:
+    """The direction of a copy; `unknown` for a kind that we do not know."""
+    return _labelled(column, enum, _DIRECTIONS, first=1).fill_null("unknown")
+
+
+def memory_kind(column: str, enum: pl.DataFrame) -> pl.Expr:
+    """`schema.MEMORY_KIND` of a column; null where the column is."""
+    named = _labelled(column, enum, _MEMORY, first=0)
+    unnamed = pl.when(pl.col(column).is_not_null()).then(pl.lit("unknown"))
+    return pl.coalesce(named, unnamed).cast(schema.MEMORY_KIND)
+
+
+def nvtx_event_types(enum: pl.DataFrame) -> dict[str, int]:
+    """The number of each NVTX event that we read, by its name."""
+    label = pl.coalesce("label", "name")
+    found = {text: number for number, text in enum.select("id", label).iter_rows()}
+    return {name: found.get(name, number) for name, number in _EVENTS.items()}
+
+
+def _labelled(column: str, enum: pl.DataFrame, ours: Mapping[str, str], *, first: int) -> pl.Expr:
+    """Our word for each number in `column`; without labels they count from `first`."""
+    numbers = dict(enumerate(ours.values(), first))
+    label = pl.coalesce("label", "name")
+    numbers.update(
+        (number, ours[text])
+        for number, text in enum.select("id", label).iter_rows()
+        if text in ours
+    )
+    return pl.col(column).replace_strict(numbers, default=None, return_dtype=pl.String)

@@ -1,1 +1,0 @@
-"""From the tables of an nsys export to canonical frames."""

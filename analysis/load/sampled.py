@@ -1,0 +1,214 @@
+"""Parts that only some exports have: Python stacks, NCCL's messages, and sampled GPU counters."""
+
+import html
+from collections.abc import Callable, Mapping
+from itertools import chain
+from typing import Annotated, Final
+
+import msgspec
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.load.export_tables import SAMPLED, Raw, Table, nvtx_event_types
+from nsysflow.analysis.load.marks import NCCL, decoded_or_none
+
+BACKTRACE: Final = "Python Backtrace on CUDA"
+"""The NVTX domain of the backtraces, and the key of their JSON."""
+
+SAMPLE: Final = "Python Periodic Sampling"
+"""The same of the samples."""
+
+_StringId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+_Line = Annotated[int, msgspec.Meta(gt=-(1 << 31), lt=1 << 31)]
+
+Stack = tuple[tuple[int, int, int], ...]
+"""Ids of file, line and function of each frame, innermost first."""
+
+
+class _Frame(msgspec.Struct):
+    function: _StringId = msgspec.field(name="Function")
+    file: _StringId = msgspec.field(name="File")
+    line: _Line = msgspec.field(name="Line")
+
+
+class _Stack(msgspec.Struct):
+    frames: list[_Frame] = msgspec.field(name="Frames")
+
+
+class _Recorded(msgspec.Struct, omit_defaults=True):
+    backtrace: _Stack | None = msgspec.field(name=BACKTRACE, default=None)
+    sample: _Stack | None = msgspec.field(name=SAMPLE, default=None)
+
+    @property
+    def frames(self) -> list[_Frame]:
+        stack = self.backtrace or self.sample
+        return [] if stack is None else stack.frames
+
+
+_RECORDED: Final = msgspec.json.Decoder(_Recorded, strict=False)
+
+
+def stacks(raw: Raw) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """`schema.BACKTRACES`, `schema.SAMPLES` and `schema.FRAMES`.
+
+    Each distinct text is parsed once: a training loop has some thousands, however long it runs.
+    Samples of threads without a CUDA call explain no idle time.
+    """
+    if raw.backtraces.is_empty() and raw.python_samples.is_empty():
+        return schema.BACKTRACES.to_frame(), schema.SAMPLES.to_frame(), schema.FRAMES.to_frame()
+    calling = raw.calls.select(pl.col("globalTid").unique())
+    samples = raw.python_samples.join(calling, on="globalTid", how="semi", maintain_order="left")
+    marks = [frame.drop_nulls("jsonText") for frame in (raw.backtraces, samples)]
+    texts = pl.concat(frame["jsonText"] for frame in marks).unique(maintain_order=True)
+    parsed = [stack_frames(text) for text in texts.cast(pl.String)]
+    numbers = {stack: number for number, stack in enumerate(dict.fromkeys(filter(None, parsed)))}
+    stack_of = pl.DataFrame(
+        {"jsonText": texts, "stack": pl.Series([numbers.get(s) for s in parsed], dtype=pl.UInt32)}
+    )
+    backtraces, samples = (
+        frame.join(stack_of, on="jsonText", maintain_order="left")
+        .drop_nulls(["stack", "globalTid"])
+        .select(pl.col("start").alias(time), pl.col("globalTid").alias("thread"), "stack")
+        for frame, time in zip(marks, ("start_ns", "time_ns"), strict=True)
+    )
+    return backtraces, samples, _frames(numbers, raw.strings)
+
+
+def stack_frames(text: str) -> Stack:
+    """The frames of a stack; none if `text` is not one."""
+    found = decoded_or_none(_RECORDED, text)
+    frames = found.frames if found is not None else []
+    return tuple((frame.file, frame.line, frame.function) for frame in frames)
+
+
+def slim_stack(text: str) -> str | None:
+    """A stack with only the parts that we read; None if `text` is not one."""
+    found = decoded_or_none(_RECORDED, text)
+    return msgspec.json.encode(found).decode() if found is not None and found.frames else None
+
+
+def _frames(numbers: Mapping[Stack, int], strings: pl.DataFrame) -> pl.DataFrame:
+    """`schema.FRAMES` of the stacks, without the HTML escapes that nsys puts into strings."""
+    columns = {"file": pl.UInt32(), "line": pl.Int64(), "function": pl.UInt32()}
+    frames = pl.DataFrame(list(chain.from_iterable(numbers)), schema=columns, orient="row")
+    length = pl.Series([len(stack) for stack in numbers], dtype=pl.UInt32)
+    stack = pl.int_range(len(length), dtype=pl.UInt32, eager=True).repeat_by(length).explode()
+    text = _unescaped(pl.concat([frames["file"], frames["function"]]).unique(), strings)
+    return frames.select(
+        stack.alias("stack"),
+        pl.int_range(pl.len(), dtype=pl.UInt32).over(stack).alias("depth"),
+        *(
+            pl.col(name).replace_strict(text["id"], text["value"], default=None)
+            if name != "line"
+            else name
+            for name in columns
+        ),
+    ).match_to_schema(schema.FRAMES)
+
+
+def _unescaped(ids: pl.Series, strings: pl.DataFrame) -> pl.DataFrame:
+    """`id` and `value` of these strings."""
+    named = strings.join(ids.to_frame("id"), on="id", how="semi").unique("id", keep="last")
+    value = pl.col("value").map_elements(html.unescape, return_dtype=pl.String)
+    return named.drop_nulls().with_columns(value)
+
+
+GPU_INDEX: Final = 0xFF
+"""The bits of a `typeId` that hold the GPU's number, as nsys's own recipes read it."""
+
+_PERCENT: Final = r"(?: \[Throughput %\])?$"
+METRIC_NAMES: Final = {
+    "sm_active_pct": rf"(?i)^SMs? Active{_PERCENT}",
+    "sm_issue_pct": rf"(?i)^SM Issue(?: Active)?{_PERCENT}",
+    "tensor_active_pct": rf"(?i)^Tensor Active(?: / FP16 Active)?{_PERCENT}",
+    "dram_read_pct": rf"(?i)^[DV]RAM Read (?:Bandwidth|Throughput){_PERCENT}",
+    "dram_write_pct": rf"(?i)^[DV]RAM Write (?:Bandwidth|Throughput){_PERCENT}",
+}
+"""nsys's names of each counter; chips and versions differ (docs/facts.md). Older versions leave out
+`[Throughput %]`; other units in brackets are other counters."""
+
+Where = Mapping[str, list[int]]
+"""The rows of a table to read: each column must have one of its values."""
+
+Read = Callable[[Table, Where], pl.DataFrame]
+"""Reads those rows of a table."""
+
+
+def read_sampled(frames: Mapping[str, pl.DataFrame], read: Read) -> dict[str, pl.DataFrame]:
+    """The fields of `Raw` in `SAMPLED`, from its other fields."""
+    found = {field: table.columns.to_frame() for field, table in SAMPLED.items()}
+    types = nvtx_event_types(frames["event_types"])
+    for field, event, name in (
+        ("backtraces", "NvtxMark", BACKTRACE),
+        ("python_samples", "NvtxMark", SAMPLE),
+        ("messages", "NvtxPushPopRange", NCCL),
+    ):
+        domains = domains_called(name, frames["nvtx"], frames["event_types"], frames["strings"])
+        if domains:
+            wanted = {"eventType": [types[event]], "domainId": domains}
+            found[field] = _with_texts(read(SAMPLED[field], wanted), frames["strings"])
+    metrics = wanted_metrics(frames["gpu_metric_names"])
+    if not metrics.is_empty():
+        wanted = {column: metrics[column].unique().to_list() for column in ("typeId", "metricId")}
+        found["gpu_samples"] = read(SAMPLED["gpu_samples"], wanted)
+    return found
+
+
+def _with_texts(rows: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
+    """`rows` with their texts from StringIds as `jsonText`: a packed report keeps stacks there."""
+    ids = rows.select(id=pl.col("jsonTextId").unique().drop_nulls())
+    if ids.is_empty():
+        return rows
+    texts = strings.join(ids, on="id", how="semi").unique("id", keep="first")
+    named = rows.join(texts, left_on="jsonTextId", right_on="id", how="left", maintain_order="left")
+    text = pl.col("value").cast(pl.Categorical)
+    return named.with_columns(jsonText=pl.coalesce("jsonText", text)).select(rows.columns)
+
+
+def domains_called(
+    name: str, nvtx: pl.DataFrame, event_types: pl.DataFrame, strings: pl.DataFrame
+) -> list[int]:
+    """The ids of the NVTX domains of that name, in any case."""
+    created = nvtx.filter(pl.col("eventType") == nvtx_event_types(event_types)["NvtxDomainCreate"])
+    named = created.join(strings, left_on="textId", right_on="id", how="left")
+    ours = named.filter(pl.coalesce("text", "value").str.to_lowercase() == name.lower())
+    return ours["domainId"].drop_nulls().unique().sort().to_list()
+
+
+def wanted_metrics(names: pl.DataFrame) -> pl.DataFrame:
+    """`typeId`, `metricId` and `metric` (one of `schema.METRICS`) of the counters that we read."""
+    if names.is_empty():
+        return _WANTED.to_frame()
+    name = pl.col("metricName").str.strip_chars()
+    metric = pl.coalesce(
+        pl.when(name.str.contains(pattern)).then(pl.lit(metric))
+        for metric, pattern in METRIC_NAMES.items()
+    )
+    return (
+        names.select("typeId", "metricId", metric.alias("metric"))
+        .drop_nulls()
+        .unique(["typeId", "metricId"], keep="first", maintain_order=True)
+    )
+
+
+_WANTED: Final = pl.Schema({"typeId": pl.Int64(), "metricId": pl.Int64(), "metric": pl.String()})
+
+
+def gpu_samples(raw: Raw) -> pl.DataFrame:
+    """`schema.GPU_SAMPLES`: a row per GPU and time, a column per counter."""
+    if raw.gpu_samples.is_empty():
+        return schema.GPU_SAMPLES.to_frame()
+    metrics = wanted_metrics(raw.gpu_metric_names)
+    named = raw.gpu_samples.join(metrics, on=["typeId", "metricId"])
+    metric = pl.col("metric")
+    # NaN and infinity become null
+    percent = (pl.col("value") + 0.5).floor().cast(pl.Int64, strict=False)
+    return (
+        named.group_by(
+            pl.col("timestamp").alias("time_ns"),
+            (pl.col("typeId") & GPU_INDEX).cast(pl.Int32).alias("device"),
+        )
+        .agg(percent.filter(metric == name).max().alias(name) for name in schema.METRICS)
+        .sort("device", "time_ns")
+        .match_to_schema(schema.GPU_SAMPLES)
+    )

@@ -1,1 +1,0 @@
-"""nsys exports as SQLite files: read, and copied without what is private."""

@@ -1,0 +1,266 @@
+"""A recorded program with changes applied, and what the names in a change stand for."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Cover, between, merge, on_axis, overlaps
+from nsysflow.analysis.frames.parallel import once_for_each
+from nsysflow.analysis.phases.automatic import step_at
+from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.phases.steps import (
+    automatic_steps_of,
+    instance_of_ops,
+    instance_ranges,
+    paths_named,
+)
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.replay.changes import (
+    KINDS,
+    Changes,
+    Removal,
+    blocking_copies,
+    with_cheaper_calls,
+    with_graphs,
+    with_less_work,
+    without_calls,
+)
+from nsysflow.analysis.replay.replay import Program, Recorded
+from nsysflow.analysis.schema import os_pid, os_tid
+from nsysflow.base.errors import UnknownName
+from nsysflow.base.names import near_or_all
+
+ITSELF: Final = "/."
+"""`step/.` is the phase `step` without the phases inside it."""
+
+_FAR: Final = 1 << 61
+"""Beyond every place on an axis, and small enough that the length up to it is a number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """A report's names. All methods raise UnknownName for one that is not there.
+
+    What a name stands for is found once, for those who replay many changes.
+
+    Attributes:
+        timeline: the trace.
+        recorded: its program.
+    """
+
+    timeline: Timeline
+    recorded: Recorded
+
+    @once_for_each
+    def instances(self, phase: str) -> pl.Series:
+        """Per operation the instance of the phase that it was launched in; null outside."""
+        timeline, (paths, _) = self.timeline, self._named(phase)
+        launched = timeline.ops.with_columns(node=pl.col("launch_node"))
+        return instance_of_ops(timeline.attribution, paths, launched, timeline.events.axis)
+
+    @once_for_each
+    def time_in(self, phase: str) -> Cover:
+        """When the host was in the phase, on the axis of threads; `OUTSIDE`: in none."""
+        attribution = self.timeline.attribution
+        if phase == OUTSIDE:
+            anywhen = pl.DataFrame({"start": [-_FAR], "end": [_FAR]})
+            return Cover(overlaps(anywhen, between(self._stretches(attribution.nodes))))
+        named, itself = self._named(phase)
+        whole = self._stretches(named)
+        if not itself:
+            return Cover(whole)
+        inside = attribution.nodes.join(attribution.within(named), on="node", how="semi")
+        deeper = inside.join(named, on=["process", "path"], how="anti")
+        return Cover(merge(overlaps(whole, between(self._stretches(deeper)))))
+
+    def graphed_time_in(self, phase: str, waits: pl.DataFrame) -> Cover:
+        """When instances of the phase were open that launch something and in which none of `waits`
+        begins: those that one launch of a graph can stand for."""
+        axis = self.timeline.events.axis
+        named, _ = self._named(phase)
+        launching = self.instances(phase).drop_nulls().unique()
+        ranges = self._open_ranges(named).filter(pl.col("range").is_in(launching.implode()))
+        place = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("place")
+        begun = waits.select(place).to_series().sort()
+        at = on_axis(ranges, axis, "thread_no")
+        holds = begun.search_sorted(at["end"]) > begun.search_sorted(at["start"])
+        waiting = ranges["range"].filter(holds).unique()
+        kept = ranges.filter(~pl.col("range").is_in(waiting.implode()))
+        return Cover(merge(on_axis(kept, axis, "thread_no")))
+
+    @once_for_each
+    def stalls(self, removal: Removal) -> pl.Series:
+        """The calls that a removal takes: nodes of the program."""
+        calls = self.recorded.program.calls
+        kind = calls.filter(pl.col("class").is_in(KINDS[removal.kind]))["node"]
+        if removal.at is None:
+            return kind
+        there = self._stalls_at(removal.at)
+        return kind.filter(kind.is_in(there.implode()))
+
+    def factors(self, scaled: Iterable[tuple[str, float]]) -> pl.Series:
+        """What to multiply each operation's time with: kernels and copies of these names,
+        short or full, by theirs (the smallest where several fit), others by 1."""
+        ops = self.timeline.events.ops
+        columns = {"asked": pl.String(), "factor": pl.Float64()}
+        asked = pl.DataFrame(list(scaled), schema=columns, orient="row")
+        pair = ["short_name", "name"]
+        known = ops.select(pair).unique()
+        spelled = [known.with_columns(pl.col(name).cast(pl.String).alias("asked")) for name in pair]
+        found = pl.concat(spelled).join(asked, on="asked")
+        missing = asked.join(found, on="asked", how="anti")
+        if not missing.is_empty():
+            names = known["short_name"].unique().cast(pl.String).sort()
+            raise self._unknown("kernel or copy", missing["asked"][0], names)
+        smallest = found.group_by(pair).agg(pl.col("factor").min())
+        of_each = ops.select(pair).join(smallest, on=pair, how="left", maintain_order="left")
+        return of_each["factor"].fill_null(1.0)
+
+    def calls(self, asked: Iterable[tuple[int, int, int]]) -> pl.Series:
+        """The rows of single calls in the events: process and thread (the system's ids, or the
+        report's keys) and start."""
+        events = self.timeline.events
+        rows = pl.DataFrame(
+            list(asked), schema=dict.fromkeys(("p", "t", "start_ns"), pl.Int64), orient="row"
+        )
+        threads = events.threads.select("thread_no", "process", "thread")
+        calls = events.calls.select("call", "thread_no", "start_ns").join(rows, on="start_ns")
+        calls = calls.join(threads, on="thread_no")
+        process, thread = pl.col("process"), pl.col("thread")
+        mine = ((pl.col("p") == process) | (pl.col("p") == os_pid(process))) & (
+            (pl.col("t") == thread) | (pl.col("t") == os_tid(thread))
+        )
+        found = calls.filter(mine)
+        missing = rows.join(found, on=["p", "t", "start_ns"], how="anti")
+        if not missing.is_empty():
+            raise self._no_call(missing, len(rows))
+        return found["call"].unique()
+
+    def _no_call(self, missing: pl.DataFrame, asked: int) -> UnknownName:
+        process, thread, start_ns = missing.row(0)
+        report = self.timeline.trace.report
+        return UnknownName(
+            f"{len(missing)} of {asked} calls are not in {report}: the first is of process"
+            f" {process}, thread {thread}, start_ns {start_ns}",
+            "Take rows of its syncs.csv, with a column thread",
+        )
+
+    def _stalls_at(self, place: str) -> pl.Series:
+        """The stalls at a source line (`train.py:42`, also with ` in step`), at a framework's, at
+        both (`train.py:9 via lightning/loop.py:8`), or in a phase."""
+        stalls = self.timeline.stalls
+        source, via = pl.col("source").cast(pl.String), pl.col("via").cast(pl.String)
+        line, inner = (each.str.replace(r" in [^ ]*$", "") for each in (source, via))
+        both = pl.format("{} via {}", line, inner)
+        written = (source, via, line, inner, both, pl.format("{} via {}", line, via))
+        at_line = stalls.filter(pl.any_horizontal(each == place for each in written))
+        if at_line.is_empty():
+            names = pl.concat([stalls.select(each.alias("line")) for each in (line, inner, both)])
+            at_line = stalls.filter(self._in_phase(place, names.unique()))
+        return self.recorded.node_of_call.gather(at_line["call"]).drop_nulls().unique()
+
+    def _in_phase(self, place: str, lines: pl.DataFrame) -> pl.Series:
+        """Whether each stall is in a phase; in none for `OUTSIDE`."""
+        node = self.timeline.attribution.placed["stalls"]["node"]
+        if place == OUTSIDE:
+            return node.is_null()
+        named, itself = self._named(place, "source line or phase", lines.to_series().drop_nulls())
+        inside = self._nodes_of(named) if itself else self.timeline.attribution.within(named)
+        there = node.is_in(inside["node"].implode()).fill_null(value=False)
+        return there | self._in_automatic_step(named)
+
+    def _in_automatic_step(self, paths: pl.DataFrame) -> pl.Series:
+        """Whether each stall is in one of the automatic steps that `paths` names, if it does."""
+        timeline = self.timeline
+        asked = timeline.stalls.select("process", pl.col("start_ns").alias("time_ns"))
+        steps = automatic_steps_of(timeline.attribution, paths)
+        return step_at(steps, asked, timeline.events.axis).is_not_null()
+
+    def _named(
+        self, phase: str, what: str = "phase", others: Iterable[str] = ()
+    ) -> tuple[pl.DataFrame, bool]:
+        """`process`, `path` of a phase, and whether only the phase itself is meant."""
+        bare = phase.removesuffix(ITSELF)
+        self._check_phase(bare, what, others)
+        paths = paths_named(self.timeline.attribution, bare, self.timeline.trace.report)
+        return paths.select("process", "path"), bare != phase
+
+    def _nodes_of(self, paths: pl.DataFrame) -> pl.DataFrame:
+        """The nodes of these paths themselves."""
+        return self.timeline.attribution.nodes.join(paths, on=["process", "path"], how="semi")
+
+    def _open_ranges(self, paths: pl.DataFrame) -> pl.DataFrame:
+        """`range`, `thread_no`, `start_ns`, `end_ns` of the paths' ranges: on their own thread,
+        and on the threads that run backward for it."""
+        events = self.timeline.events
+        ranges = instance_ranges(self.timeline.attribution, paths)
+        own = ranges.select("range", "thread_no", "process", "start_ns", "end_ns")
+        backward = events.threads.filter("autograd").select("process", "thread_no")
+        helped = own.drop("thread_no").join(backward, on="process").select(own.columns)
+        return pl.concat([own, helped]).drop("process")
+
+    def _stretches(self, paths: pl.DataFrame) -> pl.DataFrame:
+        """When the paths' ranges were open, on the axis of threads."""
+        return merge(on_axis(self._open_ranges(paths), self.timeline.events.axis, "thread_no"))
+
+    def _check_phase(self, name: str, what: str = "phase", others: Iterable[str] = ()) -> None:
+        paths = self.timeline.attribution.paths
+        known = {*paths["name"], *paths["joined"], *self.timeline.step_paths["joined"]}
+        if name not in known:
+            raise self._unknown(what, name, [*known, *others])
+
+    def _unknown(self, what: str, name: str, known: Iterable[str]) -> UnknownName:
+        """The error that proposes the nearest names, or the first ones."""
+        seen = f"no {what} {name!r} in {self.timeline.trace.report}"
+        return UnknownName(seen, near_or_all(name, sorted({*known})))
+
+
+def changed(names: Names, changes: Changes) -> Program:
+    """The program with all changes: the host's time first, then its calls, then the GPU's.
+
+    Args:
+        names: of the recorded program.
+        changes: what is different.
+
+    Raises:
+        UnknownName: a phase, source line, kernel or call is not in the report.
+    """
+    program, events = names.recorded.program, names.timeline.events
+    axis = events.axis
+    if changes.no_profiler:
+        own = Cover(merge(on_axis(events.overhead, axis, "thread_no")))
+        program = with_less_work(program, own, axis, factor=0)
+        program = with_cheaper_calls(program, own, axis)
+    for phase, factor in changes.faster_host:
+        program = with_less_work(program, names.time_in(phase), axis, factor=factor)
+    program = _without(program, names, changes)
+    for phase in changes.graphs:
+        waits = program.calls.filter(pl.col("after").is_not_null(), pl.col("class") != "launch")
+        whole = names.graphed_time_in(phase, waits)
+        program = with_graphs(program, names.instances(phase), whole, axis)
+    return _scaled(program, names.factors(changes.scaled)) if changes.scaled else program
+
+
+def _without(program: Program, names: Names, changes: Changes) -> Program:
+    """Without the calls that a change removes. One that the replay counts as the host's work is
+    taken out of that."""
+    gone = [names.stalls(removal) for removal in changes.removed]
+    if changes.async_copies:
+        gone.append(blocking_copies(program))
+    if changes.removed_calls:
+        rows = names.calls(changes.removed_calls)
+        nodes = names.recorded.node_of_call.gather(rows)
+        gone.append(nodes.drop_nulls())
+        events = names.timeline.events
+        others = events.calls[rows.filter(nodes.is_null())]
+        where = Cover(merge(on_axis(others, events.axis, "thread_no")))
+        program = with_less_work(program, where, events.axis, factor=0)
+    return without_calls(program, pl.concat(gone).unique()) if gone else program
+
+
+def _scaled(program: Program, factors: pl.Series) -> Program:
+    """With the time of each operation times its factor."""
+    scaled = (pl.col("length_ns") * factors).round().cast(pl.Int64).alias("length_ns")
+    return replace(program, ops=program.ops.with_columns(scaled))

@@ -1,0 +1,288 @@
+"""What a call waits for: the call before it, an operation, room in the queue of launches (spec
+§14).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.frames.lookup import matching, scatter_table
+from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.timeline.events import Events
+
+MOST_TURNS: Final = 0.2
+"""Two threads hand over to each other if their turns are at most a fifth of the calls of the one
+with fewer. Threads that work side by side take turns all the time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """The calls that the replay knows.
+
+    Attributes:
+        calls: sorted by thread and start: `node` (row number), `call` (row in the events), `name`,
+            `class`, `thread_no`, `process_no`, `team` (threads that hand over to each other share
+            one), `start_ns`, `end_ns`, `pred` (the node after whose end it comes; null for the
+            first), `before` (the one before it on its thread), `span_ns` (from the end of `pred` to
+            its start; of the first one its start), `work_ns` (what of that the host works),
+            `cost_ns` (what the call itself takes).
+        node_of_call: for each call of the events its node, that of the call around it, or null.
+    """
+
+    calls: pl.DataFrame
+    node_of_call: pl.Series
+
+
+def host_calls(events: Events) -> Host:
+    """The outermost calls that launch, wait or allocate; other calls count as the host's work."""
+    outer, holder = _outermost(events)
+    launching = holder.gather(events.ops["call"].drop_nulls().unique())
+    acts = (events.calls["class"].gather(outer) != "api").scatter(launching, values=True)
+    kept = outer.filter(acts)
+    node_of_outer = pl.select(
+        pl.when(pl.lit(acts)).then(pl.lit(acts).cast(pl.UInt32).cum_sum() - 1)
+    ).to_series()
+    columns = ["call", "name", "class", "thread_no", "start_ns", "end_ns"]
+    calls = events.calls.select(columns)[kept].with_columns(
+        events.threads["process_no"].gather(events.calls["thread_no"].gather(kept)),
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("node"),
+        (pl.col("end_ns") - pl.col("start_ns")).alias("cost_ns"),
+    )
+    return Host(
+        calls=_with_predecessors(calls, events.threads),
+        node_of_call=node_of_outer.gather(holder),
+    )
+
+
+def _outermost(events: Events) -> tuple[pl.Series, pl.Series]:
+    """The rows of the calls that lie in no other of their thread; and which of them each call lies
+    in, or is."""
+    place = events.axis.at(pl.col("thread_no"), pl.col("start_ns"))
+    end = place + pl.col("end_ns") - pl.col("start_ns")
+    opens = events.calls.select(
+        (place >= reached_before(end)).fill_null(value=True).alias("opens")
+    ).to_series()
+    return opens.arg_true(), opens.cast(pl.UInt32).cum_sum() - 1
+
+
+def _with_predecessors(calls: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """`calls` plus `team`, `pred` and `work_ns`."""
+    same = pl.col("thread_no") == pl.col("thread_no").shift(1)
+    before = pl.when(same).then(pl.col("node").shift(1))
+    calls = calls.with_columns(before.alias("before"), before.alias("pred"))
+    pairs = list(_handing_over(calls, threads))
+    for one, other in pairs:
+        for mine, theirs in ((one, other), (other, one)):
+            calls = _after_the_later(calls, mine, theirs)
+    end_ns = calls["end_ns"].gather(calls["pred"])
+    span_ns = pl.col("start_ns") - pl.lit(end_ns).fill_null(0)
+    return calls.with_columns(
+        span_ns.alias("span_ns"),
+        span_ns.alias("work_ns"),
+        _teams(pairs, len(threads)).gather(calls["thread_no"]).alias("team"),
+    )
+
+
+def _handing_over(calls: pl.DataFrame, threads: pl.DataFrame) -> Iterator[tuple[int, int]]:
+    """Pairs of threads of a process of which one goes on where the other stopped."""
+    counts = dict(calls.group_by("thread_no").len().rows())
+    about = threads.filter(pl.col("thread_no").is_in([*counts])).sort("thread_no")
+    kind = pl.when("autograd").then(1).when("main").then(2).otherwise(0).alias("kind")
+    for _, group in about.group_by("process_no", maintain_order=True):
+        kinds = dict(group.select("thread_no", kind).rows())
+        for one, other in combinations(kinds, 2):
+            backward = {kinds[one], kinds[other]} == {1, 2}
+            fewer = min(counts[one], counts[other])
+            if backward or _turns(calls, one, other) <= MOST_TURNS * fewer:
+                yield one, other
+
+
+def _turns(calls: pl.DataFrame, one: int, other: int) -> int:
+    """How often the calls of two threads, by start, change from one to the other."""
+    both = calls.filter(pl.col("thread_no").is_in([one, other])).sort("start_ns", "node")
+    return int((both["thread_no"] != both["thread_no"].shift(1)).sum())
+
+
+def _after_the_later(calls: pl.DataFrame, mine: int, theirs: int) -> pl.DataFrame:
+    """`calls` with `pred` of thread `mine` on thread `theirs` where that call ended later."""
+    ended = calls.filter(pl.col("thread_no") == theirs).select("end_ns", other="node")
+    asked = calls.filter(pl.col("thread_no") == mine).select("node", "pred", time_ns="start_ns")
+    found = asked.join_asof(
+        ended, left_on="time_ns", right_on="end_ns", check_sortedness=False
+    ).with_columns(
+        calls["end_ns"].gather(asked["pred"]).alias("mine_ns"),
+    )
+    ended_ns = calls["end_ns"].gather(found["other"])
+    later = (ended_ns > found["mine_ns"]).fill_null(value=False) | found["pred"].is_null()
+    pred = found.select(pl.when(later).then("other").otherwise("pred")).to_series()
+    return calls.with_columns(calls["pred"].scatter(found["node"], pred))
+
+
+def _teams(pairs: list[tuple[int, int]], threads: int) -> pl.Series:
+    """Per thread the smallest of those that it hands over to, directly or not."""
+    team = list(range(threads))
+    for one, other in pairs:
+        joined, gone = sorted((team[one], team[other]))
+        team = [joined if mine == gone else mine for mine in team]
+    return pl.Series("team", team, dtype=pl.UInt32)
+
+
+FREES: Final = r"^(?:cudaFree|cuMemFree)"
+"""Calls that wait for the GPU before they free memory; `…Async` ones do not."""
+
+EVENT_SYNC: Final = r"^(?:cuda|cu)EventSynchronize$"
+
+
+def with_waits(calls: pl.DataFrame, ops: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """`calls` plus `after`, the operation that each waits for (null without), and `after_ns`, from
+    its end to the call's; `cost_ns` becomes what the call takes without waiting.
+
+    Args:
+        calls: of `Host`.
+        ops: `operations.PLACED`.
+        named: of `event_waits`, with `node` for `call`.
+    """
+    for_event = matching(calls["name"], EVENT_SYNC)
+    frees = matching(calls["name"], FREES) & ~matching(calls["name"], "Async")
+    waiting = calls.with_columns(for_event.alias("for_event"), frees.alias("frees"))
+    waiting = waiting.filter((pl.col("class") == "sync") | pl.col("frees"))
+    waiting = waiting.select("node", "process_no", "start_ns", "end_ns", "for_event")
+    waiting = waiting.join(named, on="node", how="left")
+    recorded = pl.col("record_op").is_not_null()
+    found = pl.concat(
+        [
+            _own_operation(calls, ops),
+            waiting.filter(recorded).select("node", op="record_op"),
+            _latest_ended(waiting.filter("for_event", ~recorded), ops),
+            _stream_tails(waiting.filter(~pl.col("for_event"), ~recorded), ops),
+        ]
+    )
+    return _with_latest(calls, found, ops["end_ns"])
+
+
+def _with_latest(calls: pl.DataFrame, found: pl.DataFrame, ends: pl.Series) -> pl.DataFrame:
+    """`calls` with the latest-ending of the operations found, of those that ended by its return."""
+    returned = calls["end_ns"].gather(found["node"])
+    latest = (
+        found.with_columns(ends.gather(found["op"]).alias("done_ns"))
+        .filter(pl.col("done_ns") <= returned)
+        .sort("done_ns", "op")
+        .unique("node", keep="last", maintain_order=True)
+    )
+    after = pl.repeat(None, len(calls), dtype=pl.UInt32, eager=True)
+    after = after.scatter(latest["node"], latest["op"]).alias("after")
+    begun = pl.max_horizontal("start_ns", pl.lit(ends.gather(after)))
+    calls = calls.with_columns(after)
+    after_ns = pl.when(pl.col("after").is_not_null()).then(pl.col("end_ns") - begun)
+    return calls.with_columns(after_ns.alias("after_ns")).with_columns(
+        pl.coalesce("after_ns", "cost_ns").alias("cost_ns")
+    )
+
+
+def _own_operation(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """Blocking copies with the operations that they launched."""
+    copies = calls.filter(pl.col("class") == "blocking_copy").select("node")
+    return ops.select("node", "op").join(copies, on="node", how="semi")
+
+
+def _latest_ended(waiting: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """Waits for an event that nothing names, with the latest operation of the process that had
+    ended when they returned."""
+    ended = ops.select("process_no", "op", done_ns="end_ns").sort("done_ns")
+    found = waiting.sort("end_ns").join_asof(
+        ended, left_on="end_ns", right_on="done_ns", by="process_no", check_sortedness=False
+    )
+    return found.select("node", "op").drop_nulls()
+
+
+def _stream_tails(waiting: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """Waits for streams, with the last operation launched on each stream before the call."""
+    launched = ops.filter(pl.col("node").is_not_null()).select(
+        "process_no", "stream_no", "op", "end_ns", "launch_start_ns"
+    )
+    found = [pl.DataFrame(schema={"node": pl.UInt32, "op": pl.UInt32})]
+    waiting = waiting.sort("start_ns")
+    for (stream,), tails in launched.group_by("stream_no", maintain_order=True):
+        anyone = pl.col("awaited_no").is_null() | (pl.col("awaited_no") == stream)
+        asked = waiting.filter(anyone, pl.col("process_no") == tails["process_no"][0])
+        tail = asked.select("node", "start_ns").join_asof(
+            tails.sort("launch_start_ns", "end_ns").select("launch_start_ns", "op"),
+            left_on="start_ns",
+            right_on="launch_start_ns",
+            allow_exact_matches=False,
+            check_sortedness=False,
+        )
+        found.append(tail.select("node", "op").drop_nulls())
+    return pl.concat(found)
+
+
+LIMIT: Final = 1024
+"""Launches that the queue of a GPU holds. The next one returns when the first of them is done."""
+
+FULL: Final = 1000
+"""With so many before it, a launch was held up: what it took says nothing of its own cost."""
+
+CHECKED: Final = 16
+"""The replay looks at the queue at every 16th launch: a run of launches may pass the limit by 15,
+and has a sixteenth of the nodes."""
+
+USUAL_COST_NS: Final = 5_000
+"""What a launch costs where a report has none to measure."""
+
+
+def with_queue(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """`calls` (with `after`) plus the operation that a launch waits for because of the queue.
+
+    A launch does not end before the one 1024 before it is done. One that found 1000 before it has
+    the usual cost of its kind.
+    """
+    queued = _queued(ops, len(calls))
+    if queued.is_empty():
+        return calls
+    waits = calls["after"].is_not_null().gather(queued["node"])
+    queued = queued.filter(~waits)
+    launched = calls.select("name", "end_ns", "cost_ns")[queued["node"]]
+    usual = median_ns(pl.col("cost_ns").filter(~pl.col("full"))).over("name")
+    usual = usual.fill_null(USUAL_COST_NS)
+    done_ns = ops["end_ns"].gather(queued["ahead"])
+    since = (pl.col("end_ns") - pl.lit(done_ns)).alias("after_ns")
+    limited = queued.hstack(launched).with_columns(
+        pl.when("full").then(pl.min_horizontal("cost_ns", usual)).otherwise("cost_ns"),
+        pl.when("full").then(since).otherwise(0).alias("after_ns"),
+        (since >= 0).alias("possible"),
+    )
+    limited = limited.filter("possible", pl.col("full") | (pl.col("place") % CHECKED == 0))
+    return calls.with_columns(
+        calls[column].scatter(limited["node"], limited[value])
+        for column, value in (("cost_ns", "cost_ns"), ("after", "ahead"), ("after_ns", "after_ns"))
+    )
+
+
+def _queued(ops: pl.DataFrame, calls: int) -> pl.DataFrame:
+    """Per launch that has 1024 before it on its device: `node`, its `place`, `ahead` (the last
+    operation of the one 1024 before it) and whether it found the queue `full`."""
+    launched = ops.filter(pl.col("node").is_not_null())
+    last = scatter_table(calls, launched["node"], launched["op"])
+    launches = launched.filter("first").select("node", "launch_start_ns", "process_no", "device_no")
+    launches = launches.with_columns(last.gather(launches["node"]).alias("op"))
+    found = []
+    for _, group in launches.group_by("process_no", "device_no", maintain_order=True):
+        if len(group) > LIMIT:
+            found.append(_places(group.sort("launch_start_ns"), ops["end_ns"]))
+    return pl.concat(found) if found else pl.DataFrame()
+
+
+def _places(launches: pl.DataFrame, ends: pl.Series) -> pl.DataFrame:
+    """`_queued` of one device, of launches in order."""
+    done = ends.gather(launches["op"]).sort().search_sorted(launches["launch_start_ns"], "right")
+    place = pl.int_range(pl.len(), dtype=pl.Int64)
+    return launches.select(
+        "node",
+        place.alias("place"),
+        pl.col("op").shift(LIMIT).alias("ahead"),
+        (place - pl.lit(done).cast(pl.Int64) >= FULL).alias("full"),
+    ).drop_nulls("ahead")

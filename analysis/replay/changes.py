@@ -1,0 +1,313 @@
+"""What a caller may change in a recorded program, and what that does to it (spec §14)."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Axis, Cover
+from nsysflow.analysis.frames.lookup import matching
+from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.replay.replay import Program
+from nsysflow.analysis.schema import CAUSE
+from nsysflow.analysis.timeline.call_classes import COPY, SYNC_AFTER_NS
+
+KINDS: Final = {
+    "sync": ("sync",),
+    "alloc": ("alloc",),
+    "copy": ("blocking_copy",),
+    "all": ("sync", "alloc", "blocking_copy"),
+}
+"""The classes of calls (spec §3) that each kind of removal takes."""
+
+
+MOST_PRINTED: Final = 4
+"""So many kernels are printed at most: their names are long, and the first ones matter most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """Stalls that are not there any more.
+
+    Attributes:
+        kind: of `KINDS`.
+        at: a source line, as tables print it, or a phase; None takes all.
+    """
+
+    kind: str
+    at: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """All that is changed together; by default nothing.
+
+    Attributes:
+        removed: kinds of stalls to remove.
+        removed_calls: single calls to remove: process, thread and start in ns, as in syncs.csv.
+        graphs: phases whose launches become CUDA graphs.
+        scaled: kernels by name, and the factor on their time; those that matter most come first.
+        faster_host: phases, and the factor on the host's time in them.
+        async_copies: copies that block the host do so no longer.
+        no_profiler: the profiler's own work takes no time.
+    """
+
+    removed: tuple[Removal, ...] = ()
+    removed_calls: tuple[tuple[int, int, int], ...] = ()
+    graphs: tuple[str, ...] = ()
+    scaled: tuple[tuple[str, float], ...] = ()
+    faster_host: tuple[tuple[str, float], ...] = ()
+    async_copies: bool = False
+    no_profiler: bool = False
+
+    @classmethod
+    def together(cls, each: Iterable[Self]) -> Self:
+        """All of these changes at once; of two factors for one name, the smaller one counts."""
+        every = list(each)
+        return cls(
+            removed=tuple(dict.fromkeys(one for of in every for one in of.removed)),
+            removed_calls=tuple(dict.fromkeys(one for of in every for one in of.removed_calls)),
+            graphs=tuple(dict.fromkeys(one for of in every for one in of.graphs)),
+            scaled=_smallest(one for of in every for one in of.scaled),
+            faster_host=_smallest(one for of in every for one in of.faster_host),
+            async_copies=any(of.async_copies for of in every),
+            no_profiler=any(of.no_profiler for of in every),
+        )
+
+    def options(self) -> Iterator[str]:
+        """The changes as options of `nsysflow whatif`, word by word: of many kernels the first
+        `MOST_PRINTED`. Single calls have none: they are in a file there."""
+        for removal in self.removed:
+            yield from ("--remove", f"{removal.kind}@{removal.at}" if removal.at else removal.kind)
+        for phase in self.graphs:
+            yield from ("--graph", phase)
+        for kernel, factor in self.scaled[:MOST_PRINTED]:
+            yield from ("--scale", f"{kernel}={factor:g}")
+        for phase, factor in self.faster_host:
+            yield from ("--faster-host", f"{phase}={factor:g}")
+        if self.async_copies:
+            yield "--async-copies"
+        if self.no_profiler:
+            yield "--no-profiler"
+
+
+def _smallest(factors: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Each name with its smallest factor."""
+    found: dict[str, float] = {}
+    for name, factor in factors:
+        found[name] = min(factor, found.get(name, factor))
+    return tuple(found.items())
+
+
+ASYNC_COPY_NS: Final = 5_000
+"""What launching a copy costs where a report has no asynchronous one to measure."""
+
+
+def without_calls(program: Program, nodes: pl.Series) -> Program:
+    """`program` in which the calls `nodes` take no time and wait for nothing.
+
+    A blocking copy becomes an asynchronous one: its call costs what such a call does, and its
+    operation follows as soon after it as any other. (From pageable memory the host copies first:
+    100 us and more lie between the start of the call and that of the operation.)
+    """
+    gone = pl.repeat(value=False, n=len(program.calls), eager=True).scatter(nodes, values=True)
+    is_copy = matching(program.calls["name"], COPY)
+    launched = program.calls.filter((pl.col("class") == "launch") & is_copy)
+    usual = launched.select(median_ns(pl.col("cost_ns"))).item()
+    launching = ASYNC_COPY_NS if usual is None else usual
+    blocking = pl.col("class") == "blocking_copy"
+    cost = pl.when(blocking).then(pl.min_horizontal("cost_ns", launching)).otherwise(0)
+    removed, kept = pl.lit(gone), pl.lit(~gone)
+    calls = program.calls.with_columns(
+        pl.when(removed).then(cost).otherwise("cost_ns").alias("cost_ns"),
+        pl.when(removed)
+        .then(pl.when(blocking).then(pl.lit("launch")).otherwise(pl.lit("api")).cast(CAUSE))
+        .otherwise("class")
+        .alias("class"),
+        *(pl.when(kept).then(name).alias(name) for name in ("after", "after_ns")),
+    )
+    copied = pl.col("node").is_in(program.calls.filter(removed & blocking)["node"].implode())
+    soon = pl.min_horizontal("lag_ns", program.usual_lag_ns)
+    ops = program.ops.with_columns(pl.when(copied).then(soon).otherwise("lag_ns").alias("lag_ns"))
+    return replace(program, calls=calls, ops=ops)
+
+
+def blocking_copies(program: Program) -> pl.Series:
+    """The nodes of copies that block the host: by themselves, or by a sync right after them."""
+    copying = program.ops.filter(pl.col("kind") == "memcpy")["node"].drop_nulls().unique()
+    copies = pl.col("node").is_in(copying.implode()).shift(1)
+    behind = pl.col("thread_no") == pl.col("thread_no").shift(1)
+    soon = pl.col("start_ns") - pl.col("end_ns").shift(1) <= SYNC_AFTER_NS
+    waits = (pl.col("class") == "sync") & behind & soon & copies
+    blocks = (pl.col("class") == "blocking_copy") | waits.fill_null(value=False)
+    return program.calls.filter(blocks)["node"]
+
+
+def with_less_work(
+    program: Program, where: Cover, axis: Axis, *, factor: float, kept_ns: pl.Series | None = None
+) -> Program:
+    """`program` with the host's time between its calls times `factor` in the intervals `where`.
+
+    Args:
+        program: what to change.
+        where: on the thread axis.
+        axis: of threads.
+        factor: 0 for none at all.
+        kept_ns: how much of each call's time before it stays in any case.
+    """
+    calls = program.calls
+    inside = _inside(calls, calls["start_ns"] - calls["span_ns"], calls["start_ns"], where, axis)
+    less = (inside * (1 - factor)).round().cast(pl.Int64)
+    if kept_ns is not None:
+        less = (less - kept_ns).clip(lower_bound=0)
+    work = (calls["work_ns"] - less).clip(lower_bound=0)
+    return replace(program, calls=calls.with_columns(work.alias("work_ns")))
+
+
+def with_cheaper_calls(program: Program, where: Cover, axis: Axis) -> Program:
+    """`program` with what its calls cost in the intervals `where` gone."""
+    calls = program.calls
+    inside = _inside(calls, calls["end_ns"] - calls["cost_ns"], calls["end_ns"], where, axis)
+    return replace(program, calls=calls.with_columns(pl.col("cost_ns") - pl.lit(inside)))
+
+
+def _inside(
+    calls: pl.DataFrame, begin_ns: pl.Series, end_ns: pl.Series, where: Cover, axis: Axis
+) -> pl.Series:
+    """How much of `[begin_ns, end_ns)` of each call lies in the intervals."""
+    laid = pl.DataFrame({"thread_no": calls["thread_no"], "begin": begin_ns, "end": end_ns})
+    first = pl.max_horizontal("begin", axis.origin_ns)
+    at = laid.select(
+        axis.at(pl.col("thread_no"), first).alias("begin"),
+        axis.at(pl.col("thread_no"), pl.max_horizontal("end", first)).alias("end"),
+    )
+    return where.between(at["begin"], at["end"])
+
+
+GRAPH_LAUNCH_NS: Final = 8_000
+"""What launching a graph costs the host."""
+
+NODE_GAP_NS: Final = 500
+"""Between operations of a graph (five real graphs: spec §5)."""
+
+
+AROUND_LAUNCH_NS: Final = 25_000
+"""What Python does around the launch of a graph that is a whole phase, e.g. it looks whether a
+capture is on: 9 to 37 us a step in four samples (steps 2 to 4 of trainstep, launch_bound,
+trainforward and rolloutcopy, 2026-11-20)."""
+
+
+def with_graphs(program: Program, instance_of_op: pl.Series, whole: Cover, axis: Axis) -> Program:
+    """`program` with every row of launches in an instance of a phase as one graph.
+
+    A row ends at a wait, and where another instance begins. The host's time between its launches
+    is gone, as are their own costs; in `whole` instances all but a little of its time is.
+
+    Args:
+        program: what to change.
+        instance_of_op: for each operation the instance (a number) that it was launched in, or null.
+        whole: when instances are open that one graph can stand for, on the thread axis.
+        axis: of threads.
+    """
+    row = _rows(program, instance_of_op)
+    calls, first = _launched_once(program.calls, row)
+    row_of_op = row.gather(program.ops["node"])
+    graphed = replace(
+        program,
+        calls=calls,
+        ops=_following(program.ops, row_of_op, first),
+        edges=_closer(program.edges, row_of_op),
+    )
+    kept = pl.repeat(0, len(calls), dtype=pl.Int64, eager=True)
+    kept = kept.scatter(_first_launches(program, instance_of_op), AROUND_LAUNCH_NS)
+    return with_less_work(graphed, whole, axis, factor=0, kept_ns=kept)
+
+
+def _launches(program: Program, instance_of_op: pl.Series) -> pl.DataFrame:
+    """Each launch (`node`) with the instance that it is in."""
+    instances = pl.DataFrame({"node": program.ops["node"], "instance": instance_of_op})
+    return instances.drop_nulls("node").unique("node", keep="first")
+
+
+def _first_launches(program: Program, instance_of_op: pl.Series) -> pl.Series:
+    """The first launch of each instance."""
+    launches = _launches(program, instance_of_op).drop_nulls("instance")
+    begun = program.calls["start_ns"].gather(launches["node"])
+    in_order = launches.with_columns(begun).sort("start_ns", "node")
+    return in_order.unique("instance", keep="first")["node"]
+
+
+def _rows(program: Program, instance_of_op: pl.Series) -> pl.Series:
+    """Per call the number of the row of launches that it is in, null outside; calls that wait for
+    nothing between two launches of a row are in it too."""
+    launches = _launches(program, instance_of_op)
+    waits = pl.col("after").is_not_null() & (pl.col("class") != "launch")
+    line = (
+        program.calls.select("node", "team", "start_ns", "class", waits.alias("waits"))
+        .join(launches.with_columns(launches=True), on="node", how="left")
+        .sort("team", "start_ns", "node")
+    )
+    stands = pl.col("launches").fill_null(value=False) | pl.col("waits")
+    inside = pl.when(~pl.col("waits")).then("instance")
+    marks = line.filter(stands).select("node", "team", inside.alias("instance"))
+    changes = (pl.struct("team", "instance") != pl.struct("team", "instance").shift(1)).fill_null(
+        value=True
+    )
+    marks = marks.with_columns(
+        pl.when(pl.col("instance").is_not_null()).then(changes.cum_sum()).alias("row")
+    )
+    marks = marks.with_columns(
+        pl.when(pl.len().over("row") > 1).then("row").alias("row"), marked=True
+    )
+    line = line.join(marks.select("node", "row", "marked"), on="node", how="left")
+    # -1 keeps what lies between two rows from joining them
+    known = pl.when("marked").then(pl.col("row").cast(pl.Int64).fill_null(-1))
+    before, behind = known.forward_fill(), known.backward_fill()
+    line = line.select(
+        "node", pl.when((before == behind) & (before >= 0)).then(before).alias("row")
+    )
+    return line.sort("node")["row"]
+
+
+def _launched_once(calls: pl.DataFrame, row: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
+    """`calls` with one call per row that costs anything; and per call the first of its row."""
+    order = calls.select("node", "start_ns", row.alias("row")).drop_nulls("row")
+    order = order.sort("start_ns", "node")
+    first = order.select("node", pl.col("node").first().over("row").alias("first"))
+    firsts = pl.repeat(None, len(calls), dtype=pl.UInt32, eager=True)
+    firsts = firsts.scatter(first["node"], first["first"])
+    leads = (firsts == calls["node"]).fill_null(value=False)
+    follows = pl.lit(firsts.is_not_null() & ~leads)
+    inside = pl.lit(firsts.is_not_null())
+    cost = pl.when(pl.lit(leads)).then(GRAPH_LAUNCH_NS).when(follows).then(0).otherwise("cost_ns")
+    return calls.with_columns(
+        cost.alias("cost_ns"),
+        pl.when(follows).then(pl.lit("api", CAUSE)).otherwise("class").alias("class"),
+        pl.when(follows).then(0).otherwise("work_ns").alias("work_ns"),
+        *(pl.when(~inside).then(name).alias(name) for name in ("after", "after_ns")),
+    ), firsts
+
+
+def _following(ops: pl.DataFrame, row: pl.Series, first: pl.Series) -> pl.DataFrame:
+    """`ops` launched by the first call of their row, at a graph's distance from each other."""
+    launcher = first.gather(ops["node"])
+    graphed = pl.lit(launcher.is_not_null())
+    leads = pl.lit((launcher == ops["node"]).fill_null(value=False))
+    same = pl.lit((row == row.gather(ops["prev"])).fill_null(value=False))
+    usual = pl.lit(ops.filter(leads).select(median_ns(pl.col("lag_ns"))).item(), pl.Int64)
+    return ops.with_columns(
+        pl.when(graphed).then(pl.lit(launcher)).otherwise("node").alias("node"),
+        pl.when(graphed & ~leads)
+        .then(pl.min_horizontal("lag_ns", usual))
+        .otherwise("lag_ns")
+        .alias("lag_ns"),
+        pl.when(same).then(NODE_GAP_NS).otherwise("gap_ns").alias("gap_ns"),
+    )
+
+
+def _closer(edges: pl.DataFrame, row: pl.Series) -> pl.DataFrame:
+    """`edges` with those inside a graph at its distance."""
+    same = (row.gather(edges["op"]) == row.gather(edges["source"])).fill_null(value=False)
+    near = pl.min_horizontal("lag_ns", NODE_GAP_NS)
+    return edges.with_columns(pl.when(pl.lit(same)).then(near).otherwise("lag_ns").alias("lag_ns"))

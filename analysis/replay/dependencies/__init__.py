@@ -1,1 +1,0 @@
-"""Who waits for whom in a recorded trace, and for how long."""

@@ -1,0 +1,260 @@
+"""The slices of the picture: GPU operations, gaps and what is to blame for them, what the host
+did.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES, WITH_CULPRIT
+from nsysflow.analysis.frames.lookup import scatter_table
+from nsysflow.analysis.frames.source_files import shown_frames
+from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.samples.cells import cells, has_host_stacks
+from nsysflow.analysis.tables.kernels.classes import Rules, class_of
+from nsysflow.analysis.timeline.source_lines import stack_sources
+from nsysflow.analysis.tracks.lanes import (
+    CALLS,
+    GAPS,
+    HOST_STACKS,
+    OPERATIONS,
+    PROFILER,
+    RANGES,
+    Lanes,
+    depths,
+)
+
+COMMUNICATION: Final = "communication"
+
+_GROUPS: Final = {COMMUNICATION: COMMUNICATION, "memset": "copy"}
+"""What classes count as that are neither compute nor named like a copy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """Rows in the order of the picture.
+
+    Attributes:
+        rows: the rows.
+        place: where in `rows` each row of the events is.
+    """
+
+    rows: pl.DataFrame
+    place: pl.Series
+
+
+def sorted_by_lane(rows: pl.DataFrame, lane: pl.Series) -> Placed:
+    """`rows` by `lane`, each lane in the order of `rows`."""
+    rows = rows.with_columns(lane.alias("lane"))
+    if rows["lane"].is_sorted():
+        return Placed(rows=rows, place=pl.int_range(len(rows), dtype=pl.UInt32, eager=True))
+    order = rows.select("lane").with_row_index("row").sort("lane", maintain_order=True)["row"]
+    place = scatter_table(len(rows), order, pl.int_range(len(rows), dtype=pl.UInt32, eager=True))
+    return Placed(rows=rows[order], place=place)
+
+
+def with_depths(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` plus `depth`."""
+    return rows.with_columns(depths(rows))
+
+
+def operations(timeline: Timeline, lanes: Lanes, call_place: pl.Series) -> Placed:
+    """`schema.OPERATIONS`.
+
+    Args:
+        timeline: the report.
+        lanes: of the report.
+        call_place: the row of each call in `schema.CALLS`.
+    """
+    ops = timeline.ops
+    rows = ops.select(
+        "start_ns",
+        "end_ns",
+        pl.col("short_name").alias("name"),
+        pl.col("name").alias("full_name"),
+        _classes(ops, timeline.options.kernel_classes),
+        call_place.gather(ops["call"]).alias("call"),
+        timeline.attribution.path_of(ops["node"]).alias("phase"),
+        _bytes(timeline, ops),
+        pl.when(pl.col("kind") == "kernel").then("detail").alias("shape"),
+    )
+    placed = sorted_by_lane(rows, lanes.numbered("stream", lanes.stream_no))
+    drawn = with_depths(placed.rows).select(OPERATIONS.names()).match_to_schema(OPERATIONS)
+    return Placed(rows=drawn, place=placed.place)
+
+
+def _classes(ops: pl.DataFrame, more: Rules) -> pl.Series:
+    """The `class` of each operation; each distinct name is classified once."""
+    key = ["kind", "name", "short_name"]
+    names = ops.select(key).unique()
+    name, short_name = (pl.col(column).cast(pl.String) for column in ("name", "short_name"))
+    kernel = class_of(name, short_name, more).replace("comm", COMMUNICATION)
+    kind = pl.col("kind")
+    copied = short_name.str.replace("^memcpy", "copy")
+    found = (
+        pl.when(kind == "kernel")
+        .then(kernel)
+        .when(kind == "memcpy")
+        .then(copied)
+        .otherwise(kind.cast(pl.String))
+    )
+    classes = names.with_columns(found.cast(pl.Categorical).alias("class"))
+    found_classes = ops.select(key).join(
+        classes, on=key, how="left", maintain_order="left", nulls_equal=True
+    )
+    return found_classes["class"]
+
+
+def _bytes(timeline: Timeline, ops: pl.DataFrame) -> pl.Series:
+    """The `bytes` of each copy; null for other operations."""
+    detail = ops.select(pl.when(pl.col("kind") == "memcpy").then("detail")).to_series()
+    return timeline.trace.copy_details["bytes"].gather(detail).alias("bytes")
+
+
+def group_of(name: str) -> str:
+    """Whether a class of operations is compute, communication or a copy."""
+    return _GROUPS.get(name, "copy" if name.startswith("copy ") else "compute")
+
+
+def gaps(
+    timeline: Timeline, lanes: Lanes, *, call_place: pl.Series, op_place: pl.Series
+) -> pl.DataFrame:
+    """`schema.GAPS`.
+
+    Args:
+        timeline: the report.
+        lanes: of the report.
+        call_place: the row of each call in `schema.CALLS`.
+        op_place: the row of each operation in `schema.OPERATIONS`.
+    """
+    found = timeline.explained.gaps
+    blamed = _blamed(timeline, found)
+    return found.select(
+        lanes.numbered("gaps", found["device_no"]),
+        timeline.events.ops["device"].gather(found["next_op"]).alias("device"),
+        "start_ns",
+        "end_ns",
+        *(op_place.gather(found[side]).alias(side) for side in ("prev_op", "next_op")),
+        "cause",
+        call_place.gather(blamed["call"]).alias("culprit_call"),
+        op_place.gather(blamed["op"]).alias("culprit_op"),
+        timeline.main_paths.alias("phase"),
+        *(f"{cause}_ns" for cause in CAUSES),
+    ).match_to_schema(GAPS)
+
+
+def _blamed(timeline: Timeline, found: pl.DataFrame) -> pl.DataFrame:
+    """`call` and `op` of the events that each gap's largest cause is due to: the call that has
+    most of it; of a dependency the operation that was awaited; else the launch of the next
+    operation."""
+    waits = pl.col("cause") == "dependency"
+    awaited = timeline.producers.by_event.gather(found["next_op"])
+    op = found.select(pl.when(waits).then(awaited).alias("op")).to_series()
+    called = [
+        pl.when(pl.col("cause") == cause).then(f"{cause}_by")
+        for cause in WITH_CULPRIT
+        if cause != "profiler"
+    ]
+    launch = pl.when(pl.lit(op).is_null()).then("next_call")
+    return found.select(pl.coalesce(*called, launch).alias("call"), op)
+
+
+_NCCL = "nccl"
+
+
+def calls(timeline: Timeline, lanes: Lanes) -> Placed:
+    """`schema.CALLS`."""
+    rows = timeline.events.calls
+    placed = sorted_by_lane(rows, lanes.numbered("calls", rows["thread_no"]))
+    drawn = with_depths(placed.rows).select(CALLS.names()).match_to_schema(CALLS)
+    return Placed(rows=drawn, place=placed.place)
+
+
+def found_ranges(timeline: Timeline) -> pl.DataFrame:
+    """The ranges to draw, with `thread_no`: those that can be phases, and those of NCCL."""
+    phases, known = timeline.open_ranges.ranges, timeline.events.ranges
+    columns = ["thread_no", "start_ns", "end_ns", "name", "ended"]
+    ours = pl.col("domain").str.to_lowercase() == _NCCL
+    own = known.filter(ours, pl.col("end_ns") > pl.col("start_ns"))
+    own = own.join(phases.select("row").drop_nulls(), on="row", how="anti")
+    return pl.concat([phases.select(columns), own.select(columns)])
+
+
+def ranges(timeline: Timeline, lanes: Lanes, rows: pl.DataFrame) -> pl.DataFrame:
+    """`schema.RANGES`.
+
+    Args:
+        timeline: the report.
+        lanes: of the report.
+        rows: of `found_ranges`.
+    """
+    name = pl.col("name").cast(pl.Categorical)
+    return _laid(rows.with_columns(name), lanes.numbered("phases", rows["thread_no"])).select(
+        RANGES.names()
+    )
+
+
+def profiler(timeline: Timeline, lanes: Lanes) -> pl.DataFrame:
+    """`schema.PROFILER`."""
+    rows = timeline.events.overhead
+    return _laid(rows, lanes.numbered("profiler", rows["thread_no"])).select(PROFILER.names())
+
+
+def _laid(rows: pl.DataFrame, lane: pl.Series) -> pl.DataFrame:
+    """`rows` by lane and start, the longest first, with `lane` and `depth`."""
+    longest_first = ["lane", "start_ns", -pl.col("end_ns"), pl.col("name").cast(pl.String)]
+    return with_depths(rows.with_columns(lane).sort(longest_first, maintain_order=True))
+
+
+def found_stacks(timeline: Timeline) -> pl.DataFrame:
+    """What each thread ran when: `thread_no`, `start_ns`, `end_ns`, `stack`, in order."""
+    events, axis = timeline.events, timeline.events.axis
+    known = cells(events).drop_nulls("stack") if has_host_stacks(timeline.trace) else None
+    if known is None:
+        return pl.DataFrame(schema={"thread_no": pl.UInt32, **_CELL})
+    start_ns = axis.time_ns(pl.col("start"))
+    end_ns = start_ns + pl.col("end") - pl.col("start")
+    return known.select(
+        axis.track(pl.col("start")).cast(pl.UInt32).alias("thread_no"),
+        start_ns.alias("start_ns"),
+        pl.min_horizontal(end_ns, events.last_ns).alias("end_ns"),
+        "stack",
+    ).filter(pl.col("end_ns") > pl.col("start_ns"))
+
+
+_CELL = {"start_ns": pl.Int64, "end_ns": pl.Int64, "stack": pl.UInt32}
+
+
+def host_stacks(timeline: Timeline, lanes: Lanes, rows: pl.DataFrame) -> pl.DataFrame:
+    """`schema.HOST_STACKS`.
+
+    Args:
+        timeline: the report.
+        lanes: of the report.
+        rows: of `found_stacks`.
+    """
+    names = _innermost(timeline)
+    placed = sorted_by_lane(rows, lanes.numbered("host_stack", rows["thread_no"])).rows
+    named = placed.join(names, on="stack", how="left", maintain_order="left")
+    return named.select(HOST_STACKS.names()).match_to_schema(HOST_STACKS)
+
+
+def _innermost(timeline: Timeline) -> pl.DataFrame:
+    """`stack` and `name`: its innermost line of the program, else its innermost frame."""
+    frames = timeline.trace.frames
+    shown = shown_frames(frames["file"].drop_nulls().unique())
+    files = pl.DataFrame(list(shown.items()), schema=["file", "shown"], orient="row")
+    function = pl.col("function").fill_null("(nameless)")
+    place = pl.format("{}:{} in {}", "shown", "line", function)
+    lines = stack_sources(frames, timeline.options.own).select(
+        "stack", pl.col("source").cast(pl.String)
+    )
+    name = pl.coalesce("source", place, function).cast(pl.Categorical).alias("name")
+    return (
+        frames.filter(pl.col("depth") == 0)
+        .join(files.cast(pl.String), on="file", how="left")
+        .join(lines, on="stack", how="left")
+        .select("stack", name)
+        .unique("stack")
+    )

@@ -1,0 +1,208 @@
+"""From an export's tables to a trace, and nsys's enumerations in our words."""
+
+from pathlib import Path
+
+import pytest
+
+from nsysflow.analysis.declared.notes import NoteKind
+from nsysflow.analysis.load import load
+from tests.analyses import every_report, loaded
+from tests.analysis.load.frames import FRAMES, assert_schemas
+from tests.exports import PID, Row, change, note_kinds, process, thread, write_export
+
+
+@every_report
+def test_every_frame_has_its_schema_and_every_row_arrives(name: str, tmp_path: Path) -> None:
+    trace = loaded(name)
+    assert_schemas(trace)
+    assert trace.report == name
+    assert trace.source == "Nsight Systems 2025.3.2.0, schema 3.20.3"
+    assert trace.ops["detail"].drop_nulls().len() == trace.shapes.height + trace.copy_details.height
+
+
+def test_an_export_with_nothing_but_strings_has_empty_frames(tmp_path: Path) -> None:
+    trace = load(write_export(tmp_path / "empty.sqlite"))
+    assert_schemas(trace)
+    assert all(getattr(trace, name).is_empty() for name in FRAMES)
+    assert note_kinds(trace) == [NoteKind.NO_GPU_WORK, NoteKind.NO_RANGES]
+
+
+def test_tables_without_rows_have_empty_frames(tmp_path: Path) -> None:
+    nothing: list[dict[str, object]] = []
+    trace = load(write_export(tmp_path / "empty.sqlite", kernels=nothing, calls=nothing))
+    assert_schemas(trace)
+    assert trace.ops.is_empty()
+
+
+def test_device_0_of_two_processes_is_the_physical_gpu_of_each(tmp_path: Path) -> None:
+    path = write_export(
+        tmp_path / "two.sqlite",
+        kernels=[{"globalPid": process(1)}, {"globalPid": process(2)}],
+        cuda_devices=[{"pid": 1, "gpuId": 3}, {"pid": 2, "gpuId": 5}],
+        gpus=[{"id": 3, "uuid": "three"}],
+    )
+    trace = load(path)
+    assert trace.ops["device"].to_list() == [3, 5]
+    assert trace.devices["device"].to_list() == [3, 5]
+    assert trace.devices["uuid"].to_list() == ["three", None]
+
+
+def test_a_device_without_a_row_for_its_process_keeps_its_number(tmp_path: Path) -> None:
+    path = write_export(
+        tmp_path / "r.sqlite", kernels=[{"deviceId": 1}], cuda_devices=[{"pid": 7, "gpuId": 4}]
+    )
+    assert load(path).ops["device"].to_list() == [1]
+
+
+@pytest.mark.parametrize("none", [None, 0])
+def test_an_operation_without_correlation_is_kept(tmp_path: Path, none: int | None) -> None:
+    path = write_export(
+        tmp_path / "r.sqlite", kernels=[{"correlationId": none}, {"correlationId": 4}], calls=[{}]
+    )
+    trace = load(path)
+    assert trace.ops["correlation"].to_list() == [None, 4]
+    assert NoteKind.NO_CORRELATION in note_kinds(trace)
+
+
+def test_columns_that_a_version_lacks_are_null(tmp_path: Path) -> None:
+    path = write_export(tmp_path / "old.sqlite", kernels=[{}], memcpys=[{}])
+    change(
+        path,
+        "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN graphNodeId",
+        "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN gridX",
+        "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN srcKind",
+    )
+    trace = load(path)
+    assert_schemas(trace)
+    assert trace.ops["graph_node"].to_list() == [None, None]
+    assert trace.shapes["grid_x"].to_list() == [None]
+    assert trace.copy_details["source_memory"].to_list() == [None]
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("cudaLaunchKernel_v7000", "cudaLaunchKernel"),
+        ("cudaLaunchKernelExC_v11060_ptsz", "cudaLaunchKernelExC"),
+        ("cudaMemcpyAsync_ptds", "cudaMemcpyAsync"),
+        ("cuMemAlloc_v2", "cuMemAlloc"),
+        ("cuCtxSynchronize", "cuCtxSynchronize"),
+    ],
+)
+def test_api_names_lose_their_version(tmp_path: Path, name: str, plain: str) -> None:
+    path = write_export(tmp_path / "r.sqlite", calls=[{"nameId": name}])
+    assert load(path).calls["name"].to_list() == [plain]
+
+
+def test_a_kernel_whose_strings_are_missing_keeps_its_row(tmp_path: Path) -> None:
+    rows = [{"demangledName": 999, "shortName": 4_000_000_000}]
+    path = write_export(tmp_path / "r.sqlite", kernels=rows, strings={0: "unused"})
+    assert load(path).ops["name"].to_list() == ["(nameless)"]
+
+
+def test_each_process_has_its_own_domains_and_the_default_one_has_no_name(tmp_path: Path) -> None:
+    one, two = thread(1, pid=1), thread(2, pid=2)
+    path = write_export(
+        tmp_path / "r.sqlite",
+        nvtx=[
+            {"eventType": 75, "domainId": 1, "text": "NCCL", "globalTid": one, "end": None},
+            {"eventType": 75, "domainId": 1, "textId": "mine", "globalTid": two, "end": None},
+            {"domainId": 1, "text": "a", "globalTid": one},
+            {"domainId": 1, "text": "b", "globalTid": two, "eventType": 60},
+            {"domainId": 0, "text": "c", "globalTid": one, "end": None},
+            {"domainId": None, "text": "d", "globalTid": one},
+            {"eventType": 34, "text": "a mark", "globalTid": one, "end": None},
+        ],
+    )
+    ranges = load(path).ranges
+    assert ranges["domain"].to_list() == ["NCCL", "mine", None, None]
+    assert ranges["kind"].to_list() == ["push_pop", "start_end", "push_pop", "push_pop"]
+    assert ranges["end_ns"].to_list() == [10, 10, None, 10]
+    assert ranges["row"].to_list() == [0, 1, 2, 3]
+
+
+def test_rows_without_a_process_belong_to_the_only_one(tmp_path: Path) -> None:
+    path = write_export(tmp_path / "r.sqlite", kernels=[{"globalPid": None}], calls=[{}])
+    assert load(path).ops["process"].to_list() == [process()]
+
+
+def test_rows_without_a_process_stay_so_where_there_are_two(tmp_path: Path) -> None:
+    path = write_export(
+        tmp_path / "r.sqlite",
+        kernels=[{"globalPid": None}],
+        calls=[{"globalTid": thread(1, pid=1)}, {"globalTid": thread(2, pid=2)}],
+    )
+    assert load(path).ops["process"].to_list() == [None]
+
+
+def test_operations_of_negative_length_are_left_to_the_analysis(tmp_path: Path) -> None:
+    path = write_export(tmp_path / "r.sqlite", kernels=[{"start": 9, "end": 2}])
+    assert load(path).ops.height == 1
+
+
+def test_a_thread_has_one_name_and_that_of_pytorch_wins(tmp_path: Path) -> None:
+    names: list[Row] = [{"nameId": "python3"}, {"nameId": "pt_autograd_0", "priority": 10}]
+    trace = load(write_export(tmp_path / "r.sqlite", threads=names))
+    assert trace.threads.rows() == [(process(), thread(), "pt_autograd_0")]
+
+
+def test_a_wait_names_its_stream_and_the_record_that_it_waits_for(tmp_path: Path) -> None:
+    nobody = {"streamId": 0xFFFF_FFFF, "eventSyncId": 0}
+    path = write_export(
+        tmp_path / "r.sqlite",
+        tables={
+            "CUPTI_ACTIVITY_KIND_CUDA_EVENT": [on_stream(7, streamId=13, eventSyncId=4)],
+            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [
+                on_stream(8, streamId=14, eventSyncId=4),
+                on_stream(9, **nobody),
+            ],
+        },
+    )
+    trace = load(path)
+    assert trace.event_records.rows() == [(process(), 0, 7, 13, 4)]
+    assert trace.waits.rows() == [(process(), 0, 8, 14, 4), (process(), 0, 9, None, None)]
+
+
+def test_a_wait_is_of_the_device_of_its_context_whatever_device_it_names(tmp_path: Path) -> None:
+    path = write_export(
+        tmp_path / "r.sqlite",
+        tables={
+            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [
+                on_stream(8, streamId=14, eventSyncId=4, contextId=1),
+                on_stream(9, streamId=14, eventSyncId=4, contextId=2),
+            ],
+            "TARGET_INFO_CUDA_CONTEXT_INFO": [{"processId": PID, "contextId": 1, "deviceId": 1}],
+        },
+    )
+    assert load(path).waits["device"].to_list() == [1, 0]
+
+
+def on_stream(correlation: int, **columns: int) -> Row:
+    return {"correlationId": correlation, "globalPid": process(), "deviceId": 0, **columns}
+
+
+def test_every_stream_wait_of_a_real_report_finds_its_record() -> None:
+    trace = loaded("h200-ddp-rank1")
+    waits = trace.waits.filter(trace.waits["stream"].is_not_null())
+    found = waits.join(trace.event_records, on=["process", "record"])
+    assert len(waits) == len(found) == 120
+    assert waits["device"].unique().to_list() == trace.ops["device"].unique().to_list() == [1]
+
+
+def test_labels_in_the_export_win_over_known_numbers(tmp_path: Path) -> None:
+    labels = {
+        "ENUM_CUDA_MEM_KIND": [{"id": 8, "name": "X", "label": "Pinned"}],
+        "ENUM_CUDA_MEMCPY_OPER": [{"id": 1, "name": "X", "label": "Device-to-Host"}],
+        "ENUM_NSYS_EVENT_TYPE": [{"id": 159, "name": "X", "label": "NvtxPushPopRange"}],
+    }
+    copies: list[Row] = [
+        {"copyKind": 1, "srcKind": 8, "dstKind": 0},
+        {"copyKind": 10, "srcKind": None, "dstKind": 77},
+    ]
+    nvtx = [{"eventType": 159, "text": "a"}]
+    trace = load(write_export(tmp_path / "r.sqlite", memcpys=copies, nvtx=nvtx, tables=labels))
+    assert trace.copy_details["direction"].to_list() == ["DtoH", "PtoP"]
+    assert trace.copy_details["source_memory"].to_list() == ["pinned", None]
+    assert trace.copy_details["target_memory"].to_list() == ["pageable", "unknown"]
+    assert trace.ops["name"].to_list() == ["memcpy DtoH", "memcpy PtoP"]
+    assert trace.ranges["name"].to_list() == ["a"]

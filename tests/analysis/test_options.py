@@ -1,0 +1,58 @@
+"""Wrong options from Python code are errors of the one family."""
+
+from typing import Any
+
+import pytest
+
+from nsysflow.analysis.options import Options, StepPart, require_valid
+from nsysflow.base.errors import SelectionError
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("device", "0", "expected `int | null`, got `str`"),
+        ("from_ns", 1.5, "expected `int | null`, got `float`"),
+        ("from_ns", 10**30, "is no time in a report"),
+        ("steps", 3, "got `int`"),
+        ("steps", (StepPart(3, 3),), "selects no step"),
+        ("steps", (StepPart(-1),), "steps are counted from 0"),
+        ("skip", -1, "-1 is negative"),
+        ("framework_gap_ns", -5, "-5 is negative"),
+        ("domains_added", "NCCL", "expected `array`, got `str`"),
+        ("flops_dtype", "float7", "invalid enum value 'float7'"),
+        ("flops_per_step", -1.0, "not a number of operations"),
+        ("flops_per_step", float("nan"), "not a number of operations"),
+        ("flops_per_step", 1e30, "not a number of operations"),
+        ("kernel_classes", (("mine", "("),), "'(' is not a regular expression"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_is_wrong(
+    option: str,
+    value: Any,
+    problem: str,
+) -> None:
+    with pytest.raises(SelectionError) as caught:
+        require_valid(Options(**{option: value}))
+    assert caught.value.seen.startswith(f"Options({option}=…): ")
+    assert problem in caught.value.seen
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(),
+        Options(
+            device=0,
+            steps=(StepPart(0, 3), StepPart(1, 2, out=True)),
+            skip=0,
+            framework_gap_ns=0,
+            from_ns=-5,
+            to_ns=9,
+        ),
+        Options(flops_per_step=10**12, flops_dtype="fp8", kernel_classes=(("mine", "a.*"),)),
+        Options(domains_added=("NCCL",), range="step", step="step/forward"),
+    ],
+)
+def test_what_an_analysis_can_use_is_valid(options: Options) -> None:
+    require_valid(options)
