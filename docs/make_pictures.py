@@ -86,7 +86,7 @@ def main() -> None:
         for (name, at), width, scheme in product(PICTURES.items(), SIZES, SCHEMES):
             target = FOLDER / f"{name}-{width}-{scheme}.png"
             target.write_bytes(small(take(browser, page_file, width, scheme, at)))
-            print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")
+            print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")  # noqa: T201
         browser.close()
 
 

@@ -95,7 +95,7 @@ def main() -> None:
     with ROWS.open(encoding="utf-8", newline="") as file:
         found = newest([*csv.DictReader(file)])
     draw(found, PICTURE)
-    print(table(found))
+    print(table(found))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ class Tools:
         ] = "",
         report: Annotated[
             str | list[str], Field(description="The report of a numbered finding.")
-        ] = [],
+        ] = [],  # noqa: B006
     ) -> Annotated[CallToolResult, reading.Explanations]:
         """Explain a finding of a report in full, or what a name means."""
         return _result(lambda: reading.explain(self._reports, what, _several(report)))
@@ -131,10 +131,10 @@ class Tools:
         name: TableName,
         columns: Annotated[
             list[str], Field(description="Which columns; none for those that matter most.")
-        ] = [],
+        ] = [],  # noqa: B006
         where: Annotated[
             list[rows.Condition], Field(description="Conditions; a row must fulfil all of them.")
-        ] = [],
+        ] = [],  # noqa: B006
         sort: Annotated[
             str | None, Field(description="Sort by this column; null for the table's own order.")
         ] = None,
@@ -162,17 +162,17 @@ class Tools:
         report: OneReport,
         remove: Annotated[
             list[Wait], Field(description="Waits to remove, everywhere or at one place.")
-        ] = [],
+        ] = [],  # noqa: B006
         graph: Annotated[
             list[str], Field(description="Phases to launch as a CUDA graph, e.g. step/forward.")
-        ] = [],
+        ] = [],  # noqa: B006
         scale: Annotated[
             dict[str, Factor],
             Field(description="Factors on the time of kernels, or of copies (memcpy HtoD)."),
-        ] = {},
+        ] = {},  # noqa: B006
         faster_host: Annotated[
             dict[str, Factor], Field(description="Factors on the time of host code in phases.")
-        ] = {},
+        ] = {},  # noqa: B006
         async_copies: Annotated[bool, Field(description="Let no copy block the host.")] = False,
         no_profiler: Annotated[bool, Field(description="Remove the profiler's own work.")] = False,
     ) -> Annotated[CallToolResult, replaying.Replayed]:

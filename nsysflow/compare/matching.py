@@ -40,7 +40,11 @@ def _paired(
             same = identity(key)
             if same is not None:
                 groups[same][side].append(key)
-    return {mine: other for ours, theirs in groups.values() for mine, other in zip(ours, theirs)}
+    return {
+        mine: other
+        for ours, theirs in groups.values()
+        for mine, other in zip(ours, theirs)  # noqa: B905
+    }
 
 
 def _in_same_function(key: Key) -> Key | None:

@@ -55,7 +55,7 @@ def _matching(pattern: Path) -> list[Path]:
 
 def _glob(pattern: Path) -> list[Path]:
     """What a pattern matches, as a shell would: without hidden files, which `Path.glob` takes."""
-    found = glob(str(pattern), recursive=True)
+    found = glob(str(pattern), recursive=True)  # noqa: PTH207
     return sorted(map(Path, found), key=in_natural_order)
 
 

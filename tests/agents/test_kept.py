@@ -41,6 +41,6 @@ def test_an_error_is_not_kept() -> None:
     def fail() -> int:
         raise ValueError
 
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError):  # noqa: PT011
         kept.get("a", fail)
     assert kept.get("a", lambda: 1) == 1

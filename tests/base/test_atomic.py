@@ -56,7 +56,7 @@ def test_a_stale_file_is_removed_unless_it_is_written_again(tmp_path: Path) -> N
 
 
 def test_an_error_leaves_no_new_folder(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="full"), staged_folder(tmp_path / "out") as scratch:
+    with pytest.raises(OSError, match="full"), staged_folder(tmp_path / "out") as scratch:  # noqa: PT012
         (scratch / "gaps.csv").write_text("half")
         raise OSError("disk full")
     assert names(tmp_path) == []
@@ -64,7 +64,7 @@ def test_an_error_leaves_no_new_folder(tmp_path: Path) -> None:
 
 def test_an_error_leaves_the_old_folder_as_it_was(tmp_path: Path) -> None:
     write(tmp_path / "out", "old")
-    with pytest.raises(OSError, match="full"), staged_folder(tmp_path / "out") as scratch:
+    with pytest.raises(OSError, match="full"), staged_folder(tmp_path / "out") as scratch:  # noqa: PT012
         (scratch / "gaps.csv").write_text("half")
         raise OSError("disk full")
     held = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
@@ -113,7 +113,7 @@ def test_a_new_folder_and_its_files_have_the_usual_permissions(tmp_path: Path) -
 
 
 def test_a_single_file_is_complete_or_missing(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="full"), staged_file(tmp_path / "gaps.csv") as scratch:
+    with pytest.raises(OSError, match="full"), staged_file(tmp_path / "gaps.csv") as scratch:  # noqa: PT012
         scratch.write_text("half")
         raise OSError("disk full")
     assert names(tmp_path) == []
@@ -152,7 +152,7 @@ def test_a_link_itself_can_be_replaced(tmp_path: Path) -> None:
 
 def test_a_folder_that_another_process_made_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with pytest.raises(OSError, match="not empty"), staged(out) as scratch:
+    with pytest.raises(OSError, match="not empty"), staged(out) as scratch:  # noqa: PT012
         scratch.mkdir()
         out.mkdir()
         (out / "theirs").touch()

@@ -84,7 +84,7 @@ def test_a_full_disk_leaves_nothing_and_is_named_with_a_way_out(
     tmp_path: Path, error: OSError
 ) -> None:
     said = r"No space left on device.*nothing was written.*-o DIR"
-    with pytest.raises(OutputError, match=said), writing(tmp_path / "out") as scratch:
+    with pytest.raises(OutputError, match=said), writing(tmp_path / "out") as scratch:  # noqa: PT012
         (scratch / "gaps.csv").write_text("half")
         raise error
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ import sys
 
 _folder = os.path.dirname(__file__)
 
-if sys.version_info >= (3, 9):  # of the program's Python
+if sys.version_info >= (3, 9):  # noqa: UP036  # of the program's Python
     from nsysflow_hook import install
 
     install(os.environ)
@@ -20,4 +20,4 @@ if sys.version_info >= (3, 9):  # of the program's Python
 sys.path[:] = [entry for entry in sys.path if entry != _folder]
 sys.path_importer_cache.pop(_folder, None)
 del sys.modules["sitecustomize"]
-import sitecustomize  # noqa: F401
+import sitecustomize  # noqa: E402, F401
