@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.bound.parts import of_devices
 from nsysflow.analysis.declared import tables
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.findings.find import Found, find_of_run
@@ -18,9 +17,12 @@ from nsysflow.analysis.frames.intervals import merge
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.ranks.digest import Digest, digest
 from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.selection.bound import of_devices
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.selection.view import View, judged_view, view_of
+from nsysflow.analysis.selection.windows import whole_windows
 from nsysflow.analysis.short_repr import Shown, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
@@ -29,9 +31,6 @@ from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.analysis.validity.checks import Failed, failed_checks
 from nsysflow.analysis.validity.graph_notes import notes_on_graphs
-from nsysflow.analysis.view.judged import judged_view
-from nsysflow.analysis.view.view import View, view_of
-from nsysflow.analysis.view.windows import whole_windows
 
 _FIRST: Final = ("explained", "gap_places", "stalls", "copies")
 """Pieces of a timeline that need little of each other: computed side by side before any table."""

@@ -17,10 +17,10 @@ from typing import Final
 import nsysflow
 from benchmarks.first_findings import SKIPPED, first_findings
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import Lengths, Recorded, lengths, recorded
 from nsysflow.analysis.replay.whatif import lengths_after
+from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.cli.whatif import whatif
 from tests.analysis.replay.sites import Site, sites
 from tests.reports import ROOT, SAMPLES

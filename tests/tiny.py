@@ -4,7 +4,7 @@ from typing import Final
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.selection.timeline import Timeline
 from tests.oracle.model import (
     Call,
     Copy,

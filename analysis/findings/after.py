@@ -7,9 +7,9 @@ from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.subject import Subject
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.whatif import WhatIf, whatif
+from nsysflow.analysis.selection.timeline import Timeline
 
 _MOST_OPS: Final = 500_000
 """Of a longer report the finding that is then the largest is not looked for: it takes seconds."""

@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.view import View
 
 LONG_NS: Final = 2_000_000
 """A pause of this length is a single piece of Python, and no launch's. Between two launches Python

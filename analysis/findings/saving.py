@@ -7,11 +7,11 @@ import polars as pl
 
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.phases.steps import find_steps
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import part_of, recorded, replay
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.steps.ranges import find_steps
 from nsysflow.base.errors import UnknownName
 
 MOST_OPS: Final = 40_000

@@ -4,10 +4,10 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.call_classes import SYNC_AFTER_NS
 from nsysflow.analysis.frames.intervals import Axis
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.syncs import without_inner
-from nsysflow.analysis.timeline.call_classes import SYNC_AFTER_NS
-from nsysflow.analysis.view.view import View
 
 SCALAR_BYTES: Final = 1 << 16
 """A copy to the host of at most this size reads a value; a larger one moves data. (The driver

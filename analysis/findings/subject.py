@@ -8,9 +8,9 @@ from nsysflow.analysis.findings.kernels.order import kernels_in_order
 from nsysflow.analysis.findings.pauses import pause_rows
 from nsysflow.analysis.findings.stalls import stall_rows
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.launches import launch_counts
-from nsysflow.analysis.view.view import View
 from nsysflow.base.units import duration
 
 if TYPE_CHECKING:

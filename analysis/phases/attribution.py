@@ -1,8 +1,4 @@
-"""Which phase each call belongs to, as paths of range names (spec §7).
-
-`inherit` decides which thread's ranges count. Here, inherited and own stacks become one tree of
-nodes, and nodes with equal names become one path.
-"""
+"""Which phase each call belongs to, as paths of range names (spec §7)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,13 +6,12 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.frames.intervals import Cover, merge
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.phases.composed import placed_in, with_inherited
-from nsysflow.analysis.phases.graph_captures import CaptureRanges
-from nsysflow.analysis.phases.graph_replays import Replays
-from nsysflow.analysis.phases.inherit import OpenRanges
-from nsysflow.analysis.phases.stacks import NODES
+from nsysflow.analysis.phases.graphs import CaptureRanges, Replays
+from nsysflow.analysis.phases.inheritance import OpenRanges
+from nsysflow.analysis.phases.stacks import NODES, placed_in, with_inherited
 from nsysflow.analysis.schema import ATTRIBUTION
 
 PATHS: Final = pl.Schema(
@@ -236,3 +231,54 @@ def _level_of_paths(here: pl.DataFrame, outer: pl.DataFrame, *, first_path: int)
         )
         .match_to_schema(PATHS)
     )
+
+
+def instance_spans(attribution: Attribution, ops: pl.DataFrame) -> pl.DataFrame:
+    """From the first operation of each instance to the end of its last one, on each device.
+
+    Returns:
+        `process`, `path`, `range`, `device_no`, `start_ns`, `end_ns`, including what is nested.
+
+    Args:
+        attribution: nodes and paths.
+        ops: operations with `node`.
+    """
+    nodes = attribution.nodes.select("node", "parent", "range", "process", "path", "depth")
+    spans = (
+        ops.drop_nulls("node")
+        .group_by("node", "device_no")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        .join(nodes, on="node")
+    )
+    inner, levels = spans.clear(), [spans.clear()]
+    for depth in range(greatest(nodes["depth"]), 0, -1):
+        here = pl.concat([spans.filter(pl.col("depth") == depth), inner])
+        levels.append(here)
+        outer = here.select("device_no", "start_ns", "end_ns", pl.col("parent").alias("node"))
+        inner = outer.drop_nulls("node").join(nodes, on="node").select(spans.columns)
+    return _hulls(pl.concat(levels), ["process", "path", "range", "device_no"])
+
+
+def span_inside(attribution: Attribution, ops: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """How much of the spans of each path's instances lies in a window of any device.
+
+    Returns:
+        `process`, `path`, `span_ns`.
+
+    Args:
+        attribution: nodes and paths.
+        ops: all operations, with `node`.
+        windows: `windows.WINDOWS`.
+    """
+    spans = _hulls(instance_spans(attribution, ops), ["process", "path", "range"])
+    time = windows.select(pl.col("start_ns").alias("start"), pl.col("end_ns").alias("end"))
+    inside_ns = Cover(merge(time)).between(spans["start_ns"], spans["end_ns"])
+    return (
+        spans.with_columns(inside_ns.alias("span_ns"))
+        .group_by("process", "path")
+        .agg(pl.col("span_ns").sum())
+    )
+
+
+def _hulls(spans: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    return spans.group_by(key).agg(pl.col("start_ns").min(), pl.col("end_ns").max())

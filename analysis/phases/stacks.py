@@ -1,16 +1,12 @@
-"""Which NVTX ranges were open on a thread, at any instant (spec §7).
-
-A *node* is a stack of range instances: its innermost range on top of its parent node. A thread's
-history is a step function of nodes on the thread axis. Ranges of one thread nest, except where
-domains interleave; only such threads take the slower, general way.
-"""
+"""Which NVTX ranges were open on a thread, at any instant (spec §7)."""
 
 from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import last_at_or_before, sort_with_ties
-from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.analysis.frames.lookup import enum_from_index, greatest
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.automatic import (
     automatic_steps,
@@ -18,10 +14,8 @@ from nsysflow.analysis.phases.automatic import (
     with_losses,
     without_doubles,
 )
-from nsysflow.analysis.phases.compiling import is_compiling, outside_compiling
-from nsysflow.analysis.phases.forms import is_operator
-from nsysflow.analysis.phases.names import grouped
-from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.phases.names import grouped, is_compiling, is_operator, outside_compiling
+from nsysflow.analysis.schema import ATTRIBUTION
 from nsysflow.runtime.protocol import DOMAIN
 
 LIBRARY_DOMAINS: Final = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
@@ -164,3 +158,61 @@ def _mixed_stacks(ranges: pl.DataFrame, *, first_node: int) -> tuple[pl.DataFram
 def node_at(history: pl.DataFrame, places: pl.Series) -> pl.Series:
     """The node open at each place."""
     return history["node"].gather(last_at_or_before(history["place"], places))
+
+
+def with_inherited(
+    nodes: pl.DataFrame, found: list[pl.DataFrame]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`nodes`, plus one for each own stack on top of an inherited one.
+
+    The second frame, `inherited`, `own`, `node`, says which node was added for which pair.
+    """
+    both = [
+        f.filter(pl.col("own").is_not_null() & pl.col("inherited").is_not_null()) for f in found
+    ]
+    pairs = pl.concat([f.select("inherited", "own") for f in both]).unique()
+    known = [pairs]
+    while not pairs.is_empty():
+        pairs = pairs.select("inherited", nodes["parent"].gather(pairs["own"]).alias("own"))
+        pairs = pairs.drop_nulls().unique()
+        known.append(pairs)
+    composed = (
+        pl.concat(known).unique().sort("inherited", "own").with_row_index("node", offset=len(nodes))
+    )
+    outer = composed.select(
+        "node",
+        "inherited",
+        nodes["parent"].gather(composed["own"]).alias("own"),
+        pl.col("own").alias("top"),
+    ).join(
+        composed.rename({"node": "outer"}),
+        on=["inherited", "own"],
+        how="left",
+        maintain_order="left",
+    )
+    added = outer.select(
+        "node",
+        pl.coalesce("outer", "inherited").alias("parent"),
+        nodes["range"].gather(outer["top"]).alias("range"),
+    )
+    return pl.concat([nodes, added.match_to_schema(NODES)]), composed
+
+
+def placed_in(found: pl.DataFrame, composed: pl.DataFrame) -> pl.DataFrame:
+    """`node` and `how` from the stacks found."""
+    own, inherited, span = pl.col("own"), pl.col("inherited"), pl.col("span")
+    if not composed.is_empty():
+        found = found.join(composed, on=["inherited", "own"], how="left", maintain_order="left")
+    else:
+        found = found.with_columns(pl.lit(None, pl.UInt32).alias("node"))
+    rank = {name: pl.lit(i, pl.UInt8) for i, name in enumerate(ATTRIBUTION.categories)}
+    how = (
+        pl.when(inherited.is_not_null())
+        .then(rank["borrowed"])
+        .when(own.is_not_null())
+        .then(rank["own"])
+        .when(span.is_not_null())
+        .then(rank["process_range"])
+    )
+    placed = found.select(pl.coalesce("node", inherited, own, span).alias("node"), how.alias("how"))
+    return placed.with_columns(enum_from_index(placed["how"], ATTRIBUTION))

@@ -9,11 +9,11 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.events.graphs import GRAPH_NODE_NS
 from nsysflow.analysis.frames.intervals import Axis, merge, reached_before
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.statistics import spread
 from nsysflow.analysis.phases.attribution import Attribution
-from nsysflow.analysis.phases.graph_estimate import GRAPH_NODE_NS
 from nsysflow.analysis.schema import ATTRIBUTION
 
 OP_COLUMNS: Final = (

@@ -8,16 +8,16 @@ import polars as pl
 
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.frames.intervals import Cover, merge, on_axis, reached_before
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.ranks.reduced import Reduced, reduced
 from nsysflow.analysis.ranks.schema import BOUNDS, EXCHANGED, JUDGED_STEPS, STEP_NODES
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.accounting import gpus_of
 from nsysflow.analysis.tables.schema import ACCOUNTING
 from nsysflow.analysis.tables.steps import timed_steps
 from nsysflow.analysis.validity.checks import Failed
-from nsysflow.analysis.view.view import View
 
 if TYPE_CHECKING:
     from nsysflow.analysis.analyze import Tables

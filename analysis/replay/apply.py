@@ -10,13 +10,6 @@ from nsysflow.analysis.frames.intervals import Cover, between, merge, on_axis, o
 from nsysflow.analysis.frames.parallel import once_for_each
 from nsysflow.analysis.phases.automatic import step_at
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.phases.steps import (
-    automatic_steps_of,
-    instance_of_ops,
-    instance_ranges,
-    paths_named,
-)
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes import (
     KINDS,
     Changes,
@@ -29,6 +22,13 @@ from nsysflow.analysis.replay.changes import (
 )
 from nsysflow.analysis.replay.replay import Program, Recorded
 from nsysflow.analysis.schema import os_pid, os_tid
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.steps.ranges import (
+    automatic_steps_of,
+    instance_of_ops,
+    instance_ranges,
+    paths_named,
+)
 from nsysflow.base.errors import UnknownName
 from nsysflow.base.names import near_or_all
 

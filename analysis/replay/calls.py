@@ -9,10 +9,10 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.lookup import matching, scatter_table
 from nsysflow.analysis.frames.statistics import median_ns
-from nsysflow.analysis.timeline.events import Events
 
 MOST_TURNS: Final = 0.2
 """Two threads hand over to each other if their turns are at most a fifth of the calls of the one

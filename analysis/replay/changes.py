@@ -6,12 +6,12 @@ from typing import Final, Self
 
 import polars as pl
 
+from nsysflow.analysis.events.call_classes import COPY, SYNC_AFTER_NS
 from nsysflow.analysis.frames.intervals import Axis, Cover
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.replay import Program
 from nsysflow.analysis.schema import CAUSE
-from nsysflow.analysis.timeline.call_classes import COPY, SYNC_AFTER_NS
 
 KINDS: Final = {
     "sync": ("sync",),

@@ -9,10 +9,10 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.calls import Host
-from nsysflow.analysis.timeline.events import Events
 
 UNEXPLAINED_NS: Final = 10_000
 """An operation that starts later than this after all that it is known to wait for, waited for

@@ -6,12 +6,12 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.phases.steps import find_steps
-from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.replay.calls import host_calls, with_queue, with_waits
 from nsysflow.analysis.replay.operations import bound_operations, placed_operations
-from nsysflow.analysis.steps.chosen import judged_steps
-from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.steps.kinds import judged_steps
+from nsysflow.analysis.steps.ranges import find_steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before
 from nsysflow.analysis.frames.lookup import greatest, scatter_table
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
-from nsysflow.analysis.gaps.find import find_gaps
-from nsysflow.analysis.gaps.run_ahead import Explained, explain
-from nsysflow.analysis.pipeline import Timeline
+from nsysflow.analysis.idle.gaps import find_gaps
+from nsysflow.analysis.idle.run_ahead import Explained, explain
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import (
@@ -24,8 +24,8 @@ from nsysflow.analysis.replay.replay import (
     recorded,
     replay,
 )
-from nsysflow.analysis.steps.chosen import require_steps
-from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.steps.kinds import require_steps
 
 
 def retimed(events: Events, recorded: Recorded, program: Program, times: Times) -> Events:

@@ -1,13 +1,178 @@
-"""Which steps are typical, and what the others are (spec §8.4, §8.12 to §8.15)."""
+"""Which steps are typical, and what the others are (spec §8)."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.intervals import Axis, Cover, merge, on_axis
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.intervals import Axis, Cover, last_at_or_before, merge, on_axis
+from nsysflow.analysis.frames.statistics import median_ns, whole_ns
+from nsysflow.analysis.options import StepPart, typed_steps
 from nsysflow.analysis.schema import STEP_KIND
-from nsysflow.analysis.steps.idle import idle_in
-from nsysflow.analysis.steps.one_offs import LEAST_STEPS, with_excess
+from nsysflow.base.errors import SelectionError
+
+NEAREST: Final = 9
+"""A step is compared with the median of so many: enough to bear four others that are slow, few
+enough to follow steps that grow longer."""
+
+LEAST_STEPS: Final = 5
+"""With fewer steps, none can be called unusual."""
+
+PCT_OF_MEDIAN: Final = 20
+"""A step that is off by no more is still like the others …"""
+
+TIMES_RESIDUAL: Final = 5
+"""… and so is one that is off by no more than five times what steps usually are."""
+
+_OF: Final = ("process", "device_no")
+
+
+def with_excess(steps: pl.DataFrame) -> pl.DataFrame:
+    """`steps` with `excess_ns`, what each took beyond the median of those around it, and `outlier`.
+
+    Args:
+        steps: `process`, `device_no`, `duration_ns`, in the order of the steps.
+    """
+    around = pl.col("duration_ns").rolling_median(NEAREST, min_samples=NEAREST, center=True)
+    # at the rims the first and the last nine are the nearest ones
+    nearest = whole_ns(around.backward_fill().forward_fill())
+    local = pl.coalesce(nearest, median_ns(pl.col("duration_ns"))).over(_OF)
+    steps = steps.with_columns(local.alias("local_ns"))
+    excess = pl.col("duration_ns") - pl.col("local_ns")
+    usual = median_ns(excess.abs()).over(_OF)
+    outlier = (
+        (pl.len().over(_OF) >= LEAST_STEPS)
+        & (100 * excess > PCT_OF_MEDIAN * pl.col("local_ns"))
+        & (excess > TIMES_RESIDUAL * usual)
+    )
+    return steps.with_columns(excess.alias("excess_ns"), outlier.alias("outlier")).drop("local_ns")
+
+
+LEAST_TIMES: Final = 3
+"""Two pauses have one distance; three that are as far apart are a habit."""
+
+_FOUND: Final = ("stretch", "every")
+
+
+def with_period(one_offs: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """`one_offs` with `period` (a number for each that repeats, else null) and `every`.
+
+    Args:
+        one_offs: `step` and the columns `by`.
+        by: what the one-offs of a period have in common.
+    """
+    distance = (pl.col("step") - pl.col("step").shift(1)).over(by)
+    rows = one_offs.sort(*by, "step").with_columns(distance.alias("every"))
+    # stretches of equal distances; each begins with the step before the first of them
+    stretch = pl.struct(*by, pl.col("every").fill_null(0)).rle_id()
+    rows = rows.with_columns(stretch.alias("stretch"))
+    long = (pl.len().over("stretch") >= LEAST_TIMES - 1) & (pl.col("every") >= 2)
+    rows = rows.with_columns(pl.when(long).then(pl.col(*_FOUND)))
+    rows = rows.with_columns(pl.coalesce(name, pl.col(name).shift(-1).over(by)) for name in _FOUND)
+    often = pl.len().over("stretch") >= LEAST_TIMES
+    return rows.with_columns(pl.when(often).then(pl.col(*_FOUND))).rename({"stretch": "period"})
+
+
+NEVER_JUDGED = ("cut-off", "incomplete")
+"""Of these kinds, the recording does not hold the whole step."""
+
+
+def selected_steps(steps: pl.DataFrame, parts: tuple[StepPart, ...]) -> pl.DataFrame:
+    """The steps that `--steps` selects; all where it selects none."""
+    taken = [_in(part) for part in parts if not part.out]
+    left_out = [_in(part) for part in parts if part.out]
+    inside = pl.any_horizontal(taken) if taken else pl.lit(value=True)
+    return steps.filter(inside, *(~each for each in left_out))
+
+
+def require_steps(steps: pl.DataFrame, parts: tuple[StepPart, ...], report: str) -> None:
+    """Check that `--steps` selects something.
+
+    Raises:
+        SelectionError: it selects no step of the report.
+    """
+    if not selected_steps(steps, parts).is_empty():
+        return
+    count = steps["step"].n_unique()
+    if not count:
+        seen = f"{report} has no steps to choose from"
+        raise SelectionError(seen, "Name the range that is one with --step")
+    raise SelectionError(
+        f"{report} has {count} steps, 0 to {count - 1}: none of them is in {typed_steps(parts)}",
+        f"Choose some of them, e.g. --steps 0:{count}",
+    )
+
+
+def judged_steps(steps: pl.DataFrame, parts: tuple[StepPart, ...]) -> pl.DataFrame:
+    """The steps that `--steps` selects, as far as they were recorded whole; without it the steady
+    ones.
+
+    Args:
+        steps: of `with_kinds`.
+        parts: of the options.
+    """
+    if not parts:
+        return steps.filter("steady")
+    whole = ~pl.col("kind").cast(pl.String).is_in(NEVER_JUDGED)
+    return selected_steps(steps, parts).filter(whole)
+
+
+def _in(part: StepPart) -> pl.Expr:
+    number = pl.col("step")
+    return (number >= part.first) & (True if part.end is None else number < part.end)
+
+
+def gaps_in(pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> tuple[pl.Series, pl.Series]:
+    """Per piece the rows of its first gap, and of the one after its last.
+
+    Args:
+        pieces: `device_no`, `start_ns`, `end_ns`.
+        gaps: in the order of the axis.
+        axis: of the devices.
+    """
+    place = axis.at(pl.col("device_no"), pl.col("start_ns")).alias("place")
+    starts, begin = (rows.select(place).to_series() for rows in (gaps, pieces))
+    ends = begin + (pieces["end_ns"] - pieces["start_ns"])
+    return starts.search_sorted(begin), starts.search_sorted(ends)
+
+
+def idle_in(
+    pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis, *, of: Iterable[str] = CAUSES
+) -> pl.DataFrame:
+    """Per piece, the time by cause of the gaps that start in it.
+
+    It is the sum of all gaps before its end, less the sum of those before its start.
+
+    Args:
+        pieces: `device_no`, `start_ns`, `end_ns`.
+        gaps: with their causes, in the order of the axis.
+        axis: of the devices.
+        of: the causes.
+    """
+    first, past = gaps_in(pieces, gaps, axis)
+    borders = pl.concat([first, past]).unique().sort()
+    sums = _sums_before(borders, gaps.select(f"{cause}_ns" for cause in of))
+    until_first, until_past = (
+        sums.select(pl.all().gather(borders.search_sorted(border))) for border in (first, past)
+    )
+    return until_past - until_first
+
+
+def _sums_before(borders: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
+    """The sums of the rows before each of the sorted, distinct `borders`.
+
+    The rows between two borders are summed first, then these sums. Running sums of all rows take 4
+    times as long.
+    """
+    opens = borders.filter(borders < len(rows))
+    number = pl.zeros(len(rows), dtype=pl.Int64, eager=True).scatter(opens, 1).cum_sum()
+    between = number.set_sorted().alias("number")
+    sums = rows.group_by(between, maintain_order=True).agg(pl.all().sum())
+    known = sums.with_columns(pl.exclude("number").cum_sum())
+    last = last_at_or_before(known["number"], pl.int_range(len(borders), eager=True))
+    return known.select(pl.exclude("number").gather(last).fill_null(0))
+
 
 SKIPPED: Final = 2
 """So many steps are warm-up by default, where a program was recorded from its start."""
@@ -16,7 +181,7 @@ LOADING_PCT: Final = 1
 """A leading step that spends more of its time on loading or compiling code is still starting up;
 one that compiles later is a one-off."""
 
-_OF: Final = ("process", "device_no")
+_KINDS_OF: Final = ("process", "device_no")
 
 
 def with_kinds(
@@ -48,7 +213,7 @@ def with_kinds(
         (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
         loading_ns.alias("loading_ns"),
         _incomplete(steps, launches, axis).alias("incomplete"),
-        (_starting_in(steps, wrong, ("start_ns", "end_ns"), _OF, axis) > 0).alias("wrong"),
+        (_starting_in(steps, wrong, ("start_ns", "end_ns"), _KINDS_OF, axis) > 0).alias("wrong"),
         _compiling_ns(steps, compiling, axis).alias("compiling_ns"),
     )
     steps = steps.with_row_index("row").with_columns(_apart(captured, skip).alias("apart"))
@@ -69,7 +234,7 @@ def _apart(captured: pl.Series, skip: int | None) -> pl.Expr:
     """The kind of the steps that are not compared with others; null for those that are."""
     begins = _much("loading_ns") | _much("compiling_ns")
     early = (pl.col("step") < _skipped(captured, skip)) | begins | pl.col("incomplete")
-    leading = early.cast(pl.UInt8).cum_min().over(_OF) == 1
+    leading = early.cast(pl.UInt8).cum_min().over(_KINDS_OF) == 1
     return (
         pl.when("cut")
         .then(pl.lit("cut-off"))
@@ -100,7 +265,7 @@ def _skipped(captured: pl.Series, skip: int | None) -> pl.Expr:
     """
     if skip is not None:
         return pl.lit(skip)
-    count = pl.len().over(_OF).cast(pl.Int64)
+    count = pl.len().over(_KINDS_OF).cast(pl.Int64)
     few = pl.when(count >= LEAST_STEPS).then(count - LEAST_STEPS).otherwise(SKIPPED)
     skipped = pl.min_horizontal(few, pl.lit(SKIPPED))
     return pl.when(pl.col("process").is_in(captured.implode())).then(0).otherwise(skipped)
@@ -111,7 +276,7 @@ def _incomplete(steps: pl.DataFrame, launches: pl.DataFrame | None, axis: Axis) 
     begins, since a step whose operations are all lost is part of the step before it."""
     if launches is None:
         return pl.repeat(value=False, n=len(steps), eager=True)
-    following = pl.col("begun_ns").shift(-1).over(_OF)
+    following = pl.col("begun_ns").shift(-1).over(_KINDS_OF)
     hosted = steps.with_columns(pl.max_horizontal("done_ns", following).alias("done_ns"))
     lost = launches.filter("lost")
     return _starting_in(hosted, lost, ("begun_ns", "done_ns"), ("process",), axis) > 0

@@ -4,7 +4,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.frames.statistics import percent
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.view import View
 
 
 def accounting_table(view: View) -> pl.DataFrame:

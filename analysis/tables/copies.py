@@ -2,10 +2,10 @@
 
 import polars as pl
 
+from nsysflow.analysis.events.busy import Busy
 from nsysflow.analysis.frames.intervals import Axis, merge
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.timeline.busy import Busy
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.view import View
 
 
 def copy_table(view: View) -> pl.DataFrame:

@@ -6,12 +6,12 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, WITH_CULPRIT
+from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.statistics import percent, whole_ns
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.names import NOT_RECORDED
 from nsysflow.analysis.schema import CAUSE
-from nsysflow.analysis.timeline.events import Events
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.view import View
 
 LENGTHS: Final = (
     (2_000, "< 2 us"),

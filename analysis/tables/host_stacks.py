@@ -5,12 +5,12 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.source_lines import stack_sources
 from nsysflow.analysis.frames.source_files import shown_frames
 from nsysflow.analysis.frames.statistics import percent
 from nsysflow.analysis.schema import os_pid, os_tid
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.schema import HOST_STACKS, IDLE_STACKS
-from nsysflow.analysis.timeline.source_lines import stack_sources
-from nsysflow.analysis.view.view import View
 
 NOT_SAMPLED: Final = "(not sampled)"
 """The function, and the only frame of the stack, of time that no sample stands for."""

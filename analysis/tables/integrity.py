@@ -4,13 +4,12 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.activity.graph_times import WrongTimes
 from nsysflow.analysis.declared.diagnostics import LOST_EVENTS, MAYBE_LOST
+from nsysflow.analysis.events.events import CLOCK_JUMP_NS, Events
+from nsysflow.analysis.events.graphs import WrongTimes
 from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.schema import INTEGRITY
-from nsysflow.analysis.timeline.events import Events
-from nsysflow.analysis.timeline.outliers import CLOCK_JUMP_NS
-from nsysflow.analysis.view.view import View
 
 IMPACT: Final = {
     "kernels before their launch": "latencies and run-ahead: host and GPU clocks disagree",

@@ -6,8 +6,8 @@ import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns, p95_ns, percent, whole_ns
 from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.schema import LAUNCHES
-from nsysflow.analysis.view.view import View
 
 _KEY: Final = ["process", "path"]
 

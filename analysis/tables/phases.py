@@ -2,13 +2,13 @@
 
 import polars as pl
 
-from nsysflow.analysis.bound import parts
-from nsysflow.analysis.bound.rule import PARTS, bounds
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.frames.statistics import whole_ns
 from nsysflow.analysis.phases.work import beside
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection import bound as parts
+from nsysflow.analysis.selection.bound import PARTS, bounds
+from nsysflow.analysis.selection.view import View
 
 
 def phase_table(view: View) -> pl.DataFrame:

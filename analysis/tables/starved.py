@@ -4,11 +4,11 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.graphs import GRAPH_NODE_NS
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, on_axis, overlaps
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.phases.attribution import Attribution
-from nsysflow.analysis.phases.graph_estimate import GRAPH_NODE_NS
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.view import View
 
 SHORT_GAP_NS: Final = 2_000
 """Kernel to kernel on a full queue takes 1 to 2 us: shorter gaps neither make nor break a run."""

@@ -6,12 +6,11 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.schema import CAUSE, os_pid
-from nsysflow.analysis.steps.idle import gaps_in, idle_in
-from nsysflow.analysis.steps.periods import with_period
+from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.selection.windows import clipped, whole_windows
+from nsysflow.analysis.steps.kinds import gaps_in, idle_in, with_period
 from nsysflow.analysis.tables.gaps import gap_rows
 from nsysflow.analysis.tables.schema import STEP_GROUP
-from nsysflow.analysis.view.view import View
-from nsysflow.analysis.view.windows import clipped, whole_windows
 
 _OF: Final = ["process", "device_no", "device"]
 _CAUSES: Final = [f"{cause}_ns" for cause in CAUSES]

@@ -8,6 +8,7 @@ from nsysflow.analysis.frames.intervals import on_axis, overlaps, reached_before
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.schema import STEP_PART, os_pid
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.gaps import (
     LINES,
     both_lines,
@@ -17,7 +18,6 @@ from nsysflow.analysis.tables.gaps import (
     place_names,
 )
 from nsysflow.analysis.tables.kernels.classes import class_of
-from nsysflow.analysis.view.view import View
 
 _GRID: Final = ("grid_x", "grid_y", "grid_z")
 

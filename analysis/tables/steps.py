@@ -4,12 +4,11 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.bound.parts import waited_in
-from nsysflow.analysis.bound.rule import bounds
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.steps.idle import idle_in
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.bound import bounds, waited_in
+from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.steps.kinds import idle_in
 
 _CAUSES: Final = [f"{cause}_ns" for cause in CAUSES]
 

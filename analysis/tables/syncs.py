@@ -3,7 +3,7 @@
 import polars as pl
 
 from nsysflow.analysis.schema import os_pid, os_tid
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.view import View
 
 
 def sync_table(view: View) -> pl.DataFrame:

@@ -6,10 +6,9 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.bound.parts import of_view
-from nsysflow.analysis.bound.rule import PARTS, bounds
+from nsysflow.analysis.selection.bound import PARTS, bounds, of_view
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.kernels.classes import class_of
-from nsysflow.analysis.view.view import View
 
 TOGETHER: Final = ("host", "launch")
 """Causes that are one loss: the host did not keep up."""

@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.frames.scratch import in_slices
 from nsysflow.analysis.frames.statistics import percent
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.view import View
 
 NAMED: Final = ("communication", "copy", "other")
 """The kinds whose operation is named: it ran, and another one waited for it."""

@@ -7,10 +7,10 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.lookup import greatest, scatter_table
 from nsysflow.analysis.schema import CAUSE, METRICS, STEP_KIND, Frame, os_pid, os_tid
-from nsysflow.analysis.timeline.events import Events
 
 LANE_KIND: Final = pl.Enum(
     ["steps", "phases", "calls", "host_stack", "profiler", "gaps", "stream", "counter"]

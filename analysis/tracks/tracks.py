@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.schema import METRICS
+from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.tracks import rows as host
 from nsysflow.analysis.tracks.lanes import COUNTERS, PATHS, PROFILER, RANGES, STEPS, Lanes
 from nsysflow.analysis.tracks.rows import gaps, operations

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from nsysflow.analysis.activity.lost_stretches import kernel_launches
 from nsysflow.analysis.declared.diagnostics import IMPORT_ERRORS
-from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.events.activity import kernel_launches
+from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.validity.lost_stretches import lost_operations
-from nsysflow.analysis.view.view import View
 
 UNSTAMPED_PCT: Final = 1
 """CUPTI writes 0 where it has no time. An operation at 0 is at the wrong place and has the wrong

@@ -7,9 +7,9 @@ import polars as pl
 
 from nsysflow.analysis.declared.diagnostics import IMPORT_ERRORS
 from nsysflow.analysis.declared.notes import Note, NoteKind
-from nsysflow.analysis.timeline.events import Events
+from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.validity.replays import recorded_idle
-from nsysflow.analysis.view.view import View
 from nsysflow.base.units import duration
 
 WITHOUT_COMMAND_BUFFERS: Final = (

@@ -5,9 +5,9 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.phases.steps import instance_ranges
-from nsysflow.analysis.pipeline import Timeline
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.steps.ranges import instance_ranges
 
 LEAST_PCT: Final = 1
 """A step that lacks this share of its operations is not what ran: its busy time is too short by as

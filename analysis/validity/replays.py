@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.view import View
 
 _LEAST_PCT: Final = 10
 """Where graphs have a smaller part of the operations' time, idle time in them changes little."""

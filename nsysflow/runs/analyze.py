@@ -12,7 +12,7 @@ from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.analysis.view.selection import require_domains
+from nsysflow.analysis.selection.windows import require_domains
 from nsysflow.base.errors import NsysflowError, SelectionError
 from nsysflow.base.names import some_of
 from nsysflow.base.progress import SILENT, Progress

@@ -7,8 +7,8 @@ from nsysflow.analysis.analyze import Analysis, analyze
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.selection.windows import named_domains
 from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.view.selection import named_domains
 from nsysflow.base.errors import NsysflowError, ReportError, SelectionError
 from nsysflow.loading import load
 from nsysflow.runs.manifest import Manifest

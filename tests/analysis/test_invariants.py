@@ -11,8 +11,8 @@ from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.events.graphs import GRAPH_NODE_NS
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.phases.graph_estimate import GRAPH_NODE_NS
 from nsysflow.analysis.phases.names import NOT_RECORDED
 from nsysflow.analysis.schema import ATTRIBUTION
 from tests.analyses import (

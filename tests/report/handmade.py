@@ -7,7 +7,6 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.bound.rule import PARTS
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.findings.find import Found
@@ -15,6 +14,7 @@ from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
+from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks

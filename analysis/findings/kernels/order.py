@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.kernels.traits import CHAIN_CLASSES, with_traits
-from nsysflow.analysis.view.view import View
+from nsysflow.analysis.selection.view import View
 
 TINY_NS: Final = 5_000
 """A kernel shorter than this is mostly its own start and end: an empty one takes 1 to 2 us of the

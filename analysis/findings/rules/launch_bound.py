@@ -9,13 +9,13 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.call_classes import GRAPH_LAUNCH
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.places import line, place
 from nsysflow.analysis.findings.running import running
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.timeline.call_classes import GRAPH_LAUNCH
 from nsysflow.base.units import duration, number, whole_percent
 
 WORTH_PCT: Final = 5

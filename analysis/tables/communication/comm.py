@@ -4,8 +4,8 @@ import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.accounting import hidden_pct
-from nsysflow.analysis.view.view import View
 
 
 def comm_table(view: View) -> pl.DataFrame:

@@ -10,17 +10,16 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.busy import Busy
+from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import Axis, merge, on_axis, overlaps
 from nsysflow.analysis.frames.statistics import median_ns
-from nsysflow.analysis.phases.attribution import Attribution
-from nsysflow.analysis.phases.instances import instance_spans
+from nsysflow.analysis.phases.attribution import Attribution, instance_spans
 from nsysflow.analysis.schema import METRICS
+from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.selection.windows import clipped
 from nsysflow.analysis.tables.kernels.classes import Rules, class_of
 from nsysflow.analysis.tables.schema import BOUND, GPU_METRICS, GPU_METRICS_GROUP
-from nsysflow.analysis.timeline.busy import Busy
-from nsysflow.analysis.timeline.events import Events
-from nsysflow.analysis.view.view import View
-from nsysflow.analysis.view.windows import clipped
 
 BUSY_PCT: Final = 60
 """A counter at 60 % of its peak or more limits the work (spec §10)."""

@@ -12,10 +12,10 @@ import polars as pl
 from nsysflow.analysis.frames.statistics import median_ns, percent, whole_ns
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import FLOPS, os_pid
+from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.schema import MFU
 from nsysflow.analysis.tables.steps import step_table
 from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.view.view import View
 from nsysflow.base.errors import FlopsError
 from nsysflow.base.peaks import PEAKS, Unit
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nsysflow.analysis.frames.source_files import is_own, shown_frames
-from nsysflow.analysis.samples.cells import has_host_stacks
+from nsysflow.analysis.idle.samples import has_host_stacks
 from nsysflow.base.errors import SelectionError
 from nsysflow.report.fields import together
 from nsysflow.report.flamegraph.speedscope import speedscope

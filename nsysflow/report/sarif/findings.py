@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from nsysflow.analysis.events.source_lines import recorded_files
 from nsysflow.analysis.findings.finding import Valued
-from nsysflow.analysis.timeline.source_lines import recorded_files
 from nsysflow.base.names import SourceLine
 from nsysflow.report.findings import saving_of
 from nsysflow.report.results import Results

@@ -6,8 +6,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.bound.rule import PARTS
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts
 from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.fields import Row

@@ -5,11 +5,11 @@ from typing import Final
 
 import pytest
 
-from nsysflow.analysis.bound.rule import PARTS
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.concepts import bounds_in_full, causes_in_full
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explained.explanation import explanations
+from nsysflow.analysis.selection.bound import PARTS
 from tests.reports import ROOT
 
 CONCEPTS: Final = causes_in_full() | bounds_in_full()

@@ -19,9 +19,9 @@ from nsysflow.analysis.findings.find import find
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.apply import Names
 from nsysflow.analysis.replay.replay import recorded
+from nsysflow.analysis.selection.timeline import Timeline
 from tests.analysis.replay.sites import CONTROLS
 from tests.reports import DATA
 

@@ -17,7 +17,7 @@ from nsysflow.analysis.frames.intervals import (
     merge,
     sort_with_ties,
 )
-from nsysflow.analysis.view.windows import WINDOWS, apportion, intersect, starts_inside
+from nsysflow.analysis.selection.windows import WINDOWS, apportion, intersect, starts_inside
 
 Span = tuple[int, int]
 

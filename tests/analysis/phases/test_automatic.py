@@ -1,4 +1,4 @@
-"""Automatic ranges and steps, on traces of a few rows."""
+"""Automatic ranges, on a few rows and on real reports."""
 
 from dataclasses import replace
 
@@ -7,6 +7,7 @@ import pytest
 from nsysflow.analysis.load.marks import with_auto_domain
 from nsysflow.analysis.options import Options
 from nsysflow.runtime.protocol import AUTO_DOMAIN
+from tests.analyses import analysed
 from tests.oracle.model import Range
 from tests.tiny import AUTOGRAD, MAIN, Row, kernel, launch, opened, timeline_of, trace_of
 
@@ -151,3 +152,30 @@ def test_a_recorder_without_domains_writes_the_domain_before_the_name() -> None:
     rows = (opened(0, 9, f"{AUTO_DOMAIN}:forward"), opened(0, 9, "forward"))
     ranges = with_auto_domain(trace_of(*rows).ranges)
     assert ranges.select("domain", "name").rows() == [(AUTO_DOMAIN, "forward"), (None, "forward")]
+
+
+def instances(name: str) -> dict[str, int]:
+    rows = analysed(name).phases.select("path", "instances")
+    return dict(rows.rows())
+
+
+def test_a_compiled_step_has_its_phases_though_its_graphs_were_captured_before() -> None:
+    analysis = analysed("h200-compile")
+    assert len(analysis.steps) == 10
+    found = instances("h200-compile")
+    assert {*found} == {"forward", "loss", "backward", "optimizer", "zero_grad"}
+    assert {found["forward"], found["loss"], found["backward"]} == {10}
+
+
+def test_all_but_the_batch_of_a_compiled_step_is_in_a_phase() -> None:
+    phases = analysed("h200-compile").phases
+    ops = analysed("h200-compile").timeline.ops
+    assert len(ops) - phases["ops"].sum() <= 2 * 10
+
+
+def test_a_step_that_accumulates_has_all_its_batches() -> None:
+    assert len(analysed("h200-accumulation").steps) == 5
+    found = instances("h200-accumulation")
+    assert (found["forward"], found["MSELoss"], found["backward"]) == (20, 20, 20)
+    assert (found["optimizer"], found["clip_grad"]) == (5, 5)
+    assert "loss" not in found

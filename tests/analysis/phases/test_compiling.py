@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 import nsysflow
-from nsysflow.analysis.phases.compiling import is_compiling
+from nsysflow.analysis.phases.names import is_compiling
 from tests.analyses import analysed
 from tests.oracle import range_names as oracle
 from tests.tiny import Row, analysis_of, kernel, launch, opened

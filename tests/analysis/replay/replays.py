@@ -7,10 +7,10 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.replay.replay import Times, recorded, replay
+from nsysflow.analysis.selection.timeline import Timeline
 from tests import tiny
 from tests.oracle.model import Call, Op, Range
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Cover
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes, with_graphs
 from nsysflow.analysis.replay.replay import Recorded, recorded, replay
+from nsysflow.analysis.selection.timeline import Timeline
 from tests.analysis.test_simulated import simulated
 
 NOWHERE: Final = Cover(pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64}))

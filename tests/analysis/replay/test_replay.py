@@ -10,8 +10,8 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.pipeline import Timeline
 from nsysflow.analysis.replay.changes import KINDS, Changes
+from nsysflow.analysis.selection.timeline import Timeline
 from tests.analyses import analysed, every_report
 from tests.analysis.replay.replays import replayed, without
 from tests.analysis.replay.sites import sites

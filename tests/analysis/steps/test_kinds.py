@@ -1,20 +1,23 @@
-"""What each step is: one rule at a time."""
+"""Typical steps, one-offs, and one-offs that come back."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import nsysflow
-from nsysflow.analysis.activity import lost_stretches
+from nsysflow.analysis.events import activity as lost_stretches
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.steps.kinds import with_excess, with_period
 from tests.analyses import EXAMPLES, rows_of
 from tests.oracle import lost
 from tests.oracle.model import Capture, Op, PlainTrace, to_trace
 from tests.oracle.report import Report
-from tests.oracle.step_groups import step_groups
-from tests.oracle.steps import steps
+from tests.oracle.step_groups import periods, step_groups
+from tests.oracle.steps import excesses, one_offs, steps
 from tests.oracle.strategies import traces
 from tests.tiny import PROCESS, Row, analysis_of, call, kernel, launch, opened, plain_of
 
@@ -114,3 +117,112 @@ def test_the_oracle_finds_the_same_where_two_lost_launches_are_a_stretch(model: 
         for name, rows in (("steps", steps(report)), ("step_groups", step_groups(report))):
             found = getattr(analysis, name)
             assert rows_of(found.to_dicts(), found.columns) == rows_of(rows, found.columns), name
+
+
+def judged(*durations: int) -> tuple[list[int], list[bool]]:
+    """The excess of each duration, and whether it is an outlier."""
+    steps = pl.DataFrame(
+        {"process": [1] * len(durations), "device_no": [0] * len(durations)},
+        schema={"process": pl.Int64, "device_no": pl.UInt32},
+    ).with_columns(pl.Series("duration_ns", durations, pl.Int64))
+    found = with_excess(steps)
+    return found["excess_ns"].to_list(), found["outlier"].to_list()
+
+
+def outliers(*durations: int) -> list[int]:
+    return [place for place, is_one in enumerate(judged(*durations)[1]) if is_one]
+
+
+def test_a_step_of_twice_the_time_of_four_others_is_one() -> None:
+    assert outliers(100, 100, 200, 100, 100) == [2]
+    assert judged(100, 100, 200, 100, 100)[0] == [0, 0, 100, 0, 0]
+
+
+def test_of_four_steps_none_is() -> None:
+    assert outliers(100, 100, 900, 100) == []
+
+
+def test_twenty_percent_more_are_not_enough() -> None:
+    assert outliers(100, 100, 120, 100, 100) == []
+    assert outliers(100, 100, 121, 100, 100) == [2]
+
+
+def test_five_times_what_steps_vary_by_is_not_enough() -> None:
+    assert outliers(90, 110, 90, 110, 100, 100, 150) == []
+    assert outliers(90, 110, 90, 110, 100, 100, 151) == [6]
+
+
+def test_a_short_step_is_none() -> None:
+    assert outliers(100, 100, 1, 100, 100) == []
+
+
+def test_steps_that_grow_longer_are_compared_with_those_around_them() -> None:
+    growing = [100 + 10 * step for step in range(60)]
+    assert outliers(*growing) == []
+    growing[30] += 200  # to 600, less than the last ones take
+    assert outliers(*growing) == [30]
+
+
+def test_the_first_step_is_compared_with_the_nine_first() -> None:
+    assert judged(*[300] + [100] * 4 + [200] * 20)[0][0] == 300 - 200
+    assert judged(*[300] + [100] * 5 + [200] * 20)[0][0] == 300 - 100
+
+
+def test_processes_are_judged_apart() -> None:
+    steps = pl.DataFrame({"process": [1] * 5 + [2] * 5, "duration_ns": [10] * 5 + [90] * 5})
+    found = with_excess(steps.with_columns(pl.lit(0, pl.UInt32).alias("device_no")))
+    assert not found["outlier"].any()
+
+
+@given(st.lists(st.sampled_from((0, 1, 99, 100, 101, 119, 120, 121, 200, 1000)), max_size=30))
+def test_the_oracle_finds_the_same(durations: list[int]) -> None:
+    assert judged(*durations) == (excesses(durations), one_offs(durations))
+
+
+def found(*steps: int, places: str = "") -> list[tuple[list[int], int]]:
+    """The steps of each period, and how far they are apart."""
+    frame = pl.DataFrame(
+        {"step": list(steps), "phase": [*(places or "x" * len(steps))]},
+        schema={"step": pl.Int64, "phase": pl.String},
+    )
+    groups: dict[int, list[int]] = defaultdict(list)
+    every: dict[int, int] = {}
+    for row in with_period(frame, ["phase"]).sort("step").to_dicts():
+        if row["period"] is not None:
+            groups[row["period"]].append(row["step"])
+            every[row["period"]] = row["every"]
+        else:
+            assert row["every"] is None
+    return sorted((groups[period], every[period]) for period in groups)
+
+
+def test_three_at_equal_distances_are_a_period() -> None:
+    assert found(9, 19, 29) == [([9, 19, 29], 10)]
+
+
+def test_two_are_none() -> None:
+    assert found(9, 19) == []
+
+
+def test_steps_in_a_row_are_none() -> None:
+    assert found(4, 5, 6, 7) == []
+
+
+def test_one_at_another_distance_stays_alone() -> None:
+    assert found(0, 9, 19, 29) == [([9, 19, 29], 10)]
+    assert found(9, 19, 29, 30) == [([9, 19, 29], 10)]
+
+
+def test_what_is_at_another_place_does_not_interrupt() -> None:
+    assert found(9, 12, 19, 29, places="abaa") == [([9, 19, 29], 10)]
+
+
+def test_a_step_belongs_to_the_first_period_only() -> None:
+    assert found(0, 10, 20, 25, 30) == [([0, 10, 20], 10)]
+    assert found(0, 10, 20, 25, 30, 35) == [([0, 10, 20], 10), ([25, 30, 35], 5)]
+
+
+@given(st.sets(st.integers(0, 24)))
+def test_the_oracle_finds_the_same_periods(steps: set[int]) -> None:
+    runs = periods(sorted(steps))
+    assert found(*sorted(steps)) == [(run, run[1] - run[0]) for run in runs]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 import nsysflow
 from nsysflow.analysis import schema
-from nsysflow.analysis.activity import lost_stretches
+from nsysflow.analysis.events import activity as lost_stretches
 from nsysflow.analysis.validity.checks import Check, Failed
 from tests.analyses import EXAMPLES, analysed, every_report, oracle_of
 from tests.breaking import (

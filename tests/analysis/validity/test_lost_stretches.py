@@ -3,8 +3,8 @@
 import pytest
 
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.selection.view import view_of
 from nsysflow.analysis.validity.lost_stretches import Lost, lost_operations
-from nsysflow.analysis.view.view import view_of
 from tests.tiny import Row, call, kernel, launch, opened, timeline_of
 
 

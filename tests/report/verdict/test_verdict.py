@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from nsysflow.analysis.bound.rule import PARTS
+from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.trace import Trace
 from nsysflow.report.results import Origin
 from nsysflow.report.verdict.verdict import LOSSES, WORDS, Verdict, bound_word, verdicts

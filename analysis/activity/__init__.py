@@ -1,1 +1,0 @@
-"""What single copies, collectives, launches and stalls did."""

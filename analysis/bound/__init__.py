@@ -1,1 +1,0 @@
-"""What bounds a view, a phase or a step?"""

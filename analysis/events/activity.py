@@ -1,0 +1,230 @@
+"""What single copies, stalls and launches did, and launches whose operation was lost (spec §4, §5,
+§12).
+"""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.events.busy import Busy
+from nsysflow.analysis.events.call_classes import SYNC_AFTER_NS, makes
+from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.graphs import capture_began
+from nsysflow.analysis.frames.intervals import Axis, Cover, merge
+from nsysflow.analysis.schema import COPY_LABEL
+
+
+def copies(events: Events) -> pl.DataFrame:
+    """Every memcpy operation, plus `bytes`, `direction` and `copy_label`."""
+    ops = events.ops.filter(pl.col("kind") == "memcpy")
+    sides = events.trace.copy_details[ops["detail"]]
+    ops = ops.hstack(sides.get_columns()).with_columns(_blocks(events, ops))
+    pageable = (pl.col("source_memory") == "pageable") | (pl.col("target_memory") == "pageable")
+    on_device = (pl.col("source_memory") == "device") & (pl.col("target_memory") == "device")
+    pinned = (pl.col("source_memory") == "pinned") | (pl.col("target_memory") == "pinned")
+    memory = (
+        pl.when(pageable.fill_null(value=False))
+        .then(pl.lit("pageable"))
+        .when(pinned.fill_null(value=False))
+        .then(pl.lit("pinned"))
+    )
+    manner = pl.when("blocks").then(pl.lit("_blocking")).otherwise(pl.lit("_async"))
+    label = (
+        pl.when(on_device.fill_null(value=False))
+        .then(pl.lit("device"))
+        .when(pl.col("call").is_not_null())
+        .then(memory + manner)
+    )
+    return ops.with_columns(label.cast(COPY_LABEL).alias("copy_label")).drop("blocks")
+
+
+def _blocks(events: Events, copies: pl.DataFrame) -> pl.Series:
+    """Whether the copy's call ended no earlier than the copy, or a sync follows on its thread."""
+    axis = events.axis
+    calls = events.calls.select("call", "class", "thread_no", "start_ns")
+    calls = calls.filter(pl.col("class") != "api")
+    starts = calls.select(axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
+    ends = copies.select(axis.at(pl.col("thread_no"), pl.col("launch_end_ns"))).to_series()
+    following = starts.search_sorted(ends, side="left")
+    # A copy call of zero length starts at its own end.
+    itself = calls["call"].gather(following.set(following >= len(starts), None)) == copies["call"]
+    following += itself.fill_null(value=False).cast(following.dtype)
+    following = following.set(following >= len(starts), None)
+    wait = starts.gather(following) - ends
+    is_sync = (calls["class"] == "sync").gather(following)
+    waited_on = (is_sync & (wait <= SYNC_AFTER_NS)).fill_null(value=False)
+    return ((copies["launch_end_ns"] >= copies["end_ns"]).fill_null(value=False) | waited_on).alias(
+        "blocks"
+    )
+
+
+def stall_calls(calls: pl.DataFrame) -> pl.DataFrame:
+    """The sync, blocking copy and alloc calls."""
+    return calls.filter(pl.col("class").is_in(STALLS))
+
+
+def with_gpu_busy(events: Events, stalls: pl.DataFrame, busy: Busy) -> pl.DataFrame:
+    """`stalls` plus `process`, `thread`, and `gpu_busy_ns`: how long their GPUs were busy."""
+    callers = events.threads.select("thread_no", "thread", "process")
+    stalls = stalls.join(callers, on="thread_no", maintain_order="left")
+    return stalls.with_columns(_busy_ns(events, stalls, busy))
+
+
+def _busy_ns(events: Events, stalls: pl.DataFrame, busy: Busy) -> pl.Series:
+    """How long any GPU that the caller's process uses was busy during each call."""
+    axis = events.axis
+    numbers = events.threads.select("thread_no", "process_no")
+    processes = events.threads.select("process", "process_no").unique()
+    uses = events.users.join(processes, on="process")
+    cover = _busy_by_process(busy, uses, axis)
+    at = stalls.select("thread_no", "start_ns", "end_ns").join(
+        numbers, on="thread_no", maintain_order="left"
+    )
+    process = pl.col("process_no")
+    start = at.select(axis.at(process, pl.col("start_ns")).alias("start"))["start"]
+    return cover.between(start, start + (at["end_ns"] - at["start_ns"])).alias("gpu_busy_ns")
+
+
+def _busy_by_process(busy: Busy, uses: pl.DataFrame, axis: Axis) -> Cover:
+    """Busy time of the GPUs that each process uses, on the process axis."""
+    pieces = busy.all.intervals.with_columns(
+        axis.track(pl.col("start")).cast(pl.UInt32).alias("device_no")
+    )
+    start = axis.at(pl.col("process_no"), axis.time_ns(pl.col("start")))
+    laid = pieces.join(uses, on="device_no").select(
+        start.alias("start"), (start + pl.col("end") - pl.col("start")).alias("end")
+    )
+    return Cover(merge(laid))
+
+
+def launches(events: Events) -> pl.DataFrame:
+    """The times of each launch call, up to the start of its first operation.
+
+    Returns:
+        `op`, `call`, `api_ns`, `latency_ns`, `queue_ns`, `run_ahead`.
+    """
+    columns = ["op", "call", "thread_no", "start_ns", "launch_start_ns", "launch_end_ns"]
+    ops = events.ops.select("first", *columns).filter("first")
+    start, end = pl.col("launch_start_ns"), pl.col("launch_end_ns")
+    return ops.select(
+        "op",
+        "call",
+        (end - start).alias("api_ns"),
+        (pl.col("start_ns") - start).alias("latency_ns"),
+        (pl.col("start_ns") - end).clip(lower_bound=0).alias("queue_ns"),
+        _run_ahead(events, ops),
+    )
+
+
+def _run_ahead(events: Events, launches: pl.DataFrame) -> pl.Series:
+    """The number of operations of the process that were launched but not started at each launch."""
+    times = events.ops.select("call", "thread_no", "start_ns", "launch_start_ns")
+    launched = _on_process_axis(times.drop_nulls("call"), events)
+    places = _on_process_axis(launches, events)["launched"]
+    begun = launched["launched"].sort().search_sorted(places, side="left")
+    started = launched.select(pl.max_horizontal(pl.col("launched") + 1, "started")).to_series()
+    gone = started.sort().search_sorted(places, side="right")
+    return (begun.cast(pl.Int64) - gone.cast(pl.Int64)).alias("run_ahead")
+
+
+def _on_process_axis(ops: pl.DataFrame, events: Events) -> pl.DataFrame:
+    process = events.threads["process_no"].gather(ops["thread_no"])
+    axis = events.axis
+    return ops.select(
+        axis.at(pl.lit(process), pl.col("launch_start_ns")).alias("launched"),
+        axis.at(pl.lit(process), pl.col("start_ns")).alias("started"),
+    )
+
+
+def lost_launches(events: Events) -> pl.DataFrame:
+    """The launch calls without an operation.
+
+    Launches during a stream capture are recorded instead of run, and are left out; any thread of
+    the process may capture.
+
+    Returns:
+        `call`, `process`, `start_ns`, `end_ns`, `correlation`, `name`.
+    """
+    ops = events.ops
+    led = pl.repeat(value=False, n=len(events.calls), eager=True)
+    led = led.scatter(ops["call"].drop_nulls(), True)
+    launching = pl.col("class").is_in(["launch", "blocking_copy", "module_load"])
+    names = makes(CAUSES["launch"], pl.col("name").cast(pl.String))
+    calls = with_process(events.calls.filter(launching & ~led).filter(names), events)
+    key = ["process", "correlation"]
+    # few calls are left: to look each operation up among them is quicker than the reverse
+    led_otherwise = ops.select(key).join(calls.select(key).unique(), on=key, how="semi")
+    return outside_capture(calls.join(led_otherwise, on=key, how="anti"), events)
+
+
+def with_process(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Rows of `events.calls` as `lost_launches` returns them."""
+    process = events.threads["process"].gather(calls["thread_no"])
+    return calls.select(
+        "call", process.alias("process"), "start_ns", "end_ns", "correlation", "name"
+    )
+
+
+def outside_capture(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Those of `calls` (with `process`) before which no stream capture of their process began that
+    has not ended."""
+    if calls.is_empty():
+        return calls
+    return calls.filter(capture_began(calls, events).is_null()).sort("start_ns", "call")
+
+
+LEAST_LAUNCHES: Final = 20
+"""A stretch has this many launches in a row without an operation. The profiler loses operations by
+the buffer, thousands at a time. Single ones are lost in healthy reports too (JAX's copies)."""
+
+_KERNEL_LAUNCH: Final = r"^(?:cuda|cu)(?:Launch|GraphLaunch)"
+_NO_KERNEL: Final = r"LaunchHostFunc$"
+
+
+def launches_in_stretches(events: Events, lost: pl.DataFrame) -> pl.DataFrame | None:
+    """All kernel launches by process and start, with `lost`: whether each is in a stretch.
+
+    Args:
+        events: of the trace.
+        lost: of `lost_launches`.
+
+    Returns:
+        None where too few launches lack an operation to make a stretch.
+    """
+    candidates = _named(lost.filter(kernel_launches()))
+    if len(candidates) < LEAST_LAUNCHES:
+        return None
+    return _in_stretches(_all(events), candidates)
+
+
+def kernel_launches() -> pl.Expr:
+    """Whether a call launches a kernel or a graph."""
+    name = pl.col("name").cast(pl.String)
+    return name.str.contains(_KERNEL_LAUNCH) & ~name.str.contains(_NO_KERNEL)
+
+
+def _named(calls: pl.DataFrame) -> pl.DataFrame:
+    """The launches by process and correlation id, the outermost call of each; those without an id
+    are left out, since nothing can be said of them."""
+    order = ["process", "start_ns", pl.col("end_ns").neg(), "correlation"]
+    key = ["process", "correlation"]
+    return (
+        calls.drop_nulls("correlation").sort(order).unique(key, keep="first", maintain_order=True)
+    )
+
+
+def _all(events: Events) -> pl.DataFrame:
+    """All kernel launches outside stream capture."""
+    names = events.calls.select(pl.col("name").unique()).filter(kernel_launches())
+    calls = with_process(events.calls.join(names, on="name", how="semi"), events)
+    return _named(outside_capture(calls, events))
+
+
+def _in_stretches(launches: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
+    """`launches` with `lost`: whether each is one of a stretch of `candidates`."""
+    keys = candidates.select("process", "correlation", pl.lit(value=True).alias("alone"))
+    marked = launches.join(keys, on=["process", "correlation"], how="left", maintain_order="left")
+    alone = pl.col("alone").fill_null(value=False)
+    run = pl.struct("process", alone).rle_id()
+    return marked.with_columns((alone & (pl.len().over(run) >= LEAST_LAUNCHES)).alias("lost"))

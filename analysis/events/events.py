@@ -1,0 +1,472 @@
+"""A trace's events in order: cleaned, numbered, sorted, operations joined with their launches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import polars as pl
+
+from nsysflow.analysis.events.call_classes import SYNC_AFTER_NS, refine_classes, with_class_by_name
+from nsysflow.analysis.events.communication import parts_of
+from nsysflow.analysis.events.source_lines import with_sources
+from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
+from nsysflow.analysis.frames.lookup import dense, distinct, greatest, matching, scatter_table
+from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.frames.scratch import Scratch, in_files
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.schema import os_pid, os_tid, process_of
+from nsysflow.analysis.trace import Trace
+
+CLOCK_JUMP_NS: Final = 7 * 86_400 * 10**9
+"""Times further apart than 7 days are a clock jump (spec §12)."""
+
+_PLACES: Final = 1 << 63
+_PATHS_A_NAME: Final = 16
+"""At most this many paths end in one range name. It is a guess; real reports have fewer."""
+
+
+def without_outliers(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], int]:
+    """The rows that an `Axis` has room for, and how many were left out.
+
+    Rows within 7 days of the middle row stay, and all rows if there is room for them.
+
+    Args:
+        frames: `operations`, `calls`, `ranges` and `overhead`, without negative lengths.
+    """
+    times = [frame[name] for frame in frames.values() for name in ("start_ns", "end_ns")]
+    known = [t for column in times for t in (column.min(), column.max()) if isinstance(t, int)]
+    apart_ns = max(known) - min(known) if known else 0
+    if apart_ns <= CLOCK_JUMP_NS:
+        return dict(frames), 0
+    reach_ns = max(CLOCK_JUMP_NS, _PLACES // _tracks(frames) // 2)
+    if apart_ns <= reach_ns:
+        return dict(frames), 0
+    starts = pl.concat([frame["start_ns"] for frame in frames.values()]).sort()
+    middle_ns = int(starts[len(starts) // 2])
+    near = _between(middle_ns - reach_ns, middle_ns + reach_ns)
+    kept = {name: frame.filter(near) for name, frame in frames.items()}
+    return kept, sum(len(frames[name]) - len(kept[name]) for name in frames)
+
+
+def _tracks(frames: Mapping[str, pl.DataFrame]) -> int:
+    """The most tracks that the analysis puts on one axis: pairs of threads, or paths on devices."""
+    threads = pl.concat([frames[name]["thread"] for name in ("calls", "ranges", "overhead")])
+    paths = _PATHS_A_NAME * frames["ranges"]["name"].n_unique() + 1
+    devices = frames["operations"].select("process", "device").n_unique()
+    return max(threads.n_unique() ** 2, paths * devices, 1)
+
+
+def _between(low_ns: int, high_ns: int) -> pl.Expr:
+    # compare with bounds, since a distance may not fit into 64 bits
+    low, high = max(low_ns, -_PLACES), min(high_ns, _PLACES - 1)
+    return pl.all_horizontal(
+        pl.col(name).is_between(pl.lit(low, pl.Int64), pl.lit(high, pl.Int64)).fill_null(value=True)
+        for name in ("start_ns", "end_ns")
+    )
+
+
+_STREAM: Final = ("device_no", "process", "stream")
+
+
+def stream_numbers(ops: pl.DataFrame) -> pl.Series:
+    """`stream_no` of each operation."""
+    key = [column for column in _STREAM if not _is_constant(ops[column])]
+    if not key:
+        return pl.repeat(0, len(ops), dtype=pl.UInt32, eager=True).alias("stream_no")
+    if len(key) == 1 and ops[key[0]].null_count() == 0:  # a search among few takes half of a join
+        return dense(ops[key[0]]).alias("stream_no")
+    rows = ops.select(key)
+    streams = rows.unique().sort(key).with_row_index("stream_no")
+    found = rows.join(streams, on=key, how="left", maintain_order="left", nulls_equal=True)
+    return found["stream_no"]
+
+
+def _is_constant(column: pl.Series) -> bool:
+    return column.null_count() == 0 and column.min() == column.max()
+
+
+STREAM_WAIT: Final = r"^(?:cuda|cu)StreamWaitEvent$"
+
+EVENT_RECORD: Final = r"^(?:cuda|cu)EventRecord"
+
+STREAM: Final = ["process", "device", "stream"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventWaits:
+    """Waits that the report names.
+
+    Attributes:
+        edges: `op` and `source`: the first operation launched on a stream after it was told to
+            wait, and the last one launched on the event's stream before the event was recorded.
+        hosts: `call`, and `record_op` (the operation before the event that the host waits for) or
+            `awaited_no` (the stream that it waits for).
+        missing: stream waits whose event the report does not name.
+    """
+
+    edges: pl.DataFrame
+    hosts: pl.DataFrame
+    missing: int
+
+
+def event_waits(events: "Events") -> EventWaits:
+    """Match waits, records of events and operations."""
+    asked = int(matching(events.calls["name"], STREAM_WAIT).sum())
+    if events.trace.waits.is_empty():
+        return EventWaits(edges=_NO_EDGES, hosts=_NO_HOSTS, missing=asked)
+    stream_no = events.stream_no
+    first = stream_no.to_frame().with_row_index("op").unique("stream_no")
+    streams = events.ops.select(STREAM)[first["op"]].hstack([first["stream_no"]])
+    both = pl.concat([events.trace.event_records, events.trace.waits])
+    placed = _with_calls(both, events).join(streams, on=STREAM, how="left", nulls_equal=True)
+    recording = matching(placed["name"], EVENT_RECORD)
+    launched = _launched_on(placed["stream_no"], events)
+    before = _neighbour(placed.filter(recording), launched, "backward")
+    key = ["process", "record"]
+    waits = placed.filter(~recording).join(before.select(*key, source="op"), on=key, how="left")
+    by_stream = matching(waits["name"], STREAM_WAIT)
+    after = _neighbour(waits.filter(by_stream), launched, "forward")
+    hosts = waits.filter(~by_stream)
+    hosts = hosts.select("call", record_op="source", awaited_no="stream_no")
+    return EventWaits(
+        edges=after.select("op", "source").drop_nulls(),
+        hosts=hosts.unique("call", keep="first", maintain_order=True),
+        missing=max(0, asked - waits.filter(by_stream)["record"].count()),
+    )
+
+
+_NO_EDGES: Final = pl.DataFrame(schema={"op": pl.UInt32, "source": pl.UInt32})
+_NO_HOSTS: Final = pl.DataFrame(
+    schema={"call": pl.UInt32, "record_op": pl.UInt32, "awaited_no": pl.UInt32}
+)
+
+
+def _launched_on(wanted: pl.Series, events: "Events") -> pl.DataFrame:
+    """The launched operations of the streams `wanted`, in the order of their launches."""
+    ops = events.ops.select("op", "launch_start_ns", "end_ns").with_columns(events.stream_no)
+    ops = ops.filter(ops["stream_no"].is_in(wanted.unique().implode())).drop_nulls(
+        "launch_start_ns"
+    )
+    return sort_with_ties(ops, "launch_start_ns", [pl.col("end_ns"), pl.col("op")]).drop("end_ns")
+
+
+def _with_calls(rows: pl.DataFrame, events: "Events") -> pl.DataFrame:
+    """Records or waits, plus `call`, `name` and `time_ns` (its start) of the outermost call with
+    their correlation id."""
+    key = ["process", "correlation"]
+    numbered = events.calls.filter(pl.col("correlation").is_in(rows["correlation"].implode()))
+    process = events.threads["process"].gather(numbered["thread_no"])
+    calls = numbered.select(process, "correlation", "call", "name", time_ns="start_ns")
+    first = calls.sort("time_ns", "call").unique(key, keep="first", maintain_order=True)
+    return rows.join(first, on=key)
+
+
+def _neighbour(
+    rows: pl.DataFrame, launched: pl.DataFrame, side: Literal["backward", "forward"]
+) -> pl.DataFrame:
+    """`rows` plus `op`: the last operation launched on their stream before them (`backward`), or
+    the first one after them (`forward`)."""
+    return (
+        rows.drop_nulls("stream_no")
+        .sort("time_ns")
+        .join_asof(
+            launched,
+            left_on="time_ns",
+            right_on="launch_start_ns",
+            by="stream_no",
+            strategy=side,
+            check_sortedness=False,
+        )
+    )
+
+
+COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
+"""Frames whose rows of negative length are counted (spec §1)."""
+
+LAUNCH_ORDER = ("launch_start_ns", "correlation", "stream", "graph_node")
+"""The order of operations that start, or end, together (spec §3.1); then names and processes."""
+
+KEYS = 1 << 63
+"""A key holds a process and a correlation id in 63 bits. A damaged report has ids too far apart."""
+
+SPARSEST = 8
+"""Correlation ids count up. Looking them up in a table takes half the time of a join, unless the
+table would be mostly empty: at most this many places per id."""
+
+FEW_THREADS = 8
+"""Up to so many threads, picking out the calls of each takes less time than sorting all calls."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Events:
+    """A trace's events, in order.
+
+    Attributes:
+        trace: the report, without its rows.
+        axis: the line on which threads, and devices, are laid end to end.
+        ops: `schema.OPS` without negative lengths, sorted by (device, start, launch), plus `op`
+            (row number), `device_no`, `part`, `call` (row of its launch in `calls`, null without),
+            `launch_start_ns`, `launch_end_ns`, `thread_no` (that launched it), `first` (whether it
+            is the call's first operation).
+        calls: without negative lengths, sorted by thread and start, longest first: `call` (row
+            number), `start_ns`, `end_ns`, `thread_no`, `correlation`, `name`, `class`, `source`,
+            `via`.
+        ranges: `schema.RANGES` without negative lengths, open ends closed, `ended` tells which,
+            plus `thread_no`.
+        overhead: `schema.OVERHEAD` without negative lengths, sorted by start, longest first, plus
+            `thread_no`.
+        threads: `thread_no`, `thread`, `process`, `process_no`, `name`, `autograd`, `main`.
+        last_ns: the end of the trace.
+        dropped: operations, calls and ranges of negative length.
+        outliers: rows left out because their times are too far from all others.
+        recorded: operations in the report, the dropped ones included.
+        unstamped: those of them whose start or end is 0, which is what CUPTI writes where it has no
+            time.
+    """
+
+    trace: Trace
+    axis: Axis
+    ops: pl.DataFrame
+    calls: pl.DataFrame
+    ranges: pl.DataFrame
+    overhead: pl.DataFrame
+    threads: pl.DataFrame
+    last_ns: int
+    dropped: int
+    outliers: int
+    recorded: int
+    unstamped: int
+
+    @computed_once
+    def devices(self) -> pl.DataFrame:
+        """The GPUs that operations ran on: `device_no`, `device`."""
+        return distinct(self.ops.select("device_no", "device"))
+
+    @computed_once
+    def users(self) -> pl.DataFrame:
+        """The processes on each GPU: `process`, `device_no`."""
+        return distinct(self.ops.select("process", "device_no"))
+
+    @computed_once
+    def stream_no(self) -> pl.Series:
+        """The number of each operation's stream, over all devices and processes."""
+        return stream_numbers(self.ops)
+
+    @computed_once
+    def event_waits(self) -> EventWaits:
+        """Who waits for which event."""
+        return event_waits(self)
+
+
+def in_order(trace: Trace, options: Options) -> Events:
+    """Clean, number, sort and join a trace (spec §1)."""
+    frames = {
+        "operations": trace.ops,
+        "calls": trace.calls,
+        "ranges": trace.ranges,
+        "overhead": trace.overhead,
+    }
+    lasting = {name: _not_negative(frame) for name, frame in frames.items()}
+    kept, outliers = without_outliers(lasting)
+    first_ns, last_ns = _extent([f.select("start_ns", "end_ns") for f in kept.values()])
+    latest_end_ns = _extent([f.select("end_ns") for f in kept.values()])[1]
+    axis = Axis.over(first_ns, last_ns, margin_ns=max(options.framework_gap_ns, SYNC_AFTER_NS) + 1)
+    threads = _threads(trace, kept)
+    calls = _calls(kept["calls"], threads, axis, trace.scratch)
+    ops = in_files(_with_launches(kept["operations"], calls, threads), trace.scratch)
+    calls = refine_classes(calls, ops, _pageable_calls(trace, ops))
+    calls = in_files(with_sources(calls, threads, axis, trace, options.own), trace.scratch)
+    ended = pl.col("end_ns").is_not_null()
+    return Events(
+        trace=trace.without_rows(),
+        axis=axis,
+        ops=_sorted_ops(ops, axis, trace.scratch),
+        calls=calls,
+        ranges=_numbered(kept["ranges"], threads).with_columns(
+            ended.alias("ended"), pl.col("end_ns").fill_null(latest_end_ns)
+        ),
+        overhead=_numbered(kept["overhead"], threads).sort(
+            "start_ns", -pl.col("end_ns"), "thread", pl.col("name").cast(pl.String)
+        ),
+        threads=threads,
+        last_ns=latest_end_ns,
+        dropped=sum(len(frames[name]) - len(lasting[name]) for name in COUNTED_WHEN_DROPPED),
+        outliers=outliers,
+        recorded=len(trace.ops),
+        unstamped=trace.ops.select(
+            ((pl.col("start_ns") == 0) | (pl.col("end_ns") == 0)).sum()
+        ).item(),
+    )
+
+
+def _not_negative(frame: pl.DataFrame) -> pl.DataFrame:
+    bad = frame["end_ns"] < frame["start_ns"]
+    return frame.filter(~bad.fill_null(value=False)) if bad.any() else frame
+
+
+def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:
+    """The minimum and maximum of all values; (0, 0) if there are none."""
+    times = [t for f in frames for column in f for t in (column.min(), column.max())]
+    known = [t for t in times if isinstance(t, int)]
+    return (min(known), max(known)) if known else (0, 0)
+
+
+def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Every thread that did something, numbered by key."""
+    seen = [kept[name]["thread"].unique() for name in ("calls", "ranges", "overhead")]
+    seen.append(trace.graph_nodes["thread"].unique())
+    names = trace.threads.unique("thread", keep="first", maintain_order=True)
+    tid, pid = os_tid(pl.col("thread")), os_pid(pl.col("process"))
+    return (
+        pl.concat(seen)
+        .drop_nulls()
+        .unique()
+        .to_frame()
+        .select("thread", process_of(pl.col("thread")).alias("process"))
+        .sort("process", "thread")
+        .with_row_index("thread_no")
+        .join(names.select("thread", "name"), on="thread", how="left", maintain_order="left")
+        .with_columns(
+            (pl.col("process").rle_id()).alias("process_no"),
+            pl.col("name").str.starts_with("pt_autograd").fill_null(value=False).alias("autograd"),
+            (tid == pid).alias("main"),
+        )
+    )
+
+
+def _numbered(frame: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """`frame` plus `thread_no`."""
+    return _with_number(frame, threads.select("thread", "thread_no"))
+
+
+def _with_number(rows: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
+    """`rows` plus the number of each. `numbers` has two columns: names, and their numbers.
+
+    A single number needs no join. Only the names are joined, as a join copies all columns.
+    """
+    name, number = numbers.columns
+    if len(numbers) == 1:
+        return rows.with_columns(pl.lit(numbers[number].item(), pl.UInt32).alias(number))
+    found = rows.select(name).join(numbers, on=name, how="left", maintain_order="left")
+    return rows.with_columns(found[number])
+
+
+def _calls(
+    calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis, scratch: Scratch | None
+) -> pl.DataFrame:
+    """Calls on the thread axis, outermost first, with their class by name."""
+    place = axis.at(pl.col("thread_no"), pl.col("start_ns"))
+    numbered = _numbered(calls, threads).drop("process", "thread")
+    numbered = _thread_by_thread(numbered, len(threads), scratch)
+    ties = [-pl.col("end_ns"), pl.col("correlation"), pl.col("name").cast(pl.String)]
+    placed = numbered.with_columns(place.alias("place"))
+    return (
+        sort_with_ties(placed, "place", ties, scratch)
+        .drop("place")
+        .with_row_index("call")
+        .pipe(with_class_by_name)
+    )
+
+
+def _thread_by_thread(calls: pl.DataFrame, threads: int, scratch: Scratch | None) -> pl.DataFrame:
+    """The calls, thread by thread. nsys writes calls by start, so this puts all in order. A sort
+    takes twice as long."""
+    thread = calls["thread_no"]
+    if threads > FEW_THREADS or thread.null_count() or thread.is_sorted():
+        return calls
+    rows = pl.concat([(thread == number).arg_true() for number in range(threads)])
+    return calls[rows] if scratch is None else scratch.gathered(calls, rows)
+
+
+def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """`ops` with the outermost call of their (process, correlation) as their launch."""
+    call = _launch_calls(*_correlation_keys(ops, calls, threads), calls)
+    return ops.with_columns(
+        call,
+        calls["thread_no"].gather(call),
+        calls["start_ns"].gather(call).alias("launch_start_ns"),
+        calls["end_ns"].gather(call).alias("launch_end_ns"),
+    )
+
+
+def _correlation_keys(
+    ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
+) -> tuple[pl.Series, pl.Series]:
+    """Keys of (process, correlation id) of the operations and of the calls; null without id."""
+    processes = threads.select("process", "process_no").unique()
+    first, last = _extent([ops.select("correlation"), calls.select("correlation")])
+    if (last - first + 1) * (len(processes) + 1) >= KEYS:
+        ops, calls = _renumbered(ops, calls)
+        first, last = 0, len(ops) + len(calls)
+    line = Axis.over(first, last, margin_ns=0)
+    correlation = pl.col("correlation")
+    if len(processes) == 1:
+        ours = ops["process"] == processes["process"].item()
+        asked = ops.select(line.at(pl.when(ours).then(0), correlation).alias("key"))
+    else:
+        asked = ops.select("process", "correlation").join(
+            processes, on="process", how="left", maintain_order="left"
+        )
+        asked = asked.select(line.at(pl.col("process_no"), correlation).alias("key"))
+    process_no = threads["process_no"].gather(calls["thread_no"])
+    known = calls.select(line.at(pl.lit(process_no), correlation).alias("key"))
+    return asked["key"], known["key"]
+
+
+def _renumbered(ops: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Both with correlation ids numbered from 1 in their order; equal ids stay equal."""
+    number = pl.concat([ops["correlation"], calls["correlation"]]).rank("dense").cast(pl.Int64)
+    return ops.with_columns(number.head(len(ops))), calls.with_columns(number.tail(len(calls)))
+
+
+def _launch_calls(asked: pl.Series, known: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """The row in `calls` of each key, the outermost if several calls have it."""
+    launches = pl.DataFrame({"key": known, "call": calls["call"]})
+    if known.null_count():
+        launches = launches.drop_nulls("key")
+    size = greatest(launches["key"]) + 1
+    if size <= SPARSEST * len(launches):
+        table = scatter_table(size, launches["key"], launches["call"])
+        if size - table.null_count() == len(launches):
+            return table.gather(asked.set(asked >= size, None)).alias("call")
+    rows = asked.to_frame("key").with_row_index("row")
+    found = rows.join(launches, on="key", how="left", maintain_order="left")
+    if len(found) > len(asked):
+        outermost = [calls[c].gather(found["call"]) for c in ("start_ns", "end_ns")]
+        found = found.with_columns(outermost).sort("row", "start_ns", -pl.col("end_ns"), "call")
+        found = found.unique("row", keep="first", maintain_order=True)
+    return found["call"]
+
+
+def _pageable_calls(trace: Trace, ops: pl.DataFrame) -> pl.Series:
+    """Launch calls of copies with a pageable side."""
+    copies = ops.filter(pl.col("kind") == "memcpy", pl.col("call").is_not_null())
+    if copies.is_empty():
+        return copies["call"]
+    sides = trace.copy_details[copies["detail"]]
+    pageable = (sides["source_memory"] == "pageable") | (sides["target_memory"] == "pageable")
+    return copies.filter(pageable.fill_null(value=False))["call"]
+
+
+def _sorted_ops(ops: pl.DataFrame, axis: Axis, scratch: Scratch | None) -> pl.DataFrame:
+    """Operations on the device axis, with their part in the accounting."""
+    devices = ops.select(pl.col("device").unique().sort()).with_row_index("device_no")
+    ops = _with_number(ops, devices.select("device", "device_no"))
+    place = axis.at(pl.col("device_no"), pl.col("start_ns"))
+    by_name = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
+    ties = [*(pl.col(key) for key in LAUNCH_ORDER), *by_name, pl.col("process")]
+    ops = sort_with_ties(ops.with_columns(place.alias("place")), "place", ties, scratch)
+    return ops.with_columns(parts_of(ops), _firsts(ops)).with_row_index("op")
+
+
+def _firsts(ops: pl.DataFrame) -> pl.Series:
+    """Whether each operation is the first to start of those that its call launched."""
+    launched = ops.select("start_ns", "call").with_row_index("row").drop_nulls("call")
+    if not launched["start_ns"].is_sorted():
+        launched = launched.sort("start_ns", "row")
+    last_is_first = launched.reverse()
+    first = scatter_table(
+        greatest(launched["call"]) + 1, last_is_first["call"], last_is_first["row"]
+    )
+    row = pl.int_range(len(ops), dtype=pl.UInt32, eager=True)
+    return (first.gather(ops["call"]) == row).fill_null(value=False).alias("first")

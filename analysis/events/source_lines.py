@@ -1,0 +1,199 @@
+"""The source line of each CUDA call, and the framework's line it went through, if Python stacks
+were sampled (spec §11)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import STALLS
+from nsysflow.analysis.events.call_classes import SYNC_AFTER_NS
+from nsysflow.analysis.frames.intervals import Axis, inside, on_axis
+from nsysflow.analysis.frames.source_files import is_framework, is_own, shown_lines
+from nsysflow.analysis.trace import Trace
+
+
+def with_sources(
+    calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis, trace: Trace, own: tuple[str, ...]
+) -> pl.DataFrame:
+    """`calls` plus `source` and `via`, the lines of its backtrace (`stack_sources`).
+
+    Null if there is no stack, or no such frame in it. The profiler records one backtrace for
+    a runtime call and the driver call inside it, and may leave out short calls. A call without one
+    takes that of the call around it, or that of its correlation id, or that of the copy before it
+    or the wait behind it. A stall without any takes what its thread was seen to run.
+
+    Args:
+        calls: sorted by thread and start, longest first, with `thread_no`, `correlation` and
+            `class`.
+        threads: `thread` and its `thread_no`.
+        axis: the axis of the threads.
+        trace: for its stacks.
+        own: what is the program's own too (`Options.own`).
+    """
+    recorded = (trace.backtraces, trace.samples, trace.running)
+    if all(rows.is_empty() for rows in recorded):
+        nothing = pl.lit(None, pl.Categorical)
+        return calls.with_columns(nothing.alias("source"), nothing.alias("via"))
+    stack = pl.repeat(None, len(calls), dtype=pl.UInt32, eager=True)
+    if not trace.backtraces.is_empty():
+        sampled = _with_stacks(calls, trace.backtraces.join(threads, on="thread"), axis)
+        stack = _of_correlation(_of_call_around(sampled))
+        stack = _of_copy_and_wait(sampled.with_columns(stack, calls["class"]))
+    seen = inside(_seen(trace), axis).join(threads, on="thread")
+    stack = _of_what_ran(calls, stack, seen, axis)
+    sources = stack_sources(trace.frames, own)
+    row = stack.replace_strict(
+        sources["stack"], sources.with_row_index()["index"], default=None, return_dtype=pl.UInt32
+    )
+    return calls.hstack([sources[column].gather(row) for column in ("source", "via")])
+
+
+def stack_sources(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> pl.DataFrame:
+    """`stack`, `source` and `via` of the stacks that have one of the two, sorted by stack.
+
+    `source` is the innermost frame of the program itself, e.g. `train.py:42 in step`. `via` is the
+    innermost frame of a framework, where that lies further in, e.g.
+    `transformers/trainer.py:2541 in _inner_training_loop`. Both are categorical.
+
+    Args:
+        frames: `schema.FRAMES`.
+        own: packages, files and folders that are the program's own too (`Options.own`).
+    """
+    kinds = _kinds(frames["file"].drop_nulls().unique(), own)
+    met = (
+        frames.sort("stack", "depth")
+        .join(kinds, on="file", how="left", maintain_order="left")
+        .with_columns(pl.when(~_generated()).then("kind").alias("kind"))
+        .drop_nulls("kind")
+        .unique(["stack", "kind"], keep="first", maintain_order=True)
+    )
+    line = pl.format("{}:{} in {}", "shown", "line", pl.col("function").fill_null("(nameless)"))
+    columns = ["stack", "depth", line.cast(pl.Categorical).alias("line")]
+    own_lines, frameworks = (
+        met.filter(pl.col("kind") == kind).select(columns) for kind in (_OWN, _FRAMEWORK)
+    )
+    both = own_lines.join(frameworks, on="stack", how="full", coalesce=True, suffix="_via")
+    further_in = pl.col("depth").is_null() | (pl.col("depth_via") < pl.col("depth"))
+    via = pl.when(further_in).then("line_via").alias("via")
+    return both.select("stack", pl.col("line").alias("source"), via).sort("stack")
+
+
+def recorded_files(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> dict[str, str]:
+    """The file that each name in a source line means, as the report has it: its whole path, unless
+    the report was packed.
+
+    Args:
+        frames: `schema.FRAMES`.
+        own: as for `stack_sources`.
+    """
+    kinds = _kinds(frames["file"].drop_nulls().unique(), own)
+    return dict(kinds.select("shown", "file").rows())
+
+
+_OWN: Final = "own"
+_FRAMEWORK: Final = "framework"
+
+
+def _kinds(files: pl.Series, own: tuple[str, ...]) -> pl.DataFrame:
+    """`file`, `kind` and `shown`, its name in a line, of files of the program and of frameworks."""
+    kinds = {
+        file: _OWN if is_own(file, own) else _FRAMEWORK
+        for file in files
+        if is_own(file, own) or is_framework(file)
+    }
+    shown = shown_lines(kinds)
+    rows = [(file, kind, shown[file]) for file, kind in kinds.items()]
+    return pl.DataFrame(
+        rows, schema=dict.fromkeys(("file", "kind", "shown"), pl.String), orient="row"
+    )
+
+
+def _generated() -> pl.Expr:
+    """Whether a frame of sorted stacks is `<string>` code that a program generated.
+
+    Code that a person typed has no caller, or one that was typed too. Code that was generated, such
+    as the `__init__` of a dataclass, is called by a file.
+    """
+    string = (pl.col("file") == "<string>").fill_null(value=False)
+    called = (pl.col("stack").shift(-1) == pl.col("stack")).fill_null(value=False)
+    return string & called & ~string.shift(-1)
+
+
+def _with_stacks(calls: pl.DataFrame, backtraces: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """Per call `thread_no`, `correlation`, `start` and `end` on the axis, and `stack` of a
+    backtrace taken when it started."""
+    key, thread = ["thread_no", "start_ns"], pl.col("thread_no")
+    at_start = backtraces.select(*key, "stack").unique(key, keep="first", maintain_order=True)
+    return calls.join(at_start, on=key, how="left", maintain_order="left").select(
+        "thread_no",
+        "correlation",
+        axis.at(thread, pl.col("start_ns")).alias("start"),
+        axis.at(thread, pl.col("end_ns")).alias("end"),
+        "stack",
+    )
+
+
+def _of_call_around(calls: pl.DataFrame) -> pl.DataFrame:
+    """`calls`; those without a stack take it from the first call around them that has one."""
+    known = calls.drop_nulls("stack")
+    # the first call that reaches an end is where the running maximum reaches it
+    first = known["end"].cum_max().search_sorted(calls["end"], side="left")
+    first = first.set(first >= len(known), None)
+    holds = known["start"].gather(first) <= calls["start"]
+    stack = pl.when(holds).then(known["stack"].gather(first))
+    return calls.with_columns(pl.coalesce("stack", stack))
+
+
+def _of_correlation(calls: pl.DataFrame) -> pl.Series:
+    """The stack of each call; those without one take that of their thread and correlation id."""
+    key = ["thread_no", "correlation"]
+    known = calls.drop_nulls(["stack", "correlation"]).unique(
+        key, keep="first", maintain_order=True
+    )
+    stack = pl.col("stack").alias("same")
+    found = calls.join(known.select(*key, stack), on=key, how="left", maintain_order="left")
+    return found.select(pl.coalesce("stack", "same").alias("stack")).to_series()
+
+
+def _of_copy_and_wait(calls: pl.DataFrame) -> pl.Series:
+    """The stack of each call. A copy that blocks and the wait right behind it are of one line, so
+    of the two, one without a stack takes that of the other."""
+    calls = calls.with_row_index("row")
+    others = calls.filter(pl.col("class") != "api")
+    copies = others.filter(pl.col("class") == "blocking_copy", pl.col("start") < pl.col("end"))
+    behind = others["start"].search_sorted(copies["end"], side="left")
+    waits = others[behind.set(behind >= len(others), None)]
+    soon = waits["start"] - copies["end"] <= SYNC_AFTER_NS
+    paired = (soon & (waits["class"] == "sync")).fill_null(value=False)
+    copies, waits = copies.filter(paired), waits.filter(paired)
+    either = (copies, waits), (waits, copies)
+    taken = pl.concat([one.select("row").with_columns(other["stack"]) for one, other in either])
+    taken = taken.drop_nulls().unique("row", keep="first", maintain_order=True)
+    found = calls.join(taken, on="row", how="left", maintain_order="left", suffix="_of_other")
+    return found.select(pl.coalesce("stack", "stack_of_other")).to_series()
+
+
+def _seen(trace: Trace) -> pl.DataFrame:
+    """When which stack was seen: `thread`, `start_ns`, `end_ns`, `stack`; disjoint per thread."""
+    if not trace.running.is_empty():
+        return trace.running
+    at = pl.col("time_ns")
+    instants = trace.samples.filter(at < at.upper_bound())
+    first = instants.unique(["thread", "time_ns"], keep="first", maintain_order=True)
+    return first.select("thread", at.alias("start_ns"), (at + 1).alias("end_ns"), "stack")
+
+
+def _of_what_ran(
+    calls: pl.DataFrame, stack: pl.Series, seen: pl.DataFrame, axis: Axis
+) -> pl.Series:
+    """`stack`, of each call; a stall without one takes the first that was seen inside it."""
+    asked = stack.is_null() & calls["class"].is_in(STALLS)
+    if seen.is_empty() or not asked.any():
+        return stack
+    seen = on_axis(seen, axis, "thread_no").with_columns(seen["stack"]).sort("start")
+    stalls = on_axis(calls.filter(asked), axis, "thread_no")
+    first = seen["end"].search_sorted(stalls["start"], side="right")
+    first = first.set(first >= len(seen), None)
+    touches = (seen["start"].gather(first) < stalls["end"]) & (stalls["start"] < stalls["end"])
+    found = seen["stack"].gather(first).set(~touches.fill_null(value=False), None)
+    return stack.scatter(asked.arg_true(), found)

@@ -1,0 +1,310 @@
+"""The time without compute, split by what the next compute operation waited for (spec §15)."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.events.busy import Busy
+from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.frames.lookup import enum_from_index, scatter_table
+from nsysflow.analysis.frames.scratch import in_files, in_slices
+from nsysflow.analysis.schema import KIND_OF_WAIT
+
+OVERLAP_NS: Final = 2_000
+"""As far as an operation may reach into one that waited for it: programmatic launches do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Producers:
+    """Whom operations waited for; rows of the operations, null where there is nobody.
+
+    Attributes:
+        latest: the one that ended last, of the operation before it on its stream and of those that
+            its stream was told to wait for.
+        by_event: the one that ended last of the latter alone.
+    """
+
+    latest: pl.Series
+    by_event: pl.Series
+
+
+def producers(events: Events) -> Producers:
+    """The producers of all operations."""
+    before = _in_time(events.ops, _before(events.stream_no))
+    awaited = _in_time(events.ops, _in_order(events.ops, events.event_waits.edges))
+    by_event = _latest(events.ops, awaited)
+    by_stream = scatter_table(len(events.ops), before["op"], before["source"])
+    return Producers(latest=_later(events.ops, by_stream, by_event), by_event=by_event)
+
+
+def _before(stream_no: pl.Series) -> pl.DataFrame:
+    """`op` and `source`: each operation and the one before it on its stream."""
+    rows = stream_no.to_frame("stream").with_row_index("op").sort("stream", maintain_order=True)
+    same = pl.col("stream") == pl.col("stream").shift(1)
+    return rows.with_columns(pl.col("op").shift(1).alias("source")).filter(same).drop("stream")
+
+
+def _in_time(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+    """The edges whose source had ended when the operation began."""
+    ended = ops["end_ns"].gather(edges["source"])
+    return edges.filter(ended <= ops["start_ns"].gather(edges["op"]) + OVERLAP_NS)
+
+
+def _in_order(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+    """The edges from another device, or whose source comes earlier in the order of operations."""
+    one, other = (ops["device_no"].gather(edges[side]) for side in ("op", "source"))
+    return edges.filter((one != other) | (edges["source"] < edges["op"]))
+
+
+def _latest(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
+    """Per operation the source that ended last; of equal ones the later in order."""
+    ended = edges.with_columns(ops["end_ns"].gather(edges["source"]).alias("end_ns"))
+    ended = ended.sort("end_ns", "source")
+    return scatter_table(len(ops), ended["op"], ended["source"])
+
+
+def _later(ops: pl.DataFrame, by_stream: pl.Series, by_event: pl.Series) -> pl.Series:
+    """Per operation the one of two sources that ended last; of equal ones the later in order."""
+    if by_event.null_count() == len(by_event):
+        return by_stream
+    both = pl.DataFrame({"stream": by_stream, "event": by_event}).with_row_index("op")
+    edges = both.filter(pl.col("event").is_not_null())
+    sides = [edges.select("op", source=side).drop_nulls() for side in ("stream", "event")]
+    later = _latest(ops, pl.concat(sides)).gather(edges["op"])
+    return by_stream.scatter(edges["op"], later)
+
+
+STRETCHES = pl.Schema(
+    {
+        "device_no": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "waiter": pl.UInt32(),
+    }
+)
+"""From the first operation of a device to the end of its last one. `waiter` is the compute
+operation that starts at the end; null in the stretch after the last one."""
+
+
+def stretches_without_compute(events: Events) -> pl.DataFrame:
+    """`STRETCHES`, those before the first compute operation of each device first."""
+    reach = (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("reach")
+    positive = pl.col("end_ns") > pl.col("start_ns")
+    ops = events.ops.lazy().filter(positive)
+    lasting = ops.select("op", "device_no", "place", reach, "part").collect()
+    windows = lasting.group_by("device_no").agg(pl.col("place").min(), pl.col("reach").max())
+    compute = lasting.filter(pl.col("part") == "compute")
+    reached = compute.group_by("device_no").agg(pl.col("reach").max().alias("reached"))
+    first = compute.group_by("device_no").agg(pl.col("op").first(), pl.col("place").first())
+    same_device = pl.col("device_no") == pl.col("device_no").shift(1)
+    between = compute.with_columns(reached_before(pl.col("reach")).alias("before")).filter(
+        same_device, pl.col("place") > pl.col("before")
+    )
+    before = windows.select("device_no", pl.col("place").alias("before")).join(
+        first, on="device_no"
+    )
+    after = windows.join(reached, on="device_no", how="left").select(
+        "device_no",
+        pl.col("reached").fill_null(pl.col("place")).alias("before"),
+        pl.col("reach").alias("place"),
+        pl.lit(None, pl.UInt32).alias("op"),
+    )
+    columns = ["device_no", "before", "place", "op"]
+    axis = events.axis
+    return (
+        pl.concat([frame.select(columns) for frame in (before, between, after)])
+        .filter(pl.col("place") > pl.col("before"))
+        .select(
+            "device_no",
+            axis.time_ns(pl.col("before")).alias("start_ns"),
+            (axis.time_ns(pl.col("before")) + pl.col("place") - pl.col("before")).alias("end_ns"),
+            pl.col("op").alias("waiter"),
+        )
+        .match_to_schema(STRETCHES)
+    )
+
+
+START_NS: Final = 10_000
+"""Work that was launched and free to run starts within 10 us; what takes longer waited for what the
+report does not name (spec §3.4 has the same limit)."""
+
+_KIND_OF_PART: Final = {"compute": "other", "comm": "communication", "copy": "copy"}
+
+PIECES: Final = pl.Schema(
+    {
+        "device_no": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "kind": KIND_OF_WAIT,
+        "op": pl.UInt32(),
+        "waiter": pl.UInt32(),
+    }
+)
+"""Pieces of the time without compute. `op` is the operation that was waited for; of `host`, `start`
+and `unresolved` the one that had not started. `waiter` is the compute operation behind it. Both are
+null after the last compute operation of a device."""
+
+
+def split(events: Events, producer: pl.Series) -> pl.DataFrame:
+    """`PIECES` of all devices.
+
+    Args:
+        events: the trace.
+        producer: of each operation, of `producers`.
+    """
+    stretches = stretches_without_compute(events)
+    followed = pl.col("waiter").is_not_null()
+    nodes = _chains(events.ops, producer, stretches.filter(followed))
+    after = stretches.filter(~followed).with_columns(
+        pl.lit("unresolved", KIND_OF_WAIT).alias("kind"), pl.lit(None, pl.UInt32).alias("op")
+    )
+    scratch = events.trace.scratch
+    found = [
+        in_files(_pieces(_hops(events.ops, producer, rows)), scratch)
+        for rows in in_slices(nodes, scratch)
+    ]
+    of_each_kind = (pl.concat(rows) for rows in zip(*found, strict=True))
+    pieces: list[pl.DataFrame] = [*of_each_kind, after.select(PIECES.names())]
+    return pl.concat(pieces).filter(pl.col("end_ns") > pl.col("start_ns"))
+
+
+def _chains(ops: pl.DataFrame, producer: pl.Series, stretches: pl.DataFrame) -> pl.DataFrame:
+    """The operations of the chain behind each stretch: `op`, `from_ns` (where the stretch begins),
+    `waiter`."""
+    ends = stretches.select("waiter", "device_no", "end_ns", op="waiter", from_ns="start_ns")
+    opens = _behind(ops, producer, ends).is_not_null()
+    columns = ["op", "from_ns", "waiter"]
+    closed, ends = ends.filter(~opens), ends.filter(opens)
+    inside = _starting_in(ops, ends).select(columns)
+    number = scatter_table(
+        len(ops), inside["op"], pl.int_range(len(inside), dtype=pl.UInt32, eager=True)
+    )
+    jump = number.gather(_behind(ops, producer, inside))
+    reached = number.gather(ends["waiter"])
+    while jump.null_count() < len(jump):
+        reached = pl.concat([reached, jump.gather(reached).drop_nulls()])
+        jump = jump.gather(jump)
+    return pl.concat([closed.select(columns), inside[reached]])
+
+
+def _behind(ops: pl.DataFrame, producer: pl.Series, rows: pl.DataFrame) -> pl.Series:
+    """The producer with which the chain of each row (`op`, `from_ns`) goes on; null where it ends:
+    with a producer on another device, or one that started before the stretch."""
+    found = producer.gather(rows["op"])
+    device = ops["device_no"]
+    inside = ops["start_ns"].gather(found) > rows["from_ns"]
+    return found.set(~(inside & (device.gather(found) == device.gather(rows["op"]))), None)
+
+
+def _starting_in(ops: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
+    """The stretches, a row for each operation that starts after their start and until their end."""
+    place = ops["place"]
+    end = place.gather(stretches["waiter"])
+    start = end - (stretches["end_ns"] - stretches["from_ns"])
+    first = place.search_sorted(start, side="right")
+    past = place.search_sorted(end, side="right")
+    return stretches.with_columns(pl.int_ranges(first, past, dtype=pl.UInt32).alias("op")).explode(
+        "op"
+    )
+
+
+def _hops(ops: pl.DataFrame, producer: pl.Series, nodes: pl.DataFrame) -> pl.DataFrame:
+    """The `nodes` of chains with the borders of their pieces.
+
+    `begin_ns` to `edge_ns` is spent on the `producer`, until `launched_ns` on the host (null
+    without a launch), until `start_ns` on the start.
+    """
+    source = producer.gather(nodes["op"]).alias("producer")
+    own = ops.select(pl.col("device_no", "start_ns", "launch_end_ns").gather(nodes["op"]))
+    theirs = ops.select(
+        pl.col("device_no", "part").gather(source).name.prefix("p_"),
+        pl.col("start_ns", "end_ns").gather(source).name.prefix("p_"),
+    )
+    here = pl.col("p_device_no") == pl.col("device_no")
+    edge = pl.min_horizontal(pl.max_horizontal("p_end_ns", "from_ns"), "start_ns")
+    launched = pl.min_horizontal(pl.max_horizontal("launch_end_ns", "edge_ns"), "start_ns")
+    return (
+        nodes.hstack([source, *own.get_columns(), *theirs.get_columns()])
+        .with_columns(
+            pl.when(here)
+            .then(pl.max_horizontal("p_start_ns", "from_ns"))
+            .otherwise("from_ns")
+            .alias("begin_ns"),
+            edge.alias("edge_ns"),
+            here.alias("here"),
+        )
+        .with_columns(
+            pl.when(pl.col("launch_end_ns").is_not_null()).then(launched).alias("launched_ns")
+        )
+    )
+
+
+def _pieces(hops: pl.DataFrame) -> list[pl.DataFrame]:
+    """`PIECES` of the hops."""
+    number = {name: pl.lit(i, pl.UInt8) for i, name in enumerate(KIND_OF_WAIT.categories)}
+    of_part = pl.coalesce(
+        pl.when(pl.col("here") & (pl.col("p_part") == part)).then(number[kind])
+        for part, kind in _KIND_OF_PART.items()
+    ).fill_null(number["other"])
+    quick = pl.col("start_ns") - pl.col("launched_ns") <= START_NS
+    free = pl.coalesce("launched_ns", "edge_ns")
+    spans = (
+        ("begin_ns", "edge_ns", of_part, "producer"),
+        ("edge_ns", free, number["host"], "op"),
+        (
+            free,
+            "start_ns",
+            pl.when(quick).then(number["start"]).otherwise(number["unresolved"]),
+            "op",
+        ),
+    )
+    found = (
+        hops.select(
+            "device_no",
+            pl.col(start).alias("start_ns") if isinstance(start, str) else start.alias("start_ns"),
+            end_ns=end,
+            kind=kind,
+            op=op,
+            waiter="waiter",
+        ).filter(pl.col("end_ns") > pl.col("start_ns"))
+        for start, end, kind, op in spans
+    )
+    return [rows.with_columns(enum_from_index(rows["kind"], KIND_OF_WAIT)) for rows in found]
+
+
+LEAST_PCT: Final = 1
+"""Less than this of the devices' time changes no bound, and causes take long to compute twice."""
+
+WAITED: Final = ("communication", "copy")
+
+
+def unhidden(events: Events, pieces: pl.DataFrame, busy: Busy) -> Events | None:
+    """`events` with copies and communication kernels only while they were waited for; None where
+    that makes no difference.
+
+    Args:
+        events: the trace.
+        pieces: of `split`.
+        busy: when each device was busy.
+    """
+    length = pl.col("end_ns") - pl.col("start_ns")
+    awaited = pieces.filter(pl.col("kind").is_in(WAITED))
+    compute_ns = _total_ns(busy.compute.intervals)
+    hiding_ns = _total_ns(busy.all.intervals) - compute_ns - awaited.select(length.sum()).item()
+    window_ns = compute_ns + pieces.select(length.sum()).item()
+    if hiding_ns * 100 < LEAST_PCT * window_ns or hiding_ns == 0:
+        return None
+    since = scatter_table(len(events.ops), awaited["op"], awaited["start_ns"]).alias("since_ns")
+    kept = (pl.col("part") == "compute") | pl.col("since_ns").is_not_null()
+    start = pl.max_horizontal("start_ns", "since_ns").alias("start_ns")
+    ops = events.ops.with_columns(since).filter(kept).with_columns(start).drop("since_ns", "op")
+    place = events.axis.at(pl.col("device_no"), pl.col("start_ns")).alias("place")
+    ops = ops.with_columns(place).sort("place", maintain_order=True)
+    ops = ops.with_row_index("op").select(events.ops.columns)
+    return replace(events, ops=ops)
+
+
+def _total_ns(intervals: pl.DataFrame) -> int:
+    return int(intervals.select((pl.col("end") - pl.col("start")).sum()).item())

@@ -1,0 +1,141 @@
+"""When each device idled, and where the host was then (spec §3)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.events.events import LAUNCH_ORDER, Events
+from nsysflow.analysis.frames.intervals import (
+    Axis,
+    last_at_or_before,
+    reached_before,
+    sort_with_ties,
+)
+from nsysflow.analysis.steps.ranges import step_of_gaps
+
+NEVER_NS: Final = -(2**63)
+"""Earlier than any time; stands for missing times that must sort first."""
+
+
+def find_gaps(events: Events) -> pl.DataFrame:
+    """Gaps of every device.
+
+    Returns:
+        `gap` (row number), `device_no`, `start_ns`, `end_ns`, `next_op` and `prev_op` (rows of the
+        operations), `next_call` and `prev_call` (those of their launches, null without).
+    """
+    axis = events.axis
+    ops = events.ops.lazy().filter(pl.col("end_ns") > pl.col("start_ns"))
+    reach = (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("reach")
+    before = reached_before(pl.col("reach"))
+    same_device = pl.col("device_no") == pl.col("device_no").shift(1)
+    walked = (
+        ops.select(
+            "op",
+            "place",
+            reach,
+            "device_no",
+        )
+        .with_columns(before.alias("before"))
+        .collect()
+    )
+    gaps = (
+        walked.lazy()
+        .filter((pl.col("place") > pl.col("before")) & same_device)
+        .select(pl.col("op").alias("next_op"), "device_no", "before", "place")
+        .collect()
+    )
+    gaps = gaps.with_columns(_previous(events.ops, walked, gaps["before"]))
+    call = events.ops["call"]
+    return gaps.select(
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("gap"),
+        "device_no",
+        axis.time_ns(pl.col("before")).alias("start_ns"),
+        axis.time_ns(pl.col("place")).alias("end_ns"),
+        "next_op",
+        "prev_op",
+        *(call.gather(gaps[f"{side}_op"]).alias(f"{side}_call") for side in ("next", "prev")),
+    )
+
+
+def with_launches(gaps: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """`gaps` with the times of the next launch, `next_start_ns` and `next_end_ns`, and the threads
+    that launched, `next_no` and `prev_no`; null without a launch.
+
+    Few look at these, and not for long: kept, they would take a fifth of a gap's memory.
+    """
+    of_next = {"launch_start_ns": "start_ns", "launch_end_ns": "end_ns", "thread_no": "no"}
+    return gaps.with_columns(
+        *(ops[name].gather(gaps["next_op"]).alias(f"next_{it}") for name, it in of_next.items()),
+        ops["thread_no"].gather(gaps["prev_op"]).alias("prev_no"),
+    )
+
+
+def _previous(ops: pl.DataFrame, walked: pl.DataFrame, ends: pl.Series) -> pl.Series:
+    """The operation that ends where each gap begins; the one launched last, if several do."""
+    reaching = (pl.col("reach") >= pl.col("before")).fill_null(value=True)
+    frontier = walked.filter(reaching).select("op", "reach")
+    tied = frontier["reach"] == frontier["reach"].shift(1)
+    if tied.any():
+        keys = ops.select("op", *LAUNCH_ORDER, "short_name", "name", "process")
+        names = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
+        launched = [pl.col(key).fill_null(NEVER_NS) for key in LAUNCH_ORDER]
+        latest_last = [*launched, *names, pl.col("process")]
+        frontier = frontier.join(keys, on="op", maintain_order="left")
+        frontier = sort_with_ties(frontier, "reach", latest_last).select("op", "reach")
+    return frontier["op"].gather(last_at_or_before(frontier["reach"], ends)).alias("prev_op")
+
+
+def host_questions(gaps: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """The instant at which to find the host: the middle of the gap's time before its launch began.
+
+    Args:
+        gaps: of `find_gaps`.
+        ops: all operations.
+
+    Returns:
+        `thread_no` (null where the launch had begun before the gap) and `time_ns`.
+    """
+    gaps = with_launches(gaps, ops)
+    asked = pl.col("next_start_ns") > pl.col("start_ns")
+    last = pl.min_horizontal("next_start_ns", "end_ns")
+    middle = pl.col("start_ns") + (last - pl.col("start_ns")) // 2  # the sum may pass 2**63
+    return gaps.select(pl.when(asked).then("next_no").alias("thread_no"), middle.alias("time_ns"))
+
+
+def gap_places(
+    gaps: pl.DataFrame, ops: pl.DataFrame, host_node: pl.Series, steps: pl.DataFrame, axis: Axis
+) -> pl.DataFrame:
+    """The places of each gap.
+
+    Returns:
+        Per gap `node` and `process` (of the operation that ended it), `host_node` (where the host
+        was; null where its launch had begun before the gap, or no range was open), `between_node`
+        (the same, or else that of the launch), `queue_node` (that of the launch, and inside a
+        replay of a graph that of the operation), `step` (in which the gap starts) and `steady`
+        (whether that step is).
+
+    Args:
+        gaps: of `find_gaps`.
+        ops: all operations, with `node` and `launch_node`.
+        host_node: the answers to `host_questions`.
+        steps: with `steady`.
+        axis: of the devices.
+    """
+    launched_ns = ops["launch_start_ns"].gather(gaps["next_op"])
+    asked = (launched_ns > gaps["start_ns"]).fill_null(value=False)
+    places = gaps.select(
+        *(ops[name].gather(gaps["next_op"]) for name in ("node", "launch_node", "process")),
+        host_node.alias("host_node"),
+        "device_no",
+        "start_ns",
+        asked.alias("asked"),
+        (pl.col("next_call") == pl.col("prev_call")).fill_null(value=False).alias("in_replay"),
+    )
+    places = places.with_columns(
+        pl.when("asked").then("host_node").otherwise("launch_node").alias("between_node"),
+        pl.when("in_replay").then("node").otherwise("launch_node").alias("queue_node"),
+    )
+    steps_of = step_of_gaps(steps, places, axis)
+    places = places.drop("device_no", "start_ns", "launch_node", "asked", "in_replay")
+    return places.hstack(steps_of.get_columns())

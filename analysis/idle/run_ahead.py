@@ -1,0 +1,405 @@
+"""Which cause takes which nanoseconds of a gap: the run-ahead model (spec §3)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES, IN_CALLS, STALLS
+from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.frames.intervals import Cover
+from nsysflow.analysis.frames.lookup import enum_from_index
+from nsysflow.analysis.frames.parallel import side_by_side
+from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.idle.charged_stalls import (
+    AT_THE_START,
+    REST,
+    Standing,
+    charged_stalls,
+    host_beyond,
+    looked_until,
+    placed_on_lanes,
+    since_last_gap,
+)
+from nsysflow.analysis.idle.gaps import with_launches
+from nsysflow.analysis.idle.host_time import CallTime, HostTime, Span, between_calls, host_time
+from nsysflow.analysis.schema import CAUSE
+
+QUEUE_DELAY_NS: Final = 10_000
+"""Work that starts within 10 us of being queued was only delayed; later, it depended on other work
+(spec §3)."""
+
+CHARGES: Final = pl.Schema(
+    {"gap": pl.UInt32(), "call": pl.UInt32(), "cause": CAUSE, "ns": pl.Int64()}
+)
+"""What each gap charged to each stall call, steps 2 and 3 together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """Gaps with their causes.
+
+    Attributes:
+        gaps: as `find_gaps` returns them, plus `<cause>_ns` of each cause, `cause` (the largest
+            one), and `<cause>_by` of `WITH_CULPRIT`: the row in the calls (for `profiler` in the
+            overhead) of the call charged most, null where the time between calls has more.
+        charges: `CHARGES`.
+        in_calls: by cause, the time of the other causes that lies inside calls; a timeline lets go
+            of it when its `idle_parts` are there.
+        host_side: what the causes of the host were found from; None if it was not to be kept.
+        standing: what step 3 hands on to the next slice of gaps.
+    """
+
+    gaps: pl.DataFrame
+    charges: pl.DataFrame
+    in_calls: dict[str, CallTime]
+    host_side: "HostSide | None"
+    standing: Standing
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSide:
+    """The host in the gaps that it kept waiting.
+
+    Attributes:
+        time: what it did at every instant.
+        waiting: these gaps: `gap`, `lane`, `start_ns`, `launched_ns` (where their host time ends),
+            `next_no` and `other_no` (the threads of the next launch, and of the one before if that
+            is another), and others.
+    """
+
+    time: HostTime
+    waiting: pl.DataFrame
+
+
+def explain(
+    events: Events,
+    gaps: pl.DataFrame,
+    *,
+    framework_gap_ns: int,
+    keep_host_side: bool = False,
+    standing: Standing = AT_THE_START,
+    divided: bool = False,
+) -> Explained:
+    """Split every gap among the causes.
+
+    Args:
+        events: the trace.
+        gaps: as `find_gaps` returns them, or a slice of them.
+        framework_gap_ns: the longest time between two calls that counts as the framework's own.
+        keep_host_side: whether to keep `Explained.host_side`, which takes memory.
+        standing: what step 3 hands on from the slice before.
+        divided: whether these gaps are a slice. Then calls far from them are left out.
+    """
+    launched = with_launches(gaps, events.ops).with_columns(_launched())
+    gaps = gaps.hstack(launched.select(*_queue_parts()))
+    waiting = _waiting(events, launched, standing.looked)
+    waiting, rest, lanes = _with_lanes(events, waiting, standing.rest)
+    del launched
+    looked_from = pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns"))
+    asked = waiting.filter(pl.col("lane") >= lanes["other_no"].null_count()).select(
+        "lane",
+        looked_from.otherwise("start_ns").alias("window_ns"),
+        "start_ns",
+        pl.max_horizontal("launched_ns", "next_start_ns").alias("launched_ns"),
+    )
+    of_rest = rest.filter(pl.col("other_no").is_not_null()).select(
+        "lane",
+        pl.col("start_ns").alias("window_ns"),
+        "start_ns",
+        pl.col("end_ns").alias("launched_ns"),
+    )
+    asked = pl.concat([asked, of_rest])
+    calls = _calls_near(events, waiting, rest, framework_gap_ns) if divided else events.calls
+    hosts = host_time(events, calls, lanes, asked, framework_gap_ns=framework_gap_ns)
+    parts, charges, in_calls, left = _split(events, hosts, waiting, rest, standing.host)
+    stalls = _stall_parts(events.calls, charges)
+    explained = _assembled(gaps, [parts, stalls])
+    host_side = HostSide(time=hosts, waiting=waiting) if keep_host_side else None
+    looked = looked_until(waiting, standing.looked)
+    unused = placed_on_lanes(hosts.stalled, left, hosts.axis).join(
+        lanes, on="lane", maintain_order="left"
+    )
+    return Explained(
+        gaps=explained,
+        charges=charges,
+        in_calls=in_calls,
+        host_side=host_side,
+        standing=Standing(
+            looked=looked,
+            rest=unused.select(REST.names()),
+            host=host_beyond(waiting, standing, looked),
+        ),
+    )
+
+
+def _launched() -> pl.Expr:
+    """When the next operation was queued, within the gap: `a` of spec §3."""
+    return pl.col("next_end_ns").clip(pl.col("start_ns"), pl.col("end_ns")).alias("launched_ns")
+
+
+def _queue_parts() -> list[pl.Expr]:
+    """Step 1: queue time, and gaps whose launch is not in the report."""
+    queued = pl.col("end_ns") - pl.col("launched_ns")
+    delayed = queued <= QUEUE_DELAY_NS
+    known = pl.col("next_call").is_not_null()
+    return [
+        pl.when(delayed).then(queued).otherwise(0).fill_null(0).alias("queue_delay_ns"),
+        pl.when(~delayed).then(queued).otherwise(0).fill_null(0).alias("dependency_ns"),
+        pl.when(known).then(0).otherwise(pl.col("end_ns") - pl.col("start_ns")).alias("unknown_ns"),
+    ]
+
+
+def _waiting(events: Events, gaps: pl.DataFrame, looked: pl.DataFrame) -> pl.DataFrame:
+    """The gaps that the host kept waiting, with what steps 2 and 3 need.
+
+    Returns:
+        `gap`, `device_no`, `process_no`, `start_ns`, `launched_ns`, `next_start_ns`, `next_no`;
+        `linked` (step 3 applies: the launch before was of the same process), `h_ns` and `since_ns`
+        (step 3 looks for stalled time in `[since_ns, h_ns)`); and `other_no`, the thread of the
+        launch before, if it is another thread of the same process.
+    """
+    kept_waiting = pl.col("next_call").is_not_null() & (pl.col("launched_ns") > pl.col("start_ns"))
+    columns = ["gap", "device_no", "start_ns", "launched_ns", "next_start_ns", "next_no"]
+    gaps = gaps.select(*columns, "prev_no", "next_call", kept_waiting.alias("kept")).filter("kept")
+    process_of = events.threads["process_no"]
+    process = process_of.gather(gaps["next_no"])
+    linked = (process == process_of.gather(gaps["prev_no"])).fill_null(value=False)
+    apart = pl.col("prev_no") != pl.col("next_no")
+    h_ns = pl.min_horizontal("start_ns", "next_start_ns")
+    waiting = gaps.with_columns(process.alias("process_no"), linked.alias("linked")).select(
+        *columns,
+        "process_no",
+        "linked",
+        h_ns.alias("h_ns"),
+        pl.when(pl.col("linked") & apart).then("prev_no").alias("other_no"),
+    )
+    return waiting.with_columns(since_last_gap(waiting, looked, events.axis))
+
+
+def _with_lanes(
+    events: Events, waiting: pl.DataFrame, rest: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """`waiting` and `rest` with `lane`; and the lanes: `lane`, `thread_no`, `other_no`.
+
+    Lanes of one thread come first, in the order of the threads.
+    """
+    threads = len(events.threads)
+    other = pl.col("other_no").cast(pl.Int64) + 1
+    code = waiting.select(other.fill_null(0) * threads + pl.col("next_no")).to_series()
+    of_rest = rest.select(other.fill_null(0) * threads + pl.col("thread_no")).to_series()
+    codes = pl.concat([code.unique(), of_rest.unique()]).unique().sort().alias("code")
+    lanes = codes.to_frame().select(
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("lane"),
+        (pl.col("code") % threads).cast(pl.UInt32).alias("thread_no"),
+        pl.when(pl.col("code") >= threads)
+        .then(pl.col("code") // threads - 1)
+        .cast(pl.UInt32)
+        .alias("other_no"),
+    )
+    lane, lane_of_rest = (codes.search_sorted(of).alias("lane") for of in (code, of_rest))
+    return waiting.with_columns(lane), rest.with_columns(lane_of_rest), lanes
+
+
+def _calls_near(
+    events: Events, waiting: pl.DataFrame, rest: pl.DataFrame, framework_gap_ns: int
+) -> pl.DataFrame:
+    """The calls that can matter to these gaps: those in their time, those up to `framework_gap_ns`
+    before or after it, and the stalls that the rest is part of."""
+    begun = waiting.select(pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns")))
+    times = pl.concat([begun.to_series(), waiting["start_ns"]])
+    ends = waiting.select(pl.max_horizontal("launched_ns", "next_start_ns")).to_series()
+    first_ns, last_ns, rest_ns = (
+        pl.lit(edge, pl.Int64) for edge in (times.min(), ends.max(), rest["start_ns"].min())
+    )
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    reach_ns = framework_gap_ns + 1
+    near = (end >= first_ns - reach_ns) & (start <= last_ns + reach_ns)
+    holding = pl.col("class").is_in(STALLS) & (end >= rest_ns)
+    return events.calls.filter(near.fill_null(value=False) | holding.fill_null(value=False))
+
+
+def _split(
+    events: Events,
+    hosts: HostTime,
+    waiting: pl.DataFrame,
+    rest: pl.DataFrame,
+    host: pl.DataFrame,
+) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, CallTime], pl.DataFrame]:
+    """Steps 2 and 3 for the gaps that the host kept waiting.
+
+    Returns:
+        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes without the stalls; and
+        `Explained.charges`, `Explained.in_calls`, and what is left of the rest.
+    """
+    places = _on_lanes(hosts, waiting)
+    parts, spans = _host_parts(events, hosts, places)
+    own = places.select("gap", begin=spans["stall"].begin, stop=spans["stall"].stop)
+    giving = ["host_ns", "api_ns", "between_ns", "launch_calls_ns"]
+    can_give = parts.select(pl.sum_horizontal(giving)).to_series()
+    taken, charged, left = charged_stalls(hosts.stalled, hosts.axis, waiting, can_give, rest, host)
+    parts = parts.with_columns(_without([parts[name] for name in giving], taken))
+    inside = {"launch": "launch_calls_ns", "api": "api_ns"} | {c: f"{c}_ns" for c in IN_CALLS}
+    in_calls = {
+        cause: CallTime.last_of(spans[cause], places["gap"], parts[name].gather(places["row"]))
+        for cause, name in inside.items()
+    }
+    launch_ns = (pl.col("between_ns") + pl.col("launch_calls_ns")).alias("launch_ns")
+    parts = parts.select("gap", launch_ns, pl.exclude("gap", "between_ns", "launch_calls_ns"))
+    return parts, _charges(hosts, pl.concat([own, charged])), in_calls, left
+
+
+def _on_lanes(hosts: HostTime, waiting: pl.DataFrame) -> pl.DataFrame:
+    """`gap`, `row` (in `waiting`), and `start` and `launched` on the axis of lanes.
+
+    In the order of the lanes, so that a look-up walks along instead of searching.
+    """
+    lane = pl.col("lane")
+    on_lanes = [
+        hosts.axis.at(lane, pl.col(f"{name}_ns")).alias(name) for name in ("start", "launched")
+    ]
+    return waiting.with_row_index("row").select("gap", "row", *on_lanes).sort("start")
+
+
+def _host_parts(
+    events: Events, hosts: HostTime, places: pl.DataFrame
+) -> tuple[pl.DataFrame, dict[str, Span]]:
+    """Step 2: what the host was doing in each gap.
+
+    Returns:
+        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes without the stalls, in the order
+        of the gaps, `launch` as `between_ns` and `launch_calls_ns`; and the time of the calls of
+        each cause inside each of `places`, with `stall` for all stalls.
+    """
+    start, launched = places["start"], places["launched"]
+    covers = hosts.covers
+    found = side_by_side(partial(Span.of, cover, start, launched) for cover in covers.values())
+    spans = dict(zip(covers, found, strict=True))
+    host_ns, between_ns = between_calls(
+        {name: span.ns for name, span in spans.items()}, launched - start
+    )
+    begun_ns = events.calls["start_ns"]
+    claimed = ("api", *hosts.in_calls)
+    leaders: dict[str, Callable[[], pl.Series]] = {
+        "profiler": partial(spans["profiler"].leader, events.overhead["start_ns"]),
+        "launch": partial(spans["launch"].leader, begun_ns, between_ns),
+        **{name: partial(spans[name].leader, begun_ns) for name in claimed},
+    }
+    parts = {
+        "host_ns": host_ns,
+        "between_ns": between_ns,
+        "launch_calls_ns": spans["launch"].ns,
+        **{f"{name}_ns": spans[name].ns for name in ("profiler", *claimed)},
+        **dict(zip(map("{}_by".format, leaders), side_by_side(leaders.values()), strict=True)),
+    }
+    return pl.DataFrame({"gap": places["gap"], **parts}).sort("gap"), spans
+
+
+def _without(parts: list[pl.Series], x: pl.Series) -> list[pl.Series]:
+    """`parts` without `x`, which is taken from the first, then the next, then the last."""
+    left = []
+    for part in parts:
+        left.append((part - x).clip(lower_bound=0))
+        x = (x - part).clip(lower_bound=0)
+    return left
+
+
+def _charges(hosts: HostTime, stalled: pl.DataFrame) -> pl.DataFrame:
+    """`CHARGES` of stalled time: `gap`, `begin`, `stop`."""
+    return (
+        hosts.stalled.slices(stalled)
+        .group_by("gap", pl.col("owner").alias("call"), "cause")
+        .agg(pl.col("ns").sum())
+        .match_to_schema(CHARGES)
+    )
+
+
+def _stall_parts(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
+    """Per gap `<cause>_ns` and `<cause>_by` of the stall causes; only gaps that were charged."""
+    start = calls["start_ns"].gather(charges["call"])
+    ranked = charges.with_columns(start.alias("start")).sort("gap", -pl.col("ns"), "start", "call")
+    cause = pl.col("cause")
+    columns = []
+    for name in STALLS:
+        mine = cause == name
+        columns.append(pl.col("ns").filter(mine).sum().alias(f"{name}_ns"))
+        columns.append(pl.col("call").filter(mine).first().alias(f"{name}_by"))
+    return ranked.group_by("gap", maintain_order=True).agg(columns)
+
+
+def _assembled(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """`gaps` with their parts, which are 0 where missing, and `cause`."""
+    columns = []
+    for frame in parts:
+        row = frame["gap"] - (gaps["gap"].first() or 0)
+        for name in frame.columns[1:]:
+            empty = 0 if name.endswith("_ns") else None
+            whole = pl.repeat(empty, len(gaps), dtype=frame.schema[name], eager=True)
+            columns.append(whole.scatter(row, frame[name]).alias(name))
+    explained = gaps.hstack(columns)
+    return explained.with_columns(_largest(explained))
+
+
+def _largest(gaps: pl.DataFrame) -> pl.Series:
+    """The `cause` with most of each gap, the first on a tie."""
+    there = [cause for cause in CAUSES if gaps[f"{cause}_ns"].max() or cause == next(iter(CAUSES))]
+    most = gaps.select(pl.max_horizontal(f"{cause}_ns" for cause in there)).to_series()
+    number = pl.coalesce(
+        pl.when(pl.col(f"{cause}_ns") == most).then(pl.lit([*CAUSES].index(cause), pl.UInt8))
+        for cause in there
+    )
+    return enum_from_index(gaps.select(number.alias("cause")).to_series(), CAUSE)
+
+
+def explain_in_slices(
+    events: Events, gaps: pl.DataFrame, scratch: Scratch, *, framework_gap_ns: int
+) -> Explained:
+    """What `explain` says of all gaps, without the host's side.
+
+    Args:
+        events: the trace.
+        gaps: as `find_gaps` returns them.
+        scratch: where each slice is kept.
+        framework_gap_ns: as for `explain`.
+    """
+    slices = [*_explained(events, gaps, scratch, framework_gap_ns)]
+    return Explained(
+        gaps=scratch.joined(each.gaps for each in slices),
+        charges=scratch.joined(each.charges for each in slices),
+        in_calls={
+            cause: _end_to_end([each.in_calls[cause] for each in slices], scratch)
+            for cause in slices[0].in_calls
+        },
+        host_side=None,
+        standing=slices[-1].standing,
+    )
+
+
+def _explained(
+    events: Events, gaps: pl.DataFrame, scratch: Scratch, framework_gap_ns: int
+) -> Iterator[Explained]:
+    standing = AT_THE_START
+    for rows in scratch.slices(gaps):
+        found = explain(
+            events, rows, framework_gap_ns=framework_gap_ns, standing=standing, divided=True
+        )
+        standing = found.standing
+        yield scratch.kept(found)
+
+
+def _end_to_end(times: list[CallTime], scratch: Scratch) -> CallTime:
+    """The time in calls of all slices. The covered time of each slice begins where that of the one
+    before ends."""
+    shifts, shift = [], 0
+    for time in times:
+        shifts.append(shift)
+        shift += time.cover.intervals.select((pl.col("end") - pl.col("start")).sum()).item()
+    return CallTime(
+        cover=Cover(scratch.joined(time.cover.intervals for time in times)),
+        spans=scratch.joined(
+            time.spans.with_columns(pl.col("begin", "stop") + by)
+            for time, by in zip(times, shifts, strict=True)
+        ),
+    )

@@ -1,0 +1,211 @@
+"""What the host was running while the GPU waited: Python samples and operators (spec §17)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.frames.intervals import between, inside, on_axis, overlaps
+from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.idle.host_time import CallTime, Span, between_calls
+from nsysflow.analysis.idle.run_ahead import HostSide
+from nsysflow.analysis.schema import CAUSE
+from nsysflow.analysis.trace import Trace
+
+REACH: Final = 2
+"""A sample stands for nothing that is further away than this many sampling periods: a sampler that
+was held up says nothing of the time in which it was."""
+
+CELLS: Final = pl.Schema(
+    {"start": pl.Int64(), "end": pl.Int64(), "stack": pl.UInt32(), "cell": pl.UInt32()}
+)
+"""Stretches that lie end to end, on the axis of threads, sorted. `stack` and `cell` are null where
+nothing stands for the time; else `cell` counts up."""
+
+
+def has_host_stacks(trace: Trace) -> bool:
+    """Whether the report says what the host was running."""
+    return not (trace.samples.is_empty() and trace.running.is_empty())
+
+
+def cells(events: Events) -> pl.DataFrame:
+    """`CELLS` of all threads."""
+    trace, axis = events.trace, events.axis
+    exact = not trace.running.is_empty()
+    stretches = trace.running if exact else _reach_of_samples(trace.samples)
+    threads = events.threads.select("thread", "thread_no")
+    standing = inside(stretches, axis).join(threads, on="thread")
+    known = on_axis(standing, axis, "thread_no").with_columns(standing["stack"])
+    known = known.sort("start").with_row_index("cell")
+    rest = between(known).filter(pl.col("end") > pl.col("start"))
+    return pl.concat([known, rest], how="diagonal").sort("start").match_to_schema(CELLS)
+
+
+def _reach_of_samples(samples: pl.DataFrame) -> pl.DataFrame:
+    """The time that each sample stands for: `thread`, `start_ns`, `end_ns`, `stack`.
+
+    In 128 bits, since the times of a damaged report may be anything.
+    """
+    key = ["thread", "time_ns"]
+    first = samples.unique(key, keep="first", maintain_order=True).sort(key)
+    time = pl.col("time_ns").cast(pl.Int128)
+    apart = time.diff().over("thread")
+    period = first.select(median_ns(apart.cast(pl.Int64, strict=False))).item()
+    if period is None:
+        return samples.clear().select("thread", start_ns="time_ns", end_ns="time_ns", stack="stack")
+    reach = REACH * period
+    begins = (time.shift(1).over("thread") + time).floordiv(2) + 1
+    begins = pl.max_horizontal(begins, time - reach)
+    ends = (time + time.shift(-1).over("thread")).floordiv(2) + 1
+    ends = pl.min_horizontal(ends, time + reach + 1)
+    return first.select("thread", begins.alias("start_ns"), ends.alias("end_ns"), "stack")
+
+
+INSTANTS: Final = pl.Schema(
+    {
+        "gap": pl.UInt32(),
+        "cause": CAUSE,
+        "path": pl.UInt32(),
+        "thread_no": pl.UInt32(),
+        "stack": pl.UInt32(),
+        "cell": pl.UInt32(),
+        "order": pl.Int64(),
+        "ns": pl.Int64(),
+    }
+)
+"""The instants of a gap, a row per cause, place, thread and cell. `path` is null outside all
+ranges, `stack` and `cell` where nothing stands for the time. `order` breaks ties (spec §17.6)."""
+
+_PIECE: Final = ["gap", "path", "thread_no", "stack", "cell", "order", "ns"]
+
+_HOLE: Final = 1 << 32
+_SECOND: Final = 1 << 33
+"""In `order`, what nothing stands for comes after all cells of its thread, and the thread of the
+next launch after that of the previous one."""
+
+
+def host_instants(
+    events: Events, side: HostSide, host_path: pl.Series, path_of_call: pl.Series
+) -> pl.DataFrame:
+    """`INSTANTS` of all gaps.
+
+    Args:
+        events: the trace.
+        side: the host in the gaps that it kept waiting.
+        host_path: per gap, where the host was between calls.
+        path_of_call: where each launch call was made.
+    """
+    pieces = _pieces(events, side)
+    start, end = pieces["start"], pieces["end"]
+    ns = {name: cover.between(start, end) for name, cover in side.time.covers.items()}
+    host_ns, between_ns = between_calls(ns, end - start)
+    host = host_path.gather(pieces["gap"]).alias("path")
+    in_calls = _in_calls(pieces, Span.of(side.time.launch, start, end), path_of_call)
+    pieces = pieces.drop("start", "end")
+    found = [
+        _summed([pieces.with_columns(host, host_ns.alias("ns"))], "host"),
+        _summed([pieces.with_columns(host, between_ns.alias("ns")), in_calls], "launch"),
+    ]
+    return pl.concat(found)
+
+
+def _pieces(events: Events, side: HostSide) -> pl.DataFrame:
+    """The host time of each gap, cut at the borders of the cells of the thread that it looks at.
+
+    Returns:
+        `gap`, `thread_no`, `stack`, `cell`, `order`, and `start` and `end` on the axis of lanes, in
+        order.
+    """
+    asked, axis = _threads_asked(events, side.waiting), events.axis
+    tiles = cells(events)
+    found = overlaps(asked.hstack(on_axis(asked, axis, "thread_no")), tiles)
+    stack, cell = (tiles[name].gather(found["other"]) for name in ("stack", "cell"))
+    start = axis.at(pl.col("lane"), axis.time_ns(pl.col("start")))
+    return found.select(
+        "gap",
+        "thread_no",
+        stack,
+        cell,
+        (pl.col("order") + pl.lit(cell).cast(pl.Int64).fill_null(_HOLE)).alias("order"),
+        start.alias("start"),
+        (start + pl.col("end") - pl.col("start")).alias("end"),
+    ).sort("start")
+
+
+def _threads_asked(events: Events, waiting: pl.DataFrame) -> pl.DataFrame:
+    """Which thread each gap looks at when: `gap`, `lane`, `thread_no`, `order`, `start_ns`,
+    `end_ns`.
+
+    That is the thread of the launch before, up to the first call of the next launch's thread that
+    ends in the gap, and then this thread.
+    """
+    axis, calls = events.axis, events.calls
+    reached = calls.select(axis.at(pl.col("thread_no"), pl.col("end_ns")).cum_max()).to_series()
+    gap_start = waiting.select(axis.at(pl.col("next_no"), pl.col("start_ns"))).to_series()
+    first = calls["start_ns"].gather(reached.search_sorted(gap_start, side="right"))
+    begun = first.alias("begun_ns").to_frame()
+    waiting = waiting.hstack(begun).with_columns(
+        pl.when(pl.col("other_no").is_null())
+        .then("start_ns")
+        .otherwise(pl.col("begun_ns").clip("start_ns", "launched_ns"))
+        .alias("begun_ns")
+    )
+    start, middle, end = pl.col("start_ns"), pl.col("begun_ns"), pl.col("launched_ns")
+    threads = [
+        waiting.select(
+            "gap",
+            "lane",
+            pl.col(thread).alias("thread_no"),
+            pl.lit(order, pl.Int64).alias("order"),
+            begin.alias("start_ns"),
+            stop.alias("end_ns"),
+        )
+        for thread, order, begin, stop in (
+            ("other_no", 0, start, middle),
+            ("next_no", _SECOND, middle, end),
+        )
+    ]
+    return pl.concat(threads).filter(pl.col("end_ns") > pl.col("start_ns"))
+
+
+def _in_calls(pieces: pl.DataFrame, launch: Span, path_of_call: pl.Series) -> pl.DataFrame:
+    """The time inside launch calls: the pieces with `path` and `ns`, a row per path."""
+    row = pl.int_range(len(pieces), dtype=pl.UInt32, eager=True)
+    found = CallTime.last_of(launch, row, launch.ns)
+    places = found.places(path_of_call)
+    touched = pieces.drop("start", "end")[places["gap"]]
+    alone = touched.with_columns(places["path"], places["inside_ns"].alias("ns"))
+    shared = touched.hstack(found.spans.select("begin", "stop")).filter(places["several"])
+    cut = launch.cover.slices(shared)
+    cut = cut.with_columns(path_of_call.gather(cut["owner"]).alias("path"))
+    return pl.concat([alone.filter(~places["several"]), cut.select(alone.columns)])
+
+
+def _summed(rows: list[pl.DataFrame], cause: str) -> pl.DataFrame:
+    """`INSTANTS` of one cause, from pieces with `path` and `ns`."""
+    key = ["gap", "path", "order"]
+    found = pl.concat([each.filter(pl.col("ns") > 0).select(_PIECE) for each in rows])
+    several = found.select(pl.struct(key).is_duplicated()).to_series()
+    summed = found.filter(several).group_by(key).agg(pl.exclude("ns").first(), pl.col("ns").sum())
+    both = pl.concat([found.filter(~several), summed.select(_PIECE)])
+    return both.with_columns(pl.lit(cause, CAUSE).alias("cause")).match_to_schema(INSTANTS)
+
+
+def by_stack(instants: pl.DataFrame, phase_of_path: pl.Series) -> pl.DataFrame:
+    """Idle time by phase, cause, thread and stack: `phase`, `cause`, `thread_no`, `stack`,
+    `idle_ns`, `samples`.
+
+    Args:
+        instants: of `host_instants.INSTANTS`.
+        phase_of_path: the name of each path.
+    """
+    phase = phase_of_path.cast(pl.Categorical).gather(instants["path"]).alias("phase")
+    return (
+        instants.with_columns(phase)
+        .group_by("phase", "cause", "thread_no", "stack")
+        .agg(
+            pl.col("ns").sum().alias("idle_ns"),
+            pl.col("cell").drop_nulls().n_unique().cast(pl.Int64).alias("samples"),
+        )
+        .with_columns(pl.col("phase").cast(pl.String).fill_null(""))
+    )

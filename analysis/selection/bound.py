@@ -1,0 +1,146 @@
+"""Parts of the time of phases, steps and views, and which of them bounds it (spec §15.7, §15.8)."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.frames.intervals import Axis, Cover, on_axis
+from nsysflow.analysis.selection.view import View
+
+_WAITED: Final = {"communication": "communication_ns", "copy": "copies_ns"}
+
+_CAUSES: Final = [f"{cause}_ns" for cause in CAUSES]
+
+
+def of_devices(view: View) -> pl.DataFrame:
+    """The parts of each device of a view: `device_no` and a column for each of `PARTS`."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    windows = view.windows
+    busy = view.busy.parts(windows, view.events.axis)
+    compute = windows.select("device_no").with_columns(busy["compute_ns"])
+    waited = view.waited.group_by("device_no").agg(
+        length.filter(pl.col("kind") == kind).sum().alias(column)
+        for kind, column in _WAITED.items()
+    )
+    idle = view.unhidden.gaps.group_by("device_no").agg(pl.col(_CAUSES).sum())
+    return (
+        compute.group_by("device_no")
+        .agg(pl.col("compute_ns").sum())
+        .join(waited, on="device_no", how="left")
+        .join(idle, on="device_no", how="left")
+        .with_columns(pl.exclude("device_no").fill_null(0))
+        .sort("device_no")
+    )
+
+
+def of_view(view: View) -> dict[str, int]:
+    """The parts of all devices of a view, by column."""
+    sums: dict[str, int] = of_devices(view).drop("device_no").sum().row(0, named=True)
+    return sums
+
+
+def of_phases(view: View) -> pl.DataFrame:
+    """The parts of each phase, with what is nested in it: by `process` and `path` number."""
+    key = ["process", "path"]
+    idle = _with_paths_of(view)
+    frames = [view.compute, _waited_of_phases(view), idle]
+    joined = frames[0]
+    for frame in frames[1:]:
+        joined = joined.join(frame, on=key, how="full", coalesce=True)
+    return joined.with_columns(pl.exclude(key).fill_null(0))
+
+
+def _with_paths_of(view: View) -> pl.DataFrame:
+    """The idle time by phase without the work that nobody waited for, with the paths of `view`."""
+    other = view.unhidden
+    if other is view:
+        return view.idle.select("process", "path", *_CAUSES)
+    ours, theirs = (of.attribution.paths.select("path", "key") for of in (view, other))
+    numbers = theirs.join(ours, on="key", suffix="_here").select("path", "path_here")
+    idle = other.idle.join(numbers, on="path").drop("path").rename({"path_here": "path"})
+    return idle.select("process", "path", *_CAUSES)
+
+
+def _waited_of_phases(view: View) -> pl.DataFrame:
+    """How long communication and copies of each phase were waited for."""
+    pieces = view.waited.filter(pl.col("kind").is_in([*_WAITED]))
+    ops, length = view.timeline.ops, pl.col("end_ns") - pl.col("start_ns")
+    rows = pieces.select("kind", length.alias("ns"), ops["process"].gather(pieces["op"]))
+    rows = rows.with_columns(
+        view.attribution.path_of(ops["node"].gather(pieces["op"])).alias("path")
+    ).drop_nulls("path")
+    sums = [
+        pl.col("ns").filter(pl.col("kind") == kind).sum().alias(column)
+        for kind, column in _WAITED.items()
+    ]
+    key = ["process", "path"]
+    placed = rows.group_by(key).agg(sums)
+    total = pl.col([*_WAITED.values()]).sum()
+    levels = [level.group_by(key).agg(total) for level in view.attribution.levels(placed)]
+    return pl.concat([placed.clear(), *levels])
+
+
+def waited_in(view: View, stretches: pl.DataFrame) -> pl.DataFrame:
+    """How long communication and copies were waited for in each of `stretches` (`device_no`,
+    `start_ns`, `end_ns`)."""
+    axis = view.events.axis
+    place = on_axis(stretches, axis)
+    found = {}
+    for kind, column in _WAITED.items():
+        cover = _cover(view.timeline.waited, kind, axis)
+        found[column] = cover.between(place["start"], place["end"]).alias(column)
+    return pl.DataFrame(found)
+
+
+def _cover(pieces: pl.DataFrame, kind: str, axis: Axis) -> Cover:
+    mine = on_axis(pieces.filter(pl.col("kind") == kind), axis)
+    return Cover(mine.sort("start"))
+
+
+WORK: Final = ("compute", "communication", "copies")
+"""The parts in which the GPU did something that was needed."""
+
+PARTS: Final = (*WORK, *CAUSES)
+"""The names of bounds, in the order that breaks ties; the column of each is `NAME_ns`."""
+
+MOST: Final = 3
+
+NEAR: Final = (5, 6)
+"""A part joins the largest if it is at least 5/6 of it: within a factor of 1.2."""
+
+LEAST_PCT: Final = 10
+
+
+def bounds(parts: pl.DataFrame) -> pl.DataFrame:
+    """What bounds each row: `bound` (names joined by `+`, empty below 10 %) and `bound_pct` (of the
+    first; null where `bound` is empty).
+
+    Args:
+        parts: a column for each of `PARTS`.
+    """
+    columns = [f"{name}_ns" for name in PARTS]
+    sums = parts.select(
+        pl.sum_horizontal(columns).alias("sum_ns"), pl.max_horizontal(columns).alias("most_ns")
+    ).with_row_index("row")
+    order = pl.col("part").replace_strict(dict(zip(columns, range(len(columns)), strict=True)))
+    near, of = NEAR
+    named = (
+        parts.select(columns)
+        .with_row_index("row")
+        .unpivot(columns, index="row", variable_name="part", value_name="ns")
+        .join(sums, on="row")
+        .filter(pl.col("most_ns") > 0, 100 * pl.col("most_ns") >= LEAST_PCT * pl.col("sum_ns"))
+        .filter(of * pl.col("ns") >= near * pl.col("most_ns"))
+        .sort("row", -pl.col("ns"), order)
+        .group_by("row", maintain_order=True)
+        .agg(
+            pl.col("part").str.strip_suffix("_ns").head(MOST).str.join("+").alias("bound"),
+            (100 * pl.col("most_ns").first() / pl.col("sum_ns").first()).alias("bound_pct"),
+        )
+    )
+    return (
+        sums.select("row")
+        .join(named, on="row", how="left", maintain_order="left")
+        .select(pl.col("bound").fill_null(""), "bound_pct")
+    )

@@ -1,0 +1,404 @@
+"""`View`: the selected or judged part of a timeline. Every table is a function of a view."""
+
+import polars as pl
+
+from nsysflow.analysis.events.busy import Busy, with_exposed_time
+from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.idle.samples import by_stack
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases.attribution import Attribution, span_inside
+from nsysflow.analysis.phases.work import (
+    busy_inside,
+    busy_of_paths,
+    compute_time,
+    phase_idle,
+    phase_work,
+)
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.selection.windows import (
+    clipped,
+    clipped_time,
+    intersect,
+    left_of_instants,
+    lying_inside,
+    named_domains,
+    narrow_charges,
+    narrow_gaps,
+    narrow_parts,
+    require_domains,
+    selected_windows,
+    starts_inside,
+    whole_windows,
+)
+from nsysflow.analysis.steps.kinds import judged_steps, selected_steps
+from nsysflow.analysis.trace import Trace
+
+
+class View:
+    """A whole timeline, as tables see it.
+
+    Attributes:
+        timeline: the trace behind it.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+
+    @property
+    def trace(self) -> Trace:
+        """The report, without its rows."""
+        return self.timeline.trace
+
+    @property
+    def scratch(self) -> Scratch | None:
+        """Where large pieces are kept; None for memory."""
+        return self.timeline.scratch
+
+    @property
+    def options(self) -> Options:
+        """The choices of the caller."""
+        return self.timeline.options
+
+    @property
+    def events(self) -> Events:
+        """The events of the whole trace."""
+        return self.timeline.events
+
+    @property
+    def attribution(self) -> Attribution:
+        """The phases of the whole trace."""
+        return self.timeline.attribution
+
+    @property
+    def busy(self) -> Busy:
+        """When each device was busy, in the whole trace."""
+        return self.timeline.busy
+
+    @computed_once
+    def windows(self) -> pl.DataFrame:
+        """The selected parts of each device's time: `windows.WINDOWS`."""
+        return whole_windows(self.events.ops)
+
+    @computed_once
+    def ops(self) -> pl.DataFrame:
+        """The operations that start in the windows, with `node` and `how`."""
+        return self.timeline.ops
+
+    @computed_once
+    def gaps(self) -> pl.DataFrame:
+        """The gaps in the windows, or their parts, with causes and places."""
+        return self.timeline.gaps
+
+    @computed_once
+    def idle_parts(self) -> dict[str, pl.DataFrame]:
+        """The idle time of these gaps by cause and place: `idle_places.IDLE_PARTS`, with `row` (of
+        `gaps`) for `gap`."""
+        parts = self.timeline.idle_parts
+        return {cause: rows.rename({"gap": "row"}) for cause, rows in parts.items()}
+
+    @computed_once
+    def host_stacks(self) -> pl.DataFrame | None:
+        """What the host was running in the idle time of `host` and `launch` in these gaps: of
+        `stacks.by_stack`. None where the report does not say."""
+        instants = self.timeline.host_instants
+        if instants is None:
+            return None
+        left = left_of_instants(instants, self.idle_parts, self.gaps)
+        return by_stack(left, self.attribution.paths["joined"])
+
+    @computed_once
+    def charges(self) -> pl.DataFrame:
+        """What these gaps charge to each stall call: `run_ahead.CHARGES`."""
+        return self.timeline.explained.charges
+
+    @computed_once
+    def steps(self) -> pl.DataFrame:
+        """The steps that start in the windows."""
+        return self.timeline.steps
+
+    @property
+    def of_steps(self) -> bool:
+        """Whether the windows are whole steps, so that what lies in them has a mean per step."""
+        return False
+
+    @computed_once
+    def counts(self) -> pl.DataFrame:
+        """How many steps there are: `process`, `device_no`, `steps`."""
+        key = ["process", "device_no"]
+        return self.steps.group_by(key).agg(pl.len().cast(pl.Int64).alias("steps")).sort(key)
+
+    @property
+    def launches(self) -> pl.DataFrame:
+        """The launches whose first operation starts in the windows, with `process` and `node`; made
+        anew for each reader, as only one table has any use for them."""
+        rows = self._launches()
+        ops = self.timeline.ops.select("process", node="launch_node")
+        return rows.hstack(ops[rows["op"]].get_columns())
+
+    @computed_once
+    def launching(self) -> pl.DataFrame:
+        """These launches without their times: `call`, `process` and `node`."""
+        launches = self.ops.lazy().filter("first")
+        return launches.select("call", "process", node="launch_node").collect()
+
+    @computed_once
+    def copies(self) -> pl.DataFrame:
+        """The memcpys that start in the windows, with their label and `phase`."""
+        found = self._copies()
+        found = found.join(self.ops.select("op", "node"), on="op", maintain_order="left")
+        return found.with_columns(self.attribution.name_of(found["node"]).alias("phase"))
+
+    @computed_once
+    def communication(self) -> pl.DataFrame:
+        """All communication kernels, with the time that each ran and was exposed in the windows."""
+        kernels = self.timeline.communication
+        return with_exposed_time(kernels, self.windows, self.busy, self.events.axis)
+
+    @computed_once
+    def waited(self) -> pl.DataFrame:
+        """The time without compute in the windows, by what was waited for: `split.PIECES`."""
+        return self.timeline.waited
+
+    @computed_once
+    def work(self) -> pl.DataFrame:
+        """What the phases did in the windows."""
+        return self.timeline.work
+
+    @computed_once
+    def idle(self) -> pl.DataFrame:
+        """The idle time in the windows, by phase and cause."""
+        return phase_idle(self.attribution, self.gaps, self.idle_parts)
+
+    @computed_once
+    def steady_busy(self) -> pl.DataFrame:
+        """`process`, `path`, `busy_ns`: how long the phases' operations ran in steady steps of
+        their process."""
+        key = ["process", "device_no"]
+        steps = self.timeline.steps.filter("steady")
+        pairs = steps.select(key).unique().with_row_index("pair")
+        steps = steps.join(pairs, on=key).sort("pair", "start_ns")
+        ops = self.parts_of_ops.join(pairs, on=key, maintain_order="left")
+        parts = clipped(ops, steps, self.events.axis, "pair")
+        return busy_of_paths(self.attribution, parts, self.events.axis)
+
+    @computed_once
+    def steady_idle(self) -> pl.DataFrame:
+        """Like `idle`, of the gaps in steady steps."""
+        steady = self.gaps["steady"]
+        parts = {
+            cause: rows.filter(steady.gather(rows["row"]))
+            for cause, rows in self.idle_parts.items()
+        }
+        return phase_idle(self.attribution, self.gaps, parts)
+
+    @computed_once
+    def compute(self) -> pl.DataFrame:
+        """How long the phases computed in the windows: of `work.compute_time`."""
+        return compute_time(self.attribution, self.timeline.ops, self.events.axis)
+
+    @computed_once
+    def unhidden(self) -> "View":
+        """This selection of `Timeline.unhidden`."""
+        timeline = self.timeline.unhidden
+        if timeline is self.timeline:
+            return self
+        view = self._like(timeline)
+        view.__dict__.update(windows=self.windows, steps=self.steps)
+        return view
+
+    @computed_once
+    def parts_of_ops(self) -> pl.DataFrame:
+        """The parts of operations in the windows: `node`, `process`, `device_no`, `part`,
+        `start_ns`, `end_ns`."""
+        columns = ("node", "process", "device_no", "part", "start_ns", "end_ns")
+        return self.timeline.ops.select(columns)
+
+    @computed_once
+    def spans(self) -> pl.DataFrame:
+        """`process`, `path`, `span_ns`: how long the phases' instances ran in the windows."""
+        return self.work.select("process", "path", "span_ns")
+
+    @computed_once
+    def work_of_steps(self) -> pl.DataFrame:
+        """What the phases did in the steps of `steps`, each step to its end."""
+        return self.timeline.work
+
+    def stalls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The `rows` (stalls with `induced_idle_ns`) that belong to the view."""
+        return rows
+
+    def calls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The `rows` (calls) that belong to the view."""
+        return rows
+
+    def _like(self, timeline: Timeline) -> "View":
+        """A view of another timeline, with the same windows and steps once they are set."""
+        return View(timeline)
+
+    def _launches(self) -> pl.DataFrame:
+        return self.timeline.launches
+
+    def _copies(self) -> pl.DataFrame:
+        return self.timeline.copies
+
+
+class NarrowedView(View):
+    """The part of a timeline that the options select (spec §2).
+
+    Causes, phases and steps are always those of the whole trace.
+    """
+
+    @computed_once
+    def windows(self) -> pl.DataFrame:
+        """The windows that all options agree on.
+
+        Raises:
+            SelectionError: an option names something that the report lacks, or nothing is left.
+        """
+        of = self.timeline
+        return selected_windows(of.events, of.attribution, of.ops, of.steps, of.options)
+
+    @computed_once
+    def ops(self) -> pl.DataFrame:
+        """The operations that start in the windows."""
+        return self._starting_inside(self.timeline.ops)
+
+    @computed_once
+    def gaps(self) -> pl.DataFrame:
+        """The parts of gaps in the windows, each with its share of the causes."""
+        return narrow_gaps(self.timeline.gaps, self.windows, self.events.axis)
+
+    @computed_once
+    def idle_parts(self) -> dict[str, pl.DataFrame]:
+        """The idle time of these parts of gaps, cut like them."""
+        rank = self.attribution.by_name
+        return narrow_parts(self.timeline.idle_parts, self.gaps, rank)
+
+    @computed_once
+    def charges(self) -> pl.DataFrame:
+        """The charges, cut like their gaps."""
+        return narrow_charges(self.timeline.explained.charges, self.gaps, self.timeline.gaps)
+
+    @computed_once
+    def steps(self) -> pl.DataFrame:
+        """The steps that start in the windows."""
+        inside = self._starting_inside(self.timeline.steps)
+        # if processes share a GPU, a window of one may contain another step of the other
+        return selected_steps(inside, self.options.steps)
+
+    @computed_once
+    def waited(self) -> pl.DataFrame:
+        """The pieces of this time that lie in the windows."""
+        return clipped(self.timeline.waited, self.windows, self.events.axis)
+
+    @computed_once
+    def work(self) -> pl.DataFrame:
+        """What the phases did: counts of what starts in the windows, and busy time inside them."""
+        axis, windows, attribution = self.events.axis, self.windows, self.attribution
+        host = clipped_time(attribution.open_time, windows)
+        begun = phase_work(attribution, self.ops, host, axis)
+        return busy_inside(attribution, begun, self.parts_of_ops, axis)
+
+    @computed_once
+    def compute(self) -> pl.DataFrame:
+        """How long the phases computed inside the windows."""
+        return compute_time(self.attribution, self.parts_of_ops, self.events.axis)
+
+    @computed_once
+    def parts_of_ops(self) -> pl.DataFrame:
+        """These parts, cut by the windows."""
+        columns = ("node", "process", "device_no", "part", "start_ns", "end_ns")
+        return clipped(self.timeline.ops.select(columns), self.windows, self.events.axis)
+
+    @computed_once
+    def spans(self) -> pl.DataFrame:
+        """How much of the phases' instances lies in the windows."""
+        return span_inside(self.attribution, self.timeline.ops, self.windows)
+
+    @computed_once
+    def work_of_steps(self) -> pl.DataFrame:
+        """What the phases did in these whole steps; in a window that cuts a phase, it did less."""
+        ops = self.timeline.ops.with_columns(self.timeline.step_of_ops).join(
+            self.steps, on=["range", "device_no"], how="semi", maintain_order="left"
+        )
+        no_host = self.attribution.open_time.select("node", "host_wall_ns").clear()
+        return phase_work(self.attribution, ops, no_host, self.events.axis)
+
+    def stalls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows that start between the first window and the last, or that have idle time behind
+        them in a window."""
+        return rows.filter(self._begun_within() | (pl.col("induced_idle_ns") > 0))
+
+    def calls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows that start between the first window and the last."""
+        return rows.filter(self._begun_within())
+
+    def _begun_within(self) -> pl.Expr:
+        first, last = self.windows["start_ns"].min(), self.windows["end_ns"].max()
+        return pl.col("start_ns").is_between(pl.lit(first), pl.lit(last))
+
+    def _like(self, timeline: Timeline) -> View:
+        return NarrowedView(timeline)
+
+    def _launches(self) -> pl.DataFrame:
+        return self.timeline.launches.join(self.ops, on="op", how="semi")
+
+    def _copies(self) -> pl.DataFrame:
+        return self._starting_inside(self.timeline.copies)
+
+    def _starting_inside(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return starts_inside(rows, self.windows, self.events.axis)
+
+
+def view_of(timeline: Timeline) -> View:
+    """The view that the timeline's options ask for.
+
+    Raises:
+        SelectionError: there is no NVTX domain of a name that they hold.
+    """
+    options = timeline.options
+    require_domains(named_domains(timeline.events.ranges), options, timeline.trace.report)
+    asked = (options.device, options.range, options.from_ns, options.to_ns)
+    narrowed = bool(options.steps) or any(choice is not None for choice in asked)
+    return NarrowedView(timeline) if narrowed else View(timeline)
+
+
+def judged_view(timeline: Timeline) -> View:
+    """The steps that are judged, of those that lie in the selection as a whole; the selection
+    itself where there are none, or with `--whole`.
+
+    Raises:
+        SelectionError: an option names something that the report lacks.
+    """
+    selected = view_of(timeline)
+    options = timeline.options
+    if options.whole:
+        return selected
+    steps = judged_steps(timeline.steps, options.steps)
+    steps = lying_inside(steps, selected.windows, timeline.events.axis)
+    return selected if steps.is_empty() else JudgedView(timeline, steps)
+
+
+class JudgedView(NarrowedView):
+    """Some steps of a timeline, each as a whole."""
+
+    def __init__(self, timeline: Timeline, steps: pl.DataFrame) -> None:
+        super().__init__(timeline)
+        self._steps = steps
+
+    @computed_once
+    def windows(self) -> pl.DataFrame:
+        """The time of the steps; of several processes on a device, of any of them."""
+        return intersect(whole_windows(self.events.ops), self._steps, self.events.axis)
+
+    @computed_once
+    def steps(self) -> pl.DataFrame:
+        """These steps."""
+        return self._steps
+
+    @property
+    def of_steps(self) -> bool:
+        """Yes."""
+        return True

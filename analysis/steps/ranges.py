@@ -1,0 +1,249 @@
+"""Which range is a step, and when each step ran on each device (spec §8)."""
+
+import polars as pl
+
+from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, merge, on_axis
+from nsysflow.analysis.frames.lookup import distinct, number_in
+from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
+from nsysflow.analysis.phases.names import without_numbers
+from nsysflow.base.errors import SelectionError
+from nsysflow.base.names import near_or_all
+from nsysflow.runtime.protocol import STEP
+
+MIN_REPEATS = 3
+
+
+def step_paths(
+    attribution: Attribution,
+    work: pl.DataFrame,
+    name: str | None,
+    *,
+    captures: pl.DataFrame,
+    ops: pl.DataFrame,
+    axis: Axis,
+    report: str,
+) -> pl.DataFrame:
+    """The paths whose instances are steps: `process`, `path`, `joined`; none if no range repeats.
+
+    Automatic steps have no path (null) and are called `step`.
+
+    Args:
+        attribution: nodes and paths.
+        work: of `phases.phase_work`.
+        captures: of the trace. In a process that captured a window of its steps, the range `step`
+            is a step even if it repeats less than 3 times.
+        name: the name or joined path given with `--step`. None takes each process's outermost range
+            that repeats and has the most GPU time, without operators, compiling and automatic
+            ranges; or the automatic steps, unless one begins in it and it has most of the GPU time.
+        ops: all operations.
+        axis: of the operations.
+        report: for the message.
+
+    Raises:
+        SelectionError: no range is called `name`.
+    """
+    if name is not None:
+        return paths_named(attribution, name, report)
+    automatic, named = _automatic(attribution), _named_by_hand(attribution)
+    if not automatic.is_empty():
+        busy = _busy_of_processes(ops.join(automatic, on="process", how="semi"), axis)
+        overruled = _overruled(attribution, work, busy, automatic)
+        named = named.join(overruled, on=["process", "path"], how="anti")
+    ours = pl.col("process").is_in(captures["process"].implode()) & (pl.col("name") == STEP)
+    # a range that repeats inside another one has no more GPU time, and is deeper
+    best = (
+        work.join(attribution.paths.select("path", "name"), on="path")
+        .filter((pl.col("instances") >= MIN_REPEATS) | ours, pl.col("ops") > 0)
+        .join(named, on=["process", "path"], how="semi")
+        .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
+        .unique("process", keep="first", maintain_order=True)
+    )
+    own = _paths(attribution).join(best, on=["process", "path"], how="semi")
+    return pl.concat([own, automatic.join(own, on="process", how="anti")]).sort(
+        "process", maintain_order=True
+    )
+
+
+def _automatic(attribution: Attribution) -> pl.DataFrame:
+    """The automatic steps in the form of `step_paths`."""
+    processes = attribution.ranges.filter(is_step()).select("process").unique().sort("process")
+    no_path = pl.lit(None, pl.UInt32).alias("path")
+    return processes.select("process", no_path, name=pl.lit(STEP), joined=pl.lit(STEP))
+
+
+def _overruled(
+    attribution: Attribution, work: pl.DataFrame, busy: pl.DataFrame, automatic: pl.DataFrame
+) -> pl.DataFrame:
+    """`process`, `path` of the ranges that automatic steps overrule."""
+    begun = attribution.placed["steps"].drop_nulls("node")
+    rows = attribution.nodes.select("process", "path")[begun["node"]]
+    holding = pl.concat([rows.clear(), *attribution.levels(rows)]).unique()
+    most = (
+        work.select("process", "path", "busy_ns")
+        .join(busy, on="process")
+        .filter(2 * pl.col("busy_ns") > pl.col("of_process"))
+    )
+    steps = holding.join(most, on=["process", "path"], how="semi")
+    mine = attribution.nodes.select("process", "path").unique()
+    return mine.join(automatic, on="process", how="semi").join(
+        steps, on=["process", "path"], how="anti"
+    )
+
+
+def _named_by_hand(attribution: Attribution) -> pl.DataFrame:
+    """`process`, `path` of all ranges except automatic ones, and those around an operator or
+    compiling."""
+    other = attribution.ranges.select(pl.col("operator") | pl.col("compiling") | is_automatic())
+    by_hand = ~other.to_series().gather(attribution.nodes["range"])
+    return attribution.nodes.filter(by_hand).select("process", "path").unique()
+
+
+def _busy_of_processes(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """`process`, `of_process`: the time in which its operations ran, summed over devices."""
+    key = ["process", "device_no"]
+    tracks = distinct(ops.select(key)).with_row_index("track")
+    busy = merge(on_axis(ops.join(tracks, on=key), axis, "track"))
+    length = pl.col("end") - pl.col("start")
+    return (
+        busy.select(axis.track(pl.col("start")).cast(pl.UInt32).alias("track"), length.alias("ns"))
+        .join(tracks, on="track")
+        .group_by("process")
+        .agg(pl.col("ns").sum().alias("of_process"))
+    )
+
+
+def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
+    """`process`, `path`, `joined` of the ranges called `name`: by their own name or whole path; or,
+    where no range is called so, of the automatic steps.
+
+    Raises:
+        SelectionError: the report has no range of that name.
+    """
+    paths = _paths(attribution)
+    found = paths.filter(_is_called(pl.lit(name)))
+    if found.is_empty() and name == STEP:
+        found = _automatic(attribution)
+    if not found.is_empty():
+        return found
+    kind = without_numbers(name)
+    if not paths.filter(_is_called(pl.lit(kind))).is_empty():
+        raise SelectionError(
+            f"no range {name!r} in {report}: all of its kind are {kind!r} there, without numbers",
+            f"Ask for {kind!r}; --steps picks steps by their place, counted from 0",
+        )
+    names = paths["joined" if "/" in name else "name"].to_list()
+    raise SelectionError(
+        f"no range {name!r} in {report}",
+        near_or_all(name, names, where="--table phases") or "It holds no NVTX ranges",
+    )
+
+
+def _is_called(name: pl.Expr) -> pl.Expr:
+    """By its own name, or by its whole path."""
+    return (pl.col("joined") == name) | (pl.col("name") == name)
+
+
+def _paths(attribution: Attribution) -> pl.DataFrame:
+    """Every path of every process."""
+    seen = attribution.nodes.select("process", "path").unique(maintain_order=True)
+    names = attribution.paths.select("path", "name", "joined")
+    return seen.join(names, on="path", maintain_order="left")
+
+
+def instance_of_ops(
+    attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame, axis: Axis
+) -> pl.Series:
+    """The instance of `paths` (its `range`) in which each operation was launched; null outside.
+
+    Args:
+        attribution: nodes and paths.
+        paths: `process`, `path`, as of `step_paths`: null for automatic steps.
+        ops: all operations, with `node`.
+        axis: of the threads.
+    """
+    members = attribution.within(paths.drop_nulls("path"))
+    own = ops.select("node").join(members, on="node", how="left", maintain_order="left")["range"]
+    steps = automatic_steps_of(attribution, paths)
+    if steps.is_empty():
+        return own
+    launched = ops.select("process", pl.col("launch_start_ns").alias("time_ns"))
+    return pl.select(pl.coalesce(own, step_at(steps, launched, axis)).alias("range")).to_series()
+
+
+def instance_ranges(attribution: Attribution, paths: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `attribution.ranges` that are instances of `paths`, with or without operations.
+
+    Args:
+        attribution: nodes and paths.
+        paths: as of `instance_of_ops`.
+    """
+    nodes = attribution.nodes.join(paths, on=["process", "path"], how="semi")
+    own = attribution.ranges.join(nodes, on="range", how="semi")
+    return pl.concat([own, automatic_steps_of(attribution, paths)])
+
+
+def automatic_steps_of(attribution: Attribution, paths: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `attribution.ranges` that are automatic steps, if they are among `paths`."""
+    automatic = paths.filter(pl.col("path").is_null())
+    return attribution.ranges.filter(is_step()).join(automatic, on="process", how="semi")
+
+
+def find_steps(attribution: Attribution, ops: pl.DataFrame) -> pl.DataFrame:
+    """When each step ran on each device.
+
+    Returns:
+        `process`, `device`, `device_no`, `step`, `range`, `start_ns`, `end_ns`, `begun_ns` and
+        `done_ns` (when the host was in its range), and `cut`: whether the recording ended before
+        that range did. In order, each process and device together.
+
+    Args:
+        attribution: nodes and paths.
+        ops: operations, with `range`: the step in which they were launched.
+    """
+    key = ["process", "device", "device_no"]
+    ranges = attribution.ranges.select(
+        "range",
+        "ended",
+        "row",
+        pl.col("start_ns").alias("begun_ns"),
+        pl.col("end_ns").alias("done_ns"),
+    )
+    spans = (
+        ops.select(*key, "range", "start_ns", "end_ns")
+        .filter(pl.col("end_ns") > pl.col("start_ns"), pl.col("range").is_not_null())
+        .group_by(*key, "range")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max().alias("last_ns"))
+        .join(ranges, on="range")
+        .sort(*key, "start_ns", "begun_ns", "row")
+    )
+    following = pl.col("start_ns").shift(-1).over(key)
+    return spans.select(
+        *key,
+        pl.int_range(pl.len(), dtype=pl.Int64).over(key).alias("step"),
+        "range",
+        "start_ns",
+        pl.coalesce(following, "last_ns").alias("end_ns"),
+        "begun_ns",
+        "done_ns",
+        (~pl.col("ended") & following.is_null()).alias("cut"),
+    )
+
+
+def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+    """The `step` in which each gap starts, of the process whose launch ended the gap, and whether
+    that step is `steady`; null and false outside steps."""
+    key = ["process", "device_no"]
+    pairs = steps.select(key).unique()
+    pair, asked = number_in(pairs, steps), number_in(pairs, gaps)
+    length = pl.col("end_ns") - pl.col("start_ns")
+    place = axis.at(pl.lit(pair), pl.col("start_ns")).alias("start")
+    laid = steps.select("step", "steady", place, (place + length).alias("end"))
+    laid = laid.sort("start", maintain_order=True)
+    starts = gaps.select(axis.at(pl.lit(asked), pl.col("start_ns"))).to_series()
+    at = last_at_or_before(laid["start"], starts)
+    inside = (starts < laid["end"].gather(at)).fill_null(value=False)
+    return pl.select(
+        pl.when(inside).then(laid["step"].gather(at)).alias("step"),
+        (inside & laid["steady"].gather(at)).fill_null(value=False).alias("steady"),
+    )

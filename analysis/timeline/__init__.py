@@ -1,1 +1,0 @@
-"""From a trace's rows to events in order: cleaned, numbered, sorted, launches joined."""

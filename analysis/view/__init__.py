@@ -1,1 +1,0 @@
-"""The part of a timeline that is selected."""

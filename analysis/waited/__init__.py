@@ -1,1 +1,0 @@
-"""What was the next compute operation waiting for?"""

@@ -1,0 +1,92 @@
+"""Kernels that communicate are known by their qualified names (spec §2.4)."""
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis.events.communication import communication_class, communication_rules
+from nsysflow.analysis.load.kernel_names import short_kernel_name
+from tests.analyses import loaded
+from tests.reports import PACKED
+
+COMM = (
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)",
+    "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
+    "mscclKernel_Sum_half_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)",
+    "nvshmemi_init_array_kernel(nvshmemi_device_host_state_v1*)",
+    "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, vllm::RankSignals)",
+    "void sglang::cross_device_reduce_2stage<__half, 8>(sglang::RankData*, sglang::RankSignals)",
+    "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
+    "void <unnamed>::two_shot_all_reduce_kernel_inplace<c10::BFloat16, (int)16>(c10::BFloat16*)",
+    "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<"
+    "(flashinfer::trtllm_allreduce_fusion::AllReduceFusionPattern)1, __nv_bfloat16>(int)",
+    "void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 8, true>(AllReduceParams)",
+    "void tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel<8>(int const*)",
+    "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*)",
+    "void deep_ep::internode_ll::combine<false, 7168, 9>(void*, void*)",
+    "void deep_ep::intranode::notify_dispatch<8>(int const*)",
+    "void deep_ep::intranode::barrier<8>(int**, int)",
+    "void hybrid_ep::device_sync_kernel<8>(unsigned int*)",
+    "void hybrid_ep::dispatch_kernel<7168>(int)",
+    "void a2a_kernels::a2a_dispatch_send_kernel<true, 16ul>(unsigned long)",
+    "void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<8>(int, int)",
+    "kuserbuffers_pushsend(int*, int*, int4*, int4*, int)",
+    "c10d::symmetric_memory::wait_signal_kernel(unsigned int**, int, int)",
+)
+
+GEMM_AND_COMM = (
+    "kernel_gemm_rs_producer_persistent",
+    "kernel_consumer_gemm_persistent_skip_local",
+    "void tensorrt_llm::cutlass_extensions::gemm_allreduce_kernel<int>(int)",
+    "void hgemm_ar_kernel<8>(int)",
+    "void kittens::ag_gemm<2>(int)",
+)
+
+NEITHER = (
+    "record_param_comms",
+    "triton_poi_fused_all_reduce_0",
+    "void at::native::vectorized_elementwise_kernel<4, allgather_functor<float>>(int)",
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(at::native::ReduceOp)",
+    "void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_tn_align1>(int)",
+    "void deep_ep::layout::get_dispatch_layout<256, 4, 2>(long const*)",
+    "void hybrid_ep::permute_kernel<8>(int)",
+    "void at::native::_scatter_gather_elementwise_kernel<128, 8>(int)",
+    "void moe::dispatch<float>(float*)",
+    "void combine(float*)",
+    "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN",
+    "void gemm_arrange<1>(int)",
+    "",
+)
+
+
+def class_of(name: str) -> str | None:
+    found = communication_class(pl.lit(name), pl.lit(short_kernel_name(name)))
+    kind: str | None = pl.select(found).item()
+    return None if kind == "none" else kind
+
+
+@pytest.mark.parametrize("name", COMM)
+def test_a_kernel_that_communicates_is_known(name: str) -> None:
+    assert class_of(name) == "comm"
+
+
+@pytest.mark.parametrize("name", GEMM_AND_COMM)
+def test_a_gemm_fused_with_a_collective_is_a_class_of_its_own(name: str) -> None:
+    assert class_of(name) == "gemm+comm"
+
+
+@pytest.mark.parametrize("name", NEITHER)
+def test_a_kernel_that_only_sounds_like_communication_is_none(name: str) -> None:
+    assert class_of(name) is None
+
+
+def test_each_rule_has_a_known_class() -> None:
+    assert {kind for kind, _ in communication_rules()} == {"comm", "gemm+comm", "none"}
+
+
+@pytest.mark.parametrize("name", sorted(PACKED))
+def test_kernels_of_real_reports_communicate_only_if_they_are_of_nccl(name: str) -> None:
+    ops = loaded(name).ops.filter(pl.col("kind") == "kernel")
+    text = [pl.col(column).cast(pl.String) for column in ("name", "short_name")]
+    names = ops.select(*text).unique("name")
+    found = names.filter(communication_class(*text).is_in(["comm", "gemm+comm"]))["short_name"]
+    assert all("nccl" in name or "cross_device_reduce" in name for name in found)

@@ -1,0 +1,222 @@
+"""What bounds phases, steps and views."""
+
+from dataclasses import replace
+from typing import Final
+
+import polars as pl
+import pytest
+
+import nsysflow
+from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.selection.bound import PARTS, bounds
+from nsysflow.analysis.tables.view_bound import bound_of_view
+from tests.analyses import analysed, every_report, loaded, sums
+from tests.analysis.events.test_waits import NCCL, on_stream, told, with_long_communication
+from tests.oracle.model import Overhead, PlainTrace, to_trace
+from tests.tiny import MAIN, PROCESS, Row, call, copy, kernel, launch, opened, plain_of
+
+US = 1_000
+
+BUILT_IN = {
+    "step_sync/data": "host",  # 4 ms of sleep
+    "step_sync/h2d": "copies",  # from pageable memory
+    "step_sync/optimizer": "module_load",  # first use of the unfused optimizer
+    "step_sync/metrics": "blocking_copy",  # the whole output to pageable memory
+    "step_async/data": "host",
+    "step_async/h2d": "copies",
+    "sum_many": "launch",  # 1000 sums of 64 numbers
+    "saturated": "compute",
+    "eager": "launch",  # 16 small layers
+    "graph": "compute",  # the same as a graph
+}
+"""Phases of h200-train, by what tests/data/h200-train.py does in each."""
+
+
+def bounds_of(name: str) -> dict[str, str]:
+    return dict(analysed(name).phases.select("path", "bound").rows())
+
+
+@pytest.mark.parametrize(("path", "bound"), BUILT_IN.items())
+def test_the_bound_of_a_phase_is_the_bottleneck_that_was_built_in(path: str, bound: str) -> None:
+    assert bounds_of("h200-train")[path] == bound
+
+
+def test_a_steady_step_of_gpt2_is_bound_by_compute_and_loses_most_to_the_host() -> None:
+    found = nsysflow.analyze(loaded("h200-gpt2-eager"), Options(steps=(StepPart(2, 3),))).bound
+    assert (found.names, found.loss) == (("compute",), ("host", "launch"))
+    assert (round(found.pct or 0), round(found.loss_pct or 0)) == (72, 22)
+    assert found.kernel_class == "elementwise"
+
+
+def test_communication_that_nobody_waits_for_changes_no_bound() -> None:
+    trace = loaded("h200-train")
+    before, after = (nsysflow.analyze(t) for t in (trace, with_long_communication(trace)))
+    assert after.accounting["idle_ns"].item() < before.accounting["idle_ns"].item() / 100
+    for name, time_ns in (("phases", pl.col("busy_ns", "idle_ns")), ("steps", "duration_ns")):
+        one, other = getattr(before, name), getattr(after, name)
+        assert one["bound"].to_list() == other["bound"].to_list()
+        # 2 us of copies in h200-train hide as little as they last, which is left as it is
+        whole_ns = one.select(pl.sum_horizontal(time_ns)).to_series()
+        changed_ns = (one["bound_pct"] - other["bound_pct"]).abs() / 100 * whole_ns
+        assert (changed_ns < 2 * US).drop_nulls().all()
+    assert (after.bound.names, after.bound.loss) == (before.bound.names, before.bound.loss)
+
+
+@every_report
+def test_the_parts_of_a_view_and_what_nobody_waited_for_sum_to_its_windows(name: str) -> None:
+    analysis = analysed(name)
+    parts = bound_of_view(analysis.view).parts_ns
+    whole = sums(analysis.accounting, ["window_ns", "comm_exposed_ns", "copy_exposed_ns"])
+    window = whole.pop("window_ns")
+    nobodys = sum(whole.values()) - parts["communication"] - parts["copies"]
+    if analysis.timeline.unhidden is analysis.timeline:
+        assert sum(parts.values()) + nobodys == window
+    else:  # all but what lies before the first operation that counts, or after the last one
+        assert sum(parts.values()) <= window
+
+
+def two_kernels(*between: Row, launched_ns: int, starts_ns: int) -> PlainTrace:
+    """A phase of two short kernels, and what came between them."""
+    return plain_of(
+        opened(0, 10_000 * US, "phase"),
+        launch(0, 5, 1),
+        kernel(10, 100, 1),
+        *between,
+        launch(launched_ns - 5, launched_ns, 2),
+        kernel(starts_ns, starts_ns + 10, 2),
+    )
+
+
+def late(*between: Row) -> PlainTrace:
+    """The second kernel is launched after 2 ms and starts at once."""
+    return two_kernels(*between, launched_ns=2_000 * US, starts_ns=2_000 * US + 1)
+
+
+def copied() -> PlainTrace:
+    moved = copy(101, 900 * US, 3, "HtoD", "pinned", "device")
+    return two_kernels(
+        launch(5, 10, 3, name="cudaMemcpyAsync"), moved, launched_ns=50, starts_ns=900 * US + 1
+    )
+
+
+def communicated() -> PlainTrace:
+    rows = (
+        opened(0, 10_000 * US, "phase"),
+        launch(0, 5, 1),
+        kernel(10, 100, 1),
+        launch(5, 10, 3),
+        on_stream(kernel(20, 900 * US, 3, name=NCCL), 20),
+        launch(45, 50, 2),
+        kernel(900 * US + 1, 900 * US + 10, 2),
+    )
+    return told(*rows, record=(12, 20), wait=(14, 7))
+
+
+PAUSED = (101, 1_999 * US)
+
+CONSTRUCTED = {
+    "compute": two_kernels(launched_ns=20, starts_ns=101),
+    "communication": communicated(),
+    "copies": copied(),
+    "host": late(),
+    "launch": two_kernels(launched_ns=20 * US, starts_ns=20 * US + 1),
+    "sync": late(call(*PAUSED, "cudaStreamSynchronize")),
+    "blocking_copy": late(call(*PAUSED, "cudaMemcpy")),
+    "alloc": late(call(*PAUSED, "cudaMalloc")),
+    "module_load": late(call(*PAUSED, "cuModuleLoadData")),
+    "api": late(call(*PAUSED, "cudaEventQuery")),
+    "queue_delay": two_kernels(launched_ns=50, starts_ns=9 * US),
+    "dependency": two_kernels(launched_ns=50, starts_ns=900 * US),
+    "profiler": replace(late(), overhead=(Overhead(*PAUSED, PROCESS, MAIN, "flush"),)),
+}
+"""`unknown` is missing: work without a launch has no phase."""
+
+
+def test_each_bound_of_a_phase_is_constructed() -> None:
+    assert {*CONSTRUCTED} == {"compute", "communication", "copies", *CAUSES} - {"unknown"}
+
+
+@pytest.mark.parametrize(("bound", "trace"), CONSTRUCTED.items())
+def test_a_constructed_bottleneck_is_the_bound_of_its_phase(bound: str, trace: PlainTrace) -> None:
+    analysis = nsysflow.analyze(to_trace(trace))
+    assert analysis.phases["bound"].to_list() == [bound]
+    assert analysis.bound.names == (bound,)
+
+
+def test_work_without_a_launch_bounds_the_whole_view() -> None:
+    trace = plain_of(launch(0, 5, 1), kernel(10, 100, 1), kernel(900 * US, 901 * US, None))
+    assert nsysflow.analyze(to_trace(trace)).bound.names == ("unknown",)
+
+
+REPORT: Final = "h200-bottlenecks"
+
+BOUNDS: Final = {
+    "step/compute": "compute",
+    "step/launch": "launch",
+    "step/python": "host",
+    "step/pageable": "copies",
+    "step/pinned_blocking": "copies",
+    "step/alloc": "alloc",
+    "step/two_streams": "copies",
+    "step/fp32": "compute",
+    "step/unaligned": "compute",
+    "step/attention": "compute",
+    "step/elementwise": "compute",
+}
+
+FOUND: Final = {
+    ("pageable-copy", "step/pageable"),
+    ("unaligned-matmul", "step/unaligned"),
+    ("allocator-churn", "step/alloc"),
+    ("host-code", "step/python"),
+    ("fp32-matmul", "step/fp32"),
+}
+
+
+def analysis() -> nsysflow.Analysis:
+    """Of the whole report; its five steps are all judged."""
+    return analysed(REPORT)
+
+
+def test_each_phase_is_bound_by_what_was_built_into_it() -> None:
+    found = dict(analysis().judged.phases.select("path", "bound").rows())
+    assert {path: found[path] for path in BOUNDS} == BOUNDS
+
+
+def test_each_bottleneck_is_found_in_its_phase() -> None:
+    assert {*analysis().findings.select("rule", "phase").rows()} >= FOUND
+
+
+def test_the_copy_from_pageable_memory_comes_first_as_it_takes_half_of_the_step() -> None:
+    assert analysis().findings["rule"][0] == "pageable-copy"
+
+
+def bound_of(**parts: int) -> tuple[str, float | None]:
+    row = pl.DataFrame([{f"{name}_ns": parts.get(name, 0) for name in PARTS}])
+    name, pct = bounds(row).row(0)
+    return name, pct
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_only_part_is_the_bound(name: str) -> None:
+    assert bound_of(**{name: 7}) == (name, 100)
+
+
+def test_parts_within_a_factor_of_1_2_join_the_largest_by_size() -> None:
+    assert bound_of(host=50, compute=60, sync=49) == ("compute+host", 100 * 60 / 159)
+
+
+def test_no_more_than_three_join_and_ties_are_in_the_order_of_the_parts() -> None:
+    assert bound_of(launch=5, host=5, copies=5, compute=5) == ("compute+copies+host", 25)
+
+
+def test_below_a_tenth_nothing_bounds() -> None:
+    many = dict.fromkeys(PARTS[:11], 1)
+    assert bound_of(**many) == ("", None)
+    assert bound_of(**dict.fromkeys(PARTS[:10], 1))[1] == 10
+
+
+def test_no_time_has_no_bound() -> None:
+    assert bound_of() == ("", None)
+    assert bounds(pl.DataFrame(schema={f"{name}_ns": pl.Int64() for name in PARTS})).is_empty()
