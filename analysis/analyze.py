@@ -10,9 +10,8 @@ import polars as pl
 
 from nsysflow.analysis.declared import tables
 from nsysflow.analysis.declared.notes import Note, NoteKind
-from nsysflow.analysis.findings.find import Found, find_of_run
-from nsysflow.analysis.findings.subject import Subject
-from nsysflow.analysis.findings.table import findings_table
+from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.intervals import merge
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.frames.scratch import Scratch
@@ -89,12 +88,12 @@ class Tables:
         return self
 
     @computed_once
-    def subject(self) -> Subject:
+    def subject(self) -> JudgedReport:
         """What rules look at to find what could be changed."""
-        return Subject(self)
+        return JudgedReport(self)
 
     @computed_once
-    def found(self) -> Found:
+    def found(self) -> Findings:
         """What to change, the largest saving first, with all that is known of it."""
         return find_of_run([self.subject])
 

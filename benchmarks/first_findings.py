@@ -7,10 +7,10 @@ from functools import cache
 from typing import Final
 
 import nsysflow
-from nsysflow.analysis.findings.find import find
 from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.saving import Replays
-from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes, Removal
 from tests.analysis.findings.simulated import Compared, findings_of_programs, truths
@@ -97,10 +97,10 @@ REMEDIES: Final = (
 
 
 @cache
-def subject(name: str) -> Subject:
+def subject(name: str) -> JudgedReport:
     """The steady steps of a sample."""
     trace = nsysflow.load(SAMPLES / f"{name}.sqlite.xz")
-    return Subject(nsysflow.analyze(trace, Options(skip=SKIPPED)))
+    return JudgedReport(nsysflow.analyze(trace, Options(skip=SKIPPED)))
 
 
 def first_findings() -> Iterator[str]:

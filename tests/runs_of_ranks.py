@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
 from nsysflow.analysis.tables.schema import ACCOUNTING
 from tests.oracle.ranks import Collective
 

@@ -75,7 +75,7 @@ DECLARED: Final = (
     Table(
         name="findings",
         about="what to change, what that would save, and on which numbers it rests",
-        made_by="findings.table:findings_table",
+        made_by="findings.findings:findings_table",
         of="run",
         json_key="findings",
         ranked_by=None,

@@ -1,9 +1,11 @@
-"""What a rule finds, and what changing it would save."""
+"""What a rule finds, what changing it would save, and its place in words."""
 
 from dataclasses import dataclass
 from typing import Literal
 
+from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.base.names import SourceLine
 
 Method = Literal["replay", "bound"]
 """How a saving was reckoned: by replaying the change, or as the most that it can be."""
@@ -102,3 +104,40 @@ class Valued:
     def rank_ns(self) -> float:
         """What findings are sorted by: a replay counts whole, an upper bound half."""
         return float(self.high_ns) if self.finding.method == "replay" else self.high_ns / 2
+
+
+def line(source: str, via: str = "") -> str:
+    """`train.py:42 in check`, or `train.py:9 via transformers/trainer.py:2541 in _run_epoch`.
+
+    Args:
+        source: the program's line; empty where none is known.
+        via: the framework's line, if `source` only calls that framework; else empty.
+    """
+    if not source or not via:
+        return source or via
+    return f"{without_function(source)} via {via}"
+
+
+def without_function(source: str) -> str:
+    """`train.py:42` of `train.py:42 in check`."""
+    return source.rpartition(" in ")[0] or source
+
+
+def place(phase: str, source: str = "", *, before: bool = False) -> str:
+    """` in step/metrics, train.py:42 in check`: follows on what happens.
+
+    Args:
+        phase: a path; empty outside all ranges.
+        source: a `line`; empty where none is known.
+        before: whether the line is that of the launch after it.
+    """
+    where = f" in {phase}" if phase and phase != OUTSIDE else " outside any range"
+    if not source:
+        return where
+    return f"{where}, {'before ' if before else ''}{source}"
+
+
+def in_function(source: str) -> str:
+    """`step (train.py)` of `train.py:42 in step`: the same after lines were inserted above."""
+    found = SourceLine.of(source)
+    return f"{found.function} ({found.file})" if found and found.function else source

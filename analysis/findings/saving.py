@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
@@ -28,7 +28,7 @@ FEWEST_STEPS: Final = 2
 class Replays:
     """A report's judged steps, to be replayed with changes. If none are judged, the whole trace."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: JudgedReport) -> None:
         self.subject = subject
         self._savings: dict[Changes, int | None] = {}
 

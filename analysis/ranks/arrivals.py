@@ -1,13 +1,155 @@
-"""Who came when to each collective (spec §9.9 to §9.12)."""
+"""Who came when to each collective, and what that cost the others (spec §9.8 to §9.12)."""
 
+from collections import defaultdict
+from collections.abc import Mapping
+from heapq import heappop, heappush
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns
-from nsysflow.analysis.ranks.costs import costs_of
 from nsysflow.analysis.ranks.groups import TOGETHER
+from nsysflow.analysis.ranks.stragglers import with_reasons
 from nsysflow.analysis.tables.schema import ARRIVALS, RANKS, REASONS
+
+
+def unknown_clocks(reports: int) -> pl.DataFrame:
+    """Before anything is known: `report_no`, `clock_ns`, `component`, each report by itself."""
+    return _frame({number: (0, number) for number in range(reports)})
+
+
+def clocks_of(met: pl.DataFrame, reports: int) -> pl.DataFrame:
+    """`report_no`, `clock_ns`, `component`: how far its clock is ahead of that of the first report
+    that groups join it to, which is `component`.
+
+    Args:
+        met: kernels of `kernels_of` with `kind` and `party`.
+        reports: how many reports there are.
+    """
+    ends = met.group_by("party", "kind", "turn", "report_no").agg(pl.col("end_ns").max())
+    lowest = pl.col("report_no").min().over("party")
+    there = ends.filter(pl.col("report_no") == lowest).drop("report_no", "party")
+    ahead = (
+        ends.join(there, on=["kind", "turn"], suffix="_there")
+        .group_by("party", "report_no")
+        .agg(
+            median_ns(pl.col("end_ns") - pl.col("end_ns_there")).alias("ahead_ns"),
+            pl.len().alias("collectives"),
+        )
+    )
+    links: dict[int, dict[int, int]] = defaultdict(dict)
+    weight: dict[int, int] = {}
+    for party, report, ahead_ns, count in ahead.sort("party", "report_no").iter_rows():
+        links[party][report] = ahead_ns
+        weight[party] = count
+    return _frame(_joined(links, weight, reports))
+
+
+def _joined(
+    links: Mapping[int, Mapping[int, int]], weight: Mapping[int, int], reports: int
+) -> dict[int, tuple[int, int]]:
+    """(clock, component) of each report: from the first on, always by the group with the most
+    collectives that joins another report.
+
+    Args:
+        links: per party, how far each of its reports is ahead of its first.
+        weight: per party, its number of collectives.
+        reports: how many reports there are.
+    """
+    parties_of: dict[int, list[int]] = defaultdict(list)
+    for party, of in links.items():
+        for report in of:
+            parties_of[report].append(party)
+    clocks: dict[int, tuple[int, int]] = {}
+    for first in range(reports):
+        if first in clocks:
+            continue
+        clocks[first] = (0, first)
+        heap: list[tuple[int, int]] = []
+        news = [first]
+        while True:
+            for report in news:
+                for party in parties_of[report]:
+                    heappush(heap, (-weight[party], party))
+            if not heap:
+                break
+            of = links[heappop(heap)[1]]
+            known = min(report for report in of if report in clocks)
+            news = [report for report in of if report not in clocks]
+            for report in news:
+                clocks[report] = (clocks[known][0] + of[report] - of[known], first)
+    return clocks
+
+
+def _frame(clocks: Mapping[int, tuple[int, int]]) -> pl.DataFrame:
+    rows = [(report, *clock) for report, clock in sorted(clocks.items())]
+    names = ("report_no", "clock_ns", "component")
+    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64), orient="row")
+
+
+def with_costs(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `arrivals.aligned`, plus what the rank cost the others since they were last in
+    step, where they are in step again, and why; 0 elsewhere.
+
+    Added are `cost_ns`, `reasons.REASONS` that sum to it, and `begun_ns`: when the rank was last in
+    step, on its report's own clock, where it cost something (null in the first stretch).
+    """
+    found = with_reasons(stretches_of(rows), rows)
+    return rows.join(
+        found, on=["collective", "rank"], how="left", maintain_order="left"
+    ).with_columns(pl.col("cost_ns", *REASONS).fill_null(0))
+
+
+def stretches_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """The stretches from one time that ranks are in step to the next in which one rank held up the
+    others: `collective`, with which it ends, `previous`, with which the one before it ended,
+    `rank`, which held up the others, and `second`, the next one; `cost_ns`; and `own_ns`,
+    `second_own_ns`: the exposed time of these two in the collectives of the stretch.
+
+    In between, all took the same time. Those that were held up spent it in exposed communication,
+    and the one that held them up has the least of it.
+
+    Args:
+        rows: of `arrivals.aligned`.
+    """
+    each = rows.unique("collective").sort("party", "ended_ns", "collective")
+    ends = pl.when("in_step").then("collective")
+    stretches = each.select(
+        "collective",
+        ends.backward_fill().over("party").alias("ending"),
+        ends.forward_fill().shift(1).over("party").alias("previous"),
+    ).drop_nulls("ending")
+    return (
+        rows.select("collective", "rank", "awaited_ns", "exposed_ns")
+        .join(stretches, on="collective")
+        .group_by("ending", "rank")
+        .agg(pl.col("previous").first(), pl.col("awaited_ns", "exposed_ns").sum())
+        .sort("awaited_ns", "rank")
+        .group_by("ending", maintain_order=True)
+        .agg(
+            pl.col("previous").first(),
+            pl.col("rank").first(),
+            pl.col("rank").get(1).alias("second"),
+            (pl.col("awaited_ns").get(1) - pl.col("awaited_ns").first()).alias("cost_ns"),
+            pl.col("exposed_ns").first().alias("own_ns"),
+            pl.col("exposed_ns").get(1).alias("second_own_ns"),
+        )
+        .filter(pl.col("cost_ns") > 0)
+        .rename({"ending": "collective"})
+    )
+
+
+def costs_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rank`, `step`, `cost_ns` and REASONS: what a rank cost in its group where that is most, the
+    first of several. The same delay holds up its other groups at the same time.
+
+    Args:
+        rows: of `with_costs`.
+    """
+    each = rows.group_by("rank", "step", "group").agg(pl.col("cost_ns", *REASONS).sum())
+    dearest = each.sort("cost_ns", "group", descending=[True, False])
+    return dearest.unique(["rank", "step"], keep="first").drop("group")
+
 
 _ORDER: Final = ["start_ns", "end_ns", "stream", "name", "communicator", "kind", "turn"]
 

@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns, percent
-from nsysflow.analysis.ranks.robust import is_far, robust_z
+from nsysflow.analysis.ranks.outliers import is_far, robust_z
 from nsysflow.analysis.tables.schema import BANDWIDTH
 from nsysflow.base.peaks import NVLINK
 

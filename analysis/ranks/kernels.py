@@ -6,8 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, flatten, on_axis
-from nsysflow.analysis.ranks.digest import Digest
-from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
+from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
 
 POINT_TO_POINT: Final = r"(?i)send|recv"
 """Matches the names of kernels in which two ranks take part, as a rule."""

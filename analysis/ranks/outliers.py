@@ -1,4 +1,4 @@
-"""Which ranks are far from the others, and which is typical (spec §9.16)."""
+"""Which ranks are far from the others, and the steps of each (spec §9.16)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,9 +7,29 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
+from nsysflow.analysis.ranks.arrivals import costs_of
 from nsysflow.analysis.ranks.digest import Digest
-from nsysflow.analysis.ranks.robust import is_far, robust_z
-from nsysflow.analysis.tables.schema import ACCOUNTING, RANK_OUTLIERS
+from nsysflow.analysis.tables.schema import ACCOUNTING, RANK_OUTLIERS, RANK_STEPS
+
+FAR: Final = 3.5
+"""From this robust z on a value is an outlier (Iglewicz and Hoaglin, 1993)."""
+
+_NORMAL: Final = 0.6745
+"""The median distance from the median, of a normal distribution with a standard deviation of 1."""
+
+
+def robust_z(value: pl.Expr, *over: str) -> pl.Expr:
+    """How far each value is from the median of all, by their median distance from it; null where
+    that distance is 0."""
+    away = value - value.median().over(over)
+    usual = away.abs().median().over(over)
+    return pl.when(usual > 0).then(_NORMAL * away / usual)
+
+
+def is_far(z: pl.Expr) -> pl.Expr:
+    """Whether a value is an outlier. Where most values are equal, any other one is."""
+    return (z.abs() > FAR).fill_null(value=True)
+
 
 _STEP: Final = "step"
 
@@ -76,3 +96,23 @@ def typical_rank(parts: pl.DataFrame) -> int | None:
     away = (pl.col("ns") - pl.col("median_ns")).abs()
     closest = parts.group_by("rank").agg(away.sum().alias("away")).sort("away", "rank")
     return None if closest.is_empty() else int(closest["rank"][0])
+
+
+def rank_steps_table(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """RANK_STEPS.
+
+    Args:
+        steps: of `kernels.steps_of`, those to show.
+        rows: of `costs.with_costs`, those to sum up; sends and receives are left out.
+    """
+    rows = rows.filter(pl.col("pair").not_())
+    key = ["rank", "step"]
+    late = rows.group_by(key).agg(pl.col("late_ns").sum())
+    return (
+        steps.join(late, on=key, how="left")
+        .join(costs_of(rows).select(*key, "cost_ns"), on=key, how="left")
+        .with_columns(pl.col("late_ns", "cost_ns").fill_null(0))
+        .sort("rank", "step")
+        .select([*RANK_STEPS])
+        .match_to_schema(RANK_STEPS)
+    )

@@ -6,19 +6,26 @@ from typing import Literal, Self
 import polars as pl
 
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.ranks.arrivals import aligned, arrivals_table, ranks_table
+from nsysflow.analysis.ranks.arrivals import (
+    aligned,
+    arrivals_table,
+    clocks_of,
+    ranks_table,
+    unknown_clocks,
+    with_costs,
+)
 from nsysflow.analysis.ranks.bandwidth import bandwidth_table
-from nsysflow.analysis.ranks.clocks import clocks_of, unknown_clocks
-from nsysflow.analysis.ranks.costs import with_costs
 from nsysflow.analysis.ranks.digest import Digest
-from nsysflow.analysis.ranks.groups import groups_of, kinds_of, lanes_together
+from nsysflow.analysis.ranks.groups import groups_of, kinds_of, lanes_together, with_kind
 from nsysflow.analysis.ranks.kernels import kernels_of, ranks_of, steps_of
-from nsysflow.analysis.ranks.kinds import with_kind
-from nsysflow.analysis.ranks.outliers import outliers_table, parts_of_ranks, typical_rank
-from nsysflow.analysis.ranks.savings import gained_without, run_of, with_savings
-from nsysflow.analysis.ranks.steps import rank_steps_table
+from nsysflow.analysis.ranks.outliers import (
+    outliers_table,
+    parts_of_ranks,
+    rank_steps_table,
+    typical_rank,
+)
+from nsysflow.analysis.ranks.savings import Run, gained_without, run_of, with_savings
 from nsysflow.analysis.ranks.stragglers import groups_table, waited_for
-from nsysflow.analysis.ranks.without import Run
 from nsysflow.analysis.tables.schema import RANK_GROUPS, RANKS
 
 

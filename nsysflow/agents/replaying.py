@@ -8,7 +8,7 @@ from typing import Any, cast
 from nsysflow.agents.answer import Answer
 from nsysflow.agents.reports import Reports
 from nsysflow.analysis.analyze import Analysis
-from nsysflow.analysis.findings.after import replay_and_next
+from nsysflow.analysis.findings.findings import replay_and_next
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.report.whatif import whatif_json, whatif_lines
 from nsysflow.runs.sources import single_report

@@ -143,7 +143,7 @@ def _judged(
     of_findings = [each for each in budgets if each.rule is not None]
     of_figures = [each for each in budgets if each.rule is None]
     if of_findings:
-        from nsysflow.analysis.findings.explained.explanation import explanations
+        from nsysflow.analysis.findings.explanation import explanations
 
         refuse_rules(of_findings, explanations())
     captures = _captures(reports, step, findings=bool(of_findings))

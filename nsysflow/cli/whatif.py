@@ -173,7 +173,7 @@ def whatif(
         nsysflow whatif report.sqlite --async-copies --faster-host data=0.5 --json
     """
     from nsysflow.analysis.analyze import analyze
-    from nsysflow.analysis.findings.after import replay_and_next
+    from nsysflow.analysis.findings.findings import replay_and_next
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.replay.changes import Changes
     from nsysflow.loading import load

@@ -6,8 +6,8 @@ from typing import Protocol
 import polars as pl
 
 from nsysflow.analysis.declared.notes import Note
-from nsysflow.analysis.findings.find import Found
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.findings import Findings
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.trace import Trace
@@ -51,9 +51,9 @@ class Analysed(Protocol):
     @property
     def judged(self) -> "Analysed": ...
     @property
-    def subject(self) -> Subject: ...
+    def subject(self) -> JudgedReport: ...
     @property
-    def found(self) -> Found: ...
+    def found(self) -> Findings: ...
     @property
     def step_counts(self) -> Mapping[tuple[str, int], int]: ...
     @property

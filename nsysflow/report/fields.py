@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from nsysflow.analysis.findings.places import line
+from nsysflow.analysis.findings.finding import line
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, number, share
 from nsysflow.report.layout import Block, Column, words

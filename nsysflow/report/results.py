@@ -9,8 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.analysis.findings.find import Found, find_of_run
-from nsysflow.analysis.findings.table import findings_table
+from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
@@ -154,7 +153,7 @@ class Results(Shown):
         return Results(analyses[:1], origin=self.origin, notes=self.notes, ranks=self._ranks)
 
     @computed_once
-    def found(self) -> Found:
+    def found(self) -> Findings:
         """What to change in the run, the largest saving first, with all that is known of it."""
         if self.whole is not self:
             return self.whole.found

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.kernels.traits import MATRIX_CLASSES, with_traits
+from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, with_traits
 from nsysflow.analysis.tables.kernels.classes import Rules
 from nsysflow.report.analysed import Analysed
 from nsysflow.report.results import Results

@@ -1,6 +1,6 @@
 """Source lines as people read them."""
 
-from nsysflow.analysis.findings.places import without_function
+from nsysflow.analysis.findings.finding import without_function
 
 
 def line_at(cause: str, culprit: str, line: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.oracle.model import Op
 
 RULES = tomllib.loads(
-    (Path(__file__).parents[2] / "analysis/timeline/communication.toml").read_text()
+    (Path(__file__).parents[2] / "analysis/events/communication.toml").read_text()
 )["kernel"]
 """§2.4: the rules are data."""
 

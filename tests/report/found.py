@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from nsysflow.analysis.findings.find import Found
 from nsysflow.analysis.findings.finding import Finding, Valued
+from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.replay.changes import Changes
 from tests.report.handmade import MS, Handmade, Results, training
 
@@ -32,9 +32,9 @@ def valued(high_ns: int = 5 * MS, report: str = "run.sqlite", **fields: Any) -> 
 
 def found_of(
     *some: Valued, together_ns: int | None = None, steps: int = 2, of_steps: bool = True
-) -> Found:
+) -> Findings:
     """What was found in `training`."""
-    return Found(
+    return Findings(
         valued=some,
         together_ns=together_ns,
         step_ns=STEP_NS,
@@ -44,7 +44,7 @@ def found_of(
     )
 
 
-def stepped(found: Found | None = None) -> Handmade:
+def stepped(found: Findings | None = None) -> Handmade:
     """`training` with both of its steps judged."""
     run = replace(training(), step_counts={("run.sqlite", 0): 2})
     return run if found is None else replace(run, found=found)

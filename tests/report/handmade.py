@@ -9,11 +9,10 @@ import polars as pl
 from nsysflow.analysis import schema
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.notes import Note, NoteKind
-from nsysflow.analysis.findings.find import Found
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.findings import Findings
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.ranks.digest import Digest
-from nsysflow.analysis.ranks.schema import EXCHANGED, JUDGED_STEPS
+from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
 from nsysflow.analysis.trace import Trace
@@ -25,7 +24,7 @@ MS = 1_000_000
 """ns in a ms."""
 
 
-NOTHING_FOUND: Final = Found(
+NOTHING_FOUND: Final = Findings(
     valued=(), together_ns=None, step_ns=0, of_steps=False, steps=1, report="run.sqlite"
 )
 
@@ -34,7 +33,7 @@ class Results(RealResults):
     """A run whose findings were never looked for: those of its first report."""
 
     @property
-    def found(self) -> Found:
+    def found(self) -> Findings:
         """As they were put there."""
         first = self.analyses[0]
         return first.found if isinstance(first, Handmade) else NOTHING_FOUND
@@ -52,7 +51,7 @@ class Handmade:
     failed_checks: tuple[Failed, ...] = ()
     collectives: pl.DataFrame = field(default_factory=COLLECTIVES.to_frame)
 
-    found: Found = NOTHING_FOUND
+    found: Findings = NOTHING_FOUND
     step_counts: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @property
@@ -61,7 +60,7 @@ class Handmade:
         return self
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> JudgedReport:
         """Rules find nothing in tables alone."""
         raise LookupError("tables written by hand have no operations")
 

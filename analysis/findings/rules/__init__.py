@@ -4,14 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.rules.allocator_churn import allocator_churn
-from nsysflow.analysis.findings.rules.blocking_copies import blocking_copies
-from nsysflow.analysis.findings.rules.code_loading import code_loading
-from nsysflow.analysis.findings.rules.data_loading import data_loading
-from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
-from nsysflow.analysis.findings.rules.exposed_communication import exposed_communication
-from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
-from nsysflow.analysis.findings.rules.gpu import (
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules import (
     cast_storm,
     fp32_matmul,
     idle_chip,
@@ -25,17 +19,23 @@ from nsysflow.analysis.findings.rules.gpu import (
     unfused_attention,
     unfused_elementwise,
 )
+from nsysflow.analysis.findings.rules.allocator_churn import allocator_churn
+from nsysflow.analysis.findings.rules.blocking_copies import blocking_copies
+from nsysflow.analysis.findings.rules.code_loading import code_loading
+from nsysflow.analysis.findings.rules.data_loading import data_loading
+from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
+from nsysflow.analysis.findings.rules.exposed_communication import exposed_communication
+from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
 from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.straggler import straggler
 from nsysflow.analysis.findings.rules.waits import waits
-from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.ranks.ranks import Ranks
 
-Rule = Callable[[Subject], Iterator[Finding]]
-RuleOfRun = Callable[[Sequence[Subject], Ranks], Iterator[tuple[Subject, Finding]]]
+Rule = Callable[[JudgedReport], Iterator[Finding]]
+RuleOfRun = Callable[[Sequence[JudgedReport], Ranks], Iterator[tuple[JudgedReport, Finding]]]
 """A rule for the reports of a run together: findings, each with the report that values it."""
 
 GPU_RULES: Final[tuple[Rule, ...]] = (

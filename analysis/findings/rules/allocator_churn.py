@@ -9,10 +9,9 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
-from nsysflow.analysis.findings.subject import Subject
-from nsysflow.analysis.findings.waiting import stalls_of
+from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.stall_findings import stalls_of
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.units import number
 
@@ -23,7 +22,7 @@ CHANGE: Final = (
 )
 
 
-def allocator_churn(subject: Subject) -> Iterator[Finding]:
+def allocator_churn(subject: JudgedReport) -> Iterator[Finding]:
     """All calls that allocate or free memory; the place is where they lose most."""
     every = sorted(stalls_of(subject, "alloc"), key=lambda one: one.idle_ns)
     if not every:

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
-from nsysflow.analysis.findings.subject import Subject
-from nsysflow.analysis.findings.waiting import stalls_of
+from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.stall_findings import stalls_of
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.units import size
@@ -41,7 +40,7 @@ LARGE_BYTES: Final = 4 << 20
 """Smaller copies say nothing of a rate: 8 bytes take 1.4 us, 5 MB/s (metrics-each_step)."""
 
 
-def blocking_copies(subject: Subject) -> Iterator[Finding]:
+def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
     """Each line (or phase, where no lines are known) at which the host waits for copies, and each
     phase whose copies are slow because their memory is pageable."""
     slow = list(_slow_copies(subject))
@@ -57,7 +56,7 @@ def blocking_copies(subject: Subject) -> Iterator[Finding]:
         yield stalls.finding(subject, rule="blocking-pinned-copy", what=what, change=PINNED)
 
 
-def _slow_copies(subject: Subject) -> Iterator[Finding]:
+def _slow_copies(subject: JudgedReport) -> Iterator[Finding]:
     """The phases in which pageable copies take long on the GPU while nothing computes."""
     label = pl.col("copy_label").cast(pl.String)
     copies = subject.tables.copies.filter(label.str.starts_with("pageable"), pl.col("gpu_ns") > 0)
@@ -71,7 +70,7 @@ def _slow_copies(subject: Subject) -> Iterator[Finding]:
         yield _slow_copy(subject, row)
 
 
-def _slow_copy(subject: Subject, row: dict[str, Any]) -> Finding:
+def _slow_copy(subject: JudgedReport, row: dict[str, Any]) -> Finding:
     factor = row["bytes_per_s"] / PINNED_BYTES_PER_S
     exposed_ns, idle_ns = (subject.per_step(row[of]) for of in ("exposed_ns", "induced_idle_ns"))
     rate = f"{size(round(row['bytes_per_s']))}/s"

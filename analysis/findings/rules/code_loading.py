@@ -10,10 +10,9 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
-from nsysflow.analysis.findings.running import running
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.host_functions import running
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration
 
@@ -24,7 +23,7 @@ CHANGE: Final = (
 )
 
 
-def code_loading(subject: Subject) -> Iterator[Finding]:
+def code_loading(subject: JudgedReport) -> Iterator[Finding]:
     """Steady steps in which the GPU waits while code is built and loaded."""
     pauses = subject.pauses.filter("loads_code")
     if pauses.is_empty() or not subject.of_steps:

@@ -9,11 +9,10 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
+from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.host_functions import Running, running
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import host_code
-from nsysflow.analysis.findings.running import Running, running
-from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
 
@@ -29,7 +28,7 @@ rolloutcopy-graph, where it is a third of a step."""
 SAMPLE: Final = "see what Python does between the steps: record again with --sample-python 1000"
 
 
-def data_loading(subject: Subject) -> Iterator[Finding]:
+def data_loading(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase that loads data while the GPU waits; and host code outside all ranges where steps
     are marked, which is mostly the loader's."""
     between = (pl.col("phase") == OUTSIDE) & (pl.col("ns") >= LOOP_NS) & ~pl.col("loads_code")
@@ -38,7 +37,7 @@ def data_loading(subject: Subject) -> Iterator[Finding]:
         yield _finding(subject, str(phase), rows)
 
 
-def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
+def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
     size_ns = subject.worst_ns(rows, "ns")
     known, ran = phase != OUTSIDE, running(subject, phase)
     between = ": ".join(filter(None, ["host code between the steps", ran.mostly]))
@@ -60,7 +59,7 @@ def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
     )
 
 
-def _change_between(subject: Subject, ran: Running) -> tuple[str, ...]:
+def _change_between(subject: JudgedReport, ran: Running) -> tuple[str, ...]:
     """What to do about host code outside all ranges: it is no loader where batches have a phase."""
     change = host_code.CHANGE if ran.evidence else (SAMPLE,)
     return change if subject.pauses["data"].any() else (*change, *CHANGE)

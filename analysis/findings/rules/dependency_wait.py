@@ -5,9 +5,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import line, place
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.finding import Finding, line, place
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.base.units import number
 
 CHANGE: Final = (
@@ -17,14 +16,14 @@ CHANGE: Final = (
 )
 
 
-def dependency_wait(subject: Subject) -> Iterator[Finding]:
+def dependency_wait(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase in which the GPU idles although the next operation was launched long before."""
     rows = subject.tables.gap_summary.filter(pl.col("cause") == "dependency")
     for (phase,), here in sorted(rows.group_by("phase"), key=lambda group: str(group[0])):
         yield _finding(subject, str(phase), here)
 
 
-def _finding(subject: Subject, phase: str, rows: pl.DataFrame) -> Finding:
+def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
     idle_ns = subject.worst_ns(rows, "total_ns")
     first: dict[str, Any] = rows.sort("total_ns", "culprit").row(-1, named=True)
     awaited = f" for {first['culprit']}" if first["culprit"] else " for another one"

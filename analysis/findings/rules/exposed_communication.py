@@ -5,9 +5,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import number, size
 
@@ -22,7 +21,7 @@ CHANGE: Final = (
 )
 
 
-def exposed_communication(subject: Subject) -> Iterator[Finding]:
+def exposed_communication(subject: JudgedReport) -> Iterator[Finding]:
     """All communication that kernels wait for: what a step takes if it takes no time."""
     comm = subject.tables.comm.filter(pl.col("exposed_ns") > 0)
     exposed_ns = subject.worst_ns(comm, "exposed_ns")

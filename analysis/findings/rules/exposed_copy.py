@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import number, size
 
@@ -27,7 +26,7 @@ CHANGE: Final = (
 )
 
 
-def exposed_copy(subject: Subject) -> Iterator[Finding]:
+def exposed_copy(subject: JudgedReport) -> Iterator[Finding]:
     """Each direction of asynchronous copies that run while nothing computes."""
     copies = subject.tables.copies.filter(
         pl.col("copy_label").cast(pl.String).str.ends_with("_async"), pl.col("exposed_ns") > 0
@@ -38,7 +37,7 @@ def exposed_copy(subject: Subject) -> Iterator[Finding]:
             yield _finding(subject, str(direction), rows, exposed_ns)
 
 
-def _finding(subject: Subject, direction: str, rows: pl.DataFrame, exposed_ns: int) -> Finding:
+def _finding(subject: JudgedReport, direction: str, rows: pl.DataFrame, exposed_ns: int) -> Finding:
     most: dict[str, Any] = rows.sort("exposed_ns", "phase").row(-1, named=True)
     moved = subject.per_step(int(rows["bytes"].sum()))
     count = subject.per_step(int(rows["count"].sum()))

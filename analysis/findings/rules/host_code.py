@@ -9,10 +9,9 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import place
-from nsysflow.analysis.findings.running import running
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.host_functions import running
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes
@@ -28,7 +27,7 @@ LEAST_PAUSES: Final = 3
 """Where no steps are judged, fewer pauses are start-up and no loop."""
 
 
-def host_code(subject: Subject) -> Iterator[Finding]:
+def host_code(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase in which the GPU mostly waits for long pieces of Python, in at least half the
     steps."""
     outside = (pl.col("phase") == OUTSIDE) & pl.lit(subject.of_steps)
@@ -42,7 +41,7 @@ def host_code(subject: Subject) -> Iterator[Finding]:
             yield _finding(subject, str(phase), rows, steps)
 
 
-def _finding(subject: Subject, phase: str, rows: pl.DataFrame, steps: int) -> Finding:
+def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame, steps: int) -> Finding:
     size_ns = subject.worst_ns(rows, "ns")
     known = phase != OUTSIDE
     nested = known and any(one.startswith(f"{phase}/") for one in subject.tables.phases["path"])

@@ -10,10 +10,9 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.call_classes import GRAPH_LAUNCH
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import line, place
-from nsysflow.analysis.findings.running import running
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.finding import Finding, line, place
+from nsysflow.analysis.findings.host_functions import running
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, number, whole_percent
@@ -46,7 +45,7 @@ FEWER_GRAPHS: Final = (
 )
 
 
-def launch_bound(subject: Subject) -> Iterator[Finding]:
+def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
     """The step whose GPU waits for launches and for the framework's code between them."""
     if not subject.of_steps:
         yield from _without_steps(subject)
@@ -94,7 +93,7 @@ def launch_bound(subject: Subject) -> Iterator[Finding]:
     )
 
 
-def _short_pauses(subject: Subject) -> pl.DataFrame:
+def _short_pauses(subject: JudgedReport) -> pl.DataFrame:
     """The pauses inside steps that a graph shortens."""
     return subject.pauses.filter(~_other(), _in_step(subject))
 
@@ -104,24 +103,24 @@ def _other() -> pl.Expr:
     return pl.col("long") | pl.col("data") | pl.col("loads_code")
 
 
-def _in_step(subject: Subject) -> pl.Expr:
+def _in_step(subject: JudgedReport) -> pl.Expr:
     phase = pl.col("phase") + "/"
     return pl.any_horizontal(phase.str.starts_with(prefix) for prefix in subject.step_prefixes)
 
 
-def _launches(subject: Subject, phase: str) -> tuple[int, int]:
+def _launches(subject: JudgedReport, phase: str) -> tuple[int, int]:
     """How many launches a phase has, and how many of them find the GPU idle."""
     rows = subject.launches.filter(pl.col("path") == phase)
     return int(rows["launches"].sum()), int(rows["starved_launches"].sum())
 
 
-def _per_step(subject: Subject) -> int:
+def _per_step(subject: JudgedReport) -> int:
     steps = [prefix.removesuffix("/") for prefix in subject.step_prefixes]
     paths = [path for step in steps for path in ([step] if step else _parts(subject, ""))]
     return round(sum(_launches(subject, path)[0] for path in paths) / subject.steps)
 
 
-def _parts(subject: Subject, prefix: str) -> list[str]:
+def _parts(subject: JudgedReport, prefix: str) -> list[str]:
     """The phases that launch something right below a path of this prefix."""
     phases = subject.launches.filter(pl.col("launches") > 0)["path"].to_list()
     return [
@@ -129,7 +128,7 @@ def _parts(subject: Subject, prefix: str) -> list[str]:
     ]
 
 
-def _graphs(subject: Subject) -> int | None:
+def _graphs(subject: JudgedReport) -> int | None:
     """How many CUDA graphs a step launches, if that is most of what it launches, else 0; None for a
     step that is one graph: it cannot be launched by less."""
     view = subject.view
@@ -141,7 +140,7 @@ def _graphs(subject: Subject) -> int | None:
     return per_step if per_step > 1 else None
 
 
-def _graphed(subject: Subject) -> tuple[str, ...]:
+def _graphed(subject: JudgedReport) -> tuple[str, ...]:
     """What can become graphs: the step; or, where much of it is no graph's matter, the phases in it
     of which nothing is; empty where there are none."""
     pauses = subject.pauses.filter(_in_step(subject))
@@ -157,7 +156,7 @@ def _is_in(phase: str, path: str) -> bool:
     return phase == path or phase.startswith(f"{path}/")
 
 
-def _lines(subject: Subject, phase: str) -> tuple[str, str]:
+def _lines(subject: JudgedReport, phase: str) -> tuple[str, str]:
     """The lines whose launches keep the GPU waiting longest in a phase; empty where unknown, and
     where only a few launches have a line (`profile --backtrace waits`)."""
     rows = subject.tables.gap_summary.filter(pl.col("phase") == phase, pl.col("cause") == "launch")
@@ -169,7 +168,7 @@ def _lines(subject: Subject, phase: str) -> tuple[str, str]:
     return ("", "") if lines.is_empty() else lines.select("source", "via").row(-1)
 
 
-def _without_steps(subject: Subject) -> Iterator[Finding]:
+def _without_steps(subject: JudgedReport) -> Iterator[Finding]:
     """The starved windows of a report in which no steps are judged."""
     starved = subject.tables.starved
     saved = pl.col("end_ns") - pl.col("start_ns") - pl.col("graph_estimate_ns")

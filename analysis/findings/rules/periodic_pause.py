@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.places import line, place
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.finding import Finding, line, place
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.base.units import duration, number
 
 CHANGE: Final = (
@@ -21,7 +20,7 @@ CHANGE: Final = (
 )
 
 
-def periodic_pause(subject: Subject) -> Iterator[Finding]:
+def periodic_pause(subject: JudgedReport) -> Iterator[Finding]:
     """One finding for each kind of slow step that comes back at equal distances.
 
     Its cost is spread over all steps after start-up, as it may come back in a part of them only.
@@ -33,7 +32,7 @@ def periodic_pause(subject: Subject) -> Iterator[Finding]:
         yield _finding(subject, row)
 
 
-def _finding(subject: Subject, row: dict[str, Any]) -> Finding:
+def _finding(subject: JudgedReport, row: dict[str, Any]) -> Finding:
     spread_ns = round(row["excess_ns"] / row["all_steps"])
     source, via = row["source"] or "", row["via"] or ""
     where = place(row["phase"] or "", line(source, via))

@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.replay.changes import Changes
 
 WORTH_PCT: Final = 2
@@ -19,7 +19,7 @@ CHANGE: Final = (
 )
 
 
-def profiler_overhead(subject: Subject) -> Iterator[Finding]:
+def profiler_overhead(subject: JudgedReport) -> Iterator[Finding]:
     """Idle time in which the profiler worked on the thread that launches."""
     idle_ns = subject.worst_ns(subject.tables.accounting, "profiler_ns")
     if 100 * idle_ns < WORTH_PCT * subject.step_ns:

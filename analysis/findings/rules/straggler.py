@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, where_it_starts
 from nsysflow.analysis.replay.changes import Changes
@@ -32,7 +32,9 @@ BECAUSE: Final = {
 HIDDEN: Final = "without it, the others would wait for their own hosts for most of that time"
 
 
-def straggler(subjects: Sequence[Subject], ranks: Ranks) -> Iterator[tuple[Subject, Finding]]:
+def straggler(
+    subjects: Sequence[JudgedReport], ranks: Ranks
+) -> Iterator[tuple[JudgedReport, Finding]]:
     """Per rank that holds a group up, and is not held up itself: the finding, and the subject that
     waits longest for it. There the saving is what its collectives take less without that."""
     judged = ranks.judged
@@ -53,8 +55,8 @@ def _reason(group: dict[str, Any]) -> str:
 
 
 def _found(
-    subjects: Sequence[Subject], judged: Ranks, group: dict[str, Any]
-) -> tuple[Subject, Finding]:
+    subjects: Sequence[JudgedReport], judged: Ranks, group: dict[str, Any]
+) -> tuple[JudgedReport, Finding]:
     """The subject and the finding."""
     waits = judged.waited_for(group["group"], group["rank"]).sort("waited_ns", descending=True)
     by_report = {subject.report: subject for subject in subjects}
@@ -68,7 +70,7 @@ def _found(
 
 
 def _finding(
-    subject: Subject, judged: Ranks, group: dict[str, Any], changes: Changes | None = None
+    subject: JudgedReport, judged: Ranks, group: dict[str, Any], changes: Changes | None = None
 ) -> Finding:
     report, steps = group["report"], group["steps"]
     per_step = subject.of_steps and steps > 0

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.subject import Subject
-from nsysflow.analysis.findings.waiting import Stalls, stalls_of
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.stall_findings import Stalls, stalls_of
 from nsysflow.analysis.replay.changes import Changes
 
 READ_BACK: Final = (
@@ -24,7 +24,7 @@ WAIT: Final = (
 )
 
 
-def waits(subject: Subject) -> Iterator[Finding]:
+def waits(subject: JudgedReport) -> Iterator[Finding]:
     """Each line (or phase, where no lines are known) at which the host waits for the GPU."""
     for stalls in stalls_of(subject, "read", "sync"):
         reads = stalls.what == "read"
@@ -39,7 +39,7 @@ def waits(subject: Subject) -> Iterator[Finding]:
         yield _taking_turns(subject, every)
 
 
-def _taking_turns(subject: Subject, every: list[Stalls]) -> Finding:
+def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:
     """All waits at once, where each takes over when another one is removed."""
     idle_ns = sum(one.idle_ns for one in every)
     blocked_ns = sum(one.blocked_ns for one in every)

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.running import code, functions
+from nsysflow.analysis.findings.host_functions import code, functions
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.units import duration, share
 from nsysflow.report.fields import Limits, filled, left_out, phase_field, together

@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.findings.places import line
+from nsysflow.analysis.findings.finding import line
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration
 from nsysflow.report.fields import Limits, Row, filled, gpu_fields, left_out, named_rows, value

@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.places import line, without_function
+from nsysflow.analysis.findings.finding import line, without_function
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration
 from nsysflow.report.fields import Limits, Row, filled, left_out, mean_count, together, value

@@ -5,10 +5,9 @@ from shlex import join, quote, split
 from typing import Final
 
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.analysis.findings.explained.explanation import explanations
-from nsysflow.analysis.findings.find import Found
-from nsysflow.analysis.findings.finding import Finding, Valued
-from nsysflow.analysis.findings.places import line
+from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.findings.finding import Finding, Valued, line
+from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, percent, share
 from nsysflow.report.analysed import Analysed
@@ -82,7 +81,7 @@ def _steps(having: int, steps: int) -> str:
     return f"{having} of the {steps} judged steps have it"
 
 
-def _saving(valued: Valued, found: Found) -> str:
+def _saving(valued: Valued, found: Findings) -> str:
     """`542 us a step (13 % of 3.99 ms)`."""
     if valued.later_ns:
         return f"up to {duration(valued.later_ns)} once the host keeps up, until then nothing"

@@ -3,7 +3,7 @@
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.concepts import bounds_in_full, terms_in_full
 from nsysflow.analysis.declared.tables import DECLARED, TABLES
-from nsysflow.analysis.findings.explained.explanation import explanations
+from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.tables.columns import columns_with_words
 
 

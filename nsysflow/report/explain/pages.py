@@ -11,7 +11,7 @@ from nsysflow.analysis.declared.concepts import (
     terms_in_full,
 )
 from nsysflow.analysis.declared.tables import DECLARED, TABLES
-from nsysflow.analysis.findings.explained.explanation import Explanation, explanations
+from nsysflow.analysis.findings.explanation import Explanation, explanations
 from nsysflow.analysis.tables.columns import meaning
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.report.explain.explained import Explained, Facts, Lines, Part, Points, Prose

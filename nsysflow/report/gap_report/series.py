@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.declared.causes import DECLARED
-from nsysflow.analysis.findings.places import in_function
+from nsysflow.analysis.findings.finding import in_function
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.report.results import Results
 

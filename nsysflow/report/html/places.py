@@ -4,7 +4,7 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from nsysflow.analysis.findings.explained.explanation import explanations
+from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.report.clocks import clocks_of
 from nsysflow.report.explain.behind import at_its_place
 from nsysflow.report.results import Results

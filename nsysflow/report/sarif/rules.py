@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nsysflow.analysis.findings.explained.explanation import Explanation, explanations
+from nsysflow.analysis.findings.explanation import Explanation, explanations
 
 
 def rules() -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.concepts import bounds_in_full, causes_in_full
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.analysis.findings.explained.explanation import explanations
+from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.selection.bound import PARTS
 from tests.reports import ROOT
 

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import nsysflow
-from nsysflow.analysis.findings.find import find
 from nsysflow.analysis.findings.finding import Valued
-from nsysflow.analysis.findings.subject import Subject
+from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.apply import Names
 from nsysflow.analysis.replay.replay import recorded
@@ -111,7 +111,7 @@ def findings_of_programs() -> tuple[Compared, ...]:
 def _compared(
     program: str, analysis: nsysflow.Analysis, about: dict[str, Any]
 ) -> Iterator[Compared]:
-    found = find(Subject(analysis)).valued
+    found = find(JudgedReport(analysis)).valued
     of_host = [one for one in found if one.finding.rule in HOST_RULES]
     for rank, valued in enumerate(of_host):
         sites = tuple(_sites(analysis.timeline, valued, about))

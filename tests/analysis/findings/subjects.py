@@ -5,10 +5,10 @@ from functools import cache
 from typing import Final
 
 import nsysflow
-from nsysflow.analysis.findings.find import find
 from nsysflow.analysis.findings.finding import Finding, Valued
+from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
-from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
 from tests import tiny
 from tests.pairs import trace
@@ -20,15 +20,15 @@ MS: Final = 1_000_000
 
 
 @cache
-def of_sample(name: str) -> Subject:
+def of_sample(name: str) -> JudgedReport:
     """The typical steps of a sample."""
-    return Subject(nsysflow.analyze(trace(name)))
+    return JudgedReport(nsysflow.analyze(trace(name)))
 
 
 @cache
-def of_report(name: str) -> Subject:
+def of_report(name: str) -> JudgedReport:
     """The typical steps of a report in tests/data."""
-    return Subject(nsysflow.analyze(nsysflow.load(PACKED[name])))
+    return JudgedReport(nsysflow.analyze(nsysflow.load(PACKED[name])))
 
 
 @cache
@@ -37,12 +37,12 @@ def valued(name: str) -> tuple[Valued, ...]:
     return find(of_sample(name)).valued
 
 
-def found(rule: Rule, subject: Subject) -> list[Finding]:
+def found(rule: Rule, subject: JudgedReport) -> list[Finding]:
     """What a rule finds."""
     return list(rule(subject))
 
 
-def loop(body: Callable[[int, int], Iterable[Row]], *, steps: int = 8, every: int) -> Subject:
+def loop(body: Callable[[int, int], Iterable[Row]], *, steps: int = 8, every: int) -> JudgedReport:
     """Steps of `every` us, each with the rows that `body` gives for its start and number; a range
     `step` around each. Calls of step i have correlations from `100 * i` on."""
 
@@ -52,7 +52,7 @@ def loop(body: Callable[[int, int], Iterable[Row]], *, steps: int = 8, every: in
             yield tiny.opened(start, start + every * US - 1, "step")
             yield from body(start, i)
 
-    return Subject(tiny.analysis_of(*rows(), options=Options(skip=0)))
+    return JudgedReport(tiny.analysis_of(*rows(), options=Options(skip=0)))
 
 
 def launched(

@@ -1,4 +1,4 @@
-"""Groups that cross: which ranks, of which kind, who holds them up, and why."""
+"""Groups of ranks, and who holds the others up."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.analysis.ranks.stragglers import numbers
+from nsysflow.analysis.ranks.stragglers import numbers, where_it_starts
 from tests.runs_of_ranks import Simulated
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
@@ -169,3 +169,55 @@ def test_members_are_written_as_short_as_they_can_be() -> None:
     assert numbers([4, 5, 6, 7]) == "4-7"
     assert numbers([0, 8, 16, 24, 32]) == "0,8,…,32"
     assert numbers([0, 3, 4]) == "0,3,4"
+
+
+def _held_up(group: int, *, saved_step_ns: int) -> dict[str, int | None]:
+    """A group that the straggler itself holds up."""
+    return {
+        "group": group,
+        "cost_ns": 1_000,
+        "cost_group_ns": 0,
+        "through": None,
+        "cost_step_ns": 500,
+        "saved_step_ns": saved_step_ns,
+    }
+
+
+def _passed_on(group: int, *, through: int) -> dict[str, int | None]:
+    """A group that waits because another one does."""
+    return {**_held_up(group, saved_step_ns=0), "cost_group_ns": 1_000, "through": through}
+
+
+def _start(*rows: dict[str, int | None]) -> int:
+    groups = pl.DataFrame(rows, schema_overrides={"through": pl.Int64})
+    found = where_it_starts(groups.filter(pl.col("cost_group_ns") == 0), groups)
+    return int(found["group"])
+
+
+def test_a_straggler_begins_where_most_other_groups_wait_even_if_another_loses_more() -> None:
+    assert (
+        _start(
+            _held_up(0, saved_step_ns=900),
+            _held_up(1, saved_step_ns=100),
+            _passed_on(2, through=0),
+            _passed_on(3, through=1),
+            _passed_on(4, through=1),
+        )
+        == 1
+    )
+
+
+def test_of_groups_with_equally_many_behind_them_the_one_that_loses_most_is_named() -> None:
+    assert (
+        _start(
+            _held_up(0, saved_step_ns=100),
+            _held_up(1, saved_step_ns=900),
+            _passed_on(2, through=0),
+            _passed_on(3, through=1),
+        )
+        == 1
+    )
+
+
+def test_of_groups_with_none_behind_them_the_one_that_loses_most_is_named() -> None:
+    assert _start(_held_up(0, saved_step_ns=100), _held_up(1, saved_step_ns=900)) == 1

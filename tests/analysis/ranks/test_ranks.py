@@ -1,5 +1,6 @@
-"""Ranks compared with the oracle: who comes late, by clocks aligned at the ends."""
+"""The ranks of a run, from the digests of its reports."""
 
+import pickle
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -16,11 +17,13 @@ from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.analysis.tables.schema import REASONS
 from nsysflow.report.results import Results
-from tests.analyses import EXAMPLES, analysed, loaded
+from tests.analyses import EXAMPLES, analysed, any_trace, loaded
 from tests.oracle import rank_tables as oracle
+from tests.oracle.exchanged import exchanged
+from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.rank_bandwidth import bandwidth
 from tests.oracle.ranks import Collective, RankKey, Run, matched
-from tests.oracle.report import Row
+from tests.oracle.report import Report, Row
 from tests.runs_of_ranks import NAMES, digests_of, ranks_of, spans_of
 
 MEETINGS = st.tuples(
@@ -311,3 +314,35 @@ def test_the_first_report_only_decides_whose_clock_is_used(swapped: bool) -> Non
     by_name = {row["report"]: row for row in found.ranks.to_dicts()}
     assert by_name["h200-ddp-rank0"]["late_ns"] > 100 * by_name["h200-ddp-rank1"]["late_ns"]
     assert found.arrivals.height == 30
+
+
+SMALL = 100
+"""A digest is small if it takes at most three times so many bytes a kernel."""
+
+
+@any_trace
+def test_exposed_times_up_to_each_kernel_agree_with_the_oracle(trace: PlainTrace) -> None:
+    found = nsysflow.analyze(to_trace(trace)).digest.collectives
+    expected = exchanged(Report(trace))
+    columns = [*expected[0]] if expected else []
+    order = ["device", "start_ns", "end_ns", "stream", "name", "process"]
+    rows = found.select(columns).sort(order).to_dicts() if columns else []
+    assert found.height == len(expected)
+    assert rows == sorted(expected, key=lambda row: tuple(row[name] for name in order))
+
+
+def test_exposed_communication_within_the_kernels_is_all_there_is() -> None:
+    analysis = analysed("ddp-bucketed-rank0")
+    kernels = analysis.digest.collectives
+    within = kernels["comm_until_ns"] - kernels["comm_before_ns"]
+    assert within.sum() == analysis.accounting["comm_exposed_ns"].sum()
+
+
+def test_a_digest_travels_and_stays_small() -> None:
+    digest = analysed("ddp-bucketed-rank0").digest
+    sent = pickle.dumps(digest)
+    assert len(sent) < 20_000 + SMALL * 3 * digest.collectives.height
+    there = pickle.loads(sent)
+    assert Ranks.of([there, digest]).arrivals.equals(Ranks.of([digest, there]).arrivals)
+    assert not hasattr(there, "trace")
+    assert there.steps["judged"].to_list() == [True] * 5

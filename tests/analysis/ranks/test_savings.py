@@ -11,8 +11,8 @@ import nsysflow
 from benchmarks.many_ranks.__main__ import Wanted, make_run
 from benchmarks.many_ranks.simulated import Delay, Kind
 from nsysflow.analysis.ranks import digest
+from nsysflow.analysis.ranks.digest import reduced
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.analysis.ranks.reduced import reduced
 from nsysflow.analysis.replay.replay import recorded
 from tests.analyses import analysed
 from tests.analysis.replay.replays import Row, kernel, launch, opened

@@ -1,7 +1,7 @@
 """SARIF of real reports: GitHub takes it, and it says what findings.csv says."""
 
 from nsysflow.analysis.declared.notes import Note, NoteKind
-from nsysflow.analysis.findings.explained.explanation import explanations
+from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.results import Results
 from nsysflow.report.sarif.document import sarif_json

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
-from nsysflow.analysis.findings.subject import Subject
 from tests import tiny
 from tests.analysis.findings.subjects import (
     US,
@@ -99,7 +99,7 @@ def test_without_steps_the_starved_windows_are_the_bound() -> None:
     rows: list[Row] = []
     for k in range(40):
         rows += launched(30 * k * US, k, at=0, took=10, kernel_ns=2 * US)
-    (one,) = found(launch_bound, Subject(tiny.analysis_of(*rows)))
+    (one,) = found(launch_bound, JudgedReport(tiny.analysis_of(*rows)))
     assert one.method == "bound"
     assert one.at_most_ns > 0
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import nsysflow
-from nsysflow.analysis.findings.find import find_of_run
+from nsysflow.analysis.findings.findings import find_of_run
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.straggler import straggler
-from nsysflow.analysis.findings.subject import Subject
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.ranks import Ranks
 from tests import tiny
@@ -16,7 +16,7 @@ from tests.runs_of_ranks import Simulated
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
-def rank(name: str, computes_us: int, *, others_us: int) -> Subject:
+def rank(name: str, computes_us: int, *, others_us: int) -> JudgedReport:
     """Steps in which a rank computes, and then reduces until the slower one has come too."""
     every = max(computes_us, others_us) + 300
 
@@ -32,7 +32,7 @@ def rank(name: str, computes_us: int, *, others_us: int) -> Subject:
             yield tiny.call(start + 25 * US, end + 2 * US, "cudaDeviceSynchronize")
 
     trace = replace(tiny.trace_of(*rows()), report=name)
-    return Subject(nsysflow.analyze(trace, Options(skip=0)))
+    return JudgedReport(nsysflow.analyze(trace, Options(skip=0)))
 
 
 FAST = rank("rank0", 1_000, others_us=2_000)

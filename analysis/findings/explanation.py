@@ -1,0 +1,50 @@
+"""What there is to say about each rule, whatever report it found something in."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """One rule, from rules/RULE.toml.
+
+    Attributes:
+        about: what it finds, a clause.
+        why: why that costs time, a paragraph.
+        before: PyTorch code that has it.
+        after: the same code changed.
+        signs: what shows that it is this and nothing else, a clause each.
+        leave: when not to change it, a clause each.
+        causes: which gaps are behind it, by their cause; none where the GPU is busy.
+        tables: what shows it.
+    """
+
+    about: str
+    why: str
+    before: str
+    after: str
+    signs: tuple[str, ...]
+    leave: tuple[str, ...]
+    causes: tuple[str, ...]
+    tables: tuple[str, ...]
+
+
+@cache
+def explanations() -> dict[str, Explanation]:
+    """All rules that are explained, by name."""
+    here = files("nsysflow.analysis.findings") / "rules"
+    found = {each.name: each for each in here.iterdir() if each.name.endswith(".toml")}
+    return {
+        name.removesuffix(".toml"): _read(found[name].read_text(encoding="utf-8"))
+        for name in sorted(found)
+    }
+
+
+def _read(text: str) -> Explanation:
+    """An entry; its paragraph without the line breaks of the file."""
+    held: dict[str, Any] = tomllib.loads(text)
+    held |= {name: tuple(held[name]) for name in ("signs", "leave", "causes", "tables")}
+    return Explanation(**held | {"why": " ".join(held["why"].split())})

@@ -1,0 +1,252 @@
+"""What the judged kernels do, by their names and their order, and what the GPUs can do."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.tables.kernels.classes import Rules, class_of
+from nsysflow.base.peaks import PEAKS, Unit
+
+_CAPABILITIES: Final[Mapping[str, int]] = {
+    r"\bG?B[123]00\b": 100,
+    r"\bG?H(?:100|200|800|20)\b": 90,
+    r"RTX (?:PRO|50\d\d)": 120,
+    r"\bL(?:4|20|40S?)\b|RTX 40\d\d|\bAda\b": 89,
+    r"\bA(?:10G?|16|2|40)\b|RTX 30\d\d|RTX A\d+": 86,
+    r"\bA(?:100|800|30)\b": 80,
+    r"\bT4\b|RTX 20\d\d|Quadro RTX|TITAN RTX": 75,
+    r"\bV100|TITAN V": 70,
+}
+"""Compute capability by the driver's name of a GPU: developer.nvidia.com/cuda-gpus."""
+
+
+def capability(gpu: str, generations: pl.Series) -> int | None:
+    """The compute capability (90 for 9.0) of a GPU.
+
+    Args:
+        gpu: the driver's name; may be empty.
+        generations: those that its kernels name, which tell where the name does not.
+    """
+    names = pl.Series([gpu])
+    for pattern, known in _CAPABILITIES.items():
+        if names.str.contains(pattern).any():
+            return known
+    newest = generations.max()
+    return newest if isinstance(newest, int) else None
+
+
+def peak_ratio(gpu: str, slow: Unit, fast: Unit) -> float | None:
+    """How many times the peak of one arithmetic is another's; None for a GPU without peaks."""
+    peaks = PEAKS.get(gpu, {})
+    return peaks[fast] / peaks[slow] if slow in peaks and fast in peaks else None
+
+
+MATRIX_CLASSES: Final = ("matmul", "conv", "attention")
+"""Classes whose time is arithmetic that tensor cores can do."""
+
+CHAIN_CLASSES: Final = ("elementwise", "norm", "copy/cast", "softmax")
+"""Classes whose kernels read and write whole tensors and compute next to nothing."""
+
+_SIMT: Final = (
+    r"(?i)_ffma_|(?:^|[_:<\s])[sc]gemm|scudnn|implicit_convolve_sgemm<float|f32f32_f32f32_f32"
+)
+_TENSOR: Final = r"(?i)tf32|tensorop|wmma|1688|16816|[hsi]884"
+_ALIGNED_TO: Final = r"tensorop\w*_align(\d+)|_tensor\w*_align[ac]([12])_"
+_GENERATION: Final = r"cutlass_(\d\d)_|(?:^|_|cutlass3x_)sm(\d+)_"
+_CODE_NAMES: Final = {"ampere_": 80, "turing_": 75, "volta_": 70}
+_FP8: Final = r"nvjet_(?:sm\d+_)?[qo]|e4m3|e5m2|fp8"
+_TF32: Final = r"tf32|nvjet_(?:sm\d+_)?s[^m]|tensorop_s1688gemm_\d"
+_HALF: Final = r"bf16|f16|16816|nvjet_(?:sm\d+_)?[th]|hgemm"
+_CAST: Final = (
+    r"float16_copy_kernel|float8_copy|unrolled_elementwise_kernel<[^,]*direct_copy_kernel"
+    r"|fused__to_copy_\d+$|_convert(?:_fusion)?(?:_\d+)?$"
+)
+_LAYOUT: Final = (
+    r"nchwToNhwc|nhwcToNchw|nhwcAddPadding|convertTensor_kernel|(?:^|[_:\s])transpose"
+    r"|[:\s]elementwise_kernel<[^>]*direct_copy_kernel"
+)
+_SOFTMAX: Final = r"(?i)softmax"
+_NO_ATTENTION: Final = (
+    r"(?i)log_?softmax|cross_entropy|nll_loss"
+    r"|softmax_warp_\w+<[^>]*, (?:\(bool\)1|true), (?:\(bool\)[01]|true|false)>"
+)
+_UPDATE: Final = r"addcdiv_cuda_kernel"
+
+
+def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
+    """`names` (`name`, `short_name`) with what each name says.
+
+    Added are `class`; `simt` (float32 matrix work off the tensor cores); `aligned_to` (elements, of
+    tensor-core kernels that say it); `generation` (75 for a kernel of sm_75); `unit` (of `peaks`);
+    `cast`, `layout`, `softmax` (of attention, not of a loss), `update` (an optimizer's arithmetic,
+    a tensor a kernel).
+    """
+    name = pl.col("name").cast(pl.String)
+    generations = name.str.extract(_GENERATION, 1), name.str.extract(_GENERATION, 2)
+    by_code_name = [pl.when(name.str.contains(k)).then(v) for k, v in _CODE_NAMES.items()]
+    aligned = name.str.extract(_ALIGNED_TO, 1), name.str.extract(_ALIGNED_TO, 2)
+    simt = name.str.contains(_SIMT) & ~name.str.contains(_TENSOR)
+    classes = class_of(name, pl.col("short_name").cast(pl.String), more_classes)
+    matrix = pl.col("class").is_in([*MATRIX_CLASSES, "triton"])
+    return names.with_columns(classes.alias("class")).with_columns(
+        simt.alias("simt"),
+        pl.coalesce(*aligned).cast(pl.Int64).alias("aligned_to"),
+        pl.coalesce(*(g.cast(pl.Int64) for g in generations), *by_code_name).alias("generation"),
+        pl.when(simt)
+        .then(pl.lit("float32"))
+        .when(name.str.contains(_FP8))
+        .then(pl.lit("fp8"))
+        .when(name.str.contains(_TF32))
+        .then(pl.lit("tf32"))
+        .when(name.str.contains(_HALF))
+        .then(pl.lit("bf16"))
+        .alias("unit"),
+        name.str.contains(_CAST).alias("cast"),
+        (name.str.contains(_LAYOUT) & ~matrix).alias("layout"),
+        (name.str.contains(_SOFTMAX) & ~name.str.contains(_NO_ATTENTION)).alias("softmax"),
+        name.str.contains(_UPDATE).alias("update"),
+    )
+
+
+TINY_NS: Final = 5_000
+"""A kernel shorter than this is mostly its own start and end: an empty one takes 1 to 2 us of the
+GPU, and 5 us of bandwidth are only 20 MB on an H200."""
+
+TINY_RUN: Final = 20
+"""So many tiny kernels back to back are a loop over tensors, and not the glue of a layer."""
+
+MOST_GLUE: Final = 16
+"""Attention has at most so many kernels between its two matmuls: scale, mask, casts, softmax,
+dropout and copies were 11 in eager PyTorch with a mask under autocast."""
+
+FEWEST_UPDATES: Final = 8
+"""An optimizer's run updates at least so many tensors one by one."""
+
+_OPTIMIZER: Final = r"(?i)optim"
+"""Ranges of optimizers: `optimizer`, `Optimizer.step#AdamW.step`, `optim_step`."""
+
+
+def kernels_in_order(view: View) -> pl.DataFrame:
+    """The judged kernels, stream by stream in the order in which they ran.
+
+    Columns: `process`, `device`, `node`, `detail` (its row in SHAPES), `start_ns`, `ns`, `name`,
+    `short_name`, those of `with_traits`, `lane` (a number per stream) and `job`: the one that a
+    kernel is part of, `attention` (between the two matmuls of one that is not fused), `optimizer`
+    (tensor by tensor), `tiny` (a run of kernels shorter than `TINY_NS`), `chain` (of neighbours
+    that only move memory), or null. `run` numbers neighbours of one job.
+    """
+    kernels = _by_lane(view.ops)
+    pair = ["name", "short_name"]
+    names = with_traits(kernels.select(pair).unique(), view.options.kernel_classes)
+    kernels = kernels.join(names, on=pair, how="left", maintain_order="left")
+    tuned = _in_optimizer(kernels, view)
+    kernels = kernels.with_columns(tuned.alias("tuned"))
+    kernels = kernels.with_columns(_attention(kernels).alias("attention"))
+    kernels = kernels.with_columns(_updates(kernels).alias("optimizer"))
+    kernels = kernels.with_columns(_tiny(kernels).alias("tiny"))
+    kernels = kernels.with_columns(_job().alias("job"))
+    run = pl.struct("lane", "job").rle_id()
+    return kernels.with_columns(run.alias("run")).drop("tuned", "attention", "optimizer", "tiny")
+
+
+def _by_lane(ops: pl.DataFrame) -> pl.DataFrame:
+    """The kernels, stream by stream; operations are in the order of their start."""
+    stream = ["device_no", "process", "stream"]
+    ns = (pl.col("end_ns") - pl.col("start_ns")).clip(0).alias("ns")
+    columns = ("process", "device", "node", "detail", "start_ns", "name", "short_name", "ns")
+    rows = ops.lazy().filter(pl.col("kind") == "kernel")
+    kernels = rows.select(*columns[:-1], ns, "device_no", "stream").collect()
+    lanes = kernels.select(stream).unique().sort(stream, nulls_last=True).with_row_index("lane")
+    if len(lanes) < 2:
+        return kernels.select(*columns, pl.lit(0, pl.UInt32).alias("lane"))
+    numbered = kernels.join(lanes, on=stream, how="left", maintain_order="left", nulls_equal=True)
+    return numbered.select(*columns, "lane").sort("lane", maintain_order=True)
+
+
+def _job() -> pl.Expr:
+    moves = pl.col("class").is_in(CHAIN_CLASSES)
+    return (
+        pl.when("attention")
+        .then(pl.lit("attention"))
+        .when("optimizer")
+        .then(pl.lit("optimizer"))
+        .when("tiny")
+        .then(pl.lit("tiny"))
+        .when(moves)
+        .then(pl.lit("chain"))
+    )
+
+
+def run_of(kernels: pl.DataFrame, member: pl.Expr) -> pl.DataFrame:
+    """Per maximal run of members on a stream: `first` and `last` row, `count`."""
+    numbered = kernels.select("lane", member.fill_null(value=False).alias("member")).with_columns(
+        pl.struct("lane", "member").rle_id().alias("run")
+    )
+    rows = numbered.with_row_index("row").filter("member")
+    return rows.group_by("run", maintain_order=True).agg(
+        pl.col("row").first().alias("first"),
+        pl.col("row").last().alias("last"),
+        pl.len().cast(pl.Int64).alias("count"),
+    )
+
+
+def _covered(kernels: pl.DataFrame, runs: pl.DataFrame) -> pl.Series:
+    """Whether each row lies in one of the runs."""
+    edges = pl.zeros(len(kernels) + 1, dtype=pl.Int32, eager=True)
+    edges = edges.scatter(runs["first"], 1)
+    ends = pl.zeros(len(kernels) + 1, dtype=pl.Int32, eager=True).scatter(runs["last"] + 1, 1)
+    return (edges - ends).cum_sum().head(len(kernels)) > 0
+
+
+def _attention(kernels: pl.DataFrame) -> pl.Series:
+    """The kernels between two matmuls of which one is a softmax."""
+    triton = (pl.col("class") == "triton").fill_null(value=False)
+    glue = pl.col("class").is_in(CHAIN_CLASSES) | triton
+    runs = run_of(kernels, glue).filter(pl.col("count") <= MOST_GLUE)
+    softmaxes = kernels["softmax"].arg_true()
+    holds = softmaxes.search_sorted(runs["last"], side="right") > softmaxes.search_sorted(
+        runs["first"]
+    )
+    matmul = (kernels["class"] == "matmul").extend_constant(value=False, n=1)
+    lanes = kernels["lane"].extend_constant(None, n=1)
+    before = runs.select(pl.when(pl.col("first") > 0).then(pl.col("first") - 1)).to_series()
+    before = before.fill_null(len(kernels))
+    after = runs["last"] + 1
+    here = lanes.gather(runs["first"])
+    between = (
+        matmul.gather(before)
+        & matmul.gather(after)
+        & (lanes.gather(before) == here).fill_null(value=False)
+        & (lanes.gather(after) == here).fill_null(value=False)
+    )
+    return _covered(kernels, runs.filter(holds & between))
+
+
+def _in_optimizer(kernels: pl.DataFrame, view: View) -> pl.Series:
+    """Whether each kernel was launched in a range that is called an optimizer."""
+    named = view.attribution.paths["joined"].str.contains(_OPTIMIZER)
+    path = view.attribution.path_of(kernels["node"])
+    return named.gather(path).fill_null(value=False)
+
+
+def _updates(kernels: pl.DataFrame) -> pl.Series:
+    """Kernels that update one tensor each: in an optimizer's range, or in a run that has an
+    optimizer's arithmetic."""
+    moves = pl.col("class").is_in(CHAIN_CLASSES)
+    runs = run_of(kernels, moves)
+    updates = kernels["update"].arg_true()
+    count = updates.search_sorted(runs["last"], side="right") - updates.search_sorted(runs["first"])
+    runs = runs.filter(count.cast(pl.Int64) >= FEWEST_UPDATES)
+    return _covered(kernels, runs) | (kernels["tuned"] & kernels["class"].is_in(CHAIN_CLASSES))
+
+
+def _tiny(kernels: pl.DataFrame) -> pl.Series:
+    """Kernels in a run of `TINY_RUN` that are shorter than `TINY_NS`, with no longer pause."""
+    end = (pl.col("start_ns") + pl.col("ns")).shift(1)
+    paused = (pl.col("start_ns") - end > TINY_NS).fill_null(value=False)
+    stretch = paused.cum_sum()
+    lanes = kernels.with_columns(pl.struct(pl.col("lane"), stretch).rle_id().alias("lane"))
+    runs = run_of(lanes, (pl.col("ns") < TINY_NS) & (pl.col("class") != "comm"))
+    return _covered(kernels, runs.filter(pl.col("count") >= TINY_RUN))

@@ -1,1 +1,0 @@
-"""What do the judged kernels do, by their names and their order?"""

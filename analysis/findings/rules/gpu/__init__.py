@@ -1,1 +1,0 @@
-"""The rules about what kernels do: they name more than "make the kernels faster"."""

@@ -1,0 +1,61 @@
+"""`idle-chip`: kernels run, and the counters say that the chip does little."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_finding import in_words, kernel_finding
+from nsysflow.analysis.tables.utilization.gpu_metrics import BUSY_PCT
+from nsysflow.base.units import percent
+
+LOW_PCT: Final = 30.0
+"""Half of `BUSY_PCT`, from which on a counter limits the work. Kernels that move whole tensors
+were between 30 and 60 % of DRAM in all our reports."""
+
+SHARE_PCT: Final = 5.0
+"""A class with less of the kernel time is not worth it."""
+
+CHANGE: Final = (
+    "more work per kernel: a larger batch, larger tiles, fewer and fused kernels",
+    "run independent kernels on two streams, so that they share the chip",
+    "see in Nsight Compute what such a kernel waits for: ncu --set full",
+)
+
+
+def idle_chip(subject: JudgedReport) -> Iterator[Finding]:
+    """A class of kernels during which neither SMs, tensor cores nor DRAM reach 30 %."""
+    issued = pl.max_horizontal("sm_issue_pct", "tensor_active_pct")
+    moved = pl.sum_horizontal("dram_read_pct", "dram_write_pct")
+    low = subject.tables.gpu_metrics.filter(
+        pl.col("group") == "class", pl.col("bound") == "latency", pl.col("name") != "comm"
+    ).with_columns(issued.alias("issued"), moved.alias("moved"))
+    low = low.filter(pl.max_horizontal("issued", "moved") < LOW_PCT)
+    whole = int(subject.kernels["ns"].sum())
+    for row in low.iter_rows(named=True):
+        rows = _of_class(subject, row)
+        if int(rows["ns"].sum()) * 100 >= SHARE_PCT * whole:
+            yield kernel_finding(
+                subject,
+                rows,
+                rule="idle-chip",
+                title=f"the chip is mostly idle while {row['name']} kernels run",
+                change=CHANGE,
+                evidence=(
+                    in_words(subject, rows),
+                    f"while they run: SMs issue {percent(row['sm_issue_pct'])}, tensor cores"
+                    f" {percent(row['tensor_active_pct'])}, DRAM {percent(row['moved'])} of the"
+                    " maximum",
+                ),
+                table="gpu_metrics",
+            )
+
+
+def _of_class(subject: JudgedReport, row: dict[str, Any]) -> pl.DataFrame:
+    """Its kernels. With the busiest counter at `BUSY_PCT` they would take as much less time."""
+    reached = max(row["issued"], row["moved"]) / BUSY_PCT
+    gain = (pl.col("ns") * (1 - reached)).round().cast(pl.Int64).alias("gain_ns")
+    mine = (pl.col("class") == row["name"]) & (pl.col("device") == row["device"])
+    return subject.kernels.filter(mine).with_columns(gain)

@@ -1,0 +1,164 @@
+"""The lines and phases at which the host waits, and the findings that say to wait no more."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding, line, place, without_function
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.replay.apply import ITSELF
+from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.base.units import number
+
+What = Literal["read", "pageable", "pinned", "sync", "alloc"]
+"""What a call does: reads a value back, copies from or to pageable memory, waits for a copy of
+pinned memory, waits for something else, or takes and gives memory."""
+
+HIDDEN: Final = 0.1
+"""This share of the time that a wait blocks the host may be lost without idle time behind it:
+copies and other streams that it keeps from overlapping. (Of two simulated programs, prefetch-008
+and two_streams-037, a wait took 18 and 5 % of the window with under 0.5 % idle behind it.) It only
+decides what is replayed."""
+
+HARMLESS: Final = 1 / 30
+"""A wait that saves less than this share of the time that it blocks hides behind the GPU's work …
+"""
+
+RESUMED_NS: Final = 250_000
+"""… if that is no more than the host takes to launch again after any wait: 58 to 214 us in
+benign_sync (H200, 2026-11-20), where the GPU computes during 98 % of the wait."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stalls:
+    """The stalls of one line of the program and of a framework, or of one phase where no lines are
+    known.
+
+    Attributes:
+        what: what most of them do.
+        phase: a path; empty outside all ranges.
+        source: the line; empty where none is known.
+        via: the framework's line, if `source` only calls that framework; else empty.
+        api: the call that loses most.
+        kinds: of `replay.changes.declared.KINDS`: what is to be removed.
+        calls: how many there are.
+        steps: how many of the judged steps have them.
+        blocked_ns: how long they block the host, per step.
+        idle_ns: the idle time behind them, per step.
+        at: the place as `nsysflow whatif` takes it.
+    """
+
+    what: What
+    phase: str
+    source: str
+    via: str
+    api: str
+    kinds: tuple[str, ...]
+    calls: int
+    steps: int
+    blocked_ns: int
+    idle_ns: int
+    at: str
+
+    @property
+    def line(self) -> str:
+        """Its lines in words; empty where none is known."""
+        return line(self.source, self.via)
+
+    @property
+    def size_ns(self) -> int:
+        """What may be lost there: decides what is replayed."""
+        return max(self.idle_ns, round(HIDDEN * self.blocked_ns))
+
+    def worth_ns(self, subject: JudgedReport) -> int:
+        """What removing them must save to be worth a line."""
+        resumed_ns = RESUMED_NS * self.calls / subject.steps
+        return round(min(HARMLESS * self.blocked_ns, resumed_ns))
+
+    @property
+    def removals(self) -> tuple[Removal, ...]:
+        """What makes them vanish."""
+        return tuple(Removal(kind=kind, at=self.at) for kind in self.kinds)
+
+    def finding(
+        self, subject: JudgedReport, *, rule: str, what: str, change: tuple[str, ...]
+    ) -> Finding:
+        """The finding that says to remove them."""
+        return Finding(
+            rule=rule,
+            title=f"{what}: {self.api}{place(self.phase, self.line)}",
+            change=change,
+            evidence=(
+                f"{self._often(subject)} the host for {subject.spent(self.blocked_ns)}",
+                f"the GPU idles for {subject.spent(self.idle_ns)} behind them",
+            ),
+            table="syncs",
+            size_ns=self.size_ns,
+            steps=self.steps,
+            changes=Changes(removed=self.removals),
+            worth_ns=self.worth_ns(subject),
+            waits=True,
+            phase=self.phase,
+            source=self.source,
+            via=self.via,
+            culprit=self.api,
+        )
+
+    def _often(self, subject: JudgedReport) -> str:
+        """`2 calls a step block`; `3 calls in 10 steps block` where not every step has one."""
+        calls = self.calls / subject.steps
+        if not subject.of_steps or calls < 1:
+            within = f" in {number(subject.steps)} steps" if subject.of_steps else ""
+            return (
+                f"one call{within} blocks"
+                if self.calls == 1
+                else (f"{number(self.calls)} calls{within} block")
+            )
+        return "one call a step blocks" if calls < 1.5 else f"{calls:.0f} calls a step block"
+
+
+def stalls_of(subject: JudgedReport, *wanted: What) -> Iterator[Stalls]:
+    """The places whose stalls mostly do one of the things wanted; allocations are places of their
+    own."""
+    rows = subject.stalls
+    phases = rows["phase"].unique().to_list()
+    key = ["source", "via", "at_phase", pl.col("what") == "alloc"]
+    for _, group in rows.group_by(key, maintain_order=True):
+        most = group.group_by("what").agg(_loss().sum()).sort("loss", "what")["what"][-1]
+        if most in wanted:
+            yield _stalls(subject, group, most, phases)
+
+
+def _stalls(subject: JudgedReport, rows: pl.DataFrame, what: What, phases: list[str]) -> Stalls:
+    first: dict[str, Any] = (
+        rows.group_by("phase", "api").agg(_loss().sum()).sort("loss", "phase", "api")
+    ).row(-1, named=True)
+    source, via, phase = str(rows["source"][0]), str(rows["via"][0]), str(first["phase"])
+    kinds = {"sync": "sync", "blocking_copy": "copy", "alloc": "alloc"}
+    return Stalls(
+        what=what,
+        phase=phase,
+        source=source,
+        via=via,
+        api=first["api"],
+        kinds=tuple(kinds[kind] for kind in sorted(rows["kind"].unique())),
+        calls=len(rows),
+        steps=subject.steps_with(rows["start_ns"]),
+        blocked_ns=subject.per_step(int(rows["blocked_ns"].sum())),
+        idle_ns=subject.per_step(int(rows["idle_ns"].sum())),
+        at=without_function(line(source, via)) or _alone(phase, phases),
+    )
+
+
+def _alone(phase: str, phases: list[str]) -> str:
+    """The phase as changes name it, without the stalls in phases inside it."""
+    if not phase:
+        return OUTSIDE
+    return phase + ITSELF if any(one.startswith(f"{phase}/") for one in phases) else phase
+
+
+def _loss() -> pl.Expr:
+    return (pl.col("idle_ns") + HIDDEN * pl.col("blocked_ns")).alias("loss")

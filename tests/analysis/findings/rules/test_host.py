@@ -1,0 +1,231 @@
+"""What the host does while the GPU waits."""
+
+from collections.abc import Iterator
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.judged_report import LOADS_DATA, JudgedReport
+from nsysflow.analysis.findings.rules.code_loading import code_loading
+from nsysflow.analysis.findings.rules.data_loading import data_loading
+from nsysflow.analysis.findings.rules.host_code import host_code
+from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
+from nsysflow.analysis.options import Options
+from tests import tiny
+from tests.analysis.findings.subjects import (
+    MS,
+    US,
+    Row,
+    found,
+    launched,
+    loop,
+    of_report,
+    of_sample,
+    valued,
+)
+from tests.oracle.model import Overhead
+
+
+def building(start: int, i: int) -> Iterator[Row]:
+    """A kernel; 3 ms in which a library builds another one, loads it in 20 us and launches it."""
+    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=100 * US)
+    yield tiny.call(start + 3_100 * US, start + 3_120 * US, "cuLibraryLoadData")
+    yield from launched(start, 100 * i + 2, at=3_200, took=5, kernel_ns=400 * US)
+
+
+def test_what_builds_the_code_counts_with_what_loads_it() -> None:
+    subject = loop(building, every=4_000)
+    (one,) = found(code_loading, subject)
+    assert one.culprit == "cuLibraryLoadData"
+    assert one.steps == 8
+    assert one.at_most_ns > 2.9 * MS
+    assert not found(host_code, subject)
+
+
+def test_steps_that_load_nothing_are_none() -> None:
+    assert not found(code_loading, of_sample("fusion-compile"))
+
+
+@pytest.mark.parametrize(
+    ("path", "loads"),
+    [
+        ("/data", True),
+        ("/next_batch", True),
+        ("/get_data", True),
+        ("/wait_for_batch", True),
+        ("/enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", True),
+        ("/loader/decode", True),
+        ("/tokenize", True),
+        ("/forward", False),
+        ("/batch_norm", False),
+        ("/h2d", False),
+        ("/load_checkpoint", False),
+        ("/metadata", False),
+        ("/input_projection", False),
+    ],
+)
+def test_a_phase_loads_data_by_its_name(path: str, loads: bool) -> None:
+    assert pl.select(pl.lit(path).str.contains(LOADS_DATA)).item() == loads
+
+
+def test_a_phase_that_loads_while_the_gpu_waits_is_found_and_replayed() -> None:
+    (one,) = found(data_loading, of_report("h200-gpu-metrics"))
+    assert (one.rule, one.phase, one.method) == ("data-loading", "step/data", "replay")
+    assert one.size_ns > 1 * MS
+    assert "num_workers" in one.change[0]
+
+
+@pytest.mark.parametrize("name", ["dataload-async", "launch_bound-eager", "fusion-eager"])
+def test_a_loader_that_hides_behind_the_gpu_and_other_phases_are_none(name: str) -> None:
+    assert "data-loading" not in {one.finding.rule for one in valued(name)}
+
+
+def between(start: int, i: int) -> Iterator[Row]:
+    """A range for the model in a step, and 2 ms of host code before it outside any range."""
+    yield from launched(start, 100 * i + 1, at=2_010, took=5, kernel_ns=900 * US)
+
+
+def test_host_code_outside_all_ranges_is_an_upper_bound() -> None:
+    rows: list[Row] = []
+    for i in range(8):
+        start = i * 3_000 * US
+        rows.append(tiny.opened(start + 2_000 * US, start + 2_030 * US, "step"))
+        rows += between(start, i)
+    (one,) = found(data_loading, JudgedReport(tiny.analysis_of(*rows, options=Options(skip=0))))
+    assert one.title == "host code between the steps"
+    assert one.changes is not None
+    assert list(one.changes.options()) == ["--faster-host", "(outside ranges)=0"]
+    assert one.method == "bound"
+    assert "num_workers" in one.change[1]
+
+
+def test_host_code_outside_all_ranges_is_no_loader_where_batches_have_a_phase() -> None:
+    rows: list[Row] = []
+    for i in range(8):
+        start = i * 6_000 * US
+        rows.append(tiny.opened(start + 2_000 * US, start + 6_000 * US, "step"))
+        rows.append(tiny.opened(start + 3_000 * US, start + 5_000 * US, "data"))
+        rows += between(start, i)
+        rows += launched(start, 100 * i + 2, at=5_010, took=5, kernel_ns=900 * US)
+    subject = JudgedReport(tiny.analysis_of(*rows, options=Options(skip=0)))
+    elsewhere, loads = found(data_loading, subject)
+    assert (loads.phase, elsewhere.phase) == ("step/data", "")
+    assert not any("num_workers" in advice for advice in elsewhere.change)
+
+
+def test_steps_that_are_called_batch_load_nothing_by_that() -> None:
+    rows: list[Row] = []
+    for i in range(8):
+        start = i * 100 * US
+        rows.append(tiny.opened(start, start + 99 * US, "batch"))
+        rows += launched(start, 100 * i + 1, at=60, took=5, kernel_ns=20 * US)
+    assert not found(data_loading, JudgedReport(tiny.analysis_of(*rows, options=Options(skip=0))))
+
+
+def test_short_loops_without_a_loader_are_none() -> None:
+    assert not found(
+        data_loading,
+        loop(
+            lambda start, i: launched(start, 100 * i, at=10, took=5, kernel_ns=80 * US), every=100
+        ),
+    )
+
+
+def logging(start: int, i: int, every: int = 1) -> Iterator[Row]:
+    """Two kernels; 3 ms of Python between them in a range, in every so many steps."""
+    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=100 * US)
+    late = 3_200 if i % every == 0 else 120
+    yield tiny.opened(start + 20 * US, start + (late + 20) * US, "log")
+    yield from launched(start, 100 * i + 2, at=late, took=5, kernel_ns=(3_980 - late) * US)
+
+
+def test_a_long_piece_of_python_in_each_step_is_an_upper_bound() -> None:
+    (one,) = find(loop(logging, every=4_000)).valued
+    assert (one.finding.rule, one.finding.phase) == ("host-code", "step/log")
+    assert one.finding.method == "bound"
+    assert one.low_ns == 0
+    assert 2 * MS < one.high_ns < 3.2 * MS
+
+
+def test_the_host_s_time_in_the_phases_inside_is_not_taken_with_it() -> None:
+    def nested(start: int, i: int) -> Iterator[Row]:
+        yield from logging(start, i)
+        yield tiny.opened(start + 3_190 * US, start + 3_210 * US, "inner")
+
+    (one,) = found(host_code, loop(nested, every=4_000))
+    assert one.changes is not None
+    assert list(one.changes.options()) == ["--faster-host", "step/log/.=0"]
+
+
+def test_a_piece_in_a_third_of_the_steps_is_none() -> None:
+    assert not found(host_code, loop(lambda start, i: logging(start, i, 3), steps=9, every=4_000))
+
+
+def test_start_up_is_none_where_no_steps_are_marked() -> None:
+    rows = [*launched(0, 1, at=10, took=5, kernel_ns=100 * US)]
+    rows += launched(0, 2, at=90_000, took=5, kernel_ns=100 * US)
+    assert not found(host_code, JudgedReport(tiny.analysis_of(*rows)))
+
+
+def test_short_pauses_between_launches_are_none() -> None:
+    assert not found(host_code, of_sample("launch_bound-eager"))
+    assert not found(host_code, of_sample("sum_many-loop"))
+
+
+def flushing(start: int, i: int) -> Iterator[Row]:
+    """A kernel, and one that is launched 200 us later since the profiler works meanwhile."""
+    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=200 * US)
+    begin, end = start + 220 * US, start + 420 * US
+    yield Overhead(begin, end, tiny.PROCESS, tiny.MAIN, "Buffer flush")
+    yield from launched(start, 100 * i + 2, at=425, took=5, kernel_ns=200 * US)
+
+
+def test_what_the_profiler_takes_is_a_replay_without_it() -> None:
+    (one,) = (
+        one
+        for one in find(loop(flushing, every=650)).valued
+        if one.finding.rule == "profiler-overhead"
+    )
+    assert one.finding.changes is not None
+    assert list(one.finding.changes.options()) == ["--no-profiler"]
+    assert one.high_ns > 150 * US
+
+
+def test_a_profiler_that_takes_a_hundredth_is_none() -> None:
+    assert "profiler-overhead" not in {
+        one.finding.rule for one in valued("alloc_churn-empty_cache")
+    }
+
+
+def saving_every(k: int, steps: int = 40, until: int = 40) -> JudgedReport:
+    """Steps of 1 ms; each k-th of the first takes 5 ms longer, in a range that saves."""
+
+    def rows() -> Iterator[Row]:
+        start = 0
+        for i in range(steps):
+            slow = 5_000 * US if i % k == k - 1 and i < until else 0
+            yield tiny.opened(start, start + 990 * US + slow, "step")
+            yield from launched(start, 10 * i + 1, at=10, took=5, kernel_ns=400 * US)
+            yield tiny.opened(start + 30 * US, start + 420 * US + slow, "save")
+            begin = start + 420 * US + slow
+            yield from launched(begin, 10 * i + 2, at=5, took=5, kernel_ns=500 * US)
+            start += 1_000 * US + slow
+
+    return JudgedReport(tiny.analysis_of(*rows(), options=Options(skip=0)))
+
+
+def test_what_every_tenth_step_takes_longer_is_spread_over_all_steps() -> None:
+    (one,) = found(periodic_pause, saving_every(10))
+    assert one.title.startswith("every 10 steps one takes longer")
+    assert 0.45 * MS < one.at_most_ns < 0.55 * MS
+    assert one.method == "bound"
+
+
+def test_what_ends_before_the_run_does_is_spread_over_all_steps_too() -> None:
+    (one,) = found(periodic_pause, saving_every(10, until=30))
+    assert 0.34 * MS < one.at_most_ns < 0.41 * MS
+
+
+def test_steps_of_equal_length_are_none() -> None:
+    assert not found(periodic_pause, of_sample("nan_check-sync"))

@@ -1,0 +1,149 @@
+"""What the host ran while the GPU waited, in the words of findings."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from nsysflow.analysis.findings.host_functions import Running, code, functions, running
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.code_loading import code_loading
+from nsysflow.analysis.findings.rules.data_loading import data_loading
+from nsysflow.analysis.findings.rules.host_code import host_code
+from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.phases.names import OUTSIDE
+from tests import tiny
+from tests.analysis.findings.subjects import US, Row, found, launched, loop, of_report
+from tests.oracle.model import Sample
+from tests.report.handmade import frame
+
+
+@pytest.mark.parametrize(
+    ("function", "source", "via", "read"),
+    [
+        ("tokenize", "train.py:88 in collate", None, "tokenize in collate (train.py:88)"),
+        ("collate", "train.py:88 in collate", None, "collate (train.py:88)"),
+        ("select", None, None, "select"),
+        ("aten::normal_", "a b.py:3 in init", None, "aten::normal_ in init (a b.py:3)"),
+        ("select", "t.py:9 in <module>", "hf/t.py:25 in loop", "select in loop (hf/t.py:25)"),
+    ],
+)
+def test_code_reads_as_the_function_and_the_line_that_called_it(
+    function: str, source: str | None, via: str | None, read: str
+) -> None:
+    assert code({"function": function, "source": source, "via": via}) == read
+
+
+def test_lines_of_one_caller_are_one_row_with_the_line_that_took_longest() -> None:
+    common = {"function": "read", "phase": "step", "cause": "host"}
+    lines = (("a.py:1 in load", 1), ("a.py:2 in load", 2), ("a.py:1 in save", 1))
+    rows = [{**common, "source": source, "idle_ns": ns} for source, ns in lines]
+    found = functions(frame("host_stacks", *rows)).select("source", "idle_ns").rows()
+    assert found == [("a.py:2 in load", 3), ("a.py:1 in save", 1)]
+
+
+def busy(start: int, i: int, name: str, *functions: tuple[str, ...]) -> Iterator[Row]:
+    """Two kernels, and between them 3 ms of Python in a range with a sample each 100 us, which go
+    to each stack in turn."""
+    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=10 * US)
+    yield tiny.opened(start + 20 * US, start + 3_020 * US, name)
+    for number, at in enumerate(range(50, 3_000, 100)):
+        yield tiny.sample(start + at * US, *functions[number % len(functions)])
+    yield from launched(start, 100 * i + 2, at=3_030, took=5, kernel_ns=10 * US)
+
+
+def sampled(name: str, *functions: tuple[str, ...]) -> JudgedReport:
+    return loop(lambda start, i: busy(start, i, name, *functions), every=4_000)
+
+
+def unsampled() -> JudgedReport:
+    """The same without samples."""
+
+    def rows(start: int, i: int) -> Iterator[Row]:
+        return (row for row in busy(start, i, "log", ONE) if not isinstance(row, Sample))
+
+    return loop(rows, every=4_000)
+
+
+ONE = ("tokenize", "collate")
+OTHER = ("pad", "collate")
+
+
+def test_the_function_with_at_least_half_of_the_time_is_named_alone() -> None:
+    ran = running(sampled("log", ONE, ONE, OTHER), "step/log")
+    assert ran.mostly == "tokenize (train.py:1)"
+    (sentence,) = ran.evidence
+    assert sentence == (
+        "while the GPU waited for the host there, it ran tokenize (train.py:1) 66 % of the time,"
+        " pad (train.py:1) 34 %"
+    )
+
+
+def test_of_many_functions_none_is_the_one() -> None:
+    several = [(f"f{number}", "collate") for number in range(5)]
+    ran = running(sampled("log", *several), "step/log")
+    assert ran.mostly == ""
+    assert ran.evidence[0].count("(train.py:1)") == 3
+
+
+def test_without_samples_nothing_is_said() -> None:
+    assert running(unsampled(), "step/log") == Running()
+
+
+def test_of_a_phase_without_python_nothing_is_said() -> None:
+    assert running(sampled("log", ONE), OUTSIDE) == Running()
+
+
+def test_a_finding_on_host_code_names_the_function_and_its_rows() -> None:
+    (one,) = found(host_code, sampled("log", ONE))
+    assert one.title == "tokenize (train.py:1) holds the GPU up in step/log"
+    assert one.table == "host_stacks"
+    assert any("it ran tokenize (train.py:1) 100 % of the time" in each for each in one.evidence)
+    assert not any("--sample-python" in each for each in one.change)
+
+
+def test_a_finding_on_data_says_what_the_loader_ran() -> None:
+    (one,) = found(data_loading, sampled("data", ONE))
+    assert one.title == "the GPU waits for data in step/data"
+    assert any("tokenize (train.py:1) 100 %" in each for each in one.evidence)
+
+
+def test_a_finding_without_samples_says_how_to_get_them() -> None:
+    (one,) = found(host_code, unsampled())
+    assert one.title == "one piece of host code holds the GPU up in step/log"
+    assert "--sample-python 1000" in one.change[-1]
+    assert one.table == "gap_summary"
+
+
+def small(start: int, i: int) -> Iterator[Row]:
+    """20 kernels of 2 us, each launched 40 us after the one before, with a sample beside each."""
+    for number in range(20):
+        at = 10 + 40 * number
+        yield from launched(start, 100 * i + number, at=at, took=5, kernel_ns=2 * US)
+        yield tiny.sample(start + (at + 20) * US, "forward", "step")
+
+
+def test_a_finding_on_launches_says_what_ran_between_them() -> None:
+    (one,) = found(launch_bound, loop(small, every=820))
+    assert any("forward (train.py:1) 100 %" in each for each in one.evidence)
+
+
+def building(start: int, i: int) -> Iterator[Row]:
+    """Python that builds code, which is then loaded and launched."""
+    yield from busy(start, i, "build", ONE)
+    yield tiny.call(start + 3_022 * US, start + 3_028 * US, "cuLibraryLoadData")
+
+
+def test_a_finding_on_loaded_code_says_what_built_it() -> None:
+    (one,) = found(code_loading, loop(building, every=4_000))
+    assert any("tokenize (train.py:1)" in each for each in one.evidence)
+
+
+def test_on_a_real_report_the_loader_s_functions_have_their_shares() -> None:
+    (one,) = found(data_loading, of_report("h200-host-split"))
+    (sentence,) = (each for each in one.evidence if "it ran" in each)
+    assert re.findall(r"(\w+) \(\S+\) (\d+) %", sentence) == [
+        ("tokenize", "59"),
+        ("collate", "30"),
+        ("busy", "9"),
+    ]

@@ -1,0 +1,176 @@
+"""What names of kernels say."""
+
+from typing import Any, Final
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis.findings.kernels import with_traits
+
+FP32: Final = (
+    "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4"
+    "_alignc4_execute_kernel__5x_cublas",
+    "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(T1::Params)",
+    "cutlass_80_simt_sgemm_64x128_8x5_nn_align1",
+    "cutlass3x_sm100_simt_sgemm_f32_f32_f32_f32_f32_64x64x16_1x1x1_3_tnn_align1_bias_f32_relu",
+    "ampere_sgemm_128x64_tn",
+    "volta_sgemm_32x32_sliced1x4_nn",
+    "void sgemm_largek_lds64<(bool)1, (bool)0, (int)5, (int)5, (int)4>(float *)",
+    "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize256x64x8_stage3"
+    "_warpsize2x2x1_g1_ffma_aligna4_alignc4_execute_kernel__5x_cudnn",
+    "_5x_cudnn_ampere_scudnn_128x32_relu_interior_nn_v1",
+    "void implicit_convolve_sgemm<float, float, (int)1024, (int)5, (int)5>(int, int, int)",
+)
+"""Float32 products that do not use the tensor cores."""
+
+TF32: Final = (
+    "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k"
+    "_off_kernel__5x_cublas",
+    "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4"
+    "_warpsize2x2x1_g1_tensor16x8x8_alignc4_execute_kernel__5x_cudnn",
+    "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x256_16x3_nt_align4>(T1::Params)",
+)
+"""Float32 products in TF32."""
+
+BF16: Final = (
+    "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT",
+    "nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNN",
+    "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn",
+    "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x256_64x3_nn_align8>",
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_kernel",
+)
+"""Products of 16-bit numbers, aligned."""
+
+ODD: Final = {
+    "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1)": 1,
+    "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x256_32x3_nt_align1>(T1::Params)": 1,
+    "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x256_64x3_nn_align2>": 2,
+    "sm80_xmma_gemm_f16f16_f16f32_f32_nn_n_tilesize64x128x32_stage5_warpsize2x2x1_tensor16x8x16"
+    "_aligna2_alignc2_execute_kernel_trt": 2,
+}
+"""Products of unaligned data, and to how many elements it is aligned."""
+
+NATIVE: Final = "at::native::"
+ADD: Final = (
+    f"void {NATIVE}vectorized_elementwise_kernel<(int)8, {NATIVE}CUDAFunctor_add<c10::BFloat16>,"
+    " std::array<char *, (unsigned long)3>>(int, T2, T3)"
+)
+MUL: Final = (
+    f"void {NATIVE}vectorized_elementwise_kernel<(int)4, {NATIVE}AUnaryFunctor<float, float, float,"
+    f" {NATIVE}binary_internal::MulFunctor<float>>, std::array<char *, (unsigned long)2>>(int)"
+)
+ADDCDIV: Final = (
+    f"void {NATIVE}vectorized_elementwise_kernel<(int)4, {NATIVE}addcdiv_cuda_kernel("
+    "at::TensorIteratorBase &, const c10::Scalar &)::[lambda() (instance 2)]::operator ()() const>"
+)
+NORM: Final = (
+    f"void {NATIVE}<unnamed>::vectorized_layer_norm_kernel<float, float, (bool)0>(int, T2)"
+)
+FOREACH: Final = (
+    f"void {NATIVE}<unnamed>::multi_tensor_apply_kernel<{NATIVE}<unnamed>::"
+    "TensorListScalarListMetadata<float, (int)3>>(T1, T2, T3...)"
+)
+DOWN: Final = (
+    f"void {NATIVE}vectorized_elementwise_kernel<(int)8, {NATIVE}bfloat16_copy_kernel_cuda("
+    "at::TensorIteratorBase &)::[lambda(float) (instance 1)]>(int, T2, T3)"
+)
+UP: Final = (
+    f"void {NATIVE}unrolled_elementwise_kernel<{NATIVE}direct_copy_kernel_cuda("
+    "at::TensorIteratorBase &)::[lambda() (instance 3)]::operator ()() const>(int, T1, T2)"
+)
+STRIDED: Final = (
+    f"void {NATIVE}elementwise_kernel<(int)128, (int)4, void {NATIVE}gpu_kernel_impl_nocast<"
+    f"{NATIVE}direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda() (instance 3)]>(int)"
+)
+TO_NHWC: Final = (
+    "void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, (bool)0, (bool)1,"
+    " (cudnnKernelDataType_t)0>(cudnn::engines_precompiled::nchw2nhwc_params_t<T3>, const T1 *)"
+)
+SOFTMAX: Final = (
+    "void <unnamed>::softmax_warp_forward<float, float, float, (int)10, (bool)0, (bool)0>(T2 *)"
+)
+LOG_SOFTMAX: Final = (
+    "void <unnamed>::softmax_warp_forward<float, float, float, (int)10, (bool)1, (bool)0>(T2 *)"
+)
+FLASH: Final = (
+    "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_kernel0_0"
+)
+TRITON: Final = "triton_poi_fused_add_clamp_gelu_mul_reciprocal_2"
+PRODUCT: Final = BF16[0]
+
+
+def traits_of(name: str) -> dict[str, Any]:
+    short = name.removeprefix("void ").partition("<")[0].rpartition("::")[2].partition("(")[0]
+    frame = pl.DataFrame({"name": [name], "short_name": [short]})
+    return with_traits(frame, ()).row(0, named=True)
+
+
+@pytest.mark.parametrize("name", FP32)
+def test_float32_products_are_off_the_tensor_cores(name: str) -> None:
+    assert traits_of(name)["simt"]
+    assert traits_of(name)["unit"] == "float32"
+
+
+@pytest.mark.parametrize("name", [*TF32, *BF16, *ODD, MUL, FLASH])
+def test_all_other_kernels_are_not(name: str) -> None:
+    assert not traits_of(name)["simt"]
+
+
+@pytest.mark.parametrize("name", TF32)
+def test_tf32_is_told_from_16_bits(name: str) -> None:
+    assert traits_of(name)["unit"] == "tf32"
+
+
+@pytest.mark.parametrize("name", BF16)
+def test_products_of_16_bits_have_the_peak_of_bf16(name: str) -> None:
+    assert traits_of(name)["unit"] == "bf16"
+
+
+def test_fp8_has_a_peak_of_its_own() -> None:
+    assert traits_of("nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_TNT")["unit"] == "fp8"
+
+
+@pytest.mark.parametrize(("name", "elements"), ODD.items())
+def test_tensor_core_kernels_say_to_how_many_elements_they_align(name: str, elements: int) -> None:
+    assert traits_of(name)["aligned_to"] == elements
+
+
+@pytest.mark.parametrize("name", FP32)
+def test_align1_of_a_float32_kernel_is_no_misalignment(name: str) -> None:
+    assert traits_of(name)["aligned_to"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "generation"),
+    [
+        ("cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1", 75),
+        ("sm80_xmma_gemm_f16f16_f16f32_f32_nn_n_tilesize64x128x32_execute_kernel", 80),
+        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 90),
+        ("cutlass3x_sm100_tensorop_s128x256", 100),
+        ("turing_fp16_s1688gemm_fp16_128x128_ldg8_nn", 75),
+        ("triton_poi_fused_add_0", None),
+    ],
+)
+def test_a_name_tells_for_which_generation_it_was_made(name: str, generation: int | None) -> None:
+    assert traits_of(name)["generation"] == generation
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (DOWN, "cast"),
+        (UP, "cast"),
+        (STRIDED, "layout"),
+        (TO_NHWC, "layout"),
+        (SOFTMAX, "softmax"),
+        (ADDCDIV, "update"),
+        (ADD, None),
+        (LOG_SOFTMAX, None),
+        (FOREACH, None),
+    ],
+)
+def test_names_tell_casts_layouts_softmaxes_and_updates_apart(name: str, told: str | None) -> None:
+    found = traits_of(name)
+    assert [trait for trait in ("cast", "layout", "softmax", "update") if found[trait]] == (
+        [told] if told else []
+    )
