@@ -14,7 +14,7 @@ from nsysflow.base.names import report_name
 from nsysflow.cache.fingerprint import fingerprint
 from nsysflow.cache.frames import about, frames_of, without_shapes
 from nsysflow.cache.store import Store
-from nsysflow.nsys import exporter
+from nsysflow.nsys.run import exporter
 
 WORTH_S: Final = 0.25
 """A report that loads faster is not kept: to read what was kept of it takes a tenth of a second."""

@@ -81,7 +81,7 @@ def room_bytes(free: int) -> int:
 def _folder(environment: Mapping[str, str]) -> Path:
     """A folder on a disk: TMPDIR if it is set, else the user's cache folder. The usual one for
     temporary files often lies in memory."""
-    from nsysflow.nsys import user_cache
+    from nsysflow.nsys.installations import user_cache
 
     folder, temporary = user_cache(), Path(gettempdir())
     if "TMPDIR" in environment:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.nsys import export
+from nsysflow.nsys.run import export
 from nsysflow.runtime import collectors, regions, this_process
 from nsysflow.runtime import window as window_module
 from tests.nsys.real import real_nsys, record

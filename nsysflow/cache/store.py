@@ -27,7 +27,7 @@ from nsysflow.base.atomic import remove_leftovers, staged
 from nsysflow.cache.fingerprint import loader_version
 from nsysflow.cache.frames import About, read, read_about, write
 from nsysflow.cache.pages import Page, packed, program_version, unpacked
-from nsysflow.nsys import user_cache
+from nsysflow.nsys.installations import user_cache
 
 VARIABLE: Final = "NSYSFLOW_CACHE"
 """Names another folder; `off` keeps and looks up nothing."""

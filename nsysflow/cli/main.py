@@ -121,10 +121,11 @@ def doctor(*, as_json: bool) -> None:
         nsysflow doctor --json
     """
     from nsysflow.cli.output import show_diagnosis
-    from nsysflow.doctor import diagnose, look
+    from nsysflow.record.doctor import diagnose
+    from nsysflow.record.machine import look_at_machine
 
     with progress("trying nsys"):
-        machine = look()
+        machine = look_at_machine()
     diagnosis = diagnose(machine)
     show_diagnosis(diagnosis, machine, json=as_json)
     if not diagnosis.profile:
@@ -153,7 +154,7 @@ def pack(report: Path, out: Path) -> None:
         nsysflow pack report.sqlite -o small.sqlite.xz
     """
     from nsysflow.analysis.load.pack import pack as pack_report
-    from nsysflow.nsys import exporter
+    from nsysflow.nsys.run import exporter
     from nsysflow.runs.sources import single_report
 
     report = single_report(report)

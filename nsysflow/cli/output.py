@@ -12,8 +12,10 @@ from rich.text import Text
 
 from nsysflow.base.errors import OutputError
 from nsysflow.base.screen import console, line_width
-from nsysflow.doctor import Diagnosis, Machine, as_json
-from nsysflow.doctor import page as doctor_page
+from nsysflow.record.doctor import Diagnosis
+from nsysflow.record.doctor_page import as_json
+from nsysflow.record.doctor_page import page as doctor_page
+from nsysflow.record.machine import Machine
 from nsysflow.report.page import Length
 from nsysflow.report.results import Results
 from nsysflow.report.tables import report_json, write_gaps_csv

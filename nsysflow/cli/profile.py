@@ -21,7 +21,7 @@ from nsysflow.cli.look import Look, analyse
 from nsysflow.cli.options import Command, flops_options, option, own_option
 from nsysflow.cli.request import YOUR_COMMAND, check_workload_options, request_of
 from nsysflow.cli.settings import configured
-from nsysflow.nsys import Backtrace
+from nsysflow.nsys.argv import Backtrace
 from nsysflow.runtime.collectors import Collector
 
 _PATH: Final = click.Path(path_type=Path, readable=False)
@@ -235,13 +235,11 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None:
     request = request_of(workload, after, **typed)
     if workload is not None:
         check_workload_options(find(workload), after, ctx)
-    from nsysflow.gpu import gpus
-    from nsysflow.profiling.capture import capture
-    from nsysflow.profiling.folder import make_unused_folder
-    from nsysflow.profiling.jax_programs import without_backtraces_of_jax
-    from nsysflow.profiling.plan import make_plan, shell_commands
-    from nsysflow.profiling.preflight import choose_nsys, require_gpu, require_program
-    from nsysflow.profiling.sampling import with_sampling
+    from nsysflow.record.capture import capture, make_unused_folder
+    from nsysflow.record.machine import gpus
+    from nsysflow.record.plan import make_plan, shell_commands, without_backtraces_of_jax
+    from nsysflow.record.preflight import choose_nsys, require_gpu, require_program
+    from nsysflow.record.request import with_sampling
 
     require_program(request)
     machine = gpus()

@@ -13,8 +13,8 @@ from nsysflow.catalog.workload_options import workload_options
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
-    from nsysflow.nsys import Backtrace
-    from nsysflow.profiling.request import Request
+    from nsysflow.nsys.argv import Backtrace
+    from nsysflow.record.request import Request
 
 YOUR_COMMAND: Final = "Your own command goes after --: nsysflow profile -- python train.py"
 
@@ -45,9 +45,8 @@ def request_of(
         UnknownWorkload: there is no workload or variant of that name.
         click.UsageError: there is nothing to run, or an option is only for workloads.
     """
-    from nsysflow.profiling.plan import WINDOW_DEFAULT
-    from nsysflow.profiling.request import Request
-    from nsysflow.profiling.workload import workload_command
+    from nsysflow.record.plan import WINDOW_DEFAULT
+    from nsysflow.record.request import Request, workload_command
 
     _check_period(workload, window, **others)
     lines = backtrace not in (None, "none")

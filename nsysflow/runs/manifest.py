@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import Damaged, ReportError
 from nsysflow.base.peaks import Unit
-from nsysflow.nsys import Backtrace
+from nsysflow.nsys.argv import Backtrace
 from nsysflow.runs.decode import decode
 from nsysflow.runtime.child_status import ChildStatus
 from nsysflow.runtime.collectors import Collector

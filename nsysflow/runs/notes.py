@@ -11,7 +11,8 @@ import polars as pl
 
 from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.trace import Trace
-from nsysflow.nsys import LAST_NVTX, WAIT_NS, records_nvtx
+from nsysflow.nsys.argv import WAIT_NS
+from nsysflow.nsys.program import LAST_NVTX, records_nvtx
 from nsysflow.runs.manifest import Manifest
 from nsysflow.runtime.protocol import Window
 

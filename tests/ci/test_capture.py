@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from nsysflow.profiling.failure import nsys_crashed
+from nsysflow.record.failure import nsys_crashed
 from tests.ci.conftest import Profiles
 from tests.nsys.real import ATTEMPTS, real_nsys
 from tests.reports import ROOT

@@ -3,7 +3,8 @@
 import shutil
 from pathlib import Path
 
-from nsysflow.nsys import Nsys, Places
+from nsysflow.nsys.installations import Places
+from nsysflow.nsys.program import Nsys
 
 
 def fake_nsys(path: Path, version: str = "2025.3.1", body: str = "") -> Path:

@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from nsysflow.base.errors import NsysMissing
-from nsysflow.nsys import Nsys, find
+from nsysflow.nsys.installations import find_nsys
+from nsysflow.nsys.program import Nsys
 
 ATTEMPTS: Final = 3
 """nsys 2023.4 crashed about once in 70 runs, eight at a time on two cores (docs/facts.md)."""
@@ -18,7 +19,7 @@ ATTEMPTS: Final = 3
 def real_nsys() -> Nsys:
     """The nsys that nsysflow finds; without one the test is skipped, or fails if it must run."""
     try:
-        return find()
+        return find_nsys()
     except NsysMissing:
         if "NSYSFLOW_REQUIRE_NSYS" in os.environ:
             pytest.fail("NSYSFLOW_REQUIRE_NSYS is set, and there is no nsys")

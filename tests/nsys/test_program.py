@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.nsys import find, too_old_for
+from nsysflow.nsys.installations import find_nsys
+from nsysflow.nsys.program import too_old_for
 from tests.nsys.fakes import fake_nsys, places, script
 
 
@@ -27,12 +28,12 @@ def test_the_newest_cupti_is_found_however_nsys_is_started(
     script(tmp_path / "launcher", f'LD_LIBRARY_PATH={tmp_path} exec {real} "$@"')
     for library in libraries:
         (real.parent / library).touch()
-    assert find(tmp_path / started, places=places(tmp_path)).cupti == newest
+    assert find_nsys(tmp_path / started, places=places(tmp_path)).cupti == newest
 
 
 def test_behind_a_launcher_that_names_no_nsys_cupti_is_unknown(tmp_path: Path) -> None:
     hidden = script(tmp_path / "nsys", "echo NVIDIA Nsight Systems version 2023.4.4")
-    assert find(hidden, places=places(tmp_path)).cupti is None
+    assert find_nsys(hidden, places=places(tmp_path)).cupti is None
 
 
 @pytest.mark.parametrize(
@@ -52,12 +53,12 @@ def test_nsys_is_too_old_if_the_driver_has_a_later_major_cuda(
     version = f"libcupti.so.{cupti[0]}.{cupti[1]}" if cupti else "no-cupti"
     program = fake_nsys(tmp_path / "target-linux-x64/nsys")
     (program.parent / version).touch()
-    assert too_old_for(find(program, places=places(tmp_path)), driver) == too_old
+    assert too_old_for(find_nsys(program, places=places(tmp_path)), driver) == too_old
 
 
 def test_the_options_come_from_its_help(tmp_path: Path) -> None:
     program = fake_nsys(tmp_path / "nsys", body='echo "-f, --for-$1= Default is --none."')
-    found = find(program, places=places(tmp_path))
+    found = find_nsys(program, places=places(tmp_path))
     assert found.options == {"--for-profile", "--for-export", "--none"}
     assert found.offers("--for-export")
     assert not found.offers("--include-json")
@@ -66,21 +67,21 @@ def test_the_options_come_from_its_help(tmp_path: Path) -> None:
 def test_how_rarely_it_can_sample_the_cpu_comes_from_its_help(tmp_path: Path) -> None:
     said = "Possible values are integers between 16000000 and 125000."
     tells = fake_nsys(tmp_path / "nsys", body=f'printf "\t--sampling-period=\n\n\t   {said}\n"')
-    assert find(tells, places=places(tmp_path)).longest_period == 16_000_000
+    assert find_nsys(tells, places=places(tmp_path)).longest_period == 16_000_000
     silent = fake_nsys(tmp_path / "silent", body='echo "--sampling-period= Unknown."')
-    assert find(silent, places=places(tmp_path)).longest_period is None
+    assert find_nsys(silent, places=places(tmp_path)).longest_period is None
 
 
 def test_without_help_every_option_is_assumed(tmp_path: Path) -> None:
     silent = fake_nsys(tmp_path / "nsys", body="exit 1")
-    assert find(silent, places=places(tmp_path)).offers("--include-json")
+    assert find_nsys(silent, places=places(tmp_path)).offers("--include-json")
 
 
 def test_libraries_in_the_cache_come_first_on_the_path(tmp_path: Path) -> None:
     program = fake_nsys(tmp_path / "nsys")
-    assert find(program, places=places(tmp_path)).environment({"LD_LIBRARY_PATH": "/x"}) == {}
+    assert find_nsys(program, places=places(tmp_path)).environment({"LD_LIBRARY_PATH": "/x"}) == {}
     folder = tmp_path / "cache/lib"
     folder.mkdir(parents=True)
-    found = find(program, places=places(tmp_path))
+    found = find_nsys(program, places=places(tmp_path))
     assert found.environment({"LD_LIBRARY_PATH": "/x"}) == {"LD_LIBRARY_PATH": f"{folder}:/x"}
     assert found.environment({"HOME": "/h"}) == {"LD_LIBRARY_PATH": str(folder)}

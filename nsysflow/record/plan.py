@@ -1,0 +1,256 @@
+"""The plan of a run: a request becomes commands. Pure: `--dry-run` prints it, tests read it."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import join, quote
+from typing import Final
+
+from nsysflow.base.errors import CaptureError
+from nsysflow.nsys.argv import BY_CUDA, Recording, export_argv, profile_argv
+from nsysflow.nsys.program import Nsys
+from nsysflow.record.machine import find_torchrun
+from nsysflow.record.request import Request
+from nsysflow.runtime import protocol
+from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.inject import FOLDER
+from nsysflow.runtime.protocol import Window
+
+WINDOW_DEFAULT: Final = Window(wait=3, warmup=2, active=5)
+"""The steps that a built-in workload captures without `--capture`."""
+
+_RANK: Final = "rank%q{LOCAL_RANK}"
+"""A report per rank: nsys fills in torchrun's variable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """A report that nsys writes, and the SQLite file to export it to."""
+
+    report: Path
+    sqlite: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What will be run.
+
+    Attributes:
+        request: what was asked.
+        collector: who records.
+        nsys: the nsys that records; None for torch.profiler.
+        argv: the program to start, with nsys and torchrun around it if they are used.
+        environment: the variables to set for it.
+        exports: the reports that nsys will write, one per rank.
+        window: the steps to capture; None for the whole run.
+    """
+
+    request: Request
+    collector: Collector
+    nsys: Nsys | None
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    exports: tuple[Export, ...] = ()
+    window: Window | None = None
+
+
+def make_plan(request: Request, nsys: Nsys | None) -> Plan:
+    """What will be run.
+
+    Args:
+        request: what was asked.
+        nsys: the nsys that records; None for torch.profiler.
+
+    Raises:
+        CaptureError: what was asked for cannot be recorded together, or not by torch.profiler.
+    """
+    return plan_kineto(request) if nsys is None else plan_nsys(request, nsys)
+
+
+def plan_nsys(request: Request, nsys: Nsys) -> Plan:
+    """The run under nsys.
+
+    Raises:
+        CaptureError: what was asked for cannot be recorded together.
+    """
+    _check_together(request)
+    if request.backtrace is None:
+        request = replace(request, backtrace="waits" if nsys.exports_frames else "none")
+    folder = request.folder.resolve()
+    names = _report_names(request)
+    opener = BY_CUDA if request.on == "cuda" else f"{protocol.OPENING_RANGE}@{protocol.DOMAIN}"
+    recording = Recording(
+        out=folder / (_RANK if request.processes else names[0]),
+        trace=request.trace,
+        window=opener if request.window else None,
+        shutdown=request.stop,
+        delay_s=request.delay_s,
+        duration_s=request.duration_s,
+        backtrace=request.backtrace or "none",
+        python_hz=request.sample_python or 0,
+        gpu_metrics=request.gpu_metrics,
+        graph_trace=request.graph_trace,
+        extra=request.nsys_args,
+    )
+    argv = profile_argv(nsys, recording, [*request.command])
+    reports = [folder / f"{name}.nsys-rep" for name in names]
+    return Plan(
+        request=request,
+        collector="nsys",
+        nsys=nsys,
+        argv=tuple(_under_torchrun(request, argv)),
+        environment=nsys.environment() | _environment(request, folder, "nsys"),
+        exports=tuple(Export(report=r, sqlite=r.with_suffix(".sqlite")) for r in reports),
+        window=request.window,
+    )
+
+
+def plan_kineto(request: Request) -> Plan:
+    """The run with torch.profiler, which the program's own `steps` start and stop.
+
+    Raises:
+        CaptureError: something was asked for that only nsys records.
+    """
+    request = replace(request, backtrace=request.backtrace or "none")
+    only_nsys = {
+        "--backtrace": request.backtrace != "none",
+        "--gpu-metrics": request.gpu_metrics,
+        "--delay": request.delay_s is not None,
+        "--duration": request.duration_s is not None,
+    }
+    for option, wanted in only_nsys.items():
+        if wanted:
+            raise CaptureError(
+                f"{option} needs nsys, and torch.profiler would record this run",
+                "See which nsys is here, or how to get one",
+                "nsysflow doctor",
+            )
+    window = request.window or WINDOW_DEFAULT
+    folder = request.folder.resolve()
+    asked = {protocol.CAPTURE: str(window)}
+    if request.sample_python:
+        asked[protocol.STACKS] = "1"
+    return Plan(
+        request=request,
+        collector="kineto",
+        nsys=None,
+        argv=tuple(_under_torchrun(request, [*request.command])),
+        environment=_environment(request, folder, "kineto") | asked,
+        window=window,
+    )
+
+
+def shell_commands(plan: Plan) -> str:
+    """The commands of a plan, as one would type them."""
+    variables = [f"{name}={quote(value)}" for name, value in plan.environment.items()]
+    folder = quote(str(plan.request.folder.resolve()))
+    lines = [f"mkdir -p {folder}", " ".join([*variables, join(plan.argv)])]
+    if plan.nsys is not None:
+        json = plan.request.needs_json
+        lines += [
+            join(export_argv(plan.nsys, export.report, export.sqlite, json=json))
+            for export in plan.exports
+        ]
+    return "\n".join(lines)
+
+
+def _check_together(request: Request) -> None:
+    """Refuse options that nsys cannot follow together.
+
+    Raises:
+        CaptureError: there are such options.
+    """
+    if request.processes is not None and request.gpu_metrics:
+        torchrun = ["torchrun", f"--nproc-per-node={request.processes}", *_script(request)]
+        raise CaptureError(
+            "--nproc starts one nsys per rank, and --gpu-metrics samples all GPUs, which only one"
+            " nsys can do at a time",
+            "Put one nsys around all ranks",
+            f"nsysflow profile --gpu-metrics -- {join(torchrun)}",
+        )
+    if request.window and request.on == "cuda" and "cuda" not in request.trace:
+        trace = ",".join(request.trace)
+        raise CaptureError(
+            f"--trace {trace} leaves out CUDA, and a CUDA call opens the window of --capture",
+            f"Add it: --trace cuda,{trace}",
+        )
+
+
+def _script(request: Request) -> tuple[str, ...]:
+    """The command as torchrun takes it: a Python script without `python`."""
+    python = Path(request.command[0]).name.startswith("python")
+    return request.command[1:] if python else ("--no-python", *request.command)
+
+
+def _environment(request: Request, folder: Path, collector: Collector) -> dict[str, str]:
+    found = {protocol.COLLECTOR: collector, protocol.RUN_FOLDER: str(folder)}
+    if request.window:
+        found[protocol.CAPTURE] = str(request.window)
+        found[protocol.OPENER] = "cuda" if request.on == "cuda" else "nvtx"
+    if request.annotate:
+        rest = os.environ.get("PYTHONPATH")
+        found[protocol.ANNOTATE] = "1"
+        found["PYTHONPATH"] = os.pathsep.join([str(FOLDER), *([rest] if rest else [])])
+    return found
+
+
+def _report_names(request: Request) -> list[str]:
+    if request.processes is None:
+        return ["report"]
+    return [f"rank{rank}" for rank in range(request.processes)]
+
+
+def _under_torchrun(request: Request, argv: list[str]) -> list[str]:
+    """`argv`, started once per rank if ranks were asked for.
+
+    Raises:
+        CaptureError: the command starts torchrun itself, or there is no torchrun.
+    """
+    if request.processes is None:
+        return argv
+    first = Path(request.command[0]).name
+    if first == "torchrun":
+        raise CaptureError(
+            "the command starts torchrun, and so does --nproc",
+            "Give --nproc and the script without torchrun, for a report per rank; or leave out"
+            " --nproc, for one report of all ranks",
+        )
+    if first.startswith("python"):
+        torchrun = [request.command[0], "-m", "torch.distributed.run"]
+    else:
+        found = find_torchrun()
+        if found is None:
+            raise CaptureError(
+                "--nproc needs torchrun, which is not on PATH",
+                "Give the command as python and a script, or install torch",
+                "pip install torch",
+            )
+        torchrun = [str(found)]
+    ranks = f"--nproc-per-node={request.processes}"
+    return [*torchrun, "--standalone", ranks, "--no-python", *argv]
+
+
+_IMPORTS: Final = re.compile(r"^\s*(?:import|from)\s+(?:jax|flax|equinox|haiku)\b", re.MULTILINE)
+
+
+def without_backtraces_of_jax(request: Request) -> tuple[Request, tuple[str, ...]]:
+    """The request, without default backtraces where the script imports JAX, and a note on it."""
+    script = next((word for word in request.command if word.endswith(".py")), None)
+    if request.backtrace is not None or script is None or not _imports_jax(script):
+        return request, ()
+    note = (
+        f"{script} imports JAX, so lines of CUDA calls are not recorded: with them nsys 2025.3"
+        " loses events of JAX. To record them all the same: --backtrace waits"
+    )
+    return replace(request, backtrace="none"), (note,)
+
+
+def _imports_jax(script: str) -> bool:
+    """Whether it does so itself; what it imports is not looked at."""
+    try:
+        text = Path(script).read_text(errors="replace")
+    except OSError:  # the program will say so
+        return False
+    return _IMPORTS.search(text) is not None

@@ -1,0 +1,216 @@
+"""Which nsys is used."""
+
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nsysflow.base.errors import CaptureError, NsysMissing
+from nsysflow.nsys.installations import Places, find_nsys
+from tests.nsys.fakes import broken_nsys, fake_nsys, nsight_compute, places, script
+from tests.unprivileged import unprivileged
+
+
+@pytest.fixture
+def everywhere(tmp_path: Path) -> Path:
+    """A machine with an nsys in every place, each with its own version."""
+    fake_nsys(tmp_path / "asked/nsys", "2021.1.1")
+    fake_nsys(tmp_path / "named/nsys", "2021.1.2")
+    fake_nsys(tmp_path / "path/nsys", "2021.1.3")
+    fake_nsys(tmp_path / "opt/nvidia/nsight-systems/2022.1.1/bin/nsys", "2022.1.1")
+    nsight_compute(tmp_path, "2030.1.1", nsys="2030.1.1")
+    return tmp_path
+
+
+def test_the_order_is_asked_for_then_named_then_path_then_installed(
+    everywhere: Path,
+) -> None:
+    asked, named = everywhere / "asked/nsys", everywhere / "named/nsys"
+    machine = places(everywhere, named=str(named))
+    assert find_nsys(asked, places=machine).version == (2021, 1, 1)
+    assert find_nsys(places=machine).version == (2021, 1, 2)
+    assert find_nsys(places=places(everywhere)).version == (2021, 1, 3)
+    (everywhere / "path/nsys").unlink()
+    assert find_nsys(places=places(everywhere)).version == (2022, 1, 1)
+    (everywhere / "opt/nvidia/nsight-systems/2022.1.1/bin/nsys").unlink()
+    assert find_nsys(places=places(everywhere)).version == (2030, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "opt/nvidia/nsight-systems/2025.3.1/bin/nsys",
+        "opt/nvidia/nsight-systems/2025.3.1/target-linux-x64/nsys",
+        "opt/nvidia/nsight-systems-cli/2025.3.1/bin/nsys",
+        "opt/nvidia/nsight-systems-cli/2025.3.1/target-linux-sbsa-armv8/nsys",
+        "usr/local/cuda-13.0/bin/nsys",
+        "usr/local/cuda/nsight-systems-2025.3.1/bin/nsys",
+    ],
+)
+def test_an_installed_nsys_is_found(where: str, tmp_path: Path) -> None:
+    program = fake_nsys(tmp_path / where)
+    assert find_nsys(places=places(tmp_path)).path == program
+
+
+def test_the_toolkit_in_cuda_home_is_searched(tmp_path: Path) -> None:
+    program = fake_nsys(tmp_path / "mine/bin/nsys")
+    machine = Places(cuda_home=tmp_path / "mine", root=tmp_path, cache=tmp_path / "cache")
+    assert find_nsys(places=machine).path == program
+
+
+def test_the_newest_installed_is_found_by_its_version_and_not_by_its_folder(
+    tmp_path: Path,
+) -> None:
+    fake_nsys(tmp_path / "opt/nvidia/nsight-systems/2025.3.1/bin/nsys", "2025.3.1")
+    fake_nsys(tmp_path / "opt/nvidia/nsight-systems/2023.4.4/bin/nsys", "2023.4.4")
+    newest = fake_nsys(tmp_path / "usr/local/cuda-13.1/bin/nsys", "2025.10.1.7-3v0")
+    found = find_nsys(places=places(tmp_path))
+    assert (found.path, found.version) == (newest, (2025, 10, 1))
+    assert found.version_text == "2025.10.1.7-3v0"
+
+
+def test_one_that_does_not_start_is_skipped(tmp_path: Path) -> None:
+    broken_nsys(tmp_path / "path/nsys")
+    broken_nsys(tmp_path / "usr/local/cuda-13.0/bin/nsys")
+    script(tmp_path / "usr/local/cuda-12.4/bin/nsys", "echo something else")
+    good = fake_nsys(tmp_path / "usr/local/cuda-12.0/bin/nsys")
+    assert find_nsys(places=places(tmp_path)).path == good
+
+
+def test_without_any_the_error_says_where_it_looked_and_what_to_type(tmp_path: Path) -> None:
+    broken_nsys(tmp_path / "path/nsys")
+    with pytest.raises(NsysMissing) as caught:
+        find_nsys(places=places(tmp_path))
+    for words in ("PATH", "nsight-systems*", "cuda*", "nsight-compute", "--nsys", "$NSYSFLOW_NSYS"):
+        assert words in str(caught.value)
+    assert caught.value.command == "sudo apt install nsight-systems"
+
+
+def test_a_broken_one_that_was_asked_for_is_an_error_that_quotes_it(everywhere: Path) -> None:
+    broken = broken_nsys(everywhere / "broken/nsys")
+    for asked, machine in (
+        (broken, places(everywhere)),
+        (None, places(everywhere, named=str(broken))),
+    ):
+        with pytest.raises(CaptureError, match="it said: Nsight Systems has not been") as caught:
+            find_nsys(asked, places=machine)
+        assert not isinstance(caught.value, NsysMissing)
+
+
+def test_a_missing_one_that_was_asked_for_is_not_replaced_by_another(everywhere: Path) -> None:
+    with pytest.raises(CaptureError, match=r"the nsys that --nsys names, is not a program"):
+        find_nsys(everywhere / "nowhere/nsys", places=places(everywhere))
+    with pytest.raises(CaptureError, match="is not a program"):
+        find_nsys(everywhere / "asked", places=places(everywhere))
+
+
+def test_a_name_on_path_may_be_asked_for(tmp_path: Path) -> None:
+    program = fake_nsys(tmp_path / "path/nsys-next", "2026.1.1")
+    assert find_nsys(Path("nsys-next"), places=places(tmp_path)).path == program
+
+
+def test_without_a_home_the_cache_is_in_the_temporary_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nobody)
+    assert Places.here().cache == Path(tempfile.gettempdir()) / ".cache/nsysflow"
+
+
+def test_this_machines_places_come_from_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NSYSFLOW_NSYS", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", "/opt/cuda")
+    here = Places.here()
+    assert (here.named, here.root, here.cuda_home) == (None, Path("/"), Path("/opt/cuda"))
+    assert here.cache == tmp_path / "nsysflow"
+    monkeypatch.setenv("NSYSFLOW_NSYS", "/opt/nsys")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Places.here().named == "/opt/nsys"
+    assert Places.here().cache == tmp_path / ".cache/nsysflow"
+
+
+def test_the_one_inside_nsight_compute_can_import_as_a_copy(tmp_path: Path) -> None:
+    host = nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1.90-1v0")
+    found = find_nsys(places=places(tmp_path))
+    folder = tmp_path / "cache/nsys-2025.3.1.90"
+    assert found.path == folder / "target-linux-x64/nsys"
+    assert found.cupti == (13, 0)
+    assert (folder / "host-linux-x64").readlink() == host / "linux-desktop-glibc_2_11_3-x64"
+    assert (folder / "target-linux-x64/libnvlog.so").is_symlink()
+    # it resolves links to itself, so it must be a copy
+    assert (
+        "imported" in subprocess.run([found.path, "profile"], capture_output=True, text=True).stdout
+    )
+    there = subprocess.run([host / "target-linux-x64/nsys", "profile"], capture_output=True)
+    assert there.returncode != 0
+
+
+def test_the_copy_is_kept_and_linked_to_where_nsight_compute_is_now(tmp_path: Path) -> None:
+    host = nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1")
+    found = find_nsys(places=places(tmp_path))
+    kept = found.path.stat().st_mtime_ns
+    moved = host.parent.rename(host.parent.with_name("2025.3.2"))
+    assert find_nsys(places=places(tmp_path)).path == found.path
+    link = tmp_path / "cache/nsys-2025.3.1/host-linux-x64"
+    assert link.readlink().is_relative_to(moved)
+    assert found.path.stat().st_mtime_ns == kept
+    assert sorted(path.name for path in link.parent.iterdir()) == [
+        "host-linux-x64",
+        "target-linux-x64",
+    ]
+
+
+def test_several_processes_make_one_copy_and_leave_nothing_else(tmp_path: Path) -> None:
+    nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: find_nsys(places=places(tmp_path)), range(8)))
+    assert len({nsys.path for nsys in found}) == 1
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["nsys-2025.3.1"]
+
+
+def test_the_newest_nsight_compute_whose_nsys_starts_is_used(tmp_path: Path) -> None:
+    nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1")
+    nsight_compute(tmp_path, "2025.10.1", nsys="2025.5.2")
+    broken_nsys(nsight_compute(tmp_path, "2026.1.1", nsys="x") / "target-linux-x64/nsys")
+    assert find_nsys(places=places(tmp_path)).version == (2025, 5, 2)
+
+
+def test_a_toolkits_version_does_not_make_its_nsight_compute_newer(tmp_path: Path) -> None:
+    nsight_compute(tmp_path, "2024.1.0", nsys="2023.4.1")
+    inside = tmp_path / "usr/local/cuda-13.0/nsight-compute-2025.3.0/host"
+    inside.parent.mkdir(parents=True)
+    nsight_compute(tmp_path / "made", "2025.3.0", nsys="2025.3.1").rename(inside)
+    assert find_nsys(places=places(tmp_path)).version == (2025, 3, 1)
+
+
+def test_on_an_arm_server_the_folders_have_other_names(tmp_path: Path) -> None:
+    nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1", machine="aarch64")
+    found = find_nsys(places=places(tmp_path, machine="aarch64"))
+    assert found.path == tmp_path / "cache/nsys-2025.3.1/target-linux-sbsa-armv8/nsys"
+    assert (found.path.parent.parent / "host-linux-armv8").is_dir()
+    with pytest.raises(NsysMissing):
+        find_nsys(places=places(tmp_path, machine="riscv64"))
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1")
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(CaptureError, match="Set XDG_CACHE_HOME"):
+        find_nsys(places=places(tmp_path))
+
+
+def test_a_read_only_cache_is_named() -> None:
+    with unprivileged() as folder:
+        nsight_compute(folder, "2025.3.1", nsys="2025.3.1")
+        (folder / "cache").mkdir(mode=0o500)
+        with pytest.raises(CaptureError, match=r"cannot be written: .*Permission denied"):
+            find_nsys(places=places(folder))

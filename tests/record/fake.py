@@ -1,0 +1,87 @@
+"""A fake nsys: it runs the program and returns a report that exists already."""
+
+import lzma
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from click.testing import CliRunner, Result
+
+from nsysflow.cli.main import main
+from nsysflow.record.machine import Gpus
+from tests.nsys.fakes import script
+from tests.reports import DATA
+
+NO_GPU: Final = Gpus(problem="no driver (NVML)")
+SAYS: Final = "import sys; print('epoch 1'); sys.exit(int(sys.argv[1]))"
+
+_PROGRAM: Final = """
+case "$1 $2" in
+"--version ") echo "NVIDIA Nsight Systems version 2025.3.1.90-1v0"; exit;;
+*--help)
+    echo "--quiet= --include-json= --python-backtrace= --gpu-metrics-devices= --python-sampling="
+    exit;;
+esac
+kind=$1
+shift
+while [ "${{1#--}}" != "$1" ]; do
+    case "$1" in --output=*) out=${{1#--output=}};; esac
+    shift
+done
+if [ "$kind" = export ]; then
+    [ -s "$1" ] && cp "{sqlite}" "$out"
+    exit
+fi
+out=$(echo "$out" | sed "s/%q{{LOCAL_RANK}}/$LOCAL_RANK/")
+"$@"
+code=$?
+{instead}
+echo recorded >"$out.nsys-rep"
+exit $code
+"""
+
+_TORCHRUN: Final = """
+while [ "${1#--}" != "$1" ]; do
+    case "$1" in --nproc-per-node=*) ranks=${1#*=};; esac
+    shift
+done
+for rank in $(seq 0 $((ranks - 1))); do LOCAL_RANK=$rank "$@" || exit; done
+"""
+
+
+def fake_nsys(folder: Path, instead: str = "") -> Path:
+    """Write the program into a folder and return its path.
+
+    Args:
+        folder: where to put it.
+        instead: shell commands that run after the profiled program, with `$out` (the report
+            without its suffix) and `$code` (the program's exit code). They may exit.
+    """
+    return script(folder / "nsys", _PROGRAM.format(sqlite=_export(), instead=instead))
+
+
+def fake_torchrun(folder: Path) -> Path:
+    """A torchrun, in `folder`, that starts its ranks in turn; the real one takes 3 s to import."""
+    return script(folder / "torchrun", _TORCHRUN)
+
+
+def command(code: int = 0) -> list[str]:
+    return ["--", sys.executable, "-I", "-S", "-c", SAYS, str(code)]
+
+
+def profiled(*words: str) -> Result:
+    """`nsysflow profile` with these words."""
+    return CliRunner().invoke(main, ["profile", *words], catch_exceptions=False)
+
+
+_UNPACKED: Final = TemporaryDirectory(prefix="nsysflow-")
+
+
+@cache
+def _export() -> Path:
+    """A real export: five steps of GPT-2 on an H200."""
+    path = Path(_UNPACKED.name) / "report.sqlite"
+    path.write_bytes(lzma.decompress((DATA / "h200-gpt2-eager.sqlite.xz").read_bytes()))
+    return path

@@ -1,0 +1,123 @@
+"""Each run gets its own folder, and other files are never overwritten."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from click.testing import CliRunner
+
+from nsysflow.base.errors import OutputError
+from nsysflow.cli.main import main
+from nsysflow.record.capture import make_run_folder, make_unused_folder
+from nsysflow.runtime.inject.nsysflow_hook import HOOKED
+from tests.record.fake import command, fake_nsys, profiled
+from tests.unprivileged import unprivileged
+
+pytestmark = pytest.mark.usefixtures("machine_with_gpu")
+
+
+def test_an_unnamed_run_is_named_after_its_script_and_the_time() -> None:
+    Path("train.py").write_text("print('ran')")
+    assert profiled("--no-analyze", "--", sys.executable, "train.py").exit_code == 0
+    (made,) = Path().glob("train-*")
+    assert (made / "report.sqlite").is_file()
+
+
+def test_runs_that_start_together_get_a_folder_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Mock(now=Mock(return_value=datetime(2026, 11, 20, 10, 0, 0)))
+    monkeypatch.setattr("nsysflow.cli.request.datetime", clock)
+    Path("train.py").write_text("print('ran')")
+    for _ in range(3):
+        ran = profiled("--no-analyze", "--", sys.executable, "train.py")
+        assert ran.exit_code == 0, ran.stderr
+    made = [f"train-20261120-100000{suffix}" for suffix in ("", "-2", "-3")]
+    assert sorted(path.name for path in Path().glob("train-*")) == made
+    assert all((Path(name) / "report.sqlite").is_file() for name in made)
+    assert f"wrote {made[2]}: manifest.json" in ran.stderr
+
+
+def test_each_of_many_runs_at_once_gets_its_own_folder() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(make_unused_folder, [Path("run")] * 40))
+    assert len(set(made)) == 40
+    assert all(folder.is_dir() for folder in made)
+
+
+def test_a_run_without_a_report_does_not_block_the_next(tmp_path: Path) -> None:
+    fake_nsys(tmp_path, "exit 3")
+    assert profiled("-o", "out", *command()).exit_code == 3
+    fake_nsys(tmp_path)
+    assert profiled("-o", "out", "--no-analyze", *command()).exit_code == 0
+    analysed_again = CliRunner().invoke(main, ["analyze", "out", "--no-files"])
+    assert analysed_again.exit_code == 0
+
+
+def test_force_replaces_a_run_and_never_other_files() -> None:
+    Path("out").mkdir()
+    for name in ("report.sqlite", "mlflow.sqlite", "output.log"):
+        Path("out", name).write_text("mine")
+    refused = profiled("-o", "out", "--force", *command())
+    assert refused.exit_code == 1
+    assert "is not a run of nsysflow" in refused.stderr
+    assert sorted(file.name for file in Path("out").iterdir()) == [
+        "mlflow.sqlite",
+        "output.log",
+        "report.sqlite",
+    ]
+
+
+def test_a_folder_that_exists_is_not_written_without_force() -> None:
+    Path("out").mkdir()
+    Path("out/notes.txt").write_text("mine")
+    refused = profiled("-o", "out", *command())
+    assert refused.exit_code == 1
+    assert "--force" in refused.stderr
+    assert [file.name for file in Path("out").iterdir()] == ["notes.txt"]
+    assert profiled("-o", "out", "--force", "--no-analyze", *command()).exit_code == 0
+    assert Path("out/notes.txt").read_text() == "mine"
+
+
+def test_force_removes_all_files_of_the_earlier_run(two_ranks: tuple[str, ...]) -> None:
+    left = ("report.json", "gaps.csv", "child-7.json", HOOKED)
+    profiled("-o", "out", "--no-analyze", *two_ranks)
+    assert len(list(Path("out").glob("rank*"))) == 4
+    for name in left:
+        Path("out", name).touch()
+    profiled("-o", "out", "--force", "--no-analyze", *command())
+    assert not [name for name in left if Path("out", name).exists()]
+    assert not list(Path("out").glob("rank*"))
+
+
+def test_a_folder_that_cannot_be_written_is_refused() -> None:
+    with unprivileged() as folder:
+        folder.chmod(0o500)
+        with pytest.raises(OutputError, match="cannot be written: Permission denied; nothing was"):
+            make_run_folder(folder / "out", force=False)
+        with pytest.raises(OutputError, match="cannot be written: Permission denied; nothing was"):
+            make_run_folder(folder, force=True)
+        with pytest.raises(OutputError, match="cannot be written: Permission denied; nothing was"):
+            make_unused_folder(folder / "out")
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_runs() -> None:
+    Path("out").write_text("a file")
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == 1
+    assert "out is a file, not a folder; nothing was run" in ran.stderr
+    assert "epoch 1" not in ran.stderr
+
+
+def test_a_run_of_another_version_is_replaced_only_with_force() -> None:
+    Path("out").mkdir()
+    Path("out/manifest.json").write_text('{"tool": "nsysflow", "schema": 99}')
+    Path("out/report.sqlite").write_text("an older one")
+    refused = profiled("-o", "out", "--no-analyze", *command())
+    assert refused.exit_code == 1
+    assert "replace an earlier run with --force" in refused.stderr
+    assert profiled("-o", "out", "--force", "--no-analyze", *command()).exit_code == 0
+    assert Path("out/report.sqlite").read_bytes()[:6] == b"SQLite"

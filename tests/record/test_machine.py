@@ -1,0 +1,129 @@
+"""What is on this machine."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from nsysflow.base.errors import NsysMissing
+from nsysflow.nsys.program import Nsys
+from nsysflow.record import machine
+from nsysflow.record.machine import Gpus, gpus
+from tests.record.machines import MISSING
+
+
+def test_the_files_of_linux_and_the_driver_are_understood(tmp_path: Path) -> None:
+    status, options = tmp_path / "status", tmp_path / "params"
+    status.write_text("Name:\tx\nCapInh:\t0000000000000001\nCapEff:\t0000004000200000\n")
+    assert machine._capabilities(status) == {21, 38}
+    for line, admin_only in (
+        ("RmProfilingAdminOnly: 1", True),
+        ("RmProfilingAdminOnly: 0", False),
+        ("NVreg_RestrictProfilingToAdminUsers: 0", False),
+        ("EnableMSI: 1", None),
+    ):
+        options.write_text(f"ResmanDebugLevel: 4294967295\n{line}\nMemoryPoolSize: 0\n")
+        assert machine._admin_only(options) is admin_only
+    (tmp_path / "paranoid").write_text("-1\n")
+    assert machine._paranoid(tmp_path / "paranoid") == -1
+
+
+def test_without_those_files_nothing_is_known(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    assert machine._capabilities(gone) == frozenset()
+    assert machine._admin_only(gone) is None
+    assert machine._paranoid(gone) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cuda"),
+    [
+        ("cuda: Optional[str] = '13.0'\nhip = None", "13.0"),
+        ('cuda = "12.4"', "12.4"),
+        ("cuda: Optional[str] = None\nxpu = '1.0'", None),
+        ("debug = False\ncudart = '13.0'", None),
+    ],
+)
+def test_the_cuda_of_torch_is_read_from_its_version_file(text: str, cuda: str | None) -> None:
+    found = machine._CUDA_BUILD.search(f"__version__ = '2.13.0'\n{text}\n")
+    assert (found[1] if found else None) == cuda
+
+
+def test_looking_at_this_machine_imports_neither_torch_nor_triton(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setattr("nsysflow.record.machine.find", _no_nsys)
+    before = set(sys.modules)
+    seen = machine.look_at_machine()
+    assert isinstance(seen.nsys, NsysMissing)
+    assert not {"torch", "triton"} & (set(sys.modules) - before)
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", seen.python)
+    assert seen.temp_free_bytes > 0
+
+
+def _no_nsys() -> Nsys:
+    raise MISSING
+
+
+class NVMLError(Exception):
+    """Stands in for NVML's own error."""
+
+
+def fails(text: str) -> Callable[..., object]:
+    def call(*_: object) -> object:
+        raise NVMLError(text)
+
+    return call
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """NVML on a machine with two GPUs; `open` counts its open sessions."""
+    fake = SimpleNamespace(NVMLError=NVMLError, open=0)
+
+    def opened(by: int) -> None:
+        fake.open += by
+
+    fake.nvmlInit = lambda: opened(1)
+    fake.nvmlShutdown = lambda: opened(-1)
+    fake.nvmlSystemGetDriverVersion = lambda: "580.95.05"
+    fake.nvmlSystemGetCudaDriverVersion = lambda: 13010
+    fake.nvmlDeviceGetCount = lambda: 2
+    fake.nvmlDeviceGetHandleByIndex = lambda index: index
+    fake.nvmlDeviceGetName = lambda handle: ("NVIDIA H200", "NVIDIA A100")[handle]
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return fake
+
+
+def test_the_gpus_their_driver_and_its_cuda_are_found(nvml: SimpleNamespace) -> None:
+    names = ("NVIDIA H200", "NVIDIA A100")
+    assert gpus() == Gpus(names=names, driver="580.95.05", cuda=(13, 1))
+    assert nvml.open == 0
+
+
+def test_a_driver_without_a_gpu_is_a_problem(nvml: SimpleNamespace) -> None:
+    nvml.nvmlDeviceGetCount = lambda: 0
+    found = gpus()
+    assert found.problem == "the driver sees no GPU"
+    assert found.driver == "580.95.05"
+
+
+def test_without_a_driver_the_problem_is_in_nvmls_words(nvml: SimpleNamespace) -> None:
+    nvml.nvmlInit = fails("NVML Shared Library Not Found")
+    assert gpus() == Gpus(problem="NVML Shared Library Not Found (NVML)")
+
+
+def test_a_lost_gpu_is_a_problem_and_nvml_is_closed(nvml: SimpleNamespace) -> None:
+    nvml.nvmlDeviceGetName = fails("GPU is lost")
+    assert gpus() == Gpus(problem="GPU is lost (NVML)")
+    assert nvml.open == 0
+
+
+def test_the_installed_nvml_package_answers_with_or_without_a_gpu() -> None:
+    found = gpus()
+    assert (found.problem is None) == bool(found.names)

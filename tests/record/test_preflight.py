@@ -1,0 +1,122 @@
+"""A run that cannot work is refused before anything starts."""
+
+from pathlib import Path
+
+import pytest
+
+from nsysflow.nsys.installations import Places
+from tests.nsys.fakes import places
+from tests.record.fake import NO_GPU, command, profiled
+
+pytestmark = pytest.mark.usefixtures("machine_with_gpu")
+
+
+def test_a_dry_run_prints_the_commands_and_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsysflow.record.machine.gpus", lambda: NO_GPU)
+    ran = profiled("-o", "out", "--dry-run", "--capture", "1:1:1", *command())
+    assert ran.exit_code == 0
+    assert "--capture-range=cudaProfilerApi" in ran.stdout
+    assert " export " in ran.stdout
+    assert not Path("out").exists()
+
+
+def test_a_workload_of_two_ranks_on_one_gpu_says_how_to_start_one() -> None:
+    ran = profiled("ddp")
+    assert ran.exit_code == 1
+    assert "--nproc 2 needs 2 GPUs" in ran.stderr
+    assert ran.stderr.endswith("  nsysflow profile ddp --nproc 1\n")
+
+
+def test_without_a_gpu_one_message_says_what_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nsysflow.record.machine.gpus", lambda: NO_GPU)
+    ran = profiled("nan_check")
+    assert ran.exit_code == 1
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("nsysflow: no NVIDIA GPU can be used here: no driver (NVML).")
+    assert ran.stderr.endswith("\n  nsysflow profile nan_check --on cpu\n")
+    assert "nsysflow doctor" in ran.stderr
+    assert not list(Path().iterdir())
+
+
+def test_without_nsys_torch_profiler_records_and_a_note_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Places, "here", lambda: places(tmp_path / "empty"))
+    ran = profiled("-o", "out", *command())
+    assert "note: no nsys was found, so torch.profiler records this run" in ran.stderr
+    assert ran.exit_code == 1  # the program used no steps
+    assert "or record with nsys, which needs no change to the program" in ran.stderr
+
+
+@pytest.fixture
+def no_nsys_and_no_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine_with_gpu: None
+) -> None:
+    monkeypatch.setattr(Places, "here", lambda: places(tmp_path / "empty"))
+    monkeypatch.setattr("nsysflow.record.machine.gpus", lambda: NO_GPU)
+
+
+@pytest.mark.usefixtures("no_nsys_and_no_gpu")
+def test_without_nsys_and_gpu_torch_profiler_records_programs_with_steps() -> None:
+    ran = profiled("-o", "out", "--on", "cpu", "--dry-run", "nan_check")
+    assert ran.exit_code == 0
+    assert "note: no nsys was found, so torch.profiler records this run" in ran.stderr
+    ran = profiled("-o", "out", "--on", "cpu", *command())
+    assert ran.exit_code == 1
+    assert "no working nsys was found" in ran.stderr
+
+
+@pytest.mark.usefixtures("no_nsys_and_no_gpu")
+@pytest.mark.parametrize("on", ["cuda", "cpu"])
+def test_a_dry_run_needs_neither_nsys_nor_gpu(on: str) -> None:
+    ran = profiled("-o", "out", "--dry-run", "--on", on, "--trace", "cuda,nvtx", *command())
+    assert ran.exit_code == 0
+    assert "note: no nsys was found here; the commands name it `nsys`" in ran.stderr
+    _, run, export = ran.stdout.splitlines()
+    assert " nsys profile --output=" in run
+    assert export.startswith("nsys export --type=sqlite ")
+    assert not list(Path().iterdir())
+
+
+def test_a_workload_gets_no_more_ranks_than_there_are_gpus() -> None:
+    ran = profiled("nan_check", "--nproc", "2")
+    assert ran.exit_code == 1
+    assert "--nproc 2 needs 2 GPUs, one per rank, and this machine has 1" in ran.stderr
+
+
+def test_a_run_on_the_cpu_asks_nsys_for_nothing_that_needs_a_gpu() -> None:
+    asked = ("--backtrace", "waits", "--gpu-metrics", "--sample-python", "9")
+    words = ("--dry-run", "--on", "cpu", *asked)
+    ran = profiled("-o", "out", *words, *command())
+    assert "--trace=nvtx " in ran.stdout
+    ignored = "--backtrace, --sample-python, --gpu-metrics"
+    assert f"note: --on cpu records only ranges; it ignores {ignored}" in ran.stderr
+    assert "python-sampling" not in ran.stdout
+    assert "backtrace" not in ran.stdout
+    assert "metrics" not in ran.stdout
+
+
+def test_a_note_before_the_run_says_that_nsys_is_too_old_for_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nsysflow.nsys.program.newest_cupti", lambda _target: (12, 4))
+    monkeypatch.setattr("nsysflow.nsys.program.target_folder", lambda path: path.parent)
+    ran = profiled("-o", "out", "--no-analyze", *command())
+    assert "knows CUDA up to 12.4, and this driver has CUDA 13.0" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nan_chek"], "nan_check"),
+        (["nan_check", "--variant", "asink"], "async"),
+        (["--", "no-such-program"], "there is no program 'no-such-program'"),
+        (["--", "nan_check"], "nan_check is a built-in workload"),
+    ],
+)
+def test_an_unknown_name_is_an_error_that_lists_known_ones(words: list[str], said: str) -> None:
+    ran = profiled(*words)
+    assert ran.exit_code == 1
+    assert said in ran.stderr

@@ -1,0 +1,344 @@
+"""Runs with a program in nsys's place, and with torch.profiler."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from click.testing import CliRunner
+
+from nsysflow.analysis.options import Options
+from nsysflow.cli.main import main
+from nsysflow.runs.manifest import read_manifest
+from nsysflow.runs.opened import with_run
+from nsysflow.runtime.protocol import CAPTURE, COLLECTOR
+from tests.record.fake import command, profiled
+from tests.reports import DATA
+from tests.runtime.programs import TRAINS, run_torch
+
+pytestmark = pytest.mark.usefixtures("machine_with_gpu")
+
+
+def test_a_run_leaves_its_report_export_manifest_and_tables_and_prints_the_page() -> None:
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == 0
+    assert "compute-bound (72 %)" in ran.stdout
+    assert "epoch 1" not in ran.stdout
+    assert "epoch 1" in ran.stderr
+    names = {file.name for file in Path("out").iterdir()}
+    assert {"manifest.json", "output.log", "report.nsys-rep", "report.sqlite"} < names
+    assert {"summary.md", "report.json", "gaps.csv", "phases.csv"} < names
+    assert not [name for name in names if name.startswith((".", "child"))]
+
+
+def test_the_manifest_describes_the_run_and_holds_no_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("API_TOKEN", "hush-hush")
+    profiled("-o", "out", "--no-analyze", "--backtrace", "all", *command())
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert manifest.command == tuple(command()[1:])
+    assert manifest.argv[-len(manifest.command) :] == manifest.command
+    assert (manifest.exit_code, manifest.interrupted) == (0, False)
+    assert (manifest.collector, manifest.on, manifest.capture) == ("nsys", "cuda", None)
+    assert manifest.backtraces == "all"
+    assert manifest.sample_python == 1000
+    assert manifest.versions["nsys"] == "2025.3.1.90-1v0"
+    assert manifest.versions["driver"] == "580.159"
+    assert manifest.gpus == ("NVIDIA H200",)
+    assert "hush-hush" not in Path("out/manifest.json").read_text()
+
+
+def test_the_settings_of_analyze_narrow_the_page_of_a_run() -> None:
+    plain = profiled("-o", "plain", *command()).stdout
+    Path("nsysflow.toml").write_text("[analyze]\nsteps = ['1:3']\ntop = 1\ntable = 'gaps'\n")
+    narrowed = profiled("-o", "out", *command()).stdout
+    asked = ["analyze", "plain", "--no-files", "--steps", "1:3", "--top", "1"]
+    Path("nsysflow.toml").unlink()
+    again = CliRunner().invoke(main, asked).stdout.replace("explain 1 plain", "explain 1 out")
+    assert narrowed.splitlines()[1:] == again.splitlines()[1:]
+    assert narrowed.splitlines()[1:] != plain.splitlines()[1:]
+    steps = Path("out/steps.csv").read_text().splitlines()
+    assert len(steps) == 1 + 2
+
+
+@pytest.mark.parametrize("skipped", ["--dry-run", "--no-analyze"])
+def test_a_mistake_in_the_settings_of_analyze_is_reported_before_anything_runs(
+    skipped: str,
+) -> None:
+    Path("nsysflow.toml").write_text("[analyze]\nsteps = ['all']\n")
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == 1
+    assert "nsysflow.toml: steps in [analyze]: 'all' is not A:B" in ran.stderr
+    assert not Path("out").exists()
+    assert profiled("-o", "out", skipped, *command()).exit_code == 0
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_failed_analysis_says_that_the_run_is_kept(code: int) -> None:
+    Path("nsysflow.toml").write_text("[analyze]\nrange = 'no such range'\n")
+    ran = profiled("-o", "my run", *command(code))
+    assert ran.exit_code == (code or 1)
+    wrote, _, after = ran.stderr.partition("no range 'no such range'")
+    assert "wrote my run: manifest.json, report.sqlite" in wrote
+    assert "The run is kept. Analyse it again:\n  nsysflow analyze 'my run'\n" in after
+    assert "Traceback" not in ran.stderr
+
+
+def test_ranks_are_analysed_together_and_their_rows_stay_apart(two_ranks: tuple[str, ...]) -> None:
+    ran = profiled("-o", "out", *two_ranks)
+    assert ran.exit_code == 0
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert manifest.reports == ("rank0.sqlite", "rank1.sqlite")
+    rows = json.loads(Path("out/report.json").read_text())
+    assert [device["report"] for device in rows["devices"]] == ["rank0", "rank1"]
+
+
+def test_a_run_can_be_packed_by_its_folder_if_it_has_one_report(two_ranks: tuple[str, ...]) -> None:
+    pack = ["pack", "out", "-o", "packed.sqlite"]
+    profiled("-o", "out", "--no-analyze", *command())
+    assert CliRunner().invoke(main, pack).exit_code == 0
+    profiled("-o", "out", "--force", "--no-analyze", *two_ranks)
+    refused = CliRunner().invoke(main, pack)
+    assert refused.exit_code == 1
+    assert "out is a run of 2 ranks, each with its own report" in refused.stderr
+    assert "for example out/rank0.sqlite" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "calls"),
+    [
+        ((), "all:20000,sync:0"),
+        (("--backtrace", "waits"), "all:20000,sync:0"),
+        (("--backtrace", "all"), "all:0"),
+    ],
+)
+def test_backtraces_are_of_waits_unless_all_are_asked_for(
+    typed: tuple[str, ...], calls: str
+) -> None:
+    ran = profiled("--dry-run", *typed, *command())
+    assert f"--cudabacktrace={calls} " in ran.stdout
+
+
+def test_the_former_flag_without_a_value_still_records_all_calls() -> None:
+    for typed in (("--backtrace",), ("--backtrace", "-o", "out")):
+        assert "--cudabacktrace=all:0 " in profiled("--dry-run", *typed, *command()).stdout
+    mistaken = profiled("--backtrace", "nan_check")
+    assert "'nan_check' is not one of 'waits', 'all', 'none'" in mistaken.stderr
+
+
+def test_what_is_the_programs_own_is_kept_with_the_run_and_adds_up() -> None:
+    profiled("-o", "out", "--no-analyze", "--own", "vllm", "--own", "./src", *command())
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert manifest.own == ("vllm", "./src")
+    options = with_run(manifest, Options(own=("peft", "vllm")))
+    assert options.own == ("vllm", "./src", "peft")
+
+
+def test_flops_are_kept_with_the_run_and_used_when_it_is_analysed_again() -> None:
+    typed = ("--flops-per-step", "1e9", "--flops-dtype", "tf32")
+    ran = profiled("-o", "out", *typed, *command())
+    assert ran.exit_code == 0, ran.stderr
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert (manifest.flops_per_step, manifest.flops_dtype) == (1e9, "tf32")
+    (line,) = [line for line in ran.stdout.splitlines() if line.startswith("MFU")]
+    assert "of 495 TFLOP/s (tf32 dense peak)" in line
+    again = CliRunner().invoke(main, ["analyze", "out", "--no-files", "--flops-per-step", "2e9"])
+    (other,) = [line for line in again.stdout.splitlines() if line.startswith("MFU")]
+    assert "tf32" in other
+    assert other != line
+
+
+def test_a_manifest_without_flops_can_be_read() -> None:
+    profiled("-o", "out", "--no-analyze", *command())
+    file = Path("out/manifest.json")
+    held = json.loads(file.read_text())
+    del held["flops_per_step"], held["flops_dtype"]
+    file.write_text(json.dumps(held))
+    manifest = read_manifest(Path("out"))
+    assert manifest is not None
+    assert (manifest.flops_per_step, manifest.reports) == (None, ("report.sqlite",))
+
+
+def test_more_flops_than_the_gpu_can_do_are_an_error_and_the_run_is_kept() -> None:
+    ran = profiled("-o", "out", "--flops-per-step", "1e18", *command())
+    assert ran.exit_code == 1
+    assert "% of the dense bf16 peak of an NVIDIA H200" in ran.stderr
+    assert Path("out/report.sqlite").is_file()
+
+
+def test_without_analysis_only_the_report_is_exported() -> None:
+    ran = profiled("-o", "out", "--no-analyze", *command())
+    assert ran.stdout == ""
+    assert Path("out/report.sqlite").is_file()
+    assert not Path("out/report.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (("--bacth", "3"), "nan_check has no option --bacth; did you mean --batch?"),
+        (("--gradient-clip", "3"), "has no option --gradient-clip. See what it has:"),
+        (("--batch", "many"), "nan_check: Invalid value for '--batch': 'many'"),
+        (("3",), "nan_check: Got unexpected extra argument (3)"),
+    ],
+)
+def test_a_wrong_workload_option_is_refused_before_anything_runs(
+    typed: tuple[str, ...], said: str
+) -> None:
+    ran = profiled("nan_check", "-o", "out", "--", *typed)
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr.count("Error: ") == 1
+    assert said in ran.stderr
+    assert not Path("out").exists()
+
+
+def test_a_workload_lists_its_options() -> None:
+    ran = profiled("nan_check", "--", "-h")
+    assert ran.exit_code == 0
+    assert "--nan-at-step INTEGER" in ran.stdout
+    assert not list(Path().iterdir())
+
+
+def test_gaps_csv_never_overwrites_a_report_of_the_run() -> None:
+    profiled("-o", "out", "--no-analyze", *command())
+    before = Path("out/report.sqlite").read_bytes()
+    ran = CliRunner().invoke(main, ["analyze", "out", "--gaps-csv", "out/report.sqlite"])
+    assert ran.exit_code == 1
+    assert "is the report itself" in ran.stderr
+    assert Path("out/report.sqlite").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "give a workload"),
+        (["--variant", "sync", "--", "true"], "--variant and --precision are for workloads"),
+        (["--capture", "3:2", "--", "true"], "WAIT:WARMUP:ACTIVE"),
+        (["--capture", "3:2:0", "--", "true"], "WAIT:WARMUP:ACTIVE"),
+        (["python", "train.py"], "argument (train.py). Your own command goes after --"),
+        (["train.py"], "Your own command goes after --"),
+        (["--stop-after-capture", "--", "true"], "add --capture 3:2:5"),
+        (["--duration", "3", "--stop-after-capture", "--", "true"], "leave out --stop-after"),
+        (["--capture", "1:1:1", "--delay", "2", "--", "true"], "counts steps, and --delay 2 s"),
+        (["--duration", "2", "nan_check"], "--duration 2 is for commands"),
+        (["--duration", "0", "--", "true"], "0 is not in the range x>0"),
+    ],
+)
+def test_wrong_usage_is_exit_2(words: list[str], said: str) -> None:
+    ran = profiled(*words)
+    assert ran.exit_code == 2
+    assert said in ran.stderr
+
+
+def test_ctrl_c_before_the_program_starts_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsysflow.record.machine.gpus", Mock(side_effect=KeyboardInterrupt))
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == 130
+    assert ran.stderr == "nsysflow: interrupted\n"
+
+
+def test_ctrl_c_during_the_analysis_exits_with_130_and_the_run_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    interrupted = Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr("nsysflow.runs.analyze.analyze_reports", interrupted)
+    ran = profiled("-o", "out", *command())
+    assert ran.exit_code == 130
+    assert ran.stderr.endswith("The run is kept. Analyse it again:\n  nsysflow analyze out\n")
+
+
+def piped_to_nobody(*words: str, errors: int) -> int:
+    """The exit code of `nsysflow profile`, whose reader leaves before the first byte."""
+    main = "from nsysflow.cli.main import main; main(prog_name='nsysflow')"
+    argv = [sys.executable, "-c", main, "profile", *words]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors) as ours:
+        assert ours.stdout is not None
+        ours.stdout.close()
+        return ours.wait(timeout=60)
+
+
+@pytest.mark.parametrize("errors", [subprocess.DEVNULL, subprocess.STDOUT])
+def test_a_reader_that_leaves_changes_neither_the_exit_code_nor_the_files(errors: int) -> None:
+    words = ("--on", "cpu", "-o", "out", *command(7))
+    assert piped_to_nobody(*words, errors=errors) == 7
+    assert Path("out/report.json").is_file()
+
+
+def test_a_reader_that_leaves_a_dry_run_ends_it_with_141() -> None:
+    words = ("--on", "cpu", "-o", "out", "--dry-run", *command())
+    assert piped_to_nobody(*words, errors=subprocess.DEVNULL) == 141
+
+
+def test_a_runs_folder_is_analysed_again_in_place() -> None:
+    profiled("-o", "out", "--no-analyze", *command(7))
+    ran = CliRunner().invoke(main, ["analyze", "out"], catch_exceptions=False)
+    assert ran.exit_code == 0
+    assert "the program failed (exit code 7)" in ran.stdout
+    assert Path("out/gaps.csv").is_file()
+    assert not Path("out.nsysflow").exists()
+
+
+LEAVES = """
+import os, shutil, sys
+for name in sys.argv[2:]:
+    shutil.copy(sys.argv[1], os.path.join(os.environ["NSYSFLOW_RUN_FOLDER"], name))
+sys.exit(len(sys.argv) == 3)
+"""
+"""A program that leaves these traces. If there is only one, it fails."""
+
+
+def recorded(folder: Path, *names: str) -> tuple[str, ...]:
+    """The reports of a run that leaves files of these names."""
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        LEAVES,
+        str(DATA / "h200-kineto.pt.trace.json.gz"),
+        *names,
+    ]
+    asked = ["--collector", "kineto", "--on", "cpu", "--force", "-o", str(folder)]
+    ran = profiled(*asked, "--no-analyze", "--", *command)
+    assert ran.exit_code == (len(names) == 1), ran.output
+    assert ", ".join(names) in ran.stderr
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    return manifest.reports
+
+
+def test_traces_of_ranks_that_the_command_starts_are_reports_in_order(
+    tmp_path: Path,
+) -> None:
+    ranks = tuple(f"rank{rank}.pt.trace.json.gz" for rank in range(11))
+    assert recorded(tmp_path / "out", *ranks) == ranks
+
+
+def test_traces_of_all_processes_are_reports_and_the_next_run_replaces_them(
+    tmp_path: Path,
+) -> None:
+    first = ("report.pt.trace.json.gz", "report-97.pt.trace.json.gz", "report-813.pt.trace.json.gz")
+    assert recorded(tmp_path / "out", *first) == first
+    assert recorded(tmp_path / "out", *first[:1]) == first[:1]
+    assert [path.name for path in (tmp_path / "out").glob("*.gz")] == [*first[:1]]
+
+
+@pytest.mark.slow
+def test_a_second_process_does_not_overwrite_the_trace_of_the_first(tmp_path: Path) -> None:
+    asked = {COLLECTOR: "kineto", CAPTURE: "0:0:1"}
+    first = tmp_path / "report.pt.trace.json.gz"
+    assert run_torch(TRAINS, tmp_path, **asked).returncode == 0
+    held = first.read_bytes()
+    assert run_torch(TRAINS, tmp_path, **asked).returncode == 0
+    assert first.read_bytes() == held
+    pids = {path.stem.removeprefix("child-") for path in tmp_path.glob("child-*.json")}
+    (second,) = (path.name for path in tmp_path.glob("report-*.gz"))
+    assert second in {f"report-{pid}.pt.trace.json.gz" for pid in pids}
+    assert not list(tmp_path.glob(".*"))

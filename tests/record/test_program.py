@@ -1,0 +1,412 @@
+"""Running a program, ending it, and its last lines."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from nsysflow.record.program import LAST_LINES, Ending, ProgramEnd, last_lines, run_program
+from nsysflow.runtime.child_status import ChildStatus, WindowState, write_status
+from nsysflow.runtime.protocol import RUN_FOLDER
+
+RUNNER = """
+import sys
+from pathlib import Path
+from nsysflow.record.program import run_program
+ended = run_program([sys.executable, "-S", "-c", sys.argv[1]], {}, Path(sys.argv[2]))
+print(ended.exit_code, ended.interrupted)
+"""
+"""Run in a process of its own, so that signals do not reach pytest."""
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-S", "-c", text]
+
+
+@pytest.mark.parametrize("code", [0, 1, 7])
+def test_the_exit_code_is_the_programs(tmp_path: Path, code: int) -> None:
+    assert run_program(program(f"raise SystemExit({code})"), {}, tmp_path / "log").exit_code == code
+
+
+def test_a_program_ended_by_a_signal_has_the_exit_code_that_shells_give_it(tmp_path: Path) -> None:
+    killed = run_program(program("import os; os.kill(os.getpid(), 9)"), {}, tmp_path / "log")
+    assert killed.exit_code == 137
+    assert not killed.interrupted
+
+
+def test_output_and_errors_reach_stderr_and_the_log_and_not_stdout(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = "import sys; print('said'); print('complained', file=sys.stderr)"
+    ended = run_program(program(text), {}, tmp_path / "log")
+    seen = capfd.readouterr()
+    assert seen.out == ""
+    assert sorted(seen.err.split()) == ["complained", "said"]
+    assert sorted((tmp_path / "log").read_text().split()) == ["complained", "said"]
+    assert sorted(ended.last_lines) == ["complained", "said"]
+
+
+def test_output_is_shown_before_the_program_ends(tmp_path: Path) -> None:
+    text = f"import time; print('early'); time.sleep({60})"
+    started = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, text, str(tmp_path / "log")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    assert started.stderr is not None
+    with started, started.stderr:
+        assert started.stderr.readline() == b"early\n"
+        started.send_signal(signal.SIGINT)
+
+
+def test_the_program_has_our_environment_and_the_added_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OURS", "1")
+    ended = run_program(
+        program("import os; print(os.environ['OURS'], os.environ['MORE'])"),
+        {"MORE": "2"},
+        tmp_path / "log",
+    )
+    assert ended.last_lines == ("1 2",)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_passed_on_and_the_program_may_finish(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    text = (
+        "import signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda *_: (print('saved'), sys.exit(5)))\n"
+        "print('ready')\n"
+        "time.sleep(60)"
+    )
+    log = tmp_path / "log"
+    started = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, text, str(log)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with started:
+        until = time.monotonic() + 30
+        while not (log.exists() and b"ready\n" in log.read_bytes()):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        os.kill(started.pid, number)
+        out, _ = started.communicate(timeout=30)
+    assert out.split() == ["5", "True"]
+    assert log.read_text().split() == ["ready", "saved"]
+
+
+def started(text: str, log: Path) -> "subprocess.Popen[str]":
+    """The runner, once its program has printed `ready`."""
+    runner = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, text, str(log)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 30
+    while not (log.exists() and b"ready\n" in log.read_bytes()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return runner
+
+
+def test_a_process_left_behind_does_not_keep_us_waiting(tmp_path: Path) -> None:
+    server = "import time; time.sleep(60)"
+    text = (
+        "import subprocess, sys; print('ready', flush=True);"
+        f" subprocess.Popen([sys.executable, '-c', {server!r}], start_new_session=True)"
+    )
+    begun = time.monotonic()
+    with started(text, tmp_path / "log") as runner:
+        out, _ = runner.communicate(timeout=40)
+    assert out.split() == ["0", "False"]
+    assert time.monotonic() - begun < 40
+
+
+def test_the_second_signal_is_not_passed_on_and_the_third_ends_the_program(tmp_path: Path) -> None:
+    text = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGINT, lambda *_: print('interrupted', flush=True))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    log = tmp_path / "log"
+    with started(text, log) as runner:
+        for _ in range(2):
+            runner.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        assert log.read_text().split() == ["ready", "interrupted"]
+        runner.send_signal(signal.SIGINT)
+        out, said = runner.communicate(timeout=30)
+    assert out.split() == ["137", "True"]
+    assert "interrupt once more to lose it" in said
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "last"),
+    [
+        ("Generating '/x/nsys-report-1.qdstrm'", 0, "saved"),
+        ("Generating 'a cat' ...", 130, "interrupted"),
+    ],
+    ids=["nsys saves", "the program's own words"],
+)
+def test_a_signal_is_held_back_only_while_nsys_saves_the_report(
+    said: str, code: int, last: str, tmp_path: Path
+) -> None:
+    text = (
+        "import signal, sys, time\n"
+        "def stop(*_): print('interrupted', flush=True); sys.exit(130)\n"
+        "signal.signal(signal.SIGINT, stop)\n"
+        f"print({said!r} + '\\nready', flush=True)\n"
+        "time.sleep(2); print('saved')"
+    )
+    log = tmp_path / "log"
+    with started(text, log) as runner:
+        runner.send_signal(signal.SIGINT)
+        out, _ = runner.communicate(timeout=30)
+    assert out.split() == [str(code), "True"]
+    assert log.read_text().splitlines()[-1] == last
+
+
+def test_a_closed_terminal_does_not_end_the_run(tmp_path: Path) -> None:
+    text = "import time\nfor _ in range(9): print('x' * 9, flush=True); time.sleep(0.05)"
+    log = tmp_path / "log"
+    with subprocess.Popen(
+        [sys.executable, "-c", RUNNER, text, str(log)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as runner:
+        assert runner.stderr is not None
+        runner.stderr.close()
+        assert runner.stdout is not None
+        assert runner.stdout.read().split() == [b"0", b"False"]
+    assert len(log.read_text().split()) == 9
+
+
+PROGRAM: Final = """
+import signal, sys, time
+from pathlib import Path
+def end(*_):
+    time.sleep(0.3)
+    print("checkpoint saved", flush=True)
+    sys.exit(5)
+signal.signal(signal.SIGTERM, end)
+Path("ready").touch()
+time.sleep(60)
+"""
+NSYS: Final = """
+import os, subprocess, sys, time
+from pathlib import Path
+marked = os.environ | {"NSYS_PROFILING_SESSION_ID": "1"}
+program = [sys.executable, "-S", "-c", sys.argv[1]]
+subprocess.Popen(program, env=marked, start_new_session=True)
+while not Path("ready").exists():
+    time.sleep(0.01)
+print("Generated:\\n    report.nsys-rep", flush=True)
+"""
+"""As nsys: the program has a process group of its own, and lives on when the report is done."""
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(argv: list[str], folder: Path, ending: Ending) -> ProgramEnd:
+    return run_program(
+        [sys.executable, "-S", "-c", *argv], {RUN_FOLDER: str(folder)}, Path("log"), ending
+    )
+
+
+def test_a_program_that_outlives_nsys_is_ended_when_the_report_is_complete(tmp_path: Path) -> None:
+    ending = Ending(tmp_path, "nsys", [Path("report.nsys-rep")])
+    ended = run([NSYS, PROGRAM], tmp_path, ending)
+    assert ended.stopped
+    assert ended.exit_code == 0
+    assert ended.last_lines == ("checkpoint saved",)
+    assert not ending.runs()
+
+
+def test_a_program_that_ends_before_its_report_is_complete_was_not_ended_by_us(
+    tmp_path: Path,
+) -> None:
+    ended = run(
+        ["print('report.nsys-rep')"], tmp_path, Ending(tmp_path, "nsys", [Path("report.nsys-rep")])
+    )
+    assert not ended.stopped
+
+
+def test_without_nsys_a_program_is_ended_when_it_says_that_its_window_is_closed(
+    tmp_path: Path,
+) -> None:
+    write_status(tmp_path, ChildStatus(pid=1, versions={}, window="closed"))
+    ended = run(
+        [PROGRAM],
+        tmp_path,
+        Ending(tmp_path, "kineto", []),
+    )
+    assert ended.stopped
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that nsys started for the run in `tmp_path`."""
+    marks = {RUN_FOLDER: str(tmp_path), "NSYS_PROFILING_SESSION_ID": "1"}
+    sleeps = [sys.executable, "-S", "-c", "print(flush=True); import time; time.sleep(60)"]
+    with subprocess.Popen(
+        sleeps, env=os.environ | marks, process_group=0, stdout=subprocess.PIPE
+    ) as one:
+        assert one.stdout is not None
+        one.stdout.readline()
+        yield one
+        one.kill()
+
+
+@pytest.mark.parametrize(
+    ("windows", "output", "nsys_ended", "ended"),
+    [
+        (["closed"], b"a report.nsys-rep b", False, True),
+        ([], b"a report.nsys-rep b", True, True),
+        (["closed"], b"another.nsys-rep", False, False),
+        (["closed", "open"], b"report.nsys-rep", True, False),
+        (["never"], b"Connection to Agent lost", True, True),
+    ],
+)
+def test_it_waits_for_every_report_and_every_open_window_unless_nsys_crashed(
+    tmp_path: Path,
+    running: "subprocess.Popen[bytes]",
+    windows: list[WindowState],
+    output: bytes,
+    nsys_ended: bool,
+    ended: bool,
+) -> None:
+    for pid, window in enumerate(windows):
+        write_status(tmp_path, ChildStatus(pid=pid, versions={}, window=window))
+    ending = Ending(tmp_path, "nsys", [Path("report.nsys-rep")])
+    ending.hear(output)
+    ending.look(nsys_ended=nsys_ended)
+    assert ending.begun == ended
+    if ended:
+        assert running.wait(timeout=30) == -15
+    assert running.poll() == (-15 if ended else None)
+
+
+@pytest.mark.usefixtures("running")
+def test_programs_of_other_runs_and_collectors_are_left_alone(tmp_path: Path) -> None:
+    assert Ending(tmp_path, "nsys", []).runs()
+    assert not Ending(tmp_path / "other", "nsys", []).runs()
+    assert not Ending(tmp_path, "kineto", []).runs()
+
+
+FAILURE: Final = """\
+W1120 13:07:35.125000 25651 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process
+E1120 13:07:35.127000 25651 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+  File "site-packages/torch/distributed/run.py", line 1032, in <module>
+    main()
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:{space}
+============================================================
+fail.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-20_13:07:35
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 25697)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 25697
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-20_13:07:35
+  host      : localhost
+  rank      : 1 (local_rank: 1)
+  exitcode  : {code}
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+"""What torchrun of torch 2.13 printed when one of two ranks failed (2026-11-20)."""
+
+ERROR: Final = (
+    "Traceback (most recent call last):",
+    '  File "train.py", line 8, in <module>',
+    "    loss()",
+    "ValueError: loss is NaN at step 7",
+)
+
+
+def ranks_said(*lines: str, code: str = "1 (pid: 25698) ") -> bytes:
+    """Lines of ranks, followed by those of torchrun."""
+    return "\n".join([*lines, FAILURE.format(space=" ", code=code)]).encode()
+
+
+def test_the_last_lines_are_as_a_terminal_shows_them() -> None:
+    lines = [f"line {number}" for number in range(50)]
+    output = "\n".join([*lines, "10 %\r50 %\r100 % done", ""])
+    assert last_lines(output.encode()) == (*lines[-LAST_LINES + 1 :], "100 % done")
+
+
+def test_lines_of_nsys_are_left_out() -> None:
+    output = (
+        "Capture range started in the application.\nCollecting data...\nCUDA out of memory\n"
+        "Capture range ended in the application.\nGenerating '/x/nsys-report-1.qdstrm'\n"
+        "[1/1] [0%     ] a.nsys-rep\r[1/1] [===100%] a.nsys-rep\nGenerated:\n    /x/a.nsys-rep\n"
+    )
+    assert last_lines(output.encode()) == ("CUDA out of memory",)
+
+
+def test_torchruns_table_of_failures_becomes_one_line() -> None:
+    assert last_lines(ranks_said("epoch 1", *ERROR)) == (
+        "epoch 1",
+        *ERROR,
+        "torchrun: rank 1 failed first (exit code 1)",
+    )
+
+
+def test_the_error_is_shown_even_if_another_rank_continues() -> None:
+    later = [f"rank 0: step {n}" for n in range(100)]
+    assert last_lines(ranks_said("epoch 1", *ERROR, *later))[-3:-1] == ERROR[-2:]
+    assert last_lines(ranks_said(*ERROR, *later[:5]))[-6:-1] == tuple(later[:5])
+
+
+def test_a_rank_ended_by_a_signal_is_named_with_it_and_not_with_an_older_error() -> None:
+    said = [*ERROR, *(f"step {n}" for n in range(100))]
+    found = last_lines(ranks_said(*said, code="-11 (pid: 28476)  (SIGSEGV)"))
+    assert found[-2:] == ("step 99", "torchrun: rank 1 failed first (exit code -11, SIGSEGV)")
+    assert len(found) == LAST_LINES
+
+
+def test_a_line_of_the_program_that_looks_like_a_progress_bar_stays() -> None:
+    said = ("[rank0] FATAL: 98 % of the batch is NaN", "[INFO] 50% done", "last words")
+    bars = "[1/2] [=====50%      ] report.nsys-rep\n[2/2] [========100%] report.sqlite\n"
+    assert last_lines(("\n".join(said) + "\n" + bars).encode()) == said
+
+
+def test_an_error_in_torchrun_itself_is_kept() -> None:
+    said = ("Traceback (most recent call last):", '  File "run.py"', "ValueError: no such option")
+    assert last_lines("\n".join(said).encode()) == said
+
+
+@pytest.mark.slow
+def test_the_installed_torchrun_shows_the_error_of_the_rank(tmp_path: Path) -> None:
+    program = "import os\nif os.environ['RANK'] == '1': raise ValueError('loss is NaN')"
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"]
+    argv = [sys.executable, *torchrun, sys.executable, "-c", program]
+    ended = run_program(argv, {}, tmp_path / "log")
+    assert ended.exit_code == 1
+    assert ended.last_lines[-2:] == (
+        "ValueError: loss is NaN",
+        "torchrun: rank 1 failed first (exit code 1)",
+    )
