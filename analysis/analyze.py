@@ -18,7 +18,7 @@ from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest, digest
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.selection.bound import of_devices
+from nsysflow.analysis.selection.bound import device_parts
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View, judged_view, view_of
 from nsysflow.analysis.selection.windows import whole_windows
@@ -31,7 +31,7 @@ from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.analysis.validity.checks import Failed, failed_checks
 from nsysflow.analysis.validity.graph_notes import notes_on_graphs
 
-_FIRST: Final = ("explained", "gap_places", "stalls", "copies")
+_FIRST: Final = ("gap_causes", "gap_places", "stalls", "copies")
 """Pieces of a timeline that need little of each other: computed side by side before any table."""
 
 _FIRST_OF_LAUNCHES: Final = ("launches",)
@@ -191,7 +191,7 @@ class Tables:
         parts of spec §15.7."""
         devices = self.timeline.events.devices
         report = pl.lit(self.trace.report).alias("report")
-        of = of_devices(self.view).join(devices, on="device_no", maintain_order="left")
+        of = device_parts(self.view).join(devices, on="device_no", maintain_order="left")
         return of.select(report, "device", pl.exclude("device_no", "device"))
 
     @computed_once

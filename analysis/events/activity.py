@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
 from nsysflow.analysis.events.busy import Busy
-from nsysflow.analysis.events.call_classes import SYNC_AFTER_NS, makes
+from nsysflow.analysis.events.classes import SYNC_AFTER_NS, makes
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.events.graphs import capture_began
 from nsysflow.analysis.frames.intervals import Axis, Cover, merge

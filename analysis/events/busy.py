@@ -88,7 +88,7 @@ NCCL: Final = "nccl"
 """NCCL's NVTX domain, in lower case: its ranges name the collective that a thread called."""
 
 
-def communication(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
+def communication_kernels(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
     """Every communication kernel of `ops`, plus `operation`, `bytes` and `communicator`.
 
     They are from NCCL's range around the launch; null where it lacks them.

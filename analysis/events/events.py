@@ -6,8 +6,12 @@ from typing import Final, Literal
 
 import polars as pl
 
-from nsysflow.analysis.events.call_classes import SYNC_AFTER_NS, refine_classes, with_class_by_name
-from nsysflow.analysis.events.communication import parts_of
+from nsysflow.analysis.events.classes import (
+    SYNC_AFTER_NS,
+    parts_of,
+    refine_classes,
+    with_class_by_name,
+)
 from nsysflow.analysis.events.source_lines import with_sources
 from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
 from nsysflow.analysis.frames.lookup import dense, distinct, greatest, matching, scatter_table
@@ -16,169 +20,6 @@ from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import os_pid, os_tid, process_of
 from nsysflow.analysis.trace import Trace
-
-CLOCK_JUMP_NS: Final = 7 * 86_400 * 10**9
-"""Times further apart than 7 days are a clock jump (spec §12)."""
-
-_PLACES: Final = 1 << 63
-_PATHS_A_NAME: Final = 16
-"""At most this many paths end in one range name. It is a guess; real reports have fewer."""
-
-
-def without_outliers(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], int]:
-    """The rows that an `Axis` has room for, and how many were left out.
-
-    Rows within 7 days of the middle row stay, and all rows if there is room for them.
-
-    Args:
-        frames: `operations`, `calls`, `ranges` and `overhead`, without negative lengths.
-    """
-    times = [frame[name] for frame in frames.values() for name in ("start_ns", "end_ns")]
-    known = [t for column in times for t in (column.min(), column.max()) if isinstance(t, int)]
-    apart_ns = max(known) - min(known) if known else 0
-    if apart_ns <= CLOCK_JUMP_NS:
-        return dict(frames), 0
-    reach_ns = max(CLOCK_JUMP_NS, _PLACES // _tracks(frames) // 2)
-    if apart_ns <= reach_ns:
-        return dict(frames), 0
-    starts = pl.concat([frame["start_ns"] for frame in frames.values()]).sort()
-    middle_ns = int(starts[len(starts) // 2])
-    near = _between(middle_ns - reach_ns, middle_ns + reach_ns)
-    kept = {name: frame.filter(near) for name, frame in frames.items()}
-    return kept, sum(len(frames[name]) - len(kept[name]) for name in frames)
-
-
-def _tracks(frames: Mapping[str, pl.DataFrame]) -> int:
-    """The most tracks that the analysis puts on one axis: pairs of threads, or paths on devices."""
-    threads = pl.concat([frames[name]["thread"] for name in ("calls", "ranges", "overhead")])
-    paths = _PATHS_A_NAME * frames["ranges"]["name"].n_unique() + 1
-    devices = frames["operations"].select("process", "device").n_unique()
-    return max(threads.n_unique() ** 2, paths * devices, 1)
-
-
-def _between(low_ns: int, high_ns: int) -> pl.Expr:
-    # compare with bounds, since a distance may not fit into 64 bits
-    low, high = max(low_ns, -_PLACES), min(high_ns, _PLACES - 1)
-    return pl.all_horizontal(
-        pl.col(name).is_between(pl.lit(low, pl.Int64), pl.lit(high, pl.Int64)).fill_null(value=True)
-        for name in ("start_ns", "end_ns")
-    )
-
-
-_STREAM: Final = ("device_no", "process", "stream")
-
-
-def stream_numbers(ops: pl.DataFrame) -> pl.Series:
-    """`stream_no` of each operation."""
-    key = [column for column in _STREAM if not _is_constant(ops[column])]
-    if not key:
-        return pl.repeat(0, len(ops), dtype=pl.UInt32, eager=True).alias("stream_no")
-    if len(key) == 1 and ops[key[0]].null_count() == 0:  # a search among few takes half of a join
-        return dense(ops[key[0]]).alias("stream_no")
-    rows = ops.select(key)
-    streams = rows.unique().sort(key).with_row_index("stream_no")
-    found = rows.join(streams, on=key, how="left", maintain_order="left", nulls_equal=True)
-    return found["stream_no"]
-
-
-def _is_constant(column: pl.Series) -> bool:
-    return column.null_count() == 0 and column.min() == column.max()
-
-
-STREAM_WAIT: Final = r"^(?:cuda|cu)StreamWaitEvent$"
-
-EVENT_RECORD: Final = r"^(?:cuda|cu)EventRecord"
-
-STREAM: Final = ["process", "device", "stream"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EventWaits:
-    """Waits that the report names.
-
-    Attributes:
-        edges: `op` and `source`: the first operation launched on a stream after it was told to
-            wait, and the last one launched on the event's stream before the event was recorded.
-        hosts: `call`, and `record_op` (the operation before the event that the host waits for) or
-            `awaited_no` (the stream that it waits for).
-        missing: stream waits whose event the report does not name.
-    """
-
-    edges: pl.DataFrame
-    hosts: pl.DataFrame
-    missing: int
-
-
-def event_waits(events: "Events") -> EventWaits:
-    """Match waits, records of events and operations."""
-    asked = int(matching(events.calls["name"], STREAM_WAIT).sum())
-    if events.trace.waits.is_empty():
-        return EventWaits(edges=_NO_EDGES, hosts=_NO_HOSTS, missing=asked)
-    stream_no = events.stream_no
-    first = stream_no.to_frame().with_row_index("op").unique("stream_no")
-    streams = events.ops.select(STREAM)[first["op"]].hstack([first["stream_no"]])
-    both = pl.concat([events.trace.event_records, events.trace.waits])
-    placed = _with_calls(both, events).join(streams, on=STREAM, how="left", nulls_equal=True)
-    recording = matching(placed["name"], EVENT_RECORD)
-    launched = _launched_on(placed["stream_no"], events)
-    before = _neighbour(placed.filter(recording), launched, "backward")
-    key = ["process", "record"]
-    waits = placed.filter(~recording).join(before.select(*key, source="op"), on=key, how="left")
-    by_stream = matching(waits["name"], STREAM_WAIT)
-    after = _neighbour(waits.filter(by_stream), launched, "forward")
-    hosts = waits.filter(~by_stream)
-    hosts = hosts.select("call", record_op="source", awaited_no="stream_no")
-    return EventWaits(
-        edges=after.select("op", "source").drop_nulls(),
-        hosts=hosts.unique("call", keep="first", maintain_order=True),
-        missing=max(0, asked - waits.filter(by_stream)["record"].count()),
-    )
-
-
-_NO_EDGES: Final = pl.DataFrame(schema={"op": pl.UInt32, "source": pl.UInt32})
-_NO_HOSTS: Final = pl.DataFrame(
-    schema={"call": pl.UInt32, "record_op": pl.UInt32, "awaited_no": pl.UInt32}
-)
-
-
-def _launched_on(wanted: pl.Series, events: "Events") -> pl.DataFrame:
-    """The launched operations of the streams `wanted`, in the order of their launches."""
-    ops = events.ops.select("op", "launch_start_ns", "end_ns").with_columns(events.stream_no)
-    ops = ops.filter(ops["stream_no"].is_in(wanted.unique().implode())).drop_nulls(
-        "launch_start_ns"
-    )
-    return sort_with_ties(ops, "launch_start_ns", [pl.col("end_ns"), pl.col("op")]).drop("end_ns")
-
-
-def _with_calls(rows: pl.DataFrame, events: "Events") -> pl.DataFrame:
-    """Records or waits, plus `call`, `name` and `time_ns` (its start) of the outermost call with
-    their correlation id."""
-    key = ["process", "correlation"]
-    numbered = events.calls.filter(pl.col("correlation").is_in(rows["correlation"].implode()))
-    process = events.threads["process"].gather(numbered["thread_no"])
-    calls = numbered.select(process, "correlation", "call", "name", time_ns="start_ns")
-    first = calls.sort("time_ns", "call").unique(key, keep="first", maintain_order=True)
-    return rows.join(first, on=key)
-
-
-def _neighbour(
-    rows: pl.DataFrame, launched: pl.DataFrame, side: Literal["backward", "forward"]
-) -> pl.DataFrame:
-    """`rows` plus `op`: the last operation launched on their stream before them (`backward`), or
-    the first one after them (`forward`)."""
-    return (
-        rows.drop_nulls("stream_no")
-        .sort("time_ns")
-        .join_asof(
-            launched,
-            left_on="time_ns",
-            right_on="launch_start_ns",
-            by="stream_no",
-            strategy=side,
-            check_sortedness=False,
-        )
-    )
-
 
 COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
 """Frames whose rows of negative length are counted (spec §1)."""
@@ -253,7 +94,7 @@ class Events:
         return stream_numbers(self.ops)
 
     @computed_once
-    def event_waits(self) -> EventWaits:
+    def event_waits(self) -> "EventWaits":
         """Who waits for which event."""
         return event_waits(self)
 
@@ -470,3 +311,166 @@ def _firsts(ops: pl.DataFrame) -> pl.Series:
     )
     row = pl.int_range(len(ops), dtype=pl.UInt32, eager=True)
     return (first.gather(ops["call"]) == row).fill_null(value=False).alias("first")
+
+
+CLOCK_JUMP_NS: Final = 7 * 86_400 * 10**9
+"""Times further apart than 7 days are a clock jump (spec §12)."""
+
+_PLACES: Final = 1 << 63
+_PATHS_A_NAME: Final = 16
+"""At most this many paths end in one range name. It is a guess; real reports have fewer."""
+
+
+def without_outliers(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], int]:
+    """The rows that an `Axis` has room for, and how many were left out.
+
+    Rows within 7 days of the middle row stay, and all rows if there is room for them.
+
+    Args:
+        frames: `operations`, `calls`, `ranges` and `overhead`, without negative lengths.
+    """
+    times = [frame[name] for frame in frames.values() for name in ("start_ns", "end_ns")]
+    known = [t for column in times for t in (column.min(), column.max()) if isinstance(t, int)]
+    apart_ns = max(known) - min(known) if known else 0
+    if apart_ns <= CLOCK_JUMP_NS:
+        return dict(frames), 0
+    reach_ns = max(CLOCK_JUMP_NS, _PLACES // _tracks(frames) // 2)
+    if apart_ns <= reach_ns:
+        return dict(frames), 0
+    starts = pl.concat([frame["start_ns"] for frame in frames.values()]).sort()
+    middle_ns = int(starts[len(starts) // 2])
+    near = _between(middle_ns - reach_ns, middle_ns + reach_ns)
+    kept = {name: frame.filter(near) for name, frame in frames.items()}
+    return kept, sum(len(frames[name]) - len(kept[name]) for name in frames)
+
+
+def _tracks(frames: Mapping[str, pl.DataFrame]) -> int:
+    """The most tracks that the analysis puts on one axis: pairs of threads, or paths on devices."""
+    threads = pl.concat([frames[name]["thread"] for name in ("calls", "ranges", "overhead")])
+    paths = _PATHS_A_NAME * frames["ranges"]["name"].n_unique() + 1
+    devices = frames["operations"].select("process", "device").n_unique()
+    return max(threads.n_unique() ** 2, paths * devices, 1)
+
+
+def _between(low_ns: int, high_ns: int) -> pl.Expr:
+    # compare with bounds, since a distance may not fit into 64 bits
+    low, high = max(low_ns, -_PLACES), min(high_ns, _PLACES - 1)
+    return pl.all_horizontal(
+        pl.col(name).is_between(pl.lit(low, pl.Int64), pl.lit(high, pl.Int64)).fill_null(value=True)
+        for name in ("start_ns", "end_ns")
+    )
+
+
+_STREAM: Final = ("device_no", "process", "stream")
+
+
+def stream_numbers(ops: pl.DataFrame) -> pl.Series:
+    """`stream_no` of each operation."""
+    key = [column for column in _STREAM if not _is_constant(ops[column])]
+    if not key:
+        return pl.repeat(0, len(ops), dtype=pl.UInt32, eager=True).alias("stream_no")
+    if len(key) == 1 and ops[key[0]].null_count() == 0:  # a search among few takes half of a join
+        return dense(ops[key[0]]).alias("stream_no")
+    rows = ops.select(key)
+    streams = rows.unique().sort(key).with_row_index("stream_no")
+    found = rows.join(streams, on=key, how="left", maintain_order="left", nulls_equal=True)
+    return found["stream_no"]
+
+
+def _is_constant(column: pl.Series) -> bool:
+    return column.null_count() == 0 and column.min() == column.max()
+
+
+STREAM_WAIT: Final = r"^(?:cuda|cu)StreamWaitEvent$"
+
+EVENT_RECORD: Final = r"^(?:cuda|cu)EventRecord"
+
+STREAM: Final = ["process", "device", "stream"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventWaits:
+    """Waits that the report names.
+
+    Attributes:
+        edges: `op` and `source`: the first operation launched on a stream after it was told to
+            wait, and the last one launched on the event's stream before the event was recorded.
+        hosts: `call`, and `record_op` (the operation before the event that the host waits for) or
+            `awaited_no` (the stream that it waits for).
+        missing: stream waits whose event the report does not name.
+    """
+
+    edges: pl.DataFrame
+    hosts: pl.DataFrame
+    missing: int
+
+
+def event_waits(events: Events) -> EventWaits:
+    """Match waits, records of events and operations."""
+    asked = int(matching(events.calls["name"], STREAM_WAIT).sum())
+    if events.trace.waits.is_empty():
+        return EventWaits(edges=_NO_EDGES, hosts=_NO_HOSTS, missing=asked)
+    stream_no = events.stream_no
+    first = stream_no.to_frame().with_row_index("op").unique("stream_no")
+    streams = events.ops.select(STREAM)[first["op"]].hstack([first["stream_no"]])
+    both = pl.concat([events.trace.event_records, events.trace.waits])
+    placed = _with_calls(both, events).join(streams, on=STREAM, how="left", nulls_equal=True)
+    recording = matching(placed["name"], EVENT_RECORD)
+    launched = _launched_on(placed["stream_no"], events)
+    before = _neighbour(placed.filter(recording), launched, "backward")
+    key = ["process", "record"]
+    waits = placed.filter(~recording).join(before.select(*key, source="op"), on=key, how="left")
+    by_stream = matching(waits["name"], STREAM_WAIT)
+    after = _neighbour(waits.filter(by_stream), launched, "forward")
+    hosts = waits.filter(~by_stream)
+    hosts = hosts.select("call", record_op="source", awaited_no="stream_no")
+    return EventWaits(
+        edges=after.select("op", "source").drop_nulls(),
+        hosts=hosts.unique("call", keep="first", maintain_order=True),
+        missing=max(0, asked - waits.filter(by_stream)["record"].count()),
+    )
+
+
+_NO_EDGES: Final = pl.DataFrame(schema={"op": pl.UInt32, "source": pl.UInt32})
+_NO_HOSTS: Final = pl.DataFrame(
+    schema={"call": pl.UInt32, "record_op": pl.UInt32, "awaited_no": pl.UInt32}
+)
+
+
+def _launched_on(wanted: pl.Series, events: Events) -> pl.DataFrame:
+    """The launched operations of the streams `wanted`, in the order of their launches."""
+    ops = events.ops.select("op", "launch_start_ns", "end_ns").with_columns(events.stream_no)
+    ops = ops.filter(ops["stream_no"].is_in(wanted.unique().implode())).drop_nulls(
+        "launch_start_ns"
+    )
+    return sort_with_ties(ops, "launch_start_ns", [pl.col("end_ns"), pl.col("op")]).drop("end_ns")
+
+
+def _with_calls(rows: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Records or waits, plus `call`, `name` and `time_ns` (its start) of the outermost call with
+    their correlation id."""
+    key = ["process", "correlation"]
+    numbered = events.calls.filter(pl.col("correlation").is_in(rows["correlation"].implode()))
+    process = events.threads["process"].gather(numbered["thread_no"])
+    calls = numbered.select(process, "correlation", "call", "name", time_ns="start_ns")
+    first = calls.sort("time_ns", "call").unique(key, keep="first", maintain_order=True)
+    return rows.join(first, on=key)
+
+
+def _neighbour(
+    rows: pl.DataFrame, launched: pl.DataFrame, side: Literal["backward", "forward"]
+) -> pl.DataFrame:
+    """`rows` plus `op`: the last operation launched on their stream before them (`backward`), or
+    the first one after them (`forward`)."""
+    return (
+        rows.drop_nulls("stream_no")
+        .sort("time_ns")
+        .join_asof(
+            launched,
+            left_on="time_ns",
+            right_on="launch_start_ns",
+            by="stream_no",
+            strategy=side,
+            check_sortedness=False,
+        )
+    )

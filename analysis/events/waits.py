@@ -132,7 +132,7 @@ report does not name (spec §3.4 has the same limit)."""
 
 _KIND_OF_PART: Final = {"compute": "other", "comm": "communication", "copy": "copy"}
 
-PIECES: Final = pl.Schema(
+WAIT_PIECES: Final = pl.Schema(
     {
         "device_no": pl.UInt32(),
         "start_ns": pl.Int64(),
@@ -147,7 +147,7 @@ and `unresolved` the one that had not started. `waiter` is the compute operation
 null after the last compute operation of a device."""
 
 
-def split(events: Events, producer: pl.Series) -> pl.DataFrame:
+def split_waits(events: Events, producer: pl.Series) -> pl.DataFrame:
     """`PIECES` of all devices.
 
     Args:
@@ -166,7 +166,7 @@ def split(events: Events, producer: pl.Series) -> pl.DataFrame:
         for rows in in_slices(nodes, scratch)
     ]
     of_each_kind = (pl.concat(rows) for rows in zip(*found, strict=True))
-    pieces: list[pl.DataFrame] = [*of_each_kind, after.select(PIECES.names())]
+    pieces: list[pl.DataFrame] = [*of_each_kind, after.select(WAIT_PIECES.names())]
     return pl.concat(pieces).filter(pl.col("end_ns") > pl.col("start_ns"))
 
 
@@ -277,10 +277,10 @@ def _pieces(hops: pl.DataFrame) -> list[pl.DataFrame]:
 LEAST_PCT: Final = 1
 """Less than this of the devices' time changes no bound, and causes take long to compute twice."""
 
-WAITED: Final = ("communication", "copy")
+_WAITED: Final = ("communication", "copy")
 
 
-def unhidden(events: Events, pieces: pl.DataFrame, busy: Busy) -> Events | None:
+def without_unwaited(events: Events, pieces: pl.DataFrame, busy: Busy) -> Events | None:
     """`events` with copies and communication kernels only while they were waited for; None where
     that makes no difference.
 
@@ -290,7 +290,7 @@ def unhidden(events: Events, pieces: pl.DataFrame, busy: Busy) -> Events | None:
         busy: when each device was busy.
     """
     length = pl.col("end_ns") - pl.col("start_ns")
-    awaited = pieces.filter(pl.col("kind").is_in(WAITED))
+    awaited = pieces.filter(pl.col("kind").is_in(_WAITED))
     compute_ns = _total_ns(busy.compute.intervals)
     hiding_ns = _total_ns(busy.all.intervals) - compute_ns - awaited.select(length.sum()).item()
     window_ns = compute_ns + pieces.select(length.sum()).item()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from nsysflow.analysis.events.call_classes import SYNC_AFTER_NS
+from nsysflow.analysis.events.classes import SYNC_AFTER_NS
 from nsysflow.analysis.findings.kernels import kernels_in_order
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.frames.parallel import computed_once
@@ -108,7 +108,7 @@ def stall_rows(view: View) -> pl.DataFrame:
     `pageable`, `pinned`, `sync` or `alloc`), `phase`, `source`, `via`, `at_phase` (its phase where
     it has no line), `start_ns`, `blocked_ns`, `idle_ns` (behind it, on the GPU where that is
     most)."""
-    gaps = view.timeline.found_gaps
+    gaps = view.timeline.bare_gaps
     charges = view.charges.with_columns(gaps["device_no"].gather(view.charges["gap"]))
     idle = charges.group_by("call", "device_no").agg(pl.col("ns").sum())
     idle = idle.group_by("call").agg(pl.col("ns").max().alias("idle_ns"))

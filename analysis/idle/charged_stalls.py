@@ -23,7 +23,7 @@ from nsysflow.analysis.frames.lookup import dense
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class CarryOver:
     """What step 3 hands on from one slice of the gaps to the next.
 
     Attributes:
@@ -60,7 +60,9 @@ HOST: Final = pl.Schema(
 )
 _TRACK: Final = ("device_no", "process_no")
 
-AT_THE_START: Final = Standing(looked=LOOKED.to_frame(), rest=REST.to_frame(), host=HOST.to_frame())
+AT_THE_START: Final = CarryOver(
+    looked=LOOKED.to_frame(), rest=REST.to_frame(), host=HOST.to_frame()
+)
 """What the first slice gets."""
 
 
@@ -83,7 +85,7 @@ def since_last_gap(waiting: pl.DataFrame, looked: pl.DataFrame, axis: Axis) -> p
     return since["since_ns"].fill_null(axis.origin_ns)
 
 
-def looked_until(waiting: pl.DataFrame, looked: pl.DataFrame) -> pl.DataFrame:
+def searched_until(waiting: pl.DataFrame, looked: pl.DataFrame) -> pl.DataFrame:
     """`Standing.looked` after these gaps."""
     linked = waiting.filter("linked").select(looked.columns)
     return (
@@ -91,7 +93,7 @@ def looked_until(waiting: pl.DataFrame, looked: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def host_beyond(waiting: pl.DataFrame, before: Standing, looked: pl.DataFrame) -> pl.DataFrame:
+def host_beyond(waiting: pl.DataFrame, before: CarryOver, looked: pl.DataFrame) -> pl.DataFrame:
     """`Standing.host` after these gaps."""
     own = waiting.select(*_TRACK, "start_ns", pl.col("launched_ns").alias("end_ns"))
     both = pl.concat([before.host, own]).join(looked, on=_TRACK, how="left", maintain_order="left")
@@ -181,7 +183,7 @@ def _left(
     return parts.select(*_TRACK, pl.col("begin", "stop") + shift)
 
 
-def placed_on_lanes(stalled: Cover, left: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def place_on_lanes(stalled: Cover, left: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """When covered time was, in order: `device_no`, `process_no`, `lane`, `start_ns`, `end_ns`.
 
     Args:

@@ -6,7 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES, STALLS
 from nsysflow.analysis.frames.lookup import scatter_table
-from nsysflow.analysis.idle.run_ahead import Explained
+from nsysflow.analysis.idle.run_ahead import GapCauses
 
 IDLE_PARTS: Final = pl.Schema(
     {
@@ -23,7 +23,7 @@ there `call` is the culprit."""
 
 
 def idle_parts(
-    explained: Explained,
+    explained: GapCauses,
     host_path: pl.Series,
     queue_path: pl.Series,
     path_of_call: pl.Series,

@@ -16,11 +16,11 @@ from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.idle.charged_stalls import (
     AT_THE_START,
     REST,
-    Standing,
+    CarryOver,
     charged_stalls,
     host_beyond,
-    looked_until,
-    placed_on_lanes,
+    place_on_lanes,
+    searched_until,
     since_last_gap,
 )
 from nsysflow.analysis.idle.gaps import with_launches
@@ -38,7 +38,7 @@ CHARGES: Final = pl.Schema(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explained:
+class GapCauses:
     """Gaps with their causes.
 
     Attributes:
@@ -56,7 +56,7 @@ class Explained:
     charges: pl.DataFrame
     in_calls: dict[str, CallTime]
     host_side: "HostSide | None"
-    standing: Standing
+    standing: CarryOver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +74,15 @@ class HostSide:
     waiting: pl.DataFrame
 
 
-def explain(
+def find_causes(
     events: Events,
     gaps: pl.DataFrame,
     *,
     framework_gap_ns: int,
     keep_host_side: bool = False,
-    standing: Standing = AT_THE_START,
+    standing: CarryOver = AT_THE_START,
     divided: bool = False,
-) -> Explained:
+) -> GapCauses:
     """Split every gap among the causes.
 
     Args:
@@ -118,16 +118,16 @@ def explain(
     stalls = _stall_parts(events.calls, charges)
     explained = _assembled(gaps, [parts, stalls])
     host_side = HostSide(time=hosts, waiting=waiting) if keep_host_side else None
-    looked = looked_until(waiting, standing.looked)
-    unused = placed_on_lanes(hosts.stalled, left, hosts.axis).join(
+    looked = searched_until(waiting, standing.looked)
+    unused = place_on_lanes(hosts.stalled, left, hosts.axis).join(
         lanes, on="lane", maintain_order="left"
     )
-    return Explained(
+    return GapCauses(
         gaps=explained,
         charges=charges,
         in_calls=in_calls,
         host_side=host_side,
-        standing=Standing(
+        standing=CarryOver(
             looked=looked,
             rest=unused.select(REST.names()),
             host=host_beyond(waiting, standing, looked),
@@ -353,9 +353,9 @@ def _largest(gaps: pl.DataFrame) -> pl.Series:
     return enum_from_index(gaps.select(number.alias("cause")).to_series(), CAUSE)
 
 
-def explain_in_slices(
+def find_causes_in_slices(
     events: Events, gaps: pl.DataFrame, scratch: Scratch, *, framework_gap_ns: int
-) -> Explained:
+) -> GapCauses:
     """What `explain` says of all gaps, without the host's side.
 
     Args:
@@ -365,7 +365,7 @@ def explain_in_slices(
         framework_gap_ns: as for `explain`.
     """
     slices = [*_explained(events, gaps, scratch, framework_gap_ns)]
-    return Explained(
+    return GapCauses(
         gaps=scratch.joined(each.gaps for each in slices),
         charges=scratch.joined(each.charges for each in slices),
         in_calls={
@@ -379,10 +379,10 @@ def explain_in_slices(
 
 def _explained(
     events: Events, gaps: pl.DataFrame, scratch: Scratch, framework_gap_ns: int
-) -> Iterator[Explained]:
+) -> Iterator[GapCauses]:
     standing = AT_THE_START
     for rows in scratch.slices(gaps):
-        found = explain(
+        found = find_causes(
             events, rows, framework_gap_ns=framework_gap_ns, standing=standing, divided=True
         )
         standing = found.standing

@@ -11,7 +11,7 @@ from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.graphs import CaptureRanges, Replays
 from nsysflow.analysis.phases.inheritance import OpenRanges
-from nsysflow.analysis.phases.stacks import NODES, placed_in, with_inherited
+from nsysflow.analysis.phases.stacks import NODES, place_stacks, with_inherited
 from nsysflow.analysis.schema import ATTRIBUTION
 
 PATHS: Final = pl.Schema(
@@ -137,7 +137,7 @@ def attribute(
     ranges, slots = open_ranges.ranges, open_ranges.slots
     found = found | {"slots": open_ranges.stacks_at(slots)}
     nodes, composed = with_inherited(open_ranges.nodes, list(found.values()))
-    placed = {name: placed_in(frame, composed) for name, frame in found.items()}
+    placed = {name: place_stacks(frame, composed) for name, frame in found.items()}
     ops = placed["ops"].with_columns(pl.col("node").alias("launch_node"))
     captured = captured.with_columns(placed.pop("captures")["node"])
     captures = CaptureRanges.at(captured, nodes, ranges).and_those(listed)

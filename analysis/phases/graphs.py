@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.events.events import Events, in_order
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.inheritance import OpenRanges
-from nsysflow.analysis.phases.stacks import NODES, placed_in, with_inherited
+from nsysflow.analysis.phases.stacks import NODES, place_stacks, with_inherited
 from nsysflow.analysis.trace import Trace
 
 _STACKS: Final = pl.Schema({"process": pl.Int64(), "graph_node": pl.Int64(), "stack": pl.UInt32()})
@@ -88,7 +88,10 @@ def listed_captures(trace: Trace, origins: pl.DataFrame, options: Options) -> Ca
     asked = asked.filter(pl.col("time_ns").is_between(began_ns, last_ns))
     found = open_ranges.stacks_at(asked)
     nodes, composed = with_inherited(open_ranges.nodes, [found])
-    node, began = placed_in(found, composed)["node"], pl.lit(began_ns, pl.Int64).alias("began_ns")
+    node, began = (
+        place_stacks(found, composed)["node"],
+        pl.lit(began_ns, pl.Int64).alias("began_ns"),
+    )
     return CaptureRanges.at(asked.with_columns(node, began), nodes, open_ranges.ranges)
 
 

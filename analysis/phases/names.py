@@ -72,7 +72,7 @@ def without_numbers(name: str) -> str:
     return str(forms["form"].str.replace_all(f"[{''.join(_HOLES)}{_KEPT}]", "").item())
 
 
-def merged(names: pl.Series) -> pl.Series:
+def merge_names(names: pl.Series) -> pl.Series:
     """Distinct names. A number is removed if otherwise equal names differ in it."""
     forms = _forms(names)
     for hole in _HOLES:
@@ -106,7 +106,7 @@ the program's own `record_function`."""
 _THUNK: Final = r"(?s)^Thunk:#.*#$"
 """One operation of XLA."""
 
-_FORMS: Final = (
+_NAME_PATTERNS: Final = (
     (r"(?s)^(\w+):#(?:.*,)?hlo_module=([^,#]*).*#$", "${1} ${2}"),  # XLA: a compiled function
     (r"(?s)^(\w+):#.*=.*#$", "${1}"),  # XLA: the rest
     (r"(?s)^\{'Module': '([^']*)'.*\}$", "${1}"),  # vLLM and SGLang: a layer
@@ -142,7 +142,7 @@ def is_operator(raw: pl.Expr) -> pl.Expr:
 
 def plain_names(names: pl.Series) -> pl.Series:
     """Names without what frameworks add to them: program numbers, settings, ids."""
-    for form, name in _FORMS:
+    for form, name in _NAME_PATTERNS:
         names = names.str.replace_all(form, name)
     return _without_ids(names)
 
@@ -163,7 +163,7 @@ NOT_RECORDED: Final = "(launch not recorded)"
 """The place of idle time before work whose launch is not in the report."""
 
 
-def grouped(raw: pl.Series) -> pl.Series:
+def group_names(raw: pl.Series) -> pl.Series:
     """Raw names of ranges, normalised: equal operators and all steps get one name.
 
     Only distinct names are looked at; without serial numbers a report has few of them. A name of
@@ -180,7 +180,7 @@ def _changed(names: tuple[str, ...]) -> pl.DataFrame:
     distinct = pl.Series("bare", names, dtype=pl.String)
     plain = plain_names(distinct)
     forms = plain.unique()
-    name = plain.replace(forms, merged(forms)).alias("name")
+    name = plain.replace(forms, merge_names(forms)).alias("name")
     return pl.DataFrame([distinct, name]).filter(
         pl.col("name") != pl.col("bare"), pl.col("name") != ""
     )

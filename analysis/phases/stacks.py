@@ -14,7 +14,7 @@ from nsysflow.analysis.phases.automatic import (
     with_losses,
     without_doubles,
 )
-from nsysflow.analysis.phases.names import grouped, is_compiling, is_operator, outside_compiling
+from nsysflow.analysis.phases.names import group_names, is_compiling, is_operator, outside_compiling
 from nsysflow.analysis.schema import ATTRIBUTION
 from nsysflow.runtime.protocol import DOMAIN
 
@@ -62,7 +62,7 @@ def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
     ranges = ranges.filter(~is_border())
     ranges = sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")])
     ranges = outside_compiling(ranges)
-    ranges = without_doubles(ranges.with_columns(grouped(ranges["name"])))
+    ranges = without_doubles(ranges.with_columns(group_names(ranges["name"])))
     return pl.concat([with_losses(ranges), steps]).with_row_index("range")
 
 
@@ -198,7 +198,7 @@ def with_inherited(
     return pl.concat([nodes, added.match_to_schema(NODES)]), composed
 
 
-def placed_in(found: pl.DataFrame, composed: pl.DataFrame) -> pl.DataFrame:
+def place_stacks(found: pl.DataFrame, composed: pl.DataFrame) -> pl.DataFrame:
     """`node` and `how` from the stacks found."""
     own, inherited, span = pl.col("own"), pl.col("inherited"), pl.col("span")
     if not composed.is_empty():

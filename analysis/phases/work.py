@@ -97,7 +97,7 @@ def busy_inside(
         axis: the axis of the operations.
     """
     busy = busy_of_paths(attribution, parts, axis)
-    return beside(attribution, work.drop("busy_ns"), busy).with_columns(
+    return with_columns_of(attribution, work.drop("busy_ns"), busy).with_columns(
         pl.col("busy_ns").fill_null(0)
     )
 
@@ -165,7 +165,9 @@ def phase_idle(
     return pl.concat([placed.clear(), *idle])
 
 
-def beside(attribution: Attribution, work: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
+def with_columns_of(
+    attribution: Attribution, work: pl.DataFrame, more: pl.DataFrame
+) -> pl.DataFrame:
     """`work` with the columns of `more` (by `process` and `path`).
 
     Paths present only in `more` get zero counts: their operations started outside the windows.

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 import polars as pl
 
-from nsysflow.analysis.events.call_classes import COPY, SYNC_AFTER_NS
+from nsysflow.analysis.events.classes import COPY, SYNC_AFTER_NS
 from nsysflow.analysis.frames.intervals import Axis, Cover
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.frames.statistics import median_ns

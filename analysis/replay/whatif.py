@@ -12,7 +12,7 @@ from nsysflow.analysis.frames.intervals import Axis, last_at_or_before
 from nsysflow.analysis.frames.lookup import greatest, scatter_table
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.idle.gaps import find_gaps
-from nsysflow.analysis.idle.run_ahead import Explained, explain
+from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import (
@@ -175,7 +175,7 @@ def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
     return WhatIf(
         before=run.before,
         after=lengths(timeline, run.times.ops),
-        idle_before=_by_cause(timeline.explained),
+        idle_before=_by_cause(timeline.gap_causes),
         idle_after=_by_cause(run.explained),
         notes=tuple(_limits(timeline, run.recording)),
     )
@@ -209,14 +209,14 @@ class _Run:
         return replay(self.program)
 
     @computed_once
-    def explained(self) -> Explained:
+    def explained(self) -> GapCauses:
         """The gaps that the replay leaves, with their causes."""
         events = self.timeline.events
         if self.changes.no_profiler:
             events = replace(events, overhead=events.overhead.clear())
         events = retimed(events, self.recording, self.program, self.times)
         gap_ns = self.timeline.options.framework_gap_ns
-        return explain(events, find_gaps(events), framework_gap_ns=gap_ns)
+        return find_causes(events, find_gaps(events), framework_gap_ns=gap_ns)
 
 
 def lengths_after(timeline: Timeline, recording: Recorded, changes: Changes) -> Lengths:
@@ -234,7 +234,7 @@ def lengths_after(timeline: Timeline, recording: Recorded, changes: Changes) -> 
     return lengths(timeline, replay(changed(names, changes)).ops)
 
 
-def _by_cause(explained: Explained) -> dict[str, int]:
+def _by_cause(explained: GapCauses) -> dict[str, int]:
     sums = explained.gaps.select(f"{cause}_ns" for cause in CAUSES).sum().row(0)
     return dict(zip(CAUSES, sums, strict=True))
 

@@ -13,7 +13,7 @@ _WAITED: Final = {"communication": "communication_ns", "copy": "copies_ns"}
 _CAUSES: Final = [f"{cause}_ns" for cause in CAUSES]
 
 
-def of_devices(view: View) -> pl.DataFrame:
+def device_parts(view: View) -> pl.DataFrame:
     """The parts of each device of a view: `device_no` and a column for each of `PARTS`."""
     length = pl.col("end_ns") - pl.col("start_ns")
     windows = view.windows
@@ -23,7 +23,7 @@ def of_devices(view: View) -> pl.DataFrame:
         length.filter(pl.col("kind") == kind).sum().alias(column)
         for kind, column in _WAITED.items()
     )
-    idle = view.unhidden.gaps.group_by("device_no").agg(pl.col(_CAUSES).sum())
+    idle = view.without_unwaited.gaps.group_by("device_no").agg(pl.col(_CAUSES).sum())
     return (
         compute.group_by("device_no")
         .agg(pl.col("compute_ns").sum())
@@ -34,13 +34,13 @@ def of_devices(view: View) -> pl.DataFrame:
     )
 
 
-def of_view(view: View) -> dict[str, int]:
+def view_parts(view: View) -> dict[str, int]:
     """The parts of all devices of a view, by column."""
-    sums: dict[str, int] = of_devices(view).drop("device_no").sum().row(0, named=True)
+    sums: dict[str, int] = device_parts(view).drop("device_no").sum().row(0, named=True)
     return sums
 
 
-def of_phases(view: View) -> pl.DataFrame:
+def phase_parts(view: View) -> pl.DataFrame:
     """The parts of each phase, with what is nested in it: by `process` and `path` number."""
     key = ["process", "path"]
     idle = _with_paths_of(view)
@@ -53,7 +53,7 @@ def of_phases(view: View) -> pl.DataFrame:
 
 def _with_paths_of(view: View) -> pl.DataFrame:
     """The idle time by phase without the work that nobody waited for, with the paths of `view`."""
-    other = view.unhidden
+    other = view.without_unwaited
     if other is view:
         return view.idle.select("process", "path", *_CAUSES)
     ours, theirs = (of.attribution.paths.select("path", "key") for of in (view, other))
@@ -81,7 +81,7 @@ def _waited_of_phases(view: View) -> pl.DataFrame:
     return pl.concat([placed.clear(), *levels])
 
 
-def waited_in(view: View, stretches: pl.DataFrame) -> pl.DataFrame:
+def waits_in_stretches(view: View, stretches: pl.DataFrame) -> pl.DataFrame:
     """How long communication and copies were waited for in each of `stretches` (`device_no`,
     `start_ns`, `end_ns`)."""
     axis = view.events.axis

@@ -12,16 +12,16 @@ from nsysflow.analysis.events.activity import (
     stall_calls,
     with_gpu_busy,
 )
-from nsysflow.analysis.events.busy import Busy, communication
+from nsysflow.analysis.events.busy import Busy, communication_kernels
 from nsysflow.analysis.events.events import Events, in_order
 from nsysflow.analysis.events.graphs import WrongTimes, captured_before, node_origins
-from nsysflow.analysis.events.waits import Producers, producers, split, unhidden
+from nsysflow.analysis.events.waits import Producers, producers, split_waits, without_unwaited
 from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.idle.gaps import find_gaps, gap_places, host_questions
 from nsysflow.analysis.idle.places import idle_parts, main_paths
-from nsysflow.analysis.idle.run_ahead import Explained, explain, explain_in_slices
+from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes, find_causes_in_slices
 from nsysflow.analysis.idle.samples import has_host_stacks, host_instants
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution, attribute
@@ -65,21 +65,21 @@ class Timeline:
         return Busy.of(self.events.ops)
 
     @computed_once
-    def found_gaps(self) -> pl.DataFrame:
+    def bare_gaps(self) -> pl.DataFrame:
         """All gaps, without their causes."""
         return find_gaps(self.events)
 
     @computed_once
-    def explained(self) -> Explained:
+    def gap_causes(self) -> GapCauses:
         """All gaps with their causes, and the charges to each call."""
         reach_ns, keep_host_side = self.options.framework_gap_ns, has_host_stacks(self.trace)
         if self.scratch is not None and not keep_host_side:
-            return explain_in_slices(
-                self.events, self.found_gaps, self.scratch, framework_gap_ns=reach_ns
+            return find_causes_in_slices(
+                self.events, self.bare_gaps, self.scratch, framework_gap_ns=reach_ns
             )
-        return explain(
+        return find_causes(
             self.events,
-            self.found_gaps,
+            self.bare_gaps,
             framework_gap_ns=reach_ns,
             keep_host_side=keep_host_side,
         )
@@ -124,7 +124,7 @@ class Timeline:
         called = pl.col("start_ns").alias("time_ns")
         questions = {
             "ops": self.events.ops.select("thread_no", launched),
-            "hosts": host_questions(self.found_gaps, self.events.ops),
+            "hosts": host_questions(self.bare_gaps, self.events.ops),
             "stalls": self._stall_calls.select("thread_no", called),
             "captures": self.captured_nodes.select("thread_no", "time_ns"),
             "steps": self.open_ranges.ranges.filter(is_step()).select("thread_no", called),
@@ -137,7 +137,7 @@ class Timeline:
         calls = self.events.calls
         launched = self.events.ops.select("op", "call", "first").filter("first")
         first_op = scatter_table(len(calls), launched["call"], launched["op"])
-        found = pl.concat([each.calls for each in self.explained.in_calls.values()])
+        found = pl.concat([each.calls for each in self.gap_causes.in_calls.values()])
         return calls[found.filter(first_op.gather(found).is_null()).unique().sort()]
 
     @computed_once
@@ -149,12 +149,12 @@ class Timeline:
     def gap_places(self) -> pl.DataFrame:
         """The places of each gap, from `places`: the host, and the step and phase of its end."""
         hosts = self.attribution.placed["hosts"]["node"]
-        return gap_places(self.found_gaps, self.ops, hosts, self.steps, self.events.axis)
+        return gap_places(self.bare_gaps, self.ops, hosts, self.steps, self.events.axis)
 
     @computed_once
     def gaps(self) -> pl.DataFrame:
         """All gaps, with their causes and places."""
-        return self.explained.gaps.hstack(self.gap_places.get_columns())
+        return self.gap_causes.gaps.hstack(self.gap_places.get_columns())
 
     @computed_once
     def idle_parts(self) -> dict[str, pl.DataFrame]:
@@ -164,15 +164,15 @@ class Timeline:
             for name in ("between_node", "queue_node")
         )
         begun_ns = self.events.calls["start_ns"]
-        parts = idle_parts(self.explained, hosts, queues, self._path_of_call, begun_ns)
-        self.explained = replace(self.explained, in_calls={})  # nothing else is made of it
+        parts = idle_parts(self.gap_causes, hosts, queues, self._path_of_call, begun_ns)
+        self.gap_causes = replace(self.gap_causes, in_calls={})  # nothing else is made of it
         return parts
 
     @computed_once
     def host_instants(self) -> pl.DataFrame | None:
         """What the host was running in the gaps that it kept waiting: `host_instants.INSTANTS`.
         None where the report does not say."""
-        side = self.explained.host_side
+        side = self.gap_causes.host_side
         if side is None:
             return None
         host_path = self.attribution.path_of(self.gap_places["between_node"])
@@ -181,7 +181,7 @@ class Timeline:
     @computed_once
     def main_paths(self) -> pl.Series:
         """Per gap, the path of the place with most of its largest cause."""
-        return main_paths(self.explained.gaps, self.idle_parts, self.attribution.by_name)
+        return main_paths(self.gap_causes.gaps, self.idle_parts, self.attribution.by_name)
 
     @computed_once
     def _path_of_call(self) -> pl.Series:
@@ -225,7 +225,7 @@ class Timeline:
         ops, wrong = self.events.ops, self.wrong_times.rows
         return with_kinds(
             find_steps(self.attribution, self.ops.with_columns(self.step_of_ops)),
-            gaps=self.explained.gaps,
+            gaps=self.gap_causes.gaps,
             wrong=ops.select("process", "device_no", "start_ns")[wrong],
             compiling=self.attribution.ranges.filter("compiling", pl.col("captured_ns") == 0),
             launches=self.launches_in_stretches,
@@ -263,7 +263,7 @@ class Timeline:
     @computed_once
     def communication(self) -> pl.DataFrame:
         """Every communication kernel, with NCCL's operation and message, and `phase`."""
-        found = communication(self.events, self.ops)
+        found = communication_kernels(self.events, self.ops)
         return found.with_columns(self.attribution.name_of(found["node"]).alias("phase"))
 
     @computed_once
@@ -274,13 +274,13 @@ class Timeline:
     @computed_once
     def waited(self) -> pl.DataFrame:
         """The time without compute by what was waited for: `split.PIECES`."""
-        return split(self.events, self.producers.latest)
+        return split_waits(self.events, self.producers.latest)
 
     @computed_once
-    def unhidden(self) -> "Timeline":
+    def without_unwaited(self) -> "Timeline":
         """This timeline with communication and copies only while somebody waited for them, so that
         they hide no idle time; itself where they do not. Its steps are the same."""
-        events = unhidden(self.events, self.waited, self.busy)
+        events = without_unwaited(self.events, self.waited, self.busy)
         if events is None:
             return self
         timeline = Timeline(self.trace, self.options)

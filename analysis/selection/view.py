@@ -18,18 +18,18 @@ from nsysflow.analysis.phases.work import (
 )
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.windows import (
-    clipped,
-    clipped_time,
-    intersect,
-    left_of_instants,
-    lying_inside,
-    named_domains,
+    clip_host_time,
+    clip_rows,
+    domain_names,
+    intersect_windows,
     narrow_charges,
     narrow_gaps,
     narrow_parts,
     require_domains,
+    rows_lying_inside,
+    rows_starting_inside,
+    scale_instants,
     selected_windows,
-    starts_inside,
     whole_windows,
 )
 from nsysflow.analysis.steps.kinds import judged_steps, selected_steps
@@ -105,13 +105,13 @@ class View:
         instants = self.timeline.host_instants
         if instants is None:
             return None
-        left = left_of_instants(instants, self.idle_parts, self.gaps)
+        left = scale_instants(instants, self.idle_parts, self.gaps)
         return by_stack(left, self.attribution.paths["joined"])
 
     @computed_once
     def charges(self) -> pl.DataFrame:
         """What these gaps charge to each stall call: `run_ahead.CHARGES`."""
-        return self.timeline.explained.charges
+        return self.timeline.gap_causes.charges
 
     @computed_once
     def steps(self) -> pl.DataFrame:
@@ -180,7 +180,7 @@ class View:
         pairs = steps.select(key).unique().with_row_index("pair")
         steps = steps.join(pairs, on=key).sort("pair", "start_ns")
         ops = self.parts_of_ops.join(pairs, on=key, maintain_order="left")
-        parts = clipped(ops, steps, self.events.axis, "pair")
+        parts = clip_rows(ops, steps, self.events.axis, "pair")
         return busy_of_paths(self.attribution, parts, self.events.axis)
 
     @computed_once
@@ -199,9 +199,9 @@ class View:
         return compute_time(self.attribution, self.timeline.ops, self.events.axis)
 
     @computed_once
-    def unhidden(self) -> "View":
-        """This selection of `Timeline.unhidden`."""
-        timeline = self.timeline.unhidden
+    def without_unwaited(self) -> "View":
+        """This selection of `Timeline.without_unwaited`."""
+        timeline = self.timeline.without_unwaited
         if timeline is self.timeline:
             return self
         view = self._like(timeline)
@@ -279,7 +279,7 @@ class NarrowedView(View):
     @computed_once
     def charges(self) -> pl.DataFrame:
         """The charges, cut like their gaps."""
-        return narrow_charges(self.timeline.explained.charges, self.gaps, self.timeline.gaps)
+        return narrow_charges(self.timeline.gap_causes.charges, self.gaps, self.timeline.gaps)
 
     @computed_once
     def steps(self) -> pl.DataFrame:
@@ -291,13 +291,13 @@ class NarrowedView(View):
     @computed_once
     def waited(self) -> pl.DataFrame:
         """The pieces of this time that lie in the windows."""
-        return clipped(self.timeline.waited, self.windows, self.events.axis)
+        return clip_rows(self.timeline.waited, self.windows, self.events.axis)
 
     @computed_once
     def work(self) -> pl.DataFrame:
         """What the phases did: counts of what starts in the windows, and busy time inside them."""
         axis, windows, attribution = self.events.axis, self.windows, self.attribution
-        host = clipped_time(attribution.open_time, windows)
+        host = clip_host_time(attribution.open_time, windows)
         begun = phase_work(attribution, self.ops, host, axis)
         return busy_inside(attribution, begun, self.parts_of_ops, axis)
 
@@ -310,7 +310,7 @@ class NarrowedView(View):
     def parts_of_ops(self) -> pl.DataFrame:
         """These parts, cut by the windows."""
         columns = ("node", "process", "device_no", "part", "start_ns", "end_ns")
-        return clipped(self.timeline.ops.select(columns), self.windows, self.events.axis)
+        return clip_rows(self.timeline.ops.select(columns), self.windows, self.events.axis)
 
     @computed_once
     def spans(self) -> pl.DataFrame:
@@ -349,7 +349,7 @@ class NarrowedView(View):
         return self._starting_inside(self.timeline.copies)
 
     def _starting_inside(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return starts_inside(rows, self.windows, self.events.axis)
+        return rows_starting_inside(rows, self.windows, self.events.axis)
 
 
 def view_of(timeline: Timeline) -> View:
@@ -359,7 +359,7 @@ def view_of(timeline: Timeline) -> View:
         SelectionError: there is no NVTX domain of a name that they hold.
     """
     options = timeline.options
-    require_domains(named_domains(timeline.events.ranges), options, timeline.trace.report)
+    require_domains(domain_names(timeline.events.ranges), options, timeline.trace.report)
     asked = (options.device, options.range, options.from_ns, options.to_ns)
     narrowed = bool(options.steps) or any(choice is not None for choice in asked)
     return NarrowedView(timeline) if narrowed else View(timeline)
@@ -377,7 +377,7 @@ def judged_view(timeline: Timeline) -> View:
     if options.whole:
         return selected
     steps = judged_steps(timeline.steps, options.steps)
-    steps = lying_inside(steps, selected.windows, timeline.events.axis)
+    steps = rows_lying_inside(steps, selected.windows, timeline.events.axis)
     return selected if steps.is_empty() else JudgedView(timeline, steps)
 
 
@@ -391,7 +391,7 @@ class JudgedView(NarrowedView):
     @computed_once
     def windows(self) -> pl.DataFrame:
         """The time of the steps; of several processes on a device, of any of them."""
-        return intersect(whole_windows(self.events.ops), self._steps, self.events.axis)
+        return intersect_windows(whole_windows(self.events.ops), self._steps, self.events.axis)
 
     @computed_once
     def steps(self) -> pl.DataFrame:

@@ -40,7 +40,7 @@ def whole_windows(ops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def intersect(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def intersect_windows(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """`WINDOWS` that are in both. `others` may overlap one another."""
     merged = merge(on_axis(others, axis))
     pieces = overlaps(on_axis(windows, axis), merged)
@@ -51,7 +51,7 @@ def intersect(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.Dat
     ).sort("device_no", "start_ns")
 
 
-def clipped_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+def clip_host_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """The part of each stretch of host time (`node`, `start_ns`, `host_wall_ns`) in the windows.
 
     Windows of any device count. Returns `node`, `host_wall_ns`.
@@ -64,7 +64,7 @@ def clipped_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame
     )
 
 
-def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def rows_starting_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The rows (`device_no`, `start_ns`, …) that start inside a window."""
     kept = on_axis(windows, axis)
     place = rows.select(axis.at(pl.col("device_no"), pl.col("start_ns"))).to_series()
@@ -73,14 +73,14 @@ def starts_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.D
     return filter_runs(rows, begun > past)
 
 
-def lying_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def rows_lying_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The rows (`device_no`, `start_ns`, `end_ns`, …) that lie in one window as a whole."""
     kept, placed = on_axis(windows, axis), on_axis(rows, axis)
     window = last_at_or_before(kept["start"], placed["start"])
     return rows.filter((placed["end"] <= kept["end"].gather(window)).fill_null(value=False))
 
 
-def clipped(
+def clip_rows(
     rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis, track: str = "device_no"
 ) -> pl.DataFrame:
     """The parts of `rows` (`start_ns`, `end_ns`, …) that lie in a window of their track, in order.
@@ -111,7 +111,7 @@ def clipped(
 
 def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """The parts of `gaps` inside `windows`, each with its share of the causes."""
-    pieces = clipped(gaps, windows, axis)
+    pieces = clip_rows(gaps, windows, axis)
     cut = _is_cut(pieces, gaps)
     if not cut.any():
         return pieces
@@ -180,7 +180,7 @@ def narrow_charges(charges: pl.DataFrame, pieces: pl.DataFrame, gaps: pl.DataFra
     return pl.concat([whole, scaled.filter(pl.col("ns") > 0)])
 
 
-def left_of_instants(
+def scale_instants(
     instants: pl.DataFrame, parts: dict[str, pl.DataFrame], gaps: pl.DataFrame
 ) -> pl.DataFrame:
     """What step 3 and the windows have left of the instants at each place, in proportion.
@@ -273,13 +273,13 @@ def selected_windows(
     if options.range is not None:
         paths = paths_named(attribution, options.range, report)
         projections = ops.join(attribution.projected(paths), on="node")
-        windows = intersect(windows, _hulls(projections, ["range"]), axis)
+        windows = intersect_windows(windows, _hulls(projections, ["range"]), axis)
         if windows.is_empty():
             msg = f"range {options.range!r} launched nothing in the selected part of {report}."
             raise SelectionError(msg)
     if options.steps:
         require_steps(steps, options.steps, report)
-        windows = intersect(windows, selected_steps(steps, options.steps), axis)
+        windows = intersect_windows(windows, selected_steps(steps, options.steps), axis)
         if windows.is_empty():
             raise SelectionError(
                 f"{typed_steps(options.steps)} ran nothing in the selected part of {report}",
@@ -302,7 +302,7 @@ def require_domains(known: set[str], options: Options, where: str) -> None:
             )
 
 
-def named_domains(ranges: pl.DataFrame) -> set[str]:
+def domain_names(ranges: pl.DataFrame) -> set[str]:
     """The NVTX domains of some ranges; the default domain has no name."""
     return {*ranges["domain"].drop_nulls().unique().cast(pl.String)}
 

@@ -25,7 +25,7 @@ PCT_OF_MEDIAN: Final = 20
 TIMES_RESIDUAL: Final = 5
 """… and so is one that is off by no more than five times what steps usually are."""
 
-_OF: Final = ("process", "device_no")
+_TRACK: Final = ("process", "device_no")
 
 
 def with_excess(steps: pl.DataFrame) -> pl.DataFrame:
@@ -37,12 +37,12 @@ def with_excess(steps: pl.DataFrame) -> pl.DataFrame:
     around = pl.col("duration_ns").rolling_median(NEAREST, min_samples=NEAREST, center=True)
     # at the rims the first and the last nine are the nearest ones
     nearest = whole_ns(around.backward_fill().forward_fill())
-    local = pl.coalesce(nearest, median_ns(pl.col("duration_ns"))).over(_OF)
+    local = pl.coalesce(nearest, median_ns(pl.col("duration_ns"))).over(_TRACK)
     steps = steps.with_columns(local.alias("local_ns"))
     excess = pl.col("duration_ns") - pl.col("local_ns")
-    usual = median_ns(excess.abs()).over(_OF)
+    usual = median_ns(excess.abs()).over(_TRACK)
     outlier = (
-        (pl.len().over(_OF) >= LEAST_STEPS)
+        (pl.len().over(_TRACK) >= LEAST_STEPS)
         & (100 * excess > PCT_OF_MEDIAN * pl.col("local_ns"))
         & (excess > TIMES_RESIDUAL * usual)
     )
@@ -52,7 +52,7 @@ def with_excess(steps: pl.DataFrame) -> pl.DataFrame:
 LEAST_TIMES: Final = 3
 """Two pauses have one distance; three that are as far apart are a habit."""
 
-_FOUND: Final = ("stretch", "every")
+_OF_PERIOD: Final = ("stretch", "every")
 
 
 def with_period(one_offs: pl.DataFrame, by: list[str]) -> pl.DataFrame:
@@ -68,10 +68,12 @@ def with_period(one_offs: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     stretch = pl.struct(*by, pl.col("every").fill_null(0)).rle_id()
     rows = rows.with_columns(stretch.alias("stretch"))
     long = (pl.len().over("stretch") >= LEAST_TIMES - 1) & (pl.col("every") >= 2)
-    rows = rows.with_columns(pl.when(long).then(pl.col(*_FOUND)))
-    rows = rows.with_columns(pl.coalesce(name, pl.col(name).shift(-1).over(by)) for name in _FOUND)
+    rows = rows.with_columns(pl.when(long).then(pl.col(*_OF_PERIOD)))
+    rows = rows.with_columns(
+        pl.coalesce(name, pl.col(name).shift(-1).over(by)) for name in _OF_PERIOD
+    )
     often = pl.len().over("stretch") >= LEAST_TIMES
-    return rows.with_columns(pl.when(often).then(pl.col(*_FOUND))).rename({"stretch": "period"})
+    return rows.with_columns(pl.when(often).then(pl.col(*_OF_PERIOD))).rename({"stretch": "period"})
 
 
 NEVER_JUDGED = ("cut-off", "incomplete")

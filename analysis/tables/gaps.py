@@ -109,7 +109,7 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
 
 def _numbers(view: View, gaps: pl.DataFrame) -> pl.Series:
     """The number of each gap, from 0 on its device."""
-    device_no = view.timeline.found_gaps["device_no"]
+    device_no = view.timeline.bare_gaps["device_no"]
     first = device_no.search_sorted(gaps["device_no"])
     return (gaps["gap"].cast(pl.Int64) - first.cast(pl.Int64)).alias("gap")
 

@@ -4,7 +4,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.frames.statistics import whole_ns
-from nsysflow.analysis.phases.work import beside
+from nsysflow.analysis.phases.work import with_columns_of
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection import bound as parts
 from nsysflow.analysis.selection.bound import PARTS, bounds
@@ -14,7 +14,7 @@ from nsysflow.analysis.selection.view import View
 def phase_table(view: View) -> pl.DataFrame:
     """The PHASES table, in tree order."""
     causes = [f"{cause}_ns" for cause in CAUSES]
-    work = beside(view.attribution, view.work, view.idle)
+    work = with_columns_of(view.attribution, view.work, view.idle)
     rows = (
         work.join(_steady(view), on=["process", "path"], how="left", maintain_order="left")
         .join(_steady_steps(view), on="process", how="left", maintain_order="left")
@@ -22,7 +22,7 @@ def phase_table(view: View) -> pl.DataFrame:
         .sort("process", "key")
     )
     of_rows = rows.select("process", "path").join(
-        parts.of_phases(view), on=["process", "path"], how="left", maintain_order="left"
+        parts.phase_parts(view), on=["process", "path"], how="left", maintain_order="left"
     )
     bound = bounds(of_rows.select(pl.col([f"{part}_ns" for part in PARTS]).fill_null(0)))
     return (

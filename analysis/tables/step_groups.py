@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.schema import CAUSE, os_pid
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.selection.windows import clipped, whole_windows
+from nsysflow.analysis.selection.windows import clip_rows, whole_windows
 from nsysflow.analysis.steps.kinds import gaps_in, idle_in, with_period
 from nsysflow.analysis.tables.gaps import gap_rows
 from nsysflow.analysis.tables.schema import STEP_GROUP
@@ -23,7 +23,7 @@ MOST_RUNS: Final = 4
 def step_groups(view: View) -> pl.DataFrame:
     """The STEP_GROUPS table."""
     axis = view.events.axis
-    pieces = clipped(_pieces(view), view.windows, axis).with_row_index("piece")
+    pieces = clip_rows(_pieces(view), view.windows, axis).with_row_index("piece")
     pieces = pieces.hstack(view.busy.parts(pieces, axis).select(_BUSY).get_columns())
     pieces = pieces.hstack(idle_in(pieces, view.gaps, axis).get_columns())
     largest = _largest_gaps(view, pieces)

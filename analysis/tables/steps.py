@@ -6,7 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.selection.bound import bounds, waited_in
+from nsysflow.analysis.selection.bound import bounds, waits_in_stretches
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.kinds import idle_in
 
@@ -16,11 +16,11 @@ _CAUSES: Final = [f"{cause}_ns" for cause in CAUSES]
 def step_table(view: View) -> pl.DataFrame:
     """The STEPS table."""
     steps = _timed(view)
-    other = view.unhidden.timeline
+    other = view.without_unwaited.timeline
     same = other is view.timeline
-    unhidden = steps.select(_CAUSES) if same else idle_in(view.steps, other.gaps, view.events.axis)
+    idle = steps.select(_CAUSES) if same else idle_in(view.steps, other.gaps, view.events.axis)
     used = steps.select("compute_ns")
-    bound = bounds(pl.concat([used, waited_in(view, view.steps), unhidden], how="horizontal"))
+    bound = bounds(pl.concat([used, waits_in_stretches(view, view.steps), idle], how="horizontal"))
     return _in_order(steps.hstack(bound.get_columns()))
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.selection.bound import PARTS, bounds, of_view
+from nsysflow.analysis.selection.bound import PARTS, bounds, view_parts
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.kernels.classes import class_of
 
@@ -41,7 +41,7 @@ class ViewBound:
 def bound_of_view(view: View) -> ViewBound:
     """What bounds a view, all its devices together."""
     kind, kind_pct = _largest_class(view)
-    return bound_of_parts(of_view(view), kernel_class=kind, kernel_class_pct=kind_pct)
+    return bound_of_parts(view_parts(view), kernel_class=kind, kernel_class_pct=kind_pct)
 
 
 def bound_of_parts(

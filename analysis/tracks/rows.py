@@ -128,7 +128,7 @@ def gaps(
         call_place: the row of each call in `schema.CALLS`.
         op_place: the row of each operation in `schema.OPERATIONS`.
     """
-    found = timeline.explained.gaps
+    found = timeline.gap_causes.gaps
     blamed = _blamed(timeline, found)
     return found.select(
         lanes.numbered("gaps", found["device_no"]),

@@ -50,7 +50,7 @@ class Tracks:
             "host_stack": found_stacks["thread_no"],
             "profiler": events.overhead["thread_no"],
         }
-        lanes = Lanes.of(events, timeline.steps, threads, timeline.found_gaps["device_no"])
+        lanes = Lanes.of(events, timeline.steps, threads, timeline.bare_gaps["device_no"])
         calls = host.calls(timeline, lanes)
         ops = operations(timeline, lanes, calls.place)
         ranges = host.ranges(timeline, lanes, found_ranges)

@@ -7,7 +7,7 @@ from nsysflow.analysis.analyze import Analysis, analyze
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.selection.windows import named_domains
+from nsysflow.analysis.selection.windows import domain_names
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import NsysflowError, ReportError, SelectionError
 from nsysflow.loading import load
@@ -51,7 +51,7 @@ def opened(
         ReportError: it cannot be read.
     """
     trace = _load(source, shapes=shapes, scratch=scratch)
-    domains = frozenset(named_domains(trace.ranges))
+    domains = frozenset(domain_names(trace.ranges))
     wanted = with_run(source.manifest, options)
     if not alone:
         if options.device is not None and options.device not in trace.ops["device"]:

@@ -100,8 +100,8 @@ def stalls_induce_what_the_gaps_lay_at_their_door(analysis: Analysis) -> None:
 
 
 def no_call_is_charged_more_on_a_device_than_it_lasted(analysis: Analysis) -> None:
-    charges, calls = analysis.timeline.explained.charges, analysis.timeline.events.calls
-    device = analysis.timeline.explained.gaps["device_no"].gather(charges["gap"])
+    charges, calls = analysis.timeline.gap_causes.charges, analysis.timeline.events.calls
+    device = analysis.timeline.gap_causes.gaps["device_no"].gather(charges["gap"])
     charged = charges.group_by(device.alias("device_no"), "call").agg(pl.col("ns").sum())
     lasted = (calls["end_ns"] - calls["start_ns"]).gather(charged["call"])
     assert (charged["ns"] <= lasted).all()

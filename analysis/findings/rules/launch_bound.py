@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.call_classes import GRAPH_LAUNCH
+from nsysflow.analysis.events.classes import GRAPH_LAUNCH
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.host_functions import running
 from nsysflow.analysis.findings.judged_report import JudgedReport

@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 from polars.exceptions import ComputeError
 
-from nsysflow.analysis.events.communication import NONE, communication_class
+from nsysflow.analysis.events.classes import NONE, communication_class
 from nsysflow.base.errors import SettingsError
 
 OTHER: Final = "other"

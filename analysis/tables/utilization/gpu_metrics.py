@@ -17,7 +17,7 @@ from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.phases.attribution import Attribution, instance_spans
 from nsysflow.analysis.schema import METRICS
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.selection.windows import clipped
+from nsysflow.analysis.selection.windows import clip_rows
 from nsysflow.analysis.tables.kernels.classes import Rules, class_of
 from nsysflow.analysis.tables.schema import BOUND, GPU_METRICS, GPU_METRICS_GROUP
 
@@ -53,8 +53,8 @@ def gpu_metrics_table(view: View) -> pl.DataFrame:
         return GPU_METRICS.to_frame()
     samples = _rates(events, busy)
     lasting = view.timeline.ops.select(*_OP_COLUMNS).filter(pl.col("end_ns") > pl.col("start_ns"))
-    parts = clipped(lasting, view.windows, axis)
-    spans = clipped(instance_spans(attribution, lasting), view.windows, axis)
+    parts = clip_rows(lasting, view.windows, axis)
+    spans = clip_rows(instance_spans(attribution, lasting), view.windows, axis)
     tables = [
         _phases(attribution, parts, samples, axis).join(_idle(spans, busy, axis), on=_KEY),
         _classes(parts, samples, axis, view.options.kernel_classes),

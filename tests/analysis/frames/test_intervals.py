@@ -17,7 +17,12 @@ from nsysflow.analysis.frames.intervals import (
     merge,
     sort_with_ties,
 )
-from nsysflow.analysis.selection.windows import WINDOWS, apportion, intersect, starts_inside
+from nsysflow.analysis.selection.windows import (
+    WINDOWS,
+    apportion,
+    intersect_windows,
+    rows_starting_inside,
+)
 
 Span = tuple[int, int]
 
@@ -245,7 +250,7 @@ def test_an_intersection_is_what_both_cover_on_each_device(
         for device in range(3)
         for span in merge(frame([s for on, s in spread(some) if on == device])).rows()
     ]
-    found = intersect(windows(disjoint), windows(spread(others)), AXIS)
+    found = intersect_windows(windows(disjoint), windows(spread(others)), AXIS)
     rows = [(device, (start, end)) for device, start, end in found.rows()]
     for device in range(3):
         both = of_device(device, disjoint) & of_device(device, spread(others))
@@ -263,7 +268,7 @@ def test_what_starts_inside_a_window_is_inside(
         for span in merge(frame([s for on, s in spread(some) if on == device])).rows()
     ]
     rows = pl.DataFrame(starts, schema={"device_no": pl.UInt32, "start_ns": pl.Int64}, orient="row")
-    found = starts_inside(rows, windows(disjoint), AXIS)
+    found = rows_starting_inside(rows, windows(disjoint), AXIS)
     assert found.rows() == [row for row in starts if row[1] in of_device(row[0], disjoint)]
 
 

@@ -4,7 +4,7 @@ from tests.tiny import Row, analysis_of, kernel, launch, opened, timeline_of
 
 
 def gaps(*rows: Row) -> list[tuple[int, int]]:
-    return timeline_of(*rows).found_gaps.select("start_ns", "end_ns").rows()
+    return timeline_of(*rows).bare_gaps.select("start_ns", "end_ns").rows()
 
 
 def test_a_gap_lies_between_two_operations() -> None:
@@ -31,7 +31,7 @@ def test_each_device_has_gaps_of_its_own() -> None:
 def test_the_operation_launched_first_ends_the_gap_if_several_start_together() -> None:
     rows: list[Row] = [launch(5, 6, 2), launch(3, 4, 3), kernel(0, 10, 1)]
     timeline = timeline_of(*rows, kernel(20, 30, 2, name="late"), kernel(20, 30, 3, name="early"))
-    (next_op,) = timeline.found_gaps["next_op"]
+    (next_op,) = timeline.bare_gaps["next_op"]
     assert timeline.ops["short_name"][next_op] == "early"
 
 

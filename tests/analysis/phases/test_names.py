@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.analysis.phases.names import grouped, is_operator
+from nsysflow.analysis.phases.names import group_names, is_operator
 from nsysflow.analysis.tables.schema import PHASES, STEPS
 from nsysflow.base.errors import SelectionError
 from tests.analyses import EXAMPLES, any_trace, rows_of
@@ -39,7 +39,7 @@ RAW_NAMES = st.lists(_PIECES, max_size=7).map("".join)
 
 def named(*names: str) -> list[str]:
     """The normalised names of ranges with these raw names."""
-    return grouped(pl.Series("name", names, pl.String)).to_list()
+    return group_names(pl.Series("name", names, pl.String)).to_list()
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ PLACES = (
 
 def shown(*raw: str) -> list[str]:
     """The phases of ranges with these raw names."""
-    return grouped(pl.Series("name", raw, pl.String)).to_list()
+    return group_names(pl.Series("name", raw, pl.String)).to_list()
 
 
 @pytest.mark.parametrize(("raw", "name"), NAMES.items())

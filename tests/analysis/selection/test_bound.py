@@ -70,7 +70,7 @@ def test_the_parts_of_a_view_and_what_nobody_waited_for_sum_to_its_windows(name:
     whole = sums(analysis.accounting, ["window_ns", "comm_exposed_ns", "copy_exposed_ns"])
     window = whole.pop("window_ns")
     nobodys = sum(whole.values()) - parts["communication"] - parts["copies"]
-    if analysis.timeline.unhidden is analysis.timeline:
+    if analysis.timeline.without_unwaited is analysis.timeline:
         assert sum(parts.values()) + nobodys == window
     else:  # all but what lies before the first operation that counts, or after the last one
         assert sum(parts.values()) <= window

@@ -8,12 +8,12 @@ from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.windows import (
     apportion,
-    clipped,
-    intersect,
+    clip_rows,
+    intersect_windows,
     narrow_charges,
     narrow_gaps,
+    rows_starting_inside,
     selected_windows,
-    starts_inside,
 )
 from tests.tiny import Row, kernel, launch, opened, timeline_of
 
@@ -75,16 +75,16 @@ def gaps(*rows: dict[str, int]) -> pl.DataFrame:
 
 def test_what_starts_at_the_end_of_a_window_is_outside() -> None:
     rows = spans((0, 5, 9), (0, 10, 11), (0, 20, 30), (1, 15, 16))
-    assert starts_inside(rows, spans((0, 10, 20)), AXIS)["start_ns"].to_list() == [10]
+    assert rows_starting_inside(rows, spans((0, 10, 20)), AXIS)["start_ns"].to_list() == [10]
 
 
 def test_rows_are_cut_at_the_edges_and_doubled_by_two_windows() -> None:
-    cut = clipped(spans((0, 0, 100)), spans((0, 10, 20), (0, 90, 200)), AXIS)
+    cut = clip_rows(spans((0, 0, 100)), spans((0, 10, 20), (0, 90, 200)), AXIS)
     assert cut.select("start_ns", "end_ns").rows() == [(10, 20), (90, 100)]
 
 
 def test_windows_intersect_device_by_device() -> None:
-    both = intersect(spans((0, 0, 50), (1, 0, 50)), spans((0, 40, 90), (0, 45, 60)), AXIS)
+    both = intersect_windows(spans((0, 0, 50), (1, 0, 50)), spans((0, 40, 90), (0, 45, 60)), AXIS)
     assert both.rows() == [(0, 40, 50)]
 
 
