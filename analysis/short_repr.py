@@ -19,7 +19,7 @@ class Shown(ABC):
 
     Attributes:
         page: makes the HTML for notebooks. Pages lie above the analysis, which cannot import them:
-            `nsysflow.analyzing` puts it here.
+            `nsysflow.runs.library` puts it here.
     """
 
     page: ClassVar[Callable[[Any], str] | None] = None

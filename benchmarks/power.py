@@ -22,7 +22,7 @@ from typing import Final
 import polars as pl
 
 import nsysflow
-from nsysflow.compare.changed import Change, change_of
+from nsysflow.compare.change import Change, change_of
 
 REPEATS: Final = 4_000
 SEED: Final = 16

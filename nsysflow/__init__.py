@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from nsysflow.analysis.analyze import Analysis
     from nsysflow.analysis.options import Options, StepPart
     from nsysflow.analysis.trace import Trace
-    from nsysflow.analyzing import analyze, open
-    from nsysflow.loading import load
     from nsysflow.report.results import Results
+    from nsysflow.runs.library import analyze, open
+    from nsysflow.runs.loading import load
     from nsysflow.runtime.regions import region
     from nsysflow.runtime.steps import steps
 
@@ -42,9 +42,9 @@ _HOMES = {
     "Results": "nsysflow.report.results",
     "StepPart": "nsysflow.analysis.options",
     "Trace": "nsysflow.analysis.trace",
-    "analyze": "nsysflow.analyzing",
-    "load": "nsysflow.loading",
-    "open": "nsysflow.analyzing",
+    "analyze": "nsysflow.runs.library",
+    "load": "nsysflow.runs.loading",
+    "open": "nsysflow.runs.library",
     "region": "nsysflow.runtime.regions",
     "steps": "nsysflow.runtime.steps",
 }

@@ -23,12 +23,12 @@ from typing import Final
 
 import click
 
-from nsysflow.cache.frames import read
-from nsysflow.cache.store import VARIABLE
+from nsysflow.runs.cache import VARIABLE
+from nsysflow.runs.kept_frames import read
 from tests.reports import ROOT, sqlite_report
 
 _PROGRAM: Final = (
-    "import nsysflow.loading; nsysflow.loading.WORTH_S = 0; "
+    "import nsysflow.runs.loading; nsysflow.runs.loading.WORTH_S = 0; "
     "from nsysflow.cli.main import main; main()"
 )
 """The command line, with a cache that keeps small reports, too."""

@@ -8,12 +8,12 @@ from typing import Any, Final
 import pytest
 
 import nsysflow
-import nsysflow.analyzing  # now: what it imports is replaced for commands
-from nsysflow import loading
+import nsysflow.runs.library  # now: what it imports is replaced for commands
 from nsysflow.analysis import analyze as analysis
 from nsysflow.analysis.options import Options
 from nsysflow.report.results import Results
 from nsysflow.runs import analyze as running
+from nsysflow.runs import loading
 from tests.reports import SQLITE_REPORTS
 
 OURS: Final = frozenset(SQLITE_REPORTS)

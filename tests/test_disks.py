@@ -10,10 +10,10 @@ from nsysflow.analysis.load import load
 from nsysflow.base.atomic import remove_leftovers
 from nsysflow.base.errors import OutputError
 from nsysflow.cli.main import main
-from tests.cache.keeping import kept_in, wait
-from tests.cache.keeping import load as keep
 from tests.disks import full_disk, mounted, names, read_only_disk
 from tests.reports import PACKED
+from tests.runs.keeping import kept_in, wait
+from tests.runs.keeping import load as keep
 
 REPORT = str(PACKED["nan_check-sync"])
 

@@ -7,7 +7,7 @@ import pytest
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.catalog import workloads
+from nsysflow.catalog.catalog import workloads
 from tests.pairs import (
     NOT_IDLE,
     PAIRS,

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from nsysflow.catalog import workloads
+from nsysflow.catalog.catalog import workloads
 from tests.reports import SAMPLES
 
 README: Final = (SAMPLES / "README.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ import click
 
 from nsysflow import catalog
 from nsysflow.base.errors import NsysflowError, WorkloadError, WrongResult
-from nsysflow.catalog.workload_options import workload_options
+from nsysflow.catalog.options import workload_options
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:

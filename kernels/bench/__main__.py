@@ -11,9 +11,9 @@ import click
 from nsysflow import catalog
 from nsysflow.base.endings import in_one_message
 from nsysflow.base.errors import BenchError
-from nsysflow.catalog.bench_options import bench_options
-from nsysflow.catalog.kernel import dtypes as all_dtypes
-from nsysflow.catalog.kernel import variants as all_variants
+from nsysflow.catalog.catalog import dtypes as all_dtypes
+from nsysflow.catalog.catalog import variants as all_variants
+from nsysflow.catalog.options import bench_options
 
 
 class _Process(click.Command):

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch._functorch import config as functorch_config
 
-from nsysflow.catalog import Kernel
-from nsysflow.catalog.kernel import variants
+from nsysflow.catalog.catalog import Kernel, variants
 from nsysflow.kernels.bench.problem import Direction, Outputs, Problem
 
 Variant = Literal["ref", "compile", "compile-max", "triton", "cuda"]

@@ -12,7 +12,7 @@ from typing import Final
 import torch
 
 from nsysflow.base.errors import ExitCode
-from nsysflow.catalog import Kernel
+from nsysflow.catalog.catalog import Kernel
 from nsysflow.kernels.bench.calls import (
     BACKENDS,
     Variant,

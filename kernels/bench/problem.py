@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nsysflow.base.peaks import Unit
-from nsysflow.catalog.kernel import dtypes
+from nsysflow.catalog.catalog import dtypes
 
 Direction = Literal["fwd", "bwd", "fwd+bwd"]
 Backend = Literal["triton", "cuda"]

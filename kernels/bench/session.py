@@ -10,7 +10,7 @@ import click
 from nsysflow.base.errors import BenchError
 from nsysflow.base.peaks import peak_flops
 from nsysflow.base.screen import console, line_width
-from nsysflow.catalog import kernels
+from nsysflow.catalog.catalog import kernels
 from nsysflow.kernels.bench.cases import Case, blank_row, cases_of, exit_code, row_of
 from nsysflow.kernels.bench.machine import bench_here
 from nsysflow.kernels.bench.problem import DTYPES
@@ -25,7 +25,7 @@ COPY: Final = "copy"
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The options of a session; see `nsysflow.catalog.bench_options`."""
+    """The options of a session; see `nsysflow.catalog.options`."""
 
     kernels: tuple[str, ...]
     variants: tuple[str, ...]

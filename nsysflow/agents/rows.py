@@ -8,8 +8,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from nsysflow.agents.answer import WIDTH, Answer, plain_text
-from nsysflow.agents.reports import Reports
+from nsysflow.agents.folder import WIDTH, Answer, Reports, plain_text
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.base.errors import SelectionError, UnknownName

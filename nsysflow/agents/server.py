@@ -9,9 +9,22 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 import nsysflow
-from nsysflow.agents import comparing, listing, reading, replaying, rows
-from nsysflow.agents.answer import Answer
-from nsysflow.agents.reports import Reports
+from nsysflow.agents import (
+    folder as listing,
+)
+from nsysflow.agents import (
+    rows,
+)
+from nsysflow.agents import (
+    tools as comparing,
+)
+from nsysflow.agents import (
+    tools as reading,
+)
+from nsysflow.agents import (
+    tools as replaying,
+)
+from nsysflow.agents.folder import Answer, Reports
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.errors import NsysflowError

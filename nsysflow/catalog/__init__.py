@@ -4,8 +4,16 @@
 files to the code.
 """
 
-from nsysflow.catalog.kernel import Kernel, kernels
-from nsysflow.catalog.workload import Option, Variant, Workload, find, find_variant, workloads
+from nsysflow.catalog.catalog import (
+    Kernel,
+    Option,
+    Variant,
+    Workload,
+    find,
+    find_variant,
+    kernels,
+    workloads,
+)
 
 __all__ = [
     "Kernel",

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from nsysflow.catalog.bench_options import bench_options
+from nsysflow.catalog.options import bench_options
 from nsysflow.cli.settings import configured
 
 

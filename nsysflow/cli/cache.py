@@ -10,7 +10,7 @@ import click
 from nsysflow.cli.options import Command, Decorated, option
 
 if TYPE_CHECKING:
-    from nsysflow.cache.store import Held, Store
+    from nsysflow.runs.cache import CacheEntry, Store
 
 _DAY: Final = "%Y-%m-%d %H:%M"
 
@@ -26,7 +26,7 @@ def _without(ctx: click.Context, _param: click.Parameter, typed: bool) -> None:
 @contextmanager
 def _switched_off() -> Iterator[None]:
     """Keep and look up nothing until the command ends, in processes that it starts, too."""
-    from nsysflow.cache.store import OFF, VARIABLE
+    from nsysflow.runs.cache import OFF, VARIABLE
 
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = OFF
@@ -73,7 +73,7 @@ def cache(*, prune: bool, clear: bool) -> None:
     if prune and clear:
         msg = "--prune and --clear cannot be combined"
         raise click.UsageError(msg)
-    from nsysflow.cache.store import VARIABLE, Store
+    from nsysflow.runs.cache import VARIABLE, Store
 
     store = Store.here()
     if store is None:
@@ -108,7 +108,7 @@ def _show(store: "Store") -> None:
         click.echo(f"longer unused: {_sum(held[_SHOWN:])}")
 
 
-def _sum(held: "Sequence[Held]") -> str:
+def _sum(held: "Sequence[CacheEntry]") -> str:
     from nsysflow.base.units import size
 
     return f"{len(held)} kept ({size(sum(each.size for each in held))})"

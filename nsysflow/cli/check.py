@@ -18,10 +18,10 @@ from nsysflow.cli.settings import configured, place_of
 from nsysflow.cli.working_tree import file_below
 
 if TYPE_CHECKING:
-    from nsysflow.budgets.baseline import Baseline
-    from nsysflow.budgets.grammar import Budget
-    from nsysflow.budgets.judging import Judged
+    from nsysflow.compare.baseline import Baseline
+    from nsysflow.compare.budgets import Budget
     from nsysflow.compare.captures import Capture
+    from nsysflow.compare.judging import Judged
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 _BUDGETS: Final = "What is allowed"
@@ -114,7 +114,7 @@ def check(
         nsysflow check a b c --baseline baseline.json --update-baseline
         nsysflow check d e f --baseline baseline.json --max 'step_ms<=1.05*baseline'
     """
-    from nsysflow.budgets.grammar import budget
+    from nsysflow.compare.budgets import budget
 
     if update:
         _update(reports, baselines, step)
@@ -136,9 +136,8 @@ def _judged(
     step: str | None,
 ) -> "tuple[list[Judged], list[Capture]]":
     """The budgets, judged, and the captures that they were judged by."""
-    from nsysflow.budgets.figures import figures_of
-    from nsysflow.budgets.judging import judge
-    from nsysflow.budgets.limits import limits_of, refuse_rules
+    from nsysflow.compare.budgets import figures_of, limits_of, refuse_rules
+    from nsysflow.compare.judging import judge
 
     of_findings = [each for each in budgets if each.rule is not None]
     of_figures = [each for each in budgets if each.rule is None]
@@ -158,7 +157,7 @@ def _captures(
     reports: Sequence[Path], step: str | None, *, findings: bool = False
 ) -> "list[Capture]":
     """Captures of one program, each fit to be judged."""
-    from nsysflow.budgets.baseline import refuse_unlike
+    from nsysflow.compare.baseline import refuse_unlike
     from nsysflow.runs.captures import captures_of
 
     seen: set[Path] = set()
@@ -179,8 +178,7 @@ def _baseline(
     files: Sequence[Path], reports: Sequence[Path], captures: "list[Capture]", step: str | None
 ) -> "Baseline | None":
     """What the captures are compared with; None where nothing was named."""
-    from nsysflow.budgets.baseline import baseline_of, refuse_unlike
-    from nsysflow.budgets.baseline_file import is_baseline, read_baseline
+    from nsysflow.compare.baseline import baseline_of, is_baseline, read_baseline, refuse_unlike
 
     if not files:
         return None
@@ -197,7 +195,7 @@ def _baseline(
 
 def _update(reports: Sequence[Path], files: Sequence[Path], step: str | None) -> None:
     """Write the baseline file."""
-    from nsysflow.budgets.baseline_file import baseline_json, is_baseline
+    from nsysflow.compare.baseline import baseline_json, is_baseline
 
     if len(files) != 1:
         msg = "--update-baseline writes one file: name it with --baseline FILE"
@@ -215,20 +213,20 @@ def _update(reports: Sequence[Path], files: Sequence[Path], step: str | None) ->
 def _show(judged: "list[Judged]", captures: "list[Capture]", shown: _Shown) -> None:
     """Print the page or the document, the annotations, and write the JUnit file."""
     if shown.junit is not None:
-        from nsysflow.budgets.shown.junit import junit_xml
+        from nsysflow.compare.budget_pages import junit_xml
 
         _write(shown.junit, junit_xml(judged, captures))
     if shown.as_json:
-        from nsysflow.budgets.shown.document import check_json
+        from nsysflow.compare.budget_pages import check_json
 
         click.echo(check_json(judged, captures))
     else:
-        from nsysflow.budgets.shown.table import page
+        from nsysflow.compare.budget_pages import page
 
         for line in page(judged, captures):
             click.echo(line)
     if shown.github:
-        from nsysflow.budgets.shown.github import annotations
+        from nsysflow.compare.budget_pages import annotations
 
         for line in annotations(judged, len(captures), file_below):
             click.echo(line, err=shown.as_json)

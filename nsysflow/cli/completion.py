@@ -6,7 +6,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from nsysflow.catalog import workloads as built_in
+from nsysflow.catalog.catalog import workloads as built_in
 
 TYPED: Final = "nsysflow.typed"
 """Where a context keeps the words of its command: click has parsed none of them when an option
@@ -37,7 +37,7 @@ def variants(ctx: click.Context, _param: click.Parameter, typed: str) -> list[Co
 
 def ranges(ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
     """The ranges of the reports that were typed, which begin so."""
-    from nsysflow.runs.ranges import range_names
+    from nsysflow.runs.page_file import range_names
 
     reports = [path for path in map(Path, ctx.meta[TYPED]) if path.exists()]
     names = {name for report in reports for name in range_names(report)}

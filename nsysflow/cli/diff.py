@@ -14,8 +14,7 @@ from nsysflow.cli.options import Command, option
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from nsysflow.compare.comparison import Comparison
-    from nsysflow.compare.over_time import Stage
+    from nsysflow.compare.comparison import Comparison, Stage
 
 Form: TypeAlias = Literal["md", "json", "csv"]
 
@@ -125,8 +124,7 @@ def diff(
     """
     _check_usage(reports, base, new)
     from nsysflow.cli.figures import check_folder, write_of_comparison
-    from nsysflow.compare.comparison import compared
-    from nsysflow.compare.over_time import over_time
+    from nsysflow.compare.comparison import compared, over_time
     from nsysflow.report.diff.sentences import require_comparable
     from nsysflow.runs.captures import sides_of
 

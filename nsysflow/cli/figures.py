@@ -27,7 +27,7 @@ def check_folder(folder: Path, of: Literal["run", "comparison"]) -> None:
     if find_spec("matplotlib") is None:
         raise not_installed("matplotlib", "figures")
     from nsysflow.report.figures.drawing import OF_COMPARISON, OF_RUN
-    from nsysflow.runs.figures import check_figures
+    from nsysflow.runs.files import check_figures
 
     check_figures(folder, (OF_RUN if of == "run" else OF_COMPARISON).files)
 
@@ -47,7 +47,7 @@ def write_of_comparison(found: "Comparison", folder: Path) -> None:
 
 
 def _write(drawn: "Drawn", folder: Path) -> None:
-    from nsysflow.runs.figures import write_figures
+    from nsysflow.runs.files import write_figures
 
     if drawn.files:
         write_figures(drawn, folder)

@@ -49,8 +49,7 @@ def kept_lines(
         make: makes the page.
     """
     from nsysflow.base.screen import line_width
-    from nsysflow.cache.pages import lines_of, page_key, page_of
-    from nsysflow.cache.store import Store
+    from nsysflow.runs.cache import Store, lines_of, page_key, page_of
     from nsysflow.runs.sources import distinct_sources
 
     store = Store.here()

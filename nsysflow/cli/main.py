@@ -14,7 +14,7 @@ from nsysflow.base.endings import in_one_message
 from nsysflow.base.errors import ExitCode
 from nsysflow.base.names import near_or_all
 from nsysflow.base.progress import progress
-from nsysflow.catalog import kernels, workloads
+from nsysflow.catalog.catalog import kernels, workloads
 from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
 from nsysflow.cli.cache import cache
@@ -28,7 +28,7 @@ from nsysflow.cli.profile import profile
 from nsysflow.cli.show import show
 from nsysflow.cli.skill import skill
 from nsysflow.cli.whatif import whatif
-from nsysflow.memory import keep_memory
+from nsysflow.runs.loading import keep_memory
 
 OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 """Python looks for unused objects that refer to each other after so many new ones. With its default

@@ -34,8 +34,7 @@ def mcp(ctx: click.Context, /, folder: Path) -> None:
         if (error.name or "").partition(".")[0] != "mcp":
             raise
         raise not_installed("mcp", "mcp") from error
-    from nsysflow.agents.folder import Folder
-    from nsysflow.agents.reports import Reports
+    from nsysflow.agents.folder import Folder, Reports
 
     options = look_of_settings(ctx).options
     server_of(Reports(Folder(folder), options)).run("stdio")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.catalog.one_of import OneOf
+from nsysflow.catalog.options import OneOf
 from nsysflow.cli.look import Look
 from nsysflow.cli.options import Decorated, added, option
 

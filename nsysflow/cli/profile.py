@@ -13,8 +13,8 @@ import click
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.base.endings import discard, message, say
 from nsysflow.base.errors import NsysflowError
-from nsysflow.catalog import find
-from nsysflow.catalog.workload_options import window
+from nsysflow.catalog.catalog import find
+from nsysflow.catalog.options import window
 from nsysflow.cli import completion
 from nsysflow.cli.analyze import look_of_settings
 from nsysflow.cli.look import Look, analyse

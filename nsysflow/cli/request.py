@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from nsysflow.base.endings import say
-from nsysflow.catalog import Workload, find
-from nsysflow.catalog.workload_options import workload_options
+from nsysflow.catalog.catalog import Workload, find
+from nsysflow.catalog.options import workload_options
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from nsysflow.cli.cache import cache_option
 from nsysflow.cli.look import analyse
 
 if TYPE_CHECKING:
-    from nsysflow.runs.shown import Shown
+    from nsysflow.runs.page_file import RunPage
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
@@ -42,9 +42,9 @@ def show(ctx: click.Context, /, run: Path | None, *, no_browser: bool) -> None:
         nsysflow show report.sqlite
         nsysflow show
     """
-    from nsysflow.runs.shown import shown_of
+    from nsysflow.runs.page_file import page_file_of
 
-    shown = shown_of(run)
+    shown = page_file_of(run)
     if not shown.is_current:
         _write(ctx, shown)
     click.echo(shown.page)
@@ -52,7 +52,7 @@ def show(ctx: click.Context, /, run: Path | None, *, no_browser: bool) -> None:
         click.echo(_how_to_copy(shown.page), err=True)
 
 
-def _write(ctx: click.Context, shown: "Shown") -> None:
+def _write(ctx: click.Context, shown: "RunPage") -> None:
     """Analyse the reports and write all files."""
     from nsysflow.analysis.declared.tables import TABLES
 

@@ -176,8 +176,8 @@ def whatif(
     from nsysflow.analysis.findings.findings import replay_and_next
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.replay.changes import Changes
-    from nsysflow.loading import load
     from nsysflow.report.whatif import whatif_json, whatif_lines
+    from nsysflow.runs.loading import load
     from nsysflow.runs.sources import single_report
 
     with progress("replaying"):

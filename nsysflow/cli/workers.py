@@ -9,7 +9,7 @@ from nsysflow.base.errors import SelectionError
 from nsysflow.cli.options import Decorated, added, option
 
 if TYPE_CHECKING:
-    from nsysflow.engine.choice import Executor
+    from nsysflow.runs.engine import Executor
 
 _WHO: Final = "Many reports"
 
@@ -60,7 +60,7 @@ class Workers:
         Raises:
             click.UsageError: they do not go together.
         """
-        from nsysflow.engine.choice import Choice
+        from nsysflow.runs.engine import Choice
 
         try:
             choice = Choice(executor=self.executor, workers=self.workers, scheduler=self.scheduler)

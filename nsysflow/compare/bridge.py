@@ -1,16 +1,188 @@
 """The bridge: what explains the difference between the means of two sides' steps, to the ns."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeVar
+from math import floor, log
+from typing import Final, Literal, TypeAlias, TypeVar
 
-from nsysflow.compare.apportion import apportioned
-from nsysflow.compare.became import Status, Total, of_operation, of_wait
-from nsysflow.compare.captures import PartName
-from nsysflow.compare.matching import Pair, matched
-from nsysflow.compare.means import mean_change_interval
-from nsysflow.compare.sides import Key, Series, Side
+from nsysflow.base.names import SourceLine
+from nsysflow.compare.captures import Key, PartName, Series, Side
+from nsysflow.compare.statistics import mean_change_interval
+
+K = TypeVar("K", bound=Hashable)
+
+
+def apportioned(parts: Mapping[K, Fraction], total: int) -> dict[K, int]:
+    """The parts as whole numbers that sum to `total`, by the largest remainder.
+
+    Args:
+        parts: exact; their sum is less than 1 away from `total`.
+        total: what they sum to. Of equal remainders the first gets more.
+    """
+    found = {key: floor(part) for key, part in parts.items()}
+    missing = total - sum(found.values())
+    by_remainder = sorted(parts, key=lambda key: floor(parts[key]) - parts[key])
+    for key in by_remainder[:missing]:
+        found[key] += 1
+    return found
+
+
+Status: TypeAlias = Literal[
+    "new",
+    "gone",
+    "called more often",
+    "called less often",
+    "slower",
+    "faster",
+    "less overlapped",
+    "more overlapped",
+    "longer",
+    "shorter",
+    "same",
+]
+"""How it changed. Only waits are called longer or shorter."""
+
+SAME_PCT: Final = 1.0
+"""Smaller changes count as none: GPU clocks vary as much."""
+
+_FAR: Final = 1e9
+"""Stands for the ratio of something to nothing."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """What something took on one side.
+
+    Attributes:
+        ns: its part of a step.
+        count: how often it ran per step.
+        each_ns: how long each took, overlapped or not; 0 where it did not run.
+        exposed: the share of that time that is its part of the step.
+    """
+
+    ns: float
+    count: float
+    each_ns: float
+    exposed: float
+
+    @classmethod
+    def of(cls, series: Series, side: Side) -> "Total":
+        """What `series` sums to in a step of a side."""
+        ns, duration_ns, count = (
+            sum(map(sum, figure)) for figure in (series.ns, series.duration_ns, series.count)
+        )
+        return cls(
+            ns=ns / side.steps,
+            count=count / side.steps,
+            each_ns=duration_ns / count if count else 0.0,
+            exposed=ns / duration_ns if duration_ns else 0.0,
+        )
+
+
+def of_wait(base: Total, new: Total) -> Status:
+    """How idle time changed."""
+    if base.ns == new.ns:
+        return "same"
+    if not base.ns or not new.ns:
+        return "gone" if base.ns else "new"
+    if abs(new.ns / base.ns - 1) * 100 <= SAME_PCT:
+        return "same"
+    return "longer" if new.ns > base.ns else "shorter"
+
+
+def of_operation(base: Total, new: Total) -> Status:
+    """How a kernel or a copy changed: the factor that changed its part of the step most."""
+    if not base.count or not new.count:
+        return "new" if new.count else "gone" if base.count else "same"
+    factors: dict[tuple[Status, Status], float] = {
+        ("called more often", "called less often"): new.count / base.count,
+        ("slower", "faster"): _ratio(base.each_ns, new.each_ns),
+        ("less overlapped", "more overlapped"): _ratio(base.exposed, new.exposed),
+    }
+    (more, less), factor = max(factors.items(), key=lambda each: abs(log(each[1])))
+    if abs(factor - 1) * 100 <= SAME_PCT:
+        return "same"
+    return more if factor > 1 else less
+
+
+def _ratio(base: float, new: float) -> float:
+    """`new` as a multiple of `base`."""
+    if base and new:
+        return new / base
+    return 1.0 if base == new else _FAR if new else 1 / _FAR
+
+
+Pair = tuple[Key | None, Key | None]
+"""A row of the base and of the new side; None where a side does not have it."""
+
+
+def matched(base: Iterable[Key], new: Iterable[Key]) -> list[Pair]:
+    """The rows of both sides in pairs, those of the base first.
+
+    Equal rows belong together. Of the others, those that differ in their line alone: first of the
+    same file and function, then of the same function. Several of one function go by their lines.
+    """
+    base_keys, new_keys = list(base), list(new)
+    both = set(base_keys) & set(new_keys)
+    pairs: dict[Key, Key] = {key: key for key in both}
+    left = [key for key in base_keys if key not in both]
+    right = [key for key in new_keys if key not in both]
+    for identity in (_in_same_function, _in_function_of_name):
+        pairs |= _paired(left, right, identity)
+        left = [key for key in left if key not in pairs]
+        taken = set(pairs.values())
+        right = [key for key in right if key not in taken]
+    return [(key, pairs.get(key)) for key in base_keys] + [(None, key) for key in right]
+
+
+def _paired(
+    left: Sequence[Key], right: Sequence[Key], identity: Callable[[Key], Key | None]
+) -> dict[Key, Key]:
+    """The rows that have the same identity, in the order of their lines."""
+    groups: dict[Key, tuple[list[Key], list[Key]]] = defaultdict(lambda: ([], []))
+    for side, keys in enumerate((left, right)):
+        for key in sorted(keys, key=_line_number):
+            same = identity(key)
+            if same is not None:
+                groups[same][side].append(key)
+    return {
+        mine: other
+        for ours, theirs in groups.values()
+        for mine, other in zip(ours, theirs)  # noqa: B905
+    }
+
+
+def _in_same_function(key: Key) -> Key | None:
+    """What a row is, whatever the number of its line; None without a function."""
+    line = SourceLine.of(key.source)
+    if line is None or not line.function:
+        return None
+    return replace(key, source=_without_number(line), via=_same_via(key.via))
+
+
+def _in_function_of_name(key: Key) -> Key | None:
+    """What a row is, whatever its line and file; None without a function."""
+    line = SourceLine.of(key.source)
+    if line is None or not line.function:
+        return None
+    return replace(key, source=line.function, via="")
+
+
+def _same_via(text: str) -> str:
+    line = SourceLine.of(text)
+    return text if line is None else _without_number(line)
+
+
+def _without_number(line: SourceLine) -> str:
+    return f"{line.file} {line.function}"
+
+
+def _line_number(key: Key) -> int:
+    line = SourceLine.of(key.source)
+    return 0 if line is None else line.number
+
 
 Group = TypeVar("Group", str, tuple[PartName, str], Pair)
 
@@ -42,7 +214,7 @@ class Delta:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thing:
+class Item:
     """A kernel, a copy, or a wait of one cause, place and line, on both sides.
 
     Attributes:
@@ -84,7 +256,7 @@ class Part:
     kind: str
     change: Delta
     phases: dict[str, Delta]
-    things: Sequence[Thing]
+    things: Sequence[Item]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +385,7 @@ class _Compare:
             things=[self.thing(pair, some, each) for pair, (some, each) in things.items()],
         )
 
-    def thing(self, pair: Pair, rows: Sequence[_Both], change: Delta) -> Thing:
+    def thing(self, pair: Pair, rows: Sequence[_Both], change: Delta) -> Item:
         """A kernel, a copy or a wait on both sides."""
         base = Series.sum_of([row.base for row in rows])
         new = Series.sum_of([row.new for row in rows])
@@ -222,7 +394,7 @@ class _Compare:
         assert what is not None  # a pair has one of the two
         names = self.base.short_names | self.new.short_names
         moved = pair[0] is not None and pair[0].source != what.source
-        return Thing(
+        return Item(
             what=what,
             base_source=pair[0].source if moved and pair[0] is not None else None,
             short_name=names[what.name],

@@ -7,8 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from nsysflow.base.errors import Damaged, NotAReport, Remedy, ReportError, record_again
-from nsysflow.compare.captures import Capture, Found, PartName, Row, Track
-from nsysflow.compare.sides import Key
+from nsysflow.compare.captures import Capture, Key, LoadedCaptures, PartName, Row, Track
 
 SCHEMA_VERSION: Final = 4
 """Additions to report.json keep it, a change of meaning raises it."""
@@ -81,7 +80,7 @@ class _Document(msgspec.Struct):
     report: _About
     series: _Series
     verdict: _Verdict
-    findings: list[Found] | None = None
+    findings: list[LoadedCaptures] | None = None
 
 
 def read_document(file: Path, name: str) -> Capture:

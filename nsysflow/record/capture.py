@@ -21,8 +21,16 @@ from nsysflow.record.machine import Gpus
 from nsysflow.record.plan import Plan
 from nsysflow.record.program import Ending, ProgramEnd, run_program
 from nsysflow.runs.manifest import FILE as MANIFEST
-from nsysflow.runs.manifest import LOG, GitState, Manifest, is_run, read_manifest, write_manifest
-from nsysflow.runs.statuses import take_annotation, take_statuses
+from nsysflow.runs.manifest import (
+    LOG,
+    GitState,
+    Manifest,
+    is_run,
+    read_manifest,
+    take_annotation,
+    take_statuses,
+    write_manifest,
+)
 from nsysflow.runtime.child_status import ChildStatus
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 

@@ -6,7 +6,7 @@ from shlex import join
 from typing import Final
 
 from nsysflow.base.errors import CaptureError, NsysMissing
-from nsysflow.catalog import workloads
+from nsysflow.catalog.catalog import workloads
 from nsysflow.nsys.installations import find_nsys
 from nsysflow.nsys.program import ASSUMED, Nsys, too_old_for
 from nsysflow.nsys.run import importer_problem

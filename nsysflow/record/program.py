@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, Final, cast
 
-from nsysflow.runs.statuses import read_statuses
+from nsysflow.runs.manifest import read_statuses
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.protocol import RUN_FOLDER
 

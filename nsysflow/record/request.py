@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from nsysflow.base.errors import CaptureError
 from nsysflow.base.peaks import Unit
-from nsysflow.catalog import find, find_variant
+from nsysflow.catalog.catalog import find, find_variant
 from nsysflow.nsys.argv import Backtrace
 from nsysflow.nsys.program import Nsys
 from nsysflow.runtime.collectors import Collector

@@ -1,9 +1,10 @@
-"""Load the reports of a run and analyse them."""
+"""Load the reports of a run and analyse them; of many ranks, which are looked at whole."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import as_file, files
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from nsysflow.analysis.analyze import Analysis, pieces_of
 from nsysflow.analysis.declared.notes import Note, NoteKind
@@ -16,15 +17,69 @@ from nsysflow.analysis.selection.windows import require_domains
 from nsysflow.base.errors import NsysflowError, SelectionError
 from nsysflow.base.names import some_of
 from nsysflow.base.progress import SILENT, Progress
-from nsysflow.engine.choice import Choice
-from nsysflow.memory import scratch_for
-from nsysflow.report.results import Origin, Results
-from nsysflow.runs.digested import digest_reports
+from nsysflow.report.results import Origin, Results, typical_report
+from nsysflow.runs.engine import Choice
+from nsysflow.runs.loading import scratch_for
 from nsysflow.runs.manifest import Manifest
-from nsysflow.runs.many import MANY, looked_at, notes_of_others
-from nsysflow.runs.opened import may_be_left_out, opened
 from nsysflow.runs.paths import in_natural_order
+from nsysflow.runs.reports import digest_reports, load_report, may_be_left_out
 from nsysflow.runs.sources import Source, distinct_sources
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MANY: Final = 8
+"""More reports than this are many: only some are looked at whole. Eight are the ranks of a node."""
+
+OUTLIERS: Final = 3
+"""So many outliers are looked at whole, beside the typical rank."""
+
+_MOST_NAMES: Final = 4
+"""So many ranks are named in one note."""
+
+
+def reports_in_full(ranks: Ranks) -> frozenset[str]:
+    """The reports to look at whole, by name: the typical rank's, and those of the outliers."""
+    outlying = dict.fromkeys(map(ranks.report_of, ranks.outlying))
+    typical = typical_report(ranks)
+    return frozenset([typical, *islice((one for one in outlying if one != typical), OUTLIERS)])
+
+
+def notes_of_others(digests: Sequence[Digest], whole: Collection[str]) -> list[Note]:
+    """What is to be known of the ranks that are not looked at whole: which of them fail a check,
+    and a note of each kind that no rank looked at has."""
+    others = [each for each in digests if each.report not in whole]
+    said = {note.kind for each in digests if each.report in whole for note in each.notes}
+    unfit = _by_key((failed.check, each.report) for each in others for failed in each.failed)
+    noted = _by_key(
+        (note.kind, (each.report, note.text))
+        for each in others
+        for note in each.notes
+        if note.kind not in said
+    )
+    return [
+        *(
+            Note(NoteKind.UNFIT_RANKS, f"{_some(names)} cannot be judged: {check}")
+            for check, names in unfit.items()
+        ),
+        *(
+            Note(kind, f"{_some(name for name, _ in found)}: {found[0][1]}")
+            for kind, found in noted.items()
+        ),
+    ]
+
+
+def _by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, in order."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def _some(names: Iterable[str]) -> str:
+    return some_of([*dict.fromkeys(names)], _MOST_NAMES)
+
 
 DEMO: Final = "nan_check-sync.sqlite.xz"
 """The report that `nsysflow demo` analyses."""
@@ -87,7 +142,7 @@ def analyze_reports(
         return Results(analyses, origin=origin, notes=run.notes())
     digests = run.digested(choice or Choice(), progress)
     ranks = Ranks.of(digests)
-    whole = looked_at(ranks)
+    whole = reports_in_full(ranks)
     analyses = run.analysed([one for one in sources if one.name in whole], tables, progress)
     notes = [*run.notes(), *notes_of_others(digests, whole)]
     return Results(analyses, origin=origin, notes=notes, ranks=ranks)
@@ -131,7 +186,9 @@ class _Run:
             where = "" if scratch is None else f", with large tables in {scratch.folder}"
             progress.stage(f"loading {source.name}{where}")
             try:
-                report = opened(source, self.options, alone=alone, shapes=shapes, scratch=scratch)
+                report = load_report(
+                    source, self.options, alone=alone, shapes=shapes, scratch=scratch
+                )
                 progress.done(pieces)
                 progress.stage(f"analysing {source.name}")
                 self.domains |= report.domains

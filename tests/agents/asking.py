@@ -7,8 +7,7 @@ from typing import Any
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
-from nsysflow.agents.folder import Folder
-from nsysflow.agents.reports import Reports
+from nsysflow.agents.folder import Folder, Reports
 from nsysflow.agents.server import server_of
 from nsysflow.analysis.options import Options
 

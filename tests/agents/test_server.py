@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, Tool
 
-from nsysflow.agents.folder import Folder
-from nsysflow.agents.reports import Reports
+from nsysflow.agents.folder import Folder, Reports
 from nsysflow.agents.server import server_of
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options

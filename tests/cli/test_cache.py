@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from nsysflow.cache.store import VARIABLE
 from nsysflow.cli.main import main
-from tests.cache.keeping import kept_in, load
+from nsysflow.runs.cache import VARIABLE
 from tests.reports import sqlite_report
+from tests.runs.keeping import kept_in, load
 
 
 def run(*words: str) -> Result:

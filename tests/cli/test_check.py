@@ -268,5 +268,5 @@ def test_a_report_json_is_checked_without_polars_and_rich(here: Path) -> None:
     argv = [sys.executable, "-X", "importtime", "-m", "nsysflow", "check", "a/report.json"]
     done = subprocess.run([*argv, *budgets], capture_output=True, text=True, check=True, cwd=here)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "nsysflow.budgets.judging" in imported
+    assert "nsysflow.compare.judging" in imported
     assert not imported & {"polars", "rich", "torch"}

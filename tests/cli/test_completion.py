@@ -10,7 +10,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from nsysflow.catalog import find, workloads
+from nsysflow.catalog.catalog import find, workloads
 from nsysflow.cli.main import main
 from tests.reports import SAMPLES
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from nsysflow.cli import kept_page
 from nsysflow.cli.main import main
 from nsysflow.runs import analyze
-from tests.cache.keeping import kept_in
 from tests.reports import sqlite_report
+from tests.runs.keeping import kept_in
 
 
 @pytest.fixture

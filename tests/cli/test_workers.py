@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from nsysflow.base.errors import NotAReport
 from nsysflow.cli.main import main
-from nsysflow.engine.choice import EXECUTORS, Choice
 from nsysflow.runs import analyze as runs_analyze
+from nsysflow.runs.engine import EXECUTORS, Choice
 
 
 def typed(*words: str) -> Result:

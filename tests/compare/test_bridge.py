@@ -1,4 +1,4 @@
-"""What explains a difference."""
+"""The bridge explains the difference to the ns."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.compare.became import Status
-from nsysflow.compare.bridge import Bridge, Delta, Part, Thing, bridge_between
-from nsysflow.compare.captures import Row
-from nsysflow.compare.sides import Side
+from nsysflow.compare.bridge import (
+    Bridge,
+    Delta,
+    Item,
+    Part,
+    Status,
+    apportioned,
+    bridge_between,
+    matched,
+)
+from nsysflow.compare.captures import Key, Row, Side
 from tests.compare.handmade import row, track
 
 
@@ -24,7 +31,7 @@ def part(found: Bridge, kind: str) -> Part:
     return only
 
 
-def thing(found: Bridge) -> Thing:
+def thing(found: Bridge) -> Item:
     ((only,),) = (each.things for each in found.parts)
     return only
 
@@ -175,3 +182,84 @@ def test_swapping_the_sides_changes_the_sign_within_a_nanosecond(base: Side, new
     theirs = {(each.part, each.kind): each.change.change_ns for each in back.parts}
     assert ours.keys() == theirs.keys()
     assert all(abs(ours[key] + theirs[key]) <= 1 for key in ours)
+
+
+WAIT = Key(
+    part="idle", kind="sync", name="cudaStreamSynchronize", grid="", phase="step", source="", via=""
+)
+
+
+def at(source: str, via: str = "") -> Key:
+    return replace(WAIT, source=source, via=via)
+
+
+def test_equal_rows_belong_together() -> None:
+    assert matched([WAIT], [WAIT]) == [(WAIT, WAIT)]
+
+
+def test_a_line_that_moved_inside_its_function_is_the_same_wait() -> None:
+    before, after = at("train.py:42 in step"), at("train.py:45 in step")
+    assert matched([before], [after]) == [(before, after)]
+
+
+def test_a_line_of_another_function_is_another_wait() -> None:
+    before, after = at("train.py:42 in step"), at("train.py:42 in log")
+    assert matched([before], [after]) == [(before, None), (None, after)]
+
+
+def test_a_function_that_moved_to_another_file_is_the_same() -> None:
+    before, after = at("train.py:42 in step"), at("loop/steps.py:7 in step")
+    assert matched([before], [after]) == [(before, after)]
+
+
+def test_a_function_of_the_same_file_comes_before_one_of_another_file() -> None:
+    before = at("train.py:42 in step")
+    here, there = at("train.py:99 in step"), at("a.py:1 in step")
+    assert matched([before], [there, here]) == [(before, here), (None, there)]
+
+
+def test_several_lines_of_a_function_go_in_their_order() -> None:
+    first, second = at("train.py:9 in step"), at("train.py:10 in step")
+    later, latest = at("train.py:12 in step"), at("train.py:100 in step")
+    assert matched([second, first], [latest, later]) == [(second, latest), (first, later)]
+
+
+def test_a_line_that_stayed_is_not_taken_for_one_that_moved() -> None:
+    stays, goes, comes = (at(f"train.py:{line} in step") for line in (5, 7, 6))
+    assert matched([stays, goes], [comes, stays]) == [(stays, stays), (goes, comes)]
+
+
+def test_a_wait_without_a_line_has_no_other_that_is_the_same() -> None:
+    other = replace(WAIT, phase="step/log")
+    assert matched([WAIT], [other]) == [(WAIT, None), (None, other)]
+
+
+def test_a_line_of_the_framework_may_move_too() -> None:
+    before = at("train.py:42 in step", via="trainer.py:10 in inner")
+    after = at("train.py:45 in step", via="trainer.py:30 in inner")
+    assert matched([before], [after]) == [(before, after)]
+
+
+THIRD = Fraction(1, 3)
+
+
+def test_what_is_missing_goes_to_the_largest_remainder() -> None:
+    parts = {"a": 2 + THIRD, "b": 3 + 2 * THIRD}
+    assert apportioned(parts, 6) == {"a": 2, "b": 4}
+
+
+def test_of_equal_remainders_the_first_gets_more() -> None:
+    assert apportioned({"a": Fraction(1, 2), "b": Fraction(1, 2)}, 1) == {"a": 1, "b": 0}
+
+
+def test_parts_below_zero_are_rounded_down_first() -> None:
+    assert apportioned({"a": -1 - THIRD, "b": 2 + THIRD}, 1) == {"a": -1, "b": 2}
+
+
+@given(st.lists(st.fractions(-1_000, 1_000, max_denominator=50), min_size=1, max_size=9))
+def test_parts_sum_to_the_rounded_whole_and_are_less_than_one_off(parts: list[Fraction]) -> None:
+    exact = dict(enumerate(parts))
+    total = round(sum(parts))
+    found = apportioned(exact, total)
+    assert sum(found.values()) == total
+    assert all(abs(found[key] - part) <= 1 for key, part in exact.items())

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from nsysflow.analysis.options import Options
 from nsysflow.cli.main import main
 from nsysflow.runs.manifest import read_manifest
-from nsysflow.runs.opened import with_run
+from nsysflow.runs.reports import with_run
 from nsysflow.runtime.protocol import CAPTURE, COLLECTOR
 from tests.record.fake import command, profiled
 from tests.reports import DATA

@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import nsysflow
-import nsysflow.analyzing  # now: what it imports is replaced for commands
-from nsysflow import loading
+import nsysflow.runs.library  # now: what it imports is replaced for commands
 from nsysflow.analysis import analyze as analysis
 from nsysflow.analysis.options import Options
 from nsysflow.cli.main import main
@@ -20,6 +19,7 @@ from nsysflow.report.page import Length
 from nsysflow.report.results import Results
 from nsysflow.report.terminal import page
 from nsysflow.runs import analyze as runs_analyze
+from nsysflow.runs import loading
 from tests.analyses import analysed as analysed_by_all
 from tests.analyses import every_report, few_reports, loaded, run_of
 from tests.reports import PACKED, ROOT

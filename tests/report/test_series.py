@@ -7,9 +7,8 @@ import polars as pl
 import pytest
 
 import nsysflow
-from nsysflow.compare.captures import Capture, Track
+from nsysflow.compare.captures import Capture, Key, Track
 from nsysflow.compare.document import capture_of
-from nsysflow.compare.sides import Key
 from nsysflow.report.document import compared_json, report_json
 from nsysflow.report.results import Results
 from nsysflow.report.series import COMPARED, series_json

@@ -1,17 +1,40 @@
-"""The reports of a run become results."""
+"""Runs of many ranks: all of their files, whoever does the work."""
 
 import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
+from multiprocessing import active_children
 from pathlib import Path
+from random import Random
 from typing import Literal
 
+import polars as pl
 import pytest
 
-from nsysflow.analysis.options import Options
-from nsysflow.report.results import Origin
-from nsysflow.runs.analyze import analyze_reports, origin_of
+from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.base.errors import Damaged, NotAReport, SelectionError
+from nsysflow.base.progress import SILENT, Progress
+from nsysflow.report.results import Origin, Results
+from nsysflow.report.terminal import page
+from nsysflow.runs.analyze import (
+    MANY,
+    OUTLIERS,
+    analyze_reports,
+    notes_of_others,
+    origin_of,
+    reports_in_full,
+)
+from nsysflow.runs.engine import Choice, Executor
+from nsysflow.runs.files import write_folder
 from nsysflow.runs.manifest import write_manifest
 from nsysflow.runs.sources import Source
+from tests.reports import sqlite_report
 from tests.runs.runs import RUN
 
 
@@ -49,3 +72,191 @@ def test_manifests_say_where_reports_come_from() -> None:
 def test_without_a_manifest_nothing_is_known_of_versions_and_time() -> None:
     origin = origin_of([Source(path=Path("a.sqlite"), name="a", manifest=None)], [])
     assert (origin.versions, origin.started, origin.on_cpu) == ({}, "", False)
+
+
+COPIES = MANY + 2
+
+needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Ten ranks: two real ones, five times each; the last one is damaged."""
+    folder = tmp_path_factory.mktemp("ranks")
+    real = [sqlite_report(folder, f"ddp-bucketed-rank{rank}") for rank in (0, 1)]
+    paths = [folder / "run" / f"rank{number}.sqlite" for number in range(COPIES + 1)]
+    paths[0].parent.mkdir()
+    for number, path in enumerate(paths):
+        shutil.copyfile(real[number % 2], path)
+    paths[-1].write_bytes(b"")
+    return paths
+
+
+def written(results: Results, folder: Path) -> dict[str, bytes]:
+    """Every file of a run, and its page as a terminal shows it."""
+    write_folder(results, folder, top=None, at_least_ns=0)
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    lines = page(results, width=110, length="page", top=None, at_least_ns=0)
+    return {**files, "page": "\n".join(line.plain for line in lines).encode()}
+
+
+@pytest.fixture(scope="module")
+def in_one_thread(ranks: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    choice = Choice(executor="threads", workers=1)
+    return written(analyze_reports(ranks, Options(), choice=choice), tmp_path_factory.mktemp("a"))
+
+
+class Killer(Progress):
+    """Kills a worker once one report is done."""
+
+    def __init__(self, workers: Callable[[], Mapping[object, int]]) -> None:
+        self.workers = workers
+        self.killed = False
+
+    def done(self, pieces: int = 1) -> None:
+        if not self.killed:
+            self.killed = True
+            os.kill(max(self.workers().values()), signal.SIGKILL)
+
+
+def processes() -> dict[object, int]:
+    return {child: child.pid for child in active_children() if child.pid}
+
+
+def workers_of_dask() -> dict[object, int]:
+    from distributed import default_client
+
+    return dict(default_client().run(os.getpid))  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(
+    ("executor", "killer"),
+    [
+        ("threads", SILENT),
+        pytest.param("processes", Killer(processes)),
+        pytest.param("dask", Killer(workers_of_dask), marks=needs_dask),
+    ],
+)
+def test_files_and_page_are_equal_whoever_does_the_work_in_whatever_order(
+    ranks: list[Path],
+    in_one_thread: dict[str, bytes],
+    tmp_path: Path,
+    executor: Executor,
+    killer: Progress,
+) -> None:
+    """A worker of the others is killed while it works."""
+    shuffled = Random(executor).sample(ranks, len(ranks))
+    choice = Choice(executor=executor, workers=2)
+    results = analyze_reports(shuffled, Options(), choice=choice, progress=killer)
+    assert getattr(killer, "killed", True)
+    found = written(results, tmp_path)
+    assert [name for name in found if found[name] != in_one_thread[name]] == []
+    assert found.keys() == in_one_thread.keys()
+
+
+def test_a_rank_that_cannot_be_read_is_named_as_it_was_typed(
+    in_one_thread: dict[str, bytes], ranks: list[Path]
+) -> None:
+    note = f"rank10 is left out: {ranks[-1]} is empty (0 bytes)"
+    assert note in in_one_thread["summary.md"].decode()
+    assert note in " ".join(in_one_thread["page"].decode().split())
+
+
+def test_only_a_few_of_many_ranks_are_looked_at_whole(in_one_thread: dict[str, bytes]) -> None:
+    steps = pl.read_csv(in_one_thread["steps.csv"])
+    assert steps["report"].n_unique() <= 1 + OUTLIERS
+    of_run = pl.read_csv(in_one_thread["ranks.csv"])
+    assert of_run["report"].to_list() == [f"rank{number}" for number in range(COPIES)]
+
+
+def in_threads(
+    paths: list[Path], options: Options | None = None, *, strict: bool = False
+) -> Results:
+    choice = Choice(executor="threads", workers=2)
+    return analyze_reports(paths, options or Options(), tables=(), choice=choice, strict=strict)
+
+
+@pytest.fixture(params=[MANY, 1], ids=["few", "many"])
+def few_or_many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks as they are, and as if they were many."""
+    monkeypatch.setattr("nsysflow.runs.analyze.MANY", request.param)
+
+
+@pytest.fixture
+def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsysflow.runs.analyze.MANY", 1)
+
+
+@pytest.mark.usefixtures("few_or_many")
+def test_strictly_any_rank_that_cannot_be_read_is_an_error(ranks: list[Path]) -> None:
+    with pytest.raises(Damaged, match=r"rank10\.sqlite is empty"):
+        in_threads(ranks[-2:], strict=True)
+
+
+def test_few_ranks_are_analysed_without_one_that_cannot_be_read(ranks: list[Path]) -> None:
+    results = in_threads(ranks[-3:])
+    assert results.reports == ("rank8", "rank9")
+    assert not results.many
+    (note,) = (note for note in results.notes if note.kind is NoteKind.LEFT_OUT)
+    assert note.text.startswith("rank10 is left out: ")
+
+
+def test_the_only_report_must_be_readable(ranks: list[Path]) -> None:
+    with pytest.raises(Damaged, match="is empty"):
+        in_threads(ranks[-1:])
+
+
+@pytest.mark.usefixtures("few_or_many")
+def test_where_no_rank_can_be_read_the_first_one_says_why(tmp_path: Path) -> None:
+    with pytest.raises(NotAReport, match=r"rank0\.sqlite does not exist"):
+        in_threads([tmp_path / f"rank{n}.sqlite" for n in range(2)])
+
+
+@pytest.mark.usefixtures("two_are_many")
+def test_what_is_selected_reaches_the_digests(ranks: list[Path]) -> None:
+    one = in_threads(ranks[:2], Options(steps=(StepPart(2, 3),), skip=0))
+    assert one.digests is not None
+    assert {*pl.concat([each.steps for each in one.digests])["step"]} == {2}
+    assert in_threads(ranks[:2], Options(device=1)).every_report == ("rank1",)
+
+
+@pytest.mark.usefixtures("few_or_many")
+def test_what_no_rank_has_is_an_error(ranks: list[Path]) -> None:
+    with pytest.raises(SelectionError, match="no range 'nothing' in rank0"):
+        in_threads(ranks[:2], Options(range="nothing"))
+    with pytest.raises(SelectionError, match="no device 5 in any of rank0"):
+        in_threads(ranks[:2], Options(device=5))
+    with pytest.raises(SelectionError, match="no NVTX domain 'NCLC' in any of"):
+        in_threads(ranks[:2], Options(domains_added=("NCLC",)))
+
+
+@pytest.mark.usefixtures("two_are_many")
+def test_of_many_ranks_the_typical_one_stands_for_all(ranks: list[Path]) -> None:
+    results = in_threads(ranks[:2])
+    (report,) = results.typical.reports
+    assert report in reports_in_full(results.ranks_of_run)
+    assert results.typical.table("ranks").equals(results.table("ranks"))
+    assert results.judged.typical.reports == (report,)
+
+
+def test_few_ranks_stand_for_themselves(ranks: list[Path]) -> None:
+    few = in_threads(ranks[:2])
+    assert few.typical is few
+
+
+@pytest.mark.usefixtures("two_are_many")
+def test_others_are_named_by_the_checks_that_they_fail_and_the_notes_that_are_theirs(
+    ranks: list[Path],
+) -> None:
+    sound = replace((in_threads(ranks[:2]).digests or [])[0], notes=())
+    failed = (Failed(check=Check.UNSTAMPED, count=3, of=9),)
+    noted = (Note(NoteKind.NO_RANGES, "no ranges"), Note(NoteKind.NO_CALLS, "no calls"))
+    digests = [
+        replace(sound, report="rank0", notes=noted[:1]),
+        *(replace(sound, report=f"rank{n}", failed=failed, notes=noted) for n in range(1, 7)),
+    ]
+    assert [note.text for note in notes_of_others(digests, {"rank0"})] == [
+        "rank1, rank2, rank3, rank4 and 2 more cannot be judged: unstamped-operations",
+        "rank1, rank2, rank3, rank4 and 2 more: no calls",
+    ]

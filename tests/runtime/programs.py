@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import nsysflow
-from nsysflow.runs.statuses import take_statuses
+from nsysflow.runs.manifest import take_statuses
 from nsysflow.runtime.child_status import ChildStatus
 from nsysflow.runtime.protocol import RANK, RUN_FOLDER
 from tests.torch_programs import run_with_torch

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsysflow.runs.statuses import take_statuses
+from nsysflow.runs.manifest import take_statuses
 from nsysflow.runtime.captures import CudaProfilerCapture, synchronize
 from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, RANK, RUN_FOLDER, STACKS
 from tests.recording import Notes, nvtx_events, record_and_export, recorded

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.runs.statuses import take_statuses
+from nsysflow.runs.manifest import take_statuses
 from nsysflow.runtime.protocol import CAPTURE, COLLECTOR
 from tests.runtime.programs import run_torch
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.runs.statuses import take_statuses
+from nsysflow.runs.manifest import take_statuses
 from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, RANK, RUN_FOLDER
 from tests.runtime.programs import LOOP, PROFILED, run, statuses_of
 

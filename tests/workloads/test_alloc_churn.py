@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nsysflow.catalog import find
+from nsysflow.catalog.catalog import find
 from nsysflow.workloads.alloc_churn import alloc_churn
 from tests.workloads.toys import toy, without_gpu
 

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from nsysflow.catalog import Workload, workloads
+from nsysflow.catalog.catalog import Workload, workloads
 from nsysflow.runtime.regions import Region
 from nsysflow.workloads.common.phases import WorkloadRegion
 from tests.reports import ROOT

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from nsysflow.base.errors import WorkloadError
-from nsysflow.catalog import find
+from nsysflow.catalog.catalog import find
 from nsysflow.runtime.protocol import RANK
 from nsysflow.workloads import ddp
 from nsysflow.workloads.common.run import run

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow.base.errors import WorkloadError
-from nsysflow.catalog import find
+from nsysflow.catalog.catalog import find
 from nsysflow.workloads.common.run import run
 from nsysflow.workloads.nan_check import RING, NanFlags
 from tests.workloads.toys import toy

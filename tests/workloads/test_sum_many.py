@@ -2,7 +2,7 @@
 
 import torch
 
-from nsysflow.catalog import find
+from nsysflow.catalog.catalog import find
 from nsysflow.workloads.common.run import run
 from nsysflow.workloads.sum_many import BELOW
 from tests.workloads.toys import toy

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 import torch
 
-from nsysflow.catalog import Workload, workloads
+from nsysflow.catalog.catalog import Workload, workloads
 from nsysflow.runtime.protocol import Window
 from nsysflow.workloads.common.config import Config, On, Precision
 from nsysflow.workloads.common.run import options_of

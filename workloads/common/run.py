@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nsysflow.base.errors import WorkloadError
-from nsysflow.catalog import Workload
+from nsysflow.catalog.catalog import Workload
 from nsysflow.runtime.protocol import rank
 from nsysflow.runtime.steps import steps
 from nsysflow.runtime.this_process import THIS_PROCESS

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Final
 
-from nsysflow.catalog import kernels
+from nsysflow.catalog.catalog import kernels
 from nsysflow.kernels.bench.problem import Benchmark
 
 BENCHMARKS: Final[Mapping[str, Benchmark]] = {

@@ -6,8 +6,8 @@ from typing import Final
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, percent, signed
-from nsysflow.compare.bridge import Delta, Part, Thing
-from nsysflow.compare.comparison import Comparison, OfTrack
+from nsysflow.compare.bridge import Delta, Item, Part
+from nsysflow.compare.comparison import Comparison, TrackChange
 from nsysflow.report.diff.sentences import times
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 
@@ -126,10 +126,10 @@ def _phases(found: Comparison, rows: int | None) -> Block:
 
 def _things(
     name: str,
-    things: Iterable[Thing],
+    things: Iterable[Item],
     least_ns: float,
     rows: int | None,
-    cells: Callable[[Thing], tuple[str, ...]],
+    cells: Callable[[Item], tuple[str, ...]],
 ) -> Block:
     """What changed, the largest change first: on a screen only what is more than noise."""
     changed = sorted(
@@ -155,7 +155,7 @@ def _rest(count: int) -> str:
     return f"{count} more: --full" if count > 0 else ""
 
 
-def _kernel(thing: Thing) -> tuple[str, ...]:
+def _kernel(thing: Item) -> tuple[str, ...]:
     """Calls and their length on both sides, name and grid, and class."""
     grid = f" {thing.what.grid}" if thing.what.grid else ""
     sides = (
@@ -169,7 +169,7 @@ def _calls(count: float, each_ns: float | None) -> str:
     return "" if each_ns is None or not count else f"{times(count)} x {duration(round(each_ns))}"
 
 
-def _wait(thing: Thing) -> tuple[str, ...]:
+def _wait(thing: Item) -> tuple[str, ...]:
     """The cause with its call, and the line and phase."""
     cause = CAUSES[thing.what.kind].label
     what = f"{cause}: {thing.short_name}" if thing.short_name else cause
@@ -189,7 +189,7 @@ def _ranks(found: Comparison) -> Block:
     )
 
 
-def _rank(of: OfTrack) -> tuple[str, ...]:
+def _rank(of: TrackChange) -> tuple[str, ...]:
     shift = of.change.shift_pct
     return (
         f"{of.new.report} GPU {of.new.device}",

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from nsysflow.compare.bridge import Delta, Part, Thing
+from nsysflow.compare.bridge import Delta, Item, Part
 from nsysflow.compare.captures import Capture
-from nsysflow.compare.changed import Change
+from nsysflow.compare.change import Change
 from nsysflow.compare.comparison import Comparison
 from nsysflow.report.diff.sentences import headline, remarks
 
@@ -98,7 +98,7 @@ def _phases(phases: dict[str, Delta]) -> list[dict[str, Any]]:
     return [{"phase": name, **_delta(each)} for name, each in phases.items()]
 
 
-def _thing(thing: Thing) -> dict[str, Any]:
+def _thing(thing: Item) -> dict[str, Any]:
     what = thing.what
     return {
         "status": thing.status,

@@ -5,8 +5,7 @@ from statistics import median
 from typing import Any, Final
 
 from nsysflow.base.units import duration, signed
-from nsysflow.compare.comparison import Comparison
-from nsysflow.compare.over_time import Stage
+from nsysflow.compare.comparison import Comparison, Stage
 from nsysflow.report.diff.blocks import label
 from nsysflow.report.diff.sentences import signed_pct
 from nsysflow.report.layout import Block, figure, words

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nsysflow.base.errors import SelectionError
 from nsysflow.base.units import duration, significant
 from nsysflow.compare.captures import Capture
-from nsysflow.compare.changed import Change
+from nsysflow.compare.change import Change
 from nsysflow.compare.comparison import Comparison
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from nsysflow.compare.typical import typical
+from nsysflow.compare.change import typical
 from nsysflow.report.gap_report.scale import COARSE_SCALE, is_listed, rounded_pct
 from nsysflow.report.gap_report.series import Part, Place, Track
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from nsysflow.catalog import Kernel, kernels
+from nsysflow.catalog.catalog import Kernel, kernels
 from nsysflow.kernels.bench import cases
 from nsysflow.kernels.bench.calls import (
     BACKENDS,

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from nsysflow.catalog import find
+from nsysflow.catalog.catalog import find
 from nsysflow.workloads.common.config import Work
 from nsysflow.workloads.common.flops import perceptron_flops, product
 from tests.workloads.toys import toy

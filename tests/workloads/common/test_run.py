@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 import torch
 
-from nsysflow.catalog import Workload, find, workloads
+from nsysflow.catalog.catalog import Workload, find, workloads
 from nsysflow.workloads.common.config import Precision
 from nsysflow.workloads.common.run import run
 from tests.recording import recorded

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nsysflow.catalog import find
+from nsysflow.catalog.catalog import find
 from nsysflow.workloads.common.accuracy import Comparison
 from nsysflow.workloads.common.run import run
 from nsysflow.workloads.common.table import Table

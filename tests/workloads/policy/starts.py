@@ -5,7 +5,7 @@ from typing import Final
 
 import torch
 
-from nsysflow.catalog import find
+from nsysflow.catalog.catalog import find
 from nsysflow.workloads.common.config import Precision
 from nsysflow.workloads.common.run import options_of
 from nsysflow.workloads.policy.variants import Start, start_of

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from nsysflow.catalog import find
+from nsysflow.catalog.catalog import find
 from nsysflow.kernels.muon import muon_flops, muon_ref
 from nsysflow.workloads.common.config import Work
 from nsysflow.workloads.common.run import options_of

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nsysflow.catalog import find
+from nsysflow.catalog.catalog import find
 from nsysflow.workloads.common.config import Config
 from nsysflow.workloads.policy.draws import uniforms
 from nsysflow.workloads.policy.minibatch import Copy, FusedCopy, PlainCopy, compare

@@ -1,1 +1,0 @@
-"""Is a report within its limits? Pure functions on captures; nothing here needs polars."""

@@ -1,0 +1,302 @@
+"""Judged budgets for people, for programs, and for the pages of a CI."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from math import isfinite
+from typing import Any, Final, Literal
+from xml.etree import ElementTree as ET
+
+import nsysflow
+from nsysflow.base.names import printable
+from nsysflow.base.units import duration, number, percent, significant
+from nsysflow.compare.budgets import Unit, ranks_of
+from nsysflow.compare.captures import Capture
+from nsysflow.compare.judging import Culprit, Judged, Measured
+from nsysflow.compare.statistics import RUNS_NEEDED
+
+SCHEMA: Final = 1
+"""Additions to the document keep it, a change of meaning raises it."""
+
+
+def check_json(judged: Sequence[Judged], captures: Sequence[Capture]) -> str:
+    """The document: the outcome, and a budget per line, the worst first."""
+    head = {
+        "schema": SCHEMA,
+        "tool": {"name": "nsysflow check", "version": nsysflow.__version__},
+        "captures": [each.name for each in captures],
+        "outcome": judged[0].verdict,
+    }
+    about = ",\n".join(f"{_text(name)}: {_text(value)}" for name, value in head.items())
+    budgets = ",\n".join(_text(_budget(each)) for each in judged)
+    return f'{{\n{about},\n"budgets": [\n{budgets}\n]\n}}'
+
+
+def _budget(judged: Judged) -> dict[str, Any]:
+    """A budget; times in ns, shares in percent."""
+    held: dict[str, Any] = {
+        "budget": judged.budget.text,
+        "name": judged.budget.name,
+        "verdict": judged.verdict,
+        "lost_at": [{"source": each.source, "what": each.what} for each in judged.culprits],
+    }
+    measured = judged.measured
+    if measured is None:
+        return held | {"found_in": judged.found_in}
+    return held | {
+        "unit": measured.unit,
+        "value": measured.value,
+        "low": _finite(measured.low),
+        "high": _finite(measured.high),
+        "limit": measured.most,
+        "factor_of_baseline": measured.factor,
+        "margin": measured.most - measured.value,
+        "counted": measured.counted,
+        "needed": measured.needed,
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and isfinite(value) else None
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+MOST: Final[dict[Literal["step", "run"], int]] = {"step": 10_000, "run": 50}
+"""Nobody records more to judge a change."""
+
+
+def value_text(value: float, unit: Unit) -> str:
+    """A figure as people read it: `3.85 ms`, `4.4 %`, `589`."""
+    if unit == "ns":
+        return duration(round(value))
+    if unit == "pct":
+        return percent(value) if value else "0 %"
+    return number(int(value)) if value == int(value) else significant(value)
+
+
+def measured_text(judged: Judged, captures: int) -> str:
+    """What was measured; of a finding, whether it is there."""
+    measured = judged.measured
+    if measured is not None:
+        return value_text(measured.value, measured.unit)
+    if not judged.found_in:
+        return "none"
+    return "found" if captures == 1 else f"found in {judged.found_in} of {captures}"
+
+
+def interval_text(measured: Measured | None) -> str:
+    """Where the figure lies; empty where that is not known, or is the figure itself."""
+    if measured is None or measured.low is None or measured.high is None:
+        return ""
+    if measured.low == measured.high:
+        return ""
+    low, high = (value_text(each, measured.unit) for each in (measured.low, measured.high))
+    return f"{low} to {high}"
+
+
+def limit_text(measured: Measured | None) -> str:
+    """The limit, and what it is of the baseline."""
+    if measured is None:
+        return "none"
+    return value_text(measured.most, measured.unit)
+
+
+def margin_text(measured: Measured | None) -> str:
+    """How far from the limit: `1.15 ms left (23 %)`, `400 us over (8 %)`, `2.1 points over`."""
+    if measured is None:
+        return ""
+    off = abs(measured.value - measured.most)
+    side = "over" if measured.value > measured.most else "left"
+    if measured.unit == "pct":
+        return f"{significant(off)} points {side}"
+    share = f" ({percent(100 * off / measured.most)})" if off and measured.most else ""
+    return f"{value_text(off, measured.unit)} {side}{share}"
+
+
+def verdict_text(judged: Judged) -> str:
+    """The verdict, and how many steps or captures it would take to have one."""
+    if judged.verdict != "too noisy":
+        return judged.verdict
+    measured = judged.measured
+    if measured is None:
+        return "too noisy: the captures disagree"
+    if measured.needed is None:
+        return "too noisy: too close to the limit"
+    counted = "captures" if measured.counted == "run" else "steps"
+    if measured.needed > MOST[measured.counted]:
+        return f"too noisy: no practical number of {counted} would tell"
+    side = "" if measured.factor is None else " a side"
+    return f"too noisy: about {number(measured.needed)} {counted}{side} would tell"
+
+
+def sentence(judged: Judged, captures: int) -> str:
+    """All of it, for an annotation or a test's message."""
+    said = [measured_text(judged, captures)]
+    if judged.measured is not None:
+        interval = interval_text(judged.measured)
+        said[0] += f" ({interval})" * bool(interval)
+        said += [f"limit {limit_text(judged.measured)}", margin_text(judged.measured)]
+    return f"{', '.join(said)}; {verdict_text(judged)}"
+
+
+def outcome(judged: list[Judged]) -> str:
+    """What became of all budgets, in a line."""
+    crossed = sum(each.verdict == "crossed" for each in judged)
+    noisy = sum(each.verdict == "too noisy" for each in judged)
+    of_all = f"of {len(judged)} budget{'s' * (len(judged) != 1)}"
+    if crossed:
+        return f"crossed: {crossed} {of_all}" + f"; too noisy to judge: {noisy}" * bool(noisy)
+    if noisy:
+        return f"too noisy to judge: {noisy} {of_all}; none is crossed"
+    return f"within: {len(judged)} {of_all}"
+
+
+_HEADS: Final = ("budget", "measured", "interval (95 %)", "limit", "margin", "verdict")
+
+
+def page(judged: Sequence[Judged], captures: Sequence[Capture]) -> Iterator[str]:
+    """The page, line by line.
+
+    Args:
+        judged: the budgets, the worst first.
+        captures: what was judged.
+    """
+    yield from map(printable, _lines(judged, captures))
+
+
+def _lines(judged: Sequence[Judged], captures: Sequence[Capture]) -> Iterator[str]:
+    yield _about(captures)
+    yield ""
+    yield from _table([_HEADS, *(_row(each, len(captures)) for each in judged)])
+    yield ""
+    where = [*_where(judged)]
+    if where:
+        yield from where
+        yield ""
+    if len(captures) < RUNS_NEEDED and any(each.measured for each in judged):
+        yield "hint: runs differ by more than steps do; give three captures: nsysflow check A B C"
+    yield outcome([*judged])
+
+
+def _about(captures: Sequence[Capture]) -> str:
+    """What was judged: the captures, their GPU and how many steps."""
+    names = ", ".join(each.name for each in captures)
+    tracks = [track for each in captures for track in each.tracks if track.has_steps]
+    if not tracks:
+        return names
+    ranks = len(ranks_of(captures[0]))
+    gpu = tracks[0].gpu or "unknown GPU"
+    steps = [len(ranks_of(each)[0].steps) for each in captures if _has_steps(each)]
+    counted = f"{' + '.join(map(str, steps))} step{'s' * (steps != [1])}"
+    slowest = " of the slowest rank" if ranks > 1 else ""
+    return f"{names} · {f'{ranks} x ' if ranks > 1 else ''}{gpu} · {counted}{slowest}"
+
+
+def _has_steps(capture: Capture) -> bool:
+    return any(track.has_steps for track in capture.tracks)
+
+
+def _row(judged: Judged, captures: int) -> tuple[str, ...]:
+    measured = judged.measured
+    return (
+        judged.budget.text,
+        measured_text(judged, captures),
+        interval_text(measured),
+        limit_text(measured),
+        margin_text(measured),
+        verdict_text(judged),
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows in columns, without a column that is empty."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def _where(judged: Sequence[Judged]) -> Iterator[str]:
+    """Where most of it is lost, of the budgets that are not kept; those with the same places
+    together."""
+    together: dict[tuple[Culprit, ...], list[Judged]] = {}
+    for each in judged:
+        if each.culprits and each.verdict != "within":
+            together.setdefault(each.culprits, []).append(each)
+    for culprits, alike in together.items():
+        names = ", ".join(each.budget.name for each in alike)
+        yield f"{names}: most idle time" if alike[0].measured else f"{names}:"
+        yield from (f"  {culprit.what}" for culprit in culprits)
+
+
+def annotations(
+    judged: Sequence[Judged], captures: int, find: Callable[[str], str | None]
+) -> Iterator[str]:
+    """A command per budget that is not kept: an error if crossed, a warning if too noisy.
+
+    Args:
+        judged: the budgets.
+        captures: how many were judged.
+        find: the file of the repository that a report names; None without one.
+    """
+    for each in judged:
+        if each.verdict == "within":
+            continue
+        kind = "error" if each.verdict == "crossed" else "warning"
+        properties = _place(each.culprits, find) | {"title": f"nsysflow check: {each.budget.text}"}
+        shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+        text = "\n".join([sentence(each, captures), *(culprit.what for culprit in each.culprits)])
+        yield f"::{kind} {shown}::{_data(text)}"
+
+
+def _place(culprits: Sequence[Culprit], find: Callable[[str], str | None]) -> dict[str, str]:
+    """The file and line of an annotation; empty where the repository has no such file."""
+    for culprit in culprits:
+        if culprit.line is not None:
+            file = find(culprit.line.file)
+            return {} if file is None else {"file": file, "line": str(culprit.line.number)}
+    return {}
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+_NOT_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML cannot hold, not even escaped."""
+
+_ELEMENT: Final = {"crossed": "failure", "too noisy": "error"}
+
+
+def junit_xml(judged: Sequence[Judged], captures: Sequence[Capture]) -> str:
+    """The file's text."""
+    verdicts = [each.verdict for each in judged]
+    counts = {
+        "tests": str(len(judged)),
+        "failures": str(verdicts.count("crossed")),
+        "errors": str(verdicts.count("too noisy")),
+    }
+    suites = ET.Element("testsuites", counts)
+    suite = ET.SubElement(suites, "testsuite", {"name": "nsysflow check", **counts})
+    where = _clean(", ".join(each.name for each in captures))
+    for each in judged:
+        case = ET.SubElement(suite, "testcase", name=_clean(each.budget.text), classname=where)
+        if each.verdict == "within":
+            continue
+        said = _clean(sentence(each, len(captures)))
+        failed = ET.SubElement(case, _ELEMENT[each.verdict], type=each.verdict, message=said)
+        failed.text = _clean("\n".join(culprit.what for culprit in each.culprits))
+    ET.indent(suites)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", text)

@@ -1,0 +1,86 @@
+"""Which engine does the work, and how many workers it has."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from nsysflow.base.errors import SelectionError
+from nsysflow.runs.cluster import SLURM
+from nsysflow.runs.loading import free_bytes, needed_bytes
+from nsysflow.runs.workers import Engine, Processes, Threads
+
+Executor = Literal["threads", "processes", "dask"]
+EXECUTORS: Final[tuple[Executor, ...]] = get_args(Executor)
+
+_SLURM_WORKERS: Final = 8
+"""Four jobs of two workers each: they digest 20 small reports in a second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """How work on many reports is done.
+
+    Attributes:
+        executor: where; None takes Dask if there is a scheduler, else processes. A script that
+            starts those needs an `if __name__ == "__main__":`.
+        workers: how many reports are open at once; None for as many as the machine has cores and
+            memory for.
+        scheduler: the address of a Dask scheduler, or `slurm`.
+
+    Raises:
+        SelectionError: these do not go together.
+    """
+
+    executor: Executor | None = None
+    workers: int | None = None
+    scheduler: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.scheduler is None:
+            return
+        if self.executor not in (None, "dask"):
+            raise SelectionError(
+                f"--scheduler {self.scheduler} is for Dask, and --executor is {self.executor}",
+                "Leave out one of them",
+            )
+        if self.workers is not None and self.scheduler != SLURM:
+            raise SelectionError(
+                f"the scheduler at {self.scheduler} has workers of its own",
+                "Leave out --workers",
+            )
+
+
+@contextmanager
+def engine_of(choice: Choice, files: Sequence[Path]) -> Iterator[Engine]:
+    """The engine that was chosen, for work on these files; its workers end with the block.
+
+    Raises:
+        NsysflowError: Dask is needed and not installed, or no scheduler answers.
+    """
+    executor = choice.executor or ("dask" if choice.scheduler else "processes")
+    if executor == "dask":
+        from nsysflow.runs.cluster import opened
+
+        wanted = _SLURM_WORKERS if choice.scheduler == SLURM else _fitting(files)
+        with opened(choice.scheduler, choice.workers or wanted) as cluster:
+            yield cluster
+        return
+    workers = choice.workers or _fitting(files)
+    if executor == "threads":
+        yield Threads(workers=workers)
+    else:
+        yield Processes(workers=workers, threads=max(1, _cores() // workers))
+
+
+def _fitting(files: Sequence[Path]) -> int:
+    """As many workers as there are cores, files, and memory for the largest files."""
+    each = max(map(needed_bytes, files), default=1)
+    return max(1, min(_cores(), len(files), free_bytes() // each))
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

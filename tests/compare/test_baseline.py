@@ -1,0 +1,135 @@
+"""A baseline file: what is written is read again, and nothing else is."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsysflow.base.errors import CheckError, Damaged
+from nsysflow.compare.baseline import (
+    Known,
+    baseline_json,
+    is_baseline,
+    known_of,
+    ratio,
+    read_baseline,
+)
+from nsysflow.compare.budgets import figures_of
+from nsysflow.compare.captures import Capture
+from tests.compare.handmade import capture, ranks, row, track
+from tests.compare.test_judging import runs_of, steps_around
+
+RUNS = runs_of(9.9, 10, 10.1)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    file = tmp_path / "baseline.json"
+    file.write_text(baseline_json(RUNS))
+    return file
+
+
+def known(file: Path, name: str) -> Known:
+    found = read_baseline(file, RUNS, "again").known(figures_of(RUNS)[name])
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", [*figures_of(RUNS)])
+def test_every_figure_is_read_as_it_was_written(written: Path, name: str) -> None:
+    was, now = known_of(figures_of(RUNS)[name], RUNS), known(written, name)
+    assert now.value == pytest.approx(was.value)
+    assert now.low == pytest.approx(was.low)
+    assert now.high == pytest.approx(was.high)
+    assert not now.has_steps
+
+
+def test_a_check_beside_the_file_is_one_beside_its_captures(written: Path) -> None:
+    figure, new = figures_of(RUNS)["step_ms"], [[11e6] * 9, [11.1e6] * 9, [11.2e6] * 9]
+    in_file, in_captures = (
+        ratio(each, new, 1.1) for each in (known(written, "step_ms"), known_of(figure, RUNS))
+    )
+    # a median between two steps is that of their logs in one, of themselves in the other
+    assert in_file.low == pytest.approx(in_captures.low, rel=1e-5)
+    assert in_file.needed == in_captures.needed
+
+
+def test_the_file_of_one_capture_is_compared_by_its_interval(tmp_path: Path) -> None:
+    file = tmp_path / "baseline.json"
+    file.write_text(baseline_json(RUNS[:1]))
+    held = known(file, "step_ms")
+    found = ratio(held, [[11e6] * 40], 1.1)
+    assert held.low is not None
+    assert found.high == pytest.approx(11e6 * held.value / held.low)
+
+
+def test_every_figure_has_its_line() -> None:
+    text = baseline_json([steps_around(10, spread=0)])
+    assert '"step_ms": {"value": 10.0, "low": ' in text
+    assert text.count("\n") == len(figures_of(RUNS)) + 10
+    assert json.loads(text)["captures"] == 1
+
+
+def test_equal_captures_make_equal_files() -> None:
+    assert baseline_json(runs_of(9.9, 10, 10.1)) == baseline_json(RUNS)
+
+
+def edited(change: Callable[[dict[str, Any]], object]) -> str:
+    document = json.loads(baseline_json(RUNS))
+    change(document)
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (baseline_json(RUNS)[:400], "no sound baseline"),
+        ("", "no sound baseline"),
+        ("[]", "no sound baseline"),
+        (edited(lambda d: d["figures"]["step_ms"].update(value=99.0)), "somebody edited it"),
+        (edited(lambda d: d["figures"]["step_ms"].update(low=10.5)), "somebody edited it"),
+        (edited(lambda d: d["figures"]["step_ms"].update(runs=[])), "there are 3 captures"),
+        (edited(lambda d: d["figures"]["step_ms"].update(value="10")), "Expected `float`"),
+        (edited(lambda d: d.update(captures=2)), "there are 2 captures"),
+        (edited(lambda d: d.update(schema="nsysflow-baseline-9")), "its schema is nsysflow-base"),
+    ],
+)
+def test_what_we_did_not_write_is_refused_with_what_to_type(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "baseline.json"
+    file.write_text(text)
+    with pytest.raises(Damaged) as refused:
+        read_baseline(file, RUNS, "nsysflow check a --update-baseline")
+    assert said in str(refused.value)
+    assert str(refused.value).endswith("nsysflow check a --update-baseline")
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (capture(row(1), gpu="NVIDIA A100"), "different GPUs: NVIDIA H200 and NVIDIA A100"),
+        (ranks(track(row(1)), track(row(1))), "different numbers of ranks: 1 and 2"),
+    ],
+)
+def test_a_baseline_of_another_machine_is_refused(written: Path, other: Capture, said: str) -> None:
+    with pytest.raises(CheckError, match=said):
+        read_baseline(written, [other], "again")
+
+
+def test_a_baseline_of_another_precision_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "baseline.json"
+    file.write_text(baseline_json([capture(row(1), unit="bf16")]))
+    assert read_baseline(file, [capture(row(1))], "again")
+    with pytest.raises(CheckError, match="different precision: bf16 and fp32"):
+        read_baseline(file, [capture(row(1), unit="fp32")], "again")
+
+
+def test_a_baseline_is_known_by_its_head(written: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    report.write_text('{"schema": 4, "tool": {"name": "nsysflow"}}')
+    assert is_baseline(written)
+    assert not is_baseline(report)
+    assert not is_baseline(tmp_path / "missing.json")

@@ -1,0 +1,107 @@
+"""Threads and processes that do the work."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from operator import add
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysflow.base.errors import Damaged, ReportError
+from nsysflow.runs.cluster import Cluster
+from nsysflow.runs.engine import Choice, engine_of
+from nsysflow.runs.workers import Engine, Part, all_joined, in_pairs, part_of
+from tests.runs.works import Once, bug, killed, killed_once, named
+
+NUMBERS = [*range(20), 101, 103]
+WHOLE = "".join(f"{number}," for number in range(20))
+
+needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed")
+dask = pytest.param("dask", marks=[needs_dask, pytest.mark.slow])
+
+
+@pytest.fixture(params=["threads", "processes", dask], scope="module")
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Two workers of each kind."""
+    with engine_of(Choice(executor=request.param, workers=2), []) as opened:
+        yield opened
+
+
+def nothing() -> None:
+    pass
+
+
+def test_results_are_in_the_order_of_the_items(engine: Engine) -> None:
+    done: list[int] = []
+    whole = engine.merged(named, NUMBERS, add, lambda: done.append(1))
+    assert whole.value == WHOLE
+    assert {number: str(error) for number, error in whole.failed.items()} == {
+        20: "101 is damaged",
+        21: "103 is damaged",
+    }
+    assert len(done) == len(NUMBERS)
+
+
+@pytest.mark.parametrize("engine", [dask], indirect=True, scope="module")
+def test_a_scheduler_is_found_by_its_address(engine: Cluster) -> None:
+    address = engine.client.scheduler_info()["address"]
+    with engine_of(Choice(scheduler=address), []) as other:
+        assert other.merged(named, NUMBERS, add, nothing).value == WHOLE
+
+
+def test_a_bug_keeps_its_traceback(engine: Engine) -> None:
+    with pytest.raises(IndexError, match="list index out of range"):
+        engine.merged(bug, NUMBERS, add, nothing)
+
+
+def test_a_worker_that_dies_changes_nothing(engine: Engine, tmp_path: Path) -> None:
+    mark = tmp_path / "died"
+    if type(engine).__name__ == "Threads":
+        mark.touch()  # a thread cannot die alone
+    items = [Once(number, mark) for number in range(20)]
+    assert engine.merged(killed_once, items, add, nothing) == Part(value=WHOLE)
+    assert mark.exists()
+
+
+@pytest.mark.slow
+def test_an_item_that_kills_every_worker_is_left_out() -> None:
+    with engine_of(Choice(executor="processes", workers=2), []) as engine:
+        whole = engine.merged(killed, range(20), add, nothing)
+    assert whole.value == WHOLE.replace(",3,", ",", 1)
+    assert list(whole.failed) == [3]
+    assert isinstance(whole.failed[3], ReportError)
+    assert str(whole.failed[3]).startswith("3 ended its worker process 3 times")
+
+
+@given(st.lists(st.integers(), min_size=1, max_size=70))
+def test_joining_in_pairs_keeps_every_item_in_order(numbers: list[int]) -> None:
+    parts = [[each] for each in numbers]
+    assert in_pairs(lambda one, other: one + other, parts) == numbers
+
+
+def test_the_tree_is_as_deep_as_the_logarithm_of_its_parts() -> None:
+    depth = in_pairs(lambda one, other: max(one, other) + 1, [0] * 1000)
+    assert depth == 10
+
+
+@given(st.lists(st.integers(0, 200), min_size=1, max_size=20))
+def test_what_failed_is_left_out_and_named_by_its_number(items: list[int]) -> None:
+    parts = [part_of(named, number, item) for number, item in enumerate(items)]
+    whole = all_joined(lambda one, other: one + other, parts)
+    bad = [number for number, item in enumerate(items) if item >= 100 and item % 2]
+    good = "".join(f"{item}," for number, item in enumerate(items) if number not in bad)
+    assert (whole.value or "", sorted(whole.failed)) == (good, bad)
+    assert all(isinstance(each, Damaged) for each in whole.failed.values())
+
+
+def test_a_bug_is_no_answer() -> None:
+    with pytest.raises(IndexError):
+        part_of(bug, 0, 0)
+
+
+def test_where_nothing_could_be_done_there_is_no_value() -> None:
+    errors = [Part[str](failed={n: Damaged("gone")}) for n in (0, 1)]
+    whole = all_joined(lambda one, other: one + other, errors)
+    assert (whole.value, sorted(whole.failed)) == (None, [0, 1])
