@@ -19,9 +19,7 @@ from typing import TypeVar
 import click
 
 from nsysflow.analysis.options import Options
-from nsysflow.report.gap_report.files import as_csv
-from nsysflow.report.gap_report.rows import GapReport, gap_report
-from nsysflow.report.gap_report.series import Place, tracks_of
+from nsysflow.report.gap_report import GapReport, Place, as_csv, gap_report, tracks_of
 from nsysflow.runs.analyze import analyze_reports
 
 T = TypeVar("T")

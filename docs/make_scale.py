@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from nsysflow.report.figures.style import PAGE_MM, Sheet, applied
 from nsysflow.report.palette import CAUSES, CLASSES, PAGE, Colour
-from nsysflow.report.parts import Key
+from nsysflow.report.pictures import Key
 
 ROOT: Final = Path(__file__).parents[1]
 ROWS: Final = ROOT / "benchmarks" / "analyze.csv"

@@ -1,4 +1,4 @@
-"""What ranks exchange: the few columns of a report, and its program, from which its run is judged."""
+"""What ranks exchange: the few columns of a report, and its program, that judge its run."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

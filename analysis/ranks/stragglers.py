@@ -1,4 +1,4 @@
-"""Per group, which rank held the others up, how often, what that cost and why (spec §9.13, §9.14)."""
+"""Per group, which rank held the others up, how often, what that cost and why (spec §9.13)."""
 
 from itertools import pairwise
 from typing import Any, Final

@@ -12,14 +12,11 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.errors import SelectionError
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.comparison import compared, over_time
-from nsysflow.report.diff.document import diff_json
-from nsysflow.report.diff.over_time import rows, table
-from nsysflow.report.diff.page import page
-from nsysflow.report.diff.sentences import require_comparable
+from nsysflow.report.diff import page, require_comparable, rows, table
+from nsysflow.report.diff_document import diff_json
 from nsysflow.report.document import about, plain, verdict
-from nsysflow.report.explain.asked import numbered_finding, pages_asked_for
-from nsysflow.report.explain.contents import contents
-from nsysflow.report.explain.explained import Explained, set_explained
+from nsysflow.report.explain.finding import numbered_finding, pages_asked_for
+from nsysflow.report.explain.pages import Explained, contents, set_explained
 from nsysflow.report.findings import suggestions
 from nsysflow.report.page import compose
 from nsysflow.report.terminal import set_block, set_page, suggestion_lines

@@ -125,7 +125,7 @@ def diff(
     _check_usage(reports, base, new)
     from nsysflow.cli.figures import check_folder, write_of_comparison
     from nsysflow.compare.comparison import compared, over_time
-    from nsysflow.report.diff.sentences import require_comparable
+    from nsysflow.report.diff import require_comparable
     from nsysflow.runs.captures import sides_of
 
     if figures is not None:
@@ -182,8 +182,8 @@ def _check_usage(reports: Sequence[Path], base: Sequence[Path], new: Sequence[Pa
 
 
 def _show(found: "Comparison", form: "Form | None", *, full: bool) -> None:
-    from nsysflow.report.diff.document import diff_csv, diff_json
-    from nsysflow.report.diff.page import markdown, page
+    from nsysflow.report.diff import markdown, page
+    from nsysflow.report.diff_document import diff_csv, diff_json
 
     match form:
         case "json":
@@ -197,8 +197,8 @@ def _show(found: "Comparison", form: "Form | None", *, full: bool) -> None:
 
 
 def _show_over_time(stages: "Sequence[Stage]", form: "Form | None") -> None:
-    from nsysflow.report.diff.document import csv_of
-    from nsysflow.report.diff.over_time import rows, table
+    from nsysflow.report.diff import rows, table
+    from nsysflow.report.diff_document import csv_of
     from nsysflow.report.markdown import block_lines
     from nsysflow.report.terminal import set_block
 

@@ -15,7 +15,7 @@ from nsysflow.cli.look import Look, analyse
 from nsysflow.cli.options import Command, flops_options, own_option, window_options
 
 if TYPE_CHECKING:
-    from nsysflow.report.explain.explained import Explained
+    from nsysflow.report.explain.pages import Explained
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
@@ -64,7 +64,7 @@ def explain(
 
 
 def _list_names() -> None:
-    from nsysflow.report.explain.contents import contents
+    from nsysflow.report.explain.pages import contents
 
     _print([contents()])
 
@@ -75,8 +75,8 @@ def _explain_name(typed: str) -> None:
     Raises:
         UnknownName: no page is on it.
     """
-    from nsysflow.report.explain.asked import pages_asked_for
-    from nsysflow.report.explain.words import known_as
+    from nsysflow.report.explain.finding import pages_asked_for
+    from nsysflow.report.explain.pages import known_as
 
     if known_as(typed) is None and Path(typed).exists():
         seen = f"nothing is called {typed!r}"
@@ -92,7 +92,7 @@ def _explain_finding(reports: tuple[Path, ...], number: int, look: Look) -> None
         UnknownName: it has no finding of that number.
     """
     from nsysflow.base.screen import line_width
-    from nsysflow.report.explain.asked import numbered_finding
+    from nsysflow.report.explain.finding import numbered_finding
     from nsysflow.runs.sources import newest_run
 
     if not reports:
@@ -108,7 +108,7 @@ def _print(explained: "Iterable[Explained]") -> None:
 
     from nsysflow.base.screen import console, line_width
     from nsysflow.cli.output import print_lines
-    from nsysflow.report.explain.explained import set_explained
+    from nsysflow.report.explain.pages import set_explained
 
     lines: list[Text] = []
     for each in explained:

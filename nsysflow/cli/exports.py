@@ -97,7 +97,7 @@ class Exports:
 
 def _write_sarif(results: "Results", target: Path, reports: Sequence[Path]) -> None:
     from nsysflow.cli.working_tree import file_in_repository
-    from nsysflow.report.sarif.document import sarif_json
+    from nsysflow.report.sarif import sarif_json
     from nsysflow.runs.files import write_text
 
     write_text(sarif_json(results, file_in_repository), target, reports)

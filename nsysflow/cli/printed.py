@@ -190,7 +190,7 @@ def _give_gaps(results: "Results", target: Path, reports: Sequence[Path], at_lea
 
 def _draw(results: "Results", target: Path, reports: Sequence[Path]) -> None:
     """Write the idle flame graph."""
-    from nsysflow.report.flamegraph.draw import draw
+    from nsysflow.report.flamegraph import draw
     from nsysflow.runs.files import write_text
 
     write_text(draw(results, target), target, reports)

@@ -6,7 +6,6 @@ from typing import Final, Literal
 from nsysflow.analysis.declared.tables import TABLES, Table
 from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.base.units import number
-from nsysflow.report.about import names_of_gpus
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.integrity import quality_lines
 from nsysflow.report.blocks.mfu import mfu_sentences
@@ -14,11 +13,11 @@ from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.fields import Limits
 from nsysflow.report.findings import Suggestions, suggestions
 from nsysflow.report.layout import Block
-from nsysflow.report.ranks.straggler import Told, told
+from nsysflow.report.pictures import names_of_gpus
+from nsysflow.report.ranks import RankSummary, summarize_ranks
 from nsysflow.report.results import Results
-from nsysflow.report.verdict.judgement import judge
-from nsysflow.report.verdict.validity import Invalid
-from nsysflow.report.verdict.verdict import Verdict
+from nsysflow.report.validity import Invalid
+from nsysflow.report.verdict import Verdict, judge
 
 Length = Literal["page", "full"]
 """How long a page is: one screen, or all that people read (`--full`, summary.md)."""
@@ -61,7 +60,7 @@ class Page:
     recorded: tuple[str, ...]
     selection: str
     steps: str
-    told: Told
+    told: RankSummary
     headlines: tuple[Verdict | Invalid, ...]
     remarks: tuple[str, ...]
     suggestions: Suggestions
@@ -93,7 +92,7 @@ def opening(results: Results, length: Length) -> Page:
         recorded=_recorded(results),
         selection=results.selection,
         steps=steps_sentence(typical),
-        told=told(results.judged) if judgement.valid else Told(),
+        told=summarize_ranks(results.judged) if judgement.valid else RankSummary(),
         headlines=judgement.headlines,
         remarks=judgement.remarks,
         suggestions=suggestions(results, FIRST if length == "page" else len(results.found.valued)),

@@ -9,7 +9,7 @@ from rich.text import Text
 from nsysflow.report.findings import Suggestions
 from nsysflow.report.layout import Block, printable, set_in_columns, shorten, shorten_middle
 from nsysflow.report.page import Length, Page, compose
-from nsysflow.report.ranks.straggler import Told
+from nsysflow.report.ranks import RankSummary
 from nsysflow.report.results import Results
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -54,7 +54,7 @@ def set_page(page: Page, width: int) -> Iterator[Text]:
         yield from sentence_lines(f"note: {printable(note)}", width)
 
 
-def told_lines(told: Told, width: int) -> Iterator[Text]:
+def told_lines(told: RankSummary, width: int) -> Iterator[Text]:
     """What the ranks tell; nothing where that is nothing."""
     if told.first:
         yield from sentence_lines(told.first, width, style="bold")

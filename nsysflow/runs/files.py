@@ -11,9 +11,7 @@ from nsysflow.base.errors import OutputError
 from nsysflow.base.names import FOLDER_ENDING, HTML_FILE
 from nsysflow.compare.document import FILE
 from nsysflow.report.figures.drawing import CREATOR, Drawn
-from nsysflow.report.gap_report.files import write_gap_report
-from nsysflow.report.gap_report.rows import gap_report
-from nsysflow.report.gap_report.series import tracks_of
+from nsysflow.report.gap_report import gap_report, tracks_of, write_gap_report
 from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (

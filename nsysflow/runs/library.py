@@ -11,7 +11,7 @@ from nsysflow.analysis.options import Options, require_valid
 from nsysflow.analysis.short_repr import Shown
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import SelectionError
-from nsysflow.report.notebook.show import html_of
+from nsysflow.report.notebook import html_of
 from nsysflow.report.results import Results
 from nsysflow.runs.analyze import analyze_reports
 from nsysflow.runs.engine import Choice

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gap_report_stability import changes, noise, program_of, share_pct, shifted_pct
-from nsysflow.report.gap_report.series import Place
+from nsysflow.report.gap_report import Place
 
 BASE = frozenset({"loss,waiting,step (a.py),20", "forward,launching,,5", "(all smaller ones),,,1"})
 NEW = frozenset({"forward,launching,,10", "(all smaller ones),,,1"})

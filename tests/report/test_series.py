@@ -9,9 +9,8 @@ import pytest
 import nsysflow
 from nsysflow.compare.captures import Capture, Key, Track
 from nsysflow.compare.document import capture_of
-from nsysflow.report.document import compared_json, report_json
+from nsysflow.report.document import COMPARED, compared_json, report_json, series_json
 from nsysflow.report.results import Results
-from nsysflow.report.series import COMPARED, series_json
 from tests.analyses import analysed, any_trace, few_reports, run_of
 from tests.oracle.model import PlainTrace, to_trace
 from tests.report.handmade import training

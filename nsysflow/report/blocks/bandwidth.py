@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.base.units import duration, number, percent, size
 from nsysflow.report.fields import Limits, Row, filled, left_out, value
 from nsysflow.report.layout import Block, figure, without_empty_columns, words
-from nsysflow.report.ranks.names import group_names
+from nsysflow.report.ranks import group_names
 from nsysflow.report.results import Results
 
 _ALIKE = ["kind", "operation", "size_bytes"]

@@ -6,8 +6,7 @@ from nsysflow.analysis.ranks.stragglers import SAVED
 from nsysflow.base.units import duration, number, share
 from nsysflow.report.fields import Limits, Row, filled, left_out, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns, words
-from nsysflow.report.ranks.names import FROM, group_name, rank_namer, reasons
-from nsysflow.report.ranks.straggler import stragglers, typical_step_ns
+from nsysflow.report.ranks import FROM, group_name, rank_namer, reasons, stragglers, typical_step_ns
 from nsysflow.report.results import Results
 
 

@@ -6,7 +6,7 @@ from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.base.units import duration, signed
 from nsysflow.report.fields import Limits, Row, filled, left_out, named_rows, value
 from nsysflow.report.layout import Block, Column, figure, words
-from nsysflow.report.ranks.names import rank_namer
+from nsysflow.report.ranks import rank_namer
 from nsysflow.report.results import Results
 
 PARTS: Final = {

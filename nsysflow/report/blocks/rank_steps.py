@@ -5,8 +5,7 @@ import polars as pl
 from nsysflow.base.units import duration
 from nsysflow.report.fields import Limits, filled
 from nsysflow.report.layout import Block, Column, figure
-from nsysflow.report.ranks.heat_map import KEY, Line, heat_map
-from nsysflow.report.ranks.names import rank_namer
+from nsysflow.report.ranks import KEY, Line, heat_map, rank_namer
 from nsysflow.report.results import Results
 
 WIDTH = 64

@@ -1,28 +1,140 @@
 """One finding in full: what it saves, where it is, what it rests on, what to change."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from shlex import join, quote, split
-from typing import Final
+from typing import Any, Final
+
+import polars as pl
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Finding, Valued, line
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.base.errors import UnknownName
+from nsysflow.base.names import nearest
 from nsysflow.base.units import duration, percent, share
 from nsysflow.report.analysed import Analysed
-from nsysflow.report.explain.behind import gaps_behind, rows_behind
-from nsysflow.report.explain.explained import (
+from nsysflow.report.explain.names import names_by_kind
+from nsysflow.report.explain.pages import (
     WIDTH_MAX,
     Explained,
     Facts,
     Lines,
     Points,
     Prose,
+    code_of,
+    known_as,
+    pages_of,
 )
-from nsysflow.report.explain.pages import code_of
-from nsysflow.report.layout import shorten
+from nsysflow.report.fields import left_out
+from nsysflow.report.layout import Block, shorten
+from nsysflow.report.one_table import columns_that_fit, readable
 from nsysflow.report.results import Results
+
+_ROWS: Final = 5
+"""A few rows show what it looks like; the table has the others."""
+
+_OF_GAPS: Final = ("start_ns", "duration_ns", "step", "cause", "prev_op", "next_op")
+
+_VIA: Final = ("api", "short_name", "name", "class", "operation", "culprit")
+"""The columns in which the call, kernel or class of a finding may stand."""
+
+
+def gaps_behind(finding: Finding, tables: Any, causes: Collection[str]) -> Iterable[Block]:
+    """The largest gaps of a finding's place and causes, a slice of all gaps at a time.
+
+    Args:
+        finding: which one.
+        tables: those of the judged part, as attributes.
+        causes: of the gaps; none where the finding is about a busy GPU.
+    """
+    if not causes:
+        return
+    wanted = pl.col("cause").is_in([*causes])
+    largest, count = [], 0
+    for gaps in tables.gap_slices():
+        mine = at_its_place(finding, gaps.filter(wanted))
+        count += len(mine)
+        largest.append(mine.top_k(_ROWS, by="duration_ns"))
+    rows = pl.concat(largest).top_k(_ROWS, by="duration_ns").sort("duration_ns", descending=True)
+    if rows.is_empty():
+        return
+    shown = readable(rows.select(_OF_GAPS), "Largest gaps behind it")
+    yield _with_more(shown, count - len(rows), "gaps")
+
+
+def rows_behind(
+    finding: Finding,
+    tables: Any,
+    causes: Collection[str],
+    width: int,
+) -> Iterable[Block]:
+    """The largest rows of a finding's own table that are of its place, call or kernels.
+
+    Args:
+        finding: which one.
+        tables: those of the judged part, as attributes.
+        causes: those that the rows are of, where they have one; none for all.
+        width: columns of a line.
+    """
+    declared = TABLES[finding.table]
+    if declared.in_slices or declared.of == "run":
+        return
+    table: pl.DataFrame = getattr(tables, finding.table)
+    shown = declared.shown.split() or table.columns
+    weight = declared.ranked_by or next(name for name in shown if name.endswith(("_ns", "_pct")))
+    rows = _about(finding, at_its_place(finding, table)).filter(pl.col(weight) > 0)
+    if causes and "cause" in rows.columns:
+        rows = rows.filter(pl.col("cause").is_in([*causes]))
+    largest = rows.top_k(_ROWS, by=weight).sort(weight, descending=True)
+    if largest.is_empty():
+        return
+    block = readable(
+        largest.select(columns_that_fit(largest, shown, width)), f"Largest in {finding.table}"
+    )
+    yield _with_more(block, len(rows) - len(largest), finding.table)
+
+
+def _with_more(block: Block, count: int, table: str) -> Block:
+    return Block(
+        title=block.title, columns=block.columns, rows=block.rows, rest=left_out(count, table)
+    )
+
+
+def at_its_place(finding: Finding, table: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the finding's process, device and line; without a line, of its phase."""
+    wanted = [
+        pl.col(name) == value
+        for name, value in (("process", finding.process), ("device", finding.device))
+        if value is not None and name in table.columns
+    ]
+    if (finding.source or finding.via) and "source" in table.columns:
+        lines = (("source", finding.source), ("via", finding.via))
+        wanted += [pl.col(name).fill_null("") == value for name, value in lines]
+    elif finding.phase and (path := _path_column(table)):
+        inside = pl.col(path).cast(pl.String)
+        wanted.append((inside == finding.phase) | inside.str.starts_with(f"{finding.phase}/"))
+    return table.filter(wanted) if wanted else table
+
+
+def _path_column(table: pl.DataFrame) -> str | None:
+    return next((name for name in ("phase", "path") if name in table.columns), None)
+
+
+def _about(finding: Finding, table: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the kernels that the finding would change, or of its call, kernel or class. At a
+    line all calls count, as they do for the finding."""
+    if (finding.source or finding.via) and "source" in table.columns:
+        return table
+    scaled = [] if finding.changes is None else [name for name, _ in finding.changes.scaled]
+    names = scaled or [finding.culprit] * bool(finding.culprit)
+    columns = [name for name in _VIA if name in table.columns]
+    if not names or not columns:
+        return table
+    named = [pl.col(name).cast(pl.String).is_in(names) for name in columns]
+    return table.filter(pl.any_horizontal(named))
+
 
 _NAME: Final = 50
 """So long a part of a kernel's name is shown in a sentence."""
@@ -213,3 +325,39 @@ def command_lines(command: Sequence[str], options: Sequence[str]) -> Iterator[st
     *before, last = lines
     yield from (f"{line} \\" for line in before)
     yield last
+
+
+def numbered_finding(results: Results, number: int, width: int) -> Explained:
+    """One finding in full, for a terminal of `width` columns.
+
+    Raises:
+        UnknownName: the run has no finding of that number.
+    """
+    count = len(results.found.valued)
+    if not 1 <= number <= count:
+        raise UnknownName(*_no_such(number, count, results))
+    return explain_finding(results, number, width)
+
+
+def _no_such(number: int, count: int, results: Results) -> tuple[str, str]:
+    """What is said where there is no finding of that number."""
+    seen = f"{', '.join(results.reports)} has no finding {number}"
+    if count:
+        return seen, "Its only one is 1" if count == 1 else f"Its findings are 1 to {count}"
+    return seen, "No change that nsysflow knows would save 1 % of its time"
+
+
+def pages_asked_for(typed: str) -> Iterator[Explained]:
+    """The pages on a name, or on a word of the page.
+
+    Raises:
+        UnknownName: no page is on it.
+    """
+    name = known_as(typed)
+    if name is not None:
+        return pages_of(name)
+    seen = f"nothing is called {typed!r}"
+    near = " or ".join(nearest(typed, [each for of in names_by_kind().values() for each in of]))
+    if near:
+        raise UnknownName(seen, f"Did you mean {near}?")
+    raise UnknownName(seen, "See what there is", "nsysflow explain")

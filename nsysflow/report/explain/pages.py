@@ -1,7 +1,10 @@
 """Help pages: what a rule, a cause, a bound, a term, a table or a column means."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
+
+from rich.text import Text
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.concepts import (
@@ -14,7 +17,118 @@ from nsysflow.analysis.declared.tables import DECLARED, TABLES
 from nsysflow.analysis.findings.explanation import Explanation, explanations
 from nsysflow.analysis.tables.columns import meaning
 from nsysflow.analysis.tables.schema import SCHEMAS
-from nsysflow.report.explain.explained import Explained, Facts, Lines, Part, Points, Prose
+from nsysflow.report.explain.names import names_by_kind
+from nsysflow.report.layout import Block, printable
+from nsysflow.report.terminal import set_block, wrapped
+from nsysflow.report.verdict import LOSSES, WORDS
+
+WIDTH_MAX: Final = 100
+"""Columns of a sentence; longer lines are hard to read. Tables take the whole width."""
+
+_POINT: Final = "- "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Sentences, each beside the name of what it says."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prose:
+    """A paragraph under a heading; the heading may be empty."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """A list under a heading. `numbered` where the order matters."""
+
+    title: str
+    items: tuple[str, ...]
+    numbered: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """Lines that stay as they are, to be copied: code or commands."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+Part = Facts | Prose | Points | Lines | Block
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """One thing explained.
+
+    Attributes:
+        kind: what it is, e.g. `cause of idle time`.
+        title: its name, or a sentence.
+        parts: what is said, in this order.
+    """
+
+    kind: str
+    title: str
+    parts: tuple[Part, ...]
+
+
+def set_explained(explained: Explained, width: int) -> Iterator[Text]:
+    """The lines of it, for a terminal of `width` columns."""
+    room = min(width, WIDTH_MAX)
+    yield Text(printable(explained.kind), style="dim")
+    yield from (Text(line, style="bold") for line in wrapped(printable(explained.title), room))
+    for part in explained.parts:
+        match part:
+            case Facts():
+                yield from _facts(part, room)
+            case Prose():
+                yield from _titled(part.title, wrapped(printable(part.text), room - 2))
+            case Points():
+                yield from _titled(part.title, _points(part, room - 2))
+            case Lines():
+                yield from _titled(part.title, part.lines)
+            case Block():
+                yield from set_block(part, width)
+
+
+def _titled(title: str, lines: "list[str] | tuple[str, ...]") -> Iterator[Text]:
+    """A heading and indented lines; nothing without lines."""
+    if not lines:
+        return
+    yield Text()
+    if title:
+        yield Text(title, style="bold")
+    yield from (Text(f"  {line}".rstrip()) for line in lines)
+
+
+def _facts(facts: Facts, room: int) -> Iterator[Text]:
+    """The names on the left; each name once, however many sentences it has."""
+    rows = [(name, text) for name, text in facts.rows if text]
+    if not rows:
+        return
+    yield Text()
+    indent = max(len(name) for name, _ in rows) + 2
+    before = ""
+    for name, text in rows:
+        shown = "" if name == before else name
+        before = name
+        for index, line in enumerate(wrapped(printable(text), room - indent)):
+            yield Text(f"{'' if index else shown:{indent}}{line}")
+
+
+def _points(points: Points, room: int) -> list[str]:
+    lines = []
+    for number, item in enumerate(points.items, start=1):
+        mark = f"{number}. " if points.numbered else _POINT
+        for index, line in enumerate(wrapped(printable(item), room - len(mark))):
+            lines.append(f"{' ' * len(mark) if index else mark}{line}")
+    return lines
 
 
 def pages_of(name: str) -> Iterator[Explained]:
@@ -168,3 +282,53 @@ def _unit(column: str) -> str:
 def _shown_by(tables: "list[str] | tuple[str, ...]") -> tuple[Part, ...]:
     lines = tuple(f"nsysflow analyze REPORT --table {table}" for table in tables)
     return (Lines(title="To see the numbers", lines=lines),)
+
+
+def contents() -> Explained:
+    """All names, and how a finding is asked for. Columns are left to their tables."""
+    names = names_by_kind()
+    kinds = ("causes", "bounds", "terms", "findings", "tables")
+    rows = [(kind, ", ".join(names[kind])) for kind in kinds]
+    return Explained(
+        kind="nsysflow explain",
+        title="What can be explained",
+        parts=(
+            Facts(rows=(*rows, ("columns", "of any table, e.g. induced_idle_ns"))),
+            Lines(
+                title="For example",
+                lines=(
+                    "nsysflow explain 1 REPORT          the first finding of a report, in full",
+                    "nsysflow explain sync              a cause of idle time",
+                    "nsysflow explain scalar-readback   a kind of finding",
+                    "nsysflow explain syncs             a table and its columns",
+                ),
+            ),
+        ),
+    )
+
+
+_OF_RANKS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(["tp", "dp", "pp", "ep", "groups"], "rank_group"),
+    **dict.fromkeys(["late from", "lateness"], "late"),
+    **dict.fromkeys(["bus", "bus bandwidth", "algorithm", "slow link"], "bus_bandwidth"),
+}
+"""Words of pages of several ranks."""
+
+_SPELLED: Final[Mapping[str, str]] = {
+    **{
+        word.casefold(): name
+        for words in (LOSSES, WORDS)
+        for name, word in reversed(words.items())  # of two names with one word, the first counts
+    },
+    **_OF_RANKS,
+}
+"""The words of the page, and the names that they stand for."""
+
+
+def known_as(typed: str) -> str | None:
+    """The name that is meant, in any case: `host-bound` and `waiting in a sync` are causes. None
+    where nothing is called so."""
+    names = {name for each in names_by_kind().values() for name in each}
+    word = typed.strip().casefold()
+    found = (word, word.replace("-", "_"), _SPELLED.get(word), f"{word}_ns")
+    return next((name for name in found if name in names), None)

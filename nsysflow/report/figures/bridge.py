@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from nsysflow.base.units import duration, signed
 from nsysflow.compare.bridge import Bridge, Delta
 from nsysflow.compare.comparison import Comparison
-from nsysflow.report.diff.blocks import label, large_and_small, least_of, marked
-from nsysflow.report.diff.sentences import headline, title
+from nsysflow.report.diff import headline, label, large_and_small, least_of, marked, title
 from nsysflow.report.figures.style import (
     FAINT,
     INK,
@@ -22,7 +21,7 @@ from nsysflow.report.figures.style import (
     scale_in_time,
 )
 from nsysflow.report.palette import PAGE
-from nsysflow.report.parts import Key
+from nsysflow.report.pictures import Key
 
 _AXES_MM: Final = 9
 _BAR_MM: Final = 5.2

@@ -8,15 +8,7 @@ from typing import Final, Generic, TypeVar
 from matplotlib.figure import Figure
 
 from nsysflow.compare.comparison import Comparison
-from nsysflow.report.figures import (
-    breakdown,
-    bridge,
-    gap_histogram,
-    idle_over_steps,
-    kernel_classes,
-    phases,
-    ranks,
-)
+from nsysflow.report.figures import bridge, gpu_time, steps
 from nsysflow.report.figures.style import applied
 from nsysflow.report.results import Results
 
@@ -101,12 +93,16 @@ class Figures(Generic[Shown]):
 
 OF_RUN: Final[Figures[Results]] = Figures(
     (
-        Kind(name="breakdown", draw=breakdown.draw, empty="no GPU work"),
-        Kind(name="idle-over-steps", draw=idle_over_steps.draw, empty="no step with idle time"),
-        Kind(name="gap-histogram", draw=gap_histogram.draw, empty="no gaps"),
-        Kind(name="phases", draw=phases.draw, empty="no ranges with GPU work"),
-        Kind(name="kernel-classes", draw=kernel_classes.draw, empty="no kernels"),
-        Kind(name="ranks", draw=ranks.draw, empty="no steps of several ranks"),
+        Kind(name="breakdown", draw=gpu_time.draw_breakdown, empty="no GPU work"),
+        Kind(
+            name="idle-over-steps",
+            draw=steps.draw_idle_over_steps,
+            empty="no step with idle time",
+        ),
+        Kind(name="gap-histogram", draw=gpu_time.draw_gap_histogram, empty="no gaps"),
+        Kind(name="phases", draw=gpu_time.draw_phases, empty="no ranges with GPU work"),
+        Kind(name="kernel-classes", draw=gpu_time.draw_kernel_classes, empty="no kernels"),
+        Kind(name="ranks", draw=steps.draw_ranks, empty="no steps of several ranks"),
     )
 )
 """The figures of a run."""

@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any, Final
 from warnings import catch_warnings, filterwarnings
 
+import polars as pl
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,7 +18,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from nsysflow.base.names import printable
 from nsysflow.base.units import time_unit
 from nsysflow.report.palette import PAGE, Colour
-from nsysflow.report.parts import Key
+from nsysflow.report.pictures import Key
+from nsysflow.report.results import Results
 
 COLUMN_MM: Final = 89
 """The width of one column of a journal."""
@@ -215,3 +217,17 @@ def ink_on(colour: Colour) -> dict[str, Any]:
     light = 0.299 * red + 0.587 * green + 0.114 * blue
     box = {"facecolor": colour.light, "edgecolor": "none", "pad": 1}
     return {"color": INK if light > 127 else BACKGROUND, "bbox": box}
+
+
+TRACK: Final = ("report", "process", "device")
+"""What names the process and GPU of a step."""
+
+_CUT: Final = ("cut-off", "incomplete")
+
+
+def whole_steps(results: Results) -> pl.DataFrame:
+    """STEPS without those that the recording cut off or lost operations of, with `judged`."""
+    judged = results.judged.step_keys.with_columns(pl.lit(value=True).alias("judged"))
+    whole = results.table("steps").filter(~pl.col("kind").is_in(_CUT))
+    joined = whole.join(judged, on=[*TRACK, "step"], how="left", maintain_order="left")
+    return joined.with_columns(pl.col("judged").fill_null(value=False))

@@ -9,15 +9,14 @@ import msgspec
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.comparison import Comparison
-from nsysflow.report.diff.blocks import label
-from nsysflow.report.diff.document import diff_document
-from nsysflow.report.diff.sentences import title
-from nsysflow.report.html.document import Kind, around, json_data
+from nsysflow.report.diff import label, title
+from nsysflow.report.diff_document import diff_document
+from nsysflow.report.html.document import PageKind, around, json_data
 from nsysflow.report.html.page import COMMON
 from nsysflow.report.html.tables import ColumnShown
 from nsysflow.report.one_table import head, unit_of
 
-DIFF: Final = Kind(
+DIFF: Final = PageKind(
     body="diff.html",
     scripts=(
         *COMMON,

@@ -2,15 +2,71 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from typing import Final
+from typing import Final, Literal
 
 import nsysflow
-from nsysflow.report.html.colours import variables
+from nsysflow.report.palette import CAUSES, CLASSES, Colour
+
+Theme = Literal["light", "dark"]
+
+_DARK: Final = {
+    "screen and (prefers-color-scheme: dark)": ":root:not([data-theme='light'])",
+    "screen": ":root[data-theme='dark']",
+}
+"""Where the page is dark: as the system has it or the reader chose; never on paper."""
+
+
+def variables() -> str:
+    """The style sheet."""
+    dark = (f"@media {where} {{\n{_rule(of, 'dark')}}}\n" for where, of in _DARK.items())
+    return "".join([_rule(":root", "light"), *dark])
+
+
+def _rule(of: str, theme: Theme) -> str:
+    lines = "".join(f"  {line};\n" for line in _lines(theme))
+    return f"{of} {{\n{lines}}}\n"
+
+
+def _lines(theme: Theme) -> Iterator[str]:
+    for name, colour in CAUSES.items():
+        yield from _both(f"cause-{name}", colour, theme)
+        yield f"--call-{name}: {_of(colour, theme)}"
+    for name, colour in CLASSES.items():
+        yield from _both(f"class-{name}", colour, theme)
+
+
+def _both(name: str, colour: Colour, theme: Theme) -> Iterator[str]:
+    found = _of(colour, theme)
+    yield f"--{name}: {found}"
+    yield f"--on-{name}: {letters_on(found)}"
+
+
+def _of(colour: Colour, theme: Theme) -> str:
+    return colour.light if theme == "light" else colour.dark
+
+
+def letters_on(colour: str) -> str:
+    """Black or white, whichever has more contrast with `#rrggbb`."""
+    return "#000" if luminance(colour) > _AS_DARK_AS_LIGHT else "#fff"
+
+
+_AS_DARK_AS_LIGHT: Final = 0.179
+"""Black and white have the same contrast with a colour of this luminance."""
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of `#rrggbb`, 0 to 1 (WCAG 2.2)."""
+    channels = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
 
 GENERATOR: Final = f"nsysflow {nsysflow.__version__}"
 """What a page says of the program that wrote it."""
@@ -23,7 +79,7 @@ _LESS: Final = rb"\u003c"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class PageKind:
     """A kind of page.
 
     Attributes:
@@ -35,7 +91,7 @@ class Kind:
     scripts: Sequence[str]
 
 
-def around(kind: Kind, title: str) -> tuple[bytes, bytes]:
+def around(kind: PageKind, title: str) -> tuple[bytes, bytes]:
     """What stands before and after the data."""
     script = f'(() => {{\n"use strict";\n{_texts(kind.scripts)}}})();\n'
     style = variables() + _texts(f"look/{name}.css" for name in STYLES)

@@ -1,20 +1,162 @@
 """report.html: the timeline, what is found, and all tables."""
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import polars as pl
 
+import nsysflow
+from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.report.document import shown_json
-from nsysflow.report.html.contents import contents
-from nsysflow.report.html.document import Kind, around, blob_data, json_data
-from nsysflow.report.html.packing import Blobs, deflated
-from nsysflow.report.html.ranks import heat_shown
-from nsysflow.report.html.tables import MOST_ROWS
+from nsysflow.report.flamegraph import LEGEND, Box, Kind, boxes, own_files
+from nsysflow.report.html.columns import Blobs, deflated
+from nsysflow.report.html.document import PageKind, around, blob_data, json_data
+from nsysflow.report.html.tables import (
+    MOST_ROWS,
+    FindingShown,
+    TableShown,
+    findings_shown,
+    heat_shown,
+    tables_shown,
+)
 from nsysflow.report.html.timeline import timeline
+from nsysflow.report.page import Page, opening
 from nsysflow.report.results import Results
+from nsysflow.report.verdict import Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """A line of the verdict.
+
+    Attributes:
+        text: what holds the GPUs back, or why that cannot be said.
+        advice: what to do next; may be empty.
+        valid: whether it is a verdict.
+    """
+
+    text: str
+    advice: str
+    valid: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flame:
+    """A box of the idle flame graph.
+
+    Attributes:
+        name: of the phase, cause or function.
+        file: of the function; may be empty.
+        line: the line with most of its idle time.
+        kind: `report`, `phase`, `cause`, `own`, `library` or `unknown`.
+        ns: its idle time, with that of its children.
+        children: the boxes below it, the widest first.
+    """
+
+    name: str
+    file: str
+    line: int | None
+    kind: str
+    ns: int
+    children: "tuple[Flame, ...]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What the page shows beside the timeline, in its order.
+
+    Attributes:
+        version: of nsysflow.
+        reports: the reports' names.
+        facts: what they ran on, with which versions, and when.
+        selection: the options that narrow the window; empty without any.
+        steps: how many steps there are and how long they take; empty without.
+        headlines: what the ranks tell, if anything, and the verdict.
+        remarks: what to keep in mind about it.
+        caption: what savings are of.
+        findings: what to change, the largest saving first.
+        sentences: what else is worth a line.
+        tables: the tables with rows, in the declared order.
+        without_rows: the names of the others, and what fills them.
+        flame: the idle flame graph of the judged steps; None where no stacks were sampled.
+        flame_steps: how many steps its times are of.
+        flame_legend: what the kinds of its boxes are.
+        causes: each cause's label and meaning.
+        notes: what the reader should know about the reports.
+        again: the run as it is typed after a command, to see more of it.
+    """
+
+    version: str
+    reports: str
+    facts: tuple[str, ...]
+    selection: str
+    steps: str
+    headlines: tuple[Headline, ...]
+    remarks: tuple[str, ...]
+    caption: str
+    findings: tuple[FindingShown, ...]
+    sentences: tuple[str, ...]
+    tables: tuple[TableShown, ...]
+    without_rows: dict[str, str]
+    flame: Flame | None
+    flame_steps: int
+    flame_legend: Mapping[Kind, str]
+    causes: dict[str, tuple[str, str]]
+    notes: tuple[str, ...]
+    again: str
+
+
+def contents(results: Results) -> Contents:
+    """What the page shows of a run."""
+    page = opening(results, "full")
+    tables = tables_shown(results)
+    stacks = results.judged.idle_stacks()
+    return Contents(
+        version=nsysflow.__version__,
+        reports=page.reports,
+        facts=tuple(filter(None, [page.gpus, *page.recorded])),
+        selection=page.selection,
+        steps=page.steps,
+        headlines=_headlines(page),
+        remarks=(*page.told.more, *page.remarks),
+        caption=page.suggestions.caption,
+        findings=findings_shown(results, page.suggestions),
+        sentences=page.sentences,
+        tables=tuple(table for table in tables if table.total),
+        without_rows={table.name: table.filled_by for table in tables if not table.total},
+        flame=None if stacks.is_empty() else _flame(boxes(stacks, own_files(results))),
+        flame_steps=results.judged.step_count,
+        flame_legend=LEGEND,
+        causes={cause.name: (cause.label, cause.meaning) for cause in CAUSES.values()},
+        notes=page.notes,
+        again=results.again,
+    )
+
+
+def _headlines(page: Page) -> tuple[Headline, ...]:
+    told = [Headline(text=page.told.first, advice="", valid=True)] if page.told.first else []
+    verdict = (
+        Headline(text=each.sentence, advice=each.advice, valid=isinstance(each, Verdict))
+        for each in page.headlines
+    )
+    return (*told, *verdict)
+
+
+def _flame(box: Box) -> Flame:
+    place = box.place
+    return Flame(
+        name=place.name,
+        file=place.file,
+        line=box.line,
+        kind=place.kind,
+        ns=box.ns,
+        children=tuple(_flame(child) for child in box.widest_first),
+    )
+
 
 COMMON: Final = (
     "units.js",
@@ -43,7 +185,7 @@ _TIMELINE: Final = {
 }
 """The scripts of the timeline: what is drawn, how, and what a reader does with it."""
 
-PAGE: Final = Kind(
+PAGE: Final = PageKind(
     body="page.html",
     scripts=(
         "state.js",

@@ -1,16 +1,25 @@
-"""The tables of the page: what they and their columns mean. Their rows are in report.json."""
+"""The tables, findings and heat map of the page, and where to look in its timeline."""
 
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.declared.tables import TABLES, Table
+from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.tables.columns import meaning
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.report.document import plain
+from nsysflow.report.explain.finding import at_its_place, explain_finding
+from nsysflow.report.explain.pages import WIDTH_MAX, Part
+from nsysflow.report.findings import Suggestion, Suggestions
+from nsysflow.report.html.columns import Blobs, packed
+from nsysflow.report.layout import Block, without_empty_columns
 from nsysflow.report.one_table import head, unit_of
+from nsysflow.report.pictures import clocks_of
+from nsysflow.report.ranks import longer_pct, own_ns, rank_namer
 from nsysflow.report.results import Results
 
 MOST_ROWS: Final = 20_000
@@ -126,3 +135,143 @@ def _kind(dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.List):
         return "list"
     return "number" if dtype.is_numeric() else "text"
+
+
+Place: TypeAlias = tuple[int, int, int]
+"""The report's number, and start and end in ns."""
+
+_SPAN: Final = ("start_ns", "end_ns")
+
+
+def places_of(results: Results) -> list[Place | None]:
+    """For each finding the longest judged gap that it is about, or the first judged step where it
+    is about a busy GPU; None where neither is known. Times are on the page's axis."""
+    longest = _longest_gaps(results)
+    clocks = clocks_of(results, [each.tracks for each in results.analyses])
+    places: list[Place | None] = []
+    for number, one in enumerate(results.found.valued):
+        place = longest.get(number) or _first_step(results, results.reports.index(one.report))
+        if place is not None:
+            report, start_ns, end_ns = place
+            ahead_ns = clocks[report].origin_ns - clocks[report].zero_ns
+            place = report, start_ns + ahead_ns, end_ns + ahead_ns
+        places.append(place)
+    return places
+
+
+def _longest_gaps(results: Results) -> dict[int, Place]:
+    """The longest gap of each finding that is about idle time, on its report's clock. All findings
+    of a report share one pass over its gaps."""
+    found: dict[int, Place] = {}
+    for report, analysis in enumerate(results.analyses):
+        wanted = [
+            (number, one.finding, explanations()[one.finding.rule].causes)
+            for number, one in enumerate(results.found.valued)
+            if one.report == results.reports[report] and explanations()[one.finding.rule].causes
+        ]
+        for gaps in analysis.judged.gap_slices(0) if wanted else ():
+            for number, finding, causes in wanted:
+                mine = at_its_place(finding, gaps.filter(pl.col("cause").is_in([*causes])))
+                _keep_longest(found, number, report, mine)
+    return found
+
+
+def _keep_longest(found: dict[int, Place], number: int, report: int, gaps: pl.DataFrame) -> None:
+    for start_ns, end_ns in gaps.top_k(1, by="duration_ns").select(_SPAN).rows():
+        _, start, end = found.get(number, (report, 0, 0))
+        if end_ns - start_ns > end - start:
+            found[number] = report, start_ns, end_ns
+
+
+def _first_step(results: Results, report: int) -> Place | None:
+    steps = results.analyses[report].judged.steps.sort("start_ns")
+    return next(((report, *span) for span in steps.select(_SPAN).head(1).rows()), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingShown:
+    """A finding, in the order of `/findings` of report.json.
+
+    Attributes:
+        number: as `nsysflow explain` takes it.
+        saving: `save 542 us (13 %)`.
+        title: what happens and where.
+        change: what to do, in the order in which to try it.
+        evidence: the numbers that it rests on.
+        table: the table that holds them.
+        steps: `in 2 of 5 steps`; empty where all have it.
+        place: the report's number, and the start and end on the page's axis of where to look; None
+            where the timeline has no place for it.
+        explained: the parts of `nsysflow explain`, each with its `kind`.
+    """
+
+    number: int
+    saving: str
+    title: str
+    change: tuple[str, ...]
+    evidence: tuple[str, ...]
+    table: str
+    steps: str
+    place: Place | None
+    explained: tuple[dict[str, Any], ...]
+
+
+def findings_shown(results: Results, found: Suggestions) -> tuple[FindingShown, ...]:
+    """All findings of a run."""
+    each = zip(found.rows, results.found.valued, places_of(results), strict=True)
+    return tuple(_finding(results, *one) for one in each)
+
+
+def _finding(
+    results: Results, suggestion: Suggestion, valued: Valued, place: Place | None
+) -> FindingShown:
+    explained = explain_finding(results, suggestion.number, WIDTH_MAX)
+    return FindingShown(
+        number=suggestion.number,
+        saving=suggestion.saving,
+        title=suggestion.title,
+        change=valued.finding.change,
+        evidence=valued.finding.evidence,
+        table=valued.finding.table,
+        steps=suggestion.steps,
+        place=place,
+        explained=tuple(map(_part, explained.parts)),
+    )
+
+
+def _part(part: Part) -> dict[str, Any]:
+    """A part of an explanation with the name of its kind."""
+    shown = without_empty_columns(part) if isinstance(part, Block) else part
+    return {"kind": type(part).__name__.lower(), **asdict(shown)}
+
+
+_CELL = ["rank", "step"]
+
+
+def heat_shown(results: Results, blobs: Blobs) -> dict[str, Any] | None:
+    """The names of the ranks, the numbers of the steps, and for each rank its steps: `duration`,
+    `own`, `late` and `cost` in ns, and `longer` in tenths of a percent. 0 where a rank lacks a
+    step. None of few ranks. Adds the columns to `blobs`.
+    """
+    table = results.table("rank_steps")
+    if not results.many or table.is_empty():
+        return None
+    ranks = table.select("rank", "report", "device").unique("rank", keep="first").sort("rank")
+    steps = table.select("step").unique().sort("step")
+    values = table.select(
+        *_CELL,
+        pl.col("duration_ns").alias("duration"),
+        own_ns().alias("own"),
+        pl.col("late_ns").alias("late"),
+        pl.col("cost_ns").alias("cost"),
+        (10 * longer_pct()).round().clip(0).cast(pl.Int64).alias("longer"),
+    )
+    cells = ranks.select("rank").join(steps, how="cross").join(values, on=_CELL, how="left")
+    cells = cells.sort(_CELL).drop(_CELL).fill_null(0)
+    name = rank_namer(results)
+    columns = {column.name: packed(column) for column in cells}
+    return {
+        "ranks": [name(report, device) for _, report, device in ranks.rows()],
+        "steps": steps["step"].to_list(),
+        "columns": {each: blobs.column(of) for each, of in columns.items() if of is not None},
+    }

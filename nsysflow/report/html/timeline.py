@@ -15,9 +15,8 @@ from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.analysis.tracks.rows import group_of
 from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.report.analysed import Analysed
-from nsysflow.report.clocks import Clock, clocks_of, end_of
-from nsysflow.report.html.columns import Columns
-from nsysflow.report.html.packing import Blobs
+from nsysflow.report.html.columns import Blobs, Columns
+from nsysflow.report.pictures import Clock, clocks_of, end_of
 from nsysflow.report.results import Results
 
 SCHEMA: Final = 1

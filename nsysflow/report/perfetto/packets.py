@@ -1,14 +1,130 @@
-"""Packets of one sequence: descriptors of tracks, slices and counters with interned names."""
+"""Packets of one sequence, and their bytes in protobuf's wire format."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import add
+from struct import Struct
 from typing import Any, BinaryIO, Final
 
 import polars as pl
 
 from nsysflow.base.errors import not_installed
-from nsysflow.report.perfetto import wire
+
+_FIXED: Final = Struct("<Q").pack
+_DOUBLE: Final = Struct("<d").pack
+
+_MORE: Final = 0x80
+"""Says that another byte follows."""
+
+
+def _followed(value: int) -> bytes:
+    """14 bits that others follow."""
+    return bytes((value & 0x7F | _MORE, value >> 7 | _MORE))
+
+
+def _last(value: int) -> bytes:
+    """The highest 14 bits."""
+    return bytes((value,)) if value < _MORE else bytes((value & 0x7F | _MORE, value >> 7))
+
+
+_FOLLOWED: Final = [_followed(value) for value in range(1 << 14)]
+_LAST: Final = [_last(value) for value in range(1 << 14)]
+
+
+def varint(value: int) -> bytes:
+    """A number of 0 or more, seven bits a byte, the lowest first."""
+    if value < 1 << 14:
+        return _LAST[value]
+    if value < 1 << 28:
+        return _FOLLOWED[value & 0x3FFF] + _LAST[value >> 14]
+    return _FOLLOWED[value & 0x3FFF] + _FOLLOWED[value >> 14 & 0x3FFF] + varint(value >> 28)
+
+
+def signed(value: int) -> bytes:
+    """An int64: numbers below 0 as their two's complement."""
+    return varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def key(number: int, kind: int) -> bytes:
+    """What stands in front of a field's value."""
+    return varint(number << 3 | kind)
+
+
+VARINT: Final = 0
+FIXED64: Final = 1
+BYTES: Final = 2
+
+_PACKET: Final = key(1, BYTES)  # Trace.packet
+_TIME: Final = key(8, VARINT)  # TracePacket.timestamp
+_EVENT: Final = key(11, BYTES)  # TracePacket.track_event
+_ANNOTATION: Final = key(4, BYTES)  # TrackEvent.debug_annotations
+_ANNOTATION_NAME: Final = key(1, VARINT)  # DebugAnnotation.name_iid
+_ANNOTATION_INT: Final = key(4, VARINT)  # DebugAnnotation.int_value
+_FLOW: Final = key(47, FIXED64)  # TrackEvent.flow_ids
+_FLOW_END: Final = key(48, FIXED64)  # TrackEvent.terminating_flow_ids
+_COUNT: Final = key(30, VARINT)  # TrackEvent.counter_value
+_VALUE: Final = key(44, FIXED64)  # TrackEvent.double_counter_value
+
+
+def packet(content: bytes) -> bytes:
+    """A serialised TracePacket as an element of a Trace."""
+    return _PACKET + varint(len(content)) + content
+
+
+def _head(size: int) -> bytes:
+    return _PACKET + varint(size + len(_TIME)) + _TIME
+
+
+_HEADS: Final = [_head(size) for size in range(1024)]
+
+
+def packets(times: Iterable[int], contents: Sequence[bytes]) -> list[bytes]:
+    """Packets with timestamps: the pieces of each, three a packet.
+
+    Args:
+        times: in ns.
+        contents: the other fields of each.
+    """
+    stamps = [*map(varint, times)]
+    sizes = map(add, map(len, stamps), map(len, contents))
+    pieces = [b""] * (3 * len(contents))
+    pieces[0::3] = [_HEADS[size] if size < 1024 else _head(size) for size in sizes]
+    pieces[1::3] = stamps
+    pieces[2::3] = contents
+    return pieces
+
+
+def event(around: bytes, content: bytes) -> bytes:
+    """A packet's content: `around`, its other fields, and a TrackEvent's."""
+    return around + _EVENT + varint(len(content)) + content
+
+
+def number(name_iid: int, value: int) -> bytes:
+    """A field of a TrackEvent: an argument that is a whole number."""
+    content = _ANNOTATION_NAME + varint(name_iid) + _ANNOTATION_INT + signed(value)
+    return _ANNOTATION + varint(len(content)) + content
+
+
+def flow(identity: int) -> bytes:
+    """A field of a TrackEvent: a flow that begins here."""
+    return _FLOW + _FIXED(identity)
+
+
+def flow_end(identity: int) -> bytes:
+    """A field of a TrackEvent: a flow that ends here."""
+    return _FLOW_END + _FIXED(identity)
+
+
+def count(value: int) -> bytes:
+    """A field of a TrackEvent: a counter's whole number."""
+    return _COUNT + signed(value)
+
+
+def value(of: float) -> bytes:
+    """A field of a TrackEvent: a counter's number."""
+    return _VALUE + _DOUBLE(of)
+
 
 _ROWS: Final = 50_000
 """Rows in memory as Python objects at a time."""
@@ -101,13 +217,13 @@ class Packets:
 
     def write_counter(self, uuid: int, times: pl.Series, values: pl.Series) -> None:
         """Write the values of a counter at `times`, ns."""
-        field_of = wire.value if values.dtype.is_float() else wire.count
+        field_of = value if values.dtype.is_float() else count
         counter = self._event(type="TYPE_COUNTER", track_uuid=uuid)
         around = self._around
         for first in range(0, len(times), _ROWS):
             part = slice(first, first + _ROWS)
-            contents = [wire.event(around, counter + field_of(each)) for each in values[part]]
-            self.out.write(b"".join(wire.packets(times[part].to_list(), contents)))
+            contents = [event(around, counter + field_of(each)) for each in values[part]]
+            self.out.write(b"".join(packets(times[part].to_list(), contents)))
 
     def _write_part(self, rows: pl.DataFrame, columns: Columns) -> None:
         category = [columns.category] if columns.category else []
@@ -144,7 +260,7 @@ class Packets:
             at_start: further fields of each begin.
             at_end: further fields of each end.
         """
-        event, around = wire.event, self._around
+        around = self._around
         plain = [event(around, content) for content in begins]
         closing = [event(around, content) for content in ends]
         first = [
@@ -159,7 +275,7 @@ class Packets:
         both[0::2], both[1::2] = first, last
         times = [0] * len(both)
         times[0::2], times[1::2] = rows["start_ns"].to_list(), rows["end_ns"].to_list()
-        return wire.packets(times, both)
+        return packets(times, both)
 
     def _extras(self, rows: pl.DataFrame, columns: Columns) -> tuple[list[bytes], list[bytes]]:
         """What each row has of its own: fields of its begin and of its end."""
@@ -168,16 +284,16 @@ class Packets:
             iid = self._iid(_ARGUMENT, name)
             for row, found in enumerate(rows[name].to_list()):
                 if found is not None:
-                    at_start[row] += wire.number(iid, found)
+                    at_start[row] += number(iid, found)
         if columns.flows:
             for row, found in enumerate(rows[columns.flows].to_list()):
                 if found:
-                    at_start[row] += b"".join(map(wire.flow, found))
+                    at_start[row] += b"".join(map(flow, found))
         for column, extras in ((columns.flow_in, at_start), (columns.flow_out, at_end)):
             if column:
                 for row, found in enumerate(rows[column].to_list()):
                     if found is not None:
-                        extras[row] += wire.flow_end(found)
+                        extras[row] += flow_end(found)
         return at_start, at_end
 
     def _begin(self, columns: Columns, row: tuple[Any, ...]) -> bytes:
@@ -237,4 +353,4 @@ class Packets:
 
     def _write(self, **fields: Any) -> None:
         content = self.protos.TracePacket(trusted_packet_sequence_id=_SEQUENCE, **fields)
-        self.out.write(wire.packet(content.SerializeToString()))
+        self.out.write(packet(content.SerializeToString()))

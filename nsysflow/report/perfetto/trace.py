@@ -1,24 +1,181 @@
-"""The trace of a run: every row of the picture, its counters and its flows.
-
-All reports have one axis, the first report's clock, as in the tables. Other ranks are moved onto it
-by their collectives; a report whose clock cannot be aligned starts with the first. If something
-would lie before 0, all is moved to the right.
-"""
+"""The trace of a run for ui.perfetto.dev: every row of the picture, its counters and its flows."""
 
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Self
 
 import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.tracks.tracks import Tracks
-from nsysflow.report.clocks import clocks_of
-from nsysflow.report.perfetto.counters import busy_share, run_ahead
-from nsysflow.report.perfetto.flows import Flows
-from nsysflow.report.perfetto.gap_parts import gap_parts
 from nsysflow.report.perfetto.lanes import Lanes
 from nsysflow.report.perfetto.packets import Columns, Packets
+from nsysflow.report.pictures import clocks_of
 from nsysflow.report.results import Results
+
+_MOST_BINS: Final = 1000
+"""As many as a screen can show."""
+
+
+def busy_share(gaps: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """How much of each bin a GPU was busy.
+
+    Args:
+        gaps: `start_ns` and `end_ns` of the GPU's gaps, in order.
+        start_ns: of the GPU's first operation.
+        end_ns: of its last one.
+
+    Returns:
+        `time_ns`, the start of each bin, and `value`, 0 to 100; at `end_ns` 0.
+    """
+    width_ns = bin_ns(end_ns - start_ns)
+    edges = pl.int_range(start_ns, end_ns, width_ns, eager=True).append(pl.Series([end_ns]))
+    length = pl.col("end_ns") - pl.col("start_ns")
+    before = gaps.select("start_ns", "end_ns", (length.cum_sum() - length).alias("before_ns"))
+    idle = (
+        pl.DataFrame({"time_ns": edges})
+        .join_asof(before, left_on="time_ns", right_on="start_ns", coalesce=False)
+        .select(
+            "time_ns",
+            (pl.col("before_ns") + pl.min_horizontal("time_ns", "end_ns") - pl.col("start_ns"))
+            .fill_null(0)
+            .alias("idle_ns"),
+        )
+    )
+    idle_ns = pl.col("idle_ns").shift(-1) - pl.col("idle_ns")
+    of_ns = pl.col("time_ns").shift(-1) - pl.col("time_ns")
+    return idle.select("time_ns", (100 - 100 * idle_ns / of_ns).fill_null(0.0).alias("value"))
+
+
+def bin_ns(window_ns: int) -> int:
+    """The length of a bin: 1, 2 or 5 of a power of ten ns."""
+    width_ns = 1
+    while width_ns * _MOST_BINS < window_ns:
+        width_ns = width_ns * 5 // 2 if str(width_ns)[0] == "2" else width_ns * 2
+    return width_ns
+
+
+def run_ahead(launched: pl.DataFrame) -> pl.DataFrame:
+    """How many operations are queued: their launch has begun and they have not started (spec §5).
+    One that starts before its launch, as clocks disagree, is queued for 1 ns.
+
+    Args:
+        launched: `call_ns`, when the launch of each operation began, and `start_ns`.
+
+    Returns:
+        `time_ns` of each change and `value` from then on.
+    """
+    started = pl.max_horizontal("start_ns", pl.col("call_ns") + 1)
+    changes = [
+        launched.select(at.alias("time_ns"), pl.lit(change, pl.Int64).alias("value"))
+        for at, change in ((pl.col("call_ns"), 1), (started, -1))
+    ]
+    return (
+        pl.concat(changes)
+        .group_by("time_ns")
+        .agg(pl.col("value").sum())
+        .filter(pl.col("value") != 0)
+        .sort("time_ns")
+        .with_columns(pl.col("value").cum_sum())
+    )
+
+
+_FLOW = pl.UInt64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flows:
+    """The flows of a report. Each has a number of its own, and begins and ends once.
+
+    Attributes:
+        of_calls: the flows that begin at each call, a list or null.
+        of_operations: the same at each operation.
+        into_operations: the flow that ends at each operation, or null.
+        into_gaps: the flow that ends at each gap, or null.
+        last: the highest number.
+    """
+
+    of_calls: pl.Series
+    of_operations: pl.Series
+    into_operations: pl.Series
+    into_gaps: pl.Series
+    last: int
+
+    @classmethod
+    def of(cls, tracks: Tracks, first: int) -> Self:
+        """The flows of a picture, numbered from `first`. None goes back in time: where clocks
+        disagree so much, an arrow would say the opposite."""
+        calls, ops, gaps = tracks.calls, tracks.operations, tracks.gaps
+        launched = calls["start_ns"].gather(ops["call"]) <= ops["start_ns"]
+        into_ops = _numbered(launched, first)
+        blamed = pl.select(
+            pl.coalesce(
+                calls["start_ns"].gather(gaps["culprit_call"]),
+                ops["start_ns"].gather(gaps["culprit_op"]),
+            )
+        ).to_series()
+        into_gaps = _numbered(blamed <= gaps["end_ns"], first + len(ops))
+        from_calls = [(ops["call"], into_ops), (gaps["culprit_call"], into_gaps)]
+        no_call = gaps["culprit_op"].set(gaps["culprit_call"].is_not_null(), None)
+        return cls(
+            of_calls=_lists(from_calls, len(calls)),
+            of_operations=_lists([(no_call, into_gaps)], len(ops)),
+            into_operations=into_ops,
+            into_gaps=into_gaps,
+            last=first + len(ops) + len(gaps) - 1,
+        )
+
+
+def _numbered(known: pl.Series, first: int) -> pl.Series:
+    """A number for each row, null where it is not known."""
+    numbers = pl.int_range(first, first + len(known), dtype=_FLOW, eager=True)
+    return pl.select(pl.when(known).then(numbers)).to_series().alias("flow")
+
+
+def _lists(ends: list[tuple[pl.Series, pl.Series]], rows: int) -> pl.Series:
+    """The flows of each of `rows` rows, from pairs of a row and its flow."""
+    flat = pl.concat(
+        pl.DataFrame([at.cast(pl.UInt32).alias("row"), flow.alias("flow")]) for at, flow in ends
+    )
+    grouped = flat.drop_nulls().group_by("row").agg("flow")
+    every = pl.DataFrame({"row": pl.int_range(rows, dtype=pl.UInt32, eager=True)})
+    return every.join(grouped, on="row", how="left", maintain_order="left")["flow"]
+
+
+_COLUMNS: Final = {f"{cause}_ns": cause for cause in CAUSES}
+
+
+def gap_parts(gaps: pl.DataFrame) -> pl.DataFrame:
+    """The parts of each gap laid end to end in it, the largest one last.
+
+    Only their lengths were measured: where in a gap a cause held the GPU up is not known. The
+    largest one ends where the gap ends, behind the call that is to blame.
+
+    Args:
+        gaps: `start_ns`, `end_ns`, `cause` and `<cause>_ns` of each.
+
+    Returns:
+        `row` of the gap, `part` (its cause), `start_ns`, `end_ns`, and `largest`; by gap and time.
+    """
+    parts = (
+        gaps.select("start_ns", "cause", *_COLUMNS)
+        .with_row_index("row")
+        .unpivot(
+            list(_COLUMNS),
+            index=["row", "start_ns", "cause"],
+            variable_name="part",
+            value_name="ns",
+        )
+        .filter(pl.col("ns") > 0)
+        .with_columns(pl.col("part").replace_strict(_COLUMNS, return_dtype=CAUSE))
+        .with_columns((pl.col("part") == pl.col("cause")).alias("largest"))
+        .sort("row", "largest", "ns", "part")
+    )
+    end = pl.col("start_ns") + pl.col("ns").cum_sum().over("row")
+    return parts.with_columns(end.alias("end_ns")).select(
+        "row", "part", (pl.col("end_ns") - pl.col("ns")).alias("start_ns"), "end_ns", "largest"
+    )
+
 
 _STEPS: Final = Columns(category="kind")
 _RANGES: Final = Columns(texts=("note",))

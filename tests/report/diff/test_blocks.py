@@ -2,7 +2,7 @@
 
 from nsysflow.compare.captures import Row
 from nsysflow.compare.comparison import Comparison, compared
-from nsysflow.report.diff.blocks import ROWS, blocks
+from nsysflow.report.diff import ROWS, blocks
 from nsysflow.report.layout import Block
 from tests.compare.handmade import capture, ranks, row, track
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.comparison import Comparison, compared
-from nsysflow.report.diff.sentences import headline, not_comparable, remarks, title
+from nsysflow.report.diff import headline, not_comparable, remarks, title
 from tests.compare.handmade import capture, row
 
 FAST = [100_000 + at % 3 for at in range(40)]

@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.schema import GAP_SUMMARY, GAPS, KERNELS, SYNCS
-from nsysflow.report.explain.behind import gaps_behind, rows_behind
+from nsysflow.report.explain.finding import gaps_behind, rows_behind
 from nsysflow.report.layout import Block
 
 WIDTH: Final = 200

@@ -1,6 +1,6 @@
 """How parts are set in lines."""
 
-from nsysflow.report.explain.explained import (
+from nsysflow.report.explain.pages import (
     Explained,
     Facts,
     Lines,

@@ -6,10 +6,8 @@ import pytest
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.tables.schema import SCHEMAS
-from nsysflow.report.explain.contents import contents
-from nsysflow.report.explain.explained import Explained, set_explained
 from nsysflow.report.explain.names import names_by_kind
-from nsysflow.report.explain.pages import pages_of
+from nsysflow.report.explain.pages import Explained, contents, pages_of, set_explained
 
 NAMES: Final = sorted({name for names in names_by_kind().values() for name in names})
 SCREEN: Final = 100, 45

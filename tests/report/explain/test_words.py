@@ -3,8 +3,8 @@
 import pytest
 
 from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.report.explain.words import known_as
-from nsysflow.report.verdict.verdict import WORDS
+from nsysflow.report.explain.pages import known_as
+from nsysflow.report.verdict import WORDS
 
 
 @pytest.mark.parametrize("name", CAUSES)

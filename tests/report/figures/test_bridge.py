@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from nsysflow.compare.comparison import compared
-from nsysflow.report.diff.blocks import label
-from nsysflow.report.diff.sentences import headline
+from nsysflow.report.diff import headline, label
 from nsysflow.report.figures import bridge
 from nsysflow.report.figures.style import paled
 from nsysflow.report.palette import PAGE

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from nsysflow.analysis.tables.gaps import LENGTHS, LONGER
 from nsysflow.report import palette
-from nsysflow.report.figures import gap_histogram
+from nsysflow.report.figures import gpu_time as gap_histogram
 from tests.analyses import few_reports, run_of
 from tests.report.figures.drawn import bars, colour, drawn, texts
 from tests.report.handmade import MS, results
@@ -30,9 +30,9 @@ def shown(axes: Axes) -> dict[tuple[str, str], float]:
 def test_bars_are_as_high_as_the_table_says(name: str) -> None:
     judged = run_of(name).judged
     if judged.gap_histogram.is_empty():
-        assert gap_histogram.draw(run_of(name)) is None
+        assert gap_histogram.draw_gap_histogram(run_of(name)) is None
         return
-    figure = drawn(gap_histogram.draw, run_of(name))
+    figure = drawn(gap_histogram.draw_gap_histogram, run_of(name))
     for axes, column in zip(figure.axes, ("gaps", "idle_ns"), strict=True):
         wanted: Counter[tuple[str, str]] = Counter()
         for row in judged.gap_histogram.rows(named=True):
@@ -48,17 +48,19 @@ def gap(length: str, cause: str = "host") -> dict[str, Any]:
 
 
 def test_classes_go_from_the_shortest_to_the_longest_that_has_gaps() -> None:
-    figure = drawn(gap_histogram.draw, results(gap_histogram=[gap("< 100 us"), gap("< 5 us")]))
+    figure = drawn(
+        gap_histogram.draw_gap_histogram, results(gap_histogram=[gap("< 100 us"), gap("< 5 us")])
+    )
     names = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     assert names == ["< 2 us", "< 5 us", "< 20 us", "< 100 us"]
 
 
 def test_axes_say_whether_they_are_of_a_step_or_of_the_window() -> None:
-    window = texts(drawn(gap_histogram.draw, results(gap_histogram=[gap("longer")])))
+    window = texts(drawn(gap_histogram.draw_gap_histogram, results(gap_histogram=[gap("longer")])))
     assert {"gaps in the window", "idle time in the window (ms)"} <= {*window}
-    steps = texts(drawn(gap_histogram.draw, run_of("nan_check-sync")))
+    steps = texts(drawn(gap_histogram.draw_gap_histogram, run_of("nan_check-sync")))
     assert {"gaps per step", "idle time per step (us)"} <= {*steps}
 
 
 def test_without_gaps_there_is_no_figure() -> None:
-    assert gap_histogram.draw(results()) is None
+    assert gap_histogram.draw_gap_histogram(results()) is None

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from matplotlib.axes import Axes
 
-from nsysflow.report.figures import idle_over_steps
-from nsysflow.report.figures.idle_over_steps import GPUS
+from nsysflow.report.figures import steps as idle_over_steps
+from nsysflow.report.figures.steps import GPUS
 from nsysflow.report.figures.style import COLUMN_MM, LINE, PAGE_MM
-from nsysflow.report.parts import IDLE
+from nsysflow.report.pictures import IDLE
 from nsysflow.report.results import Results
 from tests.analyses import few_reports, run_of
 from tests.report.figures.drawn import bars, colour, drawn, ranks, texts
@@ -40,9 +40,9 @@ def test_bars_are_as_high_as_the_causes_in_steps(name: str) -> None:
     rows = [row for row in run.steps.rows(named=True) if row["kind"] not in UNUSUAL]
     gpus = dict.fromkeys((row["process"], row["device"]) for row in rows)
     if not rows:
-        assert idle_over_steps.draw(run) is None
+        assert idle_over_steps.draw_idle_over_steps(run) is None
         return
-    every = drawn(idle_over_steps.draw, run).axes
+    every = drawn(idle_over_steps.draw_idle_over_steps, run).axes
     for gpu, axes in zip(gpus, every, strict=True):
         of_gpu = [row for row in rows if (row["process"], row["device"]) == gpu]
         assert shown_ns(axes) == {
@@ -55,7 +55,7 @@ def test_bars_are_as_high_as_the_causes_in_steps(name: str) -> None:
 
 
 def test_a_step_that_is_not_judged_stands_on_grey() -> None:
-    (axes,) = drawn(idle_over_steps.draw, run_of("nan_check-sync")).axes
+    (axes,) = drawn(idle_over_steps.draw_idle_over_steps, run_of("nan_check-sync")).axes
     grey = [bar for bar in bars(axes) if colour(bar) == LINE]
     assert [round(bar.get_x() + bar.get_width() / 2) for bar in grey] == [0]
 
@@ -72,7 +72,7 @@ class Judged(Handmade):
 def test_a_start_up_that_is_far_longer_is_cut_off_with_its_length_in_it() -> None:
     rows = [step(0, 900 * MS, "start-up"), step(1, 8 * MS), step(2, 10 * MS)]
     run = Results([Judged(tables=handmade(steps=rows).tables)])
-    figure = drawn(idle_over_steps.draw, run)
+    figure = drawn(idle_over_steps.draw_idle_over_steps, run)
     assert figure.axes[0].get_ylim()[1] == pytest.approx(12.5 * MS)
     assert "900 ms" in [text.strip() for text in texts(figure)]
 
@@ -80,7 +80,7 @@ def test_a_start_up_that_is_far_longer_is_cut_off_with_its_length_in_it() -> Non
 def test_where_most_steps_are_far_longer_none_is_cut_off() -> None:
     rows = [step(0, 900 * MS, "start-up"), step(1, 800 * MS, "one-off"), step(2, 10 * MS)]
     run = Results([Judged(tables=handmade(steps=rows).tables)])
-    (axes,) = drawn(idle_over_steps.draw, run).axes
+    (axes,) = drawn(idle_over_steps.draw_idle_over_steps, run).axes
     assert axes.get_ylim()[1] == pytest.approx(1.05 * 900 * MS)
 
 
@@ -88,12 +88,12 @@ def test_of_cut_bars_side_by_side_the_longest_has_its_length() -> None:
     rows = [step(at, (800 + at) * MS, "start-up") for at in range(3)]
     rows += [step(at, 8 * MS) for at in range(3, 200)]
     run = Results([Judged(tables=handmade(steps=rows).tables)])
-    read = texts(drawn(idle_over_steps.draw, run))
+    read = texts(drawn(idle_over_steps.draw_idle_over_steps, run))
     assert [text for text in read if text.endswith("ms")] == ["802 ms"]
 
 
 def test_ranks_have_axes_of_their_own_on_one_scale() -> None:
-    figure = drawn(idle_over_steps.draw, ranks())
+    figure = drawn(idle_over_steps.draw_idle_over_steps, ranks())
     assert len(figure.axes) == 2
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
     assert "ddp-bucketed-rank1 GPU 1" in texts(figure)
@@ -106,7 +106,7 @@ def test_of_many_gpus_those_that_idle_longest_are_shown_and_the_others_counted()
             for at in range(1, GPUS + 3)
         ]
     )
-    figure = drawn(idle_over_steps.draw, run)
+    figure = drawn(idle_over_steps.draw_idle_over_steps, run)
     read = texts(figure)
     assert len(figure.axes) == GPUS
     assert any("2 GPUs that idle less are not shown" in text for text in read)
@@ -116,10 +116,10 @@ def test_of_many_gpus_those_that_idle_longest_are_shown_and_the_others_counted()
 @pytest.mark.parametrize(("count", "width_mm"), [(5, COLUMN_MM), (40, PAGE_MM)])
 def test_few_steps_fit_into_one_column(count: int, width_mm: int) -> None:
     run = results(steps=[step(at, MS) for at in range(count)])
-    figure = drawn(idle_over_steps.draw, run)
+    figure = drawn(idle_over_steps.draw_idle_over_steps, run)
     assert figure.get_figwidth() * 25.4 == pytest.approx(width_mm)
 
 
 @pytest.mark.parametrize("rows", [[], [step(0, 0), step(1, 0)]])
 def test_without_idle_steps_there_is_no_figure(rows: list[dict[str, Any]]) -> None:
-    assert idle_over_steps.draw(results(steps=rows)) is None
+    assert idle_over_steps.draw_idle_over_steps(results(steps=rows)) is None

@@ -4,8 +4,8 @@ from collections import defaultdict
 
 import pytest
 
-from nsysflow.report.figures import phases
-from nsysflow.report.figures.phases import PHASES
+from nsysflow.report.figures import gpu_time as phases
+from nsysflow.report.figures.gpu_time import PHASES
 from nsysflow.report.palette import CAUSES, CLASSES
 from nsysflow.report.phase_tree import phase_tree
 from nsysflow.report.results import Results
@@ -21,9 +21,9 @@ def test_bars_are_as_wide_as_the_tree_of_phases_says(name: str) -> None:
     judged = run_of(name).judged
     tree, _ = phase_tree(judged, PHASES)
     if not any(phase.instances and phase.time_ns for phase in tree):
-        assert phases.draw(run_of(name)) is None
+        assert phases.draw_phases(run_of(name)) is None
         return
-    (axes,) = drawn(phases.draw, run_of(name)).axes
+    (axes,) = drawn(phases.draw_phases, run_of(name)).axes
     found: dict[int, dict[str, float]] = defaultdict(dict)
     for bar in bars(axes):
         if bar.get_width():
@@ -39,7 +39,7 @@ def test_bars_are_as_wide_as_the_tree_of_phases_says(name: str) -> None:
 
 
 def test_a_phase_is_named_by_its_path_with_its_time_beside_it() -> None:
-    figure = drawn(phases.draw, Results([training()]))
+    figure = drawn(phases.draw_phases, Results([training()]))
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == ["step", "step/forward", "step/loss", "(outside ranges)"]
     assert "52.0 ms" in [text.strip() for text in texts(figure)]  # forward
@@ -51,9 +51,9 @@ def test_phases_that_have_no_room_are_counted() -> None:
         for at in range(1, PHASES + 4)
     ]
     window_ns = sum(at * MS for at in range(1, PHASES + 4))
-    figure = drawn(phases.draw, results(phases=rows, accounting=[device(window_ns)]))
+    figure = drawn(phases.draw_phases, results(phases=rows, accounting=[device(window_ns)]))
     assert any("3 shorter phases are not shown" in text for text in texts(figure))
 
 
 def test_without_ranges_there_is_no_figure() -> None:
-    assert phases.draw(results(accounting=[device(9 * MS)])) is None
+    assert phases.draw_phases(results(accounting=[device(9 * MS)])) is None

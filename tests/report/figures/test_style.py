@@ -15,7 +15,7 @@ from nsysflow.report.figures.style import (
     scale_in_time,
 )
 from nsysflow.report.palette import CAUSES, CLASSES, Colour
-from nsysflow.report.parts import Key
+from nsysflow.report.pictures import Key
 
 
 def sheet(**changed: object) -> Sheet:

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.report.flamegraph.boxes import Box, boxes
+from nsysflow.report.flamegraph import Box, boxes
 from tests.report.flamegraph.stacks import NOTHING, OWN, ROWS, idle_stacks
 from tests.report.handmade import MS
 

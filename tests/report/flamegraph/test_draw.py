@@ -9,7 +9,7 @@ import pytest
 
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import SelectionError
-from nsysflow.report.flamegraph.draw import draw
+from nsysflow.report.flamegraph import draw
 from tests import tiny
 from tests.oracle.model import Frame, PlainTrace, Sample, to_trace
 from tests.report.flamegraph.stacks import ROWS, idle_stacks

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import nsysflow
-from nsysflow.report.flamegraph.draw import draw
+from nsysflow.report.flamegraph import draw
 from nsysflow.report.results import Results
 from tests.analyses import run_of
 from tests.report.flamegraph.test_speedscope import File, read, weights

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 import polars as pl
 
-from nsysflow.report.flamegraph.speedscope import SCHEMA, speedscope
+from nsysflow.report.flamegraph import SCHEMA, speedscope
 from tests.report.flamegraph.stacks import ROWS, hostile_stacks, idle_stacks
 from tests.report.handmade import MS
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import polars as pl
 import pytest
 
-from nsysflow.report.flamegraph.svg import MARGIN, WIDTH, Heading, svg
+from nsysflow.report.flamegraph import MARGIN, WIDTH, Heading, svg
 from tests.report.flamegraph.stacks import HOSTILE, OWN, ROWS, hostile_stacks, idle_stacks
 
 SVG: Final = "{http://www.w3.org/2000/svg}"

@@ -1,8 +1,15 @@
 """gap-report.csv and gap-report.md."""
 
-from nsysflow.report.gap_report.files import as_csv, as_markdown
-from nsysflow.report.gap_report.rows import gap_report
-from nsysflow.report.gap_report.series import LAUNCHING, WAITING, Part, Place, Track
+from nsysflow.report.gap_report import (
+    LAUNCHING,
+    WAITING,
+    Part,
+    Place,
+    Track,
+    as_csv,
+    as_markdown,
+    gap_report,
+)
 
 MS = 1_000_000
 

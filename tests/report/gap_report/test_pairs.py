@@ -5,8 +5,7 @@ import re
 import pytest
 
 from benchmarks.gap_report_stability import changes, lines_of
-from nsysflow.report.gap_report.rows import gap_report
-from nsysflow.report.gap_report.series import tracks_of
+from nsysflow.report.gap_report import gap_report, tracks_of
 from nsysflow.report.results import Results
 from tests.oracle.gap_report import GROUPS
 from tests.pairs import PAIRS, Pair, analysed

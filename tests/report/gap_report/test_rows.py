@@ -8,9 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nsysflow
-from nsysflow.report.gap_report.files import as_csv, as_markdown
-from nsysflow.report.gap_report.rows import gap_report
-from nsysflow.report.gap_report.series import LAUNCHING, WAITING, Place, Track, tracks_of
+from nsysflow.report.gap_report import (
+    LAUNCHING,
+    WAITING,
+    Place,
+    Track,
+    as_csv,
+    as_markdown,
+    gap_report,
+    tracks_of,
+)
 from nsysflow.report.results import Results
 from tests.analyses import EXAMPLES, analysed, any_trace, few_reports, run_of
 from tests.oracle import gap_report as oracle

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.report.gap_report.scale import COARSE_SCALE, SCALE, is_listed, rounded_pct
+from nsysflow.report.gap_report import COARSE_SCALE, SCALE, is_listed, rounded_pct
 from tests.oracle.gap_report import nearest
 
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import pytest
 
 from nsysflow.report import palette
-from nsysflow.report.html.colours import letters_on, variables
+from nsysflow.report.html.document import letters_on, variables
 from tests.report.sight import contrast
 
 CSS: Final = files("nsysflow.report.html").joinpath("look", "colours.css").read_text("utf-8")

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from nsysflow.base import units
 from nsysflow.cli.main import main
 from nsysflow.compare.comparison import Comparison, compared
-from nsysflow.report.diff.document import diff_json
-from nsysflow.report.diff.sentences import headline, times
+from nsysflow.report.diff import headline, times
+from nsysflow.report.diff_document import diff_json
 from nsysflow.report.html.diff import diff_html
 from nsysflow.runs.captures import captures_of
 from tests.browser import opened

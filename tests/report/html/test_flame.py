@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from nsysflow.report.flamegraph.boxes import boxes
+from nsysflow.report.flamegraph import boxes
 from tests.analyses import analysed
 from tests.browser import opened
 from tests.report.html.made import made

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.report.html.packing import Packed, packed, packed_deltas
+from nsysflow.report.html.columns import Packed, packed, packed_deltas
 from tests.report.html.unpacked import values_of
 
 COUNTS = st.lists(st.integers(0, 2**53), max_size=20)

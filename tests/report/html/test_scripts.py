@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from nsysflow.report.html.diff import DIFF
-from nsysflow.report.html.document import STYLES, Kind, around
+from nsysflow.report.html.document import STYLES, PageKind, around
 from nsysflow.report.html.page import PAGE
 
 FOLDER: Final = Path(str(files("nsysflow.report.html")))
@@ -18,7 +18,7 @@ BOTH: Final = pytest.mark.parametrize("kind", [PAGE, DIFF], ids=["page", "diff"]
 
 
 @BOTH
-def test_no_name_is_declared_twice(kind: Kind) -> None:
+def test_no_name_is_declared_twice(kind: PageKind) -> None:
     texts = (FOLDER.joinpath(name).read_text("utf-8") for name in kind.scripts)
     names = Counter(name for text in texts for name in DECLARED.findall(text))
     assert [name for name, count in names.items() if count > 1] == []
@@ -31,7 +31,7 @@ def test_every_file_is_part_of_a_page() -> None:
 
 
 @BOTH
-def test_nothing_but_its_own_styles_and_scripts_may_run(kind: Kind) -> None:
+def test_nothing_but_its_own_styles_and_scripts_may_run(kind: PageKind) -> None:
     head, tail = (part.decode() for part in around(kind, 'a "title" <b>'))
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', head)
     assert policy.startswith("default-src 'none'; style-src 'sha256-")

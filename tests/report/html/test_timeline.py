@@ -10,7 +10,7 @@ from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tracks.rows import group_of
-from nsysflow.report.clocks import clocks_of
+from nsysflow.report.pictures import clocks_of
 from tests.analyses import KINDS, analysed, loaded, run_of
 from tests.report.html.unpacked import Page, page_of, run_of_these
 from tests.tiny import analysis_of, kernel, launch, opened

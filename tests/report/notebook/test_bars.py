@@ -2,9 +2,8 @@
 
 import pytest
 
-from nsysflow.report.notebook.bars import bars
-from nsysflow.report.notebook.svg import LABEL, WIDTH
-from nsysflow.report.parts import ALL
+from nsysflow.report.notebook import LABEL, WIDTH, bars
+from nsysflow.report.pictures import ALL
 from nsysflow.report.results import Results
 from tests.analyses import analysed, few_reports, run_of
 from tests.report.handmade import results

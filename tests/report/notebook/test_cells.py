@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.report.notebook.cells import CELLS, LEVELS, Run, runs
+from nsysflow.report.notebook import CELLS, LEVELS, Run, runs
 
 Row = tuple[int, int, str]
 

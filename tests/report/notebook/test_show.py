@@ -4,7 +4,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.report.notebook.show import html_of
+from nsysflow.report.notebook import html_of
 from nsysflow.report.results import Results
 from tests.analyses import analysed, few_reports, loaded
 from tests.report.handmade import MS, device, results

@@ -2,7 +2,7 @@
 
 import nsysflow
 from nsysflow import Options, StepPart
-from nsysflow.report.notebook.timeline import GPUS, STEPS, timeline, windows_of
+from nsysflow.report.notebook import MOST_GPUS, STEPS, timeline, windows_of
 from nsysflow.report.results import Results
 from tests.analyses import analysed, few_reports, loaded, run_of
 from tests.report.handmade import MS, device, results
@@ -52,8 +52,8 @@ def test_there_are_few_boxes_and_all_lie_in_the_picture(name: str) -> None:
 
 def test_of_many_gpus_the_first_are_shown() -> None:
     name = "ddp-bucketed-rank0"
-    run = Results([analysed(name)] * (GPUS + 2))
-    assert words(f"<div>{timeline(run)}</div>").count("stream 17") == GPUS
+    run = Results([analysed(name)] * (MOST_GPUS + 2))
+    assert words(f"<div>{timeline(run)}</div>").count("stream 17") == MOST_GPUS
 
 
 def test_without_gpu_work_there_is_no_timeline() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.report.perfetto.counters import bin_ns, busy_share, run_ahead
+from nsysflow.report.perfetto.trace import bin_ns, busy_share, run_ahead
 from tests.analyses import analysed, few_reports
 
 

@@ -4,7 +4,7 @@ import polars as pl
 
 from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.schema import CAUSE
-from nsysflow.report.perfetto.gap_parts import gap_parts
+from nsysflow.report.perfetto.trace import gap_parts
 
 NONE = {f"{cause}_ns": 0 for cause in CAUSES}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as classes
 
 from nsysflow.base.errors import NsysflowError
-from nsysflow.report.perfetto import wire
+from nsysflow.report.perfetto import packets as wire
 from nsysflow.report.perfetto.packets import Columns, Packets, protos
 from tests.report.perfetto.reader import read_trace
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.report.ranks.heat_map import Line, heat_map
+from nsysflow.report.ranks import Line, heat_map
 from tests.report.handmade import frame
 from tests.report.ranks.made import steps
 

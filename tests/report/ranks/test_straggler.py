@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from nsysflow.report.ranks.straggler import Told, told
+from nsysflow.report.ranks import RankSummary, summarize_ranks
 from tests.report.handmade import MS
 from tests.report.ranks.made import group, ranks, run_of, steps
 
 
-def said(*groups: dict[str, Any], many: bool = True, bandwidth: Any = ()) -> Told:
+def said(*groups: dict[str, Any], many: bool = True, bandwidth: Any = ()) -> RankSummary:
     tables = {"ranks": ranks(64), "rank_steps": steps(64, 2), "bandwidth": bandwidth}
-    return told(run_of(many=many, rank_groups=groups, **tables).judged)
+    return summarize_ranks(run_of(many=many, rank_groups=groups, **tables).judged)
 
 
 def test_a_straggler_is_named_with_its_cost_and_how_often() -> None:
@@ -77,7 +77,7 @@ def test_a_straggler_without_whom_the_run_is_as_long_holds_nobody_up() -> None:
 
 
 def test_of_few_ranks_nothing_is_said_where_nobody_is_late() -> None:
-    assert said(group(cost_step_ns=MS // 20), many=False) == Told()
+    assert said(group(cost_step_ns=MS // 20), many=False) == RankSummary()
     assert said(group(), many=False).first.startswith("rank37 holds up")
 
 

@@ -4,7 +4,7 @@ from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.results import Results
-from nsysflow.report.sarif.document import sarif_json
+from nsysflow.report.sarif import sarif_json
 from tests.analyses import few_reports, run_of
 from tests.report.found import valued, with_findings
 from tests.report.handmade import Handmade

@@ -11,8 +11,7 @@ import pytest
 from nsysflow.analysis import schema
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.report.results import Origin
-from nsysflow.report.sarif.document import sarif_json
-from nsysflow.report.sarif.findings import Find
+from nsysflow.report.sarif import Find, sarif_json
 from tests.report.found import STEP_NS, found_of, stepped, valued
 from tests.report.handmade import Results
 from tests.report.sarif.reader import Location, Result, read

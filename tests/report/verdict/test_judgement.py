@@ -10,7 +10,7 @@ from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results as RealResults
 from nsysflow.report.terminal import page
-from nsysflow.report.verdict.judgement import judge
+from nsysflow.report.verdict import judge
 from nsysflow.runs.analyze import analyze_reports
 from tests.analyses import analysed, every_report
 from tests.breaking import (

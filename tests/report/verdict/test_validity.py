@@ -11,7 +11,7 @@ from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.schema import BACKTRACES
 from nsysflow.analysis.validity.checks import Check, Failed
 from nsysflow.report.results import Origin
-from nsysflow.report.verdict.validity import Invalid, are_named_as_ranks, failures
+from nsysflow.report.validity import Invalid, are_named_as_ranks, failures
 from tests.analyses import analysed
 from tests.report.handmade import Handmade, Results, handmade, renamed, two_ranks
 

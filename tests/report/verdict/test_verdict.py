@@ -8,7 +8,7 @@ import pytest
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.trace import Trace
 from nsysflow.report.results import Origin
-from nsysflow.report.verdict.verdict import LOSSES, WORDS, Verdict, bound_word, verdicts
+from nsysflow.report.verdict import LOSSES, WORDS, Verdict, bound_word, verdicts
 from tests.report.handmade import MS, Results, device, handmade, results
 
 COLUMNS: Final = {"communication": "comm_exposed_ns", "copies": "copy_exposed_ns"}

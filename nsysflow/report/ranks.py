@@ -1,6 +1,8 @@
-"""Who holds the others up, as sentences: of the group where it starts."""
+"""The ranks of a run: who holds the others up, as sentences; the steps of all as a picture of
+letters.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,16 +11,73 @@ import polars as pl
 from nsysflow.analysis.findings.rules.straggler import BECAUSE
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, SAVED, follows, where_it_starts
+from nsysflow.analysis.tables.schema import REASONS
 from nsysflow.base.units import duration, number, share, size
-from nsysflow.report.ranks.names import group_name, group_names, rank_namer, reasons
-from nsysflow.report.results import Results
+from nsysflow.report.results import Results, gpu_name
+
+Row = Mapping[str, Any]
+
+FROM: Final = {
+    "cost_work_ns": "more compute",
+    "cost_copy_ns": "copies",
+    "cost_group_ns": "another group",
+    "cost_host_ns": "host",
+}
+"""Why a rank comes late, in a cell."""
+
+_MOST: Final = 0.9
+"""A reason with this share is the only one said."""
+
+_LEAST: Final = 0.1
+"""A reason below this share is not said."""
+
+
+def rank_namer(results: Results) -> Callable[[object, object], str]:
+    """A function from a report and a device to what their rank is called: the report, with the GPU
+    where a report has several."""
+    ranks = results.table("ranks").select("report", "device").unique()
+    several_gpus = ranks["report"].is_duplicated().any()
+    several_reports = ranks["report"].n_unique() > 1
+
+    def name(report: object, device: object) -> str:
+        if several_reports and not several_gpus:
+            return str(report)
+        return gpu_name(str(report), int(str(device)), several=several_reports)
+
+    return name
+
+
+def group_name(row: Row) -> str:
+    """What a group is called: `TP 8-15`, `all 64 ranks`."""
+    if row["kind"] == "all":
+        return f"all {number(row['ranks'])} ranks"
+    return f"{row['kind'] or 'ranks'} {row['members']}"
+
+
+def group_names(groups: pl.DataFrame) -> dict[int, str]:
+    """What each group of RANK_GROUPS is called, by its number."""
+    return {row["group"]: group_name(row) for row in groups.iter_rows(named=True)}
+
+
+def reasons(row: Row, words: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Why a rank is late, and the share of each reason, the largest first; one alone where it is
+    nearly all."""
+    whole = sum(row[reason] or 0 for reason in REASONS)
+    if not whole:
+        return []
+    found = sorted(REASONS, key=lambda reason: -(row[reason] or 0))
+    found = [reason for reason in found if (row[reason] or 0) >= _LEAST * whole]
+    if row[found[0]] >= _MOST * whole:
+        found = found[:1]
+    return [(words[reason], share(row[reason], whole)) for reason in found]
+
 
 WORTH: Final = 0.01
 """A cost below this share of a step is not said: ranks vary as much by themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class RankSummary:
     """What the ranks of a run tell.
 
     Attributes:
@@ -30,7 +89,7 @@ class Told:
     more: tuple[str, ...] = ()
 
 
-def told(results: Results) -> Told:
+def summarize_ranks(results: Results) -> RankSummary:
     """What the ranks of a run tell; nothing of a single rank, nor of few of which nobody is late.
 
     Args:
@@ -46,7 +105,9 @@ def told(results: Results) -> Told:
     sentences = [sentence for delay in delays for sentence in delay.sentences]
     if not sentences and results.many:
         sentences = [*_nobody(results, groups, step_ns)]
-    return Told(first=sentences[0], more=tuple(sentences[1:])) if sentences else Told()
+    return (
+        RankSummary(first=sentences[0], more=tuple(sentences[1:])) if sentences else RankSummary()
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +237,7 @@ def _speed(bytes_per_s: float) -> str:
 
 
 def _nobody(results: Results, groups: pl.DataFrame, step_ns: int) -> Iterator[str]:
-    """That nobody holds the others up, or that it cannot be told."""
+    """That nobody holds the others up, or that it cannot be summarize_ranks."""
     matched = groups.filter(pl.col("collectives") > 0)
     if matched.is_empty():
         yield "The ranks have no collectives together, so nobody can be called late"
@@ -194,3 +255,85 @@ def _nobody(results: Results, groups: pl.DataFrame, step_ns: int) -> Iterator[st
             )
         else:
             yield f"{name} costs its group most: {waits}"
+
+
+LETTERS: Final = "·░▒▓█"
+"""From as long as the median to much longer."""
+
+LONGER_PCT: Final = (2, 5, 10, 20)
+"""From so many percent of a step on, the next letter stands. Ranks differ by 1 % by themselves."""
+
+KEY: Final = "  ".join(
+    f"{letter} {pct} %" for letter, pct in zip(LETTERS[1:], LONGER_PCT, strict=True)
+)
+"""What the letters mean."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A line of the picture: the ranks that it is of, and a letter per stretch of steps."""
+
+    ranks: tuple[int, ...]
+    letters: str
+
+
+def own_ns() -> pl.Expr:
+    """A rank's own time in a step, of RANK_STEPS."""
+    return pl.col("duration_ns") - pl.col("comm_exposed_ns")
+
+
+def longer_pct() -> pl.Expr:
+    """How much longer a rank's own time is than the median rank's in that step, in percent of the
+    median step."""
+    own = own_ns()
+    more = own - own.median().over("step")
+    return 100 * more / pl.col("duration_ns").median().over("step")
+
+
+def heat_map(rank_steps: pl.DataFrame, alone: Sequence[int], lines: int, width: int) -> list[Line]:
+    """The picture in at most so many lines and letters; empty without steps.
+
+    Args:
+        rank_steps: RANK_STEPS.
+        alone: ranks to show by themselves, first; the others are put together as needed.
+        lines: at most this many.
+        width: at most this many letters.
+    """
+    if rank_steps.is_empty():
+        return []
+    placed = _lines_of(rank_steps["rank"].unique().sort().to_list(), alone, lines)
+    number = {rank: line for line, ranks in enumerate(placed) for rank in ranks}
+    steps = rank_steps["step"].unique().sort()
+    columns = min(len(steps), width)
+    column = {step: place * columns // len(steps) for place, step in enumerate(steps)}
+    cells = (
+        rank_steps.select(
+            pl.col("rank").replace_strict(number, return_dtype=pl.Int64).alias("line"),
+            pl.col("step").replace_strict(column, return_dtype=pl.Int64).alias("column"),
+            longer_pct().alias("pct"),
+        )
+        .group_by("line", "column")
+        .agg(pl.col("pct").max())
+    )
+    letters = {(line, at): _letter(pct) for line, at, pct in cells.rows()}
+    return [
+        Line(ranks=ranks, letters="".join(letters.get((line, at), " ") for at in range(columns)))
+        for line, ranks in enumerate(placed)
+    ]
+
+
+def _letter(pct: float | None) -> str:
+    return LETTERS[sum((pct or 0) >= limit for limit in LONGER_PCT)]
+
+
+def _lines_of(ranks: list[int], alone: Sequence[int], lines: int) -> list[tuple[int, ...]]:
+    """The ranks of each line: those to show alone, then the others, 1, 2, 4, … neighbours each."""
+    first = [rank for rank in alone if rank in ranks][: lines // 2]
+    room, each = max(1, lines - len(first)), 1
+    while len(ranks) > each * room:
+        each *= 2
+    near = [
+        tuple(rank for rank in ranks[at : at + each] if rank not in first)
+        for at in range(0, len(ranks), each)
+    ]
+    return [*((rank,) for rank in first), *filter(None, near)]

@@ -1,24 +1,21 @@
-"""Findings as SARIF results: what, how much, and on which line.
+"""Findings for editors and code scanning: SARIF 2.1.0."""
 
-A result is never an error: a slow program is right. It is a warning from 5 % of a step, a note
-below; a note too where the saving is not estimated, or only counts once the host keeps up.
-
-GitHub refuses a file in which one result has no location. A finding without a line of the program
-is therefore at the report: a line of the program would be a guess.
-"""
-
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import nsysflow
 from nsysflow.analysis.events.source_lines import recorded_files
+from nsysflow.analysis.findings.explanation import Explanation, explanations
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.base.names import SourceLine
 from nsysflow.report.findings import saving_of
 from nsysflow.report.results import Results
+from nsysflow.report.validity import failures
 
 WARNING_PCT: Final = 5.0
 """Who saves less of a step has other things to do first."""
@@ -151,3 +148,84 @@ def _properties(number: int, one: Valued, results: Results) -> dict[str, Any]:
         "change": [*finding.change],
         "explain": f"nsysflow explain {number} {results.again}",
     }
+
+
+def rules() -> list[dict[str, Any]]:
+    """All rules, also those that found nothing here: GitHub expects the same list each time."""
+    return [_rule(name, one) for name, one in explanations().items()]
+
+
+def _rule(name: str, one: Explanation) -> dict[str, Any]:
+    shown = "\n".join(_help(name, one))
+    return {
+        "id": name,
+        "name": "".join(word.capitalize() for word in name.split("-")),
+        "shortDescription": {"text": _sentence(one.about)},
+        "fullDescription": {"text": one.why},
+        "help": {"text": shown, "markdown": shown},
+        "defaultConfiguration": {"level": "note"},
+        "properties": {"tags": ["performance", "gpu"], "problem.severity": "recommendation"},
+    }
+
+
+def _help(name: str, one: Explanation) -> Iterator[str]:
+    """What it is, why it costs time, what to change: Markdown that reads well as it is."""
+    yield f"# {name}: {one.about}"
+    yield from ("", one.why)
+    yield from _code("Before", one.before)
+    yield from _code("After", one.after)
+    yield from _points("Sure signs", one.signs)
+    yield from _points("When to leave it", one.leave)
+    yield from ("", "On your machine:", "", "```sh", f"nsysflow explain {name}")
+    yield from (f"nsysflow analyze REPORT --table {table}" for table in one.tables)
+    yield "```"
+
+
+def _code(title: str, code: str) -> Iterator[str]:
+    yield from ("", f"## {title}", "", "```python", code.strip("\n"), "```")
+
+
+def _points(title: str, items: Sequence[str]) -> Iterator[str]:
+    yield from ("", f"## {title}", "", *(f"- {item}" for item in items))
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."
+
+
+SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+VERSION: Final = "2.1.0"
+
+_BASE_MEANS: Final = "the root of the repository, or else the folder in which nsysflow ran"
+"""The document names no folder of the machine; an editor takes the folder that it has open."""
+
+
+def sarif_json(results: Results, find: Callable[[str], str | None]) -> str:
+    """The document.
+
+    Args:
+        results: the run.
+        find: the file of the working tree that a path, or the end of one, means; relative to the
+            root of the repository. None where there is no such file.
+    """
+    run = {
+        "tool": {
+            "driver": {"name": "nsysflow", "version": nsysflow.__version__, "rules": rules()},
+        },
+        "originalUriBaseIds": {BASE: {"description": {"text": _BASE_MEANS}}},
+        "invocations": [
+            {"executionSuccessful": True, "toolExecutionNotifications": [*_notifications(results)]}
+        ],
+        "results": found_results(results, find),
+        "properties": {"reports": [*results.reports], "selection": results.selection},
+    }
+    document = {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
+    return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def _notifications(results: Results) -> Iterator[dict[str, Any]]:
+    """Why the recording cannot be judged, if so, and what it lacks."""
+    for failed in failures(results):
+        yield {"level": "warning", "message": {"text": failed.sentence}}
+    for note in results.notes:
+        yield {"level": "note", "message": {"text": note.text}}

@@ -11,7 +11,7 @@ from nsysflow.compare.bridge import Delta, Item, Part
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.change import Change
 from nsysflow.compare.comparison import Comparison
-from nsysflow.report.diff.sentences import headline, remarks
+from nsysflow.report.diff import headline, remarks
 
 SCHEMA_VERSION: Final = 1
 """Additions keep it, a change of meaning raises it."""

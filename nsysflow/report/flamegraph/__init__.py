@@ -1,1 +1,0 @@
-"""The idle flame graph: what Python ran while the GPU waited, as a picture and for speedscope."""

@@ -1,1 +1,0 @@
-"""What a notebook shows of a run: the verdict, what to change, and two small pictures."""
