@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from nsysflow.analysis.declared import tables
-from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.intervals import merge
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest, digest
 from nsysflow.analysis.schema import os_pid
@@ -22,14 +22,13 @@ from nsysflow.analysis.selection.bound import device_parts
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View, judged_view, view_of
 from nsysflow.analysis.selection.windows import whole_windows
-from nsysflow.analysis.short_repr import Shown, facts_of
+from nsysflow.analysis.short_repr import Displayable, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.validity import FailedCheck, failed_checks, notes_on_graphs
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_view
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks
-from nsysflow.analysis.validity.checks import Failed, failed_checks
-from nsysflow.analysis.validity.graph_notes import notes_on_graphs
 
 _FIRST: Final = ("gap_causes", "gap_places", "stalls", "copies")
 """Pieces of a timeline that need little of each other: computed side by side before any table."""
@@ -195,7 +194,7 @@ class Tables:
         return of.select(report, "device", pl.exclude("device_no", "device"))
 
     @computed_once
-    def failed_checks(self) -> tuple[Failed, ...]:
+    def failed_checks(self) -> tuple[FailedCheck, ...]:
         """What makes the recording unfit to be judged, the weightiest first; empty for a sound one.
         The tables are computed all the same."""
         return failed_checks(self.view)
@@ -242,7 +241,7 @@ class Tables:
         return rows.with_columns(report).select(schema.names()).match_to_schema(schema)
 
 
-class Analysis(Shown, Tables):
+class Analysis(Displayable, Tables):
     """The tables of one report: each is a property, e.g. `analysis.gap_summary`."""
 
     def __init__(self, trace: Trace, options: Options) -> None:

@@ -14,7 +14,7 @@ _Form = Callable[[str, str, Sequence[str]], str]
 """Makes a text of a kind, a name and facts."""
 
 
-class Shown(ABC):
+class Displayable(ABC):
     """Shows itself in a console by its facts, and in a notebook by a page; neither ever fails.
 
     Attributes:

@@ -6,8 +6,8 @@ from typing import Literal, Self
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.notes import Note
 from nsysflow.analysis.short_repr import as_html, as_text, gpu_names
 
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis import schema
-from nsysflow.analysis.declared import causes, tables
+from nsysflow.analysis import causes, schema
+from nsysflow.analysis.declared import tables
 from nsysflow.analysis.tables import schema as table_schema
 from nsysflow.analysis.tables.columns import meaning
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from nsysflow.report.figures.style import PAGE_MM, Sheet, applied
 from nsysflow.report.palette import CAUSES, CLASSES, PAGE, Colour
-from nsysflow.report.pictures import Key
+from nsysflow.report.pictures import LegendEntry
 
 ROOT: Final = Path(__file__).parents[1]
 ROWS: Final = ROOT / "benchmarks" / "analyze.csv"
@@ -51,7 +51,7 @@ def draw(found: Mapping[tuple[int, str], Row], picture: Path) -> None:
         " columns from SQLite and does nothing with them.",
         width_mm=PAGE_MM,
         body_mm=_AXES_MM,
-        keys=[Key(label=name, colour=colour) for name, colour in SHOWN.values()],
+        keys=[LegendEntry(label=name, colour=colour) for name, colour in SHOWN.values()],
     )
     with applied():
         figure = sheet.figure()

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from nsysflow.analysis.declared.notes import NoteKind
+from nsysflow.analysis.notes import NoteKind
 from nsysflow.analysis.trace import Trace
 
 PID: Final = 1000

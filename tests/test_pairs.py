@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.catalog.catalog import workloads
 from tests.pairs import (

@@ -101,7 +101,7 @@ DECLARED: Final = (
     Table(
         name="kernels",
         about="kernels by full name, with class, time, grid and block",
-        made_by="tables.kernels.kernels:kernel_table",
+        made_by="tables.kernels:kernel_table",
         json_key="kernels",
         page_rows=3,
         full_rows=20,
@@ -275,7 +275,7 @@ DECLARED: Final = (
     Table(
         name="mfu",
         about="FLOPs per second of steps and phases, and their share of the GPU's peak",
-        made_by="tables.utilization.mfu:mfu_table",
+        made_by="tables.mfu:mfu_table",
         csv="with rows",
         json_key="mfu",
         full_rows=30,
@@ -285,7 +285,7 @@ DECLARED: Final = (
     Table(
         name="comm",
         about="communication kernels by operation and phase, with their exposed time",
-        made_by="tables.communication.comm:comm_table",
+        made_by="tables.comm:comm_table",
         json_key="comm",
         page_rows=3,
         full_rows=20,
@@ -299,7 +299,7 @@ DECLARED: Final = (
     Table(
         name="collectives",
         about="every communication kernel",
-        made_by="tables.communication.comm:collectives",
+        made_by="tables.comm:collectives",
         csv="never",
         json_key=None,
         filled_by="this selection has no communication kernels",
@@ -395,7 +395,7 @@ DECLARED: Final = (
     Table(
         name="gpu_metrics",
         about="per phase and kernel class, the sampled GPU counters",
-        made_by="tables.utilization.gpu_metrics:gpu_metrics_table",
+        made_by="tables.gpu_metrics:gpu_metrics_table",
         csv="with rows",
         json_key="gpu_metrics",
         page_rows=3,

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.causes import CAUSES, STALLS
 from nsysflow.analysis.events.busy import Busy
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS, makes
 from nsysflow.analysis.events.events import Events

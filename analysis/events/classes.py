@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES, Cause
+from nsysflow.analysis.causes import CAUSES, Cause
 from nsysflow.analysis.frames.lookup import enum_from_index, greatest, matching, scatter_table
 from nsysflow.analysis.schema import CAUSE
 

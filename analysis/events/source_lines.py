@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import STALLS
+from nsysflow.analysis.causes import STALLS
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS
 from nsysflow.analysis.frames.intervals import Axis, inside, on_axis
 from nsysflow.analysis.frames.source_files import is_framework, is_own, shown_lines

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.causes import CAUSES, STALLS
 from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.idle.run_ahead import GapCauses
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES, IN_CALLS, STALLS
+from nsysflow.analysis.causes import CAUSES, IN_CALLS, STALLS
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import Cover
 from nsysflow.analysis.frames.lookup import enum_from_index

@@ -8,7 +8,6 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.frames.lookup import distinct, greatest, scatter_table
 from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.load.export_tables import Raw, direction, memory_kind, nvtx_event_types
@@ -23,6 +22,7 @@ from nsysflow.analysis.load.marks import (
 )
 from nsysflow.analysis.load.notes import nameless_calls, notes_on
 from nsysflow.analysis.load.sampled import gpu_samples, stacks
+from nsysflow.analysis.notes import Note
 from nsysflow.analysis.schema import os_pid, process_of
 from nsysflow.analysis.trace import Trace
 from nsysflow.runtime.protocol import KEY

@@ -14,7 +14,6 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.diagnostics import IMPORT_ERRORS
 from nsysflow.analysis.frames.source_files import shown_files
 from nsysflow.analysis.load.compressed import pack_into, temporary_folder
 from nsysflow.analysis.load.dispatch import is_json, opened
@@ -37,6 +36,7 @@ from nsysflow.analysis.load.sqlite import (
     read_sqlite,
     sqlite_uri,
 )
+from nsysflow.analysis.notes import IMPORT_ERRORS
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import NotAReport, OutputError, record_again
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.graphs import GRAPH_NODE_NS
 from nsysflow.analysis.frames.intervals import Axis, merge, reached_before
 from nsysflow.analysis.frames.lookup import greatest

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 import polars as pl
 
-from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.frames.intervals import Cover, merge, on_axis, reached_before
+from nsysflow.analysis.notes import Note
 from nsysflow.analysis.replay.replay import NEVER_NS, Program, network_of, recorded
 from nsysflow.analysis.schema import Frame, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
@@ -15,7 +15,7 @@ from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.accounting import gpus_of
 from nsysflow.analysis.tables.schema import ACCOUNTING, STEPS
 from nsysflow.analysis.tables.steps import timed_steps
-from nsysflow.analysis.validity.checks import Failed
+from nsysflow.analysis.tables.validity import FailedCheck
 
 if TYPE_CHECKING:
     from nsysflow.analysis.analyze import Tables
@@ -280,7 +280,7 @@ class Digest:
     source: str
     gpus: pl.DataFrame
     notes: tuple[Note, ...]
-    failed: tuple[Failed, ...]
+    failed: tuple[FailedCheck, ...]
     step_name: str | None
     collectives: pl.DataFrame
     steps: pl.DataFrame

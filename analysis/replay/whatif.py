@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before
 from nsysflow.analysis.frames.lookup import greatest, scatter_table
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.idle.gaps import find_gaps
 from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import (

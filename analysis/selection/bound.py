@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.intervals import Axis, Cover, on_axis
 from nsysflow.analysis.selection.view import View
 

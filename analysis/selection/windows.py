@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.causes import CAUSES, STALLS
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import (
     Axis,

@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.intervals import Axis, Cover, last_at_or_before, merge, on_axis
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.options import StepPart, typed_steps

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.statistics import percent
 from nsysflow.analysis.selection.view import View
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES, WITH_CULPRIT
+from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.statistics import percent, whole_ns
 from nsysflow.analysis.phases.attribution import Attribution

@@ -4,10 +4,10 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.diagnostics import LOST_EVENTS, MAYBE_LOST
 from nsysflow.analysis.events.events import CLOCK_JUMP_NS, Events
 from nsysflow.analysis.events.graphs import WrongTimes
 from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.notes import LOST_EVENTS, MAYBE_LOST
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.schema import INTEGRITY
 

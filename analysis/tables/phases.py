@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.statistics import whole_ns
 from nsysflow.analysis.phases.work import with_columns_of
 from nsysflow.analysis.schema import os_pid

@@ -8,8 +8,8 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.declared import tables
-from nsysflow.analysis.declared.causes import CAUSES
 from nsysflow.analysis.schema import (
     CAUSE,
     COPY_LABEL,

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.schema import CAUSE, os_pid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.selection.windows import clip_rows, whole_windows

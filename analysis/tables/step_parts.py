@@ -17,7 +17,7 @@ from nsysflow.analysis.tables.gaps import (
     occurring,
     place_names,
 )
-from nsysflow.analysis.tables.kernels.classes import class_of
+from nsysflow.analysis.tables.kernel_classes import class_of
 
 _GRID: Final = ("grid_x", "grid_y", "grid_z")
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.bound import bounds, waits_in_stretches
 from nsysflow.analysis.selection.view import View

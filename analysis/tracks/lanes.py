@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.lookup import greatest, scatter_table

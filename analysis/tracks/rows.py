@@ -7,13 +7,13 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES, WITH_CULPRIT
+from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.events.source_lines import stack_sources
 from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.frames.source_files import shown_frames
 from nsysflow.analysis.idle.samples import cells, has_host_stacks
 from nsysflow.analysis.selection.timeline import Timeline
-from nsysflow.analysis.tables.kernels.classes import Rules, class_of
+from nsysflow.analysis.tables.kernel_classes import Rules, class_of
 from nsysflow.analysis.tracks.lanes import (
     CALLS,
     GAPS,

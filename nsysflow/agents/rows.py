@@ -15,7 +15,7 @@ from nsysflow.base.errors import SelectionError, UnknownName
 from nsysflow.base.names import near_or_all
 from nsysflow.base.units import number
 from nsysflow.report.document import plain
-from nsysflow.report.one_table import columns_that_fit, readable, with_values
+from nsysflow.report.one_table import columns_that_fit, columns_with_values, readable_block
 from nsysflow.report.terminal import set_block
 
 Op = Literal["=", "!=", "<", "<=", ">", ">=", "contains"]
@@ -195,11 +195,11 @@ def _lines(page: pl.DataFrame, query: Query, rows: Rows) -> Iterator[str]:
         yield f"{query.name} has {number(rows.total)} rows; offset {query.offset} is too large"
         return
     columns = query.columns or columns_that_fit(page, rows.columns, WIDTH - 2)
-    block = readable(page.select(columns), f"{query.name}: {TABLES[query.name].about}")
+    block = readable_block(page.select(columns), f"{query.name}: {TABLES[query.name].about}")
     yield plain_text(set_block(block, WIDTH))
     last = rows.offset + len(page)
     more = f"; more from offset {last}" if rows.next_offset is not None else ""
     yield f"rows {number(rows.offset + 1)} to {number(last)} of {number(rows.total)}{more}"
-    hidden = [name for name in with_values(page) if name not in columns]
+    hidden = [name for name in columns_with_values(page) if name not in columns]
     if hidden and not query.columns:
         yield f"other columns: {', '.join(hidden)}"

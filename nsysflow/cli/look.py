@@ -50,7 +50,7 @@ def look_of(
         SettingsError: the file of kernel classes is wrong.
     """
     from nsysflow.analysis.options import Options
-    from nsysflow.analysis.tables.kernels.classes import read_kernel_classes
+    from nsysflow.analysis.tables.kernel_classes import read_kernel_classes
 
     added, removed = split_domains(domains)
     rules = () if classes is None else read_kernel_classes(classes)

@@ -16,8 +16,8 @@ from nsysflow.base.names import near_or_all
 from nsysflow.base.screen import console, line_width
 from nsysflow.cli.output import print_lines, stdout
 from nsysflow.report.markdown import table_lines
-from nsysflow.report.one_table import columns_that_fit, readable, with_values
-from nsysflow.report.results import Results, ranked
+from nsysflow.report.one_table import columns_that_fit, columns_with_values, readable_block
+from nsysflow.report.results import Results, sorted_by_rank
 from nsysflow.report.tables import named_table, write_csv, write_parquet
 from nsysflow.report.terminal import set_block
 
@@ -86,7 +86,7 @@ def show_table(results: Results, name: str, style: Style, *, at_least_ns: int) -
         _print_parquet(_chosen(table, style.columns))
     elif style.form == "md":
         print_lines(
-            console(), map(Text, table_lines(readable(_chosen(table, style.columns), name)))
+            console(), map(Text, table_lines(readable_block(_chosen(table, style.columns), name)))
         )
     elif not table.is_empty():
         _print_for_people(table, name, style)
@@ -100,7 +100,7 @@ def _rows(results: Results, name: str, style: Style, at_least_ns: int) -> pl.Dat
     else:
         table = named_table(results, name, at_least_ns=at_least_ns)
     if style.form in ("table", "md"):
-        table = ranked(table, name)
+        table = sorted_by_rank(table, name)
     return table if style.top is None else table.head(style.top)
 
 
@@ -130,7 +130,7 @@ def _print_for_people(table: pl.DataFrame, name: str, style: Style) -> None:
         columns = table.columns
     else:
         columns = columns_that_fit(shown, TABLES[name].shown.split() or table.columns, width - 2)
-    block = readable(shown.select(columns), name)
+    block = readable_block(shown.select(columns), name)
     print_lines(screen, set_block(block, None if style.wide else width))
     _say_what_is_left_out(table, shown, columns, style)
 
@@ -142,7 +142,7 @@ def _say_what_is_left_out(
     if len(table) > len(shown):
         more = len(table) - len(shown)
         click.echo(f"{more:,} more rows; --top {len(table)} shows all", err=True)
-    hidden = [name for name in with_values(table) if name not in columns]
+    hidden = [name for name in columns_with_values(table) if name not in columns]
     if hidden and style.columns is None:
         how = "--wide shows all columns, --columns A,B,C chooses"
         click.echo(f"not shown: {', '.join(hidden)}; {how}", err=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf, isinf
 from typing import Final, Literal, NoReturn, TypeAlias
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.base.errors import CheckError, UnknownName, WrongBudget
 from nsysflow.base.names import near_or_all
 from nsysflow.compare.captures import Capture, PartName, Row, Track

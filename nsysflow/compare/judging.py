@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Literal, TypeAlias
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.base.errors import CheckError
 from nsysflow.base.names import SourceLine
 from nsysflow.base.units import duration

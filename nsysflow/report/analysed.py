@@ -5,14 +5,14 @@ from typing import Protocol
 
 import polars as pl
 
-from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.notes import Note
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.tables.validity import FailedCheck
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks
-from nsysflow.analysis.validity.checks import Failed
 
 
 class Analysed(Protocol):
@@ -47,7 +47,7 @@ class Analysed(Protocol):
     @property
     def digest(self) -> Digest: ...
     @property
-    def failed_checks(self) -> tuple[Failed, ...]: ...
+    def failed_checks(self) -> tuple[FailedCheck, ...]: ...
     @property
     def judged(self) -> "Analysed": ...
     @property

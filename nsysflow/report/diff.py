@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.errors import SelectionError
 from nsysflow.base.units import duration, percent, signed, significant

@@ -11,10 +11,10 @@ import polars as pl
 import polars.selectors as cs
 
 import nsysflow
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, with_traits
-from nsysflow.analysis.tables.kernels.classes import Rules
+from nsysflow.analysis.tables.kernel_classes import Rules
 from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.analysed import Analysed
 from nsysflow.report.phase_tree import phase_names, phase_tree

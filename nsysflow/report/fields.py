@@ -35,7 +35,7 @@ class Limits:
     at_least_ns: int = 0
 
 
-def filled(
+def make_block(
     title: str,
     rows: Iterable[T],
     fields: Sequence[Field[T]],
@@ -89,13 +89,13 @@ def gpu_fields(results: Results, table: pl.DataFrame) -> tuple[Field[Row], ...]:
     return (gpu_field(results),) if several else ()
 
 
-def together(results: Results) -> str:
+def gpus_together(results: Results) -> str:
     """What a caption says where the rows are sums over several GPUs."""
     count = results.table("accounting").height
     return f"; {number(count)} GPUs together" if count > 1 else ""
 
 
-def left_out(count: int, table: str) -> str:
+def more_rows(count: int, table: str) -> str:
     """How many rows a block leaves out and how to see them; empty where it is complete."""
     return f"{number(count)} more: --table {table}" if count > 0 else ""
 

@@ -13,14 +13,14 @@ from typing import Any, Final, Literal
 import polars as pl
 
 import nsysflow
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.source_files import is_own, shown_frames
 from nsysflow.analysis.idle.samples import has_host_stacks
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.errors import SelectionError
 from nsysflow.base.units import duration, share
-from nsysflow.report.fields import together
+from nsysflow.report.fields import gpus_together
 from nsysflow.report.layout import printable
 from nsysflow.report.results import Results
 
@@ -332,7 +332,7 @@ def draw(results: Results, file: Path) -> str:
     if file.suffix == ".json":
         return speedscope(stacks, about)
     steps = judged.step_count if judged.of_steps else None
-    heading = Heading(about=f"{about}{together(results)}", steps=steps)
+    heading = Heading(about=f"{about}{gpus_together(results)}", steps=steps)
     return svg(stacks, own_files(results), heading)
 
 

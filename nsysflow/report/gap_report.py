@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES, DECLARED
+from nsysflow.analysis.causes import CAUSES, DECLARED
 from nsysflow.analysis.findings.finding import in_function
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, percent
@@ -169,7 +169,7 @@ _Series = Mapping[Part, Sequence[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class GapReportRow:
     """Idle time of one cause at one place, on the GPU where it is the largest share of a step.
 
     Attributes:
@@ -216,7 +216,7 @@ class GapReport:
     steps: int
     step_ns: float
     idle_ns: float
-    rows: tuple[Row, ...]
+    rows: tuple[GapReportRow, ...]
 
 
 def gap_report(tracks: Sequence[Track]) -> GapReport:
@@ -254,18 +254,18 @@ def _together(track: Track, places: Iterable[Place]) -> _Series:
     return {("", ""): [sum(step) for step in zip(*rows, strict=True)]} if rows else {}
 
 
-def _largest(place: Place | None, found: Iterable[tuple[Track, _Series]]) -> Row:
+def _largest(place: Place | None, found: Iterable[tuple[Track, _Series]]) -> GapReportRow:
     """The row of the process and GPU where it is the largest share of a step: of a straggler, that
     others wait for, rather than of the middle one."""
     rows = [_row(track, place, series) for track, series in found]
     return max(rows, key=lambda row: (row.share, row.low_ns or 0, row.ns))
 
 
-def _row(track: Track, place: Place | None, series: _Series) -> Row:
+def _row(track: Track, place: Place | None, series: _Series) -> GapReportRow:
     values = _sums(track, series)
     found, step_ns = typical([values]), median(track.step_ns)
     scale = (COARSE_SCALE,) if place is None else ()
-    return Row(
+    return GapReportRow(
         place=place,
         ns=found.value,
         low_ns=found.low,
@@ -359,13 +359,13 @@ def _table(report: GapReport) -> Block:
     return Block(title="", columns=columns, rows=rows)
 
 
-def _where(row: Row) -> str:
+def _where(row: GapReportRow) -> str:
     if row.place is None:
         return REST
     return f"{row.place.phase}, {row.place.function}" if row.place.function else row.place.phase
 
 
-def _why(row: Row) -> str:
+def _why(row: GapReportRow) -> str:
     """The cause, and what it consists of, the largest part first."""
     if row.place is None:
         return ""
@@ -379,7 +379,7 @@ def _why(row: Row) -> str:
     return f"{row.place.cause}: {', '.join(shown)}"
 
 
-def _interval(row: Row) -> str:
+def _interval(row: GapReportRow) -> str:
     if row.low_ns is None or row.high_ns is None:
         return ""
     return f"{duration(round(row.low_ns))} to {duration(round(row.high_ns))}"

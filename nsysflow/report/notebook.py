@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.tracks.rows import group_of
 from nsysflow.base.names import printable
@@ -17,7 +17,15 @@ from nsysflow.report import palette
 from nsysflow.report.analysed import Analysed
 from nsysflow.report.findings import suggestions
 from nsysflow.report.palette import Colour
-from nsysflow.report.pictures import ALL, Part, about_run, gpu_label, there, time_label, timed
+from nsysflow.report.pictures import (
+    ALL,
+    Part,
+    about_run,
+    gpu_label,
+    part_figures,
+    parts_with_time,
+    time_label,
+)
 from nsysflow.report.results import Results
 from nsysflow.report.verdict import judge
 
@@ -130,7 +138,7 @@ def bars(results: Results) -> str:
     if not rows:
         return ""
     steps = [judged.steps_on(row["report"], row["device"]) for row in rows]
-    parts = there(ALL, rows)
+    parts = parts_with_time(ALL, rows)
     longest_ns = max(row["window_ns"] / count for row, count in zip(rows, steps, strict=True))
     drawn: list[str] = []
     for at, (row, count) in enumerate(zip(rows, steps, strict=True)):
@@ -156,16 +164,16 @@ def _bar(
                     width=round(ns * scale, 2),
                     height=_BAR,
                     colour=part.colour,
-                    title=timed(part, row, steps),
+                    title=part_figures(part, row, steps),
                 )
             )
         left_ns += ns
 
 
 def _legend(parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], steps: Sequence[int]) -> str:
-    """The legend, with figures where there is one GPU."""
+    """The legend, with figures where parts_with_time is one GPU."""
     alone = len(rows) == 1
-    texts = [timed(part, rows[0], steps[0]) if alone else part.label for part in parts]
+    texts = [part_figures(part, rows[0], steps[0]) if alone else part.label for part in parts]
     keys = (key(part.colour, text) for part, text in zip(parts, texts, strict=True))
     return f"<p>{''.join(keys)}</p>"
 

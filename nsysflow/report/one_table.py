@@ -33,7 +33,7 @@ _HEADS: Final = {"induced_idle_ns": "idle behind it", "copy_label": "copy", "pat
 """Headings that are not the column's name without its unit."""
 
 
-def readable(table: pl.DataFrame, title: str) -> Block:
+def readable_block(table: pl.DataFrame, title: str) -> Block:
     """A table in human units, without its empty columns and a `report` that is always the same."""
     kept = [
         series
@@ -70,7 +70,7 @@ def columns_that_fit(table: pl.DataFrame, by_weight: Sequence[str], width: int) 
     return [name for name in table.columns if name in chosen]
 
 
-def with_values(table: pl.DataFrame) -> list[str]:
+def columns_with_values(table: pl.DataFrame) -> list[str]:
     """The columns that hold a value in some row."""
     return [series.name for series in table if series.null_count() < len(series)]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.phases.names import NOT_RECORDED, OUTSIDE
 from nsysflow.report.results import Results
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.base.names import some_of
@@ -121,7 +121,7 @@ def end_of(tracks: Tracks) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Key:
+class LegendEntry:
     """An entry of a legend."""
 
     label: str
@@ -129,7 +129,7 @@ class Key:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part(Key):
+class Part(LegendEntry):
     """A part of a GPU's time, and its entry in legends.
 
     Attributes:
@@ -160,7 +160,7 @@ ALL: Final = (*WORK, *(replace(part, label=f"idle: {part.label}") for part in ID
 """All of its time."""
 
 
-def timed(part: Part, row: Mapping[str, Any], steps: int) -> str:
+def part_figures(part: Part, row: Mapping[str, Any], steps: int) -> str:
     """A part with its figures: `compute 3.24 ms, 84 %`.
 
     Args:
@@ -172,6 +172,6 @@ def timed(part: Part, row: Mapping[str, Any], steps: int) -> str:
     return f"{part.label} {time}, {share(row[part.column], row['window_ns'])}"
 
 
-def there(parts: Iterable[Part], rows: Sequence[Mapping[str, Any]]) -> list[Part]:
+def parts_with_time(parts: Iterable[Part], rows: Sequence[Mapping[str, Any]]) -> list[Part]:
     """The parts of which any row has time."""
     return [part for part in parts if any(row[part.column] for row in rows)]

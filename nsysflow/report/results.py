@@ -7,15 +7,15 @@ from shlex import quote
 
 import polars as pl
 
-from nsysflow.analysis.declared.notes import Note
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table
 from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.notes import Note
 from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.short_repr import Shown, facts_of
+from nsysflow.analysis.short_repr import Displayable, facts_of
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.report.analysed import Analysed
 
@@ -25,7 +25,7 @@ def or_outside(path: str) -> pl.Expr:
     return pl.col(path).fill_null("").replace("", OUTSIDE)
 
 
-def ranked(table: pl.DataFrame, name: str) -> pl.DataFrame:
+def sorted_by_rank(table: pl.DataFrame, name: str) -> pl.DataFrame:
     """The table of that name in the order in which people read it."""
     by = TABLES[name].ranked_by
     return table if by is None else table.sort(by, descending=True, maintain_order=True)
@@ -65,7 +65,7 @@ class Origin:
     started: str = ""
 
 
-class Results(Shown):
+class Results(Displayable):
     """The tables of one or more analysed reports, each computed when it is first asked for.
 
     Each is an attribute, e.g. `run.ranks`, with the rows of all reports.

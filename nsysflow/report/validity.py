@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Final
 
-from nsysflow.analysis.declared.notes import NoteKind
-from nsysflow.analysis.validity.checks import Check, Failed, import_errors
-from nsysflow.analysis.validity.graph_notes import WITHOUT_COMMAND_BUFFERS
+from nsysflow.analysis.notes import NoteKind
+from nsysflow.analysis.tables.validity import (
+    WITHOUT_COMMAND_BUFFERS,
+    Check,
+    FailedCheck,
+    import_errors,
+)
 from nsysflow.base.names import has_rank
 from nsysflow.base.units import instant, number
 from nsysflow.report.analysed import Analysed
@@ -54,7 +58,7 @@ def failures(results: Results) -> tuple[Invalid, ...]:
     return (*_unrelated(results), *rest)
 
 
-def _no_kernels(results: Results, found: Failed) -> Invalid:
+def _no_kernels(results: Results, found: FailedCheck) -> Invalid:
     first = results.analyses[0]
     if errors := import_errors(first.trace):
         sentence, again = _not_imported(errors), _with_less(results, first)
@@ -68,7 +72,7 @@ def _no_kernels(results: Results, found: Failed) -> Invalid:
     )
 
 
-def _not_seen(results: Results, found: Failed) -> tuple[str, str]:
+def _not_seen(results: Results, found: FailedCheck) -> tuple[str, str]:
     """Why nsys saw no kernel, and what to do next."""
     recorder = _NSYS.search(results.analyses[0].trace.source)
     nsys = f"nsys {recorder[1]}" if recorder else "nsys"
@@ -100,7 +104,7 @@ def _with_less(results: Results, analysis: Analysed) -> str:
     return "record again with a newer nsys"
 
 
-def _incomplete(results: Results, analysis: Analysed, found: Failed) -> Invalid:
+def _incomplete(results: Results, analysis: Analysed, found: FailedCheck) -> Invalid:
     count, of = number(found.count), number(found.of)
     again = "record again with a newer nsys"
     if found.check is Check.IMPORT_ERRORS:

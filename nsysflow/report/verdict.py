@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.replay.whatif import WhatIf
 from nsysflow.base.units import duration, percent, share

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from nsysflow.analysis.analyze import Analysis, pieces_of
-from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.load.export_tables import Shapes
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.ranks import Ranks

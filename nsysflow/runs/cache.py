@@ -38,9 +38,10 @@ _JOURNALS: Final = ("-wal", "-journal")
 LOADER: Final = (
     "__init__.py",
     "analysis/__init__.py",
-    "analysis/declared/*.py",
+    "analysis/causes.py",
     "analysis/frames/*.py",
     "analysis/load/**/*",
+    "analysis/notes.py",
     "analysis/schema.py",
     "analysis/short_repr.py",
     "analysis/trace.py",

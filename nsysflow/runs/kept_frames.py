@@ -15,8 +15,8 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.load.export_tables import Shapes
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.trace import Trace
 
 _ABOUT: Final = "trace.json"

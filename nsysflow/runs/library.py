@@ -8,7 +8,7 @@ from typing import Final, cast, overload
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.analyze import analyze as analyze_trace
 from nsysflow.analysis.options import Options, require_valid
-from nsysflow.analysis.short_repr import Shown
+from nsysflow.analysis.short_repr import Displayable
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import SelectionError
 from nsysflow.report.notebook import html_of
@@ -17,7 +17,7 @@ from nsysflow.runs.analyze import analyze_reports
 from nsysflow.runs.engine import Choice
 from nsysflow.runs.sources import single_report, sources_of
 
-Shown.page = staticmethod(html_of)
+Displayable.page = staticmethod(html_of)
 
 _COMPUTED: Final = ("kernels",)
 """With this table, the grid and block of each kernel are read too."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.trace import Trace
 from nsysflow.nsys.argv import WAIT_NS
 from nsysflow.nsys.program import LAST_NVTX, records_nvtx

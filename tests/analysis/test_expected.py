@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from tests.analyses import NAMES, PARTS, analysed, sums
 from tests.oracle.accounting import length, union
 from tests.reports import DATA

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.tables.schema import GAP_SUMMARY
 from nsysflow.cli.main import main
 from tests.analyses import analysed

@@ -10,7 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import nsysflow
-from nsysflow.analysis.declared.causes import CAUSES, STALLS
+from nsysflow.analysis.causes import CAUSES, STALLS
 from nsysflow.analysis.events.graphs import GRAPH_NODE_NS
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.names import NOT_RECORDED

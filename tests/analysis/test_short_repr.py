@@ -8,7 +8,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.short_repr import Shown, as_html, as_text, facts_of, gpu_names
+from nsysflow.analysis.short_repr import Displayable, as_html, as_text, facts_of, gpu_names
 from nsysflow.base.errors import SelectionError
 from tests.analyses import analysed, loaded
 from tests.report.handmade import MS, device, frame
@@ -32,7 +32,7 @@ def test_an_analysis_that_cannot_be_made_says_why() -> None:
     assert repr(analysis).startswith("<Analysis of nan_check-sync: no range 'nope'")
 
 
-class Thing(Shown):
+class Thing(Displayable):
     """Something with two facts, or none."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -51,7 +51,7 @@ class Thing(Shown):
 def test_a_notebook_shows_the_page_and_without_one_the_facts(
     page: Callable[[Any], str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Shown, "page", page and staticmethod(page))
+    monkeypatch.setattr(Displayable, "page", page and staticmethod(page))
     facts = "<b>Thing of &lt;x&gt;</b><br>a<br>b"
     assert Thing()._repr_html_() == ("page of <x>" if page else facts)
     assert repr(Thing()) == "<Thing of <x>: a, b>"
@@ -67,7 +67,7 @@ def test_a_notebook_shows_the_page_and_without_one_the_facts(
 def test_what_cannot_be_shown_says_why_and_never_fails(
     error: Exception, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Shown, "page", None)
+    monkeypatch.setattr(Displayable, "page", None)
     assert repr(Thing(error)) == text
     assert "<x>" not in Thing(error)._repr_html_()
     assert "&lt;x&gt;" in Thing(error)._repr_html_()

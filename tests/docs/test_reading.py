@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from tests.reports import ROOT
 
 READING: Final = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 
 Track = dict[str, Any]
 

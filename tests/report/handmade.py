@@ -7,17 +7,17 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
+from nsysflow.analysis.tables.validity import FailedCheck
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks
-from nsysflow.analysis.validity.checks import Failed
 from nsysflow.report.results import Results as RealResults
 
 MS = 1_000_000
@@ -48,7 +48,7 @@ class Handmade:
     options: Options = field(default_factory=Options)
     step_name: str | None = None
     notes: tuple[Note, ...] = ()
-    failed_checks: tuple[Failed, ...] = ()
+    failed_checks: tuple[FailedCheck, ...] = ()
     collectives: pl.DataFrame = field(default_factory=COLLECTIVES.to_frame)
 
     found: Findings = NOTHING_FOUND

@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.document import DEAREST, report_json
 from tests.report.found import found_of, valued
@@ -143,7 +143,7 @@ def test_the_verdict_names_the_place_of_the_first_finding() -> None:
 
 
 def test_the_verdict_of_an_invalid_recording_has_its_reason() -> None:
-    failed = Failed(check=Check.UNSTAMPED, count=1, of=9)
+    failed = FailedCheck(check=Check.UNSTAMPED, count=1, of=9)
     run = replace(training(), failed_checks=(failed,))
     found = json.loads(report_json(Results([run])))["verdict"]
     assert (found["valid"], found["why"], found["bound"]) == (False, "unstamped-operations", None)

@@ -6,10 +6,10 @@ import pytest
 from nsysflow.base.units import duration
 from nsysflow.report.fields import (
     Limits,
-    filled,
     gpu_fields,
-    left_out,
+    make_block,
     mean_count,
+    more_rows,
     named_rows,
     phase_field,
     time_and_share,
@@ -20,7 +20,7 @@ from tests.report.handmade import MS, Results, handmade, renamed
 
 
 def test_each_row_has_a_cell_of_each_field() -> None:
-    block = filled("T", [1, 2], ((figure("n"), str), (words("twice"), lambda n: str(2 * n))))
+    block = make_block("T", [1, 2], ((figure("n"), str), (words("twice"), lambda n: str(2 * n))))
     assert [column.head for column in block.columns] == ["n", "twice"]
     assert block.rows == (("1", "2"), ("2", "4"))
 
@@ -52,8 +52,8 @@ def test_a_gpu_has_its_report_where_there_are_several() -> None:
 
 
 def test_what_is_left_out_is_a_line_only_where_there_is_any() -> None:
-    assert left_out(1_200, "gaps") == "1,200 more: --table gaps"
-    assert left_out(0, "gaps") == left_out(-3, "gaps") == ""
+    assert more_rows(1_200, "gaps") == "1,200 more: --table gaps"
+    assert more_rows(0, "gaps") == more_rows(-3, "gaps") == ""
 
 
 def test_no_time_has_no_share() -> None:

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 import nsysflow
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.report.layout import set_in_columns
-from nsysflow.report.one_table import MOST_COLUMNS, columns_that_fit, readable
+from nsysflow.report.one_table import MOST_COLUMNS, columns_that_fit, readable_block
 from tests.report.handmade import MS, Results, frame, training
 from tests.reports import SAMPLES
 
@@ -15,7 +15,7 @@ SYNC = frame("syncs", {"api": "cudaDeviceSynchronize", "induced_idle_ns": 8 * MS
 
 
 def test_a_readable_table_drops_what_says_nothing() -> None:
-    block = readable(Results([training()]).table("copies"), "copies")
+    block = readable_block(Results([training()]).table("copies"), "copies")
     heads = [column.head for column in block.columns]
     assert "report" not in heads
     assert "phase" not in heads
@@ -23,14 +23,16 @@ def test_a_readable_table_drops_what_says_nothing() -> None:
 
 
 def test_rates_and_flags_are_in_words() -> None:
-    block = readable(frame("mfu", {"path": "step", "flops": 2e9, "flops_per_s": 4.47e11}), "mfu")
+    block = readable_block(
+        frame("mfu", {"path": "step", "flops": 2e9, "flops_per_s": 4.47e11}), "mfu"
+    )
     cells = dict(zip((column.head for column in block.columns), block.rows[0], strict=True))
     assert (cells["flops"], cells["flops per s"]) == ("2.00 GFLOP", "447 GFLOP/s")
-    assert "yes" in readable(frame("steps", {"steady": True}), "steps").rows[0]
+    assert "yes" in readable_block(frame("steps", {"steady": True}), "steps").rows[0]
 
 
 def test_idle_time_behind_a_wait_is_called_so() -> None:
-    heads = [column.head for column in readable(SYNC, "syncs").columns]
+    heads = [column.head for column in readable_block(SYNC, "syncs").columns]
     assert "idle behind it" in heads
 
 
@@ -66,5 +68,5 @@ def test_every_table_of_a_real_report_fits_into_a_terminal(name: str, width: int
         return
     chosen = columns_that_fit(table, TABLES[name].shown.split(), width)
     assert chosen
-    block = readable(table.select(chosen), name)
+    block = readable_block(table.select(chosen), name)
     assert max(map(cell_len, set_in_columns(block.columns, block.rows, width))) <= width

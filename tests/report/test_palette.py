@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.report import palette
 from nsysflow.report.palette import Colour
 from tests.report.sight import AS_SEEN, apart, contrast

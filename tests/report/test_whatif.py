@@ -2,8 +2,8 @@
 
 import json
 
-from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.replay.replay import Lengths
 from nsysflow.analysis.replay.whatif import WhatIf
 from nsysflow.report.whatif import whatif_json, whatif_lines

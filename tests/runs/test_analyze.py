@@ -15,9 +15,9 @@ from typing import Literal
 import polars as pl
 import pytest
 
-from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.base.errors import Damaged, NotAReport, SelectionError
 from nsysflow.base.progress import SILENT, Progress
 from nsysflow.report.results import Origin, Results
@@ -250,7 +250,7 @@ def test_others_are_named_by_the_checks_that_they_fail_and_the_notes_that_are_th
     ranks: list[Path],
 ) -> None:
     sound = replace((in_threads(ranks[:2]).digests or [])[0], notes=())
-    failed = (Failed(check=Check.UNSTAMPED, count=3, of=9),)
+    failed = (FailedCheck(check=Check.UNSTAMPED, count=3, of=9),)
     noted = (Note(NoteKind.NO_RANGES, "no ranges"), Note(NoteKind.NO_CALLS, "no calls"))
     digests = [
         replace(sound, report="rank0", notes=noted[:1]),

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.trace import Trace
 from nsysflow.runs.manifest import Annotation, Manifest
 from nsysflow.runs.notes import expected_notes, run_notes

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import nsysflow
-from nsysflow.analysis.declared.notes import NoteKind
+from nsysflow.analysis.notes import NoteKind
 from nsysflow.runtime.protocol import CAPTURE, COLLECTOR
 from nsysflow.runtime.range_names import ascii_name, original_name
 from tests.runtime.programs import run_torch

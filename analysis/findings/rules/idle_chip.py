@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_finding import in_words, kernel_finding
-from nsysflow.analysis.tables.utilization.gpu_metrics import BUSY_PCT
+from nsysflow.analysis.tables.gpu_metrics import BUSY_PCT
 from nsysflow.base.units import percent
 
 LOW_PCT: Final = 30.0

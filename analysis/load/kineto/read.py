@@ -19,7 +19,6 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.load.kernel_names import VERSION, short_kernel_name
 from nsysflow.analysis.load.kineto.document import (
     Args,
@@ -41,6 +40,7 @@ from nsysflow.analysis.load.marks import (
     flops_rows,
     with_auto_domain,
 )
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.schema import ID_MASK
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import Final
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.base.units import duration
 from nsysflow.report.fields import (
     Field,
     Limits,
     Row,
-    filled,
     gpu_field,
-    left_out,
+    make_block,
+    more_rows,
     named_rows,
     time_and_share,
 )
@@ -36,7 +36,7 @@ def block(results: Results, limits: Limits) -> Block:
     # several GPUs have longer names and smaller parts
     width = 30 if table.height == 1 else 15
     drawn = Column(head="", spare=True, drawn=True)
-    return filled(
+    return make_block(
         "GPU time",
         named_rows(table, limits),
         (
@@ -50,7 +50,7 @@ def block(results: Results, limits: Limits) -> Block:
         ),
         caption=f"Communication and copies: the part not overlapped by compute{results.per_step}",
         more=_idle_by_cause(results),
-        rest=left_out(table.height - limits.rows, "accounting"),
+        rest=more_rows(table.height - limits.rows, "accounting"),
     )
 
 

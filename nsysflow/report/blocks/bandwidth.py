@@ -5,7 +5,7 @@ from collections.abc import Callable
 import polars as pl
 
 from nsysflow.base.units import duration, number, percent, size
-from nsysflow.report.fields import Limits, Row, filled, left_out, value
+from nsysflow.report.fields import Limits, Row, make_block, more_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns, words
 from nsysflow.report.ranks import group_names
 from nsysflow.report.results import Results
@@ -21,7 +21,7 @@ def block(results: Results, limits: Limits) -> Block:
     rows = pl.concat([slow, rows.join(slow, on=["group", *_ALIKE], how="anti", nulls_equal=True)])
     groups = group_names(results.table("rank_groups"))
     return without_empty_columns(
-        filled(
+        make_block(
             "Bandwidth",
             rows.head(limits.rows).iter_rows(named=True),
             (
@@ -37,7 +37,7 @@ def block(results: Results, limits: Limits) -> Block:
                 (figure("slow link costs"), value("slow_ns", duration)),
             ),
             caption="From the last rank's arrival to the end; of similar groups, the middle one",
-            rest=left_out(table.height - min(rows.height, limits.rows), "bandwidth"),
+            rest=more_rows(table.height - min(rows.height, limits.rows), "bandwidth"),
         )
     )
 

@@ -7,10 +7,10 @@ from nsysflow.report.fields import (
     Field,
     Limits,
     Row,
-    filled,
     gpu_fields,
-    left_out,
+    make_block,
     mean_count,
+    more_rows,
     named_rows,
     phase_field,
     value,
@@ -31,7 +31,7 @@ def block(results: Results, limits: Limits) -> Block:
         return lambda row: "" if row[column] is None else shown(round(row[column] / steps))
 
     bytes_field: Field[Row] = (figure("bytes"), per("bytes", size))
-    return filled(
+    return make_block(
         "Communication",
         named_rows(table, limits),
         (
@@ -48,5 +48,5 @@ def block(results: Results, limits: Limits) -> Block:
         caption=(
             f"Exposed: without compute at the same time; waiting for ranks too{results.per_step}"
         ),
-        rest=left_out(table.height - limits.rows, "comm"),
+        rest=more_rows(table.height - limits.rows, "comm"),
     )

@@ -1,7 +1,7 @@
 """Copies by direction, kind and phase."""
 
 from nsysflow.base.units import duration, number, size
-from nsysflow.report.fields import Limits, filled, left_out, named_rows, phase_field, value
+from nsysflow.report.fields import Limits, make_block, more_rows, named_rows, phase_field, value
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
 
@@ -11,7 +11,7 @@ def block(results: Results, limits: Limits) -> Block:
     table = results.table("copies").sort(
         "induced_idle_ns", "exposed_ns", "bytes", descending=True, maintain_order=True
     )
-    return filled(
+    return make_block(
         "Copies",
         named_rows(table, limits),
         (
@@ -25,5 +25,5 @@ def block(results: Results, limits: Limits) -> Block:
             phase_field(),
         ),
         caption="Exposed: on the GPU without compute at the same time",
-        rest=left_out(table.height - limits.rows, "copies"),
+        rest=more_rows(table.height - limits.rows, "copies"),
     )

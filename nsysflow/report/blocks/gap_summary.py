@@ -1,26 +1,26 @@
 """All idle time by place, cause, culprit and line."""
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.base.units import duration, number, percent
 from nsysflow.report.blocks.starved import starved_line
 from nsysflow.report.fields import (
     Limits,
-    filled,
     gpu_fields,
-    left_out,
     line_field,
+    make_block,
+    more_rows,
     named_rows,
     phase_field,
     value,
 )
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
-from nsysflow.report.results import Results, ranked
+from nsysflow.report.results import Results, sorted_by_rank
 
 
 def block(results: Results, limits: Limits) -> Block:
     """The idle time, largest first, with what it is and where."""
-    table = ranked(results.table("gap_summary"), "gap_summary")
-    summary = filled(
+    table = sorted_by_rank(results.table("gap_summary"), "gap_summary")
+    summary = make_block(
         "Idle time",
         named_rows(table, limits),
         (
@@ -36,6 +36,6 @@ def block(results: Results, limits: Limits) -> Block:
         ),
         caption="By cause, and by the phase in which the host was meanwhile",
         more=starved_line(results),
-        rest=left_out(table.height - limits.rows, "gap_summary"),
+        rest=more_rows(table.height - limits.rows, "gap_summary"),
     )
     return without_empty_columns(summary)

@@ -1,15 +1,15 @@
 """The longest gaps."""
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, instant
 from nsysflow.report.fields import (
     Limits,
     Row,
-    filled,
     gpu_field,
-    left_out,
     line_field,
+    make_block,
+    more_rows,
     phase_field,
     value,
 )
@@ -21,7 +21,7 @@ def block(results: Results, limits: Limits) -> Block:
     """The longest gaps, with what was before and after them."""
     longest = results.longest_gaps(limits.rows, limits.at_least_ns)
     several = results.table("accounting").height > 1
-    gaps = filled(
+    gaps = make_block(
         "Longest gaps",
         longest.iter_rows(named=True),
         (
@@ -36,7 +36,7 @@ def block(results: Results, limits: Limits) -> Block:
             (words("after", spare=True), value("next_op")),
             (words("waiting phase", spare=True), _waiting_phase),
         ),
-        rest=left_out(results.count_gaps(limits.at_least_ns) - len(longest), "gaps"),
+        rest=more_rows(results.count_gaps(limits.at_least_ns) - len(longest), "gaps"),
     )
     return without_empty_columns(gaps)
 

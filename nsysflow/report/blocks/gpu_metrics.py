@@ -9,9 +9,9 @@ from nsysflow.report.fields import (
     Field,
     Limits,
     Row,
-    filled,
     gpu_fields,
-    left_out,
+    make_block,
+    more_rows,
     named_rows,
     value,
 )
@@ -44,12 +44,12 @@ def block(results: Results, limits: Limits) -> Block:
         (Column(head="bound"), value("bound")),
         (Column(head="note"), lambda row: FEW_SMS if row["few_sms"] else ""),
     )
-    metrics = filled(
+    metrics = make_block(
         "GPU counters while busy",
         named_rows(ranked, limits),
         fields,
         caption="Sampled, in percent of the hardware's maximum",
-        rest=left_out(table.height - limits.rows, "gpu_metrics"),
+        rest=more_rows(table.height - limits.rows, "gpu_metrics"),
     )
     return without_empty_columns(metrics)
 

@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.analysis.findings.host_functions import code, functions
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.units import duration, share
-from nsysflow.report.fields import Limits, filled, left_out, phase_field, together
+from nsysflow.report.fields import Limits, gpus_together, make_block, more_rows, phase_field
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
 
@@ -24,7 +24,7 @@ def block(results: Results, limits: Limits) -> Block:
     window_ns = int(results.table("accounting")["window_ns"].sum())
     ran = functions(table, "phase")
     shown = ran.filter(pl.col("idle_ns") >= WORTH / limits.rows * window_ns).head(limits.rows)
-    return filled(
+    return make_block(
         "Host code",
         shown.iter_rows(named=True),
         (
@@ -34,8 +34,8 @@ def block(results: Results, limits: Limits) -> Block:
             phase_field(),
         ),
         caption=f"What ran while the GPU waited{_unknown(table)}{results.per_step}"
-        f"{together(results)}",
-        rest=left_out(len(ran) - len(shown), "host_stacks"),
+        f"{gpus_together(results)}",
+        rest=more_rows(len(ran) - len(shown), "host_stacks"),
     )
 
 

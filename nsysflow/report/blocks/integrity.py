@@ -1,7 +1,7 @@
 """What may be wrong with the recording."""
 
 from nsysflow.base.units import number, percent
-from nsysflow.report.fields import Limits, Row, filled, left_out, named_rows, value
+from nsysflow.report.fields import Limits, Row, make_block, more_rows, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns, words
 from nsysflow.report.results import Results
 
@@ -21,7 +21,7 @@ def _share(row: Row) -> str:
 def block(results: Results, limits: Limits) -> Block:
     """The checks that found something, and which numbers that affects."""
     table = results.table("integrity")
-    checks = filled(
+    checks = make_block(
         "Data quality",
         named_rows(table, limits),
         (
@@ -30,6 +30,6 @@ def block(results: Results, limits: Limits) -> Block:
             (figure("share"), value("share_pct", percent)),
             (words("affects"), value("impact")),
         ),
-        rest=left_out(table.height - limits.rows, "integrity"),
+        rest=more_rows(table.height - limits.rows, "integrity"),
     )
     return without_empty_columns(checks)

@@ -4,14 +4,14 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.tables.kernels.classes import OTHER
+from nsysflow.analysis.tables.kernel_classes import OTHER
 from nsysflow.base.units import duration, percent, share
 from nsysflow.report.fields import (
     Limits,
-    filled,
     gpu_fields,
-    left_out,
+    make_block,
     mean_count,
+    more_rows,
     named_rows,
     value,
 )
@@ -28,7 +28,7 @@ def block(results: Results, limits: Limits) -> Block:
     """The kernels with the most time, and below them all kernel time by class."""
     table = results.table("kernels").sort("total_ns", descending=True, maintain_order=True)
     steps = results.step_count
-    return filled(
+    return make_block(
         "Kernels",
         named_rows(table, limits),
         (
@@ -42,7 +42,7 @@ def block(results: Results, limits: Limits) -> Block:
         ),
         caption=f"Share of all kernel time on its GPU{results.per_step}",
         more=_by_class(table),
-        rest=left_out(table.height - limits.rows, "kernels"),
+        rest=more_rows(table.height - limits.rows, "kernels"),
     )
 
 

@@ -3,7 +3,7 @@
 import polars as pl
 
 from nsysflow.base.units import duration, flops, percent
-from nsysflow.report.fields import Limits, filled, gpu_fields, left_out, named_rows, value
+from nsysflow.report.fields import Limits, gpu_fields, make_block, more_rows, named_rows, value
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results, gpu_name
 
@@ -12,7 +12,7 @@ def block(results: Results, limits: Limits) -> Block:
     """Steps and phases with their rate; no rows where only the step's is known."""
     table = results.table("mfu")
     shown = table if table.height > _of_steps(results).height else table.clear()
-    return filled(
+    return make_block(
         "MFU",
         named_rows(shown, limits),
         (
@@ -24,7 +24,7 @@ def block(results: Results, limits: Limits) -> Block:
             (figure("MFU"), value("mfu_pct", percent)),
         ),
         caption="The FLOPs given for a step, divided by its time on the GPU",
-        rest=left_out(shown.height - limits.rows, "mfu"),
+        rest=more_rows(shown.height - limits.rows, "mfu"),
     )
 
 

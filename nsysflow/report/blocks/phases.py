@@ -1,8 +1,8 @@
 """The phases as a tree."""
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.base.units import duration, number, share
-from nsysflow.report.fields import Limits, filled, left_out, mean_count
+from nsysflow.report.fields import Limits, make_block, mean_count, more_rows
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.phase_tree import Phase, phase_tree
 from nsysflow.report.results import Results
@@ -25,7 +25,7 @@ def block(results: Results, limits: Limits) -> Block:
     def count(of: int | None) -> str:
         return "" if of is None else mean_count(of, steps)
 
-    return filled(
+    return make_block(
         "Phases",
         phases,
         (
@@ -44,7 +44,7 @@ def block(results: Results, limits: Limits) -> Block:
             "Busy, or idle with the host in it:"
             f" {time(top_ns)} of {time(window_ns)}{results.per_step}"
         ),
-        rest=left_out(others + len(tree) - len(phases), "phases"),
+        rest=more_rows(others + len(tree) - len(phases), "phases"),
     )
 
 
@@ -54,7 +54,7 @@ def _main_cause(phase: Phase) -> str:
 
 def _host_times(results: Results, limits: Limits) -> Block:
     phases, others = phase_tree(results, limits.rows)
-    return filled(
+    return make_block(
         "Ranges",
         phases,
         (
@@ -64,7 +64,7 @@ def _host_times(results: Results, limits: Limits) -> Block:
             (figure("mean"), lambda phase: duration(phase.host_mean_ns)),
         ),
         caption="Time of the host; no GPU work was recorded",
-        rest=left_out(others, "phases"),
+        rest=more_rows(others, "phases"),
     )
 
 

@@ -4,7 +4,7 @@ import polars as pl
 
 from nsysflow.analysis.ranks.stragglers import SAVED
 from nsysflow.base.units import duration, number, share
-from nsysflow.report.fields import Limits, Row, filled, left_out, named_rows, value
+from nsysflow.report.fields import Limits, Row, make_block, more_rows, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns, words
 from nsysflow.report.ranks import FROM, group_name, rank_namer, reasons, stragglers, typical_step_ns
 from nsysflow.report.results import Results
@@ -33,7 +33,7 @@ def block(results: Results, limits: Limits) -> Block:
         return f"{duration(ns)} {share(ns, step_ns)}" if ns and step_ns else duration(ns)
 
     return without_empty_columns(
-        filled(
+        make_block(
             "Groups",
             named_rows(table, limits),
             (
@@ -46,7 +46,7 @@ def block(results: Results, limits: Limits) -> Block:
                 (figure("collectives", spare=True), value("collectives", number)),
             ),
             caption="The straggler costs its group most time: it comes last, and the others wait",
-            rest=left_out(table.height - limits.rows, "rank_groups"),
+            rest=more_rows(table.height - limits.rows, "rank_groups"),
         )
     )
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.base.units import duration, signed
-from nsysflow.report.fields import Limits, Row, filled, left_out, named_rows, value
+from nsysflow.report.fields import Limits, Row, make_block, more_rows, named_rows, value
 from nsysflow.report.layout import Block, Column, figure, words
 from nsysflow.report.ranks import rank_namer
 from nsysflow.report.results import Results
@@ -26,7 +26,7 @@ def block(results: Results, limits: Limits) -> Block:
     if not results.many:
         table = table.clear()
     name = rank_namer(results)
-    return filled(
+    return make_block(
         "Outliers",
         named_rows(table, limits),
         (
@@ -37,7 +37,7 @@ def block(results: Results, limits: Limits) -> Block:
             (figure("differs by"), _difference),
         ),
         caption=f"Ranks that are far from the others{results.per_step}",
-        rest=left_out(table.height - limits.rows, "rank_outliers"),
+        rest=more_rows(table.height - limits.rows, "rank_outliers"),
     )
 
 

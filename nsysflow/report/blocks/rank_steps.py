@@ -3,7 +3,7 @@
 import polars as pl
 
 from nsysflow.base.units import duration
-from nsysflow.report.fields import Limits, filled
+from nsysflow.report.fields import Limits, make_block
 from nsysflow.report.layout import Block, Column, figure
 from nsysflow.report.ranks import KEY, Line, heat_map, rank_namer
 from nsysflow.report.results import Results
@@ -34,7 +34,7 @@ def block(results: Results, limits: Limits) -> Block:
 
     lines = heat_map(table, alone(results), limits.rows, WIDTH)
     span = f"step {steps[0]} to {steps[-1]}, longer by {KEY} of a step" if len(steps) else ""
-    return filled(
+    return make_block(
         "Ranks by step",
         lines,
         (

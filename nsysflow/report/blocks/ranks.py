@@ -1,7 +1,7 @@
 """The ranks of a run: who comes late to the collectives, and who waits in them."""
 
 from nsysflow.base.units import duration, number
-from nsysflow.report.fields import Limits, Row, filled, gpu_field, left_out, named_rows, value
+from nsysflow.report.fields import Limits, Row, gpu_field, make_block, more_rows, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns
 from nsysflow.report.results import Results, gpu_name
 
@@ -10,7 +10,7 @@ def block(results: Results, limits: Limits) -> Block:
     """The ranks, the straggler first; only their numbers of collectives where none could be
     compared."""
     table = results.table("ranks").sort("late_ns", descending=True, nulls_last=True)
-    ranks = filled(
+    ranks = make_block(
         "Ranks",
         named_rows(table, limits),
         (
@@ -22,7 +22,7 @@ def block(results: Results, limits: Limits) -> Block:
         ),
         caption=_agreement(results),
         more=_largest_skew(results),
-        rest=left_out(table.height - limits.rows, "ranks"),
+        rest=more_rows(table.height - limits.rows, "ranks"),
     )
     return without_empty_columns(ranks)
 

@@ -3,7 +3,7 @@
 import polars as pl
 
 from nsysflow.base.units import duration, instant, number
-from nsysflow.report.fields import Limits, filled, left_out, named_rows, phase_field, value
+from nsysflow.report.fields import Limits, make_block, more_rows, named_rows, phase_field, value
 from nsysflow.report.layout import Block, figure
 from nsysflow.report.results import Results
 
@@ -11,7 +11,7 @@ from nsysflow.report.results import Results
 def block(results: Results, limits: Limits) -> Block:
     """The windows, and how long a CUDA graph of the same work would take."""
     table = results.table("starved")
-    return filled(
+    return make_block(
         "Starved windows",
         named_rows(table, limits),
         (
@@ -25,7 +25,7 @@ def block(results: Results, limits: Limits) -> Block:
             (figure("at"), value("start_ns", instant)),
         ),
         caption="Short operations launched one by one; as a graph: an estimate for a CUDA graph",
-        rest=left_out(table.height - limits.rows, "starved"),
+        rest=more_rows(table.height - limits.rows, "starved"),
     )
 
 

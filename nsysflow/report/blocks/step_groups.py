@@ -4,11 +4,11 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import line
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration
-from nsysflow.report.fields import Limits, Row, filled, gpu_fields, left_out, named_rows, value
+from nsysflow.report.fields import Limits, Row, gpu_fields, make_block, more_rows, named_rows, value
 from nsysflow.report.layout import Block, Column, figure, words
 from nsysflow.report.results import Results
 
@@ -26,7 +26,7 @@ def block(results: Results, limits: Limits) -> Block:
     """The parts of the window that are no judged steps, the longest first."""
     table = results.table("step_groups").filter(pl.col("kind") != "steady", pl.col("total_ns") > 0)
     ranked = table.sort("total_ns", descending=True, maintain_order=True)
-    return filled(
+    return make_block(
         "Start-up and one-offs",
         named_rows(ranked, limits),
         (
@@ -38,7 +38,7 @@ def block(results: Results, limits: Limits) -> Block:
             (words("mostly"), _mostly),
         ),
         caption="Not part of the figures above",
-        rest=left_out(table.height - limits.rows, "step_groups"),
+        rest=more_rows(table.height - limits.rows, "step_groups"),
     )
 
 

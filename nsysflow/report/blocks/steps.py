@@ -8,9 +8,9 @@ from nsysflow.report.fields import (
     Field,
     Limits,
     Row,
-    filled,
     gpu_fields,
-    left_out,
+    make_block,
+    more_rows,
     named_rows,
     time_and_share,
     value,
@@ -23,7 +23,7 @@ from nsysflow.report.step_times import steps_by_range, without_profiler
 def block(results: Results, limits: Limits) -> Block:
     """The first steps, one per row."""
     table = results.table("steps")
-    return filled(
+    return make_block(
         "Steps",
         named_rows(table, limits),
         (
@@ -37,7 +37,7 @@ def block(results: Results, limits: Limits) -> Block:
             (words("steady"), lambda row: "yes" if row["steady"] else ""),
         ),
         caption=steps_sentence(results),
-        rest=left_out(table.height - limits.rows, "steps"),
+        rest=more_rows(table.height - limits.rows, "steps"),
     )
 
 

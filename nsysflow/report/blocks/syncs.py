@@ -8,7 +8,15 @@ import polars as pl
 from nsysflow.analysis.findings.finding import line, without_function
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration
-from nsysflow.report.fields import Limits, Row, filled, left_out, mean_count, together, value
+from nsysflow.report.fields import (
+    Limits,
+    Row,
+    gpus_together,
+    make_block,
+    mean_count,
+    more_rows,
+    value,
+)
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results, or_outside
 
@@ -30,7 +38,7 @@ def block(results: Results, limits: Limits) -> Block:
     def time(column: str) -> Callable[[Row], str]:
         return lambda row: duration(round(row[column] / steps))
 
-    waits = filled(
+    waits = make_block(
         "Waits",
         shown.iter_rows(named=True),
         (
@@ -46,8 +54,9 @@ def block(results: Results, limits: Limits) -> Block:
             (Column(head="line"), lambda row: without_function(line(row["source"], row["via"]))),
             (words("phase"), value("phase")),
         ),
-        caption=f"Alone: what a step saves without this wait{results.per_step}{together(results)}",
-        rest=left_out(len(grouped) - len(shown), "syncs"),
+        caption="Alone: what a step saves without this wait"
+        f"{results.per_step}{gpus_together(results)}",
+        rest=more_rows(len(grouped) - len(shown), "syncs"),
     )
     return without_empty_columns(waits)
 

@@ -27,9 +27,9 @@ from nsysflow.report.explain.pages import (
     known_as,
     pages_of,
 )
-from nsysflow.report.fields import left_out
+from nsysflow.report.fields import more_rows
 from nsysflow.report.layout import Block, shorten
-from nsysflow.report.one_table import columns_that_fit, readable
+from nsysflow.report.one_table import columns_that_fit, readable_block
 from nsysflow.report.results import Results
 
 _ROWS: Final = 5
@@ -60,7 +60,7 @@ def gaps_behind(finding: Finding, tables: Any, causes: Collection[str]) -> Itera
     rows = pl.concat(largest).top_k(_ROWS, by="duration_ns").sort("duration_ns", descending=True)
     if rows.is_empty():
         return
-    shown = readable(rows.select(_OF_GAPS), "Largest gaps behind it")
+    shown = readable_block(rows.select(_OF_GAPS), "Largest gaps behind it")
     yield _with_more(shown, count - len(rows), "gaps")
 
 
@@ -90,7 +90,7 @@ def rows_behind(
     largest = rows.top_k(_ROWS, by=weight).sort(weight, descending=True)
     if largest.is_empty():
         return
-    block = readable(
+    block = readable_block(
         largest.select(columns_that_fit(largest, shown, width)), f"Largest in {finding.table}"
     )
     yield _with_more(block, len(rows) - len(largest), finding.table)
@@ -98,7 +98,7 @@ def rows_behind(
 
 def _with_more(block: Block, count: int, table: str) -> Block:
     return Block(
-        title=block.title, columns=block.columns, rows=block.rows, rest=left_out(count, table)
+        title=block.title, columns=block.columns, rows=block.rows, rest=more_rows(count, table)
     )
 
 

@@ -1,7 +1,7 @@
 """The names that have a page: rules, causes, bounds, terms, tables, columns. Imports no polars."""
 
-from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.declared.concepts import bounds_in_full, terms_in_full
+from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.concepts import bounds_in_full, terms_in_full
 from nsysflow.analysis.declared.tables import DECLARED, TABLES
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.tables.columns import columns_with_words

@@ -6,13 +6,8 @@ from typing import Final
 
 from rich.text import Text
 
-from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.declared.concepts import (
-    Concept,
-    bounds_in_full,
-    causes_in_full,
-    terms_in_full,
-)
+from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.concepts import Concept, bounds_in_full, causes_in_full, terms_in_full
 from nsysflow.analysis.declared.tables import DECLARED, TABLES
 from nsysflow.analysis.findings.explanation import Explanation, explanations
 from nsysflow.analysis.tables.columns import meaning

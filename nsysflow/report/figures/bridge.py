@@ -21,13 +21,13 @@ from nsysflow.report.figures.style import (
     scale_in_time,
 )
 from nsysflow.report.palette import PAGE
-from nsysflow.report.pictures import Key
+from nsysflow.report.pictures import LegendEntry
 
 _AXES_MM: Final = 9
 _BAR_MM: Final = 5.2
 
-_SHORTER: Final = Key(label="shorter", colour=PAGE["faster"])
-_LONGER: Final = Key(label="longer", colour=PAGE["slower"])
+_SHORTER: Final = LegendEntry(label="shorter", colour=PAGE["faster"])
+_LONGER: Final = LegendEntry(label="longer", colour=PAGE["slower"])
 
 _HOW: Final = "lines: 95 % intervals; pale and ~: within the noise; ?: too few steps to tell"
 
@@ -53,7 +53,7 @@ class Bar:
     sure: bool
 
     @property
-    def key(self) -> Key:
+    def key(self) -> LegendEntry:
         """Its entry in the legend."""
         return _LONGER if self.change_ns > 0 else _SHORTER
 

@@ -7,17 +7,26 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.tables.gaps import LENGTHS, LONGER
 from nsysflow.base.units import duration, share
 from nsysflow.report import palette
-from nsysflow.report.fields import mean_count, together
+from nsysflow.report.fields import gpus_together, mean_count
 from nsysflow.report.figures.style import COLUMN_MM, PAGE_MM, Sheet, fill, ink_on, scale_in_time
 from nsysflow.report.layout import printable, shorten_middle
 from nsysflow.report.palette import CAUSES as COLOURS
 from nsysflow.report.palette import CLASSES
 from nsysflow.report.phase_tree import Phase, phase_tree
-from nsysflow.report.pictures import ALL, Key, Part, about_run, gpu_label, there, time_label, timed
+from nsysflow.report.pictures import (
+    ALL,
+    LegendEntry,
+    Part,
+    about_run,
+    gpu_label,
+    part_figures,
+    parts_with_time,
+    time_label,
+)
 from nsysflow.report.results import Results
 
 _AXES_MM: Final = 9
@@ -34,7 +43,7 @@ def draw_breakdown(results: Results) -> Figure | None:
     if not rows:
         return None
     steps = [judged.steps_on(row["report"], row["device"]) for row in rows]
-    parts = there(ALL, rows)
+    parts = parts_with_time(ALL, rows)
     sheet = Sheet(
         title="Where the GPU's time goes" if len(rows) == 1 else "Where each GPU's time goes",
         about=about_run(results),
@@ -57,12 +66,12 @@ def draw_breakdown(results: Results) -> Figure | None:
     return figure
 
 
-def _key(part: Part, rows: list[dict[str, Any]], steps: list[int]) -> Key:
-    """The legend's entry, with the figure where there is one GPU."""
+def _key(part: Part, rows: list[dict[str, Any]], steps: list[int]) -> LegendEntry:
+    """The legend's entry, with the figure where parts_with_time is one GPU."""
     if len(rows) > 1:
         return part
     (row,), (count,) = rows, steps
-    return Key(label=timed(part, row, count), colour=part.colour)
+    return LegendEntry(label=part_figures(part, row, count), colour=part.colour)
 
 
 def _bar(
@@ -93,7 +102,7 @@ PHASES: Final = 16
 _LETTERS: Final = 40
 """A longer name leaves the bars too little room."""
 
-_BUSY: Final = Key(label="busy with its work", colour=CLASSES["compute"])
+_BUSY: Final = LegendEntry(label="busy with its work", colour=CLASSES["compute"])
 
 
 def draw_phases(results: Results) -> Figure | None:
@@ -107,10 +116,13 @@ def draw_phases(results: Results) -> Figure | None:
     more = f"{left_out} shorter phases are not shown" if left_out else ""
     sheet = Sheet(
         title="GPU time of each phase: busy with its work, or idle while the host was in it",
-        about=about_run(results, more) + together(results),
+        about=about_run(results, more) + gpus_together(results),
         width_mm=PAGE_MM,
         body_mm=_PHASES_AXES_MM + _PHASE_MM * len(phases),
-        keys=[_BUSY, *(Key(label=f"idle: {CAUSES[n].label}", colour=COLOURS[n]) for n in causes)],
+        keys=[
+            _BUSY,
+            *(LegendEntry(label=f"idle: {CAUSES[n].label}", colour=COLOURS[n]) for n in causes),
+        ],
     )
     figure = sheet.figure()
     axes = figure.subplots()
@@ -163,7 +175,7 @@ def draw_kernel_classes(results: Results) -> Figure | None:
         return None
     sheet = Sheet(
         title="Kernel time by class",
-        about=about_run(results) + together(results),
+        about=about_run(results) + gpus_together(results),
         width_mm=COLUMN_MM,
         body_mm=_KERNEL_CLASSES_AXES_MM + _CLASS_MM * classes.height,
     )
@@ -195,10 +207,12 @@ def draw_gap_histogram(results: Results) -> Figure | None:
     causes = [name for name in CAUSES if any(row["cause"] == name for row in rows)]
     sheet = Sheet(
         title="Gaps by length and main cause",
-        about=about_run(results) + together(results),
+        about=about_run(results) + gpus_together(results),
         width_mm=PAGE_MM,
         body_mm=_BODY_MM,
-        keys=[Key(label=CAUSES[name].label, colour=palette.CAUSES[name]) for name in causes],
+        keys=[
+            LegendEntry(label=CAUSES[name].label, colour=palette.CAUSES[name]) for name in causes
+        ],
     )
     figure = sheet.figure()
     left, right = figure.subplots(1, 2)

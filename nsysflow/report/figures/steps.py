@@ -21,7 +21,14 @@ from nsysflow.report.figures.style import (
     whole_steps,
 )
 from nsysflow.report.palette import PAGE
-from nsysflow.report.pictures import IDLE, Key, Part, about_run, there, track_labels
+from nsysflow.report.pictures import (
+    IDLE,
+    LegendEntry,
+    Part,
+    about_run,
+    parts_with_time,
+    track_labels,
+)
 from nsysflow.report.ranks import own_ns
 from nsysflow.report.results import Results
 
@@ -46,14 +53,14 @@ _FAR: Final = 2.5
 _ABOVE: Final = 1.25
 """The axes end at this multiple of it then."""
 
-_NOT_JUDGED: Final = Key(label="step is not judged", colour=PAGE["line"])
+_NOT_JUDGED: Final = LegendEntry(label="step is not judged", colour=PAGE["line"])
 
 
 def draw_idle_over_steps(results: Results) -> Figure | None:
     """Axes per GPU with a bar per step; None where no step has idle time."""
     steps = whole_steps(results)
     rows = steps.rows(named=True)
-    parts = there(IDLE, rows)
+    parts = parts_with_time(IDLE, rows)
     if not parts:
         return None
     gpus = _gpus(steps)

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from nsysflow.base.names import printable
 from nsysflow.base.units import time_unit
 from nsysflow.report.palette import PAGE, Colour
-from nsysflow.report.pictures import Key
+from nsysflow.report.pictures import LegendEntry
 from nsysflow.report.results import Results
 
 COLUMN_MM: Final = 89
@@ -126,7 +126,7 @@ class Sheet:
     about: str
     width_mm: float
     body_mm: float
-    keys: Sequence[Key] = ()
+    keys: Sequence[LegendEntry] = ()
 
     def figure(self) -> Figure:
         """A figure with title, legend and small print, whose axes are still to be drawn."""

@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 
 import nsysflow
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.report.document import shown_json
 from nsysflow.report.flamegraph import LEGEND, Box, Kind, boxes, own_files
 from nsysflow.report.html.columns import Blobs, deflated

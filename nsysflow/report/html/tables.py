@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.declared.tables import TABLES, Table
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Valued

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
-from nsysflow.analysis.declared.concepts import causes_in_full
+from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.concepts import causes_in_full
 from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.analysis.tracks.rows import group_of
 from nsysflow.analysis.tracks.tracks import Tracks

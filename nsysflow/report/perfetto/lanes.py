@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.schema import os_pid, os_tid
 from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks

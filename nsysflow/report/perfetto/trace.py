@@ -5,7 +5,7 @@ from typing import BinaryIO, Final, Self
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.report.perfetto.lanes import Lanes

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explanation import explanations
 from tests.reports import ROOT

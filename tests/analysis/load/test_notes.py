@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from polars.testing import assert_frame_equal
 
-from nsysflow.analysis.declared.notes import NoteKind
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.pack import pack
+from nsysflow.analysis.notes import NoteKind
 from tests.analyses import every_report, loaded
 from tests.exports import note_kinds, write_export
 

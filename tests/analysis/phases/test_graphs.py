@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import nsysflow
-from nsysflow.analysis.declared.notes import NoteKind
+from nsysflow.analysis.notes import NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.timeline import Timeline
 from tests.analyses import analysed, loaded

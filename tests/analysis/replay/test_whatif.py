@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import nsysflow
-from nsysflow.analysis.declared.notes import NoteKind
+from nsysflow.analysis.notes import NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import recorded

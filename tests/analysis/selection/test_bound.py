@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import nsysflow
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.selection.bound import PARTS, bounds
 from nsysflow.analysis.tables.view_bound import bound_of_view

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import nsysflow
-from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.base.errors import SelectionError

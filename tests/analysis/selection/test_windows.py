@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.windows import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.tables.columns import columns_with_words, meaning
 from nsysflow.analysis.tables.schema import SCHEMAS
 

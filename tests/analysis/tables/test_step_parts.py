@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import nsysflow
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.schema import SCHEMAS
 from tests.analyses import PARTS, analysed, any_trace, few_reports, loaded, rows_of

@@ -3,7 +3,7 @@
 from nsysflow.report.blocks.gap_summary import block
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
-from nsysflow.report.results import ranked
+from nsysflow.report.results import sorted_by_rank
 from tests.analyses import analysed
 from tests.report.handmade import MS, Results, device, part, renamed, results, training
 
@@ -48,7 +48,7 @@ def test_the_gpu_is_named_where_the_rows_are_of_several() -> None:
 
 def test_the_rows_left_out_are_the_next_of_the_table_that_the_block_names() -> None:
     run = Results([analysed("h200-train")])
-    table = ranked(run.table("gap_summary"), "gap_summary")
+    table = sorted_by_rank(run.table("gap_summary"), "gap_summary")
     few, more = summary(run, rows=3), summary(run, rows=5)
     assert few.rows == more.rows[:3]
     assert few.rest == f"{table.height - 3} more: --table gap_summary"

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.explain.pages import Explained, contents, pages_of, set_explained

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.report.explain.pages import known_as
 from nsysflow.report.verdict import WORDS
 

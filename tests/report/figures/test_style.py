@@ -15,7 +15,7 @@ from nsysflow.report.figures.style import (
     scale_in_time,
 )
 from nsysflow.report.palette import CAUSES, CLASSES, Colour
-from nsysflow.report.pictures import Key
+from nsysflow.report.pictures import LegendEntry
 
 
 def sheet(**changed: object) -> Sheet:
@@ -31,7 +31,7 @@ def test_the_user_s_own_settings_neither_count_nor_change() -> None:
 
 
 def test_a_figure_is_as_wide_as_asked_for_and_higher_for_its_legend() -> None:
-    keys = [Key(label="a" * 60, colour=CLASSES["compute"])] * 3
+    keys = [LegendEntry(label="a" * 60, colour=CLASSES["compute"])] * 3
     bare, full = sheet().figure(), sheet(keys=keys).figure()
     for figure in (bare, full):
         assert figure.get_figwidth() * 25.4 == pytest.approx(PAGE_MM)

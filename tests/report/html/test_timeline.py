@@ -7,7 +7,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.analyze import Analysis
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tracks.rows import group_of
 from nsysflow.report.pictures import clocks_of

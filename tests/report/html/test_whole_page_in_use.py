@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.base.units import duration
 from tests.analyses import analysed
 from tests.browser import opened

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.report.perfetto.trace import gap_parts
 

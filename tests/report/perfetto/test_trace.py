@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.analyze import Analysis
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.report.perfetto.trace import shifts_ns, write_trace
 from nsysflow.report.results import Results

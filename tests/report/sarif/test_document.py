@@ -1,8 +1,8 @@
 """SARIF of real reports: GitHub takes it, and it says what findings.csv says."""
 
-from nsysflow.analysis.declared.notes import Note, NoteKind
 from nsysflow.analysis.findings.explanation import explanations
-from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.analysis.notes import Note, NoteKind
+from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.report.results import Results
 from nsysflow.report.sarif import sarif_json
 from tests.analyses import few_reports, run_of
@@ -53,7 +53,7 @@ def test_a_rule_shows_its_example_before_and_after() -> None:
 
 def test_a_recording_that_cannot_be_judged_says_so() -> None:
     note = Note(NoteKind.LEFT_OUT, "rank1 is left out: it has no step")
-    failed = Failed(check=Check.NO_KERNELS, count=10, of=0)
+    failed = FailedCheck(check=Check.NO_KERNELS, count=10, of=0)
     run = sarif(Results([Handmade(tables={}, notes=(note,), failed_checks=(failed,))]))
     (invocation,) = run.invocations
     assert {each.level for each in invocation.tool_execution_notifications} == {"warning", "note"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.report.markdown import summary
 from nsysflow.report.results import Results as RealResults
 from nsysflow.report.terminal import page
@@ -32,7 +32,7 @@ from tests.report.handmade import (
 )
 from tests.reports import DATA, parquetdir_report
 
-ZEROS = Failed(check=Check.UNSTAMPED, count=688, of=6892)
+ZEROS = FailedCheck(check=Check.UNSTAMPED, count=688, of=6892)
 
 
 def lines(of: RealResults) -> list[str]:

@@ -7,19 +7,21 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nsysflow.analysis.declared.notes import Note, NoteKind
+from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.schema import BACKTRACES
-from nsysflow.analysis.validity.checks import Check, Failed
+from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.report.results import Origin
 from nsysflow.report.validity import Invalid, are_named_as_ranks, failures
 from tests.analyses import analysed
 from tests.report.handmade import Handmade, Results, handmade, renamed, two_ranks
 
-BLIND = Failed(check=Check.NO_KERNELS, count=9, of=0)
-LOST = Failed(check=Check.INCOMPLETE, count=2185, of=5925, start_ns=8_669_890_898, end_ns=9 * 10**9)
+BLIND = FailedCheck(check=Check.NO_KERNELS, count=9, of=0)
+LOST = FailedCheck(
+    check=Check.INCOMPLETE, count=2185, of=5925, start_ns=8_669_890_898, end_ns=9 * 10**9
+)
 
 
-def failing(failed: Failed, report: str = "run.sqlite", source: str = "by hand") -> Handmade:
+def failing(failed: FailedCheck, report: str = "run.sqlite", source: str = "by hand") -> Handmade:
     run = renamed(replace(handmade(), failed_checks=(failed,)), report)
     return replace(run, trace=replace(run.trace, source=source))
 
@@ -87,14 +89,14 @@ def test_an_incomplete_capture_says_how_much_is_missing_and_when() -> None:
     ("failed", "says"),
     [
         (
-            Failed(check=Check.UNSTAMPED, count=688, of=6892),
+            FailedCheck(check=Check.UNSTAMPED, count=688, of=6892),
             "688 of 6,892 operations are",
         ),
-        (Failed(check=Check.IMPORT_ERRORS, count=1, of=0), "nsys reported an error while"),
-        (Failed(check=Check.IMPORT_ERRORS, count=2, of=0), "nsys reported 2 errors while"),
+        (FailedCheck(check=Check.IMPORT_ERRORS, count=1, of=0), "nsys reported an error while"),
+        (FailedCheck(check=Check.IMPORT_ERRORS, count=2, of=0), "nsys reported 2 errors while"),
     ],
 )
-def test_other_captures_are_incomplete_too(failed: Failed, says: str) -> None:
+def test_other_captures_are_incomplete_too(failed: FailedCheck, says: str) -> None:
     assert only(failing(failed)).sentence.startswith(f"Incomplete capture: {says}")
 
 
@@ -151,7 +153,7 @@ def test_names_tell_ranks_from_runs(names: tuple[str, ...], ranks: bool) -> None
 
 
 def test_an_import_error_of_a_jax_program_says_how_to_switch_command_buffers_off() -> None:
-    run = failing(Failed(check=Check.IMPORT_ERRORS, count=1, of=0))
+    run = failing(FailedCheck(check=Check.IMPORT_ERRORS, count=1, of=0))
     jax = replace(run, notes=(Note(NoteKind.COMMAND_BUFFERS, "XLA runs its command buffers"),))
     assert only(run).advice == "record again with a newer nsys"
     assert "XLA_FLAGS=--xla_gpu_enable_command_buffer=" in only(jax).advice
@@ -166,7 +168,7 @@ def without_import(run: Handmade) -> Handmade:
 
 
 def test_after_an_import_error_python_stacks_are_the_first_to_leave_out() -> None:
-    found = only(without_import(failing(Failed(check=Check.IMPORT_ERRORS, count=2, of=0))))
+    found = only(without_import(failing(FailedCheck(check=Check.IMPORT_ERRORS, count=2, of=0))))
     assert "2 errors while importing" in found.sentence
     assert "nsysflow profile --backtrace none --sample-python 0" in found.advice
 

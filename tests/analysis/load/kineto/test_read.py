@@ -10,8 +10,8 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 import nsysflow
-from nsysflow.analysis.declared.notes import NoteKind
 from nsysflow.analysis.load import load
+from nsysflow.analysis.notes import NoteKind
 from nsysflow.analysis.trace import Trace
 from tests.analysis.load.frames import assert_schemas
 from tests.analysis.load.kineto.traces import REAL, event, kernel, write

@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 from tests.analyses import analysed
 from tests.report.html.made import made
 from tests.report.html.timeline.inside import timeline_of

@@ -1,4 +1,4 @@
-"""The class of a kernel, by its name (spec §6). The rules are data: classes.toml."""
+"""The class of a kernel, by its name (spec §6). The rules are data: kernel_classes.toml."""
 
 import tomllib
 from functools import cache
@@ -24,17 +24,17 @@ _EXAMPLE_FILE: Final = "[[class]]\n  name = \"attention\"\n  pattern = '^my_attn
 
 @cache
 def kernel_classes() -> Rules:
-    """The rules of classes.toml."""
+    """The rules of kernel_classes.toml."""
     text = (
-        files("nsysflow.analysis.tables.kernels")
-        .joinpath("classes.toml")
+        files("nsysflow.analysis.tables")
+        .joinpath("kernel_classes.toml")
         .read_text(encoding="utf-8")
     )
     return _rules(tomllib.loads(text))
 
 
 def read_kernel_classes(file: Path) -> Rules:
-    """The rules of a user's file, in the form of classes.toml.
+    """The rules of a user's file, in the form of kernel_classes.toml.
 
     Raises:
         SettingsError: the file cannot be read, or holds something else.

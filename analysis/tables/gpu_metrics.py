@@ -18,7 +18,7 @@ from nsysflow.analysis.phases.attribution import Attribution, instance_spans
 from nsysflow.analysis.schema import METRICS
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.selection.windows import clip_rows
-from nsysflow.analysis.tables.kernels.classes import Rules, class_of
+from nsysflow.analysis.tables.kernel_classes import Rules, class_of
 from nsysflow.analysis.tables.schema import BOUND, GPU_METRICS, GPU_METRICS_GROUP
 
 BUSY_PCT: Final = 60

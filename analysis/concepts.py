@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from nsysflow.analysis.declared.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,5 +62,5 @@ def terms_in_full() -> dict[str, Concept]:
 
 @cache
 def _read() -> dict[str, Any]:
-    text = files("nsysflow.analysis.declared").joinpath("concepts.toml").read_text(encoding="utf-8")
+    text = files("nsysflow.analysis").joinpath("concepts.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)

@@ -5,7 +5,7 @@ import polars as pl
 from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices
 from nsysflow.analysis.frames.statistics import percent, spread
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.tables.kernels.classes import class_of
+from nsysflow.analysis.tables.kernel_classes import class_of
 
 
 def kernel_table(view: View) -> pl.DataFrame:

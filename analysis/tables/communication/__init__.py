@@ -1,1 +1,0 @@
-"""Communication kernels, and the ranks of one run."""

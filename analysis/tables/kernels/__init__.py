@@ -1,1 +1,0 @@
-"""Kernels, and the classes that they belong to."""

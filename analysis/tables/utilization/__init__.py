@@ -1,1 +1,0 @@
-"""How much of the GPU is used: sampled counters, and FLOPs."""

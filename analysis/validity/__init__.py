@@ -1,1 +1,0 @@
-"""Whether a recording is fit to be judged (spec §12.2)."""

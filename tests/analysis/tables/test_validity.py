@@ -1,0 +1,301 @@
+"""The checks that a recording must pass."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import nsysflow
+from nsysflow.analysis import schema
+from nsysflow.analysis.events import activity as lost_stretches
+from nsysflow.analysis.notes import NoteKind
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.selection.view import view_of
+from nsysflow.analysis.tables.validity import (
+    Check,
+    FailedCheck,
+    LostOperations,
+    RecordedIdle,
+    lost_operations,
+    recorded_idle,
+)
+from tests.analyses import EXAMPLES, analysed, any_trace, every_report, oracle_of
+from tests.breaking import (
+    EVERY_TENTH_UNSTAMPED,
+    MIDDLE_THIRD_GONE,
+    NO_OPERATIONS,
+    ONE_GRAPH_KERNEL_STRETCHED,
+    broken,
+)
+from tests.oracle import lost, replays
+from tests.oracle.export import read_export
+from tests.oracle.model import Capture, Diagnostic, PlainTrace, to_trace
+from tests.oracle.report import Report
+from tests.oracle.strategies import traces
+from tests.oracle.validity import Failures, failures
+from tests.reports import ROOT
+from tests.tiny import (
+    Row,
+    analysis_of,
+    call,
+    copy,
+    kernel,
+    launch,
+    opened,
+    plain_of,
+    timeline_of,
+    trace_of,
+)
+
+SOUND: tuple[Row, ...] = (launch(10, 20, 1), kernel(20, 30, 1))
+
+
+def failed(analysis: nsysflow.Analysis) -> Failures:
+    """The failed checks as the oracle gives them."""
+    return {
+        str(each.check): (each.count, each.of, each.start_ns, each.end_ns)
+        for each in analysis.failed_checks
+    }
+
+
+def checks(path: Path) -> list[Check]:
+    return [each.check for each in nsysflow.analyze(path).failed_checks]
+
+
+@every_report
+def test_a_report_that_nobody_broke_passes(name: str) -> None:
+    assert analysed(name).failed_checks == ()
+    assert failures(oracle_of(name)) == {}
+
+
+def test_an_empty_report_passes() -> None:
+    assert analysis_of().failed_checks == ()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [call(0, 9, "cudaStreamIsCapturing")],
+        [opened(0, 9, "step")],
+        [launch(0, 5, 1, name="cudaMemcpyAsync"), copy(6, 9, 1, "HtoD", "pinned", "device")],
+    ],
+    ids=["calls", "ranges", "copies"],
+)
+def test_anything_without_a_single_kernel_fails(rows: list[Row]) -> None:
+    (only,) = analysis_of(*rows).failed_checks
+    assert only.check == Check.NO_KERNELS
+
+
+def test_a_kineto_trace_without_kernels_passes() -> None:
+    ranges_only = replace(trace_of(opened(0, 9, "step")), collector="kineto")
+    assert nsysflow.analyze(ranges_only).failed_checks == ()
+
+
+def test_kernels_inside_graphs_that_were_traced_whole_are_kernels() -> None:
+    whole = replace(kernel(20, 30, 1), kind="graph")
+    assert analysis_of(launch(10, 20, 1), whole).failed_checks == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [
+        ("Importer error status: Importation succeeded with non-fatal errors.", True),
+        ("Wrong event order has been detected when adding events to the collection", True),
+        ("Cannot find string for an exterior index", True),
+        ("Not all CUDA events might have been collected.", False),
+        ("CUDA injection initialized successfully.", False),
+        ("144 NVTX annotations were discarded because they contained an invalid handle.", False),
+    ],
+)
+def test_what_the_importer_could_not_read_fails(text: str, fails: bool) -> None:
+    said = pl.DataFrame([(2, text)], schema=schema.DIAGNOSTICS, orient="row")
+    found = nsysflow.analyze(replace(trace_of(*SOUND), diagnostics=said)).failed_checks
+    assert found == ((FailedCheck(check=Check.IMPORT_ERRORS, count=1, of=0),) if fails else ())
+
+
+def test_one_percent_of_operations_at_zero_fails() -> None:
+    launches = [launch(n, n + 1, n) for n in range(1, 202)]
+    sound = [kernel(n + 1, n + 2, n) for n in range(3, 202)]
+    for unstamped, fails in ((2, False), (3, True)):
+        at_zero = [kernel(0, 0, n) for n in range(unstamped)]
+        found = analysis_of(*launches, *sound, *at_zero).failed_checks
+        assert [each.check for each in found] == [Check.UNSTAMPED] * fails
+
+
+@pytest.mark.parametrize("name", ["h200-train", "sum_many-loop", "h200-gpt2-eager"])
+def test_a_report_without_its_middle_third_is_incomplete(tmp_path: Path, name: str) -> None:
+    path = broken(tmp_path, name, MIDDLE_THIRD_GONE)
+    assert checks(path) == [Check.INCOMPLETE]
+    assert failed(nsysflow.analyze(path)) == failures(Report(read_export(path)))
+
+
+@pytest.mark.parametrize(
+    ("done", "check"),
+    [(EVERY_TENTH_UNSTAMPED, Check.UNSTAMPED), (NO_OPERATIONS, Check.NO_KERNELS)],
+)
+def test_a_broken_report_fails_its_check(tmp_path: Path, done: str, check: Check) -> None:
+    path = broken(tmp_path, "h200-train", done)
+    assert checks(path) == [check]
+    assert failed(nsysflow.analyze(path)) == failures(Report(read_export(path)))
+
+
+def test_one_stretched_kernel_of_a_graph_is_flagged_in_integrity(tmp_path: Path) -> None:
+    path = broken(tmp_path, "h200-train", ONE_GRAPH_KERNEL_STRETCHED)
+    found = dict(nsysflow.analyze(path).integrity.select("check", "count").rows())
+    assert found["graph operations into other launches"] == 1
+    assert found["graph kernels over 100 times their median"] == 1
+    assert checks(path) == []
+
+
+@given(model=traces())
+@settings(max_examples=5 * EXAMPLES, suppress_health_check=list(HealthCheck))
+def test_the_oracle_finds_the_same(model: PlainTrace) -> None:
+    with pytest.MonkeyPatch.context() as patch:  # random traces are short
+        patch.setattr(lost_stretches, "LEAST_LAUNCHES", 2)
+        patch.setattr(lost, "IN_A_ROW", 2)
+        assert failed(nsysflow.analyze(to_trace(model))) == failures(Report(model))
+
+
+XLA = "XlaModule:#hlo_module=jit_step,program_id=7#"
+IMPORT_ERROR = "Error when processing events: Cannot find string for an exterior index"
+IN_A_GRAPH = replace(kernel(20, 30, 1), graph_node=5)
+
+
+def notes(*rows: Row, said: str | None = None) -> list[str]:
+    """The notes on command buffers of a program with these rows."""
+    plain = plain_of(*rows)
+    diagnostics = () if said is None else (Diagnostic(2, said),)
+    trace = to_trace(replace(plain, diagnostics=diagnostics))
+    found = nsysflow.analyze(trace).notes
+    return [note.text for note in found if note.kind is NoteKind.COMMAND_BUFFERS]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ((opened(0, 40, XLA), launch(5, 9, 1, name="cuGraphLaunch"), IN_A_GRAPH), None),
+        ((opened(0, 40, XLA), launch(5, 9, 1), kernel(20, 30, 1)), IMPORT_ERROR),
+    ],
+)
+def test_the_note_on_command_buffers_names_the_flag(
+    rows: tuple[Row, ...], said: str | None
+) -> None:
+    (note,) = notes(*rows, said=said)
+    assert "XLA_FLAGS=--xla_gpu_enable_command_buffer= nsysflow profile" in note
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ((opened(0, 40, "step"), launch(5, 9, 1, name="cuGraphLaunch"), IN_A_GRAPH), IMPORT_ERROR),
+        ((opened(0, 40, XLA), launch(5, 9, 1), kernel(20, 30, 1)), None),
+    ],
+)
+def test_without_xla_or_without_its_graphs_there_is_no_such_note(
+    rows: tuple[Row, ...], said: str | None
+) -> None:
+    assert notes(*rows, said=said) == []
+
+
+def pairs(numbers: range, *, lost: range = range(0)) -> list[Row]:
+    """A launch every 10 ns, and its kernel, except those that are lost."""
+    launches: list[Row] = [launch(10 * n, 10 * n + 4, n) for n in numbers]
+    kernels = [kernel(10 * n + 5, 10 * n + 9, n) for n in numbers if n not in lost]
+    return [*launches, *kernels]
+
+
+def lost_in(*rows: Row, options: Options | None = None) -> LostOperations | None:
+    return lost_operations(view_of(timeline_of(*rows, options=options)))
+
+
+def test_twenty_launches_in_a_row_without_an_operation_are_a_stretch() -> None:
+    found = lost_in(*pairs(range(1, 101), lost=range(40, 60)))
+    assert found == LostOperations(launches=20, of=100, start_ns=400, end_ns=594)
+
+
+def test_nineteen_are_none() -> None:
+    assert lost_in(*pairs(range(1, 101), lost=range(40, 59))) is None
+
+
+def test_single_launches_without_an_operation_are_none_however_many() -> None:
+    assert lost_in(*pairs(range(1, 101), lost=range(1, 101, 2))) is None
+
+
+def test_less_than_one_percent_of_the_launches_does_not_matter() -> None:
+    assert lost_in(*pairs(range(1, 2001), lost=range(40, 60))) is not None
+    assert lost_in(*pairs(range(1, 2002), lost=range(40, 60))) is None
+
+
+def test_one_percent_of_a_single_step_matters() -> None:
+    steps = [opened(10 * n, 10 * (n + 1000), "step") for n in (1, 1001, 2001)]
+    assert lost_in(*pairs(range(1, 3001), lost=range(40, 60))) is None
+    found = lost_in(*steps, *pairs(range(1, 3001), lost=range(40, 60)))
+    assert found == LostOperations(launches=20, of=3000, start_ns=400, end_ns=594)
+
+
+@pytest.mark.parametrize("lost", [range(1, 31), range(71, 101)], ids=["begin", "end"])
+def test_a_capture_that_was_cut_off_at_either_end_is_incomplete(lost: range) -> None:
+    found = lost_in(*pairs(range(1, 101), lost=lost))
+    assert found is not None
+    assert found.launches == 30
+
+
+def test_launches_into_a_graph_that_is_captured_lack_no_operation() -> None:
+    begun, ended = call(395, 396, "cudaStreamBeginCapture"), call(795, 796, "cudaStreamEndCapture")
+    assert lost_in(begun, ended, *pairs(range(1, 101), lost=range(40, 80))) is None
+
+
+def test_copies_are_no_kernel_launches() -> None:
+    copies = [launch(10 * n, 10 * n + 4, 1000 + n, name="cudaMemcpyAsync") for n in range(30)]
+    assert lost_in(*copies, *pairs(range(1, 10))) is None
+
+
+def test_a_call_inside_another_of_the_same_id_is_the_same_launch() -> None:
+    inner = [launch(10 * n + 1, 10 * n + 2, n, name="cuLaunchKernel") for n in range(1, 101)]
+    found = lost_in(*inner, *pairs(range(1, 101), lost=range(40, 60)))
+    assert found == LostOperations(launches=20, of=100, start_ns=400, end_ns=594)
+
+
+def test_in_a_narrowed_window_only_what_was_launched_in_it_counts() -> None:
+    rows = pairs(range(1, 101), lost=range(40, 60))
+    assert lost_in(*rows, options=Options(to_ns=300)) is None
+    assert lost_in(*rows, options=Options(from_ns=300)) is not None
+
+
+GRAPHS = ROOT / "samples" / "launch_bound-graph.sqlite.xz"
+
+
+def found(analysis: nsysflow.Analysis) -> tuple[int, int] | None:
+    """Idle time inside the graphs of a step, and how much longer than unprofiled it is."""
+    idle = recorded_idle(analysis.judged.view)
+    return None if idle is None else (idle.idle_ns, idle.longer_ns)
+
+
+@any_trace
+def test_idle_time_inside_graphs_of_any_trace_agrees_with_the_oracle(model: PlainTrace) -> None:
+    processes = {op.process for op in model.ops}
+    marked = replace(model, captures=tuple(Capture(each, "1:1:1", 1) for each in processes))
+    assert found(nsysflow.analyze(to_trace(marked))) == replays.recorded_idle(Report(marked))
+
+
+@every_report
+def test_idle_time_inside_graphs_of_a_real_report_agrees_with_the_oracle(name: str) -> None:
+    assert found(analysed(name)) == replays.recorded_idle(oracle_of(name))
+
+
+@pytest.mark.parametrize(("idle_ns", "longer_ns", "added_ns"), [(9, 4, 4), (4, 9, 4)])
+def test_the_recording_adds_no_more_than_it_takes_and_than_there_is(
+    idle_ns: int, longer_ns: int, added_ns: int
+) -> None:
+    assert RecordedIdle(idle_ns=idle_ns, longer_ns=longer_ns).added_ns == added_ns
+
+
+def test_a_note_says_how_much_idle_time_inside_graphs_is_the_recordings() -> None:
+    notes = {note.kind: note.text for note in nsysflow.analyze(GRAPHS).notes}
+    assert notes[NoteKind.SLOWED_GRAPHS] == (
+        "idle inside CUDA graphs: 38.4 us a step, of which up to 29.3 us is the recording's, as a"
+        " step takes 29.3 us longer than unprofiled; to trace each graph as a whole: nsysflow"
+        " profile --graph-trace graph -- python train.py"
+    )
