@@ -2,21 +2,69 @@
 §12).
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, STALLS
 from nsysflow.analysis.events.busy import Busy
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS, makes
-from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.events import NUMBERED_CALLS, OPERATIONS, Calls, Events
 from nsysflow.analysis.events.graphs import capture_began
 from nsysflow.analysis.frames.intervals import Axis, Cover, merge
-from nsysflow.analysis.schema import COPY_LABEL
+from nsysflow.analysis.schema import COPY_DETAILS, COPY_LABEL
+
+COPIES: Final = pl.Schema({**OPERATIONS, **COPY_DETAILS, "copy_label": COPY_LABEL})
+"""A row per memcpy operation. `copy_label` says what the host's memory was, and whether the host
+waited."""
+Copies = Annotated[pl.DataFrame, COPIES]
+
+BLOCKING_CALLS: Final = pl.Schema(
+    {
+        **NUMBERED_CALLS,
+        "phase": pl.String(),
+        "thread": pl.Int64(),
+        "process": pl.Int64(),
+        "gpu_busy_ns": pl.Int64(),
+    }
+)
+"""A row per call that blocks the host. `gpu_busy_ns` is how long its process's GPUs were busy."""
+BlockingCalls = Annotated[pl.DataFrame, BLOCKING_CALLS]
+
+LAUNCHES: Final = pl.Schema(
+    {
+        "op": pl.UInt32(),
+        "call": pl.UInt32(),
+        "api_ns": pl.Int64(),
+        "latency_ns": pl.Int64(),
+        "queue_ns": pl.Int64(),
+        "run_ahead": pl.Int64(),
+    }
+)
+"""A row per call that launched an operation, with its first one, `op`. `run_ahead` is how many
+operations of the process were launched but not started."""
+Launches = Annotated[pl.DataFrame, LAUNCHES]
+
+LOST_LAUNCHES: Final = pl.Schema(
+    {
+        "call": pl.UInt32(),
+        "process": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "correlation": pl.Int64(),
+        "name": pl.Categorical(),
+    }
+)
+"""A row per launch call without an operation."""
+LostLaunches = Annotated[pl.DataFrame, LOST_LAUNCHES]
+
+MARKED_LAUNCHES: Final = pl.Schema({**LOST_LAUNCHES, "alone": pl.Boolean(), "lost": pl.Boolean()})
+"""A row per kernel launch. `alone` is true of one without an operation (else null), `lost` where
+many such launches come in a row."""
 
 
-def copies(events: Events) -> pl.DataFrame:
-    """Every memcpy operation, plus `bytes`, `direction` and `copy_label`."""
+def copies(events: Events) -> Copies:
+    """Every memcpy, with what it moved."""
     ops = events.ops.filter(pl.col("kind") == "memcpy")
     sides = events.trace.copy_details[ops["detail"]]
     ops = ops.hstack(sides.get_columns()).with_columns(_blocks(events, ops))
@@ -59,13 +107,13 @@ def _blocks(events: Events, copies: pl.DataFrame) -> pl.Series:
     )
 
 
-def stall_calls(calls: pl.DataFrame) -> pl.DataFrame:
+def stall_calls(calls: Calls) -> Calls:
     """The sync, blocking copy and alloc calls."""
     return calls.filter(pl.col("class").is_in(STALLS))
 
 
-def with_gpu_busy(events: Events, stalls: pl.DataFrame, busy: Busy) -> pl.DataFrame:
-    """`stalls` plus `process`, `thread`, and `gpu_busy_ns`: how long their GPUs were busy."""
+def with_gpu_busy(events: Events, stalls: pl.DataFrame, busy: Busy) -> BlockingCalls:
+    """`stalls` (calls with `phase`), with their threads and how long their GPUs were busy."""
     callers = events.threads.select("thread_no", "thread", "process")
     stalls = stalls.join(callers, on="thread_no", maintain_order="left")
     return stalls.with_columns(_busy_ns(events, stalls, busy))
@@ -92,18 +140,14 @@ def _busy_by_process(busy: Busy, uses: pl.DataFrame, axis: Axis) -> Cover:
         axis.track(pl.col("start")).cast(pl.UInt32).alias("device_no")
     )
     start = axis.at(pl.col("process_no"), axis.time_ns(pl.col("start")))
-    laid = pieces.join(uses, on="device_no").select(
+    placed = pieces.join(uses, on="device_no").select(
         start.alias("start"), (start + pl.col("end") - pl.col("start")).alias("end")
     )
-    return Cover(merge(laid))
+    return Cover(merge(placed))
 
 
-def launches(events: Events) -> pl.DataFrame:
-    """The times of each launch call, up to the start of its first operation.
-
-    Returns:
-        `op`, `call`, `api_ns`, `latency_ns`, `queue_ns`, `run_ahead`.
-    """
+def launches(events: Events) -> Launches:
+    """The times of each launch call, up to the start of its first operation."""
     columns = ["op", "call", "thread_no", "start_ns", "launch_start_ns", "launch_end_ns"]
     ops = events.ops.select("first", *columns).filter("first")
     start, end = pl.col("launch_start_ns"), pl.col("launch_end_ns")
@@ -137,14 +181,11 @@ def _on_process_axis(ops: pl.DataFrame, events: Events) -> pl.DataFrame:
     )
 
 
-def lost_launches(events: Events) -> pl.DataFrame:
+def lost_launches(events: Events) -> LostLaunches:
     """The launch calls without an operation.
 
     Launches during a stream capture are recorded instead of run, and are left out; any thread of
     the process may capture.
-
-    Returns:
-        `call`, `process`, `start_ns`, `end_ns`, `correlation`, `name`.
     """
     ops = events.ops
     led = pl.repeat(value=False, n=len(events.calls), eager=True)
@@ -158,15 +199,15 @@ def lost_launches(events: Events) -> pl.DataFrame:
     return outside_capture(calls.join(led_otherwise, on=key, how="anti"), events)
 
 
-def with_process(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Rows of `events.calls` as `lost_launches` returns them."""
+def with_process(calls: Calls, events: Events) -> LostLaunches:
+    """Some of the calls, with their process and in the columns of lost launches."""
     process = events.threads["process"].gather(calls["thread_no"])
     return calls.select(
         "call", process.alias("process"), "start_ns", "end_ns", "correlation", "name"
     )
 
 
-def outside_capture(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
+def outside_capture(calls: LostLaunches, events: Events) -> LostLaunches:
     """Those of `calls` (with `process`) before which no stream capture of their process began that
     has not ended."""
     if calls.is_empty():
@@ -182,20 +223,22 @@ _KERNEL_LAUNCH: Final = r"^(?:cuda|cu)(?:Launch|GraphLaunch)"
 _NO_KERNEL: Final = r"LaunchHostFunc$"
 
 
-def launches_in_stretches(events: Events, lost: pl.DataFrame) -> pl.DataFrame | None:
-    """All kernel launches by process and start, with `lost`: whether each is in a stretch.
+def launches_in_stretches(
+    events: Events, lost: LostLaunches
+) -> Annotated[pl.DataFrame | None, MARKED_LAUNCHES]:
+    """All kernel launches by process and start; those in a stretch without operations are lost.
 
     Args:
         events: of the trace.
-        lost: of `lost_launches`.
+        lost: the launch calls without an operation.
 
     Returns:
         None where too few launches lack an operation to make a stretch.
     """
-    candidates = _named(lost.filter(kernel_launches()))
+    candidates = _with_id(lost.filter(kernel_launches()))
     if len(candidates) < LEAST_LAUNCHES:
         return None
-    return _in_stretches(_all(events), candidates)
+    return _in_stretches(_kernel_launches(events), candidates)
 
 
 def kernel_launches() -> pl.Expr:
@@ -204,7 +247,7 @@ def kernel_launches() -> pl.Expr:
     return name.str.contains(_KERNEL_LAUNCH) & ~name.str.contains(_NO_KERNEL)
 
 
-def _named(calls: pl.DataFrame) -> pl.DataFrame:
+def _with_id(calls: pl.DataFrame) -> pl.DataFrame:
     """The launches by process and correlation id, the outermost call of each; those without an id
     are left out, since nothing can be said of them."""
     order = ["process", "start_ns", pl.col("end_ns").neg(), "correlation"]
@@ -214,11 +257,11 @@ def _named(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _all(events: Events) -> pl.DataFrame:
+def _kernel_launches(events: Events) -> pl.DataFrame:
     """All kernel launches outside stream capture."""
     names = events.calls.select(pl.col("name").unique()).filter(kernel_launches())
     calls = with_process(events.calls.join(names, on="name", how="semi"), events)
-    return _named(outside_capture(calls, events))
+    return _with_id(outside_capture(calls, events))
 
 
 def _in_stretches(launches: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from typing import Final, Self
 
 import polars as pl
 
-from nsysflow.analysis.events.events import LAUNCH_ORDER, Events
+from nsysflow.analysis.events.events import LAUNCH_ORDER, Events, Operations
 from nsysflow.analysis.frames.intervals import (
     Axis,
     Cover,
@@ -39,8 +39,8 @@ class Busy:
     copies: Cover
 
     @classmethod
-    def of(cls, ops: pl.DataFrame) -> Self:
-        """The unions of `ops`, sorted on the device axis."""
+    def of(cls, ops: Operations) -> Self:
+        """The unions of `ops`."""
         length = pl.col("end_ns") - pl.col("start_ns")
         spans = (
             ops.lazy()
@@ -88,13 +88,16 @@ NCCL: Final = "nccl"
 """NCCL's NVTX domain, in lower case: its ranges name the collective that a thread called."""
 
 
-def communication_kernels(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
-    """Every communication kernel of `ops`, plus `operation`, `bytes` and `communicator`.
+STATED_BY_NCCL: Final = pl.Schema(
+    {"operation": pl.String(), "bytes": pl.Int64(), "communicator": pl.UInt64()}
+)
+"""What NCCL's range around a launch states; null where it lacks it."""
 
-    They are from NCCL's range around the launch; null where it lacks them.
-    """
+
+def communication_kernels(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
+    """Every communication kernel of `ops`, plus `STATED_BY_NCCL`."""
     kernels = ops.filter(pl.col("part") == "comm")
-    stated = _stated_by_nccl(events)
+    stated = _ranges_of_nccl(events)
     axis = events.axis
     asked = kernels.select(axis.at(pl.col("thread_no"), pl.col("launch_start_ns"))).to_series()
     at = last_at_or_before(stated["start"], asked)
@@ -103,7 +106,7 @@ def communication_kernels(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
     return kernels.hstack(stated.select(pl.exclude("start", "end").gather(row)).get_columns())
 
 
-def _stated_by_nccl(events: Events) -> pl.DataFrame:
+def _ranges_of_nccl(events: Events) -> pl.DataFrame:
     """When each of NCCL's ranges was the innermost one: disjoint `start`, `end` on the thread axis,
     with `operation`, `bytes`, `communicator`."""
     axis = events.axis
@@ -120,8 +123,7 @@ def _stated_by_nccl(events: Events) -> pl.DataFrame:
         pl.col("name").str.replace(SERIAL_NUMBERS, "").alias("operation"),
         *("bytes", "communicator", "row"),
     ).sort("start", "row")
-    keep = ["operation", "bytes", "communicator"]
-    return flatten(claims, rank=_innermost_first, keep=keep)
+    return flatten(claims, rank=_innermost_first, keep=STATED_BY_NCCL.names())
 
 
 def _innermost_first(claims: pl.DataFrame) -> pl.DataFrame:

@@ -41,8 +41,8 @@ def class_by_name(name: pl.Expr) -> pl.Expr:
 
 def makes(cause: Cause, name: pl.Expr) -> pl.Expr:
     """Whether a call of that name makes the cause."""
-    found = name.str.contains(f"^(?:{cause.calls})$")
-    return found & ~name.str.contains(cause.calls_not) if cause.calls_not else found
+    makes_it = name.str.contains(f"^(?:{cause.calls})$")
+    return makes_it & ~name.str.contains(cause.calls_not) if cause.calls_not else makes_it
 
 
 def with_class_by_name(calls: pl.DataFrame) -> pl.DataFrame:

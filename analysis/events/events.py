@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import polars as pl
 
 from nsysflow.analysis.events.classes import (
+    PART,
     SYNC_AFTER_NS,
     parts_of,
     refine_classes,
@@ -18,7 +19,7 @@ from nsysflow.analysis.frames.lookup import dense, distinct, greatest, matching,
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.schema import os_pid, os_tid, process_of
+from nsysflow.analysis.schema import CAUSE, OPS, OVERHEAD, RANGES, os_pid, os_tid, process_of
 from nsysflow.analysis.trace import Trace
 
 COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
@@ -38,6 +39,72 @@ FEW_THREADS = 8
 """Up to so many threads, picking out the calls of each takes less time than sorting all calls."""
 
 
+OPERATIONS: Final = pl.Schema(
+    {
+        "op": pl.UInt32(),
+        **OPS,
+        "call": pl.UInt32(),
+        "thread_no": pl.UInt32(),
+        "launch_start_ns": pl.Int64(),
+        "launch_end_ns": pl.Int64(),
+        "device_no": pl.UInt32(),
+        "place": pl.Int64(),
+        "part": PART,
+        "first": pl.Boolean(),
+    }
+)
+"""A row per GPU operation, numbered `op`, sorted by (device, start, launch), none of negative
+length. `call` is the row of its launch in the calls (null without), `thread_no` the thread that
+launched it, `place` its start on the device axis, `first` whether it is its call's first one."""
+Operations = Annotated[pl.DataFrame, OPERATIONS]
+
+NUMBERED_CALLS: Final = pl.Schema(
+    {
+        "call": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "correlation": pl.Int64(),
+        "name": pl.Categorical(),
+        "thread_no": pl.UInt32(),
+        "class": CAUSE,
+        "source": pl.Categorical(),
+        "via": pl.Categorical(),
+    }
+)
+"""A row per CUDA call, numbered `call`, sorted by thread and start, longest first, none of negative
+length. `source` and `via` are the lines of its backtrace (spec §11)."""
+Calls = Annotated[pl.DataFrame, NUMBERED_CALLS]
+
+NUMBERED_RANGES: Final = pl.Schema({**RANGES, "thread_no": pl.UInt32(), "ended": pl.Boolean()})
+"""A row per NVTX range, none of negative length; one that has not `ended` reaches to the end of the
+trace."""
+Ranges = Annotated[pl.DataFrame, NUMBERED_RANGES]
+
+NUMBERED_OVERHEAD: Final = pl.Schema({**OVERHEAD, "thread_no": pl.UInt32()})
+"""A row per stretch of the profiler's own work, sorted by start, longest first."""
+Overhead = Annotated[pl.DataFrame, NUMBERED_OVERHEAD]
+
+NUMBERED_THREADS: Final = pl.Schema(
+    {
+        "thread_no": pl.UInt32(),
+        "thread": pl.Int64(),
+        "process": pl.Int64(),
+        "name": pl.String(),
+        "process_no": pl.UInt32(),
+        "autograd": pl.Boolean(),
+        "main": pl.Boolean(),
+    }
+)
+"""A row per thread that did something, sorted by process and thread."""
+Threads = Annotated[pl.DataFrame, NUMBERED_THREADS]
+
+DEVICES_USED: Final = pl.Schema({"device_no": pl.UInt32(), "device": pl.Int32()})
+"""A row per GPU that operations ran on."""
+
+USERS: Final = pl.Schema({"process": pl.Int64(), "device_no": pl.UInt32()})
+"""A row per process and GPU that it ran operations on."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Events:
     """A trace's events, in order.
@@ -45,18 +112,11 @@ class Events:
     Attributes:
         trace: the report, without its rows.
         axis: the line on which threads, and devices, are laid end to end.
-        ops: `schema.OPS` without negative lengths, sorted by (device, start, launch), plus `op`
-            (row number), `device_no`, `part`, `call` (row of its launch in `calls`, null without),
-            `launch_start_ns`, `launch_end_ns`, `thread_no` (that launched it), `first` (whether it
-            is the call's first operation).
-        calls: without negative lengths, sorted by thread and start, longest first: `call` (row
-            number), `start_ns`, `end_ns`, `thread_no`, `correlation`, `name`, `class`, `source`,
-            `via`.
-        ranges: `schema.RANGES` without negative lengths, open ends closed, `ended` tells which,
-            plus `thread_no`.
-        overhead: `schema.OVERHEAD` without negative lengths, sorted by start, longest first, plus
-            `thread_no`.
-        threads: `thread_no`, `thread`, `process`, `process_no`, `name`, `autograd`, `main`.
+        ops: the operations.
+        calls: the CUDA calls.
+        ranges: the NVTX ranges.
+        overhead: the profiler's own work.
+        threads: the threads.
         last_ns: the end of the trace.
         dropped: operations, calls and ranges of negative length.
         outliers: rows left out because their times are too far from all others.
@@ -67,11 +127,11 @@ class Events:
 
     trace: Trace
     axis: Axis
-    ops: pl.DataFrame
-    calls: pl.DataFrame
-    ranges: pl.DataFrame
-    overhead: pl.DataFrame
-    threads: pl.DataFrame
+    ops: Operations
+    calls: Calls
+    ranges: Ranges
+    overhead: Overhead
+    threads: Threads
     last_ns: int
     dropped: int
     outliers: int
@@ -79,13 +139,13 @@ class Events:
     unstamped: int
 
     @computed_once
-    def devices(self) -> pl.DataFrame:
-        """The GPUs that operations ran on: `device_no`, `device`."""
+    def devices(self) -> Annotated[pl.DataFrame, DEVICES_USED]:
+        """The GPUs that operations ran on."""
         return distinct(self.ops.select("device_no", "device"))
 
     @computed_once
-    def users(self) -> pl.DataFrame:
-        """The processes on each GPU: `process`, `device_no`."""
+    def users(self) -> Annotated[pl.DataFrame, USERS]:
+        """The processes on each GPU."""
         return distinct(self.ops.select("process", "device_no"))
 
     @computed_once
@@ -152,7 +212,7 @@ def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:
     return (min(known), max(known)) if known else (0, 0)
 
 
-def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> pl.DataFrame:
+def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> Threads:
     """Every thread that did something, numbered by key."""
     seen = [kept[name]["thread"].unique() for name in ("calls", "ranges", "overhead")]
     seen.append(trace.graph_nodes["thread"].unique())
@@ -175,7 +235,7 @@ def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> pl.DataFrame:
     )
 
 
-def _numbered(frame: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+def _numbered(frame: pl.DataFrame, threads: Threads) -> pl.DataFrame:
     """`frame` plus `thread_no`."""
     return _with_number(frame, threads.select("thread", "thread_no"))
 
@@ -188,12 +248,12 @@ def _with_number(rows: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
     name, number = numbers.columns
     if len(numbers) == 1:
         return rows.with_columns(pl.lit(numbers[number].item(), pl.UInt32).alias(number))
-    found = rows.select(name).join(numbers, on=name, how="left", maintain_order="left")
-    return rows.with_columns(found[number])
+    joined = rows.select(name).join(numbers, on=name, how="left", maintain_order="left")
+    return rows.with_columns(joined[number])
 
 
 def _calls(
-    calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis, scratch: Scratch | None
+    calls: pl.DataFrame, threads: Threads, axis: Axis, scratch: Scratch | None
 ) -> pl.DataFrame:
     """Calls on the thread axis, outermost first, with their class by name."""
     place = axis.at(pl.col("thread_no"), pl.col("start_ns"))
@@ -219,7 +279,7 @@ def _thread_by_thread(calls: pl.DataFrame, threads: int, scratch: Scratch | None
     return calls[rows] if scratch is None else scratch.gathered(calls, rows)
 
 
-def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: Threads) -> pl.DataFrame:
     """`ops` with the outermost call of their (process, correlation) as their launch."""
     call = _launch_calls(*_correlation_keys(ops, calls, threads), calls)
     return ops.with_columns(
@@ -231,7 +291,7 @@ def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
 
 
 def _correlation_keys(
-    ops: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
+    ops: pl.DataFrame, calls: pl.DataFrame, threads: Threads
 ) -> tuple[pl.Series, pl.Series]:
     """Keys of (process, correlation id) of the operations and of the calls; null without id."""
     processes = threads.select("process", "process_no").unique()
@@ -271,12 +331,14 @@ def _launch_calls(asked: pl.Series, known: pl.Series, calls: pl.DataFrame) -> pl
         if size - table.null_count() == len(launches):
             return table.gather(asked.set(asked >= size, None)).alias("call")
     rows = asked.to_frame("key").with_row_index("row")
-    found = rows.join(launches, on="key", how="left", maintain_order="left")
-    if len(found) > len(asked):
-        outermost = [calls[c].gather(found["call"]) for c in ("start_ns", "end_ns")]
-        found = found.with_columns(outermost).sort("row", "start_ns", -pl.col("end_ns"), "call")
-        found = found.unique("row", keep="first", maintain_order=True)
-    return found["call"]
+    launched = rows.join(launches, on="key", how="left", maintain_order="left")
+    if len(launched) > len(asked):
+        outermost = [calls[c].gather(launched["call"]) for c in ("start_ns", "end_ns")]
+        launched = launched.with_columns(outermost).sort(
+            "row", "start_ns", -pl.col("end_ns"), "call"
+        )
+        launched = launched.unique("row", keep="first", maintain_order=True)
+    return launched["call"]
 
 
 def _pageable_calls(trace: Trace, ops: pl.DataFrame) -> pl.Series:
@@ -364,7 +426,7 @@ def _between(low_ns: int, high_ns: int) -> pl.Expr:
 _STREAM: Final = ("device_no", "process", "stream")
 
 
-def stream_numbers(ops: pl.DataFrame) -> pl.Series:
+def stream_numbers(ops: Operations) -> pl.Series:
     """`stream_no` of each operation."""
     key = [column for column in _STREAM if not _is_constant(ops[column])]
     if not key:
@@ -373,8 +435,8 @@ def stream_numbers(ops: pl.DataFrame) -> pl.Series:
         return dense(ops[key[0]]).alias("stream_no")
     rows = ops.select(key)
     streams = rows.unique().sort(key).with_row_index("stream_no")
-    found = rows.join(streams, on=key, how="left", maintain_order="left", nulls_equal=True)
-    return found["stream_no"]
+    numbered = rows.join(streams, on=key, how="left", maintain_order="left", nulls_equal=True)
+    return numbered["stream_no"]
 
 
 def _is_constant(column: pl.Series) -> bool:
@@ -388,20 +450,29 @@ EVENT_RECORD: Final = r"^(?:cuda|cu)EventRecord"
 STREAM: Final = ["process", "device", "stream"]
 
 
+EDGES: Final = pl.Schema({"op": pl.UInt32(), "source": pl.UInt32()})
+"""A row per wait of an operation `op` for the end of another, `source`."""
+Edges = Annotated[pl.DataFrame, EDGES]
+
+HOST_WAITS: Final = pl.Schema(
+    {"call": pl.UInt32(), "record_op": pl.UInt32(), "awaited_no": pl.UInt32()}
+)
+"""A row per call in which the host waits: for the operation before an event, or for a stream."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EventWaits:
     """Waits that the report names.
 
     Attributes:
-        edges: `op` and `source`: the first operation launched on a stream after it was told to
-            wait, and the last one launched on the event's stream before the event was recorded.
-        hosts: `call`, and `record_op` (the operation before the event that the host waits for) or
-            `awaited_no` (the stream that it waits for).
+        edges: from the last operation launched on an event's stream before the event was recorded
+            to the first one launched on a stream after it was told to wait.
+        hosts: the waits of the host.
         missing: stream waits whose event the report does not name.
     """
 
-    edges: pl.DataFrame
-    hosts: pl.DataFrame
+    edges: Edges
+    hosts: Annotated[pl.DataFrame, HOST_WAITS]
     missing: int
 
 
@@ -409,7 +480,7 @@ def event_waits(events: Events) -> EventWaits:
     """Match waits, records of events and operations."""
     asked = int(matching(events.calls["name"], STREAM_WAIT).sum())
     if events.trace.waits.is_empty():
-        return EventWaits(edges=_NO_EDGES, hosts=_NO_HOSTS, missing=asked)
+        return EventWaits(edges=EDGES.to_frame(), hosts=HOST_WAITS.to_frame(), missing=asked)
     stream_no = events.stream_no
     first = stream_no.to_frame().with_row_index("op").unique("stream_no")
     streams = events.ops.select(STREAM)[first["op"]].hstack([first["stream_no"]])
@@ -429,12 +500,6 @@ def event_waits(events: Events) -> EventWaits:
         hosts=hosts.unique("call", keep="first", maintain_order=True),
         missing=max(0, asked - waits.filter(by_stream)["record"].count()),
     )
-
-
-_NO_EDGES: Final = pl.DataFrame(schema={"op": pl.UInt32, "source": pl.UInt32})
-_NO_HOSTS: Final = pl.DataFrame(
-    schema={"call": pl.UInt32, "record_op": pl.UInt32, "awaited_no": pl.UInt32}
-)
 
 
 def _launched_on(wanted: pl.Series, events: Events) -> pl.DataFrame:

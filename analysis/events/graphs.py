@@ -1,11 +1,11 @@
 """CUDA graphs: when their nodes were made, when work was captured, and times that are wrong."""
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
 import polars as pl
 
-from nsysflow.analysis.events.events import Events, stream_numbers
+from nsysflow.analysis.events.events import Events, Operations, stream_numbers
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.lookup import matching
 
@@ -18,10 +18,10 @@ def capture_began(rows: pl.DataFrame, events: Events) -> pl.Series:
     marks = _marks(events)
     asked = rows.select("process", "start_ns").with_row_index("row").sort("start_ns", "row")
     # the last begin or end of a capture before a row says whether one was on
-    found = asked.join_asof(
+    latest = asked.join_asof(
         marks, on="start_ns", by="process", allow_exact_matches=False, check_sortedness=False
     )
-    return found.sort("row")["began_ns"]
+    return latest.sort("row")["began_ns"]
 
 
 def _marks(events: Events) -> pl.DataFrame:
@@ -49,21 +49,26 @@ NODE_ORIGINS: Final = pl.Schema(
 )
 """Nodes that operations belong to, with the thread and time at which they were made, and when the
 stream capture began that was active then; null where the report has none."""
+NodeOrigins = Annotated[pl.DataFrame, NODE_ORIGINS]
+
+CAPTURED_NODES: Final = pl.Schema({**NODE_ORIGINS, "thread_no": pl.UInt32()})
+"""Those that were captured while the report recorded."""
+CapturedNodes = Annotated[pl.DataFrame, CAPTURED_NODES]
 
 
-def node_origins(events: Events) -> pl.DataFrame:
-    """`NODE_ORIGINS` of a trace, without those that the report does not have."""
+def node_origins(events: Events) -> NodeOrigins:
+    """Where the nodes of a trace come from, without those that the report does not have."""
     created = events.trace.graph_nodes
     used = events.ops.lazy().select("process", node="graph_node").drop_nulls().unique().collect()
     if created.is_empty() or used.is_empty():
         return NODE_ORIGINS.to_frame()
     origins = _origins(_by_node(created)).drop_nulls("thread")
-    found = used.sort("process", "node").join(origins, on=["process", "node"])
-    found = found.with_columns(capture_began(found, events).alias("began_ns"))
-    return found.rename({"node": "graph_node", "start_ns": "time_ns"}).match_to_schema(NODE_ORIGINS)
+    nodes = used.sort("process", "node").join(origins, on=["process", "node"])
+    nodes = nodes.with_columns(capture_began(nodes, events).alias("began_ns"))
+    return nodes.rename({"node": "graph_node", "start_ns": "time_ns"}).match_to_schema(NODE_ORIGINS)
 
 
-def captured_before(events: Events, origins: pl.DataFrame) -> int:
+def captured_before(events: Events, origins: NodeOrigins) -> int:
     """How many operations have an origin from before the first call, in a process in which our
     runtime did not open the window: it would have listed the ranges of that capture."""
     if origins.is_empty():
@@ -120,8 +125,8 @@ class WrongTimes:
     long: pl.Series
 
     @classmethod
-    def of(cls, ops: pl.DataFrame) -> Self:
-        """Those of `ops`, of `events.in_order`."""
+    def of(cls, ops: Operations) -> Self:
+        """Those of `ops`."""
         none = ops["op"].clear()
         if not ops["graph_node"].count():
             return cls(into_others=none, long=none)
@@ -133,7 +138,7 @@ class WrongTimes:
         return pl.concat([self.into_others, self.long]).unique()
 
 
-def _into_other_launches(ops: pl.DataFrame) -> pl.Series:
+def _into_other_launches(ops: Operations) -> pl.Series:
     """Operations of a graph during which one of another launch starts on their stream."""
     rows = _on_streams_of_graphs(ops)
     another = pl.col("correlation").ne_missing(pl.col("correlation").shift(1))
@@ -158,7 +163,7 @@ def _into_other_launches(ops: pl.DataFrame) -> pl.Series:
     return graph.join(runs, on="run").filter(into)["op"]
 
 
-def _on_streams_of_graphs(ops: pl.DataFrame) -> pl.DataFrame:
+def _on_streams_of_graphs(ops: Operations) -> pl.DataFrame:
     """Operations of some length on streams that graphs use, with `stream_no`."""
     numbers = stream_numbers(ops)
     used = numbers.filter(ops["graph_node"].is_not_null()).unique()
@@ -175,7 +180,7 @@ def _on_streams_of_graphs(ops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _long_kernels(ops: pl.DataFrame) -> pl.Series:
+def _long_kernels(ops: Operations) -> pl.Series:
     """Kernels of a graph that last over 100 times the median of the same node."""
     kernels = ops.select("op", "kind", "process", "graph_node", "name", "start_ns", "end_ns")
     kernels = kernels.filter(pl.col("kind") == "kernel", pl.col("graph_node").is_not_null())

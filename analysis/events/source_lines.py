@@ -151,8 +151,8 @@ def _of_correlation(calls: pl.DataFrame) -> pl.Series:
         key, keep="first", maintain_order=True
     )
     stack = pl.col("stack").alias("same")
-    found = calls.join(known.select(*key, stack), on=key, how="left", maintain_order="left")
-    return found.select(pl.coalesce("stack", "same").alias("stack")).to_series()
+    both = calls.join(known.select(*key, stack), on=key, how="left", maintain_order="left")
+    return both.select(pl.coalesce("stack", "same").alias("stack")).to_series()
 
 
 def _of_copy_and_wait(calls: pl.DataFrame) -> pl.Series:
@@ -167,10 +167,10 @@ def _of_copy_and_wait(calls: pl.DataFrame) -> pl.Series:
     paired = (soon & (waits["class"] == "sync")).fill_null(value=False)
     copies, waits = copies.filter(paired), waits.filter(paired)
     either = (copies, waits), (waits, copies)
-    taken = pl.concat([one.select("row").with_columns(other["stack"]) for one, other in either])
-    taken = taken.drop_nulls().unique("row", keep="first", maintain_order=True)
-    found = calls.join(taken, on="row", how="left", maintain_order="left", suffix="_of_other")
-    return found.select(pl.coalesce("stack", "stack_of_other")).to_series()
+    lent = pl.concat([to.select("row").with_columns(by["stack"]) for to, by in either])
+    lent = lent.drop_nulls().unique("row", keep="first", maintain_order=True)
+    both = calls.join(lent, on="row", how="left", maintain_order="left", suffix="_of_other")
+    return both.select(pl.coalesce("stack", "stack_of_other")).to_series()
 
 
 def _seen(trace: Trace) -> pl.DataFrame:
@@ -195,5 +195,5 @@ def _of_what_ran(
     first = seen["end"].search_sorted(stalls["start"], side="right")
     first = first.set(first >= len(seen), None)
     touches = (seen["start"].gather(first) < stalls["end"]) & (stalls["start"] < stalls["end"])
-    found = seen["stack"].gather(first).set(~touches.fill_null(value=False), None)
-    return stack.scatter(asked.arg_true(), found)
+    ran = seen["stack"].gather(first).set(~touches.fill_null(value=False), None)
+    return stack.scatter(asked.arg_true(), ran)

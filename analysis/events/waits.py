@@ -1,12 +1,12 @@
 """The time without compute, split by what the next compute operation waited for (spec §15)."""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
 from nsysflow.analysis.events.busy import Busy
-from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.events import Edges, Events, Operations
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.lookup import enum_from_index, scatter_table
 from nsysflow.analysis.frames.scratch import in_files, in_slices
@@ -39,33 +39,33 @@ def producers(events: Events) -> Producers:
     return Producers(latest=_later(events.ops, by_stream, by_event), by_event=by_event)
 
 
-def _before(stream_no: pl.Series) -> pl.DataFrame:
+def _before(stream_no: pl.Series) -> Edges:
     """`op` and `source`: each operation and the one before it on its stream."""
     rows = stream_no.to_frame("stream").with_row_index("op").sort("stream", maintain_order=True)
     same = pl.col("stream") == pl.col("stream").shift(1)
     return rows.with_columns(pl.col("op").shift(1).alias("source")).filter(same).drop("stream")
 
 
-def _in_time(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+def _in_time(ops: Operations, edges: Edges) -> Edges:
     """The edges whose source had ended when the operation began."""
     ended = ops["end_ns"].gather(edges["source"])
     return edges.filter(ended <= ops["start_ns"].gather(edges["op"]) + OVERLAP_NS)
 
 
-def _in_order(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+def _in_order(ops: Operations, edges: Edges) -> Edges:
     """The edges from another device, or whose source comes earlier in the order of operations."""
-    one, other = (ops["device_no"].gather(edges[side]) for side in ("op", "source"))
-    return edges.filter((one != other) | (edges["source"] < edges["op"]))
+    device, device_of_source = (ops["device_no"].gather(edges[side]) for side in ("op", "source"))
+    return edges.filter((device != device_of_source) | (edges["source"] < edges["op"]))
 
 
-def _latest(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
+def _latest(ops: Operations, edges: Edges) -> pl.Series:
     """Per operation the source that ended last; of equal ones the later in order."""
     ended = edges.with_columns(ops["end_ns"].gather(edges["source"]).alias("end_ns"))
     ended = ended.sort("end_ns", "source")
     return scatter_table(len(ops), ended["op"], ended["source"])
 
 
-def _later(ops: pl.DataFrame, by_stream: pl.Series, by_event: pl.Series) -> pl.Series:
+def _later(ops: Operations, by_stream: pl.Series, by_event: pl.Series) -> pl.Series:
     """Per operation the one of two sources that ended last; of equal ones the later in order."""
     if by_event.null_count() == len(by_event):
         return by_stream
@@ -76,7 +76,7 @@ def _later(ops: pl.DataFrame, by_stream: pl.Series, by_event: pl.Series) -> pl.S
     return by_stream.scatter(edges["op"], later)
 
 
-STRETCHES = pl.Schema(
+STRETCHES: Final = pl.Schema(
     {
         "device_no": pl.UInt32(),
         "start_ns": pl.Int64(),
@@ -86,10 +86,11 @@ STRETCHES = pl.Schema(
 )
 """From the first operation of a device to the end of its last one. `waiter` is the compute
 operation that starts at the end; null in the stretch after the last one."""
+Stretches = Annotated[pl.DataFrame, STRETCHES]
 
 
-def stretches_without_compute(events: Events) -> pl.DataFrame:
-    """`STRETCHES`, those before the first compute operation of each device first."""
+def stretches_without_compute(events: Events) -> Stretches:
+    """When each device did not compute, the time before its first compute operation first."""
     reach = (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("reach")
     positive = pl.col("end_ns") > pl.col("start_ns")
     ops = events.ops.lazy().filter(positive)
@@ -145,10 +146,11 @@ WAIT_PIECES: Final = pl.Schema(
 """Pieces of the time without compute. `op` is the operation that was waited for; of `host`, `start`
 and `unresolved` the one that had not started. `waiter` is the compute operation behind it. Both are
 null after the last compute operation of a device."""
+WaitPieces = Annotated[pl.DataFrame, WAIT_PIECES]
 
 
-def split_waits(events: Events, producer: pl.Series) -> pl.DataFrame:
-    """`PIECES` of all devices.
+def split_waits(events: Events, producer: pl.Series) -> WaitPieces:
+    """The time without compute of all devices, by what it waited for.
 
     Args:
         events: the trace.
@@ -161,27 +163,27 @@ def split_waits(events: Events, producer: pl.Series) -> pl.DataFrame:
         pl.lit("unresolved", KIND_OF_WAIT).alias("kind"), pl.lit(None, pl.UInt32).alias("op")
     )
     scratch = events.trace.scratch
-    found = [
+    slices = [
         in_files(_pieces(_hops(events.ops, producer, rows)), scratch)
         for rows in in_slices(nodes, scratch)
     ]
-    of_each_kind = (pl.concat(rows) for rows in zip(*found, strict=True))
-    pieces: list[pl.DataFrame] = [*of_each_kind, after.select(WAIT_PIECES.names())]
+    of_each_kind = (pl.concat(rows) for rows in zip(*slices, strict=True))
+    pieces: list[WaitPieces] = [*of_each_kind, after.select(WAIT_PIECES.names())]
     return pl.concat(pieces).filter(pl.col("end_ns") > pl.col("start_ns"))
 
 
-def _chains(ops: pl.DataFrame, producer: pl.Series, stretches: pl.DataFrame) -> pl.DataFrame:
+def _chains(ops: Operations, producer: pl.Series, stretches: Stretches) -> pl.DataFrame:
     """The operations of the chain behind each stretch: `op`, `from_ns` (where the stretch begins),
     `waiter`."""
     ends = stretches.select("waiter", "device_no", "end_ns", op="waiter", from_ns="start_ns")
-    opens = _behind(ops, producer, ends).is_not_null()
+    opens = _next_in_chain(ops, producer, ends).is_not_null()
     columns = ["op", "from_ns", "waiter"]
     closed, ends = ends.filter(~opens), ends.filter(opens)
     inside = _starting_in(ops, ends).select(columns)
     number = scatter_table(
         len(ops), inside["op"], pl.int_range(len(inside), dtype=pl.UInt32, eager=True)
     )
-    jump = number.gather(_behind(ops, producer, inside))
+    jump = number.gather(_next_in_chain(ops, producer, inside))
     reached = number.gather(ends["waiter"])
     while jump.null_count() < len(jump):
         reached = pl.concat([reached, jump.gather(reached).drop_nulls()])
@@ -189,16 +191,16 @@ def _chains(ops: pl.DataFrame, producer: pl.Series, stretches: pl.DataFrame) -> 
     return pl.concat([closed.select(columns), inside[reached]])
 
 
-def _behind(ops: pl.DataFrame, producer: pl.Series, rows: pl.DataFrame) -> pl.Series:
+def _next_in_chain(ops: Operations, producer: pl.Series, rows: pl.DataFrame) -> pl.Series:
     """The producer with which the chain of each row (`op`, `from_ns`) goes on; null where it ends:
     with a producer on another device, or one that started before the stretch."""
-    found = producer.gather(rows["op"])
+    behind = producer.gather(rows["op"])
     device = ops["device_no"]
-    inside = ops["start_ns"].gather(found) > rows["from_ns"]
-    return found.set(~(inside & (device.gather(found) == device.gather(rows["op"]))), None)
+    inside = ops["start_ns"].gather(behind) > rows["from_ns"]
+    return behind.set(~(inside & (device.gather(behind) == device.gather(rows["op"]))), None)
 
 
-def _starting_in(ops: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
+def _starting_in(ops: Operations, stretches: pl.DataFrame) -> pl.DataFrame:
     """The stretches, a row for each operation that starts after their start and until their end."""
     place = ops["place"]
     end = place.gather(stretches["waiter"])
@@ -210,7 +212,7 @@ def _starting_in(ops: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _hops(ops: pl.DataFrame, producer: pl.Series, nodes: pl.DataFrame) -> pl.DataFrame:
+def _hops(ops: Operations, producer: pl.Series, nodes: pl.DataFrame) -> pl.DataFrame:
     """The `nodes` of chains with the borders of their pieces.
 
     `begin_ns` to `edge_ns` is spent on the `producer`, until `launched_ns` on the host (null
@@ -260,7 +262,7 @@ def _pieces(hops: pl.DataFrame) -> list[pl.DataFrame]:
             "op",
         ),
     )
-    found = (
+    pieces = (
         hops.select(
             "device_no",
             pl.col(start).alias("start_ns") if isinstance(start, str) else start.alias("start_ns"),
@@ -271,7 +273,7 @@ def _pieces(hops: pl.DataFrame) -> list[pl.DataFrame]:
         ).filter(pl.col("end_ns") > pl.col("start_ns"))
         for start, end, kind, op in spans
     )
-    return [rows.with_columns(enum_from_index(rows["kind"], KIND_OF_WAIT)) for rows in found]
+    return [rows.with_columns(enum_from_index(rows["kind"], KIND_OF_WAIT)) for rows in pieces]
 
 
 LEAST_PCT: Final = 1
@@ -280,13 +282,13 @@ LEAST_PCT: Final = 1
 _WAITED: Final = ("communication", "copy")
 
 
-def without_unwaited(events: Events, pieces: pl.DataFrame, busy: Busy) -> Events | None:
+def without_unwaited(events: Events, pieces: WaitPieces, busy: Busy) -> Events | None:
     """`events` with copies and communication kernels only while they were waited for; None where
     that makes no difference.
 
     Args:
         events: the trace.
-        pieces: of `split`.
+        pieces: the time without compute.
         busy: when each device was busy.
     """
     length = pl.col("end_ns") - pl.col("start_ns")

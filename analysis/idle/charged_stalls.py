@@ -6,7 +6,7 @@ the end of the rest and leaves the remainder to the gaps that follow.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
@@ -21,52 +21,55 @@ from nsysflow.analysis.frames.intervals import (
 )
 from nsysflow.analysis.frames.lookup import dense
 
+_TRACK: Final = ("device_no", "process_no")
+_ON_TRACK: Final = dict.fromkeys(_TRACK, pl.UInt32())
 
-@dataclass(frozen=True, kw_only=True)
-class CarryOver:
-    """What step 3 hands on from one slice of the gaps to the next.
+SEARCHED: Final = pl.Schema({**_ON_TRACK, "h_ns": pl.Int64()})
+"""Stalled time before `h_ns` was looked at."""
 
-    Attributes:
-        looked: `device_no`, `process_no`, `h_ns`: stalled time before `h_ns` was looked at.
-        rest: `device_no`, `process_no`, `thread_no`, `other_no`, `start_ns`, `end_ns`: the stalled
-            time that no gap was charged with so far, in order.
-        host: `device_no`, `process_no`, `start_ns`, `end_ns`: the host time of gaps that ends after
-            `looked`.
-    """
-
-    looked: pl.DataFrame
-    rest: pl.DataFrame
-    host: pl.DataFrame
-
-
-LOOKED: Final = pl.Schema({"device_no": pl.UInt32(), "process_no": pl.UInt32(), "h_ns": pl.Int64()})
 REST: Final = pl.Schema(
     {
-        "device_no": pl.UInt32(),
-        "process_no": pl.UInt32(),
+        **_ON_TRACK,
         "thread_no": pl.UInt32(),
         "other_no": pl.UInt32(),
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
     }
 )
+"""The stalled time that no gap was charged with so far, in order."""
+
 HOST: Final = pl.Schema(
     {
-        "device_no": pl.UInt32(),
-        "process_no": pl.UInt32(),
+        **_ON_TRACK,
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
     }
 )
-_TRACK: Final = ("device_no", "process_no")
+"""The host time of gaps that ends after what was searched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarryOver:
+    """What step 3 hands on from one slice of the gaps to the next.
+
+    Attributes:
+        searched: `SEARCHED`.
+        rest: `REST`.
+        host: `HOST`.
+    """
+
+    searched: Annotated[pl.DataFrame, SEARCHED]
+    rest: Annotated[pl.DataFrame, REST]
+    host: Annotated[pl.DataFrame, HOST]
+
 
 AT_THE_START: Final = CarryOver(
-    looked=LOOKED.to_frame(), rest=REST.to_frame(), host=HOST.to_frame()
+    searched=SEARCHED.to_frame(), rest=REST.to_frame(), host=HOST.to_frame()
 )
 """What the first slice gets."""
 
 
-def since_last_gap(waiting: pl.DataFrame, looked: pl.DataFrame, axis: Axis) -> pl.Series:
+def since_last_gap(waiting: pl.DataFrame, searched: pl.DataFrame, axis: Axis) -> pl.Series:
     """The time from which each gap looks for stalled time.
 
     It is the latest `h_ns` of the gaps before it on its device and of its process; for the first
@@ -74,41 +77,55 @@ def since_last_gap(waiting: pl.DataFrame, looked: pl.DataFrame, axis: Axis) -> p
 
     Args:
         waiting: `linked` (whether the gap takes part in step 3), `h_ns`, `device_no`, `process_no`.
-        looked: of `Standing`.
+        searched: of `CarryOver`.
         axis: for the start of the trace.
     """
     latest = pl.when("linked").then("h_ns").cum_max().forward_fill().shift(1)
     since = waiting.select(*_TRACK, latest.over(_TRACK).alias("since_ns"))
-    if not looked.is_empty():
-        since = since.join(looked, on=_TRACK, how="left", maintain_order="left")
+    if not searched.is_empty():
+        since = since.join(searched, on=_TRACK, how="left", maintain_order="left")
         since = since.with_columns(pl.max_horizontal("since_ns", "h_ns").alias("since_ns"))
     return since["since_ns"].fill_null(axis.origin_ns)
 
 
-def searched_until(waiting: pl.DataFrame, looked: pl.DataFrame) -> pl.DataFrame:
-    """`Standing.looked` after these gaps."""
-    linked = waiting.filter("linked").select(looked.columns)
+def searched_until(waiting: pl.DataFrame, searched: pl.DataFrame) -> pl.DataFrame:
+    """`CarryOver.searched` after these gaps."""
+    linked = waiting.filter("linked").select(searched.columns)
     return (
-        pl.concat([looked, linked]).group_by(_TRACK, maintain_order=True).agg(pl.col("h_ns").max())
+        pl.concat([searched, linked])
+        .group_by(_TRACK, maintain_order=True)
+        .agg(pl.col("h_ns").max())
     )
 
 
-def host_beyond(waiting: pl.DataFrame, before: CarryOver, looked: pl.DataFrame) -> pl.DataFrame:
-    """`Standing.host` after these gaps."""
+def host_beyond(waiting: pl.DataFrame, before: CarryOver, searched: pl.DataFrame) -> pl.DataFrame:
+    """`CarryOver.host` after these gaps."""
     own = waiting.select(*_TRACK, "start_ns", pl.col("launched_ns").alias("end_ns"))
-    both = pl.concat([before.host, own]).join(looked, on=_TRACK, how="left", maintain_order="left")
+    both = pl.concat([before.host, own]).join(
+        searched, on=_TRACK, how="left", maintain_order="left"
+    )
     beyond = (pl.col("end_ns") > pl.col("h_ns")).fill_null(value=True)
     return both.filter(beyond).drop("h_ns")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChargedStalls:
+    """The stalled time of step 3, counted in the covered time of the stalls.
+
+    Attributes:
+        ns: how much is charged to each gap.
+        charged: `gap`, `begin`, `stop`: which it is.
+        left: `device_no`, `process_no`, `begin`, `stop`: what is left for later gaps.
+    """
+
+    ns: pl.Series
+    charged: pl.DataFrame
+    left: pl.DataFrame
+
+
 def charged_stalls(
-    stalled: Cover,
-    axis: Axis,
-    waiting: pl.DataFrame,
-    can_give: pl.Series,
-    rest: pl.DataFrame,
-    host: pl.DataFrame,
-) -> tuple[pl.Series, pl.DataFrame, pl.DataFrame]:
+    stalled: Cover, axis: Axis, waiting: pl.DataFrame, can_give: pl.Series, carried: CarryOver
+) -> ChargedStalls:
     """How much stalled time is charged to each gap, and which.
 
     Args:
@@ -117,31 +134,22 @@ def charged_stalls(
         waiting: the gaps that the host kept waiting, by device and time: `gap`, `lane`,
             `device_no`, `process_no`, `start_ns`, `launched_ns`, `linked`, `since_ns`, `h_ns`.
         can_give: per gap, how much of its time can be charged to a stall.
-        rest: of `Standing`, with `lane`.
-        host: of `Standing`.
-
-    Returns:
-        ns charged to each gap; `gap`, `begin`, `stop` of the covered time of `stalled` that was
-        charged; and of the covered time that is left for later gaps `device_no`, `process_no`,
-        `begin`, `stop`.
+        carried: from the slice of gaps before; its `rest` has `lane`.
     """
+    rest = carried.rest
     waiting, can_give = _with_those_before(waiting, can_give, rest)
     code = pl.col("device_no").cast(pl.Int64) * (1 << 32) + pl.col("process_no")
     track = dense(waiting.select(code).to_series()).alias("track")
     waiting = waiting.with_row_index("row").with_columns(track)
-    pieces = _new_stalled_time(stalled, axis, waiting, host)
+    pieces = _new_stalled_time(stalled, axis, waiting, carried.host)
     if not rest.is_empty():
-        begin, stop = _covered_until(stalled, axis, rest)
-        opened = rest.select(*_TRACK, begin.alias("begin"), stop.alias("stop"))
-        opened = opened.join(waiting.filter(pl.col("gap").is_null()), on=_TRACK)
-        pieces = pl.concat([opened.select(pieces.columns).sort("row", maintain_order=True), pieces])
+        pieces = pl.concat([_opening_pieces(stalled, axis, waiting, rest), pieces])
     length = pieces["stop"] - pieces["begin"]
     before = length.cum_sum() - length
     can_give = waiting.select(pl.when("linked").then(can_give).otherwise(0)).to_series()
     shares = _shares(waiting, can_give, pieces.with_columns(length=length, before=before))
     left = _left(shares, before, pieces["begin"], waiting)
     shares = shares.drop_nulls("gap")
-    taken = (shares["given"] - shares["given_before"]).alias("taken")
     from_rest = shares.select(
         "gap",
         (pl.col("first") + pl.col("rest") - pl.col("given")).alias("begin"),
@@ -149,7 +157,21 @@ def charged_stalls(
     )
     parts = addressed(before, from_rest)
     shift = pieces["begin"].gather(parts["piece"])
-    return taken, parts.select("gap", pl.col("begin", "stop") + shift), left
+    return ChargedStalls(
+        ns=shares["given"] - shares["given_before"],
+        charged=parts.select("gap", pl.col("begin", "stop") + shift),
+        left=left,
+    )
+
+
+def _opening_pieces(
+    stalled: Cover, axis: Axis, waiting: pl.DataFrame, rest: pl.DataFrame
+) -> pl.DataFrame:
+    """The pieces of the rest, as `_new_stalled_time` returns those of gaps."""
+    begin, stop = _covered_until(stalled, axis, rest)
+    opened = rest.select(*_TRACK, begin.alias("begin"), stop.alias("stop"))
+    opened = opened.join(waiting.filter(pl.col("gap").is_null()), on=_TRACK)
+    return opened.select("row", "begin", "stop").sort("row", maintain_order=True)
 
 
 def _with_those_before(

@@ -1,43 +1,67 @@
 """When each device idled, and where the host was then (spec §3)."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
-from nsysflow.analysis.events.events import LAUNCH_ORDER, Events
+from nsysflow.analysis.events.events import LAUNCH_ORDER, Events, Operations
 from nsysflow.analysis.frames.intervals import (
     Axis,
     last_at_or_before,
     reached_before,
     sort_with_ties,
 )
+from nsysflow.analysis.phases.attribution import PlacedOps
+from nsysflow.analysis.steps.kinds import Steps
 from nsysflow.analysis.steps.ranges import step_of_gaps
 
 NEVER_NS: Final = -(2**63)
 """Earlier than any time; stands for missing times that must sort first."""
 
 
-def find_gaps(events: Events) -> pl.DataFrame:
-    """Gaps of every device.
+BARE_GAPS: Final = pl.Schema(
+    {
+        "gap": pl.UInt32(),
+        "device_no": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "next_op": pl.UInt32(),
+        "prev_op": pl.UInt32(),
+        "next_call": pl.UInt32(),
+        "prev_call": pl.UInt32(),
+    }
+)
+"""A row per gap, numbered `gap`, on the device axis. `next_op` and `prev_op` are rows of the
+operations, `next_call` and `prev_call` those of their launches, null without."""
+BareGaps = Annotated[pl.DataFrame, BARE_GAPS]
 
-    Returns:
-        `gap` (row number), `device_no`, `start_ns`, `end_ns`, `next_op` and `prev_op` (rows of the
-        operations), `next_call` and `prev_call` (those of their launches, null without).
-    """
+GAP_PLACES: Final = pl.Schema(
+    {
+        "node": pl.UInt32(),
+        "process": pl.Int64(),
+        "host_node": pl.UInt32(),
+        "between_node": pl.UInt32(),
+        "queue_node": pl.UInt32(),
+        "step": pl.Int64(),
+        "steady": pl.Boolean(),
+    }
+)
+"""A row per gap. `node` and `process` are those of the operation that ended it, `host_node` is
+where the host was (null where its launch had begun before the gap, or no range was open),
+`between_node` the same, or else that of the launch, `queue_node` that of the launch, and inside a
+replay of a graph that of the operation. The gap starts in `step`, which is `steady` or not."""
+GapPlaces = Annotated[pl.DataFrame, GAP_PLACES]
+
+
+def find_gaps(events: Events) -> BareGaps:
+    """Gaps of every device, in order."""
     axis = events.axis
     ops = events.ops.lazy().filter(pl.col("end_ns") > pl.col("start_ns"))
     reach = (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("reach")
     before = reached_before(pl.col("reach"))
     same_device = pl.col("device_no") == pl.col("device_no").shift(1)
     walked = (
-        ops.select(
-            "op",
-            "place",
-            reach,
-            "device_no",
-        )
-        .with_columns(before.alias("before"))
-        .collect()
+        ops.select("op", "place", reach, "device_no").with_columns(before.alias("before")).collect()
     )
     gaps = (
         walked.lazy()
@@ -58,7 +82,7 @@ def find_gaps(events: Events) -> pl.DataFrame:
     )
 
 
-def with_launches(gaps: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+def with_launches(gaps: BareGaps, ops: Operations) -> pl.DataFrame:
     """`gaps` with the times of the next launch, `next_start_ns` and `next_end_ns`, and the threads
     that launched, `next_no` and `prev_no`; null without a launch.
 
@@ -86,11 +110,11 @@ def _previous(ops: pl.DataFrame, walked: pl.DataFrame, ends: pl.Series) -> pl.Se
     return frontier["op"].gather(last_at_or_before(frontier["reach"], ends)).alias("prev_op")
 
 
-def host_questions(gaps: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+def host_questions(gaps: BareGaps, ops: Operations) -> pl.DataFrame:
     """The instant at which to find the host: the middle of the gap's time before its launch began.
 
     Args:
-        gaps: of `find_gaps`.
+        gaps: all gaps.
         ops: all operations.
 
     Returns:
@@ -104,22 +128,15 @@ def host_questions(gaps: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def gap_places(
-    gaps: pl.DataFrame, ops: pl.DataFrame, host_node: pl.Series, steps: pl.DataFrame, axis: Axis
-) -> pl.DataFrame:
+    gaps: BareGaps, ops: PlacedOps, host_node: pl.Series, steps: Steps, axis: Axis
+) -> GapPlaces:
     """The places of each gap.
 
-    Returns:
-        Per gap `node` and `process` (of the operation that ended it), `host_node` (where the host
-        was; null where its launch had begun before the gap, or no range was open), `between_node`
-        (the same, or else that of the launch), `queue_node` (that of the launch, and inside a
-        replay of a graph that of the operation), `step` (in which the gap starts) and `steady`
-        (whether that step is).
-
     Args:
-        gaps: of `find_gaps`.
-        ops: all operations, with `node` and `launch_node`.
+        gaps: all gaps.
+        ops: all operations.
         host_node: the answers to `host_questions`.
-        steps: with `steady`.
+        steps: all steps.
         axis: of the devices.
     """
     launched_ns = ops["launch_start_ns"].gather(gaps["next_op"])

@@ -1,12 +1,14 @@
 """Where the host was for each idle nanosecond (spec §3.17 to §3.21)."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, STALLS
 from nsysflow.analysis.frames.lookup import scatter_table
-from nsysflow.analysis.idle.run_ahead import GapCauses
+from nsysflow.analysis.idle.host_time import CallTime
+from nsysflow.analysis.idle.run_ahead import CausedGaps, GapCauses
 
 IDLE_PARTS: Final = pl.Schema(
     {
@@ -20,26 +22,29 @@ IDLE_PARTS: Final = pl.Schema(
 """The idle time of one cause, a row per gap and place. `path` is null outside all ranges, and where
 the launch was not recorded; `split` marks gaps in which the cause has several places, and only
 there `call` is the culprit."""
+IdleParts = Annotated[pl.DataFrame, IDLE_PARTS]
 
 
 def idle_parts(
-    explained: GapCauses,
+    causes: GapCauses,
+    in_calls: Mapping[str, CallTime],
     host_path: pl.Series,
     queue_path: pl.Series,
     path_of_call: pl.Series,
     begun_ns: pl.Series,
-) -> dict[str, pl.DataFrame]:
-    """All idle time by cause, as `IDLE_PARTS`.
+) -> dict[str, IdleParts]:
+    """All idle time by cause.
 
     Args:
-        explained: the gaps with their causes.
+        causes: the gaps with their causes.
+        in_calls: of `ExplainedGaps`.
         host_path: per gap, where the host was between calls.
         queue_path: per gap, the path of the launch that ended it; inside a replay of a graph, that
             of the operation.
         path_of_call: by row of the calls that idle time lies in or is charged to.
         begun_ns: when each call began, by row.
     """
-    gaps, charges = explained.gaps, explained.charges
+    gaps, charges = causes.gaps, causes.charges
     outside = pl.repeat(None, len(gaps), dtype=pl.UInt32, eager=True)
     between = {"profiler": host_path, "host": host_path, "unknown": outside}
     between |= {"queue_delay": queue_path, "dependency": queue_path}
@@ -52,7 +57,7 @@ def idle_parts(
         elif cause in STALLS:
             parts[cause] = _by_place(charged.filter(pl.col("cause") == cause), begun_ns)
         else:
-            inside = explained.in_calls[cause]
+            inside = in_calls[cause]
             apart, whole = _with_time_between(inside.places(path_of_call), ns, host_path)
             calls = inside.calls_in(apart["gap"])
             calls = calls.with_columns(path_of_call.gather(calls["call"]).alias("path"))
@@ -62,37 +67,37 @@ def idle_parts(
     return parts
 
 
-def main_paths(gaps: pl.DataFrame, parts: dict[str, pl.DataFrame], rank: pl.Series) -> pl.Series:
+def main_paths(gaps: CausedGaps, parts: dict[str, IdleParts], rank: pl.Series) -> pl.Series:
     """Per gap, the place with most of its largest cause; the first by `rank` on a tie.
 
     Args:
-        gaps: all gaps, with `cause`.
+        gaps: all gaps.
         parts: of `idle_parts`.
         rank: the order of the paths, by number.
     """
-    found = [IDLE_PARTS.to_frame().select("gap", "path")]
+    chosen = [IDLE_PARTS.to_frame().select("gap", "path")]
     for cause, rows in parts.items():
         mine = rows.filter((gaps["cause"] == cause).gather(rows["gap"]))
         if mine.is_empty():
             continue
         several = mine.filter("split").with_columns(_ranked(mine.filter("split")["path"], rank))
         best = several.sort("gap", -pl.col("ns"), "rank").unique("gap", keep="first")
-        found += [mine.filter(~pl.col("split")).select("gap", "path"), best.select("gap", "path")]
-    chosen = pl.concat(found)
-    return scatter_table(len(gaps), chosen["gap"], chosen["path"])
+        chosen += [mine.filter(~pl.col("split")).select("gap", "path"), best.select("gap", "path")]
+    places = pl.concat(chosen)
+    return scatter_table(len(gaps), places["gap"], places["path"])
 
 
 def _ranked(path: pl.Series, rank: pl.Series) -> pl.Series:
     return rank.gather(path).fill_null(0).alias("rank")
 
 
-def _whole(parts: pl.DataFrame) -> pl.DataFrame:
+def _whole(parts: pl.DataFrame) -> IdleParts:
     """The parts (`gap`, `path`, `ns`) of gaps with one place."""
     split, call = pl.lit(value=False).alias("split"), pl.lit(None, pl.UInt32).alias("call")
     return parts.filter(pl.col("ns") > 0).select("gap", "path", "ns", split, call)
 
 
-def _by_place(pieces: pl.DataFrame, begun_ns: pl.Series) -> pl.DataFrame:
+def _by_place(pieces: pl.DataFrame, begun_ns: pl.Series) -> IdleParts:
     """The parts that the pieces of calls make up.
 
     Args:
@@ -127,11 +132,11 @@ def _with_time_between(
         The time between calls in gaps with several places: `gap`, `path`, `call` (null), `ns`; and
         all of it in those with one: `gap`, `path`, `ns`.
     """
-    found = {
+    of_calls = {
         name: scatter_table(len(ns), inside["gap"], inside[name])
         for name in ("inside_ns", "path", "several")
     }
-    rows = pl.DataFrame({**found, "ns": ns, "host": host_path}).with_row_index("gap")
+    rows = pl.DataFrame({**of_calls, "ns": ns, "host": host_path}).with_row_index("gap")
     rows = rows.filter(pl.col("ns") > 0).with_columns(pl.col("inside_ns").fill_null(0))
     inside_ns, rest_ns = pl.col("inside_ns"), pl.col("ns") - pl.col("inside_ns")
     same = (inside_ns == 0) | (rest_ns == 0) | pl.col("path").eq_missing(pl.col("host"))

@@ -1,9 +1,9 @@
 """Which cause takes which nanoseconds of a gap: the run-ahead model (spec §3)."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
@@ -23,7 +23,7 @@ from nsysflow.analysis.idle.charged_stalls import (
     searched_until,
     since_last_gap,
 )
-from nsysflow.analysis.idle.gaps import with_launches
+from nsysflow.analysis.idle.gaps import BARE_GAPS, GAP_PLACES, BareGaps, with_launches
 from nsysflow.analysis.idle.host_time import CallTime, HostTime, Span, between_calls, host_time
 from nsysflow.analysis.schema import CAUSE
 
@@ -31,10 +31,38 @@ QUEUE_DELAY_NS: Final = 10_000
 """Work that starts within 10 us of being queued was only delayed; later, it depended on other work
 (spec §3)."""
 
+_OF_HOST: Final = ("profiler", "launch", "api", *IN_CALLS)
+"""The host's causes other than stalls that have a culprit."""
+
+CAUSED_GAPS: Final = pl.Schema(
+    {
+        **BARE_GAPS,
+        **dict.fromkeys(("queue_delay_ns", "dependency_ns", "unknown_ns"), pl.Int64()),
+        **dict.fromkeys(("launch_ns", "host_ns", "profiler_ns", "api_ns"), pl.Int64()),
+        **{f"{cause}_ns": pl.Int64() for cause in IN_CALLS},
+        **{f"{cause}_by": pl.UInt32() for cause in _OF_HOST},
+        **{
+            f"{cause}_{suffix}": dtype
+            for cause in STALLS
+            for suffix, dtype in (("ns", pl.Int64()), ("by", pl.UInt32()))
+        },
+        "cause": CAUSE,
+    }
+)
+"""A row per gap, with the ns of each cause and the largest `cause`. `<cause>_by` is the row in the
+calls (for `profiler` in the overhead) of the call charged most, null where the time between calls
+has more."""
+CausedGaps = Annotated[pl.DataFrame, CAUSED_GAPS]
+
+GAPS: Final = pl.Schema({**CAUSED_GAPS, **GAP_PLACES})
+"""A row per gap, or part of one in a window, with its causes and places."""
+Gaps = Annotated[pl.DataFrame, GAPS]
+
 CHARGES: Final = pl.Schema(
     {"gap": pl.UInt32(), "call": pl.UInt32(), "cause": CAUSE, "ns": pl.Int64()}
 )
 """What each gap charged to each stall call, steps 2 and 3 together."""
+Charges = Annotated[pl.DataFrame, CHARGES]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,21 +70,14 @@ class GapCauses:
     """Gaps with their causes.
 
     Attributes:
-        gaps: as `find_gaps` returns them, plus `<cause>_ns` of each cause, `cause` (the largest
-            one), and `<cause>_by` of `WITH_CULPRIT`: the row in the calls (for `profiler` in the
-            overhead) of the call charged most, null where the time between calls has more.
+        gaps: `CAUSED_GAPS`.
         charges: `CHARGES`.
-        in_calls: by cause, the time of the other causes that lies inside calls; a timeline lets go
-            of it when its `idle_parts` are there.
         host_side: what the causes of the host were found from; None if it was not to be kept.
-        standing: what step 3 hands on to the next slice of gaps.
     """
 
-    gaps: pl.DataFrame
-    charges: pl.DataFrame
-    in_calls: dict[str, CallTime]
+    gaps: CausedGaps
+    charges: Charges
     host_side: "HostSide | None"
-    standing: CarryOver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,64 +95,59 @@ class HostSide:
     waiting: pl.DataFrame
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExplainedGaps:
+    """What `find_causes` makes of some gaps.
+
+    Attributes:
+        causes: the gaps with their causes.
+        in_calls: by cause, the time of the causes other than stalls that lies inside calls. Only
+            the places of idle time are made of it.
+        carry_over: what step 3 hands on to the next slice of gaps.
+    """
+
+    causes: GapCauses
+    in_calls: dict[str, CallTime]
+    carry_over: CarryOver
+
+
 def find_causes(
     events: Events,
-    gaps: pl.DataFrame,
+    gaps: BareGaps,
     *,
     framework_gap_ns: int,
     keep_host_side: bool = False,
-    standing: CarryOver = AT_THE_START,
+    carry_over: CarryOver = AT_THE_START,
     divided: bool = False,
-) -> GapCauses:
-    """Split every gap among the causes.
+) -> ExplainedGaps:
+    """All gaps with their causes.
 
     Args:
         events: the trace.
-        gaps: as `find_gaps` returns them, or a slice of them.
+        gaps: all of them, or a slice.
         framework_gap_ns: the longest time between two calls that counts as the framework's own.
-        keep_host_side: whether to keep `Explained.host_side`, which takes memory.
-        standing: what step 3 hands on from the slice before.
+        keep_host_side: whether to keep `GapCauses.host_side`, which takes memory.
+        carry_over: what step 3 hands on from the slice before.
         divided: whether these gaps are a slice. Then calls far from them are left out.
     """
     launched = with_launches(gaps, events.ops).with_columns(_launched())
     gaps = gaps.hstack(launched.select(*_queue_parts()))
-    waiting = _waiting(events, launched, standing.looked)
-    waiting, rest, lanes = _with_lanes(events, waiting, standing.rest)
+    on_lanes = _on_lanes(events, _waiting(events, launched, carry_over.searched), carry_over)
     del launched
-    looked_from = pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns"))
-    asked = waiting.filter(pl.col("lane") >= lanes["other_no"].null_count()).select(
-        "lane",
-        looked_from.otherwise("start_ns").alias("window_ns"),
-        "start_ns",
-        pl.max_horizontal("launched_ns", "next_start_ns").alias("launched_ns"),
+    calls = _calls_near(events, on_lanes, framework_gap_ns) if divided else events.calls
+    asked = _time_asked_for(on_lanes)
+    hosts = host_time(events, calls, on_lanes.lanes, asked, framework_gap_ns=framework_gap_ns)
+    parts = _host_causes(events, hosts, on_lanes)
+    stalls = _stall_causes(events.calls, parts.charges)
+    causes = GapCauses(
+        gaps=_with_largest_cause(gaps, [parts.of_host, stalls]),
+        charges=parts.charges,
+        host_side=HostSide(time=hosts, waiting=on_lanes.waiting) if keep_host_side else None,
     )
-    of_rest = rest.filter(pl.col("other_no").is_not_null()).select(
-        "lane",
-        pl.col("start_ns").alias("window_ns"),
-        "start_ns",
-        pl.col("end_ns").alias("launched_ns"),
-    )
-    asked = pl.concat([asked, of_rest])
-    calls = _calls_near(events, waiting, rest, framework_gap_ns) if divided else events.calls
-    hosts = host_time(events, calls, lanes, asked, framework_gap_ns=framework_gap_ns)
-    parts, charges, in_calls, left = _split(events, hosts, waiting, rest, standing.host)
-    stalls = _stall_parts(events.calls, charges)
-    explained = _assembled(gaps, [parts, stalls])
-    host_side = HostSide(time=hosts, waiting=waiting) if keep_host_side else None
-    looked = searched_until(waiting, standing.looked)
-    unused = place_on_lanes(hosts.stalled, left, hosts.axis).join(
-        lanes, on="lane", maintain_order="left"
-    )
-    return GapCauses(
-        gaps=explained,
-        charges=charges,
-        in_calls=in_calls,
-        host_side=host_side,
-        standing=CarryOver(
-            looked=looked,
-            rest=unused.select(REST.names()),
-            host=host_beyond(waiting, standing, looked),
-        ),
+    return ExplainedGaps(
+        causes=causes,
+        in_calls=parts.in_calls,
+        carry_over=_carried_on(on_lanes, parts.left, hosts),
     )
 
 
@@ -152,7 +168,7 @@ def _queue_parts() -> list[pl.Expr]:
     ]
 
 
-def _waiting(events: Events, gaps: pl.DataFrame, looked: pl.DataFrame) -> pl.DataFrame:
+def _waiting(events: Events, gaps: pl.DataFrame, searched: pl.DataFrame) -> pl.DataFrame:
     """The gaps that the host kept waiting, with what steps 2 and 3 need.
 
     Returns:
@@ -176,21 +192,32 @@ def _waiting(events: Events, gaps: pl.DataFrame, looked: pl.DataFrame) -> pl.Dat
         h_ns.alias("h_ns"),
         pl.when(pl.col("linked") & apart).then("prev_no").alias("other_no"),
     )
-    return waiting.with_columns(since_last_gap(waiting, looked, events.axis))
+    return waiting.with_columns(since_last_gap(waiting, searched, events.axis))
 
 
-def _with_lanes(
-    events: Events, waiting: pl.DataFrame, rest: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """`waiting` and `rest` with `lane`; and the lanes: `lane`, `thread_no`, `other_no`.
+@dataclass(frozen=True, kw_only=True)
+class _OnLanes:
+    """The gaps that the host kept waiting, each on the lane of the threads that it looks at.
 
-    Lanes of one thread come first, in the order of the threads.
+    Attributes:
+        waiting: of `_waiting`, with `lane`.
+        carried: what step 3 hands on from the slice before, its `rest` with `lane`.
+        lanes: `lane`, `thread_no`, `other_no` (null for a lane of one thread). Lanes of one thread
+            come first, in the order of the threads.
     """
+
+    waiting: pl.DataFrame
+    carried: CarryOver
+    lanes: pl.DataFrame
+
+
+def _on_lanes(events: Events, waiting: pl.DataFrame, carried: CarryOver) -> _OnLanes:
+    """The lanes of these gaps, and of what is handed on to them."""
     threads = len(events.threads)
-    other = pl.col("other_no").cast(pl.Int64) + 1
-    code = waiting.select(other.fill_null(0) * threads + pl.col("next_no")).to_series()
-    of_rest = rest.select(other.fill_null(0) * threads + pl.col("thread_no")).to_series()
-    codes = pl.concat([code.unique(), of_rest.unique()]).unique().sort().alias("code")
+    other = (pl.col("other_no").cast(pl.Int64) + 1).fill_null(0) * threads
+    code = waiting.select(other + pl.col("next_no")).to_series()
+    code_of_rest = carried.rest.select(other + pl.col("thread_no")).to_series()
+    codes = pl.concat([code.unique(), code_of_rest.unique()]).unique().sort().alias("code")
     lanes = codes.to_frame().select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("lane"),
         (pl.col("code") % threads).cast(pl.UInt32).alias("thread_no"),
@@ -199,15 +226,38 @@ def _with_lanes(
         .cast(pl.UInt32)
         .alias("other_no"),
     )
-    lane, lane_of_rest = (codes.search_sorted(of).alias("lane") for of in (code, of_rest))
-    return waiting.with_columns(lane), rest.with_columns(lane_of_rest), lanes
+    rest = carried.rest.with_columns(codes.search_sorted(code_of_rest).alias("lane"))
+    return _OnLanes(
+        waiting=waiting.with_columns(codes.search_sorted(code).alias("lane")),
+        carried=replace(carried, rest=rest),
+        lanes=lanes,
+    )
 
 
-def _calls_near(
-    events: Events, waiting: pl.DataFrame, rest: pl.DataFrame, framework_gap_ns: int
-) -> pl.DataFrame:
+def _time_asked_for(on_lanes: _OnLanes) -> pl.DataFrame:
+    """The time that each gap on a lane of two threads needs, and the rest there, as `host_time`
+    takes it."""
+    single = on_lanes.lanes["other_no"].null_count()
+    window = pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns"))
+    of_gaps = on_lanes.waiting.filter(pl.col("lane") >= single).select(
+        "lane",
+        window.otherwise("start_ns").alias("window_ns"),
+        "start_ns",
+        pl.max_horizontal("launched_ns", "next_start_ns").alias("launched_ns"),
+    )
+    of_rest = on_lanes.carried.rest.filter(pl.col("other_no").is_not_null()).select(
+        "lane",
+        pl.col("start_ns").alias("window_ns"),
+        "start_ns",
+        pl.col("end_ns").alias("launched_ns"),
+    )
+    return pl.concat([of_gaps, of_rest])
+
+
+def _calls_near(events: Events, on_lanes: _OnLanes, framework_gap_ns: int) -> pl.DataFrame:
     """The calls that can matter to these gaps: those in their time, those up to `framework_gap_ns`
     before or after it, and the stalls that the rest is part of."""
+    waiting, rest = on_lanes.waiting, on_lanes.carried.rest
     begun = waiting.select(pl.when("linked").then(pl.min_horizontal("since_ns", "start_ns")))
     times = pl.concat([begun.to_series(), waiting["start_ns"]])
     ends = waiting.select(pl.max_horizontal("launched_ns", "next_start_ns")).to_series()
@@ -221,37 +271,57 @@ def _calls_near(
     return events.calls.filter(near.fill_null(value=False) | holding.fill_null(value=False))
 
 
-def _split(
-    events: Events,
-    hosts: HostTime,
-    waiting: pl.DataFrame,
-    rest: pl.DataFrame,
-    host: pl.DataFrame,
-) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, CallTime], pl.DataFrame]:
+def _carried_on(on_lanes: _OnLanes, left: pl.DataFrame, hosts: HostTime) -> CarryOver:
+    """What step 3 hands on to the next slice of gaps, when these left so much stalled time."""
+    waiting, carried = on_lanes.waiting, on_lanes.carried
+    searched = searched_until(waiting, carried.searched)
+    rest = place_on_lanes(hosts.stalled, left, hosts.axis)
+    rest = rest.join(on_lanes.lanes, on="lane", maintain_order="left").select(REST.names())
+    return CarryOver(searched=searched, rest=rest, host=host_beyond(waiting, carried, searched))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _HostCauses:
     """Steps 2 and 3 for the gaps that the host kept waiting.
 
-    Returns:
-        `gap`, `<cause>_ns` and `<cause>_by` of the host's causes without the stalls; and
-        `Explained.charges`, `Explained.in_calls`, and what is left of the rest.
+    Attributes:
+        of_host: `gap`, `<cause>_ns` and `<cause>_by` of the host's causes without the stalls.
+        charges: `CHARGES`.
+        in_calls: as `ExplainedGaps.in_calls`.
+        left: the stalled time that no gap was charged with: `device_no`, `process_no`, `begin`,
+            `stop` in the covered time of the stalls.
     """
-    places = _on_lanes(hosts, waiting)
+
+    of_host: pl.DataFrame
+    charges: Charges
+    in_calls: dict[str, CallTime]
+    left: pl.DataFrame
+
+
+def _host_causes(events: Events, hosts: HostTime, on_lanes: _OnLanes) -> _HostCauses:
+    """What the host did in each gap, less what stalls before it are charged with."""
+    places = _places(hosts, on_lanes.waiting)
     parts, spans = _host_parts(events, hosts, places)
     own = places.select("gap", begin=spans["stall"].begin, stop=spans["stall"].stop)
     giving = ["host_ns", "api_ns", "between_ns", "launch_calls_ns"]
     can_give = parts.select(pl.sum_horizontal(giving)).to_series()
-    taken, charged, left = charged_stalls(hosts.stalled, hosts.axis, waiting, can_give, rest, host)
-    parts = parts.with_columns(_without([parts[name] for name in giving], taken))
+    stalls = charged_stalls(hosts.stalled, hosts.axis, on_lanes.waiting, can_give, on_lanes.carried)
+    parts = parts.with_columns(_less([parts[name] for name in giving], stalls.ns))
     inside = {"launch": "launch_calls_ns", "api": "api_ns"} | {c: f"{c}_ns" for c in IN_CALLS}
     in_calls = {
         cause: CallTime.last_of(spans[cause], places["gap"], parts[name].gather(places["row"]))
         for cause, name in inside.items()
     }
     launch_ns = (pl.col("between_ns") + pl.col("launch_calls_ns")).alias("launch_ns")
-    parts = parts.select("gap", launch_ns, pl.exclude("gap", "between_ns", "launch_calls_ns"))
-    return parts, _charges(hosts, pl.concat([own, charged])), in_calls, left
+    return _HostCauses(
+        of_host=parts.select("gap", launch_ns, pl.exclude("gap", "between_ns", "launch_calls_ns")),
+        charges=_charges(hosts, pl.concat([own, stalls.charged])),
+        in_calls=in_calls,
+        left=stalls.left,
+    )
 
 
-def _on_lanes(hosts: HostTime, waiting: pl.DataFrame) -> pl.DataFrame:
+def _places(hosts: HostTime, waiting: pl.DataFrame) -> pl.DataFrame:
     """`gap`, `row` (in `waiting`), and `start` and `launched` on the axis of lanes.
 
     In the order of the lanes, so that a look-up walks along instead of searching.
@@ -275,8 +345,8 @@ def _host_parts(
     """
     start, launched = places["start"], places["launched"]
     covers = hosts.covers
-    found = side_by_side(partial(Span.of, cover, start, launched) for cover in covers.values())
-    spans = dict(zip(covers, found, strict=True))
+    inside = side_by_side(partial(Span.of, cover, start, launched) for cover in covers.values())
+    spans = dict(zip(covers, inside, strict=True))
     host_ns, between_ns = between_calls(
         {name: span.ns for name, span in spans.items()}, launched - start
     )
@@ -297,7 +367,7 @@ def _host_parts(
     return pl.DataFrame({"gap": places["gap"], **parts}).sort("gap"), spans
 
 
-def _without(parts: list[pl.Series], x: pl.Series) -> list[pl.Series]:
+def _less(parts: list[pl.Series], x: pl.Series) -> list[pl.Series]:
     """`parts` without `x`, which is taken from the first, then the next, then the last."""
     left = []
     for part in parts:
@@ -306,7 +376,7 @@ def _without(parts: list[pl.Series], x: pl.Series) -> list[pl.Series]:
     return left
 
 
-def _charges(hosts: HostTime, stalled: pl.DataFrame) -> pl.DataFrame:
+def _charges(hosts: HostTime, stalled: pl.DataFrame) -> Charges:
     """`CHARGES` of stalled time: `gap`, `begin`, `stop`."""
     return (
         hosts.stalled.slices(stalled)
@@ -316,7 +386,7 @@ def _charges(hosts: HostTime, stalled: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _stall_parts(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
+def _stall_causes(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
     """Per gap `<cause>_ns` and `<cause>_by` of the stall causes; only gaps that were charged."""
     start = calls["start_ns"].gather(charges["call"])
     ranked = charges.with_columns(start.alias("start")).sort("gap", -pl.col("ns"), "start", "call")
@@ -329,17 +399,17 @@ def _stall_parts(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
     return ranked.group_by("gap", maintain_order=True).agg(columns)
 
 
-def _assembled(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
+def _with_largest_cause(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
     """`gaps` with their parts, which are 0 where missing, and `cause`."""
     columns = []
     for frame in parts:
         row = frame["gap"] - (gaps["gap"].first() or 0)
         for name in frame.columns[1:]:
             empty = 0 if name.endswith("_ns") else None
-            whole = pl.repeat(empty, len(gaps), dtype=frame.schema[name], eager=True)
-            columns.append(whole.scatter(row, frame[name]).alias(name))
-    explained = gaps.hstack(columns)
-    return explained.with_columns(_largest(explained))
+            rest = pl.repeat(empty, len(gaps), dtype=frame.schema[name], eager=True)
+            columns.append(rest.scatter(row, frame[name]).alias(name))
+    whole = gaps.hstack(columns)
+    return whole.with_columns(_largest(whole))
 
 
 def _largest(gaps: pl.DataFrame) -> pl.Series:
@@ -354,39 +424,40 @@ def _largest(gaps: pl.DataFrame) -> pl.Series:
 
 
 def find_causes_in_slices(
-    events: Events, gaps: pl.DataFrame, scratch: Scratch, *, framework_gap_ns: int
-) -> GapCauses:
-    """What `explain` says of all gaps, without the host's side.
+    events: Events, gaps: BareGaps, scratch: Scratch, *, framework_gap_ns: int
+) -> ExplainedGaps:
+    """What `find_causes` makes of all gaps, without the host's side.
 
     Args:
         events: the trace.
-        gaps: as `find_gaps` returns them.
+        gaps: all of them.
         scratch: where each slice is kept.
-        framework_gap_ns: as for `explain`.
+        framework_gap_ns: as for `find_causes`.
     """
-    slices = [*_explained(events, gaps, scratch, framework_gap_ns)]
-    return GapCauses(
-        gaps=scratch.joined(each.gaps for each in slices),
-        charges=scratch.joined(each.charges for each in slices),
-        in_calls={
-            cause: _end_to_end([each.in_calls[cause] for each in slices], scratch)
-            for cause in slices[0].in_calls
-        },
+    slices = [*_slices(events, gaps, scratch, framework_gap_ns)]
+    causes = GapCauses(
+        gaps=scratch.joined(part.causes.gaps for part in slices),
+        charges=scratch.joined(part.causes.charges for part in slices),
         host_side=None,
-        standing=slices[-1].standing,
     )
+    in_calls = {
+        cause: _end_to_end([part.in_calls[cause] for part in slices], scratch)
+        for cause in slices[0].in_calls
+    }
+    return ExplainedGaps(causes=causes, in_calls=in_calls, carry_over=slices[-1].carry_over)
 
 
-def _explained(
-    events: Events, gaps: pl.DataFrame, scratch: Scratch, framework_gap_ns: int
-) -> Iterator[GapCauses]:
-    standing = AT_THE_START
+def _slices(
+    events: Events, gaps: BareGaps, scratch: Scratch, framework_gap_ns: int
+) -> Iterator[ExplainedGaps]:
+    """The gaps with their causes, slice by slice."""
+    carry_over = AT_THE_START
     for rows in scratch.slices(gaps):
-        found = find_causes(
-            events, rows, framework_gap_ns=framework_gap_ns, standing=standing, divided=True
+        part = find_causes(
+            events, rows, framework_gap_ns=framework_gap_ns, carry_over=carry_over, divided=True
         )
-        standing = found.standing
-        yield scratch.kept(found)
+        carry_over = part.carry_over
+        yield scratch.kept(part)
 
 
 def _end_to_end(times: list[CallTime], scratch: Scratch) -> CallTime:

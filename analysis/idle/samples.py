@@ -1,6 +1,6 @@
 """What the host was running while the GPU waited: Python samples and operators (spec §17)."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
@@ -21,6 +21,7 @@ CELLS: Final = pl.Schema(
 )
 """Stretches that lie end to end, on the axis of threads, sorted. `stack` and `cell` are null where
 nothing stands for the time; else `cell` counts up."""
+Cells = Annotated[pl.DataFrame, CELLS]
 
 
 def has_host_stacks(trace: Trace) -> bool:
@@ -28,8 +29,8 @@ def has_host_stacks(trace: Trace) -> bool:
     return not (trace.samples.is_empty() and trace.running.is_empty())
 
 
-def cells(events: Events) -> pl.DataFrame:
-    """`CELLS` of all threads."""
+def cells(events: Events) -> Cells:
+    """What each thread was running when."""
     trace, axis = events.trace, events.axis
     exact = not trace.running.is_empty()
     stretches = trace.running if exact else _reach_of_samples(trace.samples)
@@ -75,6 +76,20 @@ INSTANTS: Final = pl.Schema(
 )
 """The instants of a gap, a row per cause, place, thread and cell. `path` is null outside all
 ranges, `stack` and `cell` where nothing stands for the time. `order` breaks ties (spec §17.6)."""
+Instants = Annotated[pl.DataFrame, INSTANTS]
+
+HOST_STACKS: Final = pl.Schema(
+    {
+        "phase": pl.String(),
+        "cause": CAUSE,
+        "thread_no": pl.UInt32(),
+        "stack": pl.UInt32(),
+        "idle_ns": pl.Int64(),
+        "samples": pl.Int64(),
+    }
+)
+"""Idle time by what the host was running, a row per phase, cause, thread and stack."""
+HostStacks = Annotated[pl.DataFrame, HOST_STACKS]
 
 _PIECE: Final = ["gap", "path", "thread_no", "stack", "cell", "order", "ns"]
 
@@ -86,8 +101,8 @@ next launch after that of the previous one."""
 
 def host_instants(
     events: Events, side: HostSide, host_path: pl.Series, path_of_call: pl.Series
-) -> pl.DataFrame:
-    """`INSTANTS` of all gaps.
+) -> Instants:
+    """What the host was running in all gaps.
 
     Args:
         events: the trace.
@@ -102,11 +117,11 @@ def host_instants(
     host = host_path.gather(pieces["gap"]).alias("path")
     in_calls = _in_calls(pieces, Span.of(side.time.launch, start, end), path_of_call)
     pieces = pieces.drop("start", "end")
-    found = [
+    instants = [
         _summed([pieces.with_columns(host, host_ns.alias("ns"))], "host"),
         _summed([pieces.with_columns(host, between_ns.alias("ns")), in_calls], "launch"),
     ]
-    return pl.concat(found)
+    return pl.concat(instants)
 
 
 def _pieces(events: Events, side: HostSide) -> pl.DataFrame:
@@ -118,10 +133,10 @@ def _pieces(events: Events, side: HostSide) -> pl.DataFrame:
     """
     asked, axis = _threads_asked(events, side.waiting), events.axis
     tiles = cells(events)
-    found = overlaps(asked.hstack(on_axis(asked, axis, "thread_no")), tiles)
-    stack, cell = (tiles[name].gather(found["other"]) for name in ("stack", "cell"))
+    cut = overlaps(asked.hstack(on_axis(asked, axis, "thread_no")), tiles)
+    stack, cell = (tiles[name].gather(cut["other"]) for name in ("stack", "cell"))
     start = axis.at(pl.col("lane"), axis.time_ns(pl.col("start")))
-    return found.select(
+    return cut.select(
         "gap",
         "thread_no",
         stack,
@@ -171,32 +186,31 @@ def _threads_asked(events: Events, waiting: pl.DataFrame) -> pl.DataFrame:
 def _in_calls(pieces: pl.DataFrame, launch: Span, path_of_call: pl.Series) -> pl.DataFrame:
     """The time inside launch calls: the pieces with `path` and `ns`, a row per path."""
     row = pl.int_range(len(pieces), dtype=pl.UInt32, eager=True)
-    found = CallTime.last_of(launch, row, launch.ns)
-    places = found.places(path_of_call)
+    launching = CallTime.last_of(launch, row, launch.ns)
+    places = launching.places(path_of_call)
     touched = pieces.drop("start", "end")[places["gap"]]
     alone = touched.with_columns(places["path"], places["inside_ns"].alias("ns"))
-    shared = touched.hstack(found.spans.select("begin", "stop")).filter(places["several"])
+    shared = touched.hstack(launching.spans.select("begin", "stop")).filter(places["several"])
     cut = launch.cover.slices(shared)
     cut = cut.with_columns(path_of_call.gather(cut["owner"]).alias("path"))
     return pl.concat([alone.filter(~places["several"]), cut.select(alone.columns)])
 
 
-def _summed(rows: list[pl.DataFrame], cause: str) -> pl.DataFrame:
-    """`INSTANTS` of one cause, from pieces with `path` and `ns`."""
+def _summed(rows: list[pl.DataFrame], cause: str) -> Instants:
+    """The instants of one cause, from pieces with `path` and `ns`."""
     key = ["gap", "path", "order"]
-    found = pl.concat([each.filter(pl.col("ns") > 0).select(_PIECE) for each in rows])
-    several = found.select(pl.struct(key).is_duplicated()).to_series()
-    summed = found.filter(several).group_by(key).agg(pl.exclude("ns").first(), pl.col("ns").sum())
-    both = pl.concat([found.filter(~several), summed.select(_PIECE)])
+    pieces = pl.concat([part.filter(pl.col("ns") > 0).select(_PIECE) for part in rows])
+    several = pieces.select(pl.struct(key).is_duplicated()).to_series()
+    summed = pieces.filter(several).group_by(key).agg(pl.exclude("ns").first(), pl.col("ns").sum())
+    both = pl.concat([pieces.filter(~several), summed.select(_PIECE)])
     return both.with_columns(pl.lit(cause, CAUSE).alias("cause")).match_to_schema(INSTANTS)
 
 
-def by_stack(instants: pl.DataFrame, phase_of_path: pl.Series) -> pl.DataFrame:
-    """Idle time by phase, cause, thread and stack: `phase`, `cause`, `thread_no`, `stack`,
-    `idle_ns`, `samples`.
+def by_stack(instants: Instants, phase_of_path: pl.Series) -> HostStacks:
+    """Idle time by phase, cause, thread and stack.
 
     Args:
-        instants: of `host_instants.INSTANTS`.
+        instants: what the host was running in some gaps.
         phase_of_path: the name of each path.
     """
     phase = phase_of_path.cast(pl.Categorical).gather(instants["path"]).alias("phase")

@@ -2,16 +2,25 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
+from nsysflow.analysis.events.events import OPERATIONS
+from nsysflow.analysis.events.graphs import CapturedNodes
 from nsysflow.analysis.frames.intervals import Cover, merge
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.graphs import CaptureRanges, Replays
 from nsysflow.analysis.phases.inheritance import OpenRanges
-from nsysflow.analysis.phases.stacks import NODES, place_stacks, with_inherited
+from nsysflow.analysis.phases.stacks import (
+    NODES,
+    Nodes,
+    PhaseRanges,
+    StacksFound,
+    place_stacks,
+    with_inherited,
+)
 from nsysflow.analysis.schema import ATTRIBUTION
 
 PATHS: Final = pl.Schema(
@@ -28,6 +37,27 @@ PATHS: Final = pl.Schema(
 """Distinct lists of range names: `joined` by `/`, `depth` 1 for a path of one name. Sorted by
 `key`, a path comes before what is nested in it; siblings are in the order of their first
 appearance."""
+Paths = Annotated[pl.DataFrame, PATHS]
+
+TREE: Final = pl.Schema({**NODES, "process": pl.Int64(), "path": pl.UInt32(), "depth": pl.Int64()})
+"""Stacks of ranges, with inherited ones and start/end ranges; the row number is `node`."""
+Tree = Annotated[pl.DataFrame, TREE]
+
+OPEN_TIME: Final = pl.Schema(
+    {"node": pl.UInt32(), "start_ns": pl.Int64(), "host_wall_ns": pl.Int64()}
+)
+"""When a node was a thread's current stack, and how long."""
+
+PLACED_OPS: Final = pl.Schema(
+    {**OPERATIONS, "node": pl.UInt32(), "how": ATTRIBUTION, "launch_node": pl.UInt32()}
+)
+"""The operations with the `node` of their phase (null: unattributed) and `how` it was found.
+`launch_node` is that of the launch, which differs for work captured into a graph."""
+PlacedOps = Annotated[pl.DataFrame, PLACED_OPS]
+
+PATH_SPANS: Final = pl.Schema({"process": pl.Int64(), "path": pl.UInt32(), "span_ns": pl.Int64()})
+"""How long the instances of each path ran."""
+PathSpans = Annotated[pl.DataFrame, PATH_SPANS]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,20 +66,19 @@ class Attribution:
 
     Attributes:
         ranges: the ranges that can be phases, numbered `range`.
-        nodes: `stacks.NODES` (with inherited stacks and start/end ranges), plus `path`, `process`
-            and `depth`; the row number is `node`.
-        paths: `PATHS`.
+        nodes: their stacks.
+        paths: the names of these.
         placed: per question, row by row, `node` (null: unattributed) and `how`; of operations also
             `launch_node`, that of the launch, which differs for work captured into a graph.
-        open_time: `node`, `start_ns`, `host_wall_ns`: when a node was a thread's current stack.
+        open_time: when each node was a thread's current stack.
         grafted: nodes of a thread's outermost own range whose parent is inherited.
     """
 
-    ranges: pl.DataFrame
-    nodes: pl.DataFrame
-    paths: pl.DataFrame
+    ranges: PhaseRanges
+    nodes: Tree
+    paths: Paths
     placed: dict[str, pl.DataFrame]
-    open_time: pl.DataFrame
+    open_time: Annotated[pl.DataFrame, OPEN_TIME]
     grafted: pl.Series
 
     def path_of(self, node: pl.Series) -> pl.Series:
@@ -74,24 +103,24 @@ class Attribution:
         named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
         instances = named.select("node", pl.col("range").alias("instance"))
         nodes = self.nodes.select("node", "parent", "depth").join(instances, on="node", how="left")
-        found = [pl.DataFrame(schema={"node": pl.UInt32(), "range": pl.UInt32()})]
+        members = [pl.DataFrame(schema={"node": pl.UInt32(), "range": pl.UInt32()})]
         for depth in range(1, greatest(nodes["depth"]) + 1):
-            above = found[-1].rename({"node": "parent"})
+            above = members[-1].rename({"node": "parent"})
             here = nodes.filter(pl.col("depth") == depth).join(above, on="parent", how="left")
             inside = here.select("node", pl.coalesce("range", "instance").alias("range"))
-            found.append(inside.drop_nulls())
-        return pl.concat(found)
+            members.append(inside.drop_nulls())
+        return pl.concat(members)
 
     def projected(self, paths: pl.DataFrame) -> pl.DataFrame:
         """Like `within`, with a row for each instance that contains the node."""
         named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
         nodes = self.nodes.select("node", "parent", "depth")
-        found = named.select("node", "range")
+        members = named.select("node", "range")
         for depth in range(2, greatest(nodes["depth"]) + 1):
             here = nodes.filter(pl.col("depth") == depth)
-            inside = here.join(found.rename({"node": "parent"}), on="parent")
-            found = pl.concat([found, inside.select("node", "range")])
-        return found
+            inside = here.join(members.rename({"node": "parent"}), on="parent")
+            members = pl.concat([members, inside.select("node", "range")])
+        return members
 
     def ancestors(self) -> Iterator[pl.Series]:
         """For each depth of the tree, from the deepest: the ancestor of each path at that depth.
@@ -121,23 +150,23 @@ class Attribution:
 
 def attribute(
     open_ranges: OpenRanges,
-    found: dict[str, pl.DataFrame],
-    captured: pl.DataFrame,
+    stacks: dict[str, StacksFound],
+    captured: CapturedNodes,
     listed: CaptureRanges,
 ) -> Attribution:
     """The phase of everything that was asked for.
 
     Args:
         open_ranges: of the trace.
-        found: by the question's name, what `open_ranges` found at its (thread, instant) pairs;
+        stacks: by the question's name, what `open_ranges` found at its (thread, instant) pairs;
             `ops` are the launches of the operations, `captures` the rows of `captured`.
-        captured: `graph_nodes.NODE_ORIGINS` that were captured while the report recorded.
+        captured: the nodes of graphs that were captured while the report recorded.
         listed: the ranges of captures from before.
     """
     ranges, slots = open_ranges.ranges, open_ranges.slots
-    found = found | {"slots": open_ranges.stacks_at(slots)}
-    nodes, composed = with_inherited(open_ranges.nodes, list(found.values()))
-    placed = {name: place_stacks(frame, composed) for name, frame in found.items()}
+    stacks = stacks | {"slots": open_ranges.stacks_at(slots)}
+    nodes, composed = with_inherited(open_ranges.nodes, list(stacks.values()))
+    placed = {name: place_stacks(frame, composed) for name, frame in stacks.items()}
     ops = placed["ops"].with_columns(pl.col("node").alias("launch_node"))
     captured = captured.with_columns(placed.pop("captures")["node"])
     captures = CaptureRanges.at(captured, nodes, ranges).and_those(listed)
@@ -147,7 +176,7 @@ def attribute(
         replays = Replays.of(open_ranges, names, ops["node"], captures, first_node=len(nodes))
         ranges = pl.concat([ranges, replays.ranges])
         tree, paths = _with_paths(pl.concat([nodes, replays.nodes]), ranges)
-        ops = _replayed(ops, replays.node_of_op)
+        ops = _with_captured(ops, replays.node_of_op)
     roots = composed.filter(nodes["parent"].gather(composed["own"]).is_null())
     return Attribution(
         ranges=ranges,
@@ -160,7 +189,7 @@ def attribute(
 
 
 def _open_time(
-    slots: pl.DataFrame, placed: pl.DataFrame, ranges: pl.DataFrame, nodes: pl.DataFrame
+    slots: pl.DataFrame, placed: pl.DataFrame, ranges: PhaseRanges, nodes: Tree
 ) -> pl.DataFrame:
     """`Attribution.open_time`: the slots of threads, and whole start/end ranges."""
     length = pl.col("end_ns") - pl.col("start_ns")
@@ -175,39 +204,35 @@ def _open_time(
     )
 
 
-def _replayed(ops: pl.DataFrame, captured: pl.Series) -> pl.DataFrame:
+def _with_captured(ops: pl.DataFrame, captured: pl.Series) -> pl.DataFrame:
     """`ops` with the node in which they were captured, where there is one."""
-    found = pl.col("captured")
-    how = pl.when(found.is_not_null()).then(pl.lit("captured", ATTRIBUTION)).otherwise("how")
-    node = pl.coalesce(found, "node").alias("node")
+    node = pl.col("captured")
+    how = pl.when(node.is_not_null()).then(pl.lit("captured", ATTRIBUTION)).otherwise("how")
+    node = pl.coalesce(node, "node").alias("node")
     return ops.with_columns(captured.alias("captured")).select(
         node, how.alias("how"), "launch_node"
     )
 
 
-def _with_paths(nodes: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`nodes` plus `path`, `process` and `depth`; and `PATHS`: names interned level by level."""
+def _with_paths(nodes: Nodes, ranges: PhaseRanges) -> tuple[Tree, Paths]:
+    """The nodes with their paths: names interned level by level."""
     nodes = nodes.with_columns(*(ranges[name].gather(nodes["range"]) for name in _OF_RANGE))
     here = nodes.filter(pl.col("parent").is_null()).with_columns(
         pl.lit(None, pl.UInt32).alias("parent_path")
     )
-    paths, placed = [PATHS.to_frame()], [_PLACED.to_frame()]
+    paths, placed = [PATHS.to_frame()], [TREE.to_frame()]
     while not here.is_empty():
-        found = _level_of_paths(here, paths[-1], first_path=sum(map(len, paths)))
+        level = _level_of_paths(here, paths[-1], first_path=sum(map(len, paths)))
         key = ["parent_path", "name"]
-        here = here.join(found.select("path", "depth", *key), on=key, nulls_equal=True)
-        paths.append(found)
-        placed.append(here.select(_PLACED.names()).match_to_schema(_PLACED))
+        here = here.join(level.select("path", "depth", *key), on=key, nulls_equal=True)
+        paths.append(level)
+        placed.append(here.select(TREE.names()).match_to_schema(TREE))
         above = here.select(pl.col("node").alias("parent"), pl.col("path").alias("parent_path"))
         here = nodes.join(above, on="parent")
     return pl.concat(placed).sort("node"), pl.concat(paths)
 
 
 _OF_RANGE: Final = ("name", "process", "start_ns", "captured_ns")
-
-_PLACED: Final = pl.Schema(
-    {**NODES, "process": pl.Int64(), "path": pl.UInt32(), "depth": pl.Int64()}
-)
 
 
 def _level_of_paths(here: pl.DataFrame, outer: pl.DataFrame, *, first_path: int) -> pl.DataFrame:
@@ -233,7 +258,7 @@ def _level_of_paths(here: pl.DataFrame, outer: pl.DataFrame, *, first_path: int)
     )
 
 
-def instance_spans(attribution: Attribution, ops: pl.DataFrame) -> pl.DataFrame:
+def instance_spans(attribution: Attribution, ops: PlacedOps) -> pl.DataFrame:
     """From the first operation of each instance to the end of its last one, on each device.
 
     Returns:
@@ -259,11 +284,8 @@ def instance_spans(attribution: Attribution, ops: pl.DataFrame) -> pl.DataFrame:
     return _hulls(pl.concat(levels), ["process", "path", "range", "device_no"])
 
 
-def span_inside(attribution: Attribution, ops: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+def span_inside(attribution: Attribution, ops: PlacedOps, windows: pl.DataFrame) -> PathSpans:
     """How much of the spans of each path's instances lies in a window of any device.
-
-    Returns:
-        `process`, `path`, `span_ns`.
 
     Args:
         attribution: nodes and paths.

@@ -6,9 +6,17 @@ from typing import Final, Self
 import polars as pl
 
 from nsysflow.analysis.events.events import Events, in_order
+from nsysflow.analysis.events.graphs import NodeOrigins
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.inheritance import OpenRanges
-from nsysflow.analysis.phases.stacks import NODES, place_stacks, with_inherited
+from nsysflow.analysis.phases.stacks import (
+    NODES,
+    PHASE_RANGES,
+    Nodes,
+    PhaseRanges,
+    place_stacks,
+    with_inherited,
+)
 from nsysflow.analysis.trace import Trace
 
 _STACKS: Final = pl.Schema({"process": pl.Int64(), "graph_node": pl.Int64(), "stack": pl.UInt32()})
@@ -23,20 +31,20 @@ class CaptureRanges:
         stacks: `process`, `graph_node`, `stack`: the stack around each node; many have the same.
         inside: `stack`, `range`, `depth`: the ranges of each stack that opened during the capture;
             the outermost has the smallest depth.
-        ranges: as of `stacks.phase_ranges`, by `range`.
+        ranges: these ranges, by `range`.
     """
 
     stacks: pl.DataFrame
     inside: pl.DataFrame
-    ranges: pl.DataFrame
+    ranges: PhaseRanges
 
     @classmethod
-    def at(cls, captured: pl.DataFrame, nodes: pl.DataFrame, ranges: pl.DataFrame) -> Self:
+    def at(cls, captured: pl.DataFrame, nodes: Nodes, ranges: PhaseRanges) -> Self:
         """The ranges inside the captures.
 
         Args:
-            captured: `graph_nodes.NODE_ORIGINS`, and the `node` of the stack that was open then.
-            nodes: `stacks.NODES`.
+            captured: `NODE_ORIGINS`, and the `node` of the stack that was open then.
+            nodes: the stacks.
             ranges: those of the nodes.
         """
         captured = captured.drop_nulls("node")
@@ -67,18 +75,18 @@ class CaptureRanges:
         )
 
 
-def listed_captures(trace: Trace, origins: pl.DataFrame, options: Options) -> CaptureRanges:
+def listed_captures(trace: Trace, origins: NodeOrigins, options: Options) -> CaptureRanges:
     """The ranges of captures from before the recording, which the window's marks list.
 
     Args:
         trace: the report.
-        origins: `graph_nodes.NODE_ORIGINS` that were captured while nothing recorded.
+        origins: of the nodes that were captured while nothing recorded.
         options: of the analysis.
     """
     ranges = trace.graph_ranges
     if ranges.is_empty() or origins.is_empty():
         return CaptureRanges(
-            stacks=_STACKS.to_frame(), inside=_INSIDE.to_frame(), ranges=pl.DataFrame()
+            stacks=_STACKS.to_frame(), inside=_INSIDE.to_frame(), ranges=PHASE_RANGES.to_frame()
         )
     before = replace(trace.without_rows(), ranges=ranges, overhead=trace.overhead.clear())
     events = in_order(before, options)
@@ -86,10 +94,10 @@ def listed_captures(trace: Trace, origins: pl.DataFrame, options: Options) -> Ca
     began_ns, last_ns = events.ranges["start_ns"].min(), events.last_ns
     asked = origins.join(events.threads.select("thread", "thread_no"), on="thread")
     asked = asked.filter(pl.col("time_ns").is_between(began_ns, last_ns))
-    found = open_ranges.stacks_at(asked)
-    nodes, composed = with_inherited(open_ranges.nodes, [found])
+    stacks = open_ranges.stacks_at(asked)
+    nodes, composed = with_inherited(open_ranges.nodes, [stacks])
     node, began = (
-        place_stacks(found, composed)["node"],
+        place_stacks(stacks, composed)["node"],
         pl.lit(began_ns, pl.Int64).alias("began_ns"),
     )
     return CaptureRanges.at(asked.with_columns(node, began), nodes, open_ranges.ranges)
@@ -100,15 +108,15 @@ class Replays:
     """The nodes that replays add.
 
     Attributes:
-        nodes: `NODES`, numbered after those that there were.
+        nodes: numbered after those that there were.
         ranges: the ranges of these nodes, one for each replay, numbered likewise. A captured range
             counts as open during the call that launches its graph; `captured_ns` is when it really
             opened.
         node_of_op: per operation its node; null where its launch has nothing to add.
     """
 
-    nodes: pl.DataFrame
-    ranges: pl.DataFrame
+    nodes: Nodes
+    ranges: PhaseRanges
     node_of_op: pl.Series
 
     @classmethod
@@ -141,12 +149,12 @@ class Replays:
         opened = _opened(replayed, captures, events, first_range=len(open_ranges.ranges))
         replayed = replayed.join(opened.select("call", "inner", "range"), on=["call", "inner"])
         replayed = replayed.sort("call", "leaf").with_row_index("node", offset=first_node)
-        found = ops.join(replayed.select("call", "leaf", "node"), on=["call", "leaf"])
+        placed = ops.join(replayed.select("call", "leaf", "node"), on=["call", "leaf"])
         none = pl.repeat(None, len(events.ops), dtype=pl.UInt32, eager=True)
         return cls(
             nodes=_nodes(replayed),
             ranges=opened.drop("call", "inner"),
-            node_of_op=none.scatter(found["op"], found["node"]),
+            node_of_op=none.scatter(placed["op"], placed["node"]),
         )
 
 
@@ -174,11 +182,11 @@ def _tree(kept: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     while not reached.is_empty():
         here = kept.filter(pl.col("level") == level).rename({"range": "inner"})
         deeper = here.join(reached.rename({"leaf": "outer"}), on=key, nulls_equal=True)
-        found = deeper.select("outer", "inner").unique().sort("outer", "inner")
-        found = found.with_row_index("leaf", offset=len(tree)).select(tree.columns)
+        leaves = deeper.select("outer", "inner").unique().sort("outer", "inner")
+        leaves = leaves.with_row_index("leaf", offset=len(tree)).select(tree.columns)
         tops.append(reached.join(deeper, on=key, how="anti", nulls_equal=True))
-        tree = pl.concat([tree, found])
-        deeper = deeper.join(found, on=["outer", "inner"], nulls_equal=True)
+        tree = pl.concat([tree, leaves])
+        deeper = deeper.join(leaves, on=["outer", "inner"], nulls_equal=True)
         reached = deeper.select(*key, "leaf")
         level += 1
     return tree, pl.concat(tops) if tops else reached
@@ -187,13 +195,13 @@ def _tree(kept: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _with_outer(replayed: pl.DataFrame, tree: pl.DataFrame) -> pl.DataFrame:
     """`call`, `launch_node`, `leaf`, `outer`, `inner`: the leaves of each call, and all that are
     around them."""
-    found = [replayed.clear()]
+    leaves = [replayed.clear()]
     here = replayed
     while not here.is_empty():
-        found.append(here)
+        leaves.append(here)
         outer = tree["outer"].gather(here["leaf"]).alias("leaf")
         here = here.with_columns(outer).drop_nulls("leaf").unique()
-    return pl.concat(found).unique().join(tree, on="leaf")
+    return pl.concat(leaves).unique().join(tree, on="leaf")
 
 
 def _opened(
@@ -225,6 +233,6 @@ def _opened(
 def _nodes(replayed: pl.DataFrame) -> pl.DataFrame:
     """`Replays.nodes`: each on top of the one around it, the outermost on its launch's."""
     around = replayed.select("call", pl.col("leaf").alias("outer"), pl.col("node").alias("parent"))
-    found = replayed.join(around, on=["call", "outer"], how="left", maintain_order="left")
+    on_top = replayed.join(around, on=["call", "outer"], how="left", maintain_order="left")
     parent = pl.coalesce("parent", "launch_node").alias("parent")
-    return found.select("node", parent, "range").match_to_schema(NODES)
+    return on_top.select("node", parent, "range").match_to_schema(NODES)

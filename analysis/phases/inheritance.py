@@ -6,14 +6,36 @@ none, the latest start/end range of the process counts.
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Final, Self
 
 import polars as pl
 
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import Axis, flatten, last_at_or_before
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.phases.stacks import NODES, node_at, phase_ranges, thread_stacks
+from nsysflow.analysis.phases.stacks import (
+    NODES,
+    History,
+    Nodes,
+    PhaseRanges,
+    StacksFound,
+    node_at,
+    phase_ranges,
+    thread_stacks,
+)
+
+SLOTS: Final = pl.Schema(
+    {
+        "thread_no": pl.UInt32(),
+        "time_ns": pl.Int64(),
+        "host_wall_ns": pl.Int64(),
+        "place": pl.Int64(),
+    }
+)
+"""When a thread had open ranges, and how long the same ones; `place` is on the thread axis."""
+
+SPANS: Final = pl.Schema({"start": pl.Int64(), "end": pl.Int64(), "node": pl.UInt32()})
+"""Which start/end range covers each instant, on the process axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,19 +45,18 @@ class OpenRanges:
     Attributes:
         events: the trace.
         ranges: those that can be phases, numbered `range`.
-        nodes: `stacks.NODES` of the threads' own stacks, and one for each start/end range.
-        history: `stacks.HISTORY`.
-        slots: when a thread had open ranges: `thread_no`, `time_ns`, `host_wall_ns` (how long),
-            `place`.
-        spans: which start/end range covers each instant, on the process axis.
+        nodes: the threads' own stacks, and one for each start/end range.
+        history: when each was open.
+        slots: when a thread had open ranges.
+        spans: when start/end ranges of a process were open.
     """
 
     events: Events
-    ranges: pl.DataFrame
-    nodes: pl.DataFrame
-    history: pl.DataFrame
-    slots: pl.DataFrame
-    spans: pl.DataFrame
+    ranges: PhaseRanges
+    nodes: Nodes
+    history: History
+    slots: Annotated[pl.DataFrame, SLOTS]
+    spans: Annotated[pl.DataFrame, SPANS]
 
     @classmethod
     def of(cls, events: Events, options: Options) -> Self:
@@ -52,13 +73,8 @@ class OpenRanges:
             spans=spans,
         )
 
-    def stacks_at(self, asked: pl.DataFrame) -> pl.DataFrame:
-        """The nodes that decide the phase at each (`thread_no`, `time_ns`).
-
-        Returns:
-            Per row `own` (the thread's stack), `inherited` (another thread's) and `span` (the
-            process's start/end range); null without one.
-        """
+    def stacks_at(self, asked: pl.DataFrame) -> StacksFound:
+        """The nodes that decide the phase at each (`thread_no`, `time_ns`)."""
         threads, axis = self.events.threads, self.events.axis
         no = asked["thread_no"]
         time_ns = asked["time_ns"]
@@ -68,8 +84,8 @@ class OpenRanges:
         asking = inherits.fill_null(value=False).arg_true()
         inherited = pl.repeat(None, len(asked), dtype=pl.UInt32, eager=True)
         if not asking.is_empty():
-            found = self._inherited_at(no.gather(asking), time_ns.gather(asking))
-            inherited = inherited.scatter(asking, found)
+            others = self._inherited_at(no.gather(asking), time_ns.gather(asking))
+            inherited = inherited.scatter(asking, others)
         lost = (own.is_null() & inherited.is_null() & no.is_not_null()).arg_true()
         span = pl.repeat(None, len(asked), dtype=pl.UInt32, eager=True)
         if not lost.is_empty():

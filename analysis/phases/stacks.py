@@ -1,10 +1,10 @@
 """Which NVTX ranges were open on a thread, at any instant (spec §7)."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
-from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.events import NUMBERED_RANGES, Events
 from nsysflow.analysis.frames.intervals import last_at_or_before, sort_with_ties
 from nsysflow.analysis.frames.lookup import enum_from_index, greatest
 from nsysflow.analysis.options import Options
@@ -31,12 +31,34 @@ PROFILER_DOMAINS: Final = (
 
 NODES: Final = pl.Schema({"node": pl.UInt32(), "parent": pl.UInt32(), "range": pl.UInt32()})
 """Stacks of ranges; `parent` is null for a stack of one."""
+Nodes = Annotated[pl.DataFrame, NODES]
 
 HISTORY: Final = pl.Schema({"place": pl.Int64(), "node": pl.UInt32()})
 """From `place` on, `node` is open (null: none) until the next row's place; sorted."""
+History = Annotated[pl.DataFrame, HISTORY]
+
+PHASE_RANGES: Final = pl.Schema(
+    {
+        "range": pl.UInt32(),
+        **NUMBERED_RANGES,
+        "operator": pl.Boolean(),
+        "compiling": pl.Boolean(),
+        "start": pl.Int64(),
+        "end": pl.Int64(),
+        "captured_ns": pl.Int64(),
+    }
+)
+"""A row per range that can be a phase, and per automatic step, which has no kind. `start` and `end`
+are on the thread axis. `captured_ns` is when a range of a replayed graph opened, else 0."""
+PhaseRanges = Annotated[pl.DataFrame, PHASE_RANGES]
+
+STACKS_FOUND: Final = pl.Schema({"own": pl.UInt32(), "inherited": pl.UInt32(), "span": pl.UInt32()})
+"""What was open at an instant of a thread: its own node, that of the thread it inherits from, and
+the start/end range of its process; null where there is none."""
+StacksFound = Annotated[pl.DataFrame, STACKS_FOUND]
 
 
-def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
+def phase_ranges(events: Events, options: Options) -> PhaseRanges:
     """The ranges that can be phases, in stack order (start, longest first, row), numbered `range`;
     behind them the automatic steps, which have no kind.
 
@@ -66,14 +88,11 @@ def phase_ranges(events: Events, options: Options) -> pl.DataFrame:
     return pl.concat([with_losses(ranges), steps]).with_row_index("range")
 
 
-def thread_stacks(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def thread_stacks(ranges: PhaseRanges) -> tuple[Nodes, History]:
     """The stacks of the push/pop ranges, and the history of every thread.
 
     Args:
-        ranges: of `phase_ranges`, push/pop only.
-
-    Returns:
-        `NODES` and `HISTORY`.
+        ranges: push/pop only.
     """
     nested = _with_parents(ranges)
     outgrown = nested.filter(pl.col("end") > pl.col("parent_end"))["thread_no"].unique()
@@ -140,14 +159,14 @@ def _mixed_stacks(ranges: pl.DataFrame, *, first_node: int) -> tuple[pl.DataFram
     nodes = [NODES.to_frame()]
     for level in range(1, greatest(open_ranges["level"]) + 1):
         here = open_ranges.filter(pl.col("level") == level).join(top, on="slot")
-        found = (
+        added = (
             here.select(pl.col("node").alias("parent"), "range").unique().sort("range", "parent")
         )
-        found = found.with_row_index("node", offset=first_node).select(NODES.names())
-        nodes.append(found)
-        first_node += len(found)
+        added = added.with_row_index("node", offset=first_node).select(NODES.names())
+        nodes.append(added)
+        first_node += len(added)
         deeper = here.rename({"node": "parent"}).join(
-            found, on=["parent", "range"], nulls_equal=True
+            added, on=["parent", "range"], nulls_equal=True
         )
         top = top.join(deeper.select("slot", pl.col("node").alias("deeper")), on="slot", how="left")
         top = top.select("slot", pl.coalesce("deeper", "node").alias("node"))
@@ -155,14 +174,12 @@ def _mixed_stacks(ranges: pl.DataFrame, *, first_node: int) -> tuple[pl.DataFram
     return pl.concat(nodes), history.match_to_schema(HISTORY)
 
 
-def node_at(history: pl.DataFrame, places: pl.Series) -> pl.Series:
+def node_at(history: History, places: pl.Series) -> pl.Series:
     """The node open at each place."""
     return history["node"].gather(last_at_or_before(history["place"], places))
 
 
-def with_inherited(
-    nodes: pl.DataFrame, found: list[pl.DataFrame]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def with_inherited(nodes: Nodes, found: list[StacksFound]) -> tuple[Nodes, pl.DataFrame]:
     """`nodes`, plus one for each own stack on top of an inherited one.
 
     The second frame, `inherited`, `own`, `node`, says which node was added for which pair.
@@ -198,13 +215,13 @@ def with_inherited(
     return pl.concat([nodes, added.match_to_schema(NODES)]), composed
 
 
-def place_stacks(found: pl.DataFrame, composed: pl.DataFrame) -> pl.DataFrame:
-    """`node` and `how` from the stacks found."""
+def place_stacks(stacks: StacksFound, composed: pl.DataFrame) -> pl.DataFrame:
+    """`node` and `how` of what the stacks were found for, with the pairs of `with_inherited`."""
     own, inherited, span = pl.col("own"), pl.col("inherited"), pl.col("span")
     if not composed.is_empty():
-        found = found.join(composed, on=["inherited", "own"], how="left", maintain_order="left")
+        stacks = stacks.join(composed, on=["inherited", "own"], how="left", maintain_order="left")
     else:
-        found = found.with_columns(pl.lit(None, pl.UInt32).alias("node"))
+        stacks = stacks.with_columns(pl.lit(None, pl.UInt32).alias("node"))
     rank = {name: pl.lit(i, pl.UInt8) for i, name in enumerate(ATTRIBUTION.categories)}
     how = (
         pl.when(inherited.is_not_null())
@@ -214,5 +231,7 @@ def place_stacks(found: pl.DataFrame, composed: pl.DataFrame) -> pl.DataFrame:
         .when(span.is_not_null())
         .then(rank["process_range"])
     )
-    placed = found.select(pl.coalesce("node", inherited, own, span).alias("node"), how.alias("how"))
+    placed = stacks.select(
+        pl.coalesce("node", inherited, own, span).alias("node"), how.alias("how")
+    )
     return placed.with_columns(enum_from_index(placed["how"], ATTRIBUTION))

@@ -4,7 +4,8 @@ Operations are summed by node (a stack of range instances), nodes are rolled up 
 level by level, and nodes of equal path become one row. Idle time joins them by path.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 import polars as pl
 
@@ -13,7 +14,7 @@ from nsysflow.analysis.events.graphs import GRAPH_NODE_NS
 from nsysflow.analysis.frames.intervals import Axis, merge, reached_before
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.statistics import spread
-from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.schema import ATTRIBUTION
 
 OP_COLUMNS: Final = (
@@ -43,16 +44,43 @@ COUNTED: Final = (
 """The columns that are 0 for a path without operations."""
 
 
-def phase_work(
-    attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame, axis: Axis
-) -> pl.DataFrame:
-    """The columns of PHASES except idle time, by `process` and `path` number.
+_PATH: Final = {"process": pl.Int64(), "path": pl.UInt32()}
 
-    Also has `joined` and `key` of the path.
+WORK: Final = pl.Schema(
+    {
+        **_PATH,
+        **dict.fromkeys((*NODE_SUMS, "exclusive_kernel_ns", "instances", "span_ns"), pl.Int64()),
+        **{f"{name}_ns": pl.Int64() for name in ("mean", "median", "min", "max", "std", "p95")},
+        "union_ns": pl.Int64(),
+        "depth": pl.Int64(),
+        "joined": pl.String(),
+        "key": pl.String(),
+        "busy_ns": pl.Int64(),
+        "graph_estimate_ns": pl.Int64(),
+    }
+)
+"""What each path of each process did: the columns of PHASES except idle time."""
+Work = Annotated[pl.DataFrame, WORK]
+
+PATH_BUSY: Final = pl.Schema({**_PATH, "busy_ns": pl.Int64()})
+"""The union of each path's operations per device, summed."""
+PathBusy = Annotated[pl.DataFrame, PATH_BUSY]
+
+PATH_COMPUTE: Final = pl.Schema({**_PATH, "compute_ns": pl.Int64()})
+"""How long each path computes: the union per device, summed."""
+PathCompute = Annotated[pl.DataFrame, PATH_COMPUTE]
+
+PATH_IDLE: Final = pl.Schema({**_PATH, **{f"{cause}_ns": pl.Int64() for cause in CAUSES}})
+"""The idle time of each path by cause, with what is nested in it."""
+PathIdle = Annotated[pl.DataFrame, PATH_IDLE]
+
+
+def phase_work(attribution: Attribution, ops: PlacedOps, host: pl.DataFrame, axis: Axis) -> Work:
+    """What each phase did, with what is nested in it.
 
     Args:
         attribution: nodes and paths.
-        ops: operations on the device axis, with `node`, `launch_node` and `how`.
+        ops: operations, in order.
         host: `node`, `host_wall_ns`: how long each node was a thread's current stack.
         axis: the axis of the operations.
     """
@@ -85,9 +113,7 @@ def phase_work(
     )
 
 
-def busy_inside(
-    attribution: Attribution, work: pl.DataFrame, parts: pl.DataFrame, axis: Axis
-) -> pl.DataFrame:
+def busy_inside(attribution: Attribution, work: Work, parts: pl.DataFrame, axis: Axis) -> Work:
     """`work` with the busy time of everything that runs in some windows.
 
     Args:
@@ -97,37 +123,36 @@ def busy_inside(
         axis: the axis of the operations.
     """
     busy = busy_of_paths(attribution, parts, axis)
-    return with_columns_of(attribution, work.drop("busy_ns"), busy).with_columns(
-        pl.col("busy_ns").fill_null(0)
-    )
+    busy_there = pl.col("busy_ns").fill_null(0)
+    joined = with_columns_of(attribution, work.drop("busy_ns"), busy).with_columns(busy_there)
+    return joined.select(WORK.names())
 
 
-def busy_of_paths(attribution: Attribution, parts: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """`process`, `path`, `busy_ns`: the union of each path's parts of operations, per device.
+def busy_of_paths(attribution: Attribution, parts: pl.DataFrame, axis: Axis) -> PathBusy:
+    """How long each path's parts of operations ran.
 
     Args:
         attribution: nodes and paths.
         parts: `device_no`, `start_ns`, `end_ns`, `process`, `node`.
         axis: of the devices.
     """
-    laid = parts.drop_nulls("node").with_columns(
+    placed = parts.drop_nulls("node").with_columns(
         axis.at(pl.col("device_no"), pl.col("start_ns")).alias("place")
     )
-    if not laid["place"].is_sorted():
-        laid = laid.sort("place")
-    laid = laid.with_columns(_alone().alias("alone"))
-    by_node = laid.filter("alone").group_by("node").agg(_length_ns().sum().alias("ns"))
+    if not placed["place"].is_sorted():
+        placed = placed.sort("place")
+    placed = placed.with_columns(_alone().alias("alone"))
+    by_node = placed.filter("alone").group_by("node").agg(_length_ns().sum().alias("ns"))
     process = attribution.nodes["process"].gather(by_node["node"])
     sums = by_node.with_columns(process, attribution.path_of(by_node["node"])).drop("node")
-    shared = _union_of_paths(attribution, laid.filter(~pl.col("alone")), axis)
+    shared = _union_of_paths(attribution, placed.filter(~pl.col("alone")), axis)
     levels = [level.select("process", "path", "ns") for level in attribution.levels(sums)]
     busy = pl.concat([shared.rename({"union_ns": "ns"}), *levels])
     return busy.group_by("process", "path").agg(pl.col("ns").sum().alias("busy_ns"))
 
 
-def compute_time(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """How long each phase computes: by `process` and `path` number, `compute_ns`, the union per
-    device, summed.
+def compute_time(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> PathCompute:
+    """How long each phase computes.
 
     Args:
         attribution: nodes and paths.
@@ -141,9 +166,9 @@ def compute_time(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.
 
 
 def phase_idle(
-    attribution: Attribution, gaps: pl.DataFrame, parts: dict[str, pl.DataFrame]
-) -> pl.DataFrame:
-    """The idle time of each phase: by `process` and `path` number, `…_ns` of each cause.
+    attribution: Attribution, gaps: pl.DataFrame, parts: Mapping[str, pl.DataFrame]
+) -> PathIdle:
+    """The idle time of each phase by cause.
 
     Args:
         attribution: nodes and paths.
@@ -152,8 +177,7 @@ def phase_idle(
     """
     key = ["process", "path"]
     causes = [f"{cause}_ns" for cause in CAUSES]
-    schema = {"process": pl.Int64(), "path": pl.UInt32(), **dict.fromkeys(causes, pl.Int64())}
-    by_cause = [pl.DataFrame(schema=schema)]
+    by_cause = [PATH_IDLE.to_frame()]
     for cause, rows in parts.items():
         if rows.is_empty():
             continue
@@ -214,8 +238,8 @@ def _by_node(attribution: Attribution, ops: pl.DataFrame, host: pl.DataFrame) ->
     of_launches = ops.filter("first").group_by(node="launch_node").agg(launches)
     of_host = host.group_by("node").agg(pl.col("host_wall_ns").sum())
     own = attribution.nodes
-    for found in (of_ops, of_launches, of_host):
-        own = own.join(found, on="node", how="left")
+    for sums in (of_ops, of_launches, of_host):
+        own = own.join(sums, on="node", how="left")
     seen = pl.col("ops").is_not_null() | pl.col("host_wall_ns").is_not_null()
     return (
         own.with_columns(seen.alias("seen"))
@@ -272,10 +296,10 @@ def _union_ns(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """`union_ns`, the union of `ops` per device, summed per process and path."""
     key = ["process", "path", "device_no"]
     tracks = ops.select(key).unique().with_row_index("track")
-    laid = ops.join(tracks, on=key).select(
+    placed = ops.join(tracks, on=key).select(
         axis.at(pl.col("track"), pl.col("start_ns")).alias("start"),
         axis.at(pl.col("track"), pl.col("end_ns")).alias("end"),
     )
     track = axis.track(pl.col("start")).cast(pl.UInt32).alias("track")
-    busy = merge(laid).select(track, (pl.col("end") - pl.col("start")).alias("union_ns"))
+    busy = merge(placed).select(track, (pl.col("end") - pl.col("start")).alias("union_ns"))
     return busy.join(tracks, on="track").group_by("process", "path").agg(pl.col("union_ns").sum())

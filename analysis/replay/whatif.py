@@ -216,7 +216,7 @@ class _Run:
             events = replace(events, overhead=events.overhead.clear())
         events = retimed(events, self.recording, self.program, self.times)
         gap_ns = self.timeline.options.framework_gap_ns
-        return find_causes(events, find_gaps(events), framework_gap_ns=gap_ns)
+        return find_causes(events, find_gaps(events), framework_gap_ns=gap_ns).causes
 
 
 def lengths_after(timeline: Timeline, recording: Recorded, changes: Changes) -> Lengths:

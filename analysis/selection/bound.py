@@ -5,6 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.events.waits import WaitPieces
 from nsysflow.analysis.frames.intervals import Axis, Cover, on_axis
 from nsysflow.analysis.selection.view import View
 
@@ -56,7 +57,7 @@ def _with_paths_of(view: View) -> pl.DataFrame:
     other = view.without_unwaited
     if other is view:
         return view.idle.select("process", "path", *_CAUSES)
-    ours, theirs = (of.attribution.paths.select("path", "key") for of in (view, other))
+    ours, theirs = (part.attribution.paths.select("path", "key") for part in (view, other))
     numbers = theirs.join(ours, on="key", suffix="_here").select("path", "path_here")
     idle = other.idle.join(numbers, on="path").drop("path").rename({"path_here": "path"})
     return idle.select("process", "path", *_CAUSES)
@@ -86,14 +87,14 @@ def waits_in_stretches(view: View, stretches: pl.DataFrame) -> pl.DataFrame:
     `start_ns`, `end_ns`)."""
     axis = view.events.axis
     place = on_axis(stretches, axis)
-    found = {}
+    waits = {}
     for kind, column in _WAITED.items():
         cover = _cover(view.timeline.waited, kind, axis)
-        found[column] = cover.between(place["start"], place["end"]).alias(column)
-    return pl.DataFrame(found)
+        waits[column] = cover.between(place["start"], place["end"]).alias(column)
+    return pl.DataFrame(waits)
 
 
-def _cover(pieces: pl.DataFrame, kind: str, axis: Axis) -> Cover:
+def _cover(pieces: WaitPieces, kind: str, axis: Axis) -> Cover:
     mine = on_axis(pieces.filter(pl.col("kind") == kind), axis)
     return Cover(mine.sort("start"))
 
@@ -124,14 +125,14 @@ def bounds(parts: pl.DataFrame) -> pl.DataFrame:
         pl.sum_horizontal(columns).alias("sum_ns"), pl.max_horizontal(columns).alias("most_ns")
     ).with_row_index("row")
     order = pl.col("part").replace_strict(dict(zip(columns, range(len(columns)), strict=True)))
-    near, of = NEAR
+    near, whole = NEAR
     named = (
         parts.select(columns)
         .with_row_index("row")
         .unpivot(columns, index="row", variable_name="part", value_name="ns")
         .join(sums, on="row")
         .filter(pl.col("most_ns") > 0, 100 * pl.col("most_ns") >= LEAST_PCT * pl.col("sum_ns"))
-        .filter(of * pl.col("ns") >= near * pl.col("most_ns"))
+        .filter(whole * pl.col("ns") >= near * pl.col("most_ns"))
         .sort("row", -pl.col("ns"), order)
         .group_by("row", maintain_order=True)
         .agg(

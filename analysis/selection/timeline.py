@@ -1,10 +1,15 @@
 """`Timeline`: a whole trace with its causes, phases and steps."""
 
-from dataclasses import replace
+from typing import Annotated, Final
 
 import polars as pl
 
 from nsysflow.analysis.events.activity import (
+    MARKED_LAUNCHES,
+    BlockingCalls,
+    Copies,
+    Launches,
+    LostLaunches,
     copies,
     launches,
     launches_in_stretches,
@@ -12,26 +17,50 @@ from nsysflow.analysis.events.activity import (
     stall_calls,
     with_gpu_busy,
 )
-from nsysflow.analysis.events.busy import Busy, communication_kernels
-from nsysflow.analysis.events.events import Events, in_order
-from nsysflow.analysis.events.graphs import WrongTimes, captured_before, node_origins
-from nsysflow.analysis.events.waits import Producers, producers, split_waits, without_unwaited
+from nsysflow.analysis.events.busy import STATED_BY_NCCL, Busy, communication_kernels
+from nsysflow.analysis.events.events import Calls, Events, in_order
+from nsysflow.analysis.events.graphs import (
+    CapturedNodes,
+    NodeOrigins,
+    WrongTimes,
+    captured_before,
+    node_origins,
+)
+from nsysflow.analysis.events.waits import (
+    Producers,
+    WaitPieces,
+    producers,
+    split_waits,
+    without_unwaited,
+)
 from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.frames.scratch import Scratch
-from nsysflow.analysis.idle.gaps import find_gaps, gap_places, host_questions
-from nsysflow.analysis.idle.places import idle_parts, main_paths
-from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes, find_causes_in_slices
-from nsysflow.analysis.idle.samples import has_host_stacks, host_instants
+from nsysflow.analysis.frames.scratch import Scratch, in_files
+from nsysflow.analysis.idle.gaps import BareGaps, GapPlaces, find_gaps, gap_places, host_questions
+from nsysflow.analysis.idle.host_time import CallTime
+from nsysflow.analysis.idle.places import IdleParts, idle_parts, main_paths
+from nsysflow.analysis.idle.run_ahead import (
+    ExplainedGaps,
+    GapCauses,
+    Gaps,
+    find_causes,
+    find_causes_in_slices,
+)
+from nsysflow.analysis.idle.samples import INSTANTS, has_host_stacks, host_instants
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.phases.attribution import Attribution, attribute
+from nsysflow.analysis.phases.attribution import PLACED_OPS, Attribution, PlacedOps, attribute
 from nsysflow.analysis.phases.automatic import is_step
 from nsysflow.analysis.phases.graphs import listed_captures
 from nsysflow.analysis.phases.inheritance import OpenRanges
-from nsysflow.analysis.phases.work import phase_work
-from nsysflow.analysis.steps.kinds import with_kinds
-from nsysflow.analysis.steps.ranges import find_steps, instance_of_ops, step_paths
+from nsysflow.analysis.phases.stacks import StacksFound
+from nsysflow.analysis.phases.work import Work, phase_work
+from nsysflow.analysis.steps.kinds import STEPS, Steps, with_kinds
+from nsysflow.analysis.steps.ranges import StepPaths, find_steps, instance_of_ops, step_paths
 from nsysflow.analysis.trace import Trace
+
+COMMUNICATION: Final = pl.Schema({**PLACED_OPS, **STATED_BY_NCCL, "phase": pl.String()})
+"""A row per communication kernel, with the name of its phase."""
+Communication = Annotated[pl.DataFrame, COMMUNICATION]
 
 
 class Timeline:
@@ -42,10 +71,28 @@ class Timeline:
         options: the choices of the caller. The window is not applied here: `view` does that.
     """
 
-    def __init__(self, trace: Trace, options: Options) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        options: Options,
+        *,
+        events: Events | None = None,
+        steps: Annotated[pl.DataFrame | None, STEPS] = None,
+    ) -> None:
+        """Take a report.
+
+        Args:
+            trace: the report.
+            options: the choices of the caller.
+            events: its events; None to put its rows in order.
+            steps: its steps; None to find them.
+        """
         self.trace = trace.without_rows()
         self.options = options
-        self._rows = trace
+        self._rows = trace  # let go once they are in order
+        self._events = events
+        self._steps = steps
+        self._in_calls: dict[str, CallTime] = {}
 
     @property
     def scratch(self) -> Scratch | None:
@@ -55,6 +102,8 @@ class Timeline:
     @computed_once
     def events(self) -> Events:
         """The rows of the trace, cleaned, numbered, sorted and joined."""
+        if self._events is not None:
+            return self._events
         events = in_order(self._rows, self.options)
         self._rows = self.trace
         return events
@@ -65,24 +114,23 @@ class Timeline:
         return Busy.of(self.events.ops)
 
     @computed_once
-    def bare_gaps(self) -> pl.DataFrame:
+    def bare_gaps(self) -> BareGaps:
         """All gaps, without their causes."""
         return find_gaps(self.events)
 
     @computed_once
     def gap_causes(self) -> GapCauses:
         """All gaps with their causes, and the charges to each call."""
-        reach_ns, keep_host_side = self.options.framework_gap_ns, has_host_stacks(self.trace)
+        explained = self._explained_gaps()
+        self._in_calls = in_files(explained.in_calls, self.scratch)  # until `idle_parts` exist
+        return explained.causes
+
+    def _explained_gaps(self) -> ExplainedGaps:
+        events, gaps, reach_ns = self.events, self.bare_gaps, self.options.framework_gap_ns
+        keep_host_side = has_host_stacks(self.trace)
         if self.scratch is not None and not keep_host_side:
-            return find_causes_in_slices(
-                self.events, self.bare_gaps, self.scratch, framework_gap_ns=reach_ns
-            )
-        return find_causes(
-            self.events,
-            self.bare_gaps,
-            framework_gap_ns=reach_ns,
-            keep_host_side=keep_host_side,
-        )
+            return find_causes_in_slices(events, gaps, self.scratch, framework_gap_ns=reach_ns)
+        return find_causes(events, gaps, framework_gap_ns=reach_ns, keep_host_side=keep_host_side)
 
     @computed_once
     def open_ranges(self) -> OpenRanges:
@@ -93,21 +141,21 @@ class Timeline:
     def attribution(self) -> Attribution:
         """The phase of each operation, of each stall and other call that idle time lies in, and of
         the host in each gap."""
-        found = self._open_at_launches()  # while another thread explains the gaps
+        stacks = self._open_at_launches()  # while another thread explains the gaps
         calls = self._other_calls.select("thread_no", pl.col("start_ns").alias("time_ns"))
-        found = found | {"calls": self.open_ranges.stacks_at(calls)}
+        stacks = stacks | {"calls": self.open_ranges.stacks_at(calls)}
         origins = self.node_origins.filter(pl.col("began_ns").is_null())
         listed = listed_captures(self.events.trace, origins, self.options)
-        return attribute(self.open_ranges, found, self.captured_nodes, listed)
+        return attribute(self.open_ranges, stacks, self.captured_nodes, listed)
 
     @computed_once
-    def node_origins(self) -> pl.DataFrame:
-        """Where the nodes of CUDA graphs come from: `graph_nodes.NODE_ORIGINS`."""
+    def node_origins(self) -> NodeOrigins:
+        """Where the nodes of CUDA graphs come from."""
         return node_origins(self.events)
 
     @computed_once
-    def captured_nodes(self) -> pl.DataFrame:
-        """Those that were captured while the report recorded, with `thread_no`."""
+    def captured_nodes(self) -> CapturedNodes:
+        """The nodes that were captured while the report recorded."""
         captured = self.node_origins.filter(
             pl.col("began_ns").is_not_null(), pl.col("time_ns") <= self.events.last_ns
         )
@@ -118,7 +166,7 @@ class Timeline:
         """How many operations are of graphs captured before the recording, in unknown ranges."""
         return captured_before(self.events, self.node_origins)
 
-    def _open_at_launches(self) -> dict[str, pl.DataFrame]:
+    def _open_at_launches(self) -> dict[str, StacksFound]:
         """What `attribution` needs, apart from the causes of the gaps."""
         launched = pl.col("launch_start_ns").alias("time_ns")
         called = pl.col("start_ns").alias("time_ns")
@@ -132,46 +180,53 @@ class Timeline:
         return {name: self.open_ranges.stacks_at(asked) for name, asked in questions.items()}
 
     @computed_once
-    def _other_calls(self) -> pl.DataFrame:
+    def _other_calls(self) -> Calls:
         """The calls that gaps contain and that neither stalled nor launched an operation."""
+        in_calls = self._calls_in_gaps()
         calls = self.events.calls
         launched = self.events.ops.select("op", "call", "first").filter("first")
         first_op = scatter_table(len(calls), launched["call"], launched["op"])
-        found = pl.concat([each.calls for each in self.gap_causes.in_calls.values()])
-        return calls[found.filter(first_op.gather(found).is_null()).unique().sort()]
+        rows = pl.concat([time.calls for time in in_calls.values()])
+        return calls[rows.filter(first_op.gather(rows).is_null()).unique().sort()]
+
+    def _calls_in_gaps(self) -> dict[str, CallTime]:
+        """By cause, the time of calls in gaps; empty once `idle_parts` exist."""
+        _ = self.gap_causes
+        return self._in_calls
 
     @computed_once
-    def ops(self) -> pl.DataFrame:
-        """All operations, with `node` and `how` of their phase, and `launch_node`."""
+    def ops(self) -> PlacedOps:
+        """All operations, with their phases."""
         return self.events.ops.hstack(self.attribution.placed["ops"].get_columns())
 
     @computed_once
-    def gap_places(self) -> pl.DataFrame:
-        """The places of each gap, from `places`: the host, and the step and phase of its end."""
+    def gap_places(self) -> GapPlaces:
+        """Where the host was in each gap, and the step and phase of its end."""
         hosts = self.attribution.placed["hosts"]["node"]
         return gap_places(self.bare_gaps, self.ops, hosts, self.steps, self.events.axis)
 
     @computed_once
-    def gaps(self) -> pl.DataFrame:
+    def gaps(self) -> Gaps:
         """All gaps, with their causes and places."""
         return self.gap_causes.gaps.hstack(self.gap_places.get_columns())
 
     @computed_once
-    def idle_parts(self) -> dict[str, pl.DataFrame]:
-        """All idle time by cause and place, as `idle_places.IDLE_PARTS`."""
+    def idle_parts(self) -> dict[str, IdleParts]:
+        """All idle time by cause and place."""
         hosts, queues = (
             self.attribution.path_of(self.gap_places[name])
             for name in ("between_node", "queue_node")
         )
         begun_ns = self.events.calls["start_ns"]
-        parts = idle_parts(self.gap_causes, hosts, queues, self._path_of_call, begun_ns)
-        self.gap_causes = replace(self.gap_causes, in_calls={})  # nothing else is made of it
+        path_of_call, in_calls = self._path_of_call, self._calls_in_gaps()
+        parts = idle_parts(self.gap_causes, in_calls, hosts, queues, path_of_call, begun_ns)
+        self._in_calls = {}
         return parts
 
     @computed_once
-    def host_instants(self) -> pl.DataFrame | None:
-        """What the host was running in the gaps that it kept waiting: `host_instants.INSTANTS`.
-        None where the report does not say."""
+    def host_instants(self) -> Annotated[pl.DataFrame | None, INSTANTS]:
+        """What the host was running in the gaps that it kept waiting; None where the report does
+        not say."""
         side = self.gap_causes.host_side
         if side is None:
             return None
@@ -196,14 +251,14 @@ class Timeline:
         return scatter_table(len(self.events.calls), known["call"], path)
 
     @computed_once
-    def work(self) -> pl.DataFrame:
+    def work(self) -> Work:
         """What each phase did."""
         host = self.attribution.open_time.select("node", "host_wall_ns")
         return phase_work(self.attribution, self.ops, host, self.events.axis)
 
     @computed_once
-    def step_paths(self) -> pl.DataFrame:
-        """Which ranges are steps: `process`, `path`, `joined`."""
+    def step_paths(self) -> StepPaths:
+        """Which ranges are steps."""
         return step_paths(
             self.attribution,
             self.work,
@@ -220,8 +275,10 @@ class Timeline:
         return instance_of_ops(self.attribution, self.step_paths, self.ops, self.events.axis)
 
     @computed_once
-    def steps(self) -> pl.DataFrame:
-        """When each step ran on each device, and whether it is `steady`: of `steps.with_kinds`."""
+    def steps(self) -> Steps:
+        """When each step ran on each device, and whether it is typical."""
+        if self._steps is not None:
+            return self._steps
         ops, wrong = self.events.ops, self.wrong_times.rows
         return with_kinds(
             find_steps(self.attribution, self.ops.with_columns(self.step_of_ops)),
@@ -235,19 +292,19 @@ class Timeline:
         )
 
     @computed_once
-    def launches(self) -> pl.DataFrame:
+    def launches(self) -> Launches:
         """The times of each launch."""
         return launches(self.events)
 
     @computed_once
-    def lost_launches(self) -> pl.DataFrame:
+    def lost_launches(self) -> LostLaunches:
         """The launch calls without an operation."""
         return lost_launches(self.events)
 
     @computed_once
-    def launches_in_stretches(self) -> pl.DataFrame | None:
-        """All kernel launches, with `lost`: whether they lost their operations in a row. None where
-        none did."""
+    def launches_in_stretches(self) -> Annotated[pl.DataFrame | None, MARKED_LAUNCHES]:
+        """All kernel launches, and whether they lost their operations in a row; None where none
+        did."""
         return launches_in_stretches(self.events, self.lost_launches)
 
     @computed_once
@@ -256,15 +313,15 @@ class Timeline:
         return WrongTimes.of(self.events.ops)
 
     @computed_once
-    def copies(self) -> pl.DataFrame:
+    def copies(self) -> Copies:
         """Every memcpy, with its label."""
         return copies(self.events)
 
     @computed_once
-    def communication(self) -> pl.DataFrame:
-        """Every communication kernel, with NCCL's operation and message, and `phase`."""
-        found = communication_kernels(self.events, self.ops)
-        return found.with_columns(self.attribution.name_of(found["node"]).alias("phase"))
+    def communication(self) -> Communication:
+        """Every communication kernel, with NCCL's operation and message, and its phase."""
+        kernels = communication_kernels(self.events, self.ops)
+        return kernels.with_columns(self.attribution.name_of(kernels["node"]).alias("phase"))
 
     @computed_once
     def producers(self) -> Producers:
@@ -272,8 +329,8 @@ class Timeline:
         return producers(self.events)
 
     @computed_once
-    def waited(self) -> pl.DataFrame:
-        """The time without compute by what was waited for: `split.PIECES`."""
+    def waited(self) -> WaitPieces:
+        """The time without compute, by what was waited for."""
         return split_waits(self.events, self.producers.latest)
 
     @computed_once
@@ -283,16 +340,14 @@ class Timeline:
         events = without_unwaited(self.events, self.waited, self.busy)
         if events is None:
             return self
-        timeline = Timeline(self.trace, self.options)
-        timeline.__dict__.update(events=events, steps=self.steps)
-        return timeline
+        return Timeline(self.trace, self.options, events=events, steps=self.steps)
 
     @computed_once
-    def stalls(self) -> pl.DataFrame:
-        """Every call that blocks the host, with `phase` and how long the GPUs were busy."""
+    def stalls(self) -> BlockingCalls:
+        """Every call that blocks the host, with its phase and how long the GPUs were busy."""
         phase = self.attribution.name_of(self.attribution.placed["stalls"]["node"]).alias("phase")
         return with_gpu_busy(self.events, self._stall_calls.with_columns(phase), self.busy)
 
     @computed_once
-    def _stall_calls(self) -> pl.DataFrame:
+    def _stall_calls(self) -> Calls:
         return stall_calls(self.events.calls)

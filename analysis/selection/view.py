@@ -1,23 +1,36 @@
 """`View`: the selected or judged part of a timeline. Every table is a function of a view."""
 
+from typing import Annotated, Final
+
 import polars as pl
 
+from nsysflow.analysis.events.activity import COPIES, LAUNCHES, Copies, Launches
 from nsysflow.analysis.events.busy import Busy, with_exposed_time
+from nsysflow.analysis.events.classes import PART
 from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.waits import WaitPieces
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
-from nsysflow.analysis.idle.samples import by_stack
+from nsysflow.analysis.idle.run_ahead import Charges, Gaps
+from nsysflow.analysis.idle.samples import HOST_STACKS, by_stack
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.phases.attribution import Attribution, span_inside
+from nsysflow.analysis.phases.attribution import Attribution, PathSpans, PlacedOps, span_inside
 from nsysflow.analysis.phases.work import (
+    PathBusy,
+    PathCompute,
+    PathIdle,
+    Work,
     busy_inside,
     busy_of_paths,
     compute_time,
     phase_idle,
     phase_work,
 )
-from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.selection.timeline import COMMUNICATION, Timeline
 from nsysflow.analysis.selection.windows import (
+    WINDOWS,
+    RowParts,
+    Windows,
     clip_host_time,
     clip_rows,
     domain_names,
@@ -32,8 +45,40 @@ from nsysflow.analysis.selection.windows import (
     selected_windows,
     whole_windows,
 )
-from nsysflow.analysis.steps.kinds import judged_steps, selected_steps
+from nsysflow.analysis.steps.kinds import STEPS, Steps, judged_steps, selected_steps
 from nsysflow.analysis.trace import Trace
+
+OP_PARTS: Final = pl.Schema(
+    {
+        "node": pl.UInt32(),
+        "process": pl.Int64(),
+        "device_no": pl.UInt32(),
+        "part": PART,
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+    }
+)
+"""A row per operation, or part of one in a window, in order."""
+OpParts = Annotated[pl.DataFrame, OP_PARTS]
+
+STEP_COUNTS: Final = pl.Schema(
+    {"process": pl.Int64(), "device_no": pl.UInt32(), "steps": pl.Int64()}
+)
+"""How many steps each process has on each device."""
+
+VIEW_LAUNCHES: Final = pl.Schema({**LAUNCHES, "process": pl.Int64(), "node": pl.UInt32()})
+"""A row per launch, with the process and the node of its phase."""
+
+LAUNCH_NODES: Final = pl.Schema({"call": pl.UInt32(), "process": pl.Int64(), "node": pl.UInt32()})
+"""The same without the times."""
+
+VIEW_COPIES: Final = pl.Schema({**COPIES, "node": pl.UInt32(), "phase": pl.String()})
+"""A row per memcpy, with the node and the name of its phase."""
+
+VIEW_COMMUNICATION: Final = pl.Schema(
+    {**COMMUNICATION, "busy_ns": pl.Int64(), "exposed_ns": pl.Int64()}
+)
+"""A row per communication kernel, with the time that it ran and was exposed in the windows."""
 
 
 class View:
@@ -43,8 +88,23 @@ class View:
         timeline: the trace behind it.
     """
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(
+        self,
+        timeline: Timeline,
+        *,
+        windows: Annotated[pl.DataFrame | None, WINDOWS] = None,
+        steps: Annotated[pl.DataFrame | None, STEPS] = None,
+    ) -> None:
+        """Take a timeline.
+
+        Args:
+            timeline: the trace behind the view.
+            windows: the selected parts of each device's time; None to find them.
+            steps: the steps in them; None to find them.
+        """
         self.timeline = timeline
+        self._windows = windows
+        self._steps = steps
 
     @property
     def trace(self) -> Trace:
@@ -77,31 +137,34 @@ class View:
         return self.timeline.busy
 
     @computed_once
-    def windows(self) -> pl.DataFrame:
-        """The selected parts of each device's time: `windows.WINDOWS`."""
-        return whole_windows(self.events.ops)
+    def windows(self) -> Windows:
+        """The selected parts of each device's time.
+
+        Raises:
+            SelectionError: an option names something that the report lacks, or nothing is left.
+        """
+        return self._find_windows() if self._windows is None else self._windows
 
     @computed_once
-    def ops(self) -> pl.DataFrame:
-        """The operations that start in the windows, with `node` and `how`."""
+    def ops(self) -> PlacedOps:
+        """The operations that start in the windows, with their phases."""
         return self.timeline.ops
 
     @computed_once
-    def gaps(self) -> pl.DataFrame:
+    def gaps(self) -> Gaps:
         """The gaps in the windows, or their parts, with causes and places."""
         return self.timeline.gaps
 
     @computed_once
-    def idle_parts(self) -> dict[str, pl.DataFrame]:
-        """The idle time of these gaps by cause and place: `idle_places.IDLE_PARTS`, with `row` (of
-        `gaps`) for `gap`."""
+    def idle_parts(self) -> dict[str, RowParts]:
+        """The idle time of these gaps by cause and place."""
         parts = self.timeline.idle_parts
         return {cause: rows.rename({"gap": "row"}) for cause, rows in parts.items()}
 
     @computed_once
-    def host_stacks(self) -> pl.DataFrame | None:
-        """What the host was running in the idle time of `host` and `launch` in these gaps: of
-        `stacks.by_stack`. None where the report does not say."""
+    def host_stacks(self) -> Annotated[pl.DataFrame | None, HOST_STACKS]:
+        """What the host was running in the idle time of `host` and `launch` in these gaps; None
+        where the report does not say."""
         instants = self.timeline.host_instants
         if instants is None:
             return None
@@ -109,14 +172,14 @@ class View:
         return by_stack(left, self.attribution.paths["joined"])
 
     @computed_once
-    def charges(self) -> pl.DataFrame:
-        """What these gaps charge to each stall call: `run_ahead.CHARGES`."""
+    def charges(self) -> Charges:
+        """What these gaps charge to each stall call."""
         return self.timeline.gap_causes.charges
 
     @computed_once
-    def steps(self) -> pl.DataFrame:
+    def steps(self) -> Steps:
         """The steps that start in the windows."""
-        return self.timeline.steps
+        return self._find_steps() if self._steps is None else self._steps
 
     @property
     def of_steps(self) -> bool:
@@ -124,57 +187,56 @@ class View:
         return False
 
     @computed_once
-    def counts(self) -> pl.DataFrame:
-        """How many steps there are: `process`, `device_no`, `steps`."""
+    def counts(self) -> Annotated[pl.DataFrame, STEP_COUNTS]:
+        """How many steps there are."""
         key = ["process", "device_no"]
         return self.steps.group_by(key).agg(pl.len().cast(pl.Int64).alias("steps")).sort(key)
 
     @property
-    def launches(self) -> pl.DataFrame:
-        """The launches whose first operation starts in the windows, with `process` and `node`; made
-        anew for each reader, as only one table has any use for them."""
+    def launches(self) -> Annotated[pl.DataFrame, VIEW_LAUNCHES]:
+        """The launches whose first operation starts in the windows; made anew for each reader, as
+        only one table has any use for them."""
         rows = self._launches()
         ops = self.timeline.ops.select("process", node="launch_node")
         return rows.hstack(ops[rows["op"]].get_columns())
 
     @computed_once
-    def launching(self) -> pl.DataFrame:
-        """These launches without their times: `call`, `process` and `node`."""
+    def launching(self) -> Annotated[pl.DataFrame, LAUNCH_NODES]:
+        """These launches without their times."""
         launches = self.ops.lazy().filter("first")
         return launches.select("call", "process", node="launch_node").collect()
 
     @computed_once
-    def copies(self) -> pl.DataFrame:
-        """The memcpys that start in the windows, with their label and `phase`."""
-        found = self._copies()
-        found = found.join(self.ops.select("op", "node"), on="op", maintain_order="left")
-        return found.with_columns(self.attribution.name_of(found["node"]).alias("phase"))
+    def copies(self) -> Annotated[pl.DataFrame, VIEW_COPIES]:
+        """The memcpys that start in the windows, with their phases."""
+        copies = self._copies()
+        copies = copies.join(self.ops.select("op", "node"), on="op", maintain_order="left")
+        return copies.with_columns(self.attribution.name_of(copies["node"]).alias("phase"))
 
     @computed_once
-    def communication(self) -> pl.DataFrame:
+    def communication(self) -> Annotated[pl.DataFrame, VIEW_COMMUNICATION]:
         """All communication kernels, with the time that each ran and was exposed in the windows."""
         kernels = self.timeline.communication
         return with_exposed_time(kernels, self.windows, self.busy, self.events.axis)
 
     @computed_once
-    def waited(self) -> pl.DataFrame:
-        """The time without compute in the windows, by what was waited for: `split.PIECES`."""
+    def waited(self) -> WaitPieces:
+        """The time without compute in the windows, by what was waited for."""
         return self.timeline.waited
 
     @computed_once
-    def work(self) -> pl.DataFrame:
+    def work(self) -> Work:
         """What the phases did in the windows."""
         return self.timeline.work
 
     @computed_once
-    def idle(self) -> pl.DataFrame:
+    def idle(self) -> PathIdle:
         """The idle time in the windows, by phase and cause."""
         return phase_idle(self.attribution, self.gaps, self.idle_parts)
 
     @computed_once
-    def steady_busy(self) -> pl.DataFrame:
-        """`process`, `path`, `busy_ns`: how long the phases' operations ran in steady steps of
-        their process."""
+    def steady_busy(self) -> PathBusy:
+        """How long the phases' operations ran in steady steps of their process."""
         key = ["process", "device_no"]
         steps = self.timeline.steps.filter("steady")
         pairs = steps.select(key).unique().with_row_index("pair")
@@ -184,8 +246,8 @@ class View:
         return busy_of_paths(self.attribution, parts, self.events.axis)
 
     @computed_once
-    def steady_idle(self) -> pl.DataFrame:
-        """Like `idle`, of the gaps in steady steps."""
+    def steady_idle(self) -> PathIdle:
+        """The idle time in the windows of the gaps in steady steps, by phase and cause."""
         steady = self.gaps["steady"]
         parts = {
             cause: rows.filter(steady.gather(rows["row"]))
@@ -194,8 +256,8 @@ class View:
         return phase_idle(self.attribution, self.gaps, parts)
 
     @computed_once
-    def compute(self) -> pl.DataFrame:
-        """How long the phases computed in the windows: of `work.compute_time`."""
+    def compute(self) -> PathCompute:
+        """How long the phases computed in the windows."""
         return compute_time(self.attribution, self.timeline.ops, self.events.axis)
 
     @computed_once
@@ -204,24 +266,20 @@ class View:
         timeline = self.timeline.without_unwaited
         if timeline is self.timeline:
             return self
-        view = self._like(timeline)
-        view.__dict__.update(windows=self.windows, steps=self.steps)
-        return view
+        return type(self)(timeline, windows=self.windows, steps=self.steps)
 
     @computed_once
-    def parts_of_ops(self) -> pl.DataFrame:
-        """The parts of operations in the windows: `node`, `process`, `device_no`, `part`,
-        `start_ns`, `end_ns`."""
-        columns = ("node", "process", "device_no", "part", "start_ns", "end_ns")
-        return self.timeline.ops.select(columns)
+    def parts_of_ops(self) -> OpParts:
+        """The parts of operations in the windows."""
+        return self.timeline.ops.select(OP_PARTS.names())
 
     @computed_once
-    def spans(self) -> pl.DataFrame:
-        """`process`, `path`, `span_ns`: how long the phases' instances ran in the windows."""
+    def spans(self) -> PathSpans:
+        """How long the phases' instances ran in the windows."""
         return self.work.select("process", "path", "span_ns")
 
     @computed_once
-    def work_of_steps(self) -> pl.DataFrame:
+    def work_of_steps(self) -> Work:
         """What the phases did in the steps of `steps`, each step to its end."""
         return self.timeline.work
 
@@ -233,14 +291,16 @@ class View:
         """The `rows` (calls) that belong to the view."""
         return rows
 
-    def _like(self, timeline: Timeline) -> "View":
-        """A view of another timeline, with the same windows and steps once they are set."""
-        return View(timeline)
+    def _find_windows(self) -> Windows:
+        return whole_windows(self.events.ops)
 
-    def _launches(self) -> pl.DataFrame:
+    def _find_steps(self) -> Steps:
+        return self.timeline.steps
+
+    def _launches(self) -> Launches:
         return self.timeline.launches
 
-    def _copies(self) -> pl.DataFrame:
+    def _copies(self) -> Copies:
         return self.timeline.copies
 
 
@@ -251,50 +311,33 @@ class NarrowedView(View):
     """
 
     @computed_once
-    def windows(self) -> pl.DataFrame:
-        """The windows that all options agree on.
-
-        Raises:
-            SelectionError: an option names something that the report lacks, or nothing is left.
-        """
-        of = self.timeline
-        return selected_windows(of.events, of.attribution, of.ops, of.steps, of.options)
-
-    @computed_once
-    def ops(self) -> pl.DataFrame:
+    def ops(self) -> PlacedOps:
         """The operations that start in the windows."""
         return self._starting_inside(self.timeline.ops)
 
     @computed_once
-    def gaps(self) -> pl.DataFrame:
+    def gaps(self) -> Gaps:
         """The parts of gaps in the windows, each with its share of the causes."""
         return narrow_gaps(self.timeline.gaps, self.windows, self.events.axis)
 
     @computed_once
-    def idle_parts(self) -> dict[str, pl.DataFrame]:
+    def idle_parts(self) -> dict[str, RowParts]:
         """The idle time of these parts of gaps, cut like them."""
         rank = self.attribution.by_name
         return narrow_parts(self.timeline.idle_parts, self.gaps, rank)
 
     @computed_once
-    def charges(self) -> pl.DataFrame:
+    def charges(self) -> Charges:
         """The charges, cut like their gaps."""
         return narrow_charges(self.timeline.gap_causes.charges, self.gaps, self.timeline.gaps)
 
     @computed_once
-    def steps(self) -> pl.DataFrame:
-        """The steps that start in the windows."""
-        inside = self._starting_inside(self.timeline.steps)
-        # if processes share a GPU, a window of one may contain another step of the other
-        return selected_steps(inside, self.options.steps)
-
-    @computed_once
-    def waited(self) -> pl.DataFrame:
+    def waited(self) -> WaitPieces:
         """The pieces of this time that lie in the windows."""
         return clip_rows(self.timeline.waited, self.windows, self.events.axis)
 
     @computed_once
-    def work(self) -> pl.DataFrame:
+    def work(self) -> Work:
         """What the phases did: counts of what starts in the windows, and busy time inside them."""
         axis, windows, attribution = self.events.axis, self.windows, self.attribution
         host = clip_host_time(attribution.open_time, windows)
@@ -302,23 +345,23 @@ class NarrowedView(View):
         return busy_inside(attribution, begun, self.parts_of_ops, axis)
 
     @computed_once
-    def compute(self) -> pl.DataFrame:
+    def compute(self) -> PathCompute:
         """How long the phases computed inside the windows."""
         return compute_time(self.attribution, self.parts_of_ops, self.events.axis)
 
     @computed_once
-    def parts_of_ops(self) -> pl.DataFrame:
+    def parts_of_ops(self) -> OpParts:
         """These parts, cut by the windows."""
-        columns = ("node", "process", "device_no", "part", "start_ns", "end_ns")
-        return clip_rows(self.timeline.ops.select(columns), self.windows, self.events.axis)
+        ops = self.timeline.ops.select(OP_PARTS.names())
+        return clip_rows(ops, self.windows, self.events.axis)
 
     @computed_once
-    def spans(self) -> pl.DataFrame:
+    def spans(self) -> PathSpans:
         """How much of the phases' instances lies in the windows."""
         return span_inside(self.attribution, self.timeline.ops, self.windows)
 
     @computed_once
-    def work_of_steps(self) -> pl.DataFrame:
+    def work_of_steps(self) -> Work:
         """What the phases did in these whole steps; in a window that cuts a phase, it did less."""
         ops = self.timeline.ops.with_columns(self.timeline.step_of_ops).join(
             self.steps, on=["range", "device_no"], how="semi", maintain_order="left"
@@ -339,13 +382,22 @@ class NarrowedView(View):
         first, last = self.windows["start_ns"].min(), self.windows["end_ns"].max()
         return pl.col("start_ns").is_between(pl.lit(first), pl.lit(last))
 
-    def _like(self, timeline: Timeline) -> View:
-        return NarrowedView(timeline)
+    def _find_windows(self) -> Windows:
+        """The windows that all options agree on."""
+        whole = self.timeline
+        return selected_windows(
+            whole.events, whole.attribution, whole.ops, whole.steps, whole.options
+        )
 
-    def _launches(self) -> pl.DataFrame:
+    def _find_steps(self) -> Steps:
+        inside = self._starting_inside(self.timeline.steps)
+        # if processes share a GPU, a window of one may contain another step of the other
+        return selected_steps(inside, self.options.steps)
+
+    def _launches(self) -> Launches:
         return self.timeline.launches.join(self.ops, on="op", how="semi")
 
-    def _copies(self) -> pl.DataFrame:
+    def _copies(self) -> Copies:
         return self._starting_inside(self.timeline.copies)
 
     def _starting_inside(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -378,27 +430,17 @@ def judged_view(timeline: Timeline) -> View:
         return selected
     steps = judged_steps(timeline.steps, options.steps)
     steps = rows_lying_inside(steps, selected.windows, timeline.events.axis)
-    return selected if steps.is_empty() else JudgedView(timeline, steps)
+    return selected if steps.is_empty() else JudgedView(timeline, steps=steps)
 
 
 class JudgedView(NarrowedView):
     """Some steps of a timeline, each as a whole."""
 
-    def __init__(self, timeline: Timeline, steps: pl.DataFrame) -> None:
-        super().__init__(timeline)
-        self._steps = steps
-
-    @computed_once
-    def windows(self) -> pl.DataFrame:
-        """The time of the steps; of several processes on a device, of any of them."""
-        return intersect_windows(whole_windows(self.events.ops), self._steps, self.events.axis)
-
-    @computed_once
-    def steps(self) -> pl.DataFrame:
-        """These steps."""
-        return self._steps
-
     @property
     def of_steps(self) -> bool:
-        """Yes."""
+        """True: the windows are the time of whole steps."""
         return True
+
+    def _find_windows(self) -> Windows:
+        """The time of the steps; of several processes on a device, of any of them."""
+        return intersect_windows(whole_windows(self.events.ops), self.steps, self.events.axis)

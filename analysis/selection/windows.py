@@ -1,11 +1,12 @@
 """Windows, and the parts of operations, gaps and charges inside them (spec §2)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final
 
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, STALLS
-from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.events import Events, Operations
 from nsysflow.analysis.frames.intervals import (
     Axis,
     Cover,
@@ -15,20 +16,30 @@ from nsysflow.analysis.frames.intervals import (
     overlaps,
 )
 from nsysflow.analysis.frames.lookup import filter_runs, greatest
+from nsysflow.analysis.idle.places import IDLE_PARTS, IdleParts
+from nsysflow.analysis.idle.run_ahead import Charges, Gaps
+from nsysflow.analysis.idle.samples import Instants
 from nsysflow.analysis.options import Options, typed_steps
-from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.schema import CAUSE
-from nsysflow.analysis.steps.kinds import require_steps, selected_steps
+from nsysflow.analysis.steps.kinds import Steps, require_steps, selected_steps
 from nsysflow.analysis.steps.ranges import paths_named
 from nsysflow.base.errors import SelectionError
 from nsysflow.base.names import near_or_all
 
-WINDOWS = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
+WINDOWS: Final = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
 """Disjoint per device, sorted."""
+Windows = Annotated[pl.DataFrame, WINDOWS]
+
+ROW_PARTS: Final = pl.Schema(
+    {"row" if name == "gap" else name: dtype for name, dtype in IDLE_PARTS.items()}
+)
+"""The idle time of one cause in a view's gaps: `IDLE_PARTS` with `row`, of these gaps."""
+RowParts = Annotated[pl.DataFrame, ROW_PARTS]
 
 
-def whole_windows(ops: pl.DataFrame) -> pl.DataFrame:
-    """`WINDOWS` from each device's first operation to the end of its last one."""
+def whole_windows(ops: Operations) -> Windows:
+    """One window per device, from each device's first operation to the end of its last one."""
     return (
         ops.lazy()
         .filter(pl.col("end_ns") > pl.col("start_ns"))
@@ -40,8 +51,8 @@ def whole_windows(ops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def intersect_windows(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -> pl.DataFrame:
-    """`WINDOWS` that are in both. `others` may overlap one another."""
+def intersect_windows(windows: Windows, others: pl.DataFrame, axis: Axis) -> Windows:
+    """The time that is in both. `others` may overlap one another."""
     merged = merge(on_axis(others, axis))
     pieces = overlaps(on_axis(windows, axis), merged)
     return pieces.select(
@@ -51,7 +62,7 @@ def intersect_windows(windows: pl.DataFrame, others: pl.DataFrame, axis: Axis) -
     ).sort("device_no", "start_ns")
 
 
-def clip_host_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+def clip_host_time(open_time: pl.DataFrame, windows: Windows) -> pl.DataFrame:
     """The part of each stretch of host time (`node`, `start_ns`, `host_wall_ns`) in the windows.
 
     Windows of any device count. Returns `node`, `host_wall_ns`.
@@ -64,7 +75,7 @@ def clip_host_time(open_time: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFra
     )
 
 
-def rows_starting_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def rows_starting_inside(rows: pl.DataFrame, windows: Windows, axis: Axis) -> pl.DataFrame:
     """The rows (`device_no`, `start_ns`, …) that start inside a window."""
     kept = on_axis(windows, axis)
     place = rows.select(axis.at(pl.col("device_no"), pl.col("start_ns"))).to_series()
@@ -73,7 +84,7 @@ def rows_starting_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) 
     return filter_runs(rows, begun > past)
 
 
-def rows_lying_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def rows_lying_inside(rows: pl.DataFrame, windows: Windows, axis: Axis) -> pl.DataFrame:
     """The rows (`device_no`, `start_ns`, `end_ns`, …) that lie in one window as a whole."""
     kept, placed = on_axis(windows, axis), on_axis(rows, axis)
     window = last_at_or_before(kept["start"], placed["start"])
@@ -81,7 +92,7 @@ def rows_lying_inside(rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> 
 
 
 def clip_rows(
-    rows: pl.DataFrame, windows: pl.DataFrame, axis: Axis, track: str = "device_no"
+    rows: pl.DataFrame, windows: Windows, axis: Axis, track: str = "device_no"
 ) -> pl.DataFrame:
     """The parts of `rows` (`start_ns`, `end_ns`, …) that lie in a window of their track, in order.
 
@@ -109,7 +120,7 @@ def clip_rows(
     return pl.concat([numbered, parts]).sort("_row").drop("_row")
 
 
-def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def narrow_gaps(gaps: Gaps, windows: Windows, axis: Axis) -> Gaps:
     """The parts of `gaps` inside `windows`, each with its share of the causes."""
     pieces = clip_rows(gaps, windows, axis)
     cut = _is_cut(pieces, gaps)
@@ -127,22 +138,20 @@ def narrow_gaps(gaps: pl.DataFrame, windows: pl.DataFrame, axis: Axis) -> pl.Dat
 
 
 def narrow_parts(
-    parts: dict[str, pl.DataFrame], gaps: pl.DataFrame, rank: pl.Series
-) -> dict[str, pl.DataFrame]:
-    """The idle time of narrowed gaps by cause: `IDLE_PARTS` with `row` (of `gaps`) for `gap`.
-
-    The places of a cause keep their proportions.
+    parts: Mapping[str, IdleParts], gaps: Gaps, rank: pl.Series
+) -> dict[str, RowParts]:
+    """The idle time of narrowed gaps by cause. The places of a cause keep their proportions.
 
     Args:
-        parts: `idle_places.IDLE_PARTS` of whole gaps.
-        gaps: the gaps with their causes, narrowed.
+        parts: by cause, that of whole gaps.
+        gaps: these gaps, narrowed.
         rank: the order of the paths, by number, which breaks ties.
     """
     pieces = gaps.with_row_index("row")
     # where few steps are judged, a look-up by number leaves most rows before they are joined
     inside = pl.repeat(value=False, n=greatest(gaps["gap"]) + 1, eager=True)
     inside = inside.scatter(gaps["gap"], True)
-    columns = ["row", "path", "ns", "split", "call"]
+    columns = ROW_PARTS.names()
     narrowed = {}
     for cause, rows in parts.items():
         mine = rows.filter(inside.gather(rows["gap"], null_on_oob=True))
@@ -150,21 +159,21 @@ def narrow_parts(
             narrowed[cause] = mine.rename({"gap": "row"}).select(columns)
             continue
         kept = pieces.select("row", "gap", pl.col(f"{cause}_ns").alias("total"))
-        found = mine.join(kept.filter(pl.col("total") > 0), on="gap")
-        split = found.filter("split")
+        left = mine.join(kept.filter(pl.col("total") > 0), on="gap")
+        split = left.filter("split")
         split = split.with_columns(rank.gather(split["path"]).fill_null(0).alias("rank"))
         split = apportion(split, by="row", ties="rank")
-        whole = found.filter(~pl.col("split")).with_columns(ns="total")
-        both = pl.concat([each.select(columns) for each in (whole, split)])
+        whole = left.filter(~pl.col("split")).with_columns(ns="total")
+        both = pl.concat([rows.select(columns) for rows in (whole, split)])
         narrowed[cause] = both.filter(pl.col("ns") > 0).sort("row")
     return narrowed
 
 
-def narrow_charges(charges: pl.DataFrame, pieces: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+def narrow_charges(charges: Charges, pieces: Gaps, gaps: Gaps) -> Charges:
     """Charges, scaled like the causes of their gaps.
 
     Args:
-        charges: `gap`, `call`, `cause`, `ns`, of whole gaps.
+        charges: of whole gaps.
         pieces: the gaps with their causes, narrowed.
         gaps: all gaps.
     """
@@ -180,28 +189,26 @@ def narrow_charges(charges: pl.DataFrame, pieces: pl.DataFrame, gaps: pl.DataFra
     return pl.concat([whole, scaled.filter(pl.col("ns") > 0)])
 
 
-def scale_instants(
-    instants: pl.DataFrame, parts: dict[str, pl.DataFrame], gaps: pl.DataFrame
-) -> pl.DataFrame:
+def scale_instants(instants: Instants, parts: Mapping[str, RowParts], gaps: Gaps) -> Instants:
     """What step 3 and the windows have left of the instants at each place, in proportion.
 
     Args:
-        instants: `host_instants.INSTANTS` of whole gaps.
-        parts: `IDLE_PARTS` of the gaps, with `row` (of `gaps`).
-        gaps: the gaps with their causes, narrowed or not.
+        instants: those of whole gaps.
+        parts: the idle time of these gaps by cause.
+        gaps: these gaps, narrowed or not.
     """
-    found = []
+    scaled = []
     for cause in ("host", "launch"):
         left = parts[cause].select("path", gaps["gap"].gather(parts[cause]["row"]), total="ns")
         mine = instants.filter(pl.col("cause") == cause)
         shares = mine.join(left.with_row_index("part"), on=["gap", "path"], nulls_equal=True)
         untouched = shares["total"] == shares.select(pl.col("ns").sum().over("part")).to_series()
-        scaled = apportion(shares.filter(~untouched), by="part", ties="order")
-        found += [shares.filter(untouched), scaled.select(shares.columns)]
-    return pl.concat(found).filter(pl.col("ns") > 0).select(instants.columns)
+        touched = apportion(shares.filter(~untouched), by="part", ties="order")
+        scaled += [shares.filter(untouched), touched.select(shares.columns)]
+    return pl.concat(scaled).filter(pl.col("ns") > 0).select(instants.columns)
 
 
-def _is_cut(pieces: pl.DataFrame, gaps: pl.DataFrame) -> pl.Series:
+def _is_cut(pieces: Gaps, gaps: Gaps) -> pl.Series:
     """Whether each piece is only a part of its gap."""
     length = pl.col("end_ns") - pl.col("start_ns")
     whole_ns = gaps.select(length.alias("ns"))["ns"].gather(pieces["gap"])
@@ -238,17 +245,17 @@ def apportion(shares: pl.DataFrame, *, by: str, ties: str) -> pl.DataFrame:
 def selected_windows(
     events: Events,
     attribution: Attribution,
-    ops: pl.DataFrame,
-    steps: pl.DataFrame,
+    ops: PlacedOps,
+    steps: Steps,
     options: Options,
-) -> pl.DataFrame:
-    """The windows that all options agree on: `WINDOWS`.
+) -> Windows:
+    """The windows that all options agree on.
 
     Args:
         events: the trace.
         attribution: nodes and paths.
-        ops: operations with `node`.
-        steps: of `with_kinds`.
+        ops: all operations.
+        steps: all steps.
         options: what to narrow to.
 
     Raises:
@@ -307,7 +314,8 @@ def domain_names(ranges: pl.DataFrame) -> set[str]:
     return {*ranges["domain"].drop_nulls().unique().cast(pl.String)}
 
 
-def _of_device(windows: pl.DataFrame, events: Events, device: int) -> pl.DataFrame:
+def _of_device(windows: Windows, events: Events, device: int) -> Windows:
+    """The windows of one device."""
     devices = events.devices.select("device", "device_no").sort("device")
     chosen = devices.filter(pl.col("device") == device)
     if chosen.is_empty():

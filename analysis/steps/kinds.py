@@ -1,16 +1,165 @@
 """Which steps are typical, and what the others are (spec §8)."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.events.activity import MARKED_LAUNCHES
 from nsysflow.analysis.frames.intervals import Axis, Cover, last_at_or_before, merge, on_axis
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.options import StepPart, typed_steps
 from nsysflow.analysis.schema import STEP_KIND
+from nsysflow.analysis.steps.ranges import STEP_TIMES, StepTimes
 from nsysflow.base.errors import SelectionError
+
+SKIPPED: Final = 2
+"""So many steps are warm-up by default, where a program was recorded from its start."""
+
+LOADING_PCT: Final = 1
+"""A leading step that spends more of its time on loading or compiling code is still starting up;
+one that compiles later is a one-off."""
+
+_TRACK: Final = ("process", "device_no")
+
+STEPS: Final = pl.Schema(
+    {
+        **{name: dtype for name, dtype in STEP_TIMES.items() if name != "cut"},
+        "excess_ns": pl.Int64(),
+        "kind": STEP_KIND,
+        "steady": pl.Boolean(),
+    }
+)
+"""A row per step and device. `excess_ns` is what it took over the steps around it, null for those
+that are not compared."""
+Steps = Annotated[pl.DataFrame, STEPS]
+
+
+def with_kinds(
+    steps: StepTimes,
+    *,
+    gaps: pl.DataFrame,
+    wrong: pl.DataFrame,
+    compiling: pl.DataFrame,
+    launches: Annotated[pl.DataFrame | None, MARKED_LAUNCHES],
+    captured: pl.Series,
+    skip: int | None,
+    axis: Axis,
+) -> Steps:
+    """The steps, each with its kind.
+
+    Args:
+        steps: all steps.
+        gaps: all gaps with their causes.
+        wrong: operations whose times cannot be right: `process`, `device_no`, `start_ns`.
+        compiling: ranges around compiling: `process`, `start_ns`, `end_ns`.
+        launches: all kernel launches; None where none lost its operation.
+        captured: the processes that captured a window of their steps.
+        skip: how many leading steps are never steady; None takes the default.
+        axis: of the devices.
+    """
+    loading_ns = idle_in(steps, gaps, axis, causes=["module_load"])["module_load_ns"]
+    steps = steps.with_columns(
+        (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
+        loading_ns.alias("loading_ns"),
+        _incomplete(steps, launches, axis).alias("incomplete"),
+        (_starting_in(steps, wrong, ("start_ns", "end_ns"), _TRACK, axis) > 0).alias("wrong"),
+        _compiling_ns(steps, compiling, axis).alias("compiling_ns"),
+    )
+    steps = steps.with_row_index("row").with_columns(_apart(captured, skip).alias("apart"))
+    compared = with_excess(steps.filter(pl.col("apart").is_null()))
+    one_off = pl.col("wrong") | pl.col("outlier") | _much("compiling_ns")
+    kind = pl.coalesce("apart", pl.when(one_off).then(pl.lit("one-off")), pl.lit("steady"))
+    return (
+        steps.join(compared.select("row", "excess_ns", "outlier"), on="row", how="left")
+        .sort("row")
+        .with_columns(kind.cast(STEP_KIND).alias("kind"))
+        .with_columns((pl.col("kind") == "steady").alias("steady"))
+        .drop("row", "apart", "outlier", "wrong", "incomplete", "cut")
+        .drop("duration_ns", "loading_ns", "compiling_ns")
+    )
+
+
+def _apart(captured: pl.Series, skip: int | None) -> pl.Expr:
+    """The kind of the steps that are not compared with others; null for those that are."""
+    begins = _much("loading_ns") | _much("compiling_ns")
+    early = (pl.col("step") < _skipped(captured, skip)) | begins | pl.col("incomplete")
+    leading = early.cast(pl.UInt8).cum_min().over(_TRACK) == 1
+    return (
+        pl.when("cut")
+        .then(pl.lit("cut-off"))
+        .when("incomplete")
+        .then(pl.lit("incomplete"))
+        .when(leading)
+        .then(pl.lit("start-up"))
+    )
+
+
+def _much(part_ns: str) -> pl.Expr:
+    """Whether a step that runs as the others do would spend less of its time on this."""
+    return 100 * pl.col(part_ns) > LOADING_PCT * pl.col("duration_ns")
+
+
+def _compiling_ns(steps: pl.DataFrame, compiling: pl.DataFrame, axis: Axis) -> pl.Series:
+    """How long any thread of the step's process compiled during the step."""
+    tracks = steps.select("process").unique().with_row_index("track")
+    covered = Cover(merge(on_axis(compiling.join(tracks, on="process"), axis, "track")))
+    asked = on_axis(steps.join(tracks, on="process", maintain_order="left"), axis, "track")
+    return covered.between(asked["start"], asked["end"])
+
+
+def _skipped(captured: pl.Series, skip: int | None) -> pl.Expr:
+    """How many leading steps are warm-up: none of a captured window, which leaves them out, else 2.
+
+    Of 5 or 6 steps, as many as leave 5: that many are enough to see which of them are slow.
+    """
+    if skip is not None:
+        return pl.lit(skip)
+    count = pl.len().over(_TRACK).cast(pl.Int64)
+    few = pl.when(count >= LEAST_STEPS).then(count - LEAST_STEPS).otherwise(SKIPPED)
+    skipped = pl.min_horizontal(few, pl.lit(SKIPPED))
+    return pl.when(pl.col("process").is_in(captured.implode())).then(0).otherwise(skipped)
+
+
+def _incomplete(
+    steps: StepTimes, launches: Annotated[pl.DataFrame | None, MARKED_LAUNCHES], axis: Axis
+) -> pl.Series:
+    """Whether launches that lost their operation start in the step: before the next one's range
+    begins, since a step whose operations are all lost is part of the step before it."""
+    if launches is None:
+        return pl.repeat(value=False, n=len(steps), eager=True)
+    following = pl.col("begun_ns").shift(-1).over(_TRACK)
+    hosted = steps.with_columns(pl.max_horizontal("done_ns", following).alias("done_ns"))
+    lost = launches.filter("lost")
+    return _starting_in(hosted, lost, ("begun_ns", "done_ns"), ("process",), axis) > 0
+
+
+def _starting_in(
+    pieces: pl.DataFrame,
+    rows: pl.DataFrame,
+    ends: tuple[str, str],
+    by: tuple[str, ...],
+    axis: Axis,
+) -> pl.Series:
+    """How many of `rows` (`start_ns`) start in each piece, of those that agree in `by`."""
+    tracks = pieces.select(by).unique().with_row_index("track")
+    starts = (
+        rows.join(tracks, on=by)
+        .select(axis.at(pl.col("track"), pl.col("start_ns")).alias("place"))
+        .to_series()
+        .sort()
+    )
+    placed = pieces.join(tracks, on=by, maintain_order="left")
+    first, past = (
+        starts.search_sorted(
+            placed.select(axis.at(pl.col("track"), pl.col(end)).alias("place")).to_series(),
+            side="left",
+        ).cast(pl.Int64)
+        for end in ends
+    )
+    return past - first
+
 
 NEAREST: Final = 9
 """A step is compared with the median of so many: enough to bear four others that are slow, few
@@ -24,8 +173,6 @@ PCT_OF_MEDIAN: Final = 20
 
 TIMES_RESIDUAL: Final = 5
 """… and so is one that is off by no more than five times what steps usually are."""
-
-_TRACK: Final = ("process", "device_no")
 
 
 def with_excess(steps: pl.DataFrame) -> pl.DataFrame:
@@ -80,15 +227,15 @@ NEVER_JUDGED = ("cut-off", "incomplete")
 """Of these kinds, the recording does not hold the whole step."""
 
 
-def selected_steps(steps: pl.DataFrame, parts: tuple[StepPart, ...]) -> pl.DataFrame:
+def selected_steps(steps: Steps, parts: tuple[StepPart, ...]) -> Steps:
     """The steps that `--steps` selects; all where it selects none."""
-    taken = [_in(part) for part in parts if not part.out]
-    left_out = [_in(part) for part in parts if part.out]
-    inside = pl.any_horizontal(taken) if taken else pl.lit(value=True)
-    return steps.filter(inside, *(~each for each in left_out))
+    wanted = [_in(part) for part in parts if not part.out]
+    unwanted = [_in(part) for part in parts if part.out]
+    inside = pl.any_horizontal(wanted) if wanted else pl.lit(value=True)
+    return steps.filter(inside, *(~part for part in unwanted))
 
 
-def require_steps(steps: pl.DataFrame, parts: tuple[StepPart, ...], report: str) -> None:
+def require_steps(steps: Steps, parts: tuple[StepPart, ...], report: str) -> None:
     """Check that `--steps` selects something.
 
     Raises:
@@ -106,12 +253,12 @@ def require_steps(steps: pl.DataFrame, parts: tuple[StepPart, ...], report: str)
     )
 
 
-def judged_steps(steps: pl.DataFrame, parts: tuple[StepPart, ...]) -> pl.DataFrame:
+def judged_steps(steps: Steps, parts: tuple[StepPart, ...]) -> Steps:
     """The steps that `--steps` selects, as far as they were recorded whole; without it the steady
     ones.
 
     Args:
-        steps: of `with_kinds`.
+        steps: all steps.
         parts: of the options.
     """
     if not parts:
@@ -140,7 +287,7 @@ def gaps_in(pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> tuple[pl.Se
 
 
 def idle_in(
-    pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis, *, of: Iterable[str] = CAUSES
+    pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis, *, causes: Iterable[str] = CAUSES
 ) -> pl.DataFrame:
     """Per piece, the time by cause of the gaps that start in it.
 
@@ -150,11 +297,11 @@ def idle_in(
         pieces: `device_no`, `start_ns`, `end_ns`.
         gaps: with their causes, in the order of the axis.
         axis: of the devices.
-        of: the causes.
+        causes: which of them.
     """
     first, past = gaps_in(pieces, gaps, axis)
     borders = pl.concat([first, past]).unique().sort()
-    sums = _sums_before(borders, gaps.select(f"{cause}_ns" for cause in of))
+    sums = _sums_before(borders, gaps.select(f"{cause}_ns" for cause in causes))
     until_first, until_past = (
         sums.select(pl.all().gather(borders.search_sorted(border))) for border in (first, past)
     )
@@ -174,137 +321,3 @@ def _sums_before(borders: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
     known = sums.with_columns(pl.exclude("number").cum_sum())
     last = last_at_or_before(known["number"], pl.int_range(len(borders), eager=True))
     return known.select(pl.exclude("number").gather(last).fill_null(0))
-
-
-SKIPPED: Final = 2
-"""So many steps are warm-up by default, where a program was recorded from its start."""
-
-LOADING_PCT: Final = 1
-"""A leading step that spends more of its time on loading or compiling code is still starting up;
-one that compiles later is a one-off."""
-
-_KINDS_OF: Final = ("process", "device_no")
-
-
-def with_kinds(
-    steps: pl.DataFrame,
-    *,
-    gaps: pl.DataFrame,
-    wrong: pl.DataFrame,
-    compiling: pl.DataFrame,
-    launches: pl.DataFrame | None,
-    captured: pl.Series,
-    skip: int | None,
-    axis: Axis,
-) -> pl.DataFrame:
-    """`steps` with `kind`, `steady` and `excess_ns` (over the steps around it; null for those that
-    are not compared).
-
-    Args:
-        steps: of `find_steps`.
-        gaps: all gaps with their causes.
-        wrong: operations whose times cannot be right: `process`, `device_no`, `start_ns`.
-        compiling: ranges around compiling: `process`, `start_ns`, `end_ns`.
-        launches: of `launches_in_stretches`.
-        captured: the processes that captured a window of their steps.
-        skip: how many leading steps are never steady; None takes the default.
-        axis: of the devices.
-    """
-    loading_ns = idle_in(steps, gaps, axis, of=["module_load"])["module_load_ns"]
-    steps = steps.with_columns(
-        (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
-        loading_ns.alias("loading_ns"),
-        _incomplete(steps, launches, axis).alias("incomplete"),
-        (_starting_in(steps, wrong, ("start_ns", "end_ns"), _KINDS_OF, axis) > 0).alias("wrong"),
-        _compiling_ns(steps, compiling, axis).alias("compiling_ns"),
-    )
-    steps = steps.with_row_index("row").with_columns(_apart(captured, skip).alias("apart"))
-    compared = with_excess(steps.filter(pl.col("apart").is_null()))
-    one_off = pl.col("wrong") | pl.col("outlier") | _much("compiling_ns")
-    kind = pl.coalesce("apart", pl.when(one_off).then(pl.lit("one-off")), pl.lit("steady"))
-    return (
-        steps.join(compared.select("row", "excess_ns", "outlier"), on="row", how="left")
-        .sort("row")
-        .with_columns(kind.cast(STEP_KIND).alias("kind"))
-        .with_columns((pl.col("kind") == "steady").alias("steady"))
-        .drop("row", "apart", "outlier", "wrong", "incomplete", "cut")
-        .drop("duration_ns", "loading_ns", "compiling_ns")
-    )
-
-
-def _apart(captured: pl.Series, skip: int | None) -> pl.Expr:
-    """The kind of the steps that are not compared with others; null for those that are."""
-    begins = _much("loading_ns") | _much("compiling_ns")
-    early = (pl.col("step") < _skipped(captured, skip)) | begins | pl.col("incomplete")
-    leading = early.cast(pl.UInt8).cum_min().over(_KINDS_OF) == 1
-    return (
-        pl.when("cut")
-        .then(pl.lit("cut-off"))
-        .when("incomplete")
-        .then(pl.lit("incomplete"))
-        .when(leading)
-        .then(pl.lit("start-up"))
-    )
-
-
-def _much(part_ns: str) -> pl.Expr:
-    """Whether a step that runs as the others do would spend less of its time on this."""
-    return 100 * pl.col(part_ns) > LOADING_PCT * pl.col("duration_ns")
-
-
-def _compiling_ns(steps: pl.DataFrame, compiling: pl.DataFrame, axis: Axis) -> pl.Series:
-    """How long any thread of the step's process compiled during the step."""
-    tracks = steps.select("process").unique().with_row_index("track")
-    covered = Cover(merge(on_axis(compiling.join(tracks, on="process"), axis, "track")))
-    asked = on_axis(steps.join(tracks, on="process", maintain_order="left"), axis, "track")
-    return covered.between(asked["start"], asked["end"])
-
-
-def _skipped(captured: pl.Series, skip: int | None) -> pl.Expr:
-    """How many leading steps are warm-up: none of a captured window, which leaves them out, else 2.
-
-    Of 5 or 6 steps, as many as leave 5: that many are enough to see which of them are slow.
-    """
-    if skip is not None:
-        return pl.lit(skip)
-    count = pl.len().over(_KINDS_OF).cast(pl.Int64)
-    few = pl.when(count >= LEAST_STEPS).then(count - LEAST_STEPS).otherwise(SKIPPED)
-    skipped = pl.min_horizontal(few, pl.lit(SKIPPED))
-    return pl.when(pl.col("process").is_in(captured.implode())).then(0).otherwise(skipped)
-
-
-def _incomplete(steps: pl.DataFrame, launches: pl.DataFrame | None, axis: Axis) -> pl.Series:
-    """Whether launches that lost their operation start in the step: before the next one's range
-    begins, since a step whose operations are all lost is part of the step before it."""
-    if launches is None:
-        return pl.repeat(value=False, n=len(steps), eager=True)
-    following = pl.col("begun_ns").shift(-1).over(_KINDS_OF)
-    hosted = steps.with_columns(pl.max_horizontal("done_ns", following).alias("done_ns"))
-    lost = launches.filter("lost")
-    return _starting_in(hosted, lost, ("begun_ns", "done_ns"), ("process",), axis) > 0
-
-
-def _starting_in(
-    pieces: pl.DataFrame,
-    rows: pl.DataFrame,
-    ends: tuple[str, str],
-    by: tuple[str, ...],
-    axis: Axis,
-) -> pl.Series:
-    """How many of `rows` (`start_ns`) start in each piece, of those that agree in `by`."""
-    tracks = pieces.select(by).unique().with_row_index("track")
-    starts = (
-        rows.join(tracks, on=by)
-        .select(axis.at(pl.col("track"), pl.col("start_ns")).alias("place"))
-        .to_series()
-        .sort()
-    )
-    laid = pieces.join(tracks, on=by, maintain_order="left")
-    first, past = (
-        starts.search_sorted(
-            laid.select(axis.at(pl.col("track"), pl.col(end)).alias("place")).to_series(),
-            side="left",
-        ).cast(pl.Int64)
-        for end in ends
-    )
-    return past - first

@@ -1,36 +1,63 @@
 """Which range is a step, and when each step ran on each device (spec §8)."""
 
+from typing import Annotated, Final
+
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, merge, on_axis
 from nsysflow.analysis.frames.lookup import distinct, number_in
-from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
 from nsysflow.analysis.phases.names import without_numbers
+from nsysflow.analysis.phases.stacks import PhaseRanges
+from nsysflow.analysis.phases.work import Work
 from nsysflow.base.errors import SelectionError
 from nsysflow.base.names import near_or_all
 from nsysflow.runtime.protocol import STEP
 
 MIN_REPEATS = 3
 
+STEP_PATHS: Final = pl.Schema(
+    {"process": pl.Int64(), "path": pl.UInt32(), "name": pl.String(), "joined": pl.String()}
+)
+"""The paths whose instances are steps. Automatic steps have no path (null) and are called `step`.
+"""
+StepPaths = Annotated[pl.DataFrame, STEP_PATHS]
+
+STEP_TIMES: Final = pl.Schema(
+    {
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+        "device_no": pl.UInt32(),
+        "step": pl.Int64(),
+        "range": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "begun_ns": pl.Int64(),
+        "done_ns": pl.Int64(),
+        "cut": pl.Boolean(),
+    }
+)
+"""A row per step and device, in order, each process and device together. The host was in its range
+from `begun_ns` to `done_ns`; of a `cut` step, the recording ended before that range did."""
+StepTimes = Annotated[pl.DataFrame, STEP_TIMES]
+
 
 def step_paths(
     attribution: Attribution,
-    work: pl.DataFrame,
+    work: Work,
     name: str | None,
     *,
     captures: pl.DataFrame,
     ops: pl.DataFrame,
     axis: Axis,
     report: str,
-) -> pl.DataFrame:
-    """The paths whose instances are steps: `process`, `path`, `joined`; none if no range repeats.
-
-    Automatic steps have no path (null) and are called `step`.
+) -> StepPaths:
+    """The paths whose instances are steps; none if no range repeats.
 
     Args:
         attribution: nodes and paths.
-        work: of `phases.phase_work`.
+        work: what each path did.
         captures: of the trace. In a process that captured a window of its steps, the range `step`
             is a step even if it repeats less than 3 times.
         name: the name or joined path given with `--step`. None takes each process's outermost range
@@ -65,15 +92,15 @@ def step_paths(
     )
 
 
-def _automatic(attribution: Attribution) -> pl.DataFrame:
-    """The automatic steps in the form of `step_paths`."""
+def _automatic(attribution: Attribution) -> StepPaths:
+    """The automatic steps."""
     processes = attribution.ranges.filter(is_step()).select("process").unique().sort("process")
     no_path = pl.lit(None, pl.UInt32).alias("path")
     return processes.select("process", no_path, name=pl.lit(STEP), joined=pl.lit(STEP))
 
 
 def _overruled(
-    attribution: Attribution, work: pl.DataFrame, busy: pl.DataFrame, automatic: pl.DataFrame
+    attribution: Attribution, work: Work, busy: pl.DataFrame, automatic: pl.DataFrame
 ) -> pl.DataFrame:
     """`process`, `path` of the ranges that automatic steps overrule."""
     begun = attribution.placed["steps"].drop_nulls("node")
@@ -113,19 +140,19 @@ def _busy_of_processes(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     )
 
 
-def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFrame:
-    """`process`, `path`, `joined` of the ranges called `name`: by their own name or whole path; or,
+def paths_named(attribution: Attribution, name: str, report: str) -> StepPaths:
+    """The paths of the ranges called `name`: by their own name or whole path; or,
     where no range is called so, of the automatic steps.
 
     Raises:
         SelectionError: the report has no range of that name.
     """
     paths = _paths(attribution)
-    found = paths.filter(_is_called(pl.lit(name)))
-    if found.is_empty() and name == STEP:
-        found = _automatic(attribution)
-    if not found.is_empty():
-        return found
+    called = paths.filter(_is_called(pl.lit(name)))
+    if called.is_empty() and name == STEP:
+        called = _automatic(attribution)
+    if not called.is_empty():
+        return called
     kind = without_numbers(name)
     if not paths.filter(_is_called(pl.lit(kind))).is_empty():
         raise SelectionError(
@@ -140,19 +167,19 @@ def paths_named(attribution: Attribution, name: str, report: str) -> pl.DataFram
 
 
 def _is_called(name: pl.Expr) -> pl.Expr:
-    """By its own name, or by its whole path."""
+    """Whether a range is called so: by its own name, or by its whole path."""
     return (pl.col("joined") == name) | (pl.col("name") == name)
 
 
-def _paths(attribution: Attribution) -> pl.DataFrame:
-    """Every path of every process."""
+def _paths(attribution: Attribution) -> StepPaths:
+    """Every path of every process, with its names."""
     seen = attribution.nodes.select("process", "path").unique(maintain_order=True)
     names = attribution.paths.select("path", "name", "joined")
     return seen.join(names, on="path", maintain_order="left")
 
 
 def instance_of_ops(
-    attribution: Attribution, paths: pl.DataFrame, ops: pl.DataFrame, axis: Axis
+    attribution: Attribution, paths: pl.DataFrame, ops: PlacedOps, axis: Axis
 ) -> pl.Series:
     """The instance of `paths` (its `range`) in which each operation was launched; null outside.
 
@@ -171,7 +198,7 @@ def instance_of_ops(
     return pl.select(pl.coalesce(own, step_at(steps, launched, axis)).alias("range")).to_series()
 
 
-def instance_ranges(attribution: Attribution, paths: pl.DataFrame) -> pl.DataFrame:
+def instance_ranges(attribution: Attribution, paths: pl.DataFrame) -> PhaseRanges:
     """The rows of `attribution.ranges` that are instances of `paths`, with or without operations.
 
     Args:
@@ -183,19 +210,14 @@ def instance_ranges(attribution: Attribution, paths: pl.DataFrame) -> pl.DataFra
     return pl.concat([own, automatic_steps_of(attribution, paths)])
 
 
-def automatic_steps_of(attribution: Attribution, paths: pl.DataFrame) -> pl.DataFrame:
+def automatic_steps_of(attribution: Attribution, paths: pl.DataFrame) -> PhaseRanges:
     """The rows of `attribution.ranges` that are automatic steps, if they are among `paths`."""
     automatic = paths.filter(pl.col("path").is_null())
     return attribution.ranges.filter(is_step()).join(automatic, on="process", how="semi")
 
 
-def find_steps(attribution: Attribution, ops: pl.DataFrame) -> pl.DataFrame:
+def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
     """When each step ran on each device.
-
-    Returns:
-        `process`, `device`, `device_no`, `step`, `range`, `start_ns`, `end_ns`, `begun_ns` and
-        `done_ns` (when the host was in its range), and `cut`: whether the recording ended before
-        that range did. In order, each process and device together.
 
     Args:
         attribution: nodes and paths.
@@ -238,12 +260,12 @@ def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.Data
     pair, asked = number_in(pairs, steps), number_in(pairs, gaps)
     length = pl.col("end_ns") - pl.col("start_ns")
     place = axis.at(pl.lit(pair), pl.col("start_ns")).alias("start")
-    laid = steps.select("step", "steady", place, (place + length).alias("end"))
-    laid = laid.sort("start", maintain_order=True)
+    placed = steps.select("step", "steady", place, (place + length).alias("end"))
+    placed = placed.sort("start", maintain_order=True)
     starts = gaps.select(axis.at(pl.lit(asked), pl.col("start_ns"))).to_series()
-    at = last_at_or_before(laid["start"], starts)
-    inside = (starts < laid["end"].gather(at)).fill_null(value=False)
+    at = last_at_or_before(placed["start"], starts)
+    inside = (starts < placed["end"].gather(at)).fill_null(value=False)
     return pl.select(
-        pl.when(inside).then(laid["step"].gather(at)).alias("step"),
-        (inside & laid["steady"].gather(at)).fill_null(value=False).alias("steady"),
+        pl.when(inside).then(placed["step"].gather(at)).alias("step"),
+        (inside & placed["steady"].gather(at)).fill_null(value=False).alias("steady"),
     )
