@@ -1,31 +1,26 @@
 """When devices idled, and where the host was."""
 
+import pytest
+
 from tests.tiny import Row, analysis_of, kernel, launch, opened, timeline_of
 
 
-def gaps(*rows: Row) -> list[tuple[int, int]]:
-    return timeline_of(*rows).bare_gaps.select("start_ns", "end_ns").rows()
-
-
-def test_a_gap_lies_between_two_operations() -> None:
-    assert gaps(kernel(0, 10, 1), kernel(30, 40, 2)) == [(10, 30)]
-
-
-def test_operations_that_touch_leave_no_gap() -> None:
-    assert gaps(kernel(0, 10, 1), kernel(10, 40, 2)) == []
-
-
-def test_a_nested_operation_ends_no_gap() -> None:
-    assert gaps(kernel(0, 100, 1), kernel(20, 30, 2), kernel(150, 160, 3)) == [(100, 150)]
-
-
-def test_an_operation_of_no_length_bounds_no_gap() -> None:
-    assert gaps(kernel(0, 10, 1), kernel(20, 20, 2), kernel(30, 40, 3)) == [(10, 30)]
-
-
-def test_each_device_has_gaps_of_its_own() -> None:
-    rows = [kernel(0, 10, 1), kernel(30, 40, 2)]
-    assert gaps(*rows, kernel(0, 40, 3, device=1)) == [(10, 30)]
+@pytest.mark.parametrize(
+    ("kernels", "gaps"),
+    [
+        pytest.param(((0, 10), (30, 40)), [(10, 30)], id="between two operations"),
+        pytest.param(((0, 10), (10, 40)), [], id="none where they touch"),
+        pytest.param(((0, 100), (20, 30), (150, 160)), [(100, 150)], id="nested ones end none"),
+        pytest.param(((0, 10), (20, 20), (30, 40)), [(10, 30)], id="those of no length bound none"),
+        pytest.param(((0, 10), (30, 40), (0, 40, 1)), [(10, 30)], id="each device has its own"),
+    ],
+)
+def test_a_gap_lies(kernels: tuple[tuple[int, ...], ...], gaps: list[tuple[int, int]]) -> None:
+    rows = [
+        kernel(start, end, number, device=next(iter(device), 0))
+        for number, (start, end, *device) in enumerate(kernels, start=1)
+    ]
+    assert timeline_of(*rows).bare_gaps.select("start_ns", "end_ns").rows() == gaps
 
 
 def test_the_operation_launched_first_ends_the_gap_if_several_start_together() -> None:
@@ -35,18 +30,19 @@ def test_the_operation_launched_first_ends_the_gap_if_several_start_together() -
     assert timeline.ops["short_name"][next_op] == "early"
 
 
-def host_range(*ranges: Row, second: int) -> str:
-    """The host range of a gap from 100 to 1000, whose next launch began at `second`."""
+@pytest.mark.parametrize(
+    ("ranges", "second", "host_range"),
+    [
+        pytest.param(((0, 299, "data"), (300, 900, "forward")), 500, "forward", id="middle at 300"),
+        pytest.param(((0, 299, "data"), (300, 900, "forward")), 498, "", id="neither is open"),
+        pytest.param(((0, 2_000, "step"),), 50, "", id="the launch came before the gap"),
+    ],
+)
+def test_the_host_range_is_open_in_the_middle_of_the_time_before_the_launch(
+    ranges: tuple[tuple[int, int, str], ...], second: int, host_range: str
+) -> None:
     rows = (launch(0, 10, 1), kernel(20, 100, 1), launch(second, second + 5, 2))
-    (gap,) = analysis_of(*rows, kernel(1_000, 1_100, 2), *ranges).gaps.to_dicts()
-    return str(gap["host_range"])
-
-
-def test_the_host_range_is_open_in_the_middle_of_the_time_before_the_launch() -> None:
-    ranges = opened(0, 299, "data"), opened(300, 900, "forward")
-    assert host_range(*ranges, second=500) == "forward"  # the middle is at 300
-    assert host_range(*ranges, second=498) == ""  # at 299 neither is open
-
-
-def test_the_host_range_is_empty_if_the_launch_came_before_the_gap() -> None:
-    assert host_range(opened(0, 2_000, "step"), second=50) == ""
+    (gap,) = analysis_of(
+        *rows, kernel(1_000, 1_100, 2), *(opened(*range_) for range_ in ranges)
+    ).gaps.to_dicts()
+    assert gap["host_range"] == host_range

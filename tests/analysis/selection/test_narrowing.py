@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,6 @@ from tests.analyses import (
     OF_REPORT,
     PARTS,
     STALL_COLUMNS,
-    few_reports,
     loaded,
     oracle_of,
     rows_of,
@@ -50,7 +49,6 @@ from tests.oracle.strategies import traces
 from tests.reports import PACKED
 
 COMPARED: Final = ["start_ns", "end_ns", "window_ns", *PARTS, *CAUSE_COLUMNS, "gaps"]
-EMPTY_PARTS: Final = dict.fromkeys(COMPARED[2:], 0)
 
 
 # --- the oracle's windows ------------------------------------------------------------------------
@@ -113,13 +111,10 @@ def assert_agrees_with_the_oracle(
         with pytest.raises(SelectionError):
             _ = analysis.accounting
         return
-    expected = {row["device"]: row for row in accounting(report, keep) if keep[row["device"]]}
-    found = {row["device"]: row for row in analysis.accounting.to_dicts()}
-    assert {device: {c: row[c] for c in COMPARED} for device, row in found.items()} == {
-        device: {c: row[c] for c in COMPARED} for device, row in expected.items()
-    }
-    started = starting_in(report, keep)
-    assert_counted(analysis, report, started)
+    columns = ["device", *COMPARED]
+    expected = [row for row in accounting(report, keep) if keep[row["device"]]]
+    assert rows_of(analysis.accounting.to_dicts(), columns) == rows_of(expected, columns)
+    assert_counted(analysis, report, starting_in(report, keep))
     assert_gaps_are_cut(analysis, keep)
     assert_summaries_add_up(analysis)
     assert_rows_agree_with_the_oracle(analysis, report, keep, numbers)
@@ -152,15 +147,10 @@ def assert_counted(analysis: nsysflow.Analysis, report: Report, started: list[in
     ops = [report.ops[index] for index in started]
     kernels = [op for op in ops if op.kind == "kernel"]
     kernel_ns = sum(op.end_ns - op.start_ns for op in kernels)
-    assert sums(analysis.accounting, ["ops", "kernels", "kernel_ns"]) == {
-        "ops": len(ops),
-        "kernels": len(kernels),
-        "kernel_ns": kernel_ns,
-    }
-    assert sums(analysis.kernels, ["count", "total_ns"]) == {
-        "count": len(kernels),
-        "total_ns": kernel_ns,
-    }
+    counted = {"ops": len(ops), "kernels": len(kernels), "kernel_ns": kernel_ns}
+    assert sums(analysis.accounting, [*counted]) == counted
+    of_kernels = {"count": len(kernels), "total_ns": kernel_ns}
+    assert sums(analysis.kernels, [*of_kernels]) == of_kernels
     assert analysis.copies["count"].sum() == sum(op.kind == "memcpy" for op in ops)
     outermost = analysis.phases.filter(pl.col("depth") == 1)
     attributed = [index for index in started if report.op_place(index).how is not None]
@@ -203,84 +193,61 @@ def inside_an_operation(report: Report, after_ns: int) -> int:
 
 # --- real reports ---------------------------------------------------------------------------------
 
-
-@few_reports
-def test_a_stretch_of_time_is_split_as_the_oracle_splits_it(name: str) -> None:
-    from_ns, to_ns = a_third(oracle_of(name))
-    options = Options(from_ns=from_ns, to_ns=to_ns)
-    assert_agrees_with_the_oracle(
-        loaded(name), oracle_of(name), options, in_time(oracle_of(name), from_ns, to_ns)
-    )
+Selection = tuple[Options, Keep]
 
 
-@pytest.mark.parametrize("name", ["h200-gpu-metrics", "h200-ddp-rank0"])
-def test_operations_across_the_edges_are_split_as_the_oracle_splits_them(name: str) -> None:
-    report = oracle_of(name)
+def edges(report: Report) -> Selection:
+    """Between the middles of two operations."""
     from_ns, to_ns = (inside_an_operation(report, after_ns) for after_ns in a_third(report))
-    options = Options(from_ns=from_ns, to_ns=to_ns)
-    assert_agrees_with_the_oracle(loaded(name), report, options, in_time(report, from_ns, to_ns))
+    return Options(from_ns=from_ns, to_ns=to_ns), in_time(report, from_ns, to_ns)
 
 
-@pytest.mark.parametrize(
-    ("name", "range_"),
-    [
-        ("h200-train", "backward"),
-        ("h200-train", "step_sync/metrics"),
-        ("h200-gpt2-eager", "forward"),
-        ("h200-ddp-rank1", "step"),
-        ("synthetic-3", "forward"),
-        ("synthetic-5", "data/load"),
-    ],
-)
-def test_a_range_is_split_as_the_oracle_splits_it(name: str, range_: str) -> None:
-    report = oracle_of(name)
-    keep = projections(report, range_)
-    assert_agrees_with_the_oracle(loaded(name), report, Options(range=range_), keep)
+def range_(name: str) -> Callable[[Report], Selection]:
+    return lambda report: (Options(range=name), projections(report, name))
 
 
-@pytest.mark.parametrize(
-    ("name", "step", "steps"),
-    [
-        ("h200-gpt2-eager", None, (2, 5)),
-        ("h200-train", "step_async", (1, 3)),
-        ("h200-ddp-rank0", None, (0, 2)),
-        ("synthetic-1", None, (1, 4)),
-    ],
-)
-def test_steps_are_split_as_the_oracle_splits_them(
-    name: str, step: str | None, steps: tuple[int, int]
-) -> None:
-    report = oracle_of(name)
-    options = Options(step=step, steps=(StepPart(*steps),))
-    keep = in_steps(report, *steps, step)
-    assert_agrees_with_the_oracle(loaded(name), report, options, keep, range(*steps))
+def steps_from(first: int, past: int, name: str | None = None) -> Callable[[Report], Selection]:
+    options = Options(step=name, steps=(StepPart(first, past),))
+    return lambda report: (options, in_steps(report, first, past, name))
 
 
-@pytest.mark.parametrize("name", ["synthetic-2", "synthetic-6"])
-def test_one_gpu_of_several_is_split_as_the_oracle_splits_it(name: str) -> None:
-    report = oracle_of(name)
-    for device in report.devices:
-        keep = of_device(report, device)
-        assert_agrees_with_the_oracle(loaded(name), report, Options(device=device), keep)
+def last_device(report: Report) -> Selection:
+    device = report.devices[-1]
+    return Options(device=device), of_device(report, device)
 
 
-@pytest.mark.parametrize("name", ["synthetic-1", "synthetic-4"])
-def test_all_narrowings_together_leave_what_each_of_them_leaves(name: str) -> None:
-    report = oracle_of(name)
-    device = report.devices[0]
+def everything(report: Report) -> Selection:
+    """All narrowings together leave what each of them leaves."""
     from_ns, to_ns = a_third(report)
-    (range_, *_) = (row.name for row in report.trace.ranges)
-    keep = both(
-        report,
-        of_device(report, device),
-        in_time(report, from_ns, to_ns),
-        projections(report, range_),
-        in_steps(report, 0, 3),
-    )
-    options = Options(
-        device=device, from_ns=from_ns, to_ns=to_ns, range=range_, steps=(StepPart(0, 3),)
-    )
-    assert_agrees_with_the_oracle(loaded(name), report, options, keep, range(3))
+    (name, *_) = (row.name for row in report.trace.ranges)
+    device, parts = report.devices[0], (StepPart(0, 3),)
+    options = Options(device=device, from_ns=from_ns, to_ns=to_ns, range=name, steps=parts)
+    keeps = of_device(report, device), in_time(report, from_ns, to_ns)
+    return options, both(report, *keeps, projections(report, name), in_steps(report, 0, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "selection"),
+    [
+        *((name, edges) for name in ("h200-gpu-metrics", "h200-ddp-rank0", "h200-graph-level")),
+        *((name, edges) for name in ("h200-hf-trainer", "h200-nvtx-domain", "synthetic-1")),
+        ("h200-train", range_("step_sync/metrics")),
+        ("h200-gpt2-eager", range_("forward")),
+        ("synthetic-5", range_("data/load")),
+        ("h200-gpt2-eager", steps_from(2, 5)),
+        ("h200-train", steps_from(1, 3, "step_async")),
+        ("synthetic-1", steps_from(1, 4)),
+        ("synthetic-2", last_device),
+        ("synthetic-6", last_device),
+        ("synthetic-4", everything),
+    ],
+)
+def test_a_part_of_a_report_is_split_as_the_oracle_splits_it(
+    name: str, selection: Callable[[Report], Selection]
+) -> None:
+    options, keep = selection(oracle_of(name))
+    numbers = next((range(part.first, part.end or 0) for part in options.steps), None)
+    assert_agrees_with_the_oracle(loaded(name), oracle_of(name), options, keep, numbers)
 
 
 @pytest.mark.parametrize("steps", [(2, 4), (2, 3)])
@@ -295,18 +262,17 @@ def test_a_starved_window_ends_where_the_selected_steps_end(steps: tuple[int, in
     assert starved == selected
 
 
-@few_reports
+@pytest.mark.parametrize("name", ["h200-ddp-rank0", "nan_check-sync", "synthetic-3"])
 def test_a_window_that_covers_everything_is_no_window(name: str) -> None:
     report, trace = oracle_of(name), loaded(name)
-    first, last = (min(op.start_ns for op in report.ops), max(op.end_ns for op in report.ops))
+    first, last = min(op.start_ns for op in report.ops), max(op.end_ns for op in report.ops)
     whole = tables_of_report(name)
     # an operation of zero length may lie outside its device's window and is then not selected
     outside = len(report.ops) - len(starting_in(report, report.windows))
     counted = {"kernels", "copies", "comm", "phases", "launches"} if outside else set()
-    for options in (Options(from_ns=first), Options(from_ns=first - 10**9, to_ns=last + 1)):
-        narrowed = tables_of(trace, options)
-        for table in set(OF_REPORT) - counted:
-            assert_frame_equal(seen(whole, table), seen(narrowed, table))
+    narrowed = tables_of(trace, Options(from_ns=first - 10**9, to_ns=last + 1))
+    for table in set(OF_REPORT) - counted:
+        assert_frame_equal(seen(whole, table), seen(narrowed, table))
 
 
 def seen(tables: dict[str, pl.DataFrame], name: str) -> pl.DataFrame:
@@ -331,11 +297,9 @@ def test_one_gpu_of_a_run_is_that_of_the_rank_that_ran_on_it() -> None:
 
 def test_a_rank_without_the_requested_range_is_left_out_with_a_note(tmp_path: Path) -> None:
     """Often only one rank evaluates or logs."""
-    with_it = write_export(
-        tmp_path / "r0.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": "eval"}]
-    )
-    without = write_export(
-        tmp_path / "r1.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": "train"}]
+    with_it, without = (
+        write_export(tmp_path / f"r{n}.sqlite", kernels=[{}], calls=[{}], nvtx=[{"text": text}])
+        for n, text in enumerate(("eval", "train"))
     )
     options = Options(range="eval")
     results = analyze_reports([with_it, without], options, tables=["accounting"])
@@ -366,20 +330,13 @@ def test_steps_asked_for_are_those_of_each_process_that_shares_a_gpu(tmp_path: P
     kernels: list[Row] = []
     calls: list[Row] = []
     ranges: list[Row] = []
-    for number, pid in enumerate((10, 11)):
-        for step in range(4):
-            at, correlation = 1000 * step + 600 * number, 10 * number + step + 1
-            on = {"globalTid": thread(pid, pid), "start": at}
-            ranges.append({**on, "end": at + 500, "text": "step"})
-            calls.append({**on, "end": at + 10, "correlationId": correlation})
-            kernels.append(
-                {
-                    "start": at + 50,
-                    "end": at + 200,
-                    "correlationId": correlation,
-                    "globalPid": process(pid),
-                }
-            )
+    for number, step in product(range(2), range(4)):
+        pid, at, correlation = 10 + number, 1000 * step + 600 * number, 10 * number + step + 1
+        on = {"globalTid": thread(pid, pid), "start": at}
+        ranges.append({**on, "end": at + 500, "text": "step"})
+        calls.append({**on, "end": at + 10, "correlationId": correlation})
+        ran = {"start": at + 50, "end": at + 200, "globalPid": process(pid)}
+        kernels.append({**ran, "correlationId": correlation})
     path = write_export(tmp_path / "r.sqlite", kernels=kernels, calls=calls, nvtx=ranges)
     steps = nsysflow.analyze(nsysflow.load(path), Options(steps=(StepPart(1, 2),))).steps
     assert steps.select("process", "step").rows() == [(10, 1), (11, 1)]
@@ -412,10 +369,9 @@ def test_any_stretch_of_time_of_any_trace_agrees_with_the_oracle(
 
 @with_cuts
 @given(traces(), st.sampled_from(RANGE_NAMES))
-def test_any_range_of_any_trace_agrees_with_the_oracle(model: PlainTrace, range_: str) -> None:
+def test_any_range_of_any_trace_agrees_with_the_oracle(model: PlainTrace, name: str) -> None:
     report = Report(model)
-    keep = projections(report, range_)
-    assert_agrees_with_the_oracle(to_trace(model), report, Options(range=range_), keep)
+    assert_agrees_with_the_oracle(to_trace(model), report, *range_(name)(report))
 
 
 @with_cuts
@@ -423,11 +379,9 @@ def test_any_range_of_any_trace_agrees_with_the_oracle(model: PlainTrace, range_
 def test_any_steps_of_any_trace_agree_with_the_oracle(
     model: PlainTrace, first: int, count: int, step: str | None
 ) -> None:
-    report = Report(model)
-    steps = (first, first + count)
-    options = Options(step=step, steps=(StepPart(*steps),))
-    keep = in_steps(report, *steps, step)
-    assert_agrees_with_the_oracle(to_trace(model), report, options, keep, range(*steps))
+    report, past = Report(model), first + count
+    selection = steps_from(first, past, step)(report)
+    assert_agrees_with_the_oracle(to_trace(model), report, *selection, range(first, past))
 
 
 @with_cuts
@@ -475,11 +429,11 @@ def time_by_row(trace: nsysflow.Trace, options: Options) -> "Counter[tuple[Any, 
     except SelectionError:
         return Counter()
     times: Counter[tuple[Any, ...]] = Counter()
-    for table, found in tables.items():
-        of = "span_ns" if table == "spans" else "busy_ns"
+    for table, rows in tables.items():
+        time = "span_ns" if table == "spans" else "busy_ns"
         names = ("device", "process", "group", "name", "path")
-        key = [name for name in names if name in found.columns]
-        times.update({(table, *(row[name] for name in key)): row[of] for row in found.to_dicts()})
+        key = [name for name in names if name in rows.columns]
+        times.update({(table, *(row[name] for name in key)): row[time] for row in rows.to_dicts()})
     return +times
 
 
@@ -506,31 +460,18 @@ def test_a_window_inside_one_operation_is_all_compute() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (Options(device=7), "no device 7 in {}. Devices with GPU work there: 0."),
+        (Options(range="evaluate"), "no range 'evaluate' in {}. There are: step, "),
+        (Options(range="bckward"), "no range 'bckward' in {}. Did you mean backward? There are "),
+        (Options(range="step/forwrd"), "no range 'step/forwrd' in {}. Did you mean step/forward"),
+        (Options(domains_added=("NCLC",)), "no NVTX domain 'NCLC' in {}. Did you mean NCCL?"),
+        (Options(domains_removed=("mine",)), "no NVTX domain 'mine' in {}. There "),
+        (Options(step="epoch", steps=(StepPart(0, 1),)), "no range 'epoch' in {}."),
         (
-            Options(device=7),
-            "no device 7 in h200-ddp-rank0. Devices with GPU work there: 0.",
+            Options(steps=(StepPart(90),)),
+            "{} has 5 steps, 0 to 4: none of them is in --steps 90:. ",
         ),
-        (Options(range="evaluate"), "no range 'evaluate' in h200-ddp-rank0. There are: step, "),
-        (
-            Options(range="bckward"),
-            "no range 'bckward' in h200-ddp-rank0. Did you mean backward? There are ",
-        ),
-        (
-            Options(range="step/forwrd"),
-            "no range 'step/forwrd' in h200-ddp-rank0. Did you mean step/forward",
-        ),
-        (
-            Options(domains_added=("NCLC",)),
-            "no NVTX domain 'NCLC' in h200-ddp-rank0. Did you mean NCCL?",
-        ),
-        (Options(domains_removed=("mine",)), "no NVTX domain 'mine' in h200-ddp-rank0. There "),
-        (Options(step="epoch", steps=(StepPart(0, 1),)), "no range 'epoch' in h200-ddp-rank0."),
-        (
-            Options(steps=(StepPart(90, 95),)),
-            "h200-ddp-rank0 has 5 steps, 0 to 4: none of them is in --steps 90:95.",
-        ),
-        (Options(steps=(StepPart(90),)), "none of them is in --steps 90:. "),
-        (Options(from_ns=10**15), "nothing ran in h200-ddp-rank0 in that time: it spans "),
+        (Options(from_ns=10**15), "nothing ran in {} in that time: it spans "),
         (Options(to_ns=-1), "Choose --from and --to inside it."),
     ],
 )
@@ -539,7 +480,7 @@ def test_an_impossible_selection_is_an_error_that_names_the_possible_ones(
 ) -> None:
     with pytest.raises(SelectionError) as refused:
         _ = nsysflow.analyze(loaded("h200-ddp-rank0"), options).accounting
-    assert message in str(refused.value)
+    assert message.format("h200-ddp-rank0") in str(refused.value)
 
 
 def test_a_range_that_launched_nothing_is_refused() -> None:
