@@ -32,7 +32,7 @@ work of its own (m16n8k8 instead of m16n8k16)."""
 
 PAD: Final = (
     "pad sizes to a multiple of 8, a vocabulary to one of 64: 50257 → 50304",
-    "torch.compile pads matmuls where that is kernel_finding",
+    "torch.compile pads matmuls where that is faster",
     "look for odd sizes in batch x sequence, hidden sizes and classes: rows must begin at 16 bytes",
 )
 NEWER: Final = (
