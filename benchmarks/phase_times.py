@@ -24,8 +24,7 @@ from nsysflow.kernels.timer import CUDATimerCollection
 from nsysflow.runs.manifest import LOG
 from nsysflow.runtime.protocol import Window
 from nsysflow.workloads.common.config import Config
-from nsysflow.workloads.common.cuda_graphs import captured
-from nsysflow.workloads.common.phases import Phase, WorkloadRegion, parts_of
+from nsysflow.workloads.common.phases import Phase, WorkloadRegion, captured, parts_of
 from nsysflow.workloads.common.run import options_of
 from nsysflow.workloads.policy.variants import start_of, training_phases, variant_of
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from nsysflow.nsys.run import export
-from nsysflow.runtime import collectors, regions, this_process
-from nsysflow.runtime import window as window_module
+from nsysflow.runtime import collectors, regions
+from nsysflow.runtime import process as this_process
+from nsysflow.runtime import steps as window_module
 from tests.nsys.real import real_nsys, record
 
 Event = tuple[str, str, int | None]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nsysflow.runtime.regions import Region, region
 from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.matmuls import Matmuls
+from nsysflow.workloads.common.training import Matmuls
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nsysflow.base.errors import WorkloadError
 from nsysflow.runtime.regions import Region, region
 from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.cuda_graphs import captured
+from nsysflow.workloads.common.phases import captured
 
 
 @dataclass(frozen=True, kw_only=True)

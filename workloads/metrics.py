@@ -12,8 +12,7 @@ from torch import Tensor
 
 from nsysflow.runtime.regions import Region, region
 from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.loader import Loader
-from nsysflow.workloads.common.training import Training
+from nsysflow.workloads.common.training import Loader, Training
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ in a range called `replay`.
 import torch
 
 from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.measurement import Table, table_of
 from nsysflow.workloads.common.phase_work import runnable_variant, work_of_phases
 from nsysflow.workloads.common.phases import Phase, WorkloadRegion
-from nsysflow.workloads.common.table import Table, table_of
 from nsysflow.workloads.policy.draws import uniforms
 from nsysflow.workloads.policy.minibatch import Copy, FusedCopy, PlainCopy, compare
 from nsysflow.workloads.policy.model import Sizes

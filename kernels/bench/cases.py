@@ -13,17 +13,10 @@ import torch
 
 from nsysflow.base.errors import ExitCode
 from nsysflow.catalog.catalog import Kernel
-from nsysflow.kernels.bench.calls import (
-    BACKENDS,
-    Variant,
-    call_of,
-    forget_compiled,
-    function_of,
-    variants_of,
-)
 from nsysflow.kernels.bench.correctness import check
 from nsysflow.kernels.bench.measurement import measured
 from nsysflow.kernels.bench.problem import (
+    BACKENDS,
     DTYPES,
     Benchmark,
     Direction,
@@ -31,7 +24,12 @@ from nsysflow.kernels.bench.problem import (
     Problem,
     Random,
     Shape,
+    Variant,
+    call_of,
+    forget_compiled,
+    function_of,
     shapes_of,
+    variants_of,
 )
 from nsysflow.kernels.bench.problems import BENCHMARKS
 from nsysflow.kernels.bench.rows import Machine, Row, flat

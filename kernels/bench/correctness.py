@@ -8,8 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from nsysflow.kernels.bench.calls import exact
-from nsysflow.kernels.bench.problem import Direction, Outputs, Problem, Tolerance
+from nsysflow.kernels.bench.problem import Direction, Outputs, Problem, Tolerance, exact
 
 ROUNDING: Final = {torch.bfloat16: 2**-8, torch.float16: 2**-11}
 """The relative error allowed for the last rounding of a result."""

@@ -13,11 +13,11 @@ from typing import Final
 
 import torch
 
-from nsysflow.kernels.bench.rows import Measured
-from nsysflow.kernels.bench.statistics import (
+from nsysflow.kernels.bench.rows import (
     PASSES,
     PLACEMENTS,
     REPLAYS,
+    Measured,
     calls_a_sample,
     repetitions,
     stats_of,

@@ -1,21 +1,68 @@
-"""A session of the benchmark: run the cases, print tables, keep the rows."""
+"""A session of the benchmark: run the cases on this machine, print tables, keep the rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 import click
+import pynvml
+import torch
 
+import nsysflow
 from nsysflow.base.errors import BenchError
 from nsysflow.base.peaks import peak_flops
 from nsysflow.base.screen import console, line_width
 from nsysflow.catalog.catalog import kernels
-from nsysflow.kernels.bench.cases import Case, blank_row, cases_of, exit_code, row_of
-from nsysflow.kernels.bench.machine import bench_here
+from nsysflow.kernels.bench.cases import Bench, Case, blank_row, cases_of, exit_code, row_of
 from nsysflow.kernels.bench.problem import DTYPES
-from nsysflow.kernels.bench.rows import Row, add_to_csv, add_to_json, check_file, flat
-from nsysflow.kernels.bench.table import notes_of, spread_of, table_of
+from nsysflow.kernels.bench.rows import (
+    Machine,
+    Row,
+    add_to_csv,
+    add_to_json,
+    check_file,
+    flat,
+    notes_of,
+    spread_of,
+    table_of,
+)
+from nsysflow.kernels.bench.stopwatch import copy_bytes_per_s, stopwatch
+
+
+def bench_here(*, on_gpu: bool) -> Bench:
+    """This machine: its GPU and its copy bandwidth, or its CPU."""
+    if not on_gpu:
+        machine = Machine(gpu="", versions=_versions(driver=""), copy_bytes_per_s=None)
+        return Bench(device=torch.device("cpu"), machine=machine, watch=None)
+    device = torch.device("cuda", torch.cuda.current_device())
+    watch = stopwatch(device)
+    machine = Machine(
+        gpu=torch.cuda.get_device_name(device),
+        versions=_versions(driver=_driver()),
+        copy_bytes_per_s=copy_bytes_per_s(watch),
+    )
+    return Bench(device=device, machine=machine, watch=watch)
+
+
+def _versions(driver: str) -> dict[str, str]:
+    return {
+        "driver": driver,
+        "cuda": torch.version.cuda or "",
+        "torch": torch.__version__,
+        "triton": version("triton"),
+        "nsysflow": nsysflow.__version__,
+    }
+
+
+def _driver() -> str:
+    pynvml.nvmlInit()
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    finally:
+        pynvml.nvmlShutdown()
+
 
 WIDTH: Final = 200
 """Columns of the output if it is not a terminal; a timed table takes about 180."""

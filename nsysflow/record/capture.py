@@ -31,8 +31,8 @@ from nsysflow.runs.manifest import (
     take_statuses,
     write_manifest,
 )
-from nsysflow.runtime.child_status import ChildStatus
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
+from nsysflow.runtime.process import ChildStatus
 
 _TRACE: Final = re.compile(r"(?:report|rank(?P<rank>\d+))(?:-(?P<pid>\d+))?\.pt\.trace\.json\.gz")
 _CAPTURED: Final = re.compile(

@@ -13,7 +13,7 @@ from nsysflow.nsys.program import LAST_NVTX, records_nvtx
 from nsysflow.record.plan import Plan
 from nsysflow.record.program import ProgramEnd
 from nsysflow.runs.manifest import LOG, Annotation
-from nsysflow.runtime.child_status import ChildStatus
+from nsysflow.runtime.process import ChildStatus
 from nsysflow.runtime.protocol import Window
 
 _NEVER_OPENED: Final = "the capture window never opened, so nothing was recorded"

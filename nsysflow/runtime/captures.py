@@ -17,10 +17,9 @@ from types import ModuleType
 from typing import Any, Final, Protocol
 
 from nsysflow.runtime.collectors import Collector
-from nsysflow.runtime.graph_ranges import list_noted
+from nsysflow.runtime.process import scratch_file
 from nsysflow.runtime.protocol import DOMAIN, KEY, OPENER, OPENING_RANGE, RUN_FOLDER, STACKS, rank
-from nsysflow.runtime.regions import mark, warn_nothing_recorded
-from nsysflow.runtime.scratch import scratch_file
+from nsysflow.runtime.regions import list_noted, mark, warn_nothing_recorded
 
 WindowMark = dict[str, Any]
 """What the report says about its window: `capture`, `unprofiled_step_ns`, perhaps `flops`."""

@@ -1,7 +1,7 @@
 """What `nsysflow profile` and the program it runs agree on.
 
 `profile` sets environment variables, which every process of the program inherits. Each process
-leaves a status file in the run's folder (`child_status.py`), and a mark in the report that
+leaves a status file in the run's folder (`process.py`), and a mark in the report that
 describes the captured window.
 """
 

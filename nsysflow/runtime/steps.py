@@ -1,18 +1,159 @@
-"""`steps`: a loop that marks each step and captures some of them."""
+"""`nsysflow.steps`: the steps of a program, the captured window, and how long they take outside
+it.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
+import threading
+import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import count
+from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from nsysflow.runtime import collectors
-from nsysflow.runtime.pace import Pace
+from nsysflow.runtime.captures import Capture, WindowMark, new_capture, synchronize
+from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.process import (
+    THIS_PROCESS,
+    save_status,
+    save_status_at_exit,
+    save_status_once,
+)
 from nsysflow.runtime.protocol import CAPTURE, Window
 from nsysflow.runtime.regions import Region, region
-from nsysflow.runtime.this_process import THIS_PROCESS, save_status_at_exit, save_status_once
-from nsysflow.runtime.window import count_step
+
+# reentrant: a garbage collection under the lock may end another loop, which comes here too
+_LOCK: Final = threading.RLock()
+_running: tuple[Capture, int] | None = None
+"""The capture that is running, and the process that started it; a forked process has a copy."""
+
+
+def open_window(collector: Collector, about: WindowMark | None) -> None:
+    """Start the capture, unless another thread already did."""
+    global _running
+    with _LOCK:
+        if THIS_PROCESS.window != "never":
+            return
+        THIS_PROCESS.window = "open"
+    capture = new_capture(collector)
+    # a program that is killed inside the window writes no more; takes 1 ms, so before the capture
+    save_status()
+    capture.start(about)
+    _running = capture, os.getpid()
+    _stop_at_exit()
+
+
+def count_step() -> None:
+    """Count a step that has its batch and begins."""
+    with _LOCK:
+        THIS_PROCESS.steps += 1
+        if _running is not None:
+            THIS_PROCESS.captured += 1
+
+
+def close_window() -> None:
+    """Stop the capture if it runs, and save that at once: the program may be killed later."""
+    if _stop():
+        THIS_PROCESS.window = "closed"
+        save_status()
+
+
+def _stop() -> bool:
+    """Stop this process's capture; False if none was running."""
+    global _running
+    with _LOCK:
+        running, _running = _running, None
+    if running is None or running[1] != os.getpid():
+        return False
+    running[0].stop()
+    return True
+
+
+@cache
+def _stop_at_exit() -> None:
+    # the status keeps `open`: the window's steps were not all done
+    atexit.register(_stop)
+
+
+class Pace:
+    """One loop's part in the window: it times the warm-up, opens and closes."""
+
+    def __init__(self, window: Window, collector: Collector, *, asked: bool) -> None:
+        self._window = window
+        self._collector = collector
+        self._asked = asked
+        self._warm: tuple[int, int] | None = None
+        """When this loop's warm-up began (wall clock), and at which step."""
+
+    @property
+    def due(self) -> bool:
+        """Whether the next step is the first of the window."""
+        first = self._window.wait + self._window.warmup
+        return THIS_PROCESS.window == "never" and THIS_PROCESS.steps >= first
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be recorded."""
+        return THIS_PROCESS.window == "closed" and (self._asked or self._collector == "kineto")
+
+    def __enter__(self) -> Pace:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if kind is None:  # on an exception the last step was not done
+            self._end_warmup()
+        self._close_if_done()
+
+    def between_steps(self) -> None:
+        """Start or end the warm-up, or close the window, before the next step."""
+        if self.due:
+            self._end_warmup()
+        elif THIS_PROCESS.window == "never":
+            self._begin_warmup()
+        self._close_if_done()
+
+    def open(self) -> None:
+        """Open the window, with a mark that describes it."""
+        about: WindowMark = {
+            "capture": str(self._window),
+            "unprofiled_step_ns": THIS_PROCESS.unprofiled_step_ns,
+        }
+        if THIS_PROCESS.flops is not None:
+            about["flops"] = THIS_PROCESS.flops
+        open_window(self._collector, about if self._asked else None)
+
+    def _close_if_done(self) -> None:
+        if THIS_PROCESS.captured >= self._window.active:
+            close_window()
+
+    def _begin_warmup(self) -> None:
+        # unless `profile` asked for a window, the whole run may be recorded: no step is unprofiled
+        if self._asked and self._warm is None and THIS_PROCESS.steps >= self._window.wait:
+            synchronize()
+            self._warm = time.perf_counter_ns(), THIS_PROCESS.steps
+
+    def _end_warmup(self) -> None:
+        """Add the time of this loop's warm-up steps to that of earlier loops."""
+        if self._warm is None:
+            return
+        synchronize()
+        began_ns, first = self._warm
+        self._warm = None
+        state = THIS_PROCESS
+        state.warmup_ns += time.perf_counter_ns() - began_ns
+        state.warmup_steps += state.steps - first
+        if state.warmup_steps:
+            state.unprofiled_step_ns = round(state.warmup_ns / state.warmup_steps)
+
 
 Batch = TypeVar("Batch")
 

@@ -69,7 +69,7 @@ def test_every_summary_is_one_short_line() -> None:
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 def test_the_benchmark_has_the_variants_of_the_catalog() -> None:
-    calls = import_module("nsysflow.kernels.bench.calls")
+    calls = import_module("nsysflow.kernels.bench.problem")
     assert get_args(calls.Variant) == tuple(variants())
 
 

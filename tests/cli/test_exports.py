@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from nsysflow.cli.main import main
 from tests.report.perfetto.reader import read_trace
-from tests.report.sarif.reader import read
+from tests.report.sarif import read
 from tests.reports import SAMPLES
 
 Analyze = Callable[..., Result]

@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from nsysflow.cli.main import main
 from nsysflow.runs import analyze as runs_analyze
-from tests.report.flamegraph.stacks import ROWS, idle_stacks
 from tests.report.handmade import Handmade, Results
+from tests.report.test_flamegraph import ROWS, idle_stacks
 from tests.reports import DATA
 
 REPORT = str(DATA / "h200-nvtx-domain.sqlite.xz")

@@ -99,7 +99,7 @@ def test_the_command_exits_with_1_if_profiling_cannot_work(
     argv: list[str], profile: bool, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = HEALTHY if profile else replace(HEALTHY, gpus=NO_GPU)
-    monkeypatch.setattr("nsysflow.doctor.look", lambda: seen)
+    monkeypatch.setattr("nsysflow.record.machine.look_at_machine", lambda: seen)
     done = CliRunner().invoke(main, ["doctor", *argv])
     assert done.exit_code == code
     assert "\x1b" not in done.output

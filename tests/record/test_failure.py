@@ -14,7 +14,7 @@ from nsysflow.record.plan import Plan, plan_kineto, plan_nsys
 from nsysflow.record.program import ProgramEnd
 from nsysflow.record.request import Request
 from nsysflow.runs.manifest import Annotation, read_manifest
-from nsysflow.runtime.child_status import ChildStatus
+from nsysflow.runtime.process import ChildStatus
 from nsysflow.runtime.protocol import Window
 from tests.nsys.fakes import an_nsys
 from tests.record.fake import command, fake_nsys, profiled

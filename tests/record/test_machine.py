@@ -57,7 +57,7 @@ def test_looking_at_this_machine_imports_neither_torch_nor_triton(
 ) -> None:
     import sys
 
-    monkeypatch.setattr("nsysflow.record.machine.find", _no_nsys)
+    monkeypatch.setattr("nsysflow.record.machine.find_nsys", _no_nsys)
     before = set(sys.modules)
     seen = machine.look_at_machine()
     assert isinstance(seen.nsys, NsysMissing)

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from nsysflow.record.program import LAST_LINES, Ending, ProgramEnd, last_lines, run_program
-from nsysflow.runtime.child_status import ChildStatus, WindowState, write_status
+from nsysflow.runtime.process import ChildStatus, WindowState, write_status
 from nsysflow.runtime.protocol import RUN_FOLDER
 
 RUNNER = """

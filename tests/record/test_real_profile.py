@@ -19,7 +19,7 @@ import nsysflow
 from nsysflow.analysis.trace import Trace
 from nsysflow.record.failure import nsys_crashed
 from nsysflow.runs.manifest import Annotation, Manifest, read_manifest
-from nsysflow.runtime.child_status import ChildStatus
+from nsysflow.runtime.process import ChildStatus
 from tests.nsys.fakes import script as shell_script
 from tests.nsys.real import ATTEMPTS, real_nsys
 from tests.record.fake import fake_torchrun, profiled

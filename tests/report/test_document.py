@@ -16,7 +16,7 @@ from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.document import DEAREST, report_json
 from tests.report.found import found_of, valued
 from tests.report.handmade import MS, Handmade, Results, captured, results, training
-from tests.report.ranks.made import run_of
+from tests.report.test_ranks import run_of
 
 KEYS = [
     "schema", "tool", "report", "verdict", "judged", "findings", "devices", "kernels", "waited",

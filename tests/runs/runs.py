@@ -3,7 +3,7 @@
 from typing import Final
 
 from nsysflow.runs.manifest import GitState, Manifest
-from nsysflow.runtime.child_status import ChildStatus
+from nsysflow.runtime.process import ChildStatus
 
 CHILD: Final = ChildStatus(pid=7, versions={"nvtx": "0.2.16"}, ranges=24, steps=8, window="closed")
 RUN: Final = Manifest(

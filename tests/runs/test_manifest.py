@@ -19,8 +19,8 @@ from nsysflow.runs.manifest import (
     take_statuses,
     write_manifest,
 )
-from nsysflow.runtime.child_status import ChildStatus, write_status
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
+from nsysflow.runtime.process import ChildStatus, write_status
 from tests.runs.runs import RUN
 from tests.unprivileged import unprivileged
 

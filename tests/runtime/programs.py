@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nsysflow
 from nsysflow.runs.manifest import take_statuses
-from nsysflow.runtime.child_status import ChildStatus
+from nsysflow.runtime.process import ChildStatus
 from nsysflow.runtime.protocol import RANK, RUN_FOLDER
 from tests.torch_programs import run_with_torch
 

@@ -1,4 +1,4 @@
-"""Ranges go to the library that can record them."""
+"""Who profiles a process, and what writes its ranges."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -8,9 +8,10 @@ import pytest
 
 from nsysflow import region, steps
 from nsysflow.runtime import collectors, recorders, regions
+from nsysflow.runtime.collectors import attached_collector
+from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import OPENER
 from nsysflow.runtime.recorders import find_recorder
-from nsysflow.runtime.this_process import THIS_PROCESS
 from tests.recording import Notes, read_back, recorded
 
 
@@ -117,3 +118,19 @@ def test_a_recorder_found_later_records_only_ranges_that_open_after_it(
             with region("after"):
                 pass
     assert read_back(later) == [("after", [])]
+
+
+@pytest.mark.parametrize(
+    ("environ", "collector"),
+    [
+        ({}, None),
+        ({"NSYS_PROFILING_SESSION_ID": ""}, None),
+        ({"NSYS_PROFILING_SESSION_ID": "17"}, "nsys"),
+        ({"NVTX_INJECTION64_PATH": "libToolsInjection64.so"}, "nsys"),
+        ({"NSYSFLOW_COLLECTOR": "nsys"}, "nsys"),
+        ({"NSYSFLOW_COLLECTOR": "kineto"}, "kineto"),
+        ({"NSYSFLOW_COLLECTOR": "kineto", "NSYS_PROFILING_SESSION_ID": "17"}, "kineto"),
+    ],
+)
+def test_the_environment_says_who_profiles(environ: dict[str, str], collector: str | None) -> None:
+    assert attached_collector(environ) == collector

@@ -1,21 +1,34 @@
-"""Ranges are recorded if a profiler is attached, always closed, and cost nothing otherwise."""
+"""Ranges of a profiled program."""
 
+import json
+import string
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+import nsysflow
 from nsysflow import region
+from nsysflow.analysis.notes import NoteKind
 from nsysflow.runtime import collectors, recorders, regions
-from nsysflow.runtime.regions import Region
-from nsysflow.runtime.this_process import THIS_PROCESS
-from tests.recording import Tree, read_back, recorded
+from nsysflow.runtime import regions as graph_ranges
+from nsysflow.runtime.auto import steps as recording
+from nsysflow.runtime.auto.steps import Recording
+from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.protocol import CAPTURE, COLLECTOR
+from nsysflow.runtime.recorders import ascii_name, original_name
+from nsysflow.runtime.regions import Region, list_noted
+from tests.recording import Notes, Tree, read_back, recorded
+from tests.runtime.programs import run_torch
 
 trees: st.SearchStrategy[Tree] = st.recursive(
     st.just([]),
@@ -229,3 +242,170 @@ def test_importing_region_and_steps_loads_neither_polars_nor_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.fixture
+def capturing(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A torch whose current stream captures a graph, while its `on` is true."""
+    state = SimpleNamespace(on=True)
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, is_current_stream_capturing=lambda: state.on
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(graph_ranges, "_NOTED", [])
+    monkeypatch.setattr(graph_ranges, "_AWAITS_WINDOW", True)
+    return state
+
+
+def listed(notes: Notes) -> list[list[Any]]:
+    """The ranges that the marks list."""
+    notes.events.clear()
+    list_noted(notes.mark)
+    texts = [json.loads(text)["nsysflow"] for _, text, _ in notes.events]
+    return [each for text in texts for each in text["graph_ranges"]]
+
+
+def test_only_ranges_opened_during_a_capture_are_listed(capturing: SimpleNamespace) -> None:
+    with recorded() as notes:
+        before_ns = time.monotonic_ns()
+        with region("forward"), region("norm"):
+            capturing.on = False
+        with region("replay"):
+            pass
+        ranges = listed(notes)
+    assert [name for name, *_ in ranges] == ["norm", "forward"]
+    for _, domain, begun_ns, ended_ns, thread in ranges:
+        assert before_ns <= begun_ns <= ended_ns <= time.monotonic_ns()
+        assert (domain, thread) == (None, threading.get_native_id())
+
+
+def test_automatic_ranges_are_listed_with_their_domain(
+    capturing: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert capturing.on
+    with recorded() as notes:
+        monkeypatch.setattr(recording, "find_recorder", lambda _collector, _domain: notes)
+        Recording("nsys").open("forward")()
+        assert [(name, domain) for name, domain, *_ in listed(notes)] == [
+            ("forward", "nsysflow.auto")
+        ]
+
+
+def test_a_run_without_a_window_asks_cuda_nothing(
+    capturing: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_ranges, "_AWAITS_WINDOW", False)
+    monkeypatch.delattr(sys.modules["torch"].cuda, "is_current_stream_capturing")
+    assert capturing.on
+    with recorded() as notes:
+        with region("forward"):
+            pass
+        assert listed(notes) == []
+
+
+def test_a_range_that_is_listed_is_recorded_as_ever(capturing: SimpleNamespace) -> None:
+    assert capturing.on
+    with recorded() as notes:
+        with region("forward"):
+            pass
+        assert [what for what, *_ in notes.events] == ["open", "close"]
+
+
+@pytest.mark.parametrize("window", ["open", "closed"])
+def test_captures_in_the_window_and_after_it_are_left_to_nsys(
+    capturing: SimpleNamespace, window: str
+) -> None:
+    assert capturing.on
+    with recorded() as notes:
+        THIS_PROCESS.window = window  # type: ignore[assignment]
+        with region("forward"):
+            pass
+        assert listed(notes) == []
+        assert notes.events == []
+
+
+def test_short_marks_with_the_clock_come_before_the_lists(capturing: SimpleNamespace) -> None:
+    assert capturing.on
+    with recorded() as notes:
+        for _ in range(250):
+            with region("a" * 500):
+                pass
+        assert len(listed(notes)) == 250
+    texts = [text for _, text, _ in notes.events]
+    assert [len(json.loads(text)["nsysflow"]["graph_ranges"]) for text in texts] == [
+        *(0, 0, 0, 0, 0),
+        *(100, 100, 50),
+    ]
+    assert max(map(len, texts)) < 64_000
+    clocks = [json.loads(text)["nsysflow"]["clock_ns"] for text in texts]
+    assert clocks == sorted(clocks)
+
+
+def test_without_torch_nothing_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(graph_ranges, "_AWAITS_WINDOW", True)
+    with recorded() as notes:
+        with region("forward"):
+            pass
+        assert listed(notes) == []
+
+
+SAFE = set(string.ascii_letters + string.digits + string.punctuation + " ") - set('"\\')
+CHARACTERS = st.characters(exclude_categories=["Cs"])  # half of a surrogate pair is no character
+names = st.text(CHARACTERS | st.sampled_from('<U+>09AF"\\'), max_size=8)
+
+UNUSUAL = [
+    *("für", "日本", "\U0001f600", 'a "quote"', "C:\\new\\u"),
+    *("tab\there", "<U+FC>", "plain/x y"),
+]
+NAMES_RANGES = f"""
+import torch
+from nsysflow import region, steps
+for _ in steps(range(1)):
+    for name in {UNUSUAL!a}:
+        with region(name):
+            torch.ones(2)
+"""
+
+
+@given(names)
+def test_a_name_comes_back_as_it_was(name: str) -> None:
+    assert original_name(ascii_name(name)) == name
+
+
+@given(names)
+def test_an_ascii_name_has_only_characters_that_torch_keeps(name: str) -> None:
+    assert set(ascii_name(name)) <= SAFE
+
+
+@given(st.text(sorted(SAFE - {"<"})))
+def test_a_name_that_torch_keeps_is_unchanged(name: str) -> None:
+    assert ascii_name(name) == name
+
+
+@given(st.text("<U+>0DF9", max_size=12))
+@example("<U+D800>")
+@example("<U+110000>")
+def test_any_text_in_a_trace_is_read_as_valid_characters(text: str) -> None:
+    assert len(original_name(text).encode()) <= len(text)
+
+
+@pytest.mark.slow
+def test_ranges_of_any_name_are_in_the_trace_of_a_run(tmp_path: Path) -> None:
+    ran = run_torch(NAMES_RANGES, tmp_path, **{COLLECTOR: "kineto", CAPTURE: "0:0:1"})
+    assert ran.returncode == 0, ran.stderr
+    trace = nsysflow.load(tmp_path / "report.pt.trace.json.gz")
+    assert set(trace.ranges["name"].cast(str)) == {"step", "data", *UNUSUAL}
+    assert not any(note.kind == NoteKind.NAMELESS_RANGES for note in trace.notes)
+
+
+@pytest.mark.parametrize(("ours", "name"), [(True, "ü"), (False, "<U+FC>")])
+def test_names_are_unescaped_only_in_a_trace_of_ours(tmp_path: Path, ours: bool, name: str) -> None:
+    what = {"ph": "X", "cat": "user_annotation", "pid": 8, "tid": 8, "ts": 1, "dur": 2}
+    events = [{**what, "name": "<U+FC>"}, {**what, "name": "unknown"}]
+    window = {"nsysflow": {"capture": "0:0:1", "unprofiled_step_ns": None}} if ours else {}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"traceEvents": events, **window}))
+    trace = nsysflow.load(path)
+    assert trace.ranges["name"].to_list() == [name, "unknown"]
+    assert any(note.kind == NoteKind.NAMELESS_RANGES for note in trace.notes)

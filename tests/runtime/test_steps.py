@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow import region, steps
-from nsysflow.runtime import collectors, pace
+from nsysflow.runtime import collectors
+from nsysflow.runtime import steps as pace
 from nsysflow.runtime.protocol import CAPTURE, Window
 from tests.runtime.windows import captured, captured_steps, lengths, marked_steps, windows
 

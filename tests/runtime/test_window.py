@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow import steps
-from nsysflow.runtime import pace
-from nsysflow.runtime import window as window_module
+from nsysflow.runtime import steps as pace
+from nsysflow.runtime import steps as window_module
 from nsysflow.runtime.captures import WindowMark
+from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import Window
-from nsysflow.runtime.this_process import THIS_PROCESS
 from tests.runtime.windows import captured, captured_steps, lengths, marked_steps, windows
 
 

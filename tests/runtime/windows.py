@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from nsysflow.runtime import collectors
-from nsysflow.runtime import window as window_module
+from nsysflow.runtime import steps as window_module
 from nsysflow.runtime.captures import WindowMark
 from nsysflow.runtime.protocol import CAPTURE, Window
 from tests.recording import Notes, recorded

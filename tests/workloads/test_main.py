@@ -18,8 +18,7 @@ from nsysflow.runtime.protocol import CAPTURE
 from nsysflow.workloads.__main__ import main
 from nsysflow.workloads.common import run as running
 from nsysflow.workloads.common.accuracy import Comparison
-from nsysflow.workloads.common.table import Table
-from nsysflow.workloads.common.timing import Column
+from nsysflow.workloads.common.measurement import Column, Table
 from tests.recording import nvtx_events, record_and_export
 
 CHILD = [sys.executable, "-P", "-m", "nsysflow.workloads"]

@@ -11,7 +11,7 @@ from nsysflow.base.peaks import Unit
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
-    from nsysflow.workloads.common.table import Table
+    from nsysflow.workloads.common.measurement import Table
 
 Options = TypeVar("Options")
 

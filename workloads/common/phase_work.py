@@ -6,9 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.cuda_graphs import captured
-from nsysflow.workloads.common.phases import AnyPhase, Phase, WorkloadRegion
-from nsysflow.workloads.common.table import Table
+from nsysflow.workloads.common.measurement import Table
+from nsysflow.workloads.common.phases import AnyPhase, Phase, WorkloadRegion, captured
 
 
 def runnable_variant(config: Config[Any]) -> str:

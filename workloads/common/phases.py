@@ -1,8 +1,10 @@
-"""A step as phases: each is a range and the work in it, to be run or timed separately."""
+"""A step as phases, and work captured as a CUDA graph."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+import torch
 
 from nsysflow.runtime.regions import region
 
@@ -63,3 +65,21 @@ def parts_of(phases: Sequence[AnyPhase]) -> Iterator[Phase]:
             yield from phase.parts
         else:
             yield phase
+
+
+def captured(work: Callable[[], None]) -> Callable[[], None]:
+    """A function that replays `work` as a CUDA graph, with one launch.
+
+    Args:
+        work: launches kernels on static tensors. It must not allocate memory that outlives it, and
+            must not wait. It runs once before the capture, because code loads lazily.
+    """
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay

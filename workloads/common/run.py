@@ -10,11 +10,11 @@ from torch import Tensor
 
 from nsysflow.base.errors import WorkloadError
 from nsysflow.catalog.catalog import Workload
+from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import rank
 from nsysflow.runtime.steps import steps
-from nsysflow.runtime.this_process import THIS_PROCESS
 from nsysflow.workloads.common.config import Config, On, Work
-from nsysflow.workloads.common.table import Table
+from nsysflow.workloads.common.measurement import Table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,8 @@
-"""One training step of a perceptron, shared by the workloads about training."""
+"""Work that workloads share: a training step, long kernels, batches, and their FLOPs."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +12,65 @@ from torch.nn import functional
 
 from nsysflow.runtime.regions import Region, region
 from nsysflow.workloads.common.config import Config, Flops
-from nsysflow.workloads.common.flops import perceptron_flops
+
+
+class Matmuls:
+    """The same matrix product, repeated into the same output.
+
+    Attributes:
+        out: the product (size, size). Its elements have variance 1.
+    """
+
+    def __init__(self, config: Config[Any], size: int) -> None:
+        self._left = torch.randn(size, size, **config.placed)
+        self._right = torch.randn(size, size, **config.placed) / size**0.5
+        self.out = torch.zeros_like(self._left)
+
+    def launch(self, times: int) -> None:
+        """Multiply `times` times, with one or two kernels each."""
+        for _ in range(times):
+            torch.mm(self._left, self._right, out=self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loader:
+    """The numbers of the batches; each takes some host work, as reading and decoding would.
+
+    Attributes:
+        count: how many batches.
+        work_ms: the time that each takes. The host spins, so it is the same on every machine.
+    """
+
+    count: int
+    work_ms: float
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[int]:
+        for index in range(self.count):
+            until_ns = time.perf_counter_ns() + round(self.work_ms * 1_000_000)
+            while time.perf_counter_ns() < until_ns:
+                pass
+            yield index
+
+
+def product(m: int, n: int, k: int) -> int:
+    """Operations of the product of (m, k) and (k, n)."""
+    return 2 * m * n * k
+
+
+def perceptron_flops(rows: int, widths: Sequence[int]) -> dict[str, int]:
+    """Operations of a training step of linear layers, by phase.
+
+    Backward computes a gradient for each weight and for each input except the first.
+
+    Args:
+        rows: rows of the batch.
+        widths: widths of the input, between the layers, and of the output.
+    """
+    layers = [product(rows, fan_out, fan_in) for fan_in, fan_out in pairwise(widths)]
+    return {Region.FORWARD: sum(layers), Region.BACKWARD: 2 * sum(layers) - layers[0]}
 
 
 class Training:

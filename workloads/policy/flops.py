@@ -2,8 +2,8 @@
 
 from nsysflow.kernels.muon import muon_flops
 from nsysflow.runtime.regions import Region
-from nsysflow.workloads.common.flops import product
 from nsysflow.workloads.common.phases import WorkloadRegion
+from nsysflow.workloads.common.training import product
 from nsysflow.workloads.policy.model import Sizes
 
 

@@ -11,9 +11,9 @@ from nsysflow.kernels.muon import SHORT_MAX
 from nsysflow.kernels.narrow_linear import OUT_MAX
 from nsysflow.runtime.regions import Region
 from nsysflow.workloads.common.config import Config, Flops, Work
+from nsysflow.workloads.common.measurement import Table, table_of
 from nsysflow.workloads.common.phase_work import runnable_variant, work_of_phases
 from nsysflow.workloads.common.phases import AnyPhase, Phase, Phases, WorkloadRegion, parts_of
-from nsysflow.workloads.common.table import Table, table_of
 from nsysflow.workloads.policy.accuracy import PolicyStep, compare
 from nsysflow.workloads.policy.flops import policy_flops
 from nsysflow.workloads.policy.fused_step import FusedStep

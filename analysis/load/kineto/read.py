@@ -44,7 +44,7 @@ from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.schema import ID_MASK
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport
-from nsysflow.runtime.range_names import original_name
+from nsysflow.runtime.recorders import original_name
 
 _CALLS: Final = ("cuda_runtime", "cuda_driver")
 _GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")

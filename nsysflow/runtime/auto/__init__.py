@@ -9,25 +9,33 @@ from __future__ import annotations
 from types import ModuleType
 
 from nsysflow.runtime import collectors
-from nsysflow.runtime.auto import (
-    compiling,
-    engine,
-    frameworks,
-    functions,
-    generation,
-    modules,
-    optimizers,
+from nsysflow.runtime.auto.modules import (
+    annotate_compiling,
+    annotate_engine,
+    annotate_frameworks,
+    annotate_functions,
+    annotate_generation,
+    annotate_modules,
 )
+from nsysflow.runtime.auto.optimizers import annotate_optimizers
 from nsysflow.runtime.auto.ranges import Ranges
 
 __all__ = ["annotate"]
 
-_PARTS = (modules, engine, optimizers, functions, frameworks, compiling, generation)
+_PARTS = (
+    annotate_modules,
+    annotate_engine,
+    annotate_optimizers,
+    annotate_functions,
+    annotate_frameworks,
+    annotate_compiling,
+    annotate_generation,
+)
 
 
 def annotate(torch: ModuleType) -> None:
     """Give the program's phases and steps ranges. Called once, right after torch was imported."""
     if collectors.COLLECTOR_HERE is not None:
         ranges = Ranges(torch, collectors.COLLECTOR_HERE)
-        for part in _PARTS:
-            part.annotate(torch, ranges)
+        for annotate_part in _PARTS:
+            annotate_part(torch, ranges)

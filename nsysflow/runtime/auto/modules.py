@@ -1,14 +1,16 @@
-"""Calls of modules: `forward`, `eval`, or the name of a loss, a metric or a transform."""
+"""Calls of modules, functions of torch and frameworks that are phases by themselves."""
 
 from __future__ import annotations
 
 import re
-from functools import wraps
+from collections.abc import Callable
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from nsysflow.runtime.auto.ranges import Ranges
+from nsysflow.runtime.inject.nsysflow_hook import when_imported
 
 FORWARD: Final = "forward"
 EVAL: Final = "eval"
@@ -23,7 +25,7 @@ _GRAPHS: Final = "torch.fx."
 """Where torch.compile's graphs are defined, which are given the parameters of their model."""
 
 
-def annotate(torch: ModuleType, ranges: Ranges) -> None:
+def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
     """Put a range around calls of modules that are in no other call of a module."""
     call = torch.nn.Module.__call__
     is_compiling, here, apart, steps = ranges.is_compiling, ranges.here, ranges.apart, ranges.steps
@@ -97,3 +99,127 @@ def _has_state(module: Any) -> bool:
 def defined_in_torch_loss(kind: type) -> bool:
     """Whether a class is one of torch's losses."""
     return kind.__module__ == "torch.nn.modules.loss"
+
+
+_FSDP: Final = "torch.distributed.fsdp.fully_sharded_data_parallel"
+
+
+def annotate_functions(torch: ModuleType, ranges: Ranges) -> None:
+    """Put a range around each of them."""
+    batches = torch.utils.data.dataloader._BaseDataLoaderIter
+    ranges.put_around(batches, "__next__", "data", busy=True)
+
+    for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            ranges.put_around(owner, name, "clip_grad")
+    when_imported(
+        _FSDP,
+        lambda fsdp: ranges.put_around(
+            fsdp.FullyShardedDataParallel, "clip_grad_norm_", "clip_grad"
+        ),
+    )
+
+    for owner in (torch, torch.serialization):
+        ranges.put_around(owner, "save", "save")
+
+
+_NOT_RUNNING: Final = -1
+
+
+def annotate_engine(torch: ModuleType, ranges: Ranges) -> None:
+    """Put a range around each run that is in no other: `Tensor.backward` and `torch.autograd.grad`
+    all come to one function."""
+    run = torch.autograd._engine_run_backward
+    in_range = ranges.around("backward", run)
+    is_compiling, running = ranges.is_compiling, torch._C._current_graph_task_id
+
+    def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or running() != _NOT_RUNNING:
+            return run(*args, **kwargs)
+        return in_range(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = ranges.hide(_engine_run_backward)
+
+
+_FUNCTIONS: Final = (
+    ("deepspeed.runtime.engine", "DeepSpeedEngine", "step", "optimizer"),
+    ("accelerate.data_loader", None, "send_to_device", "data"),
+    ("lightning.pytorch.strategies.strategy", "Strategy", "batch_to_device", "data"),
+    ("pytorch_lightning.strategies.strategy", "Strategy", "batch_to_device", "data"),
+)
+"""Module, class (None: a function of the module), function and its range. DeepSpeed's own step does
+more than the torch optimizer in it: it reduces gradients and casts parameters."""
+
+
+def annotate_frameworks(_torch: ModuleType, ranges: Ranges) -> None:
+    """Put a range around each of them, once the program imports it."""
+    for module, owner, function, name in _FUNCTIONS:
+        when_imported(module, partial(_put_around, ranges, owner, function, name))
+
+
+def _put_around(
+    ranges: Ranges, owner: str | None, function: str, name: str, module: ModuleType
+) -> None:
+    place = getattr(module, owner, None) if owner else module
+    if hasattr(place, function):  # versions differ
+        ranges.put_around(place, function, name)
+
+
+def annotate_generation(_torch: ModuleType, ranges: Ranges) -> None:
+    """Put the ranges there once the program imports transformers."""
+    when_imported("transformers.generation.utils", lambda utils: _annotate(utils, ranges))
+
+
+def _annotate(utils: ModuleType, ranges: Ranges) -> None:
+    generate, here = utils.GenerationMixin.generate, ranges.here
+
+    @wraps(generate)
+    def with_tokens(*args: Any, **kwargs: Any) -> Any:
+        around, here.tokens = here.tokens, []
+        try:
+            return generate(*args, **kwargs)
+        finally:
+            for close in here.tokens:
+                close()
+            here.tokens = around
+
+    utils.GenerationMixin.generate = ranges.around("generate", with_tokens)
+
+
+_RECORDING: Final = "CUDAGRAPH_RECORDING"
+"""torch also calls back for this, when a step runs to record its CUDA graphs."""
+
+
+def annotate_compiling(_torch: ModuleType, ranges: Ranges) -> None:
+    """Open a range whenever torch starts to compile."""
+    when_imported("torch._dynamo.callback", lambda callback: _listen(callback, ranges))
+
+
+def _listen(callback: ModuleType, ranges: Ranges) -> None:
+    # not by registering a callback: `torch._dynamo.reset` forgets those
+    handler = callback.CompilationCallbackHandler
+    started, ended = handler.run_start_callbacks, handler.run_end_callbacks
+    here, opened = ranges.here, list[Callable[[], object]]()
+
+    @wraps(started)
+    def run_start_callbacks(self: object, *args: Any) -> None:
+        started(self, *args)
+        if not _records(args):
+            opened.append(ranges.open("compile"))
+            here.compiling = True
+
+    @wraps(ended)
+    def run_end_callbacks(self: object, *args: Any) -> None:
+        if not _records(args) and opened:
+            here.compiling = False
+            opened.pop()()
+        ended(self, *args)
+
+    handler.run_start_callbacks = run_start_callbacks
+    handler.run_end_callbacks = run_end_callbacks
+
+
+def _records(args: tuple[Any, ...]) -> bool:
+    """Whether torch called back for another reason; before 2.8 it gives no reason."""
+    trigger = getattr(args[0], "callback_trigger", None) if args else None
+    return getattr(trigger, "name", None) == _RECORDING

@@ -10,7 +10,7 @@ from typing import Any
 from nsysflow.runtime.auto.ranges import Function, Ranges
 
 
-def annotate(torch: ModuleType, ranges: Ranges) -> None:
+def annotate_optimizers(torch: ModuleType, ranges: Ranges) -> None:
     """Put a range around each optimizer's step, and one around zeroing gradients.
 
     torch replaces `step` of a class when the first optimizer of that class is made, by what

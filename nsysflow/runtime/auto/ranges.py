@@ -8,8 +8,7 @@ from functools import wraps
 from types import FunctionType, ModuleType
 from typing import Any
 
-from nsysflow.runtime.auto.recording import Recording
-from nsysflow.runtime.auto.steps import Steps
+from nsysflow.runtime.auto.steps import Recording, Steps
 from nsysflow.runtime.collectors import Collector
 
 Function = Callable[..., Any]

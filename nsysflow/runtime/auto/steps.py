@@ -1,29 +1,50 @@
-"""Where automatic steps begin and end, and what the capture window makes of them.
-
-An instant is recorded at each border: the first one begins a step, every other ends one. A step
-goes from the end of an optimizer's step to the end of its next one. In a process that has made no
-optimizer so far, a call of the outermost module is a step, with instants of another name.
-"""
+"""Where automatic steps begin and end, and what records automatic ranges."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-from nsysflow.runtime.auto.recording import Recording
 from nsysflow.runtime.collectors import Collector
-from nsysflow.runtime.graph_ranges import captures_graph
-from nsysflow.runtime.pace import Pace
-from nsysflow.runtime.protocol import AUTO_CALL, CAPTURE, STEP, Window
-from nsysflow.runtime.this_process import (
+from nsysflow.runtime.process import (
     THIS_PROCESS,
     is_loader_worker,
     save_status_at_exit,
     save_status_once,
 )
-from nsysflow.runtime.window import count_step
+from nsysflow.runtime.protocol import AUTO_CALL, AUTO_DOMAIN, CAPTURE, STEP, Window
+from nsysflow.runtime.recorders import Recorder, find_recorder
+from nsysflow.runtime.regions import captures_graph, noted
+from nsysflow.runtime.steps import Pace, count_step
+
+
+class Recording:
+    """Opens ranges in the domain of automatic ones. All of them are opened here."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._recorder: Recorder | None = None
+
+    def open(self, name: str) -> Callable[[], object]:
+        """Open a range on this thread; calling what is returned closes it."""
+        recorder = self._recorder or self._find()
+        if recorder is None or is_loader_worker():
+            return _nothing
+        THIS_PROCESS.ranges += 1
+        return noted(name, AUTO_DOMAIN, recorder.open(name, None))
+
+    def _find(self) -> Recorder | None:
+        """The recorder; looked for again until there is one, as nvtx may be imported later."""
+        save_status_at_exit()
+        self._recorder = find_recorder(self._collector, AUTO_DOMAIN)
+        return self._recorder
+
+
+def _nothing() -> None:
+    """Closes a range that was not opened."""
 
 
 class Steps:

@@ -92,7 +92,7 @@ def _annotate(torch: "ModuleType") -> None:
     try:
         _import_nsysflow()
         from nsysflow.runtime.auto import annotate
-        from nsysflow.runtime.this_process import save_status_at_exit
+        from nsysflow.runtime.process import save_status_at_exit
 
         annotate(torch)
         save_status_at_exit()

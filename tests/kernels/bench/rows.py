@@ -3,8 +3,7 @@
 from typing import Any
 
 from nsysflow.kernels.bench.problem import Cost
-from nsysflow.kernels.bench.rows import Machine, Measured, Row
-from nsysflow.kernels.bench.statistics import stats_of
+from nsysflow.kernels.bench.rows import Machine, Measured, Row, stats_of
 
 VERSIONS = {"driver": "580.1", "cuda": "13.0", "torch": "2.11", "triton": "3.6", "nsysflow": "0.1"}
 

@@ -6,7 +6,6 @@ from weakref import WeakSet
 import pytest
 import torch
 
-from nsysflow.kernels.bench.calls import call_of
 from nsysflow.kernels.bench.measurement import (
     PLACING_S_MAX,
     RUNS,
@@ -15,10 +14,9 @@ from nsysflow.kernels.bench.measurement import (
     _placements,
     measured,
 )
-from nsysflow.kernels.bench.problem import Direction, Random
+from nsysflow.kernels.bench.problem import Direction, Random, call_of
 from nsysflow.kernels.bench.problems import BENCHMARKS
-from nsysflow.kernels.bench.rows import Measured
-from nsysflow.kernels.bench.statistics import PASSES, REPETITIONS, REPLAYS
+from nsysflow.kernels.bench.rows import PASSES, REPETITIONS, REPLAYS, Measured
 from nsysflow.kernels.bench.stopwatch import Call, Stopwatch, stopwatch
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

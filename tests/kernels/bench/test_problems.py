@@ -6,20 +6,23 @@ from torch._dynamo.utils import counters
 
 from nsysflow.catalog.catalog import Kernel, kernels
 from nsysflow.kernels.bench import cases
-from nsysflow.kernels.bench.calls import (
+from nsysflow.kernels.bench.cases import Bench, Case, cases_of, row_of
+from nsysflow.kernels.bench.correctness import ROUNDING, compared
+from nsysflow.kernels.bench.problem import (
     BACKENDS,
+    Outputs,
+    Problem,
+    Random,
     call_of,
     exact,
     forget_compiled,
     function_of,
+    shapes_of,
     variants_of,
 )
-from nsysflow.kernels.bench.cases import Bench, Case, cases_of, row_of
-from nsysflow.kernels.bench.correctness import ROUNDING, compared
-from nsysflow.kernels.bench.machine import bench_here
-from nsysflow.kernels.bench.problem import Outputs, Problem, Random, shapes_of
 from nsysflow.kernels.bench.problems import BENCHMARKS
 from nsysflow.kernels.bench.problems.ppo_loss import CLIP, MARGIN
+from nsysflow.kernels.bench.session import bench_here
 
 CPU = torch.device("cpu")
 KERNELS = {kernel.name: kernel for kernel in kernels()}

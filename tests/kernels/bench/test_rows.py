@@ -1,16 +1,34 @@
-"""Rows and their files."""
+"""Rows of results."""
 
 import csv
 import json
 import math
+import statistics
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
 
 from nsysflow.base.errors import OutputError
 from nsysflow.base.peaks import PEAKS, peak_flops
 from nsysflow.kernels.bench.cases import checked_copy, exit_code
-from nsysflow.kernels.bench.rows import add_to_csv, add_to_json, check_file, flat
+from nsysflow.kernels.bench.rows import (
+    Row,
+    add_to_csv,
+    add_to_json,
+    calls_a_sample,
+    check_file,
+    flat,
+    notes_of,
+    repetitions,
+    spread_of,
+    stats_of,
+    table_of,
+    warm_ups,
+)
 from tests.kernels.bench.rows import measured, row
 
 
@@ -90,3 +108,82 @@ def test_peaks_are_higher_for_narrower_numbers() -> None:
     for peaks in PEAKS.values():
         assert peaks["float32"] < peaks["tf32"] < peaks["bf16"]
     assert peak_flops("a GPU of tomorrow", "bf16") is None
+
+
+def page(*rows: Row) -> list[str]:
+    """The table as it is printed."""
+    out = StringIO()
+    Console(file=out, width=200, highlight=False).print(table_of(rows))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def test_a_timed_table_has_one_column_per_way_of_timing() -> None:
+    title, heads, line = page(row(measured=measured(8000.0)))
+    assert title == "advantage  medians in us"
+    ways = ["device", "span cold", "span warm", "graph cold", "graph warm"]
+    assert [heads.index(way) for way in ways] == sorted(heads.index(way) for way in ways)
+    assert line.split()[:10] == ["S=8", "T=2", "bf16", "fwd", "triton", "25", "%", "8", "16", "16"]
+
+
+def test_without_a_gpu_the_table_ends_with_the_error() -> None:
+    _, heads, line = page(row(measured=None))
+    assert heads.split() == ["shape", "dtype", "direction", "variant", "error", "/", "tolerance"]
+    assert line.endswith("25 %")
+
+
+def test_wrong_and_failed_rows_say_why() -> None:
+    wrong = row(outcome="wrong", error=7.0, note="output 0 is off", measured=None)
+    failed = row(outcome="failed", error=None, note="OSError: no", measured=None)
+    assert [line.split()[-1] for line in page(wrong, failed)[2:]] == ["WRONG", "failed"]
+    assert notes_of([row(), wrong, failed]) == [
+        "advantage triton fwd bf16 S=8 T=2: wrong: output 0 is off",
+        "advantage triton fwd bf16 S=8 T=2: failed: OSError: no",
+    ]
+
+
+def test_the_spread_names_the_worst_case() -> None:
+    shaky = row(
+        kernel="prio", measured=measured(graph_warm=stats_of([[100.0, 100.0], [103.0, 103.0]]))
+    )
+    line = spread_of([row(), shaky])
+    assert line is not None
+    assert "median 0.00 %, largest 3.00 % (graph warm, prio triton" in line
+    assert spread_of([row(measured=None)]) is None
+
+
+samples = st.lists(st.integers(1, 10**9).map(float), min_size=2, max_size=60)
+
+
+@given(st.lists(samples, min_size=1, max_size=3))
+def test_every_sample_of_every_run_counts_once(runs: list[list[float]]) -> None:
+    stats = stats_of(runs)
+    every = sorted(sample for run in runs for sample in run)
+    assert stats.n == len(every)
+    assert (stats.min_ns, stats.max_ns) == (every[0], every[-1])
+    assert stats.median_ns == (every[(len(every) - 1) // 2] + every[len(every) // 2]) / 2
+    assert stats.mean_ns == pytest.approx(sum(every) / len(every))
+    assert stats.std_ns == pytest.approx(statistics.stdev(every), rel=1e-6, abs=1e-3)
+
+
+def test_the_spread_compares_medians_of_runs_and_not_samples() -> None:
+    assert stats_of([[1.0, 100.0, 900.0], [2.0, 102.0, 300.0]]).spread_pct == pytest.approx(2.0)
+    assert stats_of([[1.0, 100.0, 900.0]]).spread_pct == 0
+
+
+@given(st.floats(0, 1e12))
+def test_a_call_is_repeated_5_to_50_times(call_ns: float) -> None:
+    assert 5 <= repetitions(call_ns) <= 50
+
+
+def test_repetitions_take_100_ms_between_those_bounds() -> None:
+    assert [repetitions(ns) for ns in (1e6, 4e6, 1e7, 9e7)] == [50, 25, 10, 5]
+
+
+def test_warming_up_takes_25_ms_or_one_call() -> None:
+    assert [warm_ups(ns) for ns in (5e3, 1e6, 1e9)] == [5000, 25, 1]
+
+
+@given(st.floats(1, 1e12))
+def test_a_sample_takes_about_a_millisecond_or_is_one_call_or_a_hundred(call_ns: float) -> None:
+    calls = calls_a_sample(call_ns)
+    assert calls in (1, 100) or abs(calls * call_ns - 1e6) <= call_ns / 2

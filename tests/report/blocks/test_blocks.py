@@ -14,7 +14,7 @@ from nsysflow.report.layout import Block
 from nsysflow.report.page import OF_RANKS, rows_shown
 from nsysflow.report.results import Results as RealResults
 from tests.report.handmade import Results, handmade, measured, renamed, sampled, training, two_ranks
-from tests.report.ranks.made import many
+from tests.report.test_ranks import many
 
 SHOWN = [
     table for table in TABLES.values() if rows_shown(table, "page") or rows_shown(table, "full")

@@ -13,7 +13,7 @@ from nsysflow.runs.captures import captures_of
 from tests.analyses import analysed
 from tests.browser import Scheme, opened
 from tests.report.html.made import made
-from tests.report.ranks.made import many
+from tests.report.test_ranks import many
 from tests.reports import PACKED
 
 SERIOUS = ("serious", "critical")

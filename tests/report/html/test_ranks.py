@@ -10,7 +10,7 @@ from nsysflow.report.html.page import write_html
 from tests.analyses import analysed
 from tests.browser import opened
 from tests.report.html.made import made
-from tests.report.ranks.made import many
+from tests.report.test_ranks import many
 
 NAME = "h200-ddp-rank0"
 

@@ -10,7 +10,7 @@ from tests.torch_programs import run_with_torch
 
 ANNOTATED = """
 import atexit, json, torch
-from nsysflow.runtime.auto import annotate, recording
+from nsysflow.runtime.auto import annotate, steps
 
 class Tree:
     def __init__(self):
@@ -24,7 +24,7 @@ class Tree:
         return self.open_lists.pop
 
 tree = Tree()
-recording.find_recorder = lambda collector, domain: tree
+steps.find_recorder = lambda collector, domain: tree
 annotate(torch)
 atexit.register(lambda: print("RANGES", json.dumps(tree.top)))
 """

@@ -9,7 +9,7 @@ from nsysflow.runtime.protocol import CAPTURE
 from tests.runtime.auto.programs import ANNOTATED, SMALL, run
 
 WINDOW = """
-from nsysflow.runtime import window
+from nsysflow.runtime import steps as window
 class Capture:
     def start(self, about): tree.open("START", None)(); print(json.dumps(about))
     def stop(self): tree.open("STOP", None)()

@@ -9,8 +9,8 @@ from shlex import quote
 
 import pytest
 
-from nsysflow.runtime.child_status import FILES
 from nsysflow.runtime.inject.nsysflow_hook import NOT_ANNOTATED
+from nsysflow.runtime.process import FILES
 from tests.nsys.fakes import script
 from tests.runtime.inject.programs import HERE, Machine, code
 
@@ -107,7 +107,7 @@ COUNTS = """
 import torch
 from nsysflow import region, steps
 from nsysflow.runtime import auto
-from nsysflow.runtime.this_process import THIS_PROCESS
+from nsysflow.runtime.process import THIS_PROCESS
 with region("forward"):
     pass
 print(THIS_PROCESS.ranges, len([s for s in steps(range(3))]), THIS_PROCESS.steps)

@@ -1,0 +1,138 @@
+"""Device time is that of the work launched in a repetition, in any order of the record."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysflow.kernels.bench.stopwatch import Activity, LostActivity, Repetition, repetitions_of
+
+
+class Session:
+    """A record like CUPTI's: the host runs ahead of the device, and waits wait for it."""
+
+    def __init__(self) -> None:
+        self.record: list[Activity] = []
+        self._host_ns = 1_000
+        self._device_ns = 0
+        self._correlation = 0
+
+    def launch(self, kernel: str, duration_ns: int, *, recorded: bool = True) -> None:
+        self._correlation += 1
+        call = "cudaLaunchKernel" if self._correlation % 2 else "cuLaunchKernelEx"
+        if recorded:
+            self._call(call, self._host_ns + 5)
+        start_ns = max(self._host_ns + 8, self._device_ns + 1)
+        self._device_ns = start_ns + duration_ns
+        self.record.append(
+            Activity(
+                name=kernel,
+                on_device=True,
+                start_ns=start_ns,
+                end_ns=self._device_ns,
+                correlation=self._correlation,
+            )
+        )
+        self._host_ns += 6
+
+    def wait(self, call: str) -> None:
+        self._correlation += 1
+        self._call(call, max(self._host_ns, self._device_ns) + 3)
+        self._host_ns = self.record[-1].end_ns + 1
+
+    def repetition(self, durations_ns: list[int], *, flush_ns: int = 60_000) -> None:
+        self.launch("fill", flush_ns)
+        self.wait("cudaEventSynchronize")
+        for duration_ns in durations_ns:
+            self.launch("fill", duration_ns)
+        self.wait("cudaDeviceSynchronize")
+
+    def _call(self, name: str, end_ns: int) -> None:
+        self.record.append(
+            Activity(
+                name=name,
+                on_device=False,
+                start_ns=self._host_ns,
+                end_ns=end_ns,
+                correlation=self._correlation,
+            )
+        )
+
+
+durations = st.integers(0, 10**8)
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda kernels: st.lists(
+            st.tuples(durations, st.lists(durations, min_size=kernels, max_size=kernels)),
+            min_size=1,
+            max_size=8,
+        )
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_a_repetition_has_its_own_kernels_and_not_the_flush(
+    calls: list[tuple[int, list[int]]], random: Random
+) -> None:
+    session = Session()
+    session.launch("fill", 123)  # the call before the first range
+    for flush_ns, kernels_ns in calls:
+        session.repetition(kernels_ns, flush_ns=flush_ns)
+    session.wait("cudaDeviceSynchronize")  # the profiler's own, at its end
+    random.shuffle(session.record)
+    assert repetitions_of(session.record, len(calls)) == [
+        Repetition(operations=len(kernels_ns), device_ns=sum(kernels_ns)) for _, kernels_ns in calls
+    ]
+
+
+def test_a_kernel_without_its_launch_counts_by_its_own_start() -> None:
+    session = Session()
+    session.launch("flush", 500)
+    session.wait("cudaEventSynchronize")
+    session.launch("one", 40, recorded=False)
+    session.launch("two", 2)
+    session.wait("cudaDeviceSynchronize")
+    session.launch("after", 900, recorded=False)
+    assert repetitions_of(session.record, 1) == [Repetition(operations=2, device_ns=42)]
+
+
+def test_the_name_of_a_wait_can_have_a_version() -> None:
+    session = Session()
+    session.launch("flush", 500)
+    session.wait("cudaEventSynchronize_v3020")
+    session.launch("one", 40)
+    session.wait("cudaDeviceSynchronize_v3020")
+    assert repetitions_of(session.record, 1) == [Repetition(operations=1, device_ns=40)]
+
+
+def test_device_waits_outside_a_range_are_ignored() -> None:
+    session = Session()
+    session.wait("cudaDeviceSynchronize")
+    session.repetition([3])
+    session.wait("cudaDeviceSynchronize")
+    session.repetition([4])
+    assert [each.device_ns for each in repetitions_of(session.record, 2)] == [3, 4]
+
+
+def test_a_lost_repetition_is_refused() -> None:
+    session = Session()
+    session.repetition([3])
+    with pytest.raises(LostActivity, match="2 repetitions ran, but the record has 1"):
+        repetitions_of(session.record, 2)
+
+
+def test_a_lost_kernel_is_refused() -> None:
+    session = Session()
+    session.repetition([3, 4])
+    session.repetition([3])
+    with pytest.raises(LostActivity, match="have 1, 2 device operations"):
+        repetitions_of(session.record, 2)
+
+
+def test_a_session_without_kernels_is_refused() -> None:
+    session = Session()
+    session.repetition([])
+    with pytest.raises(LostActivity, match="have 0 device operations"):
+        repetitions_of(session.record, 1)

@@ -1,0 +1,178 @@
+"""A comparison in sentences and blocks."""
+
+from collections.abc import Sequence
+
+from nsysflow.compare.captures import Capture, Row
+from nsysflow.compare.comparison import Comparison, compared
+from nsysflow.report.diff import ROWS, blocks, headline, not_comparable, remarks, title
+from nsysflow.report.layout import Block
+from tests.compare.handmade import capture, ranks, row, track
+
+STEPS = 40
+
+
+def steps(ns: int, noise: int = 3) -> list[int]:
+    """Steps that differ by a few ns."""
+    return [ns + at * 7 % noise for at in range(STEPS)]
+
+
+def block(found: Comparison, title: str, *, full: bool = False) -> Block | None:
+    return next((each for each in blocks(found, full=full) if each.title == title), None)
+
+
+def cells(found: Comparison, title: str, *, full: bool = False) -> list[tuple[str, ...]]:
+    shown = block(found, title, full=full)
+    assert shown is not None
+    return [*shown.rows]
+
+
+BASE = [row(*steps(100_000)), row(*steps(50_000), part="idle", kind="sync", name="cudaFree")]
+NEW = [row(*steps(130_000)), row(*steps(10_000), part="idle", kind="sync", name="cudaFree")]
+FOUND = compared([capture(*BASE)], [capture(*NEW)])
+
+
+def test_the_bridge_ends_with_the_step() -> None:
+    rows = cells(FOUND, "Bridge")
+    assert [each[0] for each in rows] == ["idle: waiting in a sync", "compute: matmul", "step"]
+    assert rows[0][1:4] == ("50.0 us", "10.0 us", "-40.0 us")
+    assert rows[0][5] == "█" * 20
+    assert rows[1][5] == "█" * 15
+
+
+def test_small_parts_are_in_the_line_of_the_rest() -> None:
+    tiny = row(*steps(30), kind="norm", name="layer_norm")
+    found = compared([capture(*BASE)], [capture(*NEW, tiny)])
+    assert "1 more" in [each[0] for each in cells(found, "Bridge")]
+    assert "compute: norm" in [each[0] for each in cells(found, "Bridge", full=True)]
+
+
+def test_a_change_within_the_noise_is_marked() -> None:
+    wild = [100_000 + 60_000 * (at * 7 % 13) // 13 for at in range(STEPS)]
+    found = compared([capture(row(*wild))], [capture(row(*reversed(wild[1:]), wild[5]))])
+    assert cells(found, "Bridge")[-1][3].startswith("~ ")
+
+
+def test_a_change_of_too_few_steps_is_marked() -> None:
+    found = compared([capture(row(100_000))], [capture(row(150_000))])
+    assert cells(found, "Bridge")[-1][3] == "? +50.0 us"
+
+
+def test_kernels_say_how_often_and_how_long_they_ran() -> None:
+    kernels = cells(FOUND, "Kernels and copies")
+    assert kernels == [("+30.0 us", "slower", "1 x 100 us", "1 x 130 us", "gemm 8x1x1", "matmul")]
+
+
+def test_waits_say_where_they_are_and_were() -> None:
+    def waits(line: int, ns: int) -> list[Row]:
+        source = f"train.py:{line} in step"
+        return [row(*steps(ns), part="idle", kind="sync", name="cudaFree", source=source)]
+
+    found = compared([capture(*waits(42, 50_000))], [capture(*waits(45, 10_000))])
+    assert cells(found, "Waits") == [
+        (
+            "-40.0 us",
+            "shorter",
+            "waiting in a sync: cudaFree",
+            "train.py:45 in step (was train.py:42 in step), step/forward",
+        )
+    ]
+
+
+def test_a_screen_shows_a_few_rows_and_says_how_many_there_are() -> None:
+    names = [f"k{number}" for number in range(ROWS + 3)]
+    base = [row(*steps(100_000), name=name) for name in names]
+    found = compared([capture(*base)], [capture(*(row(*steps(120_000), name=n) for n in names))])
+    shown = block(found, "Kernels and copies")
+    assert shown is not None
+    assert (len(shown.rows), shown.rest) == (ROWS, "3 more: --full")
+    assert len(cells(found, "Kernels and copies", full=True)) == ROWS + 3
+
+
+def test_ranks_are_listed_where_there_are_several() -> None:
+    assert block(FOUND, "Ranks") is None
+    two = [ranks(track(*side), track(*side, device=1)) for side in (BASE, NEW)]
+    assert [each[0] for each in cells(compared(two[:1], two[1:]), "Ranks")] == [
+        "run GPU 0",
+        "run GPU 1",
+    ]
+
+
+def test_a_capture_against_itself_shows_no_change() -> None:
+    found = compared([capture(*BASE)], [capture(*BASE)])
+    assert [each.title for each in blocks(found, full=True)] == ["Bridge"]
+    assert cells(found, "Bridge")[-1][1:3] == ("150 us", "150 us")
+
+
+FAST = [100_000 + at % 3 for at in range(40)]
+SLOW = [each * 5 // 4 for each in FAST]
+
+
+def found(base: Sequence[Sequence[int]], new: Sequence[Sequence[int]]) -> Comparison:
+    """Sides of such steps, a capture each."""
+    sides: list[list[Capture]] = []
+    for name, side in (("a", base), ("b", new)):
+        sides.append([capture(row(*ns), name=f"{name}{at}") for at, ns in enumerate(side)])
+    return compared(*sides)
+
+
+def runs(steps: Sequence[int]) -> list[list[int]]:
+    """Three captures that differ by a thousandth."""
+    return [[each + 100 * run for each in steps] for run in range(3)]
+
+
+def test_two_captures_differ_and_three_a_side_tell_why() -> None:
+    one = found([FAST], [SLOW])
+    assert headline(one).startswith("These two captures differ: a step takes 25 % longer (+25 %")
+    assert any("compare three a side: nsysflow diff" in each for each in remarks(one))
+
+
+def test_three_captures_a_side_give_a_verdict() -> None:
+    assert headline(found(runs(FAST), runs(SLOW))).startswith("Slower: a step takes 25 % longer")
+    faster = found(runs(SLOW), runs(FAST))
+    assert headline(faster).startswith("Faster: a step takes 20 % less time (-20 %")
+    assert not list(remarks(faster))
+
+
+def test_no_change_says_which_changes_cannot_show() -> None:
+    same = found([FAST], [FAST])
+    assert headline(same) == (
+        "No significant change: a step takes as long as before (+0.0 % to +0.0 %)"
+    )
+    assert list(remarks(same)) == ["These steps cannot show a change below 1.0 %"]
+
+
+def test_too_few_steps_say_how_many_it_takes() -> None:
+    few = found([FAST[:3]], [SLOW[:3]])
+    said = headline(few)
+    assert said.startswith(
+        f"Not enough steps to tell: 3 and 3 steps, {few.change.needed} a side are"
+    )
+    assert said.endswith("needed. Here a step takes 25 % longer")
+
+
+def test_too_few_captures_say_how_many_it_takes() -> None:
+    said = headline(found([FAST, FAST], [SLOW, SLOW]))
+    assert said.startswith("Not enough captures to tell: 2 and 2 captures, 3 a side are needed.")
+
+
+def test_without_steps_it_says_how_to_get_them() -> None:
+    window = capture(row(500), step_name=None, steps=[None], kinds=[None])
+    assert "--step" in headline(compared([window], [window]))
+
+
+def test_the_title_counts_captures_and_steps() -> None:
+    assert title(found([FAST], [SLOW[:9]])) == "a0 → b0 · NVIDIA H200 · 40 and 9 steps"
+    assert title(found(runs(FAST), runs(SLOW))) == (
+        "a0 and 2 more → b0 and 2 more · NVIDIA H200 · 3 captures, 120 steps each"
+    )
+
+
+def test_means_that_contradict_the_typical_step_are_said() -> None:
+    said = list(remarks(found([FAST], [[*(each - 9_000 for each in FAST[:-1]), 9_000_000]])))
+    assert any("longer, the typical one shorter: a few long steps" in each for each in said)
+
+
+def test_what_was_forced_is_said() -> None:
+    other = compared([capture(row(1))], [capture(row(1), gpu="NVIDIA A100")])
+    assert "Forced in spite of different GPUs: NVIDIA H200 and NVIDIA A100" in remarks(other)
+    assert not_comparable(other).startswith("run and run cannot be compared: different GPUs")

@@ -1,0 +1,256 @@
+"""The rows of the gap report, and its rounding."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nsysflow
+from nsysflow.report.gap_report import (
+    COARSE_SCALE,
+    LAUNCHING,
+    SCALE,
+    WAITING,
+    Place,
+    Track,
+    as_csv,
+    as_markdown,
+    gap_report,
+    is_listed,
+    rounded_pct,
+    tracks_of,
+)
+from nsysflow.report.results import Results
+from tests.analyses import EXAMPLES, analysed, any_trace, few_reports, run_of
+from tests.oracle import gap_report as oracle
+from tests.oracle.gap_report import nearest
+from tests.oracle.model import PlainTrace, to_trace
+from tests.oracle.strategies import traces
+from tests.report.handmade import Results as HandmadeResults
+from tests.report.handmade import handmade
+
+FORWARD = Place("forward", LAUNCHING)
+LOSS = Place("loss", WAITING, "train (train.py)")
+
+
+def track(step_ns: Sequence[int], **idle_ns: Sequence[int]) -> Track:
+    """A process whose GPU waits in `forward` and in `loss`."""
+    places = {"forward": (FORWARD, ("host", "")), "loss": (LOSS, ("sync", "cudaStreamSynchronize"))}
+    found = {places[name][0]: {places[name][1]: values} for name, values in idle_ns.items()}
+    return Track(gpu="NVIDIA H200", has_steps=True, step_ns=step_ns, idle_ns=found)
+
+
+def lines(*tracks: Track) -> list[str]:
+    """The lines of the CSV without its heading."""
+    return as_csv(gap_report(tracks)).splitlines()[1:]
+
+
+def lines_of(results: Results) -> list[str]:
+    return lines(*tracks_of(results))
+
+
+def oracle_lines(results: Results) -> list[tuple[Any, ...]]:
+    steps, parts = results.table("steps"), results.table("step_parts")
+    return oracle.gap_report(parts.to_dicts(), steps.to_dicts())
+
+
+def found_lines(results: Results) -> list[tuple[Any, ...]]:
+    """The same as `oracle_lines`."""
+    smaller = Place(*oracle.SMALLER)
+    rows = [(row.place or smaller, row.pct) for row in gap_report(tracks_of(results)).rows]
+    return [(place.phase, place.cause, place.function, pct) for place, pct in rows]
+
+
+@any_trace
+def test_a_random_trace_agrees_with_the_oracle(model: PlainTrace) -> None:
+    results = Results([nsysflow.analyze(to_trace(model))])
+    assert found_lines(results) == oracle_lines(results)
+
+
+@any_trace
+def test_neither_file_of_a_random_trace_names_the_report(model: PlainTrace) -> None:
+    trace = replace(to_trace(model), report="a-secret")
+    report = gap_report(tracks_of(Results([nsysflow.analyze(trace)])))
+    assert "secret" not in as_csv(report) + as_markdown(report)
+
+
+@given(traces(), traces())
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+def test_two_random_ranks_agree_with_the_oracle(one: PlainTrace, other: PlainTrace) -> None:
+    ranks = [replace(to_trace(one), report="rank0"), replace(to_trace(other), report="rank1")]
+    results = Results([nsysflow.analyze(rank) for rank in ranks])
+    assert found_lines(results) == oracle_lines(results)
+
+
+@few_reports
+def test_a_real_report_agrees_with_the_oracle(name: str) -> None:
+    results = run_of(name)
+    assert found_lines(results) == oracle_lines(results)
+
+
+def test_the_order_of_reports_changes_no_line() -> None:
+    analyses = [analysed(name) for name in ("h200-ddp-rank0", "h200-train")]
+    assert lines_of(Results(analyses)) == lines_of(Results(analyses[::-1]))
+
+
+series = st.lists(st.integers(0, 400), min_size=1, max_size=30)
+
+
+@given(series, st.integers(2, 1000))
+def test_a_program_that_is_slower_throughout_has_the_same_lines(idle: list[int], k: int) -> None:
+    once = track([1000] * len(idle), loss=idle)
+    slower = track([1000 * k] * len(idle), loss=[k * ns for ns in idle])
+    assert lines(once) == lines(slower)
+
+
+@given(series)
+def test_steps_in_reverse_have_the_same_lines(idle: list[int]) -> None:
+    steps = [1000] * len(idle)
+    assert lines(track(steps, loss=idle)) == lines(track(steps, loss=idle[::-1]))
+
+
+@given(series, series)
+def test_the_order_of_ranks_changes_nothing(one: list[int], other: list[int]) -> None:
+    tracks = [track([1000] * len(idle), loss=idle) for idle in (one, other)]
+    assert lines(*tracks) == lines(*tracks[::-1])
+
+
+@given(st.integers(0, 500), st.integers(0, 500))
+def test_the_rows_of_equal_steps_sum_to_their_idle_time(one: int, other: int) -> None:
+    report = gap_report([track([1000] * 15, forward=[one] * 15, loss=[other] * 15)])
+    assert sum(row.ns for row in report.rows) == report.idle_ns == one + other
+
+
+def test_a_row_is_the_median_over_the_steps() -> None:
+    idle = [20, 100, 100, 100, 400]
+    assert lines(track([1000] * 5, loss=idle))[0] == "loss,waiting,train (train.py),10"
+
+
+def test_of_several_ranks_a_row_has_the_one_that_waits_most() -> None:
+    waiting, other = track([1000] * 5, loss=[200] * 5), track([1000] * 5, loss=[0] * 5)
+    assert lines(waiting, other, other) == lines(waiting)
+
+
+def test_what_is_small_is_one_row_at_the_end() -> None:
+    rows = gap_report([track([1000] * 20, forward=[4] * 20, loss=[3] * 20)]).rows
+    (rest,) = rows
+    assert rest.place is None
+    assert rest.ns == 7
+
+
+def test_a_small_row_that_comes_and_goes_is_not_listed() -> None:
+    steps = [1000] * 20
+    assert len(lines(track(steps, loss=[9] * 20))) == 2
+    assert len(lines(track(steps, loss=[0, 9] * 9 + [9] * 2))) == 1
+
+
+def test_a_report_without_gpu_work_has_no_rows() -> None:
+    assert lines() == []
+
+
+def idle(step: int | None, ns: int, kind: str = "sync", **columns: Any) -> dict[str, Any]:
+    process = None if step is None else 7
+    about = {"process": process, "device": 0, "step": step, "part": "idle", "kind": kind}
+    return {**about, "name": "", "phase": "loss", "ns": ns, **columns}
+
+
+def compute(step: int | None, ns: int) -> dict[str, Any]:
+    return {**idle(step, ns, kind="matmul"), "part": "compute", "name": "gemm"}
+
+
+def one_report(*parts: dict[str, Any], steady: Sequence[bool] = ()) -> list[Track]:
+    steps = [
+        {"process": 7, "device": 0, "step": step, "steady": each}
+        for step, each in enumerate(steady)
+    ]
+    gpus = [{"device": 0, "name": "NVIDIA H200"}]
+    run = handmade(step_parts=[*parts], steps=steps, accounting=gpus)
+    return tracks_of(HandmadeResults([run]))
+
+
+def test_only_steady_steps_count() -> None:
+    (found,) = one_report(
+        compute(0, 10), compute(1, 90), idle(0, 990), idle(1, 10), steady=[False, True]
+    )
+    assert found.step_ns == [100]
+    assert found.idle_ns[Place("loss", WAITING)] == {("sync", ""): [10]}
+
+
+def test_where_no_step_is_steady_all_count() -> None:
+    (found,) = one_report(compute(0, 10), idle(1, 10), steady=[False, False])
+    assert found.step_ns == [10, 10]
+
+
+def test_without_steps_the_window_counts_as_a_whole() -> None:
+    (found,) = one_report(compute(None, 90), idle(None, 10))
+    assert (found.has_steps, found.step_ns) == (False, [100])
+
+
+def test_inserted_lines_change_no_row() -> None:
+    at_42, at_45 = (
+        one_report(compute(0, 90), idle(0, 10, source=f"train.py:{line} in step"), steady=[True])
+        for line in (42, 45)
+    )
+    assert (
+        lines(*at_42)
+        == lines(*at_45)
+        == [
+            "loss,waiting,step (train.py),10",
+            "(all smaller ones),,,1",
+        ]
+    )
+
+
+def test_a_wait_for_a_copy_and_for_a_sync_of_one_function_are_one_row() -> None:
+    source = "train.py:42 in step"
+    (found,) = one_report(
+        compute(0, 80),
+        idle(0, 10, source=source),
+        idle(0, 10, kind="blocking_copy", source=source),
+        steady=[True],
+    )
+    assert [*found.idle_ns] == [Place("loss", WAITING, "step (train.py)")]
+
+
+def test_host_code_has_no_line_since_samples_wander() -> None:
+    (found,) = one_report(
+        compute(0, 90), idle(0, 10, kind="host", source="a.py:1 in b"), steady=[True]
+    )
+    assert [*found.idle_ns] == [Place("loss", LAUNCHING)]
+
+
+@pytest.mark.parametrize(
+    ("per_mille", "pct"),
+    [(0, 1), (5, 1), (14, 1), (15, 2), (31, 2), (32, 5), (70, 5), (71, 10), (707, 50), (708, 100)],
+)
+def test_a_share_becomes_the_nearest_of_1_2_5_by_ratio(per_mille: int, pct: int) -> None:
+    assert rounded_pct(per_mille, 1000) == pct
+
+
+def test_a_share_in_the_middle_of_two_figures_takes_the_larger() -> None:
+    assert rounded_pct(10, 100, (5, 20)) == 20
+    assert rounded_pct(9.5, 100, (5, 20)) == 5
+
+
+@given(st.integers(0, 10**12), st.integers(1, 10**12), st.sampled_from([SCALE, COARSE_SCALE]))
+def test_rounding_agrees_with_the_oracle(halves: int, step: int, scale: tuple[int, ...]) -> None:
+    assert rounded_pct(halves / 2, step, scale) == nearest(Fraction(halves, 2 * step), [*scale])
+
+
+def test_half_a_percent_of_a_step_has_a_row_if_its_interval_agrees() -> None:
+    assert is_listed(5, None, 1000)
+    assert not is_listed(4.5, None, 1000)
+    assert is_listed(9, 5, 1000)
+    assert not is_listed(9, 4, 1000)
+
+
+def test_one_percent_of_a_step_has_a_row_however_it_varies() -> None:
+    assert is_listed(10, 0, 1000)
+
+
+def test_no_time_has_no_row_even_of_a_step_without_length() -> None:
+    assert not is_listed(0, None, 0)

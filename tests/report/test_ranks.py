@@ -1,0 +1,255 @@
+"""What a reader sees of ranks."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from nsysflow import Analysis
+from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.report.ranks import Line, RankSummary, heat_map, summarize_ranks
+from nsysflow.report.results import Origin
+from nsysflow.report.results import Results as RealResults
+from tests.report.handmade import MS, Results, frame, training
+
+Rows = Sequence[Mapping[str, Any]]
+
+STEP_NS = 10 * MS
+
+
+def run_of(*, many: bool = True, analysis: Analysis | None = None, **tables: Rows) -> RealResults:
+    """A run with these tables of its ranks; the rest is of one report, by default by hand."""
+    kind, one = (RealResults, analysis) if analysis else (Results, training())
+    ranks = Ranks.of([one.digest] * 2) if many else None
+    report = one.trace.report
+    origin = Origin(ranks=True, paths={report: Path(report)})
+    run = kind([one], ranks=ranks, origin=origin)
+    frames = {name: frame(name, *map(dict, rows)) for name, rows in tables.items()}
+    for part in (run, run.judged):
+        part._tables |= frames
+    return run
+
+
+def ranks(count: int) -> Rows:
+    """RANKS: rank 8 is on GPU 0 again."""
+    return [{"rank": at, "report": f"rank{at}", "device": at % 8} for at in range(count)]
+
+
+def steps(count: int, each: int, late: Mapping[int, Sequence[int]] | None = None) -> Rows:
+    """RANK_STEPS of ranks that compute 8 ms of each step; late ones 9 ms in their steps, in which
+    the others wait."""
+    found = []
+    for rank in range(count):
+        for step in range(each):
+            mine = 9 if late and step in late.get(rank, ()) else 8
+            found.append(
+                {
+                    "rank": rank,
+                    "report": f"rank{rank}",
+                    "device": rank % 8,
+                    "step": step,
+                    "duration_ns": STEP_NS,
+                    "compute_ns": mine * MS,
+                    "comm_exposed_ns": STEP_NS - mine * MS,
+                    "cost_ns": (mine - 8) * MS,
+                }
+            )
+    return found
+
+
+def group(**columns: Any) -> dict[str, Any]:
+    """A row of RANK_GROUPS: all of 64 ranks, of which rank 37 costs a tenth of each of 20 steps.
+    What the run would save is not known."""
+    straggler = {"rank": 37, "report": "rank37", "device": 5, "times_last": 200}
+    cost = {"steps": 20, "steps_last": 20, "cost_ns": 20 * MS, "cost_step_ns": MS}
+    saved = {"saved_step_ns": None}
+    late = {"late_ns": 21 * MS, "cost_work_ns": 20 * MS, "cost_host_ns": MS}
+    of = {"kind": "all", "ranks": 64, "members": "0-63", "collectives": 200, "through": None}
+    return {**of, **straggler, **cost, **saved, **late, **columns}
+
+
+def many(analysis: Analysis | None = None) -> RealResults:
+    """A run of 64 ranks in two groups, with a straggler, an outlier and a known link."""
+    outlier = {"rank": 37, "report": "rank37", "part": "compute", "ns": 9 * MS, "median_ns": 8 * MS}
+    link = {"kind": "all", "operation": "ncclAllReduce", "bytes": 1 << 25, "count": 9}
+    speed = {"done_ns": 160_000, "bus_bytes_per_s": 4e11, "slow_ns": None, "peak_pct": None}
+    return run_of(
+        analysis=analysis,
+        ranks=ranks(64),
+        rank_groups=[group(), group(group=1, kind="TP", ranks=8, members="0-7", cost_step_ns=0)],
+        rank_steps=steps(64, 20, {37: range(20)}),
+        rank_outliers=[outlier],
+        bandwidth=[link | speed],
+    )
+
+
+def drawn(rows: pl.DataFrame, *, alone: list[int], lines: int = 8, width: int = 80) -> list[Line]:
+    return heat_map(rows, alone, lines, width)
+
+
+def of(count: int, each: int, **late: list[int]) -> pl.DataFrame:
+    named = {int(name[1:]): some for name, some in late.items()}
+    return frame("rank_steps", *map(dict, steps(count, each, named)))
+
+
+def test_a_rank_that_takes_a_tenth_of_a_step_longer_stands_out_in_these_steps() -> None:
+    lines = drawn(of(4, 5, r2=[1, 3]), alone=[])
+    assert [line.letters for line in lines] == ["·····", "·····", "·▓·▓·", "·····"]
+
+
+def test_waiting_for_others_is_not_taking_longer() -> None:
+    lines = drawn(of(3, 4, r0=[0, 1, 2, 3]), alone=[])
+    assert [line.letters for line in lines] == ["▓▓▓▓", "····", "····"]
+
+
+def test_ranks_to_show_alone_come_first_and_the_others_keep_their_neighbours() -> None:
+    lines = drawn(of(16, 2), alone=[9], lines=6)
+    assert [line.ranks for line in lines] == [
+        (9,),
+        (0, 1, 2, 3),
+        (4, 5, 6, 7),
+        (8, 10, 11),
+        (12, 13, 14, 15),
+    ]
+
+
+def test_a_thousand_ranks_fit_into_the_lines_and_the_worst_of_them_is_seen() -> None:
+    lines = drawn(of(1024, 3, r700=[1]), alone=[], lines=12)
+    assert len(lines) == 8
+    assert [line.letters for line in lines].count("·▓·") == 1
+    assert sum(len(line.ranks) for line in lines) == 1024
+
+
+def test_at_most_half_of_the_lines_show_a_rank_alone() -> None:
+    lines = drawn(of(64, 2), alone=list(range(40)), lines=8)
+    assert [len(line.ranks) for line in lines][:5] == [1, 1, 1, 1, 12]
+
+
+def test_many_steps_fit_into_the_width_and_the_worst_of_them_is_seen() -> None:
+    (line, *_) = drawn(of(2, 100, r0=[55]), alone=[], width=10)
+    assert line.letters == "·····▒····" or line.letters == "·····▓····"
+
+
+def test_a_step_that_a_rank_lacks_is_blank() -> None:
+    rows = of(2, 3).filter(~((pl.col("rank") == 1) & (pl.col("step") == 1)))
+    assert [line.letters for line in drawn(rows, alone=[])] == ["···", "· ·"]
+
+
+def test_without_steps_there_is_no_picture() -> None:
+    assert drawn(of(0, 0), alone=[]) == []
+
+
+def said(*groups: dict[str, Any], many: bool = True, bandwidth: Any = ()) -> RankSummary:
+    tables = {"ranks": ranks(64), "rank_steps": steps(64, 2), "bandwidth": bandwidth}
+    return summarize_ranks(run_of(many=many, rank_groups=groups, **tables).judged)
+
+
+def test_a_straggler_is_named_with_its_cost_and_how_often() -> None:
+    assert said(group()).first == (
+        "rank37 holds up the other 63 ranks: 1.00 ms a step (10 %), in every step"
+    )
+    some = said(group(steps_last=2, cost_step_ns=MS // 10))
+    assert some.first.endswith("100 us a step (1.0 %), in 2 of 20 steps")
+
+
+@pytest.mark.parametrize(
+    ("late", "because"),
+    [
+        ({"cost_work_ns": 19 * MS}, "it computes longer"),
+        ({"cost_copy_ns": 19 * MS}, "its exposed copies take longer"),
+        ({"cost_host_ns": 19 * MS}, "its host is late"),
+        ({"cost_work_ns": 6 * MS, "cost_host_ns": 4 * MS},
+         "it computes longer (60 %) and its host is late (40 %)"),
+    ],
+)  # fmt: skip
+def test_the_reason_is_a_clause_and_several_have_their_shares(
+    late: dict[str, int], because: str
+) -> None:
+    none = {"cost_work_ns": 0, "cost_host_ns": 0}
+    assert said(group(**none | late)).more == (f"rank37 comes late because {because}",)
+
+
+def test_a_group_that_waits_for_another_one_comes_after_it() -> None:
+    start = group(group=1, kind="TP", ranks=8, members="32-39")
+    waiting = group(
+        group=2, kind="DP", members="5,13,…,61", cost_step_ns=2 * MS,
+        cost_work_ns=0, cost_group_ns=20 * MS, through=1,
+    )  # fmt: skip
+    found = said(waiting, start)
+    assert found.first.startswith("rank37 holds up the other 7 ranks of TP 32-39: 1.00 ms a step")
+    assert found.more[1] == "1 more group waits for TP 32-39"
+
+
+def test_what_costs_less_than_a_hundredth_of_a_step_holds_nobody_up() -> None:
+    little = group(cost_step_ns=MS // 20)
+    assert said(little).first == "No rank holds the others up"
+    assert said(little).more == ("rank37 costs its group most: 50.0 us a step (0.5 %)",)
+
+
+def test_of_a_cost_that_late_hosts_hide_the_page_says_what_the_run_would_save() -> None:
+    found = said(group(saved_step_ns=MS // 4))
+    assert found.first == (
+        "rank37 holds up the other 63 ranks: 250 us a step (2.5 %), in every step"
+    )
+    assert found.more[0] == (
+        "The others wait 1.00 ms a step for it, but most of that time they would wait for their own"
+        " hosts anyway"
+    )
+
+
+def test_a_straggler_without_whom_the_run_is_as_long_holds_nobody_up() -> None:
+    found = said(group(saved_step_ns=0))
+    assert found.first == "No rank holds the others up"
+    assert found.more == (
+        "The others wait for rank37 most, 1.00 ms a step (10 %), but they would wait for their own"
+        " hosts anyway",
+    )
+
+
+def test_of_few_ranks_nothing_is_said_where_nobody_is_late() -> None:
+    assert said(group(cost_step_ns=MS // 20), many=False) == RankSummary()
+    assert said(group(), many=False).first.startswith("rank37 holds up")
+
+
+def test_without_collectives_of_several_ranks_nobody_can_be_called_late() -> None:
+    assert "nobody can be called late" in said().first
+
+
+def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> None:
+    of = {"kind": "TP", "operation": "ncclAllReduce", "size_bytes": 1 << 23, "bytes": 8_388_608}
+    slow = of | {"group": 1, "bus_bytes_per_s": 67e9, "slow_ns": 4 * MS}
+    usual = [of | {"group": at, "bus_bytes_per_s": 200e9, "slow_ns": None} for at in (2, 3)]
+    groups = [
+        group(group=at, kind="TP", members=f"{8 * at}-{8 * at + 7}", cost_step_ns=0)
+        for at in (1, 2, 3)
+    ]
+    found = said(*groups, bandwidth=[slow, *usual])
+    assert found.first == "The link of TP 8-15 is slow: it costs up to 200 us a step (2.0 %)"
+    assert found.more == ("ncclAllReduce of 8.39 MB moves 67.0 GB/s there, 200 GB/s in the others",)
+
+
+def test_what_waits_for_a_slow_link_is_no_straggler() -> None:
+    link = {"group": 1, "kind": "TP", "operation": "ncclAllReduce", "slow_ns": 4 * MS}
+    slow = group(group=1, kind="TP", members="8-15", cost_step_ns=0)
+    behind = {"cost_work_ns": 0, "cost_group_ns": 20 * MS, "through": 1, "kind": "DP"}
+    found = said(slow, group(group=2, **behind), bandwidth=[link | {"bus_bytes_per_s": None}])
+    assert found.first.startswith("The link of TP 8-15 is slow")
+    assert found.more == ("1 more group waits for TP 8-15",)
+
+
+def test_the_other_group_of_the_same_straggler_waits_too() -> None:
+    found = said(group(group=1, kind="TP", ranks=8, members="32-39"), group(group=2, kind="DP"))
+    assert found.more[1:] == ("1 more group waits for TP 32-39",)
+
+
+def test_of_the_groups_of_a_straggler_the_one_counts_that_others_wait_for() -> None:
+    behind = {"rank": 36, "kind": "DP", "cost_work_ns": 0, "cost_group_ns": 20 * MS, "through": 1}
+    found = said(
+        group(group=0, kind="DP", cost_step_ns=2 * MS),
+        group(group=1, kind="TP", ranks=8, members="32-39"),
+        group(group=2, **behind),
+    )
+    assert found.first.startswith("rank37 holds up the other 7 ranks of TP 32-39: 1.00 ms")
+    assert found.more[1:] == ("2 more groups wait for TP 32-39",)
