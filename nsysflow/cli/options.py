@@ -46,25 +46,17 @@ class Option(click.Option):
 
     Attributes:
         section: the heading above it.
-        former: a name that it had before, which still works and is not shown.
     """
 
-    def __init__(self, *args: Any, section: str, former: str = "", **attributes: Any) -> None:
+    def __init__(self, *args: Any, section: str, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.section = section
-        self.former = former
 
     def get_help_extra(self, ctx: click.Context) -> "click.types.OptionHelpExtra":
         extra = super().get_help_extra(ctx)
         if isinstance(self.show_default, str):
             extra["default"] = self.show_default  # click puts it in parentheses
         return extra
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        record = super().get_help_record(ctx)
-        if record is None or not self.former:
-            return record
-        return record[0].replace(f", {self.former}", ""), record[1]
 
 
 def option(*names: str, section: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
@@ -203,10 +195,8 @@ _WINDOW: Final = (
     ),
     option(
         "--framework-gap-us",
-        "--dispatch-us",
         "framework_gap_ns",
         section=_HOW,
-        former="--dispatch-us",
         callback=microseconds,
         default="50",
         metavar="US",

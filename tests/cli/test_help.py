@@ -77,9 +77,3 @@ def test_the_help_of_an_option_is_a_sentence_and_its_default_is_shown(
 def test_every_table_is_listed_with_what_a_row_is() -> None:
     listed = " ".join(page("analyze").partition("Tables:")[2].split())
     assert all(f"{name} {table.about}" in listed for name, table in TABLES.items())
-
-
-def test_a_former_name_of_an_option_works_and_is_not_shown() -> None:
-    shown = page("analyze")
-    assert "--framework-gap-us" in shown
-    assert "--dispatch-us" not in shown

@@ -255,7 +255,7 @@ def test_options_arrive_in_ns(asked: list[Options]) -> None:
         *("run.sqlite", "--no-files", "--device", "1", "--range", "train", "--step", "iter"),
         *("--from", "8800.123456789", "--to", "9e3", "--skip", "3", "--steps", "2:"),
         *("--steps", "!7"),
-        *("--dispatch-us", "12.5", "--domain", "NCCL", "--domain", "-mine"),
+        *("--framework-gap-us", "12.5", "--domain", "NCCL", "--domain", "-mine"),
     )
     assert done.exit_code == 0, done.output
     assert asked == [

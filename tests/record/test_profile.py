@@ -124,7 +124,7 @@ def test_backtraces_are_of_waits_unless_all_are_asked_for(
     assert f"--cudabacktrace={calls} " in ran.stdout
 
 
-def test_the_former_flag_without_a_value_still_records_all_calls() -> None:
+def test_backtraces_without_a_value_are_of_all_calls() -> None:
     for typed in (("--backtrace",), ("--backtrace", "-o", "out")):
         assert "--cudabacktrace=all:0 " in profiled("--dry-run", *typed, *command()).stdout
     mistaken = profiled("--backtrace", "nan_check")
