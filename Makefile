@@ -58,7 +58,7 @@ lint-rules: $(VENV)/.dev
 
 lint-types: $(VENV)/.dev
 	$(BIN)/mypy
-	$(BIN)/mypy tests benchmarks docs ci
+	$(BIN)/mypy tests benchmarks docs action
 
 lint-arrows: $(VENV)/.dev
 	$(BIN)/lint-imports --no-logo

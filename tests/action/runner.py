@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.ci.forge_server import REPOSITORY, Server
+from tests.action.forge_server import REPOSITORY, Server
 from tests.reports import ROOT
 
 ACTION: Final[dict[str, Any]] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""ci/forge.py: one comment, and the captures of the base branch."""
+"""action/forge.py: one comment, and the captures of the base branch."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.ci.forge_server import FORK_ID, REPOSITORY, Server
+from tests.action.forge_server import FORK_ID, REPOSITORY, Server
 from tests.reports import ROOT
 
 Forge: TypeAlias = Callable[[Server], dict[str, str]]
@@ -57,7 +57,7 @@ def gitlab(server: Server) -> dict[str, str]:
 
 def forge(env: dict[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, ROOT / "ci" / "forge.py", *arguments],
+        [sys.executable, ROOT / "action" / "forge.py", *arguments],
         env=env | {"NO_PROXY": "*"},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""ci/capture.sh with a real nsys, on the CPU."""
+"""action/capture.sh with a real nsys, on the CPU."""
 
 import lzma
 import os
@@ -10,13 +10,13 @@ from typing import Final
 import pytest
 
 from nsysflow.record.failure import nsys_crashed
-from tests.ci.conftest import Profiles
+from tests.action.conftest import Profiles
 from tests.nsys.real import ATTEMPTS, real_nsys
 from tests.reports import ROOT
 
 pytestmark = pytest.mark.long
 
-CAPTURE: Final = ROOT / "ci" / "capture.sh"
+CAPTURE: Final = ROOT / "action" / "capture.sh"
 SECRET: Final = "ghs_notToBeSeen"
 
 LOOP: Final = """

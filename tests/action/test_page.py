@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.ci.conftest import Profiles
-from tests.ci.forge_server import Server, zipped
-from tests.ci.runner import ACTION
+from tests.action.conftest import Profiles
+from tests.action.forge_server import Server, zipped
+from tests.action.runner import ACTION
 from tests.reports import ROOT
 from tests.shown import FENCED
 
@@ -28,7 +28,9 @@ def bash(tmp_path: Path, machine: dict[str, str], fakes: Path, server: Server) -
     """Runs a script in one folder, on a machine that reaches GitLab; `git clone` there brings this
     repository."""
     git = fakes / "git"
-    git.write_text(f'#!/bin/sh\n[ "$1" != clone ] || {{ mkdir "$5" && ln -s "{ROOT}/ci" "$5"; }}\n')
+    git.write_text(
+        f'#!/bin/sh\n[ "$1" != clone ] || {{ mkdir "$5" && ln -s "{ROOT}/action" "$5"; }}\n'
+    )
     git.chmod(0o755)
     workspace = tmp_path / "workspace"
     workspace.mkdir()

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from nsysflow.cli.main import main
-from tests.ci.conftest import Profiles
-from tests.ci.forge_server import Server
-from tests.ci.runner import ACTION, TOKEN, Runner
+from tests.action.conftest import Profiles
+from tests.action.forge_server import Server
+from tests.action.runner import ACTION, TOKEN, Runner
 
 STEPS = ACTION["runs"]["steps"]
 

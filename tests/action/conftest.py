@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from nsysflow.cli.main import main
-from tests.ci.forge_server import Server, serving
-from tests.ci.runner import Runner
+from tests.action.forge_server import Server, serving
+from tests.action.runner import Runner
 from tests.reports import ROOT, sqlite_report
 
 _NSYSFLOW: Final = """#!/bin/sh
