@@ -7,7 +7,6 @@ from shlex import quote
 from typing import Final
 
 import msgspec
-import polars as pl
 
 from nsysflow.base.errors import SelectionError
 from nsysflow.base.peaks import Unit
@@ -138,7 +137,16 @@ def _problems(options: Options) -> Iterator[tuple[str, str]]:
     if flops is not None and not (math.isfinite(flops) and 0 < flops < 2**63):
         yield "flops_per_step", f"{flops} is not a number of operations"
     for _, pattern in options.kernel_classes:
-        try:
-            pl.Series([""]).str.contains(pattern)
-        except pl.exceptions.ComputeError:
+        if not _is_regular_expression(pattern):
             yield "kernel_classes", f"{pattern!r} is not a regular expression"
+
+
+def _is_regular_expression(pattern: str) -> bool:
+    """Whether polars can search for a pattern."""
+    import polars as pl  # not above: `nsysflow -h` and completion start without it
+
+    try:
+        pl.Series([""]).str.contains(pattern)
+    except pl.exceptions.ComputeError:
+        return False
+    return True

@@ -10,21 +10,22 @@ import click
 from click.core import ParameterSource
 
 from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_options_of, analyze_with_options
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.exports import Exports, export_options
-from nsysflow.cli.look import Look, analyse, look_of
 from nsysflow.cli.options import (
     Command,
+    Workers,
     flops_options,
     microseconds,
     option,
     own_option,
-    taken,
+    pop_fields,
     window_options,
+    worker_options,
 )
 from nsysflow.cli.printed import Printed, print_options
 from nsysflow.cli.settings import configured
-from nsysflow.cli.workers import Workers, worker_options
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
@@ -138,18 +139,18 @@ def analyze(
         nsysflow analyze report.sqlite --figures figures
         nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
-    printed, exports = taken(Printed, others), taken(Exports, others)
-    how = taken(Workers, others).how()
+    printed, exports = pop_fields(Printed, others), pop_fields(Exports, others)
+    how = pop_fields(Workers, others).how()
     printed.check()
     written = not no_files and (folder is not None or not printed.alone)
     _check_written(folder, html=html, no_files=no_files, written=written)
     exports.check()
-    from nsysflow.cli.kept_page import print_page
+    from nsysflow.cli.printed import print_page
     from nsysflow.runs.analyze import PAGE
     from nsysflow.runs.paths import is_pattern
     from nsysflow.runs.sources import newest_run
 
-    look = look_of(**others)
+    look = analyze_options_of(**others)
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
@@ -160,7 +161,7 @@ def analyze(
     # summary.md is a page: its tables of judged steps are computed on all cores too
     tables = (*TABLES, *PAGE) if written else (*printed.tables, *exports.tables)
     how |= {"low_memory": low_memory, "html": html}
-    analysed = partial(analyse, reports, look, tables=tables, folder=chosen, **how)
+    analysed = partial(analyze_with_options, reports, look, tables=tables, folder=chosen, **how)
     if not (written or printed.alone or exports.asked):
         print_page(reports, look, analysed, full=printed.full)
         return
@@ -187,7 +188,7 @@ def _files_in(folder: Path, *, html: bool) -> str:
     return f"{page}summary.md, report.json and the tables as CSV{large}"
 
 
-def look_of_settings(ctx: click.Context, **typed: Any) -> Look:
+def look_of_settings(ctx: click.Context, **typed: Any) -> AnalyzeOptions:
     """How `[analyze]` of a settings file wants reports looked at: as `analyze` does where nothing
     is typed.
 
@@ -204,7 +205,9 @@ def look_of_settings(ctx: click.Context, **typed: Any) -> Look:
         for name, value in typed.items()
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    return look_of(**{name: value for name, value in params.items() if name not in _OUTPUT})
+    return analyze_options_of(
+        **{name: value for name, value in params.items() if name not in _OUTPUT}
+    )
 
 
 def _check_written(folder: Path | None, *, html: bool, no_files: bool, written: bool) -> None:

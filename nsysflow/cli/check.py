@@ -1,7 +1,8 @@
 """`nsysflow check`: captures and budgets in; what is within them, crossed or too noisy out."""
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -15,13 +16,61 @@ from nsysflow.base.progress import progress
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option, step_option
 from nsysflow.cli.settings import configured, place_of
-from nsysflow.cli.working_tree import file_below
 
 if TYPE_CHECKING:
     from nsysflow.compare.baseline import Baseline
     from nsysflow.compare.budgets import Budget
     from nsysflow.compare.captures import Capture
     from nsysflow.compare.judging import Judged
+
+
+_INSTALLED: Final = frozenset({"node_modules", "site-packages", "__pycache__"})
+"""Folders whose files are not the program's own."""
+
+
+def file_below(name: str) -> str | None:
+    """The one file below the current folder whose path ends so, relative to it.
+
+    Args:
+        name: the file as a report names it: without the folders in front.
+
+    Returns:
+        None where there is no such file, or more than one.
+    """
+    found = [path for path in _files(Path(name).name) if f"/{path}".endswith(f"/{name}")]
+    return found[0] if len(found) == 1 else None
+
+
+def file_in_repository(name: str) -> str | None:
+    """The one file of the working tree that a report names, relative to the root of the repository;
+    outside of a repository, to the current folder.
+
+    Args:
+        name: the whole path of the file, or the end of one below the current folder.
+
+    Returns:
+        None where there is no such file, or more than one.
+    """
+    here = Path.cwd()
+    root = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+    below = name if Path(name).is_absolute() else file_below(name)
+    if below is None:
+        return None
+    file = (here / below).resolve()  # code scanning does not follow links
+    inside = file.is_file() and file.is_relative_to(root)
+    return file.relative_to(root).as_posix() if inside else None
+
+
+def _files(name: str) -> Iterator[str]:
+    """Files of a name below the current folder, outside of hidden and installed ones."""
+    for folder, inside, names in os.walk("."):
+        if "pyvenv.cfg" in names:
+            inside.clear()
+            continue
+        inside[:] = [each for each in inside if not each.startswith(".") and each not in _INSTALLED]
+        if name in names:
+            yield Path(folder, name).as_posix()
+
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 _BUDGETS: Final = "What is allowed"

@@ -123,7 +123,7 @@ def diff(
         nsysflow diff monday tuesday wednesday
     """
     _check_usage(reports, base, new)
-    from nsysflow.cli.figures import check_folder, write_of_comparison
+    from nsysflow.cli.exports import check_folder, write_of_comparison
     from nsysflow.compare.comparison import compared, over_time
     from nsysflow.report.diff import require_comparable
     from nsysflow.runs.captures import sides_of

@@ -10,8 +10,8 @@ import click
 from nsysflow.base.errors import UnknownName
 from nsysflow.cli import completion
 from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
 from nsysflow.cli.cache import cache_option
-from nsysflow.cli.look import Look, analyse
 from nsysflow.cli.options import Command, flops_options, own_option, window_options
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _explain_name(typed: str) -> None:
     _print(pages_asked_for(typed))
 
 
-def _explain_finding(reports: tuple[Path, ...], number: int, look: Look) -> None:
+def _explain_finding(reports: tuple[Path, ...], number: int, look: AnalyzeOptions) -> None:
     """Print one finding of a run.
 
     Raises:
@@ -99,7 +99,7 @@ def _explain_finding(reports: tuple[Path, ...], number: int, look: Look) -> None
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
     # with kernels, their grids are read too: some rules need them
-    results = analyse(reports, look, tables=("kernels",), folder=None)
+    results = analyze_with_options(reports, look, tables=("kernels",), folder=None)
     _print([numbered_finding(results, number, line_width())])
 
 

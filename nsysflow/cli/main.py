@@ -1,11 +1,13 @@
 """The command line: parse, call, print. Polars and rich load inside the commands."""
 
+import codecs
 import gc
 import json
 import sys
 from dataclasses import asdict
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -15,20 +17,37 @@ from nsysflow.base.errors import ExitCode
 from nsysflow.base.names import near_or_all
 from nsysflow.base.progress import progress
 from nsysflow.catalog.catalog import kernels, workloads
+from nsysflow.cli.agents import mcp, skill
 from nsysflow.cli.analyze import analyze
 from nsysflow.cli.bench import bench
 from nsysflow.cli.cache import cache
 from nsysflow.cli.check import check
 from nsysflow.cli.completion import completion
 from nsysflow.cli.diff import diff
-from nsysflow.cli.encoding import take_any_text
 from nsysflow.cli.explain import explain
-from nsysflow.cli.mcp import mcp
 from nsysflow.cli.profile import profile
 from nsysflow.cli.show import show
-from nsysflow.cli.skill import skill
 from nsysflow.cli.whatif import whatif
-from nsysflow.runs.loading import keep_memory
+from nsysflow.runs.memory import keep_memory
+
+_HANDLER: Final = "nsysflow.plain"
+
+_PLAIN: Final = {"█": "#", "▓": "=", "▒": "+", "░": ".", "·": "-", "…": "~"}
+"""Replacements for the letters that bars are made of: as wide, and all different."""
+
+
+def take_any_text(stream: TextIO | None) -> None:
+    """Let a stream write another letter where its encoding lacks one, instead of raising."""
+    if isinstance(stream, TextIOWrapper):
+        codecs.register_error(_HANDLER, _plain)
+        stream.reconfigure(errors=_HANDLER)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return _PLAIN.get(error.object[error.start], "?"), error.start + 1
+
 
 OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 """Python looks for unused objects that refer to each other after so many new ones. With its default

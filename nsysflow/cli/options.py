@@ -1,18 +1,22 @@
-"""Options as they are typed and as the help page groups them: times, steps, domains."""
+"""Options as they are typed and as the help page groups them: times, steps, domains, workers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from nsysflow.analysis.options import StepPart
+from nsysflow.base.errors import SelectionError
 from nsysflow.base.peaks import UNITS
 from nsysflow.cli import completion
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from nsysflow.runs.engine import Executor
+
 
 _NS_PER_S: Final = 1_000_000_000
 _NS_PER_US: Final = 1_000
@@ -242,7 +246,7 @@ def own_option(command: Decorated) -> Decorated:
 
 def flops_options(command: Decorated) -> Decorated:
     """Add the options that say what a step computes."""
-    return added(_FLOPS, command)
+    return add_options(_FLOPS, command)
 
 
 def step_option(command: Decorated) -> Decorated:
@@ -252,21 +256,86 @@ def step_option(command: Decorated) -> Decorated:
 
 def step_options(command: Decorated) -> Decorated:
     """Add the options that say what a step is."""
-    return added((_STEP, _STEPS, _SKIP), command)
+    return add_options((_STEP, _STEPS, _SKIP), command)
 
 
 def window_options(command: Decorated) -> Decorated:
     """Add the options that choose what is analysed."""
-    return added(_WINDOW, command)
+    return add_options(_WINDOW, command)
 
 
-def taken(kind: type[Asked], params: dict[str, Any]) -> Asked:
+def pop_fields(kind: type[Asked], params: dict[str, Any]) -> Asked:
     """A dataclass from the parameters that its fields name; they are removed from `params`."""
     return kind(**{field.name: params.pop(field.name) for field in fields(kind)})
 
 
-def added(options: Sequence[Callable[[Decorated], Decorated]], command: Decorated) -> Decorated:
+def add_options(
+    options: Sequence[Callable[[Decorated], Decorated]], command: Decorated
+) -> Decorated:
     """Add options to a command, the first one on top of its help page."""
     for each in reversed(options):
         command = each(command)
     return command
+
+
+_WHO: Final = "Many reports"
+
+_OPTIONS: Final = (
+    option(
+        "--executor",
+        section=_WHO,
+        type=click.Choice(["threads", "processes", "dask"]),
+        show_default="processes; dask with --scheduler",
+        help="Analyse more than 8 reports in threads, in processes, or on workers of Dask.",
+    ),
+    option(
+        "--workers",
+        section=_WHO,
+        type=click.IntRange(min=1),
+        metavar="N",
+        show_default="as cores and memory allow; 8 of Slurm",
+        help="Open so many reports at once.",
+    ),
+    option(
+        "--scheduler",
+        section=_WHO,
+        metavar="ADDRESS|slurm",
+        help="Use the Dask cluster with this scheduler, e.g. tcp://node1:8786, or let Slurm start"
+        " the workers.",
+    ),
+    option(
+        "--strict",
+        section=_WHO,
+        is_flag=True,
+        help="End with an error if any report cannot be read, instead of leaving it out.",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """The options, as typed."""
+
+    executor: "Executor | None"
+    workers: int | None
+    scheduler: str | None
+    strict: bool
+
+    def how(self) -> dict[str, Any]:
+        """What `analyze_reports` is told of them.
+
+        Raises:
+            click.UsageError: they do not go together.
+        """
+        from nsysflow.runs.engine import Choice
+
+        try:
+            choice = Choice(executor=self.executor, workers=self.workers, scheduler=self.scheduler)
+        except SelectionError as error:
+            raise click.UsageError(str(error)) from error
+        return {"choice": choice, "strict": self.strict}
+
+
+def worker_options(command: Decorated) -> Decorated:
+    """Add the options that say who analyses many reports."""
+    return add_options(_OPTIONS, command)

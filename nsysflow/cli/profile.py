@@ -17,7 +17,7 @@ from nsysflow.catalog.catalog import find
 from nsysflow.catalog.options import window
 from nsysflow.cli import completion
 from nsysflow.cli.analyze import look_of_settings
-from nsysflow.cli.look import Look, analyse
+from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
 from nsysflow.cli.options import Command, flops_options, option, own_option
 from nsysflow.cli.request import YOUR_COMMAND, check_workload_options, request_of
 from nsysflow.cli.settings import configured
@@ -271,12 +271,12 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None:
         raise failure
 
 
-def _show(folder: Path, look: Look) -> None:
+def _show(folder: Path, look: AnalyzeOptions) -> None:
     """Write the tables to the run's folder and the page to stdout."""
     from nsysflow.cli.output import show_page
 
     with _kept(folder):
-        results = analyse([folder], look, tables=tuple(TABLES), folder=folder)
+        results = analyze_with_options([folder], look, tables=tuple(TABLES), folder=folder)
     try:
         show_page(results, top=look.top, at_least_ns=look.at_least_ns)
     except BrokenPipeError:  # the run is recorded: the exit code stays the program's

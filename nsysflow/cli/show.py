@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.analyze_options import analyze_with_options
 from nsysflow.cli.cache import cache_option
-from nsysflow.cli.look import analyse
 
 if TYPE_CHECKING:
     from nsysflow.runs.page_file import RunPage
@@ -57,7 +57,9 @@ def _write(ctx: click.Context, shown: "RunPage") -> None:
     from nsysflow.analysis.declared.tables import TABLES
 
     look = look_of_settings(ctx)
-    analyse(shown.reports, look, tables=tuple(TABLES), folder=shown.page.parent, html=True)
+    analyze_with_options(
+        shown.reports, look, tables=tuple(TABLES), folder=shown.page.parent, html=True
+    )
 
 
 def _opened(page: Path) -> bool:

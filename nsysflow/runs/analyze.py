@@ -19,8 +19,8 @@ from nsysflow.base.names import some_of
 from nsysflow.base.progress import SILENT, Progress
 from nsysflow.report.results import Origin, Results, typical_report
 from nsysflow.runs.engine import Choice
-from nsysflow.runs.loading import scratch_for
 from nsysflow.runs.manifest import Manifest
+from nsysflow.runs.memory import scratch_for
 from nsysflow.runs.paths import in_natural_order
 from nsysflow.runs.reports import digest_reports, load_report, may_be_left_out
 from nsysflow.runs.sources import Source, distinct_sources

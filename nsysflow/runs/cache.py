@@ -37,24 +37,15 @@ _JOURNALS: Final = ("-wal", "-journal")
 
 LOADER: Final = (
     "__init__.py",
-    "analysis/__init__.py",
-    "analysis/causes.py",
+    "analysis/*.py",
     "analysis/frames/*.py",
     "analysis/load/**/*",
-    "analysis/notes.py",
-    "analysis/schema.py",
-    "analysis/short_repr.py",
-    "analysis/trace.py",
-    "cache/frames.py",
-    "errors.py",
+    "base/*.py",
     "nsys/argv.py",
     "nsys/run.py",
-    "peaks.py",
-    "report_names.py",
-    "runtime/__init__.py",
+    "runs/kept_frames.py",
+    "runtime/*.py",
     "runtime/inject/*.py",
-    "runtime/protocol.py",
-    "runtime/range_names.py",
 )
 """The sources that decide what a report's frames hold: schemas, the loaders, what they use."""
 

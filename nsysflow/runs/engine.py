@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 
 from nsysflow.base.errors import SelectionError
 from nsysflow.runs.cluster import SLURM
-from nsysflow.runs.loading import free_bytes, needed_bytes
+from nsysflow.runs.memory import free_bytes, needed_bytes
 from nsysflow.runs.workers import Engine, Processes, Threads
 
 Executor = Literal["threads", "processes", "dask"]

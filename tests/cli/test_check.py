@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
+from nsysflow.cli.check import file_below, file_in_repository
 from nsysflow.cli.main import main
 from nsysflow.report.document import report_json
 from tests.analyses import run_of
@@ -270,3 +271,71 @@ def test_a_report_json_is_checked_without_polars_and_rich(here: Path) -> None:
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "nsysflow.compare.judging" in imported
     assert not imported & {"polars", "rich", "torch"}
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in (
+        "src/train.py",
+        "src/a/model.py",
+        "src/b/model.py",
+        "src/retrain.py",
+        ".git/hidden.py",
+        "env/pyvenv.cfg",
+        "env/lib/installed.py",
+        "env/pip.py",
+    ):
+        path = tmp_path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("tree")
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("train.py", "src/train.py"),
+        ("a/model.py", "src/a/model.py"),
+        ("model.py", None),
+        ("rain.py", None),
+        ("hidden.py", None),
+        ("installed.py", None),
+        ("pip.py", None),
+        ("missing.py", None),
+    ],
+)
+def test_it_is_the_only_one_that_ends_so(name: str, found: str | None) -> None:
+    assert file_below(name) == found
+
+
+@pytest.mark.usefixtures("tree")
+def test_a_file_is_named_from_the_root_of_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert file_in_repository("train.py") == "src/train.py"
+    monkeypatch.chdir(tmp_path / "src")
+    assert file_in_repository("train.py") == "src/train.py"
+    assert file_in_repository(str(tmp_path / "src" / "a" / "model.py")) == "src/a/model.py"
+
+
+@pytest.mark.usefixtures("tree")
+def test_outside_of_a_repository_it_is_named_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git" / "hidden.py").unlink()
+    (tmp_path / ".git").rmdir()
+    monkeypatch.chdir(tmp_path / "src")
+    assert file_in_repository("train.py") == "train.py"
+
+
+@pytest.mark.usefixtures("tree")
+def test_a_whole_path_outside_of_the_repository_is_none_of_its_files(tmp_path: Path) -> None:
+    assert file_in_repository(__file__) is None
+    assert file_in_repository(str(tmp_path / "src" / "missing.py")) is None
+
+
+@pytest.mark.usefixtures("tree")
+def test_a_link_is_named_as_the_file_that_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "linked.py").symlink_to(tmp_path / "src" / "train.py")
+    assert file_in_repository("linked.py") == "src/train.py"

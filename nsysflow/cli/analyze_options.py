@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class AnalyzeOptions:
     """How a report is looked at.
 
     Attributes:
@@ -34,7 +34,7 @@ class Look:
     gaps_format: "GapsFormat"
 
 
-def look_of(
+def analyze_options_of(
     *,
     top: int | None,
     at_least_ns: int,
@@ -42,7 +42,7 @@ def look_of(
     classes: Path | None,
     domains: tuple[str, ...],
     **window: Any,
-) -> Look:
+) -> AnalyzeOptions:
     """What was typed, as a `Look`.
 
     Raises:
@@ -60,12 +60,14 @@ def look_of(
         )
     except SelectionError as error:
         raise click.UsageError(str(error)) from error
-    return Look(options=options, top=top, at_least_ns=at_least_ns, gaps_format=gaps_format)
+    return AnalyzeOptions(
+        options=options, top=top, at_least_ns=at_least_ns, gaps_format=gaps_format
+    )
 
 
-def analyse(
+def analyze_with_options(
     reports: Sequence[Path],
-    look: Look,
+    look: AnalyzeOptions,
     *,
     tables: Sequence[str],
     folder: Path | None,

@@ -1,4 +1,4 @@
-"""`nsysflow mcp`: let coding agents read the reports in a folder."""
+"""`nsysflow mcp` and `nsysflow skill`: let coding agents read reports, and a guide for them."""
 
 from pathlib import Path
 
@@ -38,3 +38,19 @@ def mcp(ctx: click.Context, /, folder: Path) -> None:
 
     options = look_of_settings(ctx).options
     server_of(Reports(Folder(folder), options)).run("stdio")
+
+
+@click.command()
+def skill() -> None:
+    """Print a guide for coding agents.
+
+    It says how to record, read, change and verify, in the form of a skill file.
+
+    \b
+    Example:
+        mkdir -p .claude/skills/nsysflow
+        nsysflow skill > .claude/skills/nsysflow/SKILL.md
+    """
+    from nsysflow.agents.skill import skill as text
+
+    click.echo(text(), nl=False)

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner
 
-from nsysflow.cli import kept_page
+from nsysflow.cli import printed as kept_page
 from nsysflow.cli.main import main
 from nsysflow.runs import analyze
 from tests.reports import sqlite_report

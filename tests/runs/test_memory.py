@@ -1,0 +1,144 @@
+"""How much memory a report takes and there is, and what is done if that is not enough."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nsysflow.runs import memory
+from nsysflow.runs.memory import (
+    free_bytes,
+    free_of_groups,
+    is_large,
+    keep_memory,
+    needed_bytes,
+    room_bytes,
+    scratch_for,
+)
+
+GB = 10**9
+
+
+def sized(file: Path, size: int) -> Path:
+    with file.open("wb") as out:
+        out.truncate(size)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("needed", "free", "large"),
+    [
+        (1 * GB, 16 * GB, False),
+        (6 * GB, 16 * GB, False),
+        (6 * GB + 1, 16 * GB, True),  # however much is free
+        (2 * GB, 4 * GB, False),
+        (2 * GB + 1, 4 * GB, True),  # more than half of what is free
+        (1, 0, True),
+    ],
+)
+def test_a_report_is_large_beside_the_free_memory_or_by_itself(
+    needed: int, free: int, *, large: bool
+) -> None:
+    assert is_large(needed, free) == large
+
+
+def test_a_report_needs_six_times_its_bytes_and_ten_times_as_much_when_packed(
+    tmp_path: Path,
+) -> None:
+    assert needed_bytes(sized(tmp_path / "a.sqlite", GB)) == 6 * GB + GB // 5
+    assert needed_bytes(sized(tmp_path / "a.sqlite.xz", GB)) == 60 * GB + GB // 5
+    assert needed_bytes(tmp_path / "gone.sqlite") == GB // 5
+
+
+def test_a_parquetdir_needs_what_all_of_its_tables_need_and_a_run_what_its_report_needs(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    assert needed_bytes(run) == GB // 5
+    sized(run / "report.sqlite", GB)
+    sized(run / "program.log", GB // 2)
+    assert needed_bytes(run) == 6 * GB + GB // 5
+    for name in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"):
+        sized(run / f"{name}.parquet", 2 * GB)
+    assert needed_bytes(run) == 24 * GB + GB // 5
+
+
+def limited(group: Path, names: tuple[str, str], most: str, stat: str) -> None:
+    group.mkdir(parents=True, exist_ok=True)
+    (group / names[0]).write_text(f"{most}\n")
+    (group / names[1]).write_text("600\n")
+    (group / "memory.stat").write_text(f"anon 7\n{stat} 100\n")
+
+
+NEW, OLD = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
+
+
+def test_a_group_leaves_what_it_may_take_and_what_the_kernel_can_drop(tmp_path: Path) -> None:
+    limited(tmp_path / "user" / "me", NEW, "1000", "inactive_file")
+    assert [*free_of_groups("0::/user/me\n", tmp_path)] == [500]
+
+
+def test_the_groups_around_a_group_count_too(tmp_path: Path) -> None:
+    limited(tmp_path / "user" / "me", NEW, "1000", "inactive_file")
+    limited(tmp_path / "user", NEW, "800", "inactive_file")
+    assert sorted(free_of_groups("0::/user/me\n", tmp_path)) == [300, 500]
+
+
+def test_in_a_container_the_innermost_group_is_where_all_are_mounted(tmp_path: Path) -> None:
+    limited(tmp_path / "memory", OLD, "1000", "total_inactive_file")
+    assert [*free_of_groups("5:devices:/x\n4:memory:/docker/0123\n", tmp_path)] == [500]
+
+
+def test_a_group_without_a_limit_says_nothing(tmp_path: Path) -> None:
+    limited(tmp_path / "user", NEW, "max", "inactive_file")
+    assert [*free_of_groups("0::/user\n1:name=systemd:/\n", tmp_path)] == []
+
+
+def test_this_machine_has_memory() -> None:
+    assert free_bytes() > 0
+
+
+def test_a_small_report_stays_in_memory_unless_asked_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = sized(tmp_path / "a.sqlite", 10_000)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 8 * GB)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert scratch_for(report, low_memory=False) is None
+    asked = scratch_for(report, low_memory=True)
+    assert asked is not None
+    assert asked.folder == tmp_path
+    assert asked.room_bytes == 0
+
+
+def test_a_large_report_is_analysed_from_the_disk_with_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = sized(tmp_path / "a.sqlite", GB)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 8 * GB)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    scratch = scratch_for(report, low_memory=False)
+    assert scratch is not None
+    assert scratch.folder.is_relative_to(tmp_path / "cache")
+    assert scratch.folder.is_dir()
+    assert scratch.room_bytes == room_bytes(8 * GB)
+
+
+@pytest.mark.parametrize(("free", "room"), [(0, 0), (12 * GB, 2 * GB), (60 * GB, 7 * GB // 2)])
+def test_a_large_report_takes_some_of_the_free_memory_but_never_all(free: int, room: int) -> None:
+    assert room_bytes(free) == room
+
+
+def test_polars_keeps_freed_memory_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
+    keep_memory()
+    assert "dirty_decay_ms:10000" in os.environ["_RJEM_MALLOC_CONF"]
+
+
+def test_what_the_user_set_for_the_allocator_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_RJEM_MALLOC_CONF", "narenas:4")
+    keep_memory()
+    assert os.environ["_RJEM_MALLOC_CONF"] == "narenas:4"
