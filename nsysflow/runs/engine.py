@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from nsysflow.base.errors import SelectionError
 from nsysflow.runs.cluster import SLURM
@@ -13,7 +13,6 @@ from nsysflow.runs.memory import free_bytes, needed_bytes
 from nsysflow.runs.workers import Engine, Processes, Threads
 
 Executor = Literal["threads", "processes", "dask"]
-EXECUTORS: Final[tuple[Executor, ...]] = get_args(Executor)
 
 _SLURM_WORKERS: Final = 8
 """Four jobs of two workers each: they digest 20 small reports in a second."""

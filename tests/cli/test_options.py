@@ -1,7 +1,7 @@
 """Steps as they are typed."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pytest
@@ -12,7 +12,7 @@ from nsysflow.base.errors import NotAReport
 from nsysflow.cli.main import main
 from nsysflow.cli.options import step_part
 from nsysflow.runs import analyze as runs_analyze
-from nsysflow.runs.engine import EXECUTORS, Choice
+from nsysflow.runs.engine import Choice, Executor
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_was_typed_reaches_the_analysis(
 def test_every_executor_can_be_typed() -> None:
     (executor,) = (param for param in main.commands["analyze"].params if param.name == "executor")
     assert isinstance(executor.type, click.Choice)
-    assert executor.type.choices == EXECUTORS
+    assert executor.type.choices == get_args(Executor)
 
 
 @pytest.mark.parametrize(
