@@ -44,7 +44,7 @@ class Lanes:
     _pids: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, trace: Trace, packets: Packets, *, several: bool, used: set[int]) -> "Lanes":
+    def of_trace(cls, trace: Trace, packets: Packets, *, several: bool, used: set[int]) -> "Lanes":
         """The tracks of a report, none of them described yet."""
         threads = trace.threads.select(
             os_pid(pl.col("process")).alias("pid"), os_tid(pl.col("thread")).alias("tid"), "name"
@@ -61,15 +61,17 @@ class Lanes:
     def describe(self, tracks: Tracks) -> pl.Series:
         """Describe the tracks of all lanes; returns the first track of each. Of gaps it is that of
         the first cause; the others follow in their order."""
-        found = []
+        first_tracks = []
         for lane in tracks.lanes.iter_rows(named=True):
             if lane["kind"] == "gaps":
-                found.append(self._causes(lane, tracks.gaps))
+                first_tracks.append(self._causes(lane, tracks.gaps))
             elif lane["kind"] == "counter":
-                found.append(self.counter(lane["title"], self._parent(lane), "%", lane["lane"]))
+                first_tracks.append(
+                    self.counter(lane["title"], self._parent(lane), "%", lane["lane"])
+                )
             else:
-                found.append(self._depths(lane))
-        return pl.Series("first", found, dtype=pl.UInt64)
+                first_tracks.append(self._depths(lane))
+        return pl.Series("first", first_tracks, dtype=pl.UInt64)
 
     def counter(self, title: str, parent: int, unit: str = "", rank: int = 0) -> int:
         """Describe the track of a counter; returns it."""
@@ -113,11 +115,11 @@ class Lanes:
 
     def _group(self, kind: str, first: int = 0, second: int = 0, **fields: Any) -> int:
         """The track of a process, a thread or a GPU, described once."""
-        of = (kind, first, second)
-        if of not in self._groups:
-            self._groups[of] = self.packets.uuids(1)
-            self.packets.describe(self._groups[of], child_ordering="EXPLICIT", **fields)
-        return self._groups[of]
+        key = (kind, first, second)
+        if key not in self._groups:
+            self._groups[key] = self.packets.uuids(1)
+            self.packets.describe(self._groups[key], child_ordering="EXPLICIT", **fields)
+        return self._groups[key]
 
     def _parent(self, lane: Mapping[str, Any]) -> int:
         if lane["kind"] in _OF_GPU:

@@ -1,4 +1,10 @@
-"""Packets of one sequence, and their bytes in protobuf's wire format."""
+"""Packets of one sequence, and their bytes in protobuf's wire format.
+
+Messages that come once for each name or track are made by the `perfetto` package. What comes twice
+for each slice is encoded here. With the package's writer alone, `analyze --no-files --perfetto` of
+1.0 M kernels (5.4 M slices, 383 MB) took 40.0 s of CPU instead of 23.1 s, 1.7 times as long, and
+writing alone 32.9 instead of 15.9 s (medians of 3, 2026-11-24, 2 cores of an AMD EPYC VM, protobuf
+7.36 with upb)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,95 +24,96 @@ _MORE: Final = 0x80
 """Says that another byte follows."""
 
 
-def _followed(value: int) -> bytes:
-    """14 bits that others follow."""
+def _middle_bytes(value: int) -> bytes:
+    """The two bytes of 14 bits of a varint that has more bytes after them."""
     return bytes((value & 0x7F | _MORE, value >> 7 | _MORE))
 
 
-def _last(value: int) -> bytes:
-    """The highest 14 bits."""
+def _last_bytes(value: int) -> bytes:
+    """The one or two bytes that end a varint: its highest 14 bits."""
     return bytes((value,)) if value < _MORE else bytes((value & 0x7F | _MORE, value >> 7))
 
 
-_FOLLOWED: Final = [_followed(value) for value in range(1 << 14)]
-_LAST: Final = [_last(value) for value in range(1 << 14)]
+_MIDDLE: Final = [_middle_bytes(value) for value in range(1 << 14)]
+_LAST: Final = [_last_bytes(value) for value in range(1 << 14)]
 
 
 def varint(value: int) -> bytes:
-    """A number of 0 or more, seven bits a byte, the lowest first."""
+    """The bytes of a number of 0 or more: seven bits a byte, the lowest first."""
     if value < 1 << 14:
         return _LAST[value]
     if value < 1 << 28:
-        return _FOLLOWED[value & 0x3FFF] + _LAST[value >> 14]
-    return _FOLLOWED[value & 0x3FFF] + _FOLLOWED[value >> 14 & 0x3FFF] + varint(value >> 28)
+        return _MIDDLE[value & 0x3FFF] + _LAST[value >> 14]
+    return _MIDDLE[value & 0x3FFF] + _MIDDLE[value >> 14 & 0x3FFF] + varint(value >> 28)
 
 
-def signed(value: int) -> bytes:
-    """An int64: numbers below 0 as their two's complement."""
+def signed_varint(value: int) -> bytes:
+    """The bytes of an int64: a number below 0 is written as its two's complement."""
     return varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def key(number: int, kind: int) -> bytes:
-    """What stands in front of a field's value."""
-    return varint(number << 3 | kind)
+def field_key(number: int, wire_type: int) -> bytes:
+    """The bytes in front of a field's value: its number and how the value is encoded."""
+    return varint(number << 3 | wire_type)
 
 
 VARINT: Final = 0
 FIXED64: Final = 1
 BYTES: Final = 2
 
-_PACKET: Final = key(1, BYTES)  # Trace.packet
-_TIME: Final = key(8, VARINT)  # TracePacket.timestamp
-_EVENT: Final = key(11, BYTES)  # TracePacket.track_event
-_ANNOTATION: Final = key(4, BYTES)  # TrackEvent.debug_annotations
-_ANNOTATION_NAME: Final = key(1, VARINT)  # DebugAnnotation.name_iid
-_ANNOTATION_INT: Final = key(4, VARINT)  # DebugAnnotation.int_value
-_FLOW: Final = key(47, FIXED64)  # TrackEvent.flow_ids
-_FLOW_END: Final = key(48, FIXED64)  # TrackEvent.terminating_flow_ids
-_COUNT: Final = key(30, VARINT)  # TrackEvent.counter_value
-_VALUE: Final = key(44, FIXED64)  # TrackEvent.double_counter_value
+_PACKET: Final = field_key(1, BYTES)  # Trace.packet
+_TIME: Final = field_key(8, VARINT)  # TracePacket.timestamp
+_EVENT: Final = field_key(11, BYTES)  # TracePacket.track_event
+_ANNOTATION: Final = field_key(4, BYTES)  # TrackEvent.debug_annotations
+_ANNOTATION_NAME: Final = field_key(1, VARINT)  # DebugAnnotation.name_iid
+_ANNOTATION_INT: Final = field_key(4, VARINT)  # DebugAnnotation.int_value
+_FLOW: Final = field_key(47, FIXED64)  # TrackEvent.flow_ids
+_FLOW_END: Final = field_key(48, FIXED64)  # TrackEvent.terminating_flow_ids
+_COUNT: Final = field_key(30, VARINT)  # TrackEvent.counter_value
+_VALUE: Final = field_key(44, FIXED64)  # TrackEvent.double_counter_value
 
 
-def packet(content: bytes) -> bytes:
-    """A serialised TracePacket as an element of a Trace."""
+def framed_packet(content: bytes) -> bytes:
+    """A serialised TracePacket as an element of a Trace: with its key and its length."""
     return _PACKET + varint(len(content)) + content
 
 
-def _head(size: int) -> bytes:
+def _packet_head(size: int) -> bytes:
+    """The bytes in front of a packet's time; `size` are those of its time and its content."""
     return _PACKET + varint(size + len(_TIME)) + _TIME
 
 
-_HEADS: Final = [_head(size) for size in range(1024)]
+_HEADS: Final = [_packet_head(size) for size in range(1024)]
 
 
-def packets(times: Iterable[int], contents: Sequence[bytes]) -> list[bytes]:
-    """Packets with timestamps: the pieces of each, three a packet.
+def timed_packets(times: Iterable[int], contents: Sequence[bytes]) -> list[bytes]:
+    """The bytes of packets with timestamps, three pieces for each: head, time and content.
 
     Args:
-        times: in ns.
-        contents: the other fields of each.
+        times: of the packets, ns.
+        contents: their other fields.
     """
     stamps = [*map(varint, times)]
     sizes = map(add, map(len, stamps), map(len, contents))
     pieces = [b""] * (3 * len(contents))
-    pieces[0::3] = [_HEADS[size] if size < 1024 else _head(size) for size in sizes]
+    pieces[0::3] = [_HEADS[size] if size < 1024 else _packet_head(size) for size in sizes]
     pieces[1::3] = stamps
     pieces[2::3] = contents
     return pieces
 
 
-def event(around: bytes, content: bytes) -> bytes:
-    """A packet's content: `around`, its other fields, and a TrackEvent's."""
-    return around + _EVENT + varint(len(content)) + content
+def event_packet(packet_fields: bytes, content: bytes) -> bytes:
+    """The content of a packet: its own fields, then a TrackEvent with this content."""
+    return packet_fields + _EVENT + varint(len(content)) + content
 
 
-def number(name_iid: int, value: int) -> bytes:
+def number_argument(name_iid: int, value: int) -> bytes:
     """A field of a TrackEvent: an argument that is a whole number."""
-    content = _ANNOTATION_NAME + varint(name_iid) + _ANNOTATION_INT + signed(value)
+    content = _ANNOTATION_NAME + varint(name_iid) + _ANNOTATION_INT + signed_varint(value)
     return _ANNOTATION + varint(len(content)) + content
 
 
-def flow(identity: int) -> bytes:
+def flow_start(identity: int) -> bytes:
     """A field of a TrackEvent: a flow that begins here."""
     return _FLOW + _FIXED(identity)
 
@@ -116,21 +123,21 @@ def flow_end(identity: int) -> bytes:
     return _FLOW_END + _FIXED(identity)
 
 
-def count(value: int) -> bytes:
+def counter_count(value: int) -> bytes:
     """A field of a TrackEvent: a counter's whole number."""
-    return _COUNT + signed(value)
+    return _COUNT + signed_varint(value)
 
 
-def value(of: float) -> bytes:
-    """A field of a TrackEvent: a counter's number."""
-    return _VALUE + _DOUBLE(of)
+def counter_value(value: float) -> bytes:
+    """A field of a TrackEvent: a counter's number, 64-bit float."""
+    return _VALUE + _DOUBLE(value)
 
 
 _ROWS: Final = 50_000
 """Rows in memory as Python objects at a time."""
 
 _KIND: Final = "_kind"
-"""Numbers the slices that differ in nothing but times, numbers and flows."""
+"""Slices with the same number differ only in their times, numbers and flows."""
 
 _NAMELESS: Final = "(nameless)"
 
@@ -156,7 +163,7 @@ def protos() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which columns of a frame of slices are what. All have `track`, `start_ns` and `end_ns`.
+    """What the columns of a frame of slices hold. Each has `track`, `start_ns` and `end_ns`.
 
     Attributes:
         name: what the slice is called.
@@ -217,19 +224,21 @@ class Packets:
 
     def write_counter(self, uuid: int, times: pl.Series, values: pl.Series) -> None:
         """Write the values of a counter at `times`, ns."""
-        field_of = value if values.dtype.is_float() else count
+        encode = counter_value if values.dtype.is_float() else counter_count
         counter = self._event(type="TYPE_COUNTER", track_uuid=uuid)
-        around = self._around
+        packet_fields = self._packet_fields
         for first in range(0, len(times), _ROWS):
             part = slice(first, first + _ROWS)
-            contents = [event(around, counter + field_of(each)) for each in values[part]]
-            self.out.write(b"".join(packets(times[part].to_list(), contents)))
+            contents = [
+                event_packet(packet_fields, counter + encode(value)) for value in values[part]
+            ]
+            self.out.write(b"".join(timed_packets(times[part].to_list(), contents)))
 
     def _write_part(self, rows: pl.DataFrame, columns: Columns) -> None:
         category = [columns.category] if columns.category else []
         key = ["track", columns.name, *category, *columns.texts]
         kinds = rows.select(key).unique(maintain_order=True).with_row_index(_KIND)
-        of = rows.select(key).join(
+        numbered = rows.select(key).join(
             kinds, on=key, how="left", nulls_equal=True, maintain_order="left"
         )
         begins = [self._begin(columns, row) for row in kinds.drop(_KIND).rows()]
@@ -238,7 +247,7 @@ class Packets:
         ]
         at_start, at_end = self._extras(rows, columns)
         self._write_new_names()
-        block = self._block(rows, of[_KIND].to_list(), begins, ends, at_start, at_end)
+        block = self._block(rows, numbered[_KIND].to_list(), begins, ends, at_start, at_end)
         self.out.write(b"".join(block))
 
     def _block(
@@ -250,54 +259,54 @@ class Packets:
         at_start: Iterable[bytes],
         at_end: Iterable[bytes],
     ) -> list[bytes]:
-        """Two packets a row: its begin and its end.
+        """The pieces of two packets a row: its begin and its end.
 
         Args:
             rows: the slices.
-            kinds: the row of each in `begins` and `ends`.
-            begins: TrackEvents that begin slices.
-            ends: TrackEvents that end them.
-            at_start: further fields of each begin.
-            at_end: further fields of each end.
+            kinds: for each row, its place in `begins` and `ends`.
+            begins: for each kind, the TrackEvent that begins a slice.
+            ends: for each kind, the TrackEvent that ends one.
+            at_start: for each row, further fields of its begin.
+            at_end: for each row, further fields of its end.
         """
-        around = self._around
-        plain = [event(around, content) for content in begins]
-        closing = [event(around, content) for content in ends]
+        packet_fields = self._packet_fields
+        plain_begins = [event_packet(packet_fields, content) for content in begins]
+        plain_ends = [event_packet(packet_fields, content) for content in ends]
         first = [
-            event(around, begins[kind] + more) if more else plain[kind]
+            event_packet(packet_fields, begins[kind] + more) if more else plain_begins[kind]
             for kind, more in zip(kinds, at_start, strict=True)
         ]
         last = [
-            event(around, ends[kind] + more) if more else closing[kind]
+            event_packet(packet_fields, ends[kind] + more) if more else plain_ends[kind]
             for kind, more in zip(kinds, at_end, strict=True)
         ]
         both = [b""] * (2 * len(kinds))
         both[0::2], both[1::2] = first, last
         times = [0] * len(both)
         times[0::2], times[1::2] = rows["start_ns"].to_list(), rows["end_ns"].to_list()
-        return packets(times, both)
+        return timed_packets(times, both)
 
     def _extras(self, rows: pl.DataFrame, columns: Columns) -> tuple[list[bytes], list[bytes]]:
-        """What each row has of its own: fields of its begin and of its end."""
+        """For each row, the fields that only it has: of its begin, and of its end."""
         at_start, at_end = [b""] * len(rows), [b""] * len(rows)
         for name in columns.numbers:
             iid = self._iid(_ARGUMENT, name)
-            for row, found in enumerate(rows[name].to_list()):
-                if found is not None:
-                    at_start[row] += number(iid, found)
+            for row, value in enumerate(rows[name].to_list()):
+                if value is not None:
+                    at_start[row] += number_argument(iid, value)
         if columns.flows:
-            for row, found in enumerate(rows[columns.flows].to_list()):
-                if found:
-                    at_start[row] += b"".join(map(flow, found))
+            for row, flows in enumerate(rows[columns.flows].to_list()):
+                if flows:
+                    at_start[row] += b"".join(map(flow_start, flows))
         for column, extras in ((columns.flow_in, at_start), (columns.flow_out, at_end)):
             if column:
-                for row, found in enumerate(rows[column].to_list()):
-                    if found is not None:
-                        extras[row] += flow_end(found)
+                for row, flow in enumerate(rows[column].to_list()):
+                    if flow is not None:
+                        extras[row] += flow_end(flow)
         return at_start, at_end
 
     def _begin(self, columns: Columns, row: tuple[Any, ...]) -> bytes:
-        """A TrackEvent that begins a slice, without what is its own. Each is made once."""
+        """The TrackEvent that begins a slice of a kind, without numbers and flows; made once."""
         if (columns, row) not in self._bodies:
             self._bodies[columns, row] = self._new_begin(columns, row)
         return self._bodies[columns, row]
@@ -324,8 +333,8 @@ class Packets:
         return bytes(self.protos.TrackEvent(**fields).SerializeToString())
 
     @property
-    def _around(self) -> bytes:
-        """The fields of a packet beside its event."""
+    def _packet_fields(self) -> bytes:
+        """The fields of a packet beside its time and its event."""
         content = self.protos.TracePacket(
             trusted_packet_sequence_id=_SEQUENCE,
             sequence_flags=self.protos.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE,
@@ -353,4 +362,4 @@ class Packets:
 
     def _write(self, **fields: Any) -> None:
         content = self.protos.TracePacket(trusted_packet_sequence_id=_SEQUENCE, **fields)
-        self.out.write(packet(content.SerializeToString()))
+        self.out.write(framed_packet(content.SerializeToString()))

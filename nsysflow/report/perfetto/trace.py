@@ -43,8 +43,10 @@ def busy_share(gaps: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
         )
     )
     idle_ns = pl.col("idle_ns").shift(-1) - pl.col("idle_ns")
-    of_ns = pl.col("time_ns").shift(-1) - pl.col("time_ns")
-    return idle.select("time_ns", (100 - 100 * idle_ns / of_ns).fill_null(0.0).alias("value"))
+    bin_length_ns = pl.col("time_ns").shift(-1) - pl.col("time_ns")
+    return idle.select(
+        "time_ns", (100 - 100 * idle_ns / bin_length_ns).fill_null(0.0).alias("value")
+    )
 
 
 def bin_ns(window_ns: int) -> int:
@@ -80,7 +82,7 @@ def run_ahead(launched: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-_FLOW = pl.UInt64
+_FLOW: Final = pl.UInt64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,37 +104,37 @@ class Flows:
     last: int
 
     @classmethod
-    def of(cls, tracks: Tracks, first: int) -> Self:
+    def of_tracks(cls, tracks: Tracks, first: int) -> Self:
         """The flows of a picture, numbered from `first`. None goes back in time: where clocks
         disagree so much, an arrow would say the opposite."""
         calls, ops, gaps = tracks.calls, tracks.operations, tracks.gaps
         launched = calls["start_ns"].gather(ops["call"]) <= ops["start_ns"]
-        into_ops = _numbered(launched, first)
+        into_ops = _number_flows(launched, first)
         blamed = pl.select(
             pl.coalesce(
                 calls["start_ns"].gather(gaps["culprit_call"]),
                 ops["start_ns"].gather(gaps["culprit_op"]),
             )
         ).to_series()
-        into_gaps = _numbered(blamed <= gaps["end_ns"], first + len(ops))
+        into_gaps = _number_flows(blamed <= gaps["end_ns"], first + len(ops))
         from_calls = [(ops["call"], into_ops), (gaps["culprit_call"], into_gaps)]
         no_call = gaps["culprit_op"].set(gaps["culprit_call"].is_not_null(), None)
         return cls(
-            of_calls=_lists(from_calls, len(calls)),
-            of_operations=_lists([(no_call, into_gaps)], len(ops)),
+            of_calls=_flow_lists(from_calls, len(calls)),
+            of_operations=_flow_lists([(no_call, into_gaps)], len(ops)),
             into_operations=into_ops,
             into_gaps=into_gaps,
             last=first + len(ops) + len(gaps) - 1,
         )
 
 
-def _numbered(known: pl.Series, first: int) -> pl.Series:
-    """A number for each row, null where it is not known."""
+def _number_flows(known: pl.Series, first: int) -> pl.Series:
+    """The number of each row's flow, from `first` on; null where `known` is not true."""
     numbers = pl.int_range(first, first + len(known), dtype=_FLOW, eager=True)
     return pl.select(pl.when(known).then(numbers)).to_series().alias("flow")
 
 
-def _lists(ends: list[tuple[pl.Series, pl.Series]], rows: int) -> pl.Series:
+def _flow_lists(ends: list[tuple[pl.Series, pl.Series]], rows: int) -> pl.Series:
     """The flows of each of `rows` rows, from pairs of a row and its flow."""
     flat = pl.concat(
         pl.DataFrame([at.cast(pl.UInt32).alias("row"), flow.alias("flow")]) for at, flow in ends
@@ -146,7 +148,7 @@ _COLUMNS: Final = {f"{cause}_ns": cause for cause in CAUSES}
 
 
 def gap_parts(gaps: pl.DataFrame) -> pl.DataFrame:
-    """The parts of each gap laid end to end in it, the largest one last.
+    """The parts of each gap, end to end, the largest one last.
 
     Only their lengths were measured: where in a gap a cause held the GPU up is not known. The
     largest one ends where the gap ends, behind the call that is to blame.
@@ -194,7 +196,7 @@ _GAPS: Final = Columns(
     numbers=("gap", "gap_ns"),
     flow_out="flow",
 )
-_OF_WHOLE_GAP: Final = ("phase", "culprit", "source", "next", "gap_ns", "flow")
+_WHOLE_GAP_COLUMNS: Final = ("phase", "culprit", "source", "next", "gap_ns", "flow")
 
 _STILL_OPEN: Final = "open when the recording ended"
 
@@ -211,9 +213,9 @@ def write_trace(results: Results, out: BinaryIO) -> int:
     used: set[int] = set()
     last_flow = 0
     for analysis, shift_ns in zip(results.analyses, shifts_ns(results), strict=True):
-        tracks = _shifted(analysis.tracks, shift_ns)
-        flows = Flows.of(tracks, last_flow + 1)
-        lanes = Lanes.of(analysis.trace, packets, several=several, used=used)
+        tracks = _shift_tracks(analysis.tracks, shift_ns)
+        flows = Flows.of_tracks(tracks, last_flow + 1)
+        lanes = Lanes.of_trace(analysis.trace, packets, several=several, used=used)
         _Report(
             tracks=tracks,
             packets=packets,
@@ -228,15 +230,15 @@ def write_trace(results: Results, out: BinaryIO) -> int:
 
 def shifts_ns(results: Results) -> list[int]:
     """What to add to the times of each report."""
-    clocks = clocks_of(results, [each.tracks for each in results.analyses])
+    clocks = clocks_of(results, [analysis.tracks for analysis in results.analyses])
     moved = [clock.origin_ns - clock.zero_ns for clock in clocks]
-    onto_first = [each - moved[0] for each in moved]
+    onto_first = [shift - moved[0] for shift in moved]
     begun = [clock.zero_ns + shift for clock, shift in zip(clocks, onto_first, strict=True)]
     return [shift - min(0, *begun) for shift in onto_first]
 
 
-def _shifted(tracks: Tracks, shift_ns: int) -> Tracks:
-    """A picture with its times moved."""
+def _shift_tracks(tracks: Tracks, shift_ns: int) -> Tracks:
+    """The same picture with its times moved by `shift_ns`."""
     if not shift_ns:
         return tracks
     times = ("start_ns", "end_ns", "time_ns")
@@ -272,49 +274,49 @@ class _Report:
         time points forward."""
         tracks = self.tracks
         named = pl.format("step {}", "step").alias("name")
-        self._slices(tracks.steps.with_columns(named), _STEPS)
+        self._write_slices(tracks.steps.with_columns(named), _STEPS)
         note = pl.when(~pl.col("ended")).then(pl.lit(_STILL_OPEN)).alias("note")
-        self._slices(tracks.ranges.with_columns(note), _RANGES)
-        self._slices(tracks.calls.with_columns(self.flows.of_calls.alias("flows")), _CALLS)
-        self._slices(tracks.profiler, _PLAIN)
-        self._slices(tracks.host_stacks, _PLAIN)
-        self._slices(self._operations(), _OPERATIONS)
-        self.packets.write_slices(self._gaps(), _GAPS)
+        self._write_slices(tracks.ranges.with_columns(note), _RANGES)
+        self._write_slices(tracks.calls.with_columns(self.flows.of_calls.alias("flows")), _CALLS)
+        self._write_slices(tracks.profiler, _PLAIN)
+        self._write_slices(tracks.host_stacks, _PLAIN)
+        self._write_slices(self._operation_rows(), _OPERATIONS)
+        self.packets.write_slices(self._gap_rows(), _GAPS)
         self._write_sampled()
         self._write_busy()
         self._write_queued()
 
-    def _slices(self, rows: pl.DataFrame, columns: Columns) -> None:
+    def _write_slices(self, rows: pl.DataFrame, columns: Columns) -> None:
         depth = rows["depth"] if "depth" in rows.columns else pl.lit(0)
         track = (pl.lit(self.first.gather(rows["lane"])) + depth).alias("track")
         self.packets.write_slices(rows.with_columns(track), columns)
 
-    def _phase(self, path: pl.Series) -> pl.Series:
+    def _phase_names(self, path: pl.Series) -> pl.Series:
         """The phase of each row by its name."""
         paths = self.tracks.paths
         return path.replace_strict(
             paths["path"], paths["name"], default=None, return_dtype=pl.String
         ).alias("phase")
 
-    def _operations(self) -> pl.DataFrame:
+    def _operation_rows(self) -> pl.DataFrame:
         ops = self.tracks.operations
         full = pl.when(pl.col("full_name") != pl.col("name")).then("full_name")
         return ops.with_columns(
             full.alias("full_name"),
-            self._grid(ops["shape"]),
-            self._phase(ops["phase"]),
+            self._grid_names(ops["shape"]),
+            self._phase_names(ops["phase"]),
             self.flows.into_operations.alias("flow"),
             self.flows.of_operations.alias("flows"),
         )
 
-    def _grid(self, shape: pl.Series) -> pl.Series:
+    def _grid_names(self, shape: pl.Series) -> pl.Series:
         """The grid of each kernel, e.g. `132 x 1 x 1`; null where it was not read."""
         known = shape.set(shape >= len(self.shapes), None)
         sides = (pl.col(f"grid_{side}") for side in "xyz")
         grids = self.shapes.select(pl.format("{} x {} x {}", *sides).alias("grid"))
         return grids["grid"].gather(known)
 
-    def _gaps(self) -> pl.DataFrame:
+    def _gap_rows(self) -> pl.DataFrame:
         """The parts of gaps. What is known of the whole gap is at its largest part."""
         gaps, calls, ops = self.tracks.gaps, self.tracks.calls, self.tracks.operations
         blamed = (
@@ -324,7 +326,7 @@ class _Report:
         of_gap = gaps.select(
             pl.int_range(pl.len()).over("device").alias("gap"),
             (pl.col("end_ns") - pl.col("start_ns")).alias("gap_ns"),
-            self._phase(gaps["phase"]),
+            self._phase_names(gaps["phase"]),
             pl.coalesce(*blamed).alias("culprit"),
             calls["source"].gather(gaps["culprit_call"]).alias("source"),
             ops["name"].gather(gaps["next_op"]).alias("next"),
@@ -337,7 +339,7 @@ class _Report:
         return parts.hstack(of_gap[parts["row"]]).with_columns(
             pl.col("track") + part.to_physical(),
             part.replace_strict([*CAUSES], labels, return_dtype=pl.String).alias("name"),
-            pl.when("largest").then(pl.col(*_OF_WHOLE_GAP)),
+            pl.when("largest").then(pl.col(*_WHOLE_GAP_COLUMNS)),
         )
 
     def _write_sampled(self) -> None:
@@ -347,9 +349,9 @@ class _Report:
 
     def _write_busy(self) -> None:
         """How busy each GPU is, from its first operation that takes time to its last."""
-        ops = self._on("device").filter(pl.col("start_ns") < pl.col("end_ns"))
+        ops = self._operations_by("device").filter(pl.col("start_ns") < pl.col("end_ns"))
         ends = pl.col("start_ns").min(), pl.col("end_ns").max()
-        for device, start_ns, end_ns in ops.group_by("of").agg(ends).sort("of").rows():
+        for device, start_ns, end_ns in ops.group_by("owner").agg(ends).sort("owner").rows():
             gaps = self.tracks.gaps.filter(pl.col("device") == device)
             busy = busy_share(gaps, start_ns, end_ns)
             uuid = self.lanes.counter(f"GPU {device}: busy", self.lanes.gpu(device), "%")
@@ -357,14 +359,14 @@ class _Report:
 
     def _write_queued(self) -> None:
         """How far each process runs ahead of its GPUs."""
-        launched = self._on("process").filter(pl.col("call").is_not_null())
+        launched = self._operations_by("process").filter(pl.col("call").is_not_null())
         call_ns = self.tracks.calls["start_ns"].gather(launched["call"]).alias("call_ns")
-        for (pid,), rows in launched.with_columns(call_ns).group_by("of", maintain_order=True):
+        for (pid,), rows in launched.with_columns(call_ns).group_by("owner", maintain_order=True):
             queued = run_ahead(rows)
             uuid = self.lanes.counter("queued operations", self.lanes.process(pid))
             self.packets.write_counter(uuid, queued["time_ns"], queued["value"])
 
-    def _on(self, column: str) -> pl.DataFrame:
-        """The operations, with `of`: this column of their lane."""
+    def _operations_by(self, column: str) -> pl.DataFrame:
+        """The operations, with `owner`: this column of their lane."""
         ops, lanes = self.tracks.operations, self.tracks.lanes
-        return ops.with_columns(lanes[column].gather(ops["lane"]).alias("of"))
+        return ops.with_columns(lanes[column].gather(ops["lane"]).alias("owner"))

@@ -27,7 +27,7 @@ ODD_NAMES = (
 @given(st.integers(0, 2**64 - 1))
 def test_a_number_is_written_as_the_package_writes_it(number: int) -> None:
     message = classes.TracePacket(timestamp=number)
-    assert wire.key(8, wire.VARINT) + wire.varint(number) == message.SerializeToString()
+    assert wire.field_key(8, wire.VARINT) + wire.varint(number) == message.SerializeToString()
 
 
 @given(
@@ -39,11 +39,11 @@ def test_a_number_is_written_as_the_package_writes_it(number: int) -> None:
 def test_an_event_is_what_the_package_makes_of_it(
     time_ns: int, iid: int, value: int, flows: list[int]
 ) -> None:
-    content = wire.event(
+    content = wire.event_packet(
         classes.TracePacket(trusted_packet_sequence_id=1).SerializeToString(),
-        wire.number(iid, value) + b"".join(map(wire.flow, flows)) + wire.flow_end(7),
+        wire.number_argument(iid, value) + b"".join(map(wire.flow_start, flows)) + wire.flow_end(7),
     )
-    written = b"".join(wire.packets([time_ns], [content]))
+    written = b"".join(wire.timed_packets([time_ns], [content]))
     event = classes.TrackEvent(
         debug_annotations=[classes.DebugAnnotation(name_iid=iid, int_value=value)],
         flow_ids=flows,
@@ -56,7 +56,10 @@ def test_an_event_is_what_the_package_makes_of_it(
 @given(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
 def test_a_counter_is_what_the_package_makes_of_it(whole: int, value: float) -> None:
     event = classes.TrackEvent(counter_value=whole, double_counter_value=value)
-    assert classes.TrackEvent.FromString(wire.count(whole) + wire.value(value)) == event
+    assert (
+        classes.TrackEvent.FromString(wire.counter_count(whole) + wire.counter_value(value))
+        == event
+    )
 
 
 def test_names_are_shown_as_they_are() -> None:
