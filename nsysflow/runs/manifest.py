@@ -3,11 +3,12 @@
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
-from types import NoneType, UnionType
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal
+
+import msgspec
 
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import Damaged, ReportError
@@ -16,58 +17,6 @@ from nsysflow.nsys.argv import Backtrace
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 from nsysflow.runtime.process import FILES, ChildStatus
-
-T = TypeVar("T")
-
-
-def decode(kind: type[T], found: object, *, name: str = "the document") -> T:
-    """`found`, as `json.loads` gives it, as an instance of the dataclass `kind`.
-
-    Keys that the dataclass does not have are dropped: another version may have added them.
-
-    Args:
-        kind: the dataclass.
-        found: the JSON value.
-        name: what to call the value in an error.
-
-    Raises:
-        ValueError: a field is missing or has a value of another type; the message names it.
-    """
-    return _value(kind, found, name)  # type: ignore[no-any-return]  # `kind` is what comes back
-
-
-def _value(kind: Any, found: Any, name: str) -> Any:
-    """`found` as a value of the type `kind`."""
-    origin, args = get_origin(kind), get_args(kind)
-    if is_dataclass(kind) and isinstance(found, dict):
-        return _dataclass(kind, found, name)
-    if origin in (Union, UnionType):
-        return None if found is None and NoneType in args else _value(args[0], found, name)
-    if origin is tuple and isinstance(found, list):
-        return tuple(_value(args[0], each, f"{name}[{at}]") for at, each in enumerate(found))
-    if origin in (dict, Mapping) and isinstance(found, dict):
-        return {key: _value(args[1], each, f"{name}.{key}") for key, each in found.items()}
-    if kind is Any or (origin is Literal and found in args) or type(found) is kind:
-        return found
-    if kind is float and type(found) is int:
-        return float(found)
-    msg = f"{name} is {found!r:.40}, not {getattr(kind, '__name__', None) or kind}"
-    raise ValueError(msg)
-
-
-def _dataclass(kind: Any, found: Mapping[str, Any], name: str) -> Any:
-    hints = get_type_hints(kind)
-    values = {}
-    for field in fields(kind):
-        if field.name in found:
-            values[field.name] = _value(
-                hints[field.name], found[field.name], f"{name}.{field.name}"
-            )
-        elif field.default is MISSING and field.default_factory is MISSING:
-            msg = f"{name} has no {field.name}"
-            raise ValueError(msg)
-    return kind(**values)
-
 
 FILE: Final = "manifest.json"
 LOG: Final = "output.log"
@@ -205,12 +154,12 @@ def read_manifest(folder: Path) -> Manifest | None:
     file = folder / FILE
     try:
         document = _document(file)
-        return None if document is None else decode(Manifest, document, name="it")
+        return None if document is None else msgspec.convert(document, Manifest)
     except PermissionError:
         raise ReportError(
             f"{file} cannot be read: permission denied", "Allow it", f"chmod u+r {quote(str(file))}"
         ) from None
-    except ValueError as error:
+    except (ValueError, msgspec.ValidationError) as error:
         raise Damaged(
             f"{file} cannot be understood: {error}",
             "Name the report itself instead; it is one of these",
@@ -238,8 +187,9 @@ def _document(file: Path) -> dict[str, Any] | None:
             return None
     except PermissionError:  # in a folder that may not be entered; whoever needs it will say so
         return None
-    found = json.loads(file.read_text(encoding="utf-8"))
-    return found if isinstance(found, dict) and found.get("tool") == _TOOL else None
+    document = json.loads(file.read_text(encoding="utf-8"))
+    ours = isinstance(document, dict) and document.get("tool") == _TOOL
+    return document if ours else None
 
 
 def read_statuses(folder: Path) -> dict[Path, ChildStatus]:
@@ -250,11 +200,12 @@ def read_statuses(folder: Path) -> dict[Path, ChildStatus]:
     Raises:
         OSError: a file cannot be read.
     """
-    found = {}
+    statuses = {}
     for file in folder.glob(FILES):
-        with suppress(ValueError):
-            found[file] = decode(ChildStatus, json.loads(file.read_text(encoding="utf-8")))
-    return found
+        with suppress(ValueError, msgspec.ValidationError):
+            status = json.loads(file.read_text(encoding="utf-8"))  # Python's own may hold a NaN
+            statuses[file] = msgspec.convert(status, ChildStatus)
+    return statuses
 
 
 def take_statuses(folder: Path) -> list[ChildStatus]:
@@ -263,10 +214,10 @@ def take_statuses(folder: Path) -> list[ChildStatus]:
     Raises:
         OSError: a file cannot be read or removed.
     """
-    found = read_statuses(folder)
-    for file in found:
+    statuses = read_statuses(folder)
+    for file in statuses:
         file.unlink()
-    return sorted(found.values(), key=lambda status: (status.rank or 0, status.pid))
+    return sorted(statuses.values(), key=lambda status: (status.rank or 0, status.pid))
 
 
 def take_annotation(folder: Path) -> Annotation:
@@ -275,11 +226,13 @@ def take_annotation(folder: Path) -> Annotation:
     Raises:
         OSError: a file cannot be read or removed.
     """
-    hooked, torch, problem = (_taken(folder / name) for name in (HOOKED, ANNOTATED, NOT_ANNOTATED))
+    hooked, torch, problem = (
+        _remove_text(folder / name) for name in (HOOKED, ANNOTATED, NOT_ANNOTATED)
+    )
     return Annotation(hooked=hooked is not None, torch=torch is not None, problem=problem)
 
 
-def _taken(file: Path) -> str | None:
+def _remove_text(file: Path) -> str | None:
     """The text of a file, which is then removed; None if it does not exist."""
     try:
         text = file.read_text(encoding="utf-8")
