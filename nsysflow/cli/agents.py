@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from nsysflow.base.errors import not_installed
-from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.analyze import options_of_settings
 from nsysflow.cli.options import Command
 
 
@@ -36,7 +36,7 @@ def mcp(ctx: click.Context, /, folder: Path) -> None:
         raise not_installed("mcp", "mcp") from error
     from nsysflow.agents.folder import Folder, Reports
 
-    options = look_of_settings(ctx).options
+    options = options_of_settings(ctx).options()
     server_of(Reports(Folder(folder), options)).run("stdio")
 
 

@@ -1,41 +1,35 @@
 """`nsysflow analyze`: reports in, a page or a table out, and the files."""
 
-from collections.abc import Sequence
-from dataclasses import fields
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 
 from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_options_of, analyze_with_options
+from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.exports import Exports, export_options
 from nsysflow.cli.options import (
     Command,
     Workers,
     flops_options,
+    from_params,
     microseconds,
     option,
     own_option,
-    pop_fields,
     window_options,
     worker_options,
 )
 from nsysflow.cli.printed import Printed, print_options
 from nsysflow.cli.settings import configured
 
-_PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
+if TYPE_CHECKING:
+    from nsysflow.report.results import Results
 
-_OUTPUT: Final = frozenset(
-    [
-        *("reports", "folder", "force", "no_files", "html", "low_memory"),
-        *(field.name for kind in (Printed, Exports, Workers) for field in fields(kind)),
-    ]
-)
-"""The parameters that say what is read and where results go; the others make a `Look`."""
+_PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 
 _WRITE: Final = "What to write"
 
@@ -47,6 +41,71 @@ class _Analyze(Command):
         super().format_epilog(ctx, formatter)
         with formatter.section("Tables"):
             formatter.write_dl([(name, table.about) for name, table in TABLES.items()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyzeCommand:
+    """All that was typed after `nsysflow analyze`.
+
+    Attributes:
+        reports: as typed; empty for the newest run.
+        folder: where the files go; None for beside the report, or nowhere.
+        force: write into a folder that nsysflow did not make.
+        no_files: write none.
+        html: also write report.html.
+        printed: what is printed.
+        exports: the files for other programs.
+        look: how the reports are looked at.
+        workers: who analyses many.
+    """
+
+    reports: tuple[Path, ...]
+    folder: Path | None
+    force: bool
+    no_files: bool
+    html: bool
+    printed: Printed
+    exports: Exports
+    look: AnalyzeOptions
+    workers: Workers
+
+    @classmethod
+    def of(cls, typed: Mapping[str, Any]) -> "AnalyzeCommand":
+        """The command from click's parameters."""
+        return cls(
+            reports=typed["reports"],
+            folder=typed["folder"],
+            force=typed["force"],
+            no_files=typed["no_files"],
+            html=typed["html"],
+            printed=from_params(Printed, typed),
+            exports=from_params(Exports, typed),
+            look=from_params(AnalyzeOptions, typed),
+            workers=from_params(Workers, typed),
+        )
+
+    @property
+    def writes(self) -> bool:
+        """Whether the tables are written."""
+        return not self.no_files and (self.folder is not None or not self.printed.alone)
+
+    def check(self) -> None:
+        """Refuse, before any work is done, options that cannot be combined.
+
+        Raises:
+            click.UsageError: they were.
+            NsysflowError: what a file needs is not installed, or it cannot be written.
+        """
+        self.workers.choice()
+        self.printed.check()
+        if self.no_files and self.folder is not None:
+            msg = "-o DIR and --no-files cannot be combined"
+            raise click.UsageError(msg)
+        if self.html and not self.writes:
+            instead = "leave out --no-files" if self.no_files else "name a folder with -o DIR"
+            msg = f"--html writes report.html beside the other files: {instead}"
+            raise click.UsageError(msg)
+        self.exports.check()
 
 
 @click.command(cls=configured(_Analyze))
@@ -108,16 +167,7 @@ class _Analyze(Command):
     help="Sort kernels by the classes in this TOML file, before the built-in ones.",
 )
 @worker_options
-def analyze(
-    reports: tuple[Path, ...],
-    folder: Path | None,
-    *,
-    force: bool,
-    no_files: bool,
-    html: bool,
-    low_memory: bool,
-    **others: Any,
-) -> None:
+def analyze(**typed: Any) -> None:
     """Show what each GPU waited for in a report.
 
     A REPORT is an nsys export (.sqlite, also .xz, .gz or .zst; a parquetdir), an .nsys-rep, a
@@ -139,37 +189,43 @@ def analyze(
         nsysflow analyze report.sqlite --figures figures
         nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
-    printed, exports = pop_fields(Printed, others), pop_fields(Exports, others)
-    how = pop_fields(Workers, others).how()
-    printed.check()
-    written = not no_files and (folder is not None or not printed.alone)
-    _check_written(folder, html=html, no_files=no_files, written=written)
-    exports.check()
+    asked = AnalyzeCommand.of(typed)
+    printed, exports, look = asked.printed, asked.exports, asked.look
+    asked.check()
     from nsysflow.cli.printed import print_page
     from nsysflow.runs.analyze import PAGE
     from nsysflow.runs.paths import is_pattern
     from nsysflow.runs.sources import newest_run
 
-    look = analyze_options_of(**others)
+    look.options()  # a mistake in them shows before anything is read
+    reports = asked.reports
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
-    if written and folder is None and (len(reports) > 1 or is_pattern(reports[0])):
+    if asked.writes and asked.folder is None and (len(reports) > 1 or is_pattern(reports[0])):
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
-    chosen = _folder_of(reports, folder, force=force) if written else None
-    # summary.md is a page: its tables of judged steps are computed on all cores too
-    tables = (*TABLES, *PAGE) if written else (*printed.tables, *exports.tables)
-    how |= {"low_memory": low_memory, "html": html}
-    analysed = partial(analyze_with_options, reports, look, tables=tables, folder=chosen, **how)
-    if not (written or printed.alone or exports.asked):
-        print_page(reports, look, analysed, full=printed.full)
+    chosen = _folder_of(reports, asked.folder, force=asked.force) if asked.writes else None
+
+    def analyzed() -> "Results":
+        return analyze_with_options(
+            reports,
+            look,
+            # summary.md is a page: its tables of judged steps are computed on all cores too
+            tables=(*TABLES, *PAGE) if asked.writes else (*printed.tables, *exports.tables),
+            folder=chosen,
+            html=asked.html,
+            workers=asked.workers,
+        )
+
+    if not (asked.writes or printed.alone or exports.asked):
+        print_page(reports, look, analyzed, full=printed.full)
         return
-    results = analysed()
+    results = analyzed()
     printed.show(results, look, reports)
     exports.write(results, reports)
     if chosen is not None:
-        click.echo(f"wrote {chosen}: {_files_in(chosen, html=html)}", err=True)
+        click.echo(f"wrote {chosen}: {_files_in(chosen, html=asked.html)}", err=True)
 
 
 def _folder_of(reports: Sequence[Path], folder: Path | None, *, force: bool) -> Path:
@@ -188,38 +244,17 @@ def _files_in(folder: Path, *, html: bool) -> str:
     return f"{page}summary.md, report.json and the tables as CSV{large}"
 
 
-def look_of_settings(ctx: click.Context, **typed: Any) -> AnalyzeOptions:
+def options_of_settings(ctx: click.Context) -> AnalyzeOptions:
     """How `[analyze]` of a settings file wants reports looked at: as `analyze` does where nothing
-    is typed.
-
-    Args:
-        ctx: of the command that asks.
-        typed: options of that command that `analyze` has too; those that were typed count.
+    is typed. Options that the command of `ctx` shares with `analyze` count if they were typed.
 
     Raises:
         SettingsError: the file is wrong.
     """
     params = analyze.make_context("analyze", ["REPORT"], parent=ctx).params
-    params |= {
+    typed = {
         name: value
-        for name, value in typed.items()
+        for name, value in ctx.params.items()
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    return analyze_options_of(
-        **{name: value for name, value in params.items() if name not in _OUTPUT}
-    )
-
-
-def _check_written(folder: Path | None, *, html: bool, no_files: bool, written: bool) -> None:
-    """Refuse options about files that cannot be combined.
-
-    Raises:
-        click.UsageError: they were.
-    """
-    if no_files and folder is not None:
-        msg = "-o DIR and --no-files cannot be combined"
-        raise click.UsageError(msg)
-    if html and not written:
-        instead = "leave out --no-files" if no_files else "name a folder with -o DIR"
-        msg = f"--html writes report.html beside the other files: {instead}"
-        raise click.UsageError(msg)
+    return from_params(AnalyzeOptions, {**params, **typed})

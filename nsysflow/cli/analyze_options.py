@@ -3,85 +3,119 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.base.errors import SelectionError
+from nsysflow.base.peaks import Unit
 from nsysflow.base.progress import progress
-from nsysflow.cli.options import split_domains
+from nsysflow.cli.options import Workers, split_domains
 
 if TYPE_CHECKING:
-    from nsysflow.analysis.options import Options
     from nsysflow.report.results import Results
     from nsysflow.report.tables import GapsFormat
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyzeOptions:
-    """How a report is looked at.
+    """What of a report is looked at and how it is judged, as typed.
 
     Attributes:
-        options: what the analysis is narrowed to.
         top: rows of each list; None for each list's own number.
         at_least_ns: shorter gaps are left out of lists and files.
         gaps_format: the format of the file with all gaps.
+        classes: a file with classes of kernels.
+        domains: NVTX domains to add, or with `-` in front to leave out.
+
+    The others are those of `Options`.
     """
 
-    options: "Options"
     top: int | None
     at_least_ns: int
     gaps_format: "GapsFormat"
+    classes: Path | None
+    domains: tuple[str, ...]
+    framework_gap_ns: int
+    device: int | None
+    range: str | None
+    step: str | None
+    steps: tuple[StepPart, ...]
+    skip: int | None
+    whole: bool
+    from_ns: int | None
+    to_ns: int | None
+    flops_per_step: float | None
+    flops_dtype: Unit | None
+    own: tuple[str, ...]
 
+    def options(self) -> Options:
+        """What the analysis is narrowed to.
 
-def analyze_options_of(
-    *,
-    top: int | None,
-    at_least_ns: int,
-    gaps_format: "GapsFormat",
-    classes: Path | None,
-    domains: tuple[str, ...],
-    **window: Any,
-) -> AnalyzeOptions:
-    """What was typed, as a `Look`.
+        Raises:
+            click.UsageError: the window ends before it starts.
+            SettingsError: the file of kernel classes is wrong.
+        """
+        from nsysflow.analysis.tables.kernel_classes import read_kernel_classes
 
-    Raises:
-        click.UsageError: the window ends before it starts.
-        SettingsError: the file of kernel classes is wrong.
-    """
-    from nsysflow.analysis.options import Options
-    from nsysflow.analysis.tables.kernel_classes import read_kernel_classes
-
-    added, removed = split_domains(domains)
-    rules = () if classes is None else read_kernel_classes(classes)
-    try:
-        options = Options(
-            domains_added=added, domains_removed=removed, kernel_classes=rules, **window
-        )
-    except SelectionError as error:
-        raise click.UsageError(str(error)) from error
-    return AnalyzeOptions(
-        options=options, top=top, at_least_ns=at_least_ns, gaps_format=gaps_format
-    )
+        added, removed = split_domains(self.domains)
+        try:
+            return Options(
+                framework_gap_ns=self.framework_gap_ns,
+                domains_added=added,
+                domains_removed=removed,
+                device=self.device,
+                range=self.range,
+                from_ns=self.from_ns,
+                to_ns=self.to_ns,
+                step=self.step,
+                skip=self.skip,
+                steps=self.steps,
+                whole=self.whole,
+                flops_per_step=self.flops_per_step,
+                flops_dtype=self.flops_dtype,
+                own=self.own,
+                kernel_classes=() if self.classes is None else read_kernel_classes(self.classes),
+            )
+        except SelectionError as error:
+            raise click.UsageError(str(error)) from error
 
 
 def analyze_with_options(
     reports: Sequence[Path],
-    look: AnalyzeOptions,
+    typed: AnalyzeOptions,
     *,
     tables: Sequence[str],
     folder: Path | None,
     html: bool = False,
-    **how: Any,
+    workers: Workers | None = None,
 ) -> "Results":
-    """Analyse the reports of a run, and write the files to `folder` if one is named, with `html`
-    also report.html. `how` is who does it, as for `analyze_reports`."""
+    """Analyse the reports of a run, and write the files to a folder if one is named.
+
+    Args:
+        reports: of the run.
+        typed: how they are looked at.
+        tables: what to compute now, on all cores.
+        folder: where the files go; None writes none.
+        html: whether report.html is one of them.
+        workers: who analyses many reports; processes if None.
+    """
     from nsysflow.runs.analyze import analyze_reports
 
+    workers = workers or Workers()
     with progress("analysing") as work:
         if folder is not None:
             work.expect(1)
-        results = analyze_reports(reports, look.options, tables=tables, progress=work, **how)
+        results = analyze_reports(
+            reports,
+            typed.options(),
+            tables=tables,
+            choice=workers.choice(),
+            strict=workers.strict,
+            low_memory=workers.low_memory,
+            progress=work,
+        )
         if folder is not None:
             from nsysflow.runs.files import write_folder  # a page does not need it
 
@@ -89,9 +123,9 @@ def analyze_with_options(
             write_folder(
                 results,
                 folder,
-                top=look.top,
-                at_least_ns=look.at_least_ns,
-                gaps_format=look.gaps_format,
+                top=typed.top,
+                at_least_ns=typed.at_least_ns,
+                gaps_format=typed.gaps_format,
                 html=html,
             )
             work.done()

@@ -9,7 +9,7 @@ import click
 
 from nsysflow.base.errors import UnknownName
 from nsysflow.cli import completion
-from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.analyze import options_of_settings
 from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, flops_options, own_option, window_options
@@ -29,11 +29,7 @@ _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it 
 @cache_option
 @click.pass_context
 def explain(
-    ctx: click.Context,
-    /,
-    what: str | None,
-    reports: tuple[Path, ...],
-    **window: Any,
+    ctx: click.Context, /, what: str | None, reports: tuple[Path, ...], **_window: Any
 ) -> None:
     """Explain a finding of a report, or a name.
 
@@ -55,7 +51,7 @@ def explain(
     if what is None:
         _list_names()
     elif what.isdecimal():
-        _explain_finding(reports, int(what), look_of_settings(ctx, **window))
+        _explain_finding(reports, int(what), options_of_settings(ctx))
     elif reports:
         msg = f"{what} needs no REPORT: nsysflow explain {what}"
         raise click.UsageError(msg)

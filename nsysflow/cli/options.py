@@ -1,6 +1,6 @@
 """Options as they are typed and as the help page groups them: times, steps, domains, workers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -15,7 +15,7 @@ from nsysflow.cli import completion
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from nsysflow.runs.engine import Executor
+    from nsysflow.runs.engine import Choice, Executor
 
 
 _NS_PER_S: Final = 1_000_000_000
@@ -264,9 +264,9 @@ def window_options(command: Decorated) -> Decorated:
     return add_options(_WINDOW, command)
 
 
-def pop_fields(kind: type[Asked], params: dict[str, Any]) -> Asked:
-    """A dataclass from the parameters that its fields name; they are removed from `params`."""
-    return kind(**{field.name: params.pop(field.name) for field in fields(kind)})
+def from_params(kind: type[Asked], params: Mapping[str, Any]) -> Asked:
+    """A dataclass from the parameters that its fields name."""
+    return kind(**{field.name: params[field.name] for field in fields(kind)})
 
 
 def add_options(
@@ -314,26 +314,26 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """The options, as typed."""
+    """Who analyses many reports, and where large tables are kept, as typed."""
 
-    executor: "Executor | None"
-    workers: int | None
-    scheduler: str | None
-    strict: bool
+    executor: "Executor | None" = None
+    workers: int | None = None
+    scheduler: str | None = None
+    strict: bool = False
+    low_memory: bool = False
 
-    def how(self) -> dict[str, Any]:
-        """What `analyze_reports` is told of them.
+    def choice(self) -> "Choice":
+        """Who analyses them.
 
         Raises:
-            click.UsageError: they do not go together.
+            click.UsageError: the options do not go together.
         """
         from nsysflow.runs.engine import Choice
 
         try:
-            choice = Choice(executor=self.executor, workers=self.workers, scheduler=self.scheduler)
+            return Choice(executor=self.executor, workers=self.workers, scheduler=self.scheduler)
         except SelectionError as error:
             raise click.UsageError(str(error)) from error
-        return {"choice": choice, "strict": self.strict}
 
 
 def worker_options(command: Decorated) -> Decorated:

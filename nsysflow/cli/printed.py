@@ -10,7 +10,6 @@ import click
 
 from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.catalog.options import OneOf
-from nsysflow.cli.analyze_options import AnalyzeOptions
 from nsysflow.cli.options import Decorated, add_options, option
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ class Printed:
             raise click.UsageError(msg)
         self._style(top=None)
 
-    def show(self, results: "Results", look: AnalyzeOptions, reports: Sequence[Path]) -> None:
+    def show(self, results: "Results", look: "AnalyzeOptions", reports: Sequence[Path]) -> None:
         """Print it, or write the file that is given instead."""
         from nsysflow.cli.one_table import show_table
         from nsysflow.cli.output import show_json, show_page
@@ -210,7 +209,7 @@ WORTH_S: Final = 1.0
 def print_page(
     reports: tuple[Path, ...],
     look: "AnalyzeOptions",
-    analysed: Callable[[], "Results"],
+    analyzed: Callable[[], "Results"],
     *,
     full: bool,
 ) -> None:
@@ -219,17 +218,17 @@ def print_page(
     Args:
         reports: what was typed.
         look: how it is looked at.
-        analysed: analyses the reports.
+        analyzed: analyses the reports.
         full: whether the page is longer than a screen.
     """
     from nsysflow.base.screen import console
     from nsysflow.cli.output import page_lines, print_lines
 
     def made() -> Iterator["Text"]:
-        return page_lines(analysed(), full=full, top=look.top, at_least_ns=look.at_least_ns)
+        return page_lines(analyzed(), full=full, top=look.top, at_least_ns=look.at_least_ns)
 
     typed = sorted(click.get_current_context().params.items())
-    print_lines(console(), kept_lines(reports, [look, typed], made))
+    print_lines(console(), kept_lines(reports, [look.options(), typed], made))
 
 
 def kept_lines(

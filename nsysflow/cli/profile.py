@@ -16,10 +16,10 @@ from nsysflow.base.errors import NsysflowError
 from nsysflow.catalog.catalog import find
 from nsysflow.catalog.options import window
 from nsysflow.cli import completion
-from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.analyze import options_of_settings
 from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
-from nsysflow.cli.options import Command, flops_options, option, own_option
-from nsysflow.cli.request import YOUR_COMMAND, check_workload_options, request_of
+from nsysflow.cli.options import Command, flops_options, from_params, option, own_option
+from nsysflow.cli.request import YOUR_COMMAND, ProfileOptions, check_workload_options, request_of
 from nsysflow.cli.settings import configured
 from nsysflow.nsys.argv import Backtrace
 from nsysflow.runtime.collectors import Collector
@@ -209,7 +209,7 @@ class _ProfileCommand(Command):
 @flops_options
 @own_option
 @click.pass_context
-def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None:
+def profile(ctx: click.Context, /, **params: Any) -> None:
     """Record a program and show what the GPU waited for.
 
     The program is a built-in WORKLOAD (its own options go after --), or any command after --.
@@ -230,11 +230,11 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None:
         nsysflow profile nan_check --backtrace all -o out
         nsysflow profile launch_bound --variant graph -- --kernels 200
     """
-    dry_run, no_analyze, force = (typed.pop(name) for name in ("dry_run", "no_analyze", "force"))
+    typed = from_params(ProfileOptions, params)
     after: tuple[str, ...] = ctx.meta[_AFTER_DASHES]
-    request = request_of(workload, after, **typed)
-    if workload is not None:
-        check_workload_options(find(workload), after, ctx)
+    request = request_of(typed, after)
+    if typed.workload is not None:
+        check_workload_options(find(typed.workload), after, ctx)
     from nsysflow.record.capture import capture, make_unused_folder
     from nsysflow.record.machine import gpus
     from nsysflow.record.plan import make_plan, shell_commands, without_backtraces_of_jax
@@ -243,22 +243,24 @@ def profile(ctx: click.Context, /, workload: str | None, **typed: Any) -> None:
 
     require_program(request)
     machine = gpus()
-    if not dry_run:
+    if not typed.dry_run:
         require_gpu(request, machine)
-    nsys, warnings = choose_nsys(request, machine, dry_run=dry_run)
+    nsys, warnings = choose_nsys(request, machine, dry_run=typed.dry_run)
     request, unsampled = with_sampling(request, nsys)
     request, without_lines = without_backtraces_of_jax(request)
     plan = make_plan(request, nsys)
     for warning in (*warnings, *unsampled, *without_lines):
         say(f"note: {warning}")
-    if dry_run:
+    if typed.dry_run:
         click.echo(shell_commands(plan))
         return
-    look = None if no_analyze else look_of_settings(ctx)  # a mistake in it shows before a long run
-    if typed["folder"] is None:
+    look = None if typed.no_analyze else options_of_settings(ctx)
+    if look is not None:
+        look.options()  # a mistake in them shows before a long run
+    if typed.folder is None:
         plan = make_plan(replace(request, folder=make_unused_folder(request.folder)), nsys)
     folder = plan.request.folder
-    manifest, failure = capture(plan, machine, force=force)
+    manifest, failure = capture(plan, machine, force=typed.force)
     say(f"wrote {folder}: {', '.join(('manifest.json', *manifest.reports))}")
     try:
         if look is not None:

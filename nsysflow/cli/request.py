@@ -1,9 +1,10 @@
 """What was typed after `nsysflow profile`, as a `Request`."""
 
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
@@ -13,33 +14,69 @@ from nsysflow.catalog.options import workload_options
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
+    from nsysflow.base.peaks import Unit
     from nsysflow.nsys.argv import Backtrace
     from nsysflow.record.request import Request
+    from nsysflow.runtime.collectors import Collector
 
 YOUR_COMMAND: Final = "Your own command goes after --: nsysflow profile -- python train.py"
 
 _LONGEST_NAME: Final = 40
 
 
-def request_of(
-    workload: str | None,
-    after: tuple[str, ...],
-    *,
-    folder: Path | None,
-    variant: str | None,
-    precision: str | None,
-    on: Literal["cuda", "cpu"],
-    window: Window | None,
-    nproc: int | None,
-    backtrace: "Backtrace | None",
-    sample_python: int | None,
-    gpu_metrics: bool,
-    osrt: bool,
-    trace: str,
-    no_annotate: bool,
-    **others: Any,
-) -> "Request":
+@dataclass(frozen=True, kw_only=True)
+class ProfileOptions:
+    """What was typed after `nsysflow profile`, and how it is recorded.
+
+    Attributes:
+        workload: the built-in workload; None for a command.
+        variant: of the workload.
+        precision: in which the workload computes.
+        nproc: how many ranks torchrun starts.
+        trace: the APIs to trace, separated by commas.
+        osrt: trace the operating system too.
+        no_annotate: give a PyTorch program no steps and phases.
+        dry_run: print the commands and run nothing.
+        no_analyze: stop when the report is written.
+        force: replace an earlier run.
+
+    The others are those of `Request`.
+    """
+
+    workload: str | None
+    variant: str | None
+    precision: str | None
+    on: Literal["cuda", "cpu"]
+    nproc: int | None
+    dry_run: bool
+    backtrace: "Backtrace | None"
+    sample_python: int | None
+    gpu_metrics: bool
+    graph_trace: Literal["node", "graph"]
+    trace: str
+    osrt: bool
+    no_annotate: bool
+    window: Window | None
+    stop: bool
+    delay_s: float | None
+    duration_s: float | None
+    collector: "Collector | None"
+    nsys: Path | None
+    nsys_args: tuple[str, ...]
+    folder: Path | None
+    force: bool
+    no_analyze: bool
+    flops_per_step: float | None
+    flops_dtype: "Unit | None"
+    own: tuple[str, ...]
+
+
+def request_of(typed: ProfileOptions, after: tuple[str, ...]) -> "Request":
     """What was typed, as a `Request`.
+
+    Args:
+        typed: the options.
+        after: the words after `--`.
 
     Raises:
         UnknownWorkload: there is no workload or variant of that name.
@@ -48,42 +85,60 @@ def request_of(
     from nsysflow.record.plan import WINDOW_DEFAULT
     from nsysflow.record.request import Request, workload_command
 
-    _check_period(workload, window, **others)
-    lines = backtrace not in (None, "none")
-    asked = {
-        "--backtrace": lines,
-        "--sample-python": sample_python,
-        "--gpu-metrics": gpu_metrics,
-    }
-    if on == "cpu" and any(asked.values()):
-        left_out = ", ".join(name for name, wanted in asked.items() if wanted)
-        say(f"note: --on cpu records only ranges; it ignores {left_out}")
-    if workload is not None:
-        if workload.endswith(".py"):
-            msg = f"{workload} is not a built-in workload. {YOUR_COMMAND}"
+    _check_period(typed)
+    on_gpu = typed.on == "cuda"
+    if not on_gpu:
+        _note_ignored(typed)
+    window, nproc = typed.window, typed.nproc
+    if typed.workload is not None:
+        if typed.workload.endswith(".py"):
+            msg = f"{typed.workload} is not a built-in workload. {YOUR_COMMAND}"
             raise click.UsageError(msg)
-        name, command = workload_command(workload, variant, precision, on, window, after)
-        nproc = nproc or find(workload).ranks
-        if on == "cuda":
+        name, command = workload_command(
+            typed.workload, typed.variant, typed.precision, typed.on, window, after
+        )
+        nproc = nproc or find(typed.workload).ranks
+        if on_gpu:
             window = window or WINDOW_DEFAULT
     else:
-        _check_command(after, variant, precision)
+        _check_command(after, typed.variant, typed.precision)
         name, command = _name_of(after), after
     return Request(
         command=command,
         name=name,
-        workload=workload,
-        on=on,
-        folder=folder or Path(f"{name}-{datetime.now():%Y%m%d-%H%M%S}"),
+        workload=typed.workload,
+        on=typed.on,
+        folder=typed.folder or Path(f"{name}-{datetime.now():%Y%m%d-%H%M%S}"),
         window=window,
+        stop=typed.stop,
+        delay_s=typed.delay_s,
+        duration_s=typed.duration_s,
+        annotate=typed.workload is None and not typed.no_annotate,  # workloads have their own
+        collector=typed.collector,
+        trace=_traces(typed.trace, osrt=typed.osrt, on=typed.on),
+        graph_trace=typed.graph_trace,
+        backtrace=typed.backtrace if on_gpu else "none",
+        sample_python=typed.sample_python if on_gpu else 0,
+        gpu_metrics=typed.gpu_metrics and on_gpu,
         processes=nproc,
-        trace=_traces(trace, osrt=osrt, on=on),
-        backtrace=backtrace if on == "cuda" else "none",
-        sample_python=sample_python if on == "cuda" else 0,
-        gpu_metrics=gpu_metrics and on == "cuda",
-        annotate=workload is None and not no_annotate,  # workloads have ranges of their own
-        **others,
+        nsys=typed.nsys,
+        nsys_args=typed.nsys_args,
+        flops_per_step=typed.flops_per_step,
+        flops_dtype=typed.flops_dtype,
+        own=typed.own,
     )
+
+
+def _note_ignored(typed: ProfileOptions) -> None:
+    """Say which options `--on cpu` ignores."""
+    asked = {
+        "--backtrace": typed.backtrace not in (None, "none"),
+        "--sample-python": typed.sample_python,
+        "--gpu-metrics": typed.gpu_metrics,
+    }
+    ignored = ", ".join(name for name, wanted in asked.items() if wanted)
+    if ignored:
+        say(f"note: --on cpu records only ranges; it ignores {ignored}")
 
 
 def check_workload_options(workload: Workload, typed: tuple[str, ...], ctx: click.Context) -> None:
@@ -126,29 +181,21 @@ def _check_command(command: tuple[str, ...], variant: str | None, precision: str
         raise click.UsageError(msg)
 
 
-def _check_period(
-    workload: str | None,
-    window: Window | None,
-    *,
-    stop: bool,
-    delay_s: float | None,
-    duration_s: float | None,
-    **_others: object,
-) -> None:
+def _check_period(typed: ProfileOptions) -> None:
     """Refuse what does not go together: a window of steps, and a time.
 
     Raises:
         click.UsageError: there are such options.
     """
-    typed = {"--delay": delay_s, "--duration": duration_s}
-    timed = [f"{name} {length:g}" for name, length in typed.items() if length is not None]
-    if timed and workload:
+    lengths = {"--delay": typed.delay_s, "--duration": typed.duration_s}
+    timed = [f"{name} {length:g}" for name, length in lengths.items() if length is not None]
+    if timed and typed.workload:
         msg = f"{' '.join(timed)} is for commands; a workload records steps: --capture 3:2:5"
-    elif timed and window:
+    elif timed and typed.window:
         msg = f"--capture counts steps, and {' '.join(timed)} seconds. Give only one of them"
-    elif stop and duration_s:
+    elif typed.stop and typed.duration_s:
         msg = "--duration ends the program by itself: leave out --stop-after-capture"
-    elif stop and not (window or workload):
+    elif typed.stop and not (typed.window or typed.workload):
         msg = "--stop-after-capture needs a window of steps: add --capture 3:2:5"
     else:
         return

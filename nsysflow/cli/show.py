@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from nsysflow.cli.analyze import look_of_settings
+from nsysflow.cli.analyze import options_of_settings
 from nsysflow.cli.analyze_options import analyze_with_options
 from nsysflow.cli.cache import cache_option
 
@@ -56,9 +56,12 @@ def _write(ctx: click.Context, shown: "RunPage") -> None:
     """Analyse the reports and write all files."""
     from nsysflow.analysis.declared.tables import TABLES
 
-    look = look_of_settings(ctx)
     analyze_with_options(
-        shown.reports, look, tables=tuple(TABLES), folder=shown.page.parent, html=True
+        shown.reports,
+        options_of_settings(ctx),
+        tables=tuple(TABLES),
+        folder=shown.page.parent,
+        html=True,
     )
 
 

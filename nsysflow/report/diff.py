@@ -9,12 +9,13 @@ from rich.text import Text
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.errors import SelectionError
+from nsysflow.base.names import printable
 from nsysflow.base.units import duration, percent, signed, significant
 from nsysflow.compare.bridge import Delta, Item, Part
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.change import Change
 from nsysflow.compare.comparison import Comparison, Stage, TrackChange
-from nsysflow.report.layout import Block, Column, figure, printable, without_empty_columns, words
+from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.markdown import block_lines, escaped
 from nsysflow.report.terminal import sentence_lines, set_block
 

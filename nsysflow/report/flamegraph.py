@@ -19,9 +19,9 @@ from nsysflow.analysis.idle.samples import has_host_stacks
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.errors import SelectionError
+from nsysflow.base.names import printable
 from nsysflow.base.units import duration, share
 from nsysflow.report.fields import gpus_together
-from nsysflow.report.layout import printable
 from nsysflow.report.results import Results
 
 Kind = Literal["report", "phase", "cause", "own", "library", "unknown"]

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from nsysflow.base.names import printable
 from nsysflow.report.findings import Suggestions
-from nsysflow.report.layout import Block, printable, shorten, without_bars
+from nsysflow.report.layout import Block, shorten, without_bars
 from nsysflow.report.page import Page, compose
 from nsysflow.report.results import Results
 

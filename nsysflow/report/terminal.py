@@ -6,8 +6,9 @@ from textwrap import wrap
 
 from rich.text import Text
 
+from nsysflow.base.names import printable
 from nsysflow.report.findings import Suggestions
-from nsysflow.report.layout import Block, printable, set_in_columns, shorten, shorten_middle
+from nsysflow.report.layout import Block, set_in_columns, shorten, shorten_middle
 from nsysflow.report.page import Length, Page, compose
 from nsysflow.report.ranks import RankSummary
 from nsysflow.report.results import Results

@@ -12,8 +12,9 @@ from nsysflow.analysis.declared.tables import DECLARED, TABLES
 from nsysflow.analysis.findings.explanation import Explanation, explanations
 from nsysflow.analysis.tables.columns import meaning
 from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.base.names import printable
 from nsysflow.report.explain.names import names_by_kind
-from nsysflow.report.layout import Block, printable
+from nsysflow.report.layout import Block
 from nsysflow.report.terminal import set_block, wrapped
 from nsysflow.report.verdict import LOSSES, WORDS
 

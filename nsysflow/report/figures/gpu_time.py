@@ -9,11 +9,12 @@ from matplotlib.figure import Figure
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.tables.gaps import LENGTHS, LONGER
+from nsysflow.base.names import printable
 from nsysflow.base.units import duration, share
 from nsysflow.report import palette
 from nsysflow.report.fields import gpus_together, mean_count
 from nsysflow.report.figures.style import COLUMN_MM, PAGE_MM, Sheet, fill, ink_on, scale_in_time
-from nsysflow.report.layout import printable, shorten_middle
+from nsysflow.report.layout import shorten_middle
 from nsysflow.report.palette import CAUSES as COLOURS
 from nsysflow.report.palette import CLASSES
 from nsysflow.report.phase_tree import Phase, phase_tree
