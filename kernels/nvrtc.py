@@ -58,9 +58,9 @@ def _load_nvrtc() -> None:
 
     github.com/pytorch/pytorch/issues/162367
     """
-    found = wheel_nvrtc(Path(torch.__file__).parents[1], torch.version.cuda or "")
-    if found is not None:
-        ctypes.CDLL(str(found), mode=ctypes.RTLD_GLOBAL)
+    library = wheel_nvrtc(Path(torch.__file__).parents[1], torch.version.cuda or "")
+    if library is not None:
+        ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
 
 @cache
@@ -100,7 +100,7 @@ def launch(
             failed.
         OSError: NVRTC is missing, or torch finds no CUDA toolkit headers.
     """
-    tensors: list[Any] = [each for each in arguments if isinstance(each, Tensor)]
+    tensors: list[Any] = [argument for argument in arguments if isinstance(argument, Tensor)]
     device = tensors[0].device
     with torch.cuda.device(device):
         kernel = _kernel(name, flags(constants), device.index)

@@ -239,7 +239,7 @@ def ppo_loss_ref(
     """The definition in plain PyTorch, in float32, or in float64 if the predictions are."""
     wide = torch.promote_types(predictions.dtype, torch.float32)
     data = (logprobs, advantages, weights, values, returns)
-    logprobs, advantages, weights, values, returns = (each.to(wide) for each in data)
+    logprobs, advantages, weights, values, returns = (tensor.to(wide) for tensor in data)
     logits, value = predictions[:, :-1].to(wide), predictions[:, -1].to(wide)
     logp = torch.log_softmax(logits, dim=1)
     entropy = -(logp.exp() * logp).sum(1)
@@ -254,7 +254,7 @@ def ppo_loss_ref(
 
 def ppo_loss_bytes(*inputs: Tensor) -> int:
     """Bytes that forward must move: read the seven inputs, write the loss."""
-    return sum(each.nbytes for each in inputs) + 4
+    return sum(tensor.nbytes for tensor in inputs) + 4
 
 
 def ppo_loss_backward_bytes(predictions: Tensor) -> int:

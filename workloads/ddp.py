@@ -118,8 +118,8 @@ def _average(weights: list[Tensor]) -> None:
     # scaled before summing, as DistributedDataParallel does, so that both round the same
     torch._foreach_mul_(gradients, 1 / dist.get_world_size())
     sums = [dist.all_reduce(gradient, async_op=True) for gradient in gradients]
-    for each in sums:
-        each.wait()
+    for total in sums:
+        total.wait()
 
 
 def _require_equal(weights: Tensor) -> None:

@@ -29,7 +29,7 @@ def rolloutcopy(config: Config[Sizes]) -> Work:
         steps = config.window.wait + config.window.warmup + config.window.active
         offsets = range(1, steps + 1)  # the first launch of `prio` adds one to its offset
         numbers = [uniforms(config.seed, sizes.minibatch, offset) for offset in offsets]
-        return PlainCopy(recorded, state, [each.to(config.on) for each in numbers])
+        return PlainCopy(recorded, state, [number.to(config.on) for number in numbers])
 
     def fused() -> FusedCopy:
         return FusedCopy(recorded, state, config.seed)

@@ -53,11 +53,11 @@ def check(
     for tensor in problem.poison:
         tensor.fill_(torch.nan)
     with new_memory_is_nan() if ours else nullcontext():
-        found = tuple(each.detach() for each in call())
+        outputs = tuple(tensor.detach() for tensor in call())
     if corrupt:
-        found = corrupted(found)
-    wanted = problem.expected(found) if problem.expected else exact(problem, direction)
-    return compared(found, wanted, problem.tolerance, TRUNCATION if interpreted else ROUNDING)
+        outputs = corrupted(outputs)
+    wanted = problem.expected(outputs) if problem.expected else exact(problem, direction)
+    return compared(outputs, wanted, problem.tolerance, TRUNCATION if interpreted else ROUNDING)
 
 
 @contextmanager
@@ -72,18 +72,18 @@ def new_memory_is_nan() -> Iterator[None]:
 
 
 def compared(
-    found: Sequence[Tensor],
+    outputs: Sequence[Tensor],
     wanted: Sequence[Tensor],
     tolerance: Tolerance,
     rounding: dict[torch.dtype, float],
 ) -> Correctness:
     """How the worst of all outputs compares with the exact one."""
-    if len(found) != len(wanted):
+    if len(outputs) != len(wanted):
         return Correctness(
-            error=torch.inf, problem=f"there are {len(found)} outputs instead of {len(wanted)}"
+            error=torch.inf, problem=f"there are {len(outputs)} outputs instead of {len(wanted)}"
         )
     worst = Correctness(error=0.0)
-    for number, (given, right) in enumerate(zip(found, wanted, strict=True)):
+    for number, (given, right) in enumerate(zip(outputs, wanted, strict=True)):
         if given.shape != right.shape:
             shapes = f"{tuple(given.shape)} instead of {tuple(right.shape)}"
             return Correctness(error=torch.inf, problem=f"output {number} is {shapes}")
@@ -97,24 +97,24 @@ def compared(
     return worst
 
 
-def _error(found: Tensor, wanted: Tensor, relative: float, absolute: float) -> float:
+def _error(result: Tensor, wanted: Tensor, relative: float, absolute: float) -> float:
     """The largest |found - wanted| as a fraction of the tolerance."""
-    if wanted.numel() == 0 or torch.equal(found, wanted):
+    if wanted.numel() == 0 or torch.equal(result, wanted):
         return 0.0
     allowed = relative * wanted.abs() + absolute * wanted.square().mean().sqrt()
-    share = (found - wanted).abs() / allowed
-    share = torch.where(found == wanted, 0.0, share)  # 0 / 0 for a tolerance of 0
+    share = (result - wanted).abs() / allowed
+    share = torch.where(result == wanted, 0.0, share)  # 0 / 0 for a tolerance of 0
     return share.nan_to_num(nan=torch.inf, posinf=torch.inf).max().item()
 
 
-def corrupted(found: Outputs) -> Outputs:
+def corrupted(outputs: Outputs) -> Outputs:
     """The outputs with a wrong middle element in the first output of floats."""
-    changed = list(found)
-    for number, tensor in enumerate(found):
+    changed = list(outputs)
+    for number, tensor in enumerate(outputs):
         if tensor.is_floating_point() and tensor.numel() > 0:
             wrong = tensor.clone(memory_format=torch.contiguous_format)
             flat = wrong.view(-1)
             flat[flat.numel() // 2] += 1 + flat.abs().max()
             changed[number] = wrong
             return tuple(changed)
-    return found
+    return outputs

@@ -139,7 +139,9 @@ MODES: Final = {"compile": None, "compile-max": "max-autotune-no-cudagraphs"}
 def variants_of(kernel: Kernel, *, on_gpu: bool) -> tuple[Variant, ...]:
     """The variants that can run: without a GPU the reference, and Triton in its interpreter."""
     runnable = variants() if on_gpu else ("ref", "triton")
-    return cast(tuple[Variant, ...], tuple(each for each in runnable if each in kernel.variants))
+    return cast(
+        tuple[Variant, ...], tuple(variant for variant in runnable if variant in kernel.variants)
+    )
 
 
 def forget_compiled(variant: Variant) -> None:
@@ -194,10 +196,10 @@ def exact(problem: Problem, direction: Direction) -> Outputs:
     """The exact outputs: the reference in float64."""
     wide = replace(
         problem,
-        inputs=tuple(_widened(each.detach()) for each in problem.inputs),
-        slopes=tuple(_widened(each) for each in problem.slopes),
+        inputs=tuple(_widened(tensor.detach()) for tensor in problem.inputs),
+        slopes=tuple(_widened(tensor) for tensor in problem.slopes),
     )
-    return tuple(each.detach() for each in call_of(wide, wide.reference, direction)())
+    return tuple(tensor.detach() for tensor in call_of(wide, wide.reference, direction)())
 
 
 def _widened(tensor: Tensor) -> Tensor:

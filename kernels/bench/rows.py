@@ -329,7 +329,7 @@ def spread_of(rows: Sequence[Row]) -> str | None:
     }
     if not spreads:
         return None
-    name, case = max(spreads, key=lambda each: spreads[each])
+    name, case = max(spreads, key=lambda key: spreads[key])
     return (
         f"run-to-run spread of the medians (device, graph warm): median"
         f" {median(spreads.values()):.2f} %, largest {spreads[name, case]:.2f} %"

@@ -141,7 +141,7 @@ def _cases(request: Request, *, on_gpu: bool) -> list[list[Case]]:
 
 def _case_to_corrupt(by_kernel: Sequence[Sequence[Case]]) -> Case:
     """The first case of one of our kernels, or else the first case."""
-    cases = [case for each in by_kernel for case in each]
+    cases = [case for cases_of_kernel in by_kernel for case in cases_of_kernel]
     return next((case for case in cases if case.ours), cases[0])
 
 

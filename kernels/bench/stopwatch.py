@@ -64,33 +64,36 @@ def repetitions_of(activities: Iterable[Activity], expected: int) -> list[Repeti
             operations differ.
     """
     recorded = list(activities)
-    calls = [each for each in recorded if not each.on_device]
+    calls = [event for event in recorded if not event.on_device]
     ranges = _ranges(calls)
     if len(ranges) != expected:
         raise LostActivity(f"{expected} repetitions ran, but the record has {len(ranges)}")
     launched = {call.correlation: call.start_ns for call in calls}
     begins = [begin for begin, _ in ranges]
     work: list[list[int]] = [[] for _ in ranges]
-    for each in recorded:
-        if not each.on_device:
+    for event in recorded:
+        if not event.on_device:
             continue
         # if the launch is not in the record, use the kernel's own start
-        at = launched.get(each.correlation, each.start_ns)
+        at = launched.get(event.correlation, event.start_ns)
         place = bisect_right(begins, at) - 1
         if place >= 0 and at < ranges[place][1]:
-            work[place].append(each.end_ns - each.start_ns)
+            work[place].append(event.end_ns - event.start_ns)
     counts = {len(durations) for durations in work}
     if len(counts) > 1 or 0 in counts:
         shown = ", ".join(map(str, sorted(counts)))
         raise LostActivity(f"repetitions of the same call have {shown} device operations")
-    return [Repetition(operations=len(each), device_ns=sum(each)) for each in work]
+    return [
+        Repetition(operations=len(durations_ns), device_ns=sum(durations_ns))
+        for durations_ns in work
+    ]
 
 
 def _ranges(calls: Sequence[Activity]) -> list[tuple[int, int]]:
     """The range of each repetition: from the end of an event wait to that of a device wait."""
     ranges = []
     begin = None
-    for call in sorted(calls, key=lambda each: each.start_ns):
+    for call in sorted(calls, key=lambda event: event.start_ns):
         if call.name.startswith(OPENS):
             begin = call.end_ns
         elif call.name.startswith(CLOSES) and begin is not None:
@@ -212,16 +215,16 @@ def device_ns(watch: Stopwatch, calls: Sequence[Call], times: int) -> list[float
     record = session.profiler.kineto_results.events()
     activities = [
         Activity(
-            name=each.name(),
-            on_device=each.device_type() == DeviceType.CUDA,
-            start_ns=each.start_ns(),
-            end_ns=each.start_ns() + each.duration_ns(),
-            correlation=each.correlation_id(),
+            name=item.name(),
+            on_device=item.device_type() == DeviceType.CUDA,
+            start_ns=item.start_ns(),
+            end_ns=item.start_ns() + item.duration_ns(),
+            correlation=item.correlation_id(),
         )
-        for each in record
-        if not each.is_user_annotation()
+        for item in record
+        if not item.is_user_annotation()
     ]
-    return [float(each.device_ns) for each in repetitions_of(activities, times)]
+    return [float(repetition.device_ns) for repetition in repetitions_of(activities, times)]
 
 
 def host_ns(call: Call) -> int:

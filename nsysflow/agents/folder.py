@@ -71,11 +71,11 @@ class Folder:
             NotAReport: a run left no report.
             SelectionError: one of them is outside the folder.
         """
-        found = [*self._held(path)]
+        files = [*self._held(path)]
         if path.is_dir() or is_pattern(path):
             for source in sources_of([path]):  # one may lie elsewhere
-                found += self._held(self.inside(source.path))
-        return list(dict.fromkeys(found))
+                files += self._held(self.inside(source.path))
+        return list(dict.fromkeys(files))
 
     def _held(self, path: Path) -> Iterator[Path]:
         """A file itself, or the files of a folder."""
@@ -83,9 +83,9 @@ class Folder:
             yield path
             return
         with suppress(PermissionError):  # whoever opens it says so
-            for each in sorted(path.iterdir()):
-                if not each.is_dir():
-                    yield self.inside(each)
+            for file in sorted(path.iterdir()):
+                if not file.is_dir():
+                    yield self.inside(file)
 
     def _outside(self, typed: str | Path) -> SelectionError:
         return SelectionError(
@@ -181,7 +181,7 @@ class Reports:
             ReportError: a report cannot be read.
             SelectionError: a path leads out of the folder, or a report was given twice.
         """
-        paths = [self.folder.inside(each) for each in typed]
+        paths = [self.folder.inside(path) for path in typed]
         return self._opened.get(
             self._key("open", paths),
             lambda: analyze_reports(paths, self._options, tables=_TABLES),
@@ -198,8 +198,8 @@ class Reports:
         Raises:
             SelectionError: a file of a report is outside the folder.
         """
-        found: Made = self._small.get(self._key(work, paths), make)
-        return found
+        result: Made = self._small.get(self._key(work, paths), make)
+        return result
 
     def _key(self, work: Hashable, paths: Sequence[Path]) -> Hashable:
         """What a result depends on."""
@@ -279,7 +279,7 @@ class Listing:
 
 def list_reports(folder: Folder, limit: int) -> Answer[Listing]:
     """The runs and reports in a folder and those below it, newest first; at most `limit`."""
-    every = sorted(_found(folder), key=lambda each: each.changed, reverse=True)
+    every = sorted(_found(folder), key=lambda item: item.changed, reverse=True)
     listing = Listing(folder=str(folder.root), total=len(every), found=tuple(every[:limit]))
     return Answer(text=_text(listing), data=listing)
 
@@ -292,8 +292,8 @@ def _text(listing: Listing) -> str:
         title=listing.folder,
         columns=(words("path"), words("kind"), figure("size"), words("written"), words("command")),
         rows=tuple(
-            (each.path, each.kind, size(each.bytes), each.changed, " ".join(each.command))
-            for each in listing.found
+            (item.path, item.kind, size(item.bytes), item.changed, " ".join(item.command))
+            for item in listing.found
         ),
         rest=f"{left} older ones" if left else "",
     )
@@ -311,7 +311,7 @@ def _found(folder: Folder) -> Iterator[Listed]:
             below.clear()
             yield of_folder
             continue
-        below[:] = [each for each in below if each not in _NOT_OURS and not each.startswith(".")]
+        below[:] = [name for name in below if name not in _NOT_OURS and not name.startswith(".")]
         for name in names:
             if name.endswith(ENDINGS) and folder.holds(here / name):
                 yield _listed(folder, here / name, "report", [here / name])

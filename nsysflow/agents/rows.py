@@ -115,7 +115,7 @@ def require_known(query: Query) -> None:
         raise UnknownName(f"no table {query.name!r}", advice)
     known = [*SCHEMAS[query.name]]
     sort = [] if query.sort is None else [query.sort]
-    for column in (*query.columns, *(each.column for each in query.where), *sort):
+    for column in (*query.columns, *(condition.column for condition in query.where), *sort):
         if column not in known:
             advice = near_or_all(column, known, where=f"nsysflow explain {query.name}")
             raise UnknownName(f"{query.name} has no column {column!r}", advice)
@@ -147,7 +147,7 @@ def _order(whole: pl.DataFrame, query: Query) -> pl.Series:
     by = query.sort or TABLES[query.name].ranked_by
     rows = whole.lazy().with_row_index(_ROW)
     if query.where:
-        rows = rows.filter(*(_holds(whole, each) for each in query.where))
+        rows = rows.filter(*(_holds(whole, condition) for condition in query.where))
     if by is not None:
         descending = query.descending or query.sort is None
         rows = rows.sort(by, descending=descending, maintain_order=True, nulls_last=True)

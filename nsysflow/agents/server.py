@@ -88,10 +88,10 @@ def server_of(reports: Reports) -> MCPServer[Any]:
         version=nsysflow.__version__,
         log_level="WARNING",
     )
-    of = Tools(reports)
+    tools = Tools(reports)
     for tool in (
-        *(of.list_reports, of.open_report, of.findings, of.table, of.explain),
-        *(of.what_if, of.diff, of.diff_over_time),
+        *(tools.list_reports, tools.open_report, tools.findings, tools.table, tools.explain),
+        *(tools.what_if, tools.diff, tools.diff_over_time),
     ):
         server.add_tool(tool, annotations=_READ_ONLY)
     return server
@@ -195,7 +195,7 @@ class Tools:
         Changes can be combined.
         """
         changes = Changes(
-            removed=tuple(Removal(kind=each.kind, at=each.at) for each in remove),
+            removed=tuple(Removal(kind=removal.kind, at=removal.at) for removal in remove),
             graphs=tuple(graph),
             scaled=tuple(scale.items()),
             faster_host=tuple(faster_host.items()),
@@ -231,9 +231,9 @@ def _several(report: str | Sequence[str]) -> list[str]:
 def _result(answer: Callable[[], Answer[Any]]) -> CallToolResult:
     """An answer as the protocol has it. An error of ours says what was seen and what to do."""
     try:
-        found = answer()
+        result = answer()
     except NsysflowError as error:
         return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
     return CallToolResult(
-        content=[TextContent(text=found.text)], structured_content=asdict(found.data)
+        content=[TextContent(text=result.text)], structured_content=asdict(result.data)
     )

@@ -124,11 +124,13 @@ def explain(reports: Reports, what: str, typed: Sequence[str]) -> Answer[Explana
 
 
 def _explained(pages: Iterable[Explained]) -> Answer[Explanations]:
-    found = tuple(
-        Explanation(kind=each.kind, title=each.title, text=plain_text(set_explained(each, WIDTH)))
-        for each in pages
+    explained = tuple(
+        Explanation(kind=page.kind, title=page.title, text=plain_text(set_explained(page, WIDTH)))
+        for page in pages
     )
-    return Answer(text="\n\n".join(each.text for each in found), data=Explanations(explained=found))
+    return Answer(
+        text="\n\n".join(page.text for page in explained), data=Explanations(explained=explained)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,9 +175,9 @@ def what_if(reports: Reports, typed: str, changes: Changes) -> Answer[Replayed]:
     results = reports.open([typed])
     single_report(reports.folder.inside(typed))
     (analysis,) = results.analyses
-    found, then = replay_and_next(cast("Analysis", analysis), changes)
-    data = Replayed(**json.loads(whatif_json(found, then)))
-    return Answer(text="\n".join(whatif_lines(analysis.trace.report, found, then)), data=data)
+    result, then = replay_and_next(cast("Analysis", analysis), changes)
+    data = Replayed(**json.loads(whatif_json(result, then)))
+    return Answer(text="\n".join(whatif_lines(analysis.trace.report, result, then)), data=data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,10 +215,10 @@ def diff(
         seen = f"{'base' if not base else 'new'} names no capture"
         raise SelectionError(seen, "Name at least one capture on each side")
     before, after = _sides(reports, (base, new))
-    found = compared(before, after)
-    require_comparable([found], force=force)
-    document = _shortened(json.loads(diff_json(found)), limit)
-    text = plain_text(page(found, width=WIDTH, full=False))
+    comparison = compared(before, after)
+    require_comparable([comparison], force=force)
+    document = _shortened(json.loads(diff_json(comparison)), limit)
+    text = plain_text(page(comparison, width=WIDTH, full=False))
     return Answer(text=text, data=Difference(comparison=document))
 
 
@@ -230,14 +232,14 @@ def diff_over_time(reports: Reports, captures: Sequence[str], *, force: bool) ->
     if len(alone) < 2:
         raise SelectionError("this is one capture", "Name two or more captures")
     stages = over_time(alone)
-    require_comparable((each.since_first for each in stages), force=force)
+    require_comparable((stage.since_first for stage in stages), force=force)
     text = plain_text(set_block(table(stages), WIDTH))
     return Answer(text=text, data=History(captures=tuple(rows(stages))))
 
 
 def _sides(reports: Reports, sides: Sequence[Sequence[str]]) -> list[list[Capture]]:
     """The captures of each side."""
-    paths = [[reports.folder.inside(each) for each in side] for side in sides]
+    paths = [[reports.folder.inside(path) for path in side] for side in sides]
     every = [path for side in paths for path in side]
     counts = tuple(len(side) for side in paths)
     return reports.once(("captures", counts), every, lambda: sides_of(paths))

@@ -108,9 +108,9 @@ def remove_leftovers(parent: Path) -> None:
     """Remove the scratch folders in `parent` whose processes are gone."""
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
-            if (found := _SCRATCH.fullmatch(entry.name)) is not None:
+            if (match := _SCRATCH.fullmatch(entry.name)) is not None:
                 with suppress(OSError):  # another process removes it too
-                    _remove_leftover(Path(entry), here=found[1] == _machine())
+                    _remove_leftover(Path(entry), here=match[1] == _machine())
 
 
 def _make_scratch(where: Path, held: ExitStack) -> Path:

@@ -58,8 +58,8 @@ _ANY: Final = 8
 
 def nearest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
     """The known names most like `name` in any case, nearest first."""
-    spelled = {each.casefold(): each for each in known}
-    return [spelled[each] for each in get_close_matches(name.casefold(), spelled, n=most)]
+    spelled = {name.casefold(): name for name in known}
+    return [spelled[match] for match in get_close_matches(name.casefold(), spelled, n=most)]
 
 
 def near_or_all(name: str, known: Iterable[str], *, where: str = "") -> str:
@@ -113,10 +113,10 @@ class SourceLine:
     @classmethod
     def of(cls, text: str) -> Self | None:
         """The line that a report spells so; None for any other text."""
-        found = _SPELLED.fullmatch(text)
-        if found is None:
+        match = _SPELLED.fullmatch(text)
+        if match is None:
             return None
-        return cls(found["file"], int(found["number"]), found["function"] or "")
+        return cls(match["file"], int(match["number"]), match["function"] or "")
 
 
 def printable(text: str) -> str:

@@ -21,7 +21,7 @@ def signed(ns: int) -> str:
 
 def time_unit(longest_ns: int) -> tuple[int, str]:
     """The unit in which an axis shows times up to this one, and its ns: `(1_000_000, "ms")`."""
-    return next((each for each in _NS_UNITS if longest_ns >= each[0]), _NS_UNITS[-1])
+    return next((unit for unit in _NS_UNITS if longest_ns >= unit[0]), _NS_UNITS[-1])
 
 
 def size(count: int | None) -> str:

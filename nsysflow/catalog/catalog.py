@@ -96,7 +96,7 @@ def _workload(name: str, entry: dict[str, Any]) -> Workload:
         default=entry["default"],
         control=entry.get("control", False),
         ranks=entry.get("ranks"),
-        options=tuple(Option(name=o, **of) for o, of in entry.get("options", {}).items()),
+        options=tuple(Option(name=o, **fields) for o, fields in entry.get("options", {}).items()),
     )
 
 
@@ -137,14 +137,14 @@ def kernels() -> tuple[Kernel, ...]:
 
 def variants() -> Mapping[str, str]:
     """Every variant by name, with a one-line summary."""
-    found: dict[str, str] = _catalog()["variants"]
-    return found
+    variants: dict[str, str] = _catalog()["variants"]
+    return variants
 
 
 def dtypes() -> Mapping[str, str]:
     """Every dtype by the name that is typed, with torch's name."""
-    found: dict[str, str] = _catalog()["dtypes"]
-    return found
+    dtypes: dict[str, str] = _catalog()["dtypes"]
+    return dtypes
 
 
 @cache

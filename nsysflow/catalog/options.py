@@ -23,8 +23,8 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # click 8.1 has no type ar
         if value not in self.choices:
             near = near_or_all(value, self.choices, where="-h")
             self.fail(f"no {self.kind} is called {value!r}. {near}")
-        found: str = super().convert(value, param, ctx)
-        return found
+        name: str = super().convert(value, param, ctx)
+        return name
 
 
 def workload_options(workload: Workload) -> list[click.Parameter]:

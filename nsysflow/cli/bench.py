@@ -59,5 +59,5 @@ def words_of(command: click.Command, typed: Mapping[str, Any]) -> list[str]:
             words.append(parameter.opts[0])
         else:
             values = value if isinstance(value, tuple) else (value,)
-            words += [word for each in values if each for word in (parameter.opts[0], str(each))]
+            words += [word for item in values if item for word in (parameter.opts[0], str(item))]
     return words

@@ -97,9 +97,9 @@ def _show(store: "Store") -> None:
     limit = size(store.most_bytes)
     click.echo(f"{store.folder}: {_sum(held)}, at most {limit} or a tenth of the free space")
     rows = []
-    for each in held[:_SHOWN]:
-        used = datetime.fromtimestamp(each.used_s).strftime(_DAY)
-        rows.append((size(each.size), used, each.of or "(damaged)"))
+    for entry in held[:_SHOWN]:
+        used = datetime.fromtimestamp(entry.used_s).strftime(_DAY)
+        rows.append((size(entry.size), used, entry.of or "(damaged)"))
     if rows:
         columns = (figure("size"), words("last used"), words("what"))
         for line in set_in_columns(columns, rows, line_width()):
@@ -111,4 +111,4 @@ def _show(store: "Store") -> None:
 def _sum(held: "Sequence[CacheEntry]") -> str:
     from nsysflow.base.units import size
 
-    return f"{len(held)} kept ({size(sum(each.size for each in held))})"
+    return f"{len(held)} kept ({size(sum(entry.size for entry in held))})"

@@ -37,8 +37,8 @@ def file_below(name: str) -> str | None:
     Returns:
         None where there is no such file, or more than one.
     """
-    found = [path for path in _files(Path(name).name) if f"/{path}".endswith(f"/{name}")]
-    return found[0] if len(found) == 1 else None
+    matching = [path for path in _files(Path(name).name) if f"/{path}".endswith(f"/{name}")]
+    return matching[0] if len(matching) == 1 else None
 
 
 def file_in_repository(name: str) -> str | None:
@@ -52,7 +52,7 @@ def file_in_repository(name: str) -> str | None:
         None where there is no such file, or more than one.
     """
     here = Path.cwd()
-    root = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
     below = name if Path(name).is_absolute() else file_below(name)
     if below is None:
         return None
@@ -67,7 +67,7 @@ def _files(name: str) -> Iterator[str]:
         if "pyvenv.cfg" in names:
             inside.clear()
             continue
-        inside[:] = [each for each in inside if not each.startswith(".") and each not in _INSTALLED]
+        inside[:] = [name for name in inside if not name.startswith(".") and name not in _INSTALLED]
         if name in names:
             yield Path(folder, name).as_posix()
 
@@ -188,8 +188,8 @@ def _judged(
     from nsysflow.compare.budgets import figures_of, limits_of, refuse_rules
     from nsysflow.compare.judging import judge
 
-    of_findings = [each for each in budgets if each.rule is not None]
-    of_figures = [each for each in budgets if each.rule is None]
+    of_findings = [budget for budget in budgets if budget.rule is not None]
+    of_figures = [budget for budget in budgets if budget.rule is None]
     if of_findings:
         from nsysflow.analysis.findings.explanation import explanations
 
@@ -197,7 +197,7 @@ def _judged(
     captures = _captures(reports, step, findings=bool(of_findings))
     limits = limits_of(of_figures, figures_of(captures)) if of_figures else []
     baseline = None
-    if any(each.of_baseline for each in budgets):
+    if any(budget.of_baseline for budget in budgets):
         baseline = _baseline(baselines, reports, captures, step)
     return judge(limits, of_findings, captures, baseline), captures
 
@@ -216,9 +216,9 @@ def _captures(
         seen.add(report.resolve())
     with progress("analysing") as work:
         captures = captures_of(reports, step=step, findings=findings, progress=work)
-    for each in captures:
-        if each.invalid is not None:
-            raise CheckError(f"{each.name} cannot be judged: {each.invalid.rstrip('.')}")
+    for capture in captures:
+        if capture.invalid is not None:
+            raise CheckError(f"{capture.name} cannot be judged: {capture.invalid.rstrip('.')}")
     refuse_unlike(captures[:1], captures[1:])
     return captures
 
@@ -302,4 +302,4 @@ def _update_command(file: Path, reports: Sequence[Path], step: str | None) -> st
 
 def _again(reports: Sequence[Path], options: str) -> str:
     """The command with the same reports."""
-    return f"nsysflow check {' '.join(quote(str(each)) for each in reports)} {options}"
+    return f"nsysflow check {' '.join(quote(str(report)) for report in reports)} {options}"

@@ -34,9 +34,9 @@ _NUMBER: Final = re.compile(r"\d")
 def workloads(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
     """The workloads that begin so."""
     return [
-        CompletionItem(each.name, help=each.summary)
-        for each in built_in()
-        if each.name.startswith(typed)
+        CompletionItem(workload.name, help=workload.summary)
+        for workload in built_in()
+        if workload.name.startswith(typed)
     ]
 
 
@@ -44,9 +44,9 @@ def variants(ctx: click.Context, _param: click.Parameter, typed: str) -> list[Co
     """The variants of the workload that was typed, which begin so."""
     return [
         CompletionItem(variant.name, help=variant.summary)
-        for each in built_in()
-        if each.name in ctx.meta[TYPED]
-        for variant in each.variants
+        for workload in built_in()
+        if workload.name in ctx.meta[TYPED]
+        for variant in workload.variants
         if variant.name.startswith(typed)
     ]
 
@@ -92,7 +92,7 @@ def explained(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[
     """The names that `explain` has a page on, which begin so."""
     from nsysflow.report.explain.names import names_by_kind
 
-    names = dict.fromkeys(name for each in names_by_kind().values() for name in each)
+    names = dict.fromkeys(name for group in names_by_kind().values() for name in group)
     return [name for name in names if name.startswith(typed)]
 
 
@@ -111,9 +111,9 @@ def completion(ctx: click.Context, shell: str) -> None:
         eval "$(nsysflow completion zsh)"       # put this line into ~/.zshrc
         nsysflow completion fish > ~/.config/fish/completions/nsysflow.fish
     """
-    found = get_completion_class(shell)
-    if found is None:
+    completer = get_completion_class(shell)
+    if completer is None:
         msg = f"this version of click completes nothing in {shell}"
         raise click.UsageError(msg)
     root = ctx.find_root()
-    click.echo(found(root.command, {}, "nsysflow", "_NSYSFLOW_COMPLETE").source())
+    click.echo(completer(root.command, {}, "nsysflow", "_NSYSFLOW_COMPLETE").source())

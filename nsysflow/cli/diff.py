@@ -34,16 +34,16 @@ class _Diff(Command):
 
 def spread(args: Sequence[str]) -> list[str]:
     """`--base a b c --new d` as `--base a --base b --base c --new d`, which click understands."""
-    found: list[str] = []
+    words: list[str] = []
     side = None
     for index, word in enumerate(args):
         if word.startswith("-"):
             side = word if word in ("--base", "--new") else None
             if side is None or args[index + 1 : index + 2] == [] or args[index + 1][:1] == "-":
-                found.append(word)
+                words.append(word)
         else:
-            found += [word] if side is None else [side, word]
-    return found
+            words += [word] if side is None else [side, word]
+    return words
 
 
 @click.command(cls=_Diff)
@@ -136,7 +136,7 @@ def diff(
         if html is not None or figures is not None:
             raise click.UsageError(_two_sides("--html" if html is not None else "--figures"))
         stages = over_time(alone)
-        require_comparable((each.since_first for each in stages), force=force)
+        require_comparable((stage.since_first for stage in stages), force=force)
         _show_over_time(stages, form)
         return
     if reports:
@@ -144,13 +144,13 @@ def diff(
     if not after:
         msg = f"{reports[0]} and the others are ranks of one capture: name a second capture"
         raise click.UsageError(msg)
-    found = compared(before, after)
-    require_comparable([found], force=force)
+    comparison = compared(before, after)
+    require_comparable([comparison], force=force)
     if html is not None:
-        _write_html(found, html, [*reports, *base, *new])
-    _show(found, form, full=full)
+        _write_html(comparison, html, [*reports, *base, *new])
+    _show(comparison, form, full=full)
     if figures is not None:
-        write_of_comparison(found, figures)
+        write_of_comparison(comparison, figures)
 
 
 def _two_sides(option: str) -> str:
@@ -158,13 +158,13 @@ def _two_sides(option: str) -> str:
     return f"{option} shows two sides: name two captures, or several with --base A B --new C D"
 
 
-def _write_html(found: "Comparison", file: Path, reports: Sequence[Path]) -> None:
+def _write_html(comparison: "Comparison", file: Path, reports: Sequence[Path]) -> None:
     """Write the page of a comparison."""
     from nsysflow.report.html.diff import diff_html
     from nsysflow.runs.captures import files_of
     from nsysflow.runs.files import write_text
 
-    write_text(diff_html(found), file, files_of(reports))
+    write_text(diff_html(comparison), file, files_of(reports))
     click.echo(f"wrote {file}: open it in a browser", err=True)
 
 
@@ -181,19 +181,19 @@ def _check_usage(reports: Sequence[Path], base: Sequence[Path], new: Sequence[Pa
     raise click.UsageError(msg)
 
 
-def _show(found: "Comparison", form: "Form | None", *, full: bool) -> None:
+def _show(comparison: "Comparison", form: "Form | None", *, full: bool) -> None:
     from nsysflow.report.diff import markdown, page
     from nsysflow.report.diff_document import diff_csv, diff_json
 
     match form:
         case "json":
-            click.echo(diff_json(found))
+            click.echo(diff_json(comparison))
         case "csv":
-            click.echo(diff_csv(found), nl=False)
+            click.echo(diff_csv(comparison), nl=False)
         case "md":
-            click.echo(markdown(found), nl=False)
+            click.echo(markdown(comparison), nl=False)
         case None:
-            _print(lambda width: page(found, width=width, full=full))
+            _print(lambda width: page(comparison, width=width, full=full))
 
 
 def _show_over_time(stages: "Sequence[Stage]", form: "Form | None") -> None:

@@ -107,10 +107,10 @@ def _print(explained: "Iterable[Explained]") -> None:
     from nsysflow.report.explain.pages import set_explained
 
     lines: list[Text] = []
-    for each in explained:
+    for page in explained:
         lines += (
-            [Text(), *set_explained(each, line_width())]
+            [Text(), *set_explained(page, line_width())]
             if lines
-            else set_explained(each, line_width())
+            else set_explained(page, line_width())
         )
     print_lines(console(), lines)

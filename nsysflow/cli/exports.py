@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from nsysflow.report.results import Results
 
 
-def check_folder(folder: Path, of: Literal["run", "comparison"]) -> None:
+def check_folder(folder: Path, subject: Literal["run", "comparison"]) -> None:
     """Refuse, before any work is done, a folder that cannot take the figures.
 
     Args:
         folder: where they go.
-        of: what they show.
+        subject: what they show.
 
     Raises:
         NsysflowError: it cannot, or matplotlib is not installed.
@@ -32,7 +32,7 @@ def check_folder(folder: Path, of: Literal["run", "comparison"]) -> None:
     from nsysflow.report.figures.drawing import OF_COMPARISON, OF_RUN
     from nsysflow.runs.files import check_figures
 
-    check_figures(folder, (OF_RUN if of == "run" else OF_COMPARISON).files)
+    check_figures(folder, (OF_RUN if subject == "run" else OF_COMPARISON).files)
 
 
 def write_of_run(results: "Results", folder: Path) -> None:
@@ -42,11 +42,11 @@ def write_of_run(results: "Results", folder: Path) -> None:
     _write(OF_RUN.draw(results), folder)
 
 
-def write_of_comparison(found: "Comparison", folder: Path) -> None:
+def write_of_comparison(comparison: "Comparison", folder: Path) -> None:
     """Draw and write the figures of a comparison."""
     from nsysflow.report.figures.drawing import OF_COMPARISON
 
-    _write(OF_COMPARISON.draw(found), folder)
+    _write(OF_COMPARISON.draw(comparison), folder)
 
 
 def _write(drawn: "Drawn", folder: Path) -> None:
@@ -114,7 +114,7 @@ class Exports:
     @property
     def asked(self) -> bool:
         """Whether any file is asked for."""
-        return any(each is not None for each in (self.sarif, self.perfetto, self.figures))
+        return any(file is not None for file in (self.sarif, self.perfetto, self.figures))
 
     def check(self) -> None:
         """Refuse, before any work is done, what cannot be written.

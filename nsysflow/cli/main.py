@@ -207,13 +207,13 @@ def list_all(*, as_json: bool) -> None:
     """
     summaries = {kernel.name: kernel.summary for kernel in kernels()}
     if as_json:
-        held = {"workloads": [asdict(each) for each in workloads()], "kernels": summaries}
+        held = {"workloads": [asdict(workload) for workload in workloads()], "kernels": summaries}
         click.echo(json.dumps(held, indent=2))
         return
     rows = [
-        (f"  {variant.name}", variant.summary) if variant else (each.name, each.summary)
-        for each in workloads()
-        for variant in (None, *each.variants)
+        (f"  {variant.name}", variant.summary) if variant else (workload.name, workload.summary)
+        for workload in workloads()
+        for variant in (None, *workload.variants)
     ]
     width = max(len(name) for name, _ in (*rows, *summaries.items()))
     for title, named in (("Workloads", rows), ("Kernels", summaries.items())):

@@ -273,8 +273,8 @@ def add_options(
     options: Sequence[Callable[[Decorated], Decorated]], command: Decorated
 ) -> Decorated:
     """Add options to a command, the first one on top of its help page."""
-    for each in reversed(options):
-        command = each(command)
+    for add in reversed(options):
+        command = add(command)
     return command
 
 

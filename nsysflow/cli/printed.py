@@ -164,7 +164,7 @@ class Printed:
 
     @property
     def _instead(self) -> list[bool]:
-        files = [each is not None for each in (self._table, self.gaps_csv, self.flamegraph)]
+        files = [choice is not None for choice in (self._table, self.gaps_csv, self.flamegraph)]
         return [*files, self.as_json]
 
     @property

@@ -77,17 +77,17 @@ def configured(command: type[click.Command] = Command) -> type[click.Command]:
         ) -> click.Context:
             options = _options_of(self)
             unread = _asks_for_help(args) or extra.get("resilient_parsing")
-            found = None if unread else settings_of(str(self.name), Path.cwd(), options)
-            defaults = {} if found is None else _defaults(found, options)
+            settings = None if unread else settings_of(str(self.name), Path.cwd(), options)
+            defaults = {} if settings is None else _defaults(settings, options)
             try:
                 made: click.Context = super().make_context(
                     info_name, args, parent, **{"default_map": defaults, **extra}
                 )
             except click.BadParameter as error:
-                if found is None or not _is_from_file(error):
+                if settings is None or not _is_from_file(error):
                     raise
-                raise SettingsError(_refused(error, found)) from error
-            made.meta[_FOUND] = found
+                raise SettingsError(_refused(error, settings)) from error
+            made.meta[_FOUND] = settings
             return made
 
         def make_parser(self, ctx: click.Context) -> Any:  # its class is click's own
@@ -113,15 +113,15 @@ def off_switch(flag: str) -> str:
 
 def place_of(ctx: click.Context, param: str, text: str) -> str:
     """The file and line that a value of a parameter stands in; empty if it was typed."""
-    found: Settings | None = ctx.meta.get(_FOUND)
+    settings: Settings | None = ctx.meta.get(_FOUND)
     if (
-        found is None
+        settings is None
         or ctx.get_parameter_source(param) is not click.core.ParameterSource.DEFAULT_MAP
     ):
         return ""
-    lines = found.file.read_text(encoding="utf-8").splitlines()
+    lines = settings.file.read_text(encoding="utf-8").splitlines()
     number = next((at for at, line in enumerate(lines, 1) if text in line), None)
-    return f"{found.file}:{number}" if number else str(found.file)
+    return f"{settings.file}:{number}" if number else str(settings.file)
 
 
 def settings_of(command: str, folder: Path, known: Mapping[str, click.Option]) -> Settings | None:
@@ -141,11 +141,11 @@ def settings_of(command: str, folder: Path, known: Mapping[str, click.Option]) -
     """
     for place in (folder, *folder.parents):
         for file, path in ((place / OWN_FILE, ()), (place / PROJECT_FILE, ("tool", "nsysflow"))):
-            found = _table(file, path)
-            if found is not None:
-                _check_tables(found, file)
+            table = _table(file, path)
+            if table is not None:
+                _check_tables(table, file)
                 held = {
-                    name.replace("_", "-"): value for name, value in found.get(command, {}).items()
+                    name.replace("_", "-"): value for name, value in table.get(command, {}).items()
                 }
                 settings = Settings(file=file, command=command, values=held)
                 _check_options(settings, known)
@@ -171,36 +171,36 @@ def _asks_for_help(args: list[str]) -> bool:
 def _table(file: Path, path: tuple[str, ...]) -> Mapping[str, Any] | None:
     """The table at `path` of a TOML file; None where there is no file to be read, or no table."""
     try:
-        found: Any = tomllib.loads(file.read_text(encoding="utf-8"))
+        table: Any = tomllib.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
         return None  # a folder above may be another user's
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         msg = f"{file} is not valid TOML: {error}. Correct that line, or remove the file"
         raise SettingsError(msg) from error
     for key in path:
-        found = found.get(key)
-        if found is None:
+        table = table.get(key)
+        if table is None:
             return None
-        _must_be_table(found, key, file)
-    return found  # type: ignore[no-any-return]  # checked above
+        _must_be_table(table, key, file)
+    return table  # type: ignore[no-any-return]  # checked above
 
 
-def _must_be_table(found: object, name: str, file: Path) -> None:
-    if not isinstance(found, dict):
+def _must_be_table(value: object, name: str, file: Path) -> None:
+    if not isinstance(value, dict):
         msg = (
-            f"{file}: {name} = {_shown(found)} must be a table that holds options, such as\n"
+            f"{file}: {name} = {_shown(value)} must be a table that holds options, such as\n"
             f"  {_heading(file, 'profile')}\n  osrt = true"
         )
         raise SettingsError(msg)
 
 
-def _check_tables(found: Mapping[str, Any], file: Path) -> None:
+def _check_tables(tables_of_file: Mapping[str, Any], file: Path) -> None:
     """Refuse what is not the table of a command: nothing would ever read it."""
-    for name, value in found.items():
+    for name, value in tables_of_file.items():
         if name in COMMANDS:
             _must_be_table(value, name, file)
             continue
-        tables = ", ".join(_heading(file, each) for each in COMMANDS)
+        tables = ", ".join(_heading(file, command) for command in COMMANDS)
         if isinstance(value, dict):
             seen = f"no command reads the table {name}{_perhaps(name, COMMANDS)}"
         else:
@@ -227,12 +227,12 @@ def _check_options(settings: Settings, known: Mapping[str, click.Option]) -> Non
 
 def _wanted(option: click.Option, value: object) -> str | None:
     """What the value must be instead, where it is of a type that the option does not take."""
-    types, each = _types_of(option)
+    types, expected = _types_of(option)
     if not option.multiple:
-        return None if type(value) in types else each  # exact: Python's bool is an int
-    if all(type(one) in types for one in _listed(value)):
+        return None if type(value) in types else expected  # exact: Python's bool is an int
+    if all(type(item) in types for item in _listed(value)):
         return None
-    return f"a list in brackets, each of it {each}"
+    return f"a list in brackets, each of it {expected}"
 
 
 def _listed(value: object) -> list[Any]:
@@ -269,7 +269,7 @@ def _default(option: click.Option, name: str, value: Any, folder: Path) -> Any:
 
 def _located(name: str, value: Any, folder: Path) -> Any:  # a path, or a list of them
     if isinstance(value, list):
-        return [_located(name, each, folder) for each in value]
+        return [_located(name, item, folder) for item in value]
     if value == _STDOUT or (name in _PROGRAMS and Path(value).name == value):
         return value
     return str(folder / value)

@@ -29,25 +29,25 @@ def _removals(
     """`sync@train.py:42` as what to remove, and where."""
     from nsysflow.analysis.replay.changes import KINDS, Removal
 
-    found = []
-    for each in typed:
-        kind, at, place = each.partition("@")
+    removals = []
+    for text in typed:
+        kind, at, place = text.partition("@")
         if kind not in KINDS:
-            near = [f"Did you mean {each}?" for each in nearest(kind, KINDS, most=1)]
+            near = [f"Did you mean {name}?" for name in nearest(kind, KINDS, most=1)]
             msg = " ".join([f"{kind!r} is not one of {', '.join(KINDS)}.", *near])
             raise click.BadParameter(msg)
         if at and not place:
-            msg = f"{each!r} names no place: a source line (train.py:42) or a phase follows the @"
+            msg = f"{text!r} names no place: a source line (train.py:42) or a phase follows the @"
             raise click.BadParameter(msg)
-        found.append(Removal(kind=kind, at=place or None))
-    return tuple(found)
+        removals.append(Removal(kind=kind, at=place or None))
+    return tuple(removals)
 
 
 def _factors(
     _ctx: click.Context, _param: click.Parameter, typed: tuple[str, ...]
 ) -> tuple[tuple[str, float], ...]:
     """`NAME=0.5` as name and factor; a name may hold `=` itself."""
-    return tuple(_factor(each) for each in typed)
+    return tuple(_factor(text) for text in typed)
 
 
 def _factor(typed: str) -> tuple[str, float]:
@@ -183,9 +183,9 @@ def whatif(
     with progress("replaying"):
         trace = load(single_report(report), shapes="grid")  # some findings look at grids
         analysis = analyze(trace, Options(step=step, steps=steps, skip=skip, own=own))
-        found, then = replay_and_next(analysis, Changes(**changes))
+        result, then = replay_and_next(analysis, Changes(**changes))
     if as_json:
-        click.echo(whatif_json(found, then))
+        click.echo(whatif_json(result, then))
         return
-    for line in whatif_lines(trace.report, found, then):
+    for line in whatif_lines(trace.report, result, then):
         click.echo(line)

@@ -153,8 +153,8 @@ def in_nsight_compute(places: Places) -> Nsys | None:
 
 def _version(folder: Path) -> list[int]:
     """A key that sorts the newest Nsight Compute last, regardless of the CUDA toolkit it is in."""
-    found = _VERSION.search(str(folder))
-    return [int(number) for number in found[1].split(".")] if found else []
+    match = _VERSION.search(str(folder))
+    return [int(number) for number in match[1].split(".")] if match else []
 
 
 def _copy(target: Path, host: Path, copy: Path, names: _Names) -> None:
@@ -209,10 +209,10 @@ def find_nsys(asked: Path | None = None, *, places: Places | None = None) -> Nsy
         return _asked_for(str(asked), "--nsys", places)
     if places.named is not None:
         return _asked_for(places.named, "$NSYSFLOW_NSYS", places)
-    found = _on_path(places) or _newest_installed(places) or in_nsight_compute(places)
-    if found is None:
+    path = _on_path(places) or _newest_installed(places) or in_nsight_compute(places)
+    if path is None:
         raise _missing(places)
-    return found
+    return path
 
 
 def _asked_for(name: str, by: str, places: Places) -> Nsys:
@@ -246,11 +246,13 @@ def _on_path(places: Places) -> Nsys | None:
 def _newest_installed(places: Places) -> Nsys | None:
     """The newest that starts. A CUDA toolkit's nsys may be a script that only says that Nsight
     Systems was not installed."""
-    found = []
+    installations = []
     for program in places.installed():
         with suppress(DidNotStart):
-            found.append(describe(program, "the newest installed", library_path=places.libraries))
-    return max(found, key=lambda nsys: nsys.version, default=None)
+            installations.append(
+                describe(program, "the newest installed", library_path=places.libraries)
+            )
+    return max(installations, key=lambda nsys: nsys.version, default=None)
 
 
 def _missing(places: Places) -> NsysMissing:

@@ -30,8 +30,8 @@ def target_folder(path: Path) -> Path | None:
 
 def newest_cupti(target: Path) -> tuple[int, int] | None:
     """The newest CUDA version of a target folder's CUPTI libraries, as (major, minor)."""
-    found = (_CUPTI.search(file.name) for file in target.glob("libcupti.so.*"))
-    return max(((int(at[1]), int(at[2])) for at in found if at is not None), default=None)
+    matches = (_CUPTI.search(file.name) for file in target.glob("libcupti.so.*"))
+    return max(((int(at[1]), int(at[2])) for at in matches if at is not None), default=None)
 
 
 def is_script(path: Path) -> bool:
@@ -130,10 +130,10 @@ def version_of(path: Path) -> str:
         DidNotStart: it does not start, or is not an nsys.
     """
     output = _output(path, "--version")
-    found = _VERSION.search(output)
-    if found is None:
+    match = _VERSION.search(output)
+    if match is None:
         raise DidNotStart(output or "nothing")
-    return found[1]
+    return match[1]
 
 
 def describe(path: Path, origin: str, *, library_path: Path | None = None) -> Nsys:

@@ -212,8 +212,8 @@ class Trial:
 
 def may_sample(nsys: Nsys) -> bool | None:
     """Whether nsys may sample the CPU, by its own account; None if it does not say."""
-    found = _SAMPLING.search(output_of(nsys.path, "status", "--environment"))
-    return found[1] == "OK" if found else None
+    match = _SAMPLING.search(output_of(nsys.path, "status", "--environment"))
+    return match[1] == "OK" if match else None
 
 
 def try_nsys(nsys: Nsys) -> Trial:

@@ -100,9 +100,9 @@ def make_run_folder(folder: Path, *, force: bool) -> None:
 
 def traces_in(folder: Path) -> list[Path]:
     """The Kineto traces that a run's processes left, by rank and process id."""
-    found = [(named, file) for file in folder.iterdir() if (named := _TRACE.fullmatch(file.name))]
-    found.sort(key=lambda pair: (int(pair[0]["rank"] or -1), int(pair[0]["pid"] or 0)))
-    return [file for _, file in found]
+    traces = [(named, file) for file in folder.iterdir() if (named := _TRACE.fullmatch(file.name))]
+    traces.sort(key=lambda pair: (int(pair[0]["rank"] or -1), int(pair[0]["pid"] or 0)))
+    return [file for _, file in traces]
 
 
 def _left_no_report(folder: Path) -> bool:
@@ -221,17 +221,17 @@ def _reports(plan: Plan) -> list[Path]:
 
 def _versions(plan: Plan, gpus: Gpus, children: Sequence[ChildStatus]) -> dict[str, str]:
     """Versions by name: the machine's, and those of packages that the program loaded."""
-    found = {
+    versions = {
         "nsysflow": nsysflow.__version__,
         "os": f"{platform.system()} {platform.release()}",
     }
     if plan.nsys is not None:
-        found["nsys"] = plan.nsys.version_text
+        versions["nsys"] = plan.nsys.version_text
     if gpus.driver:
-        found["driver"] = gpus.driver
+        versions["driver"] = gpus.driver
     for child in children:
-        found |= child.versions
-    return found
+        versions |= child.versions
+    return versions
 
 
 def _ending(plan: Plan) -> Ending | None:

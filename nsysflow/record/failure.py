@@ -38,9 +38,9 @@ def no_window_error(
     )
     loop = f"its loop into `for batch in nsysflow.steps(loader):`, or {without_steps}"
     if not children:
-        found = f", and {annotation.missing}" if annotation and annotation.missing else ""
+        missing = f", and {annotation.missing}" if annotation and annotation.missing else ""
         return CaptureError(
-            f"{_NEVER_OPENED}: the program did not use nsysflow.steps{found}", f"Put {loop}"
+            f"{_NEVER_OPENED}: the program did not use nsysflow.steps{missing}", f"Put {loop}"
         )
     return CaptureError(
         f"{_NEVER_OPENED}: no step was reported, and --capture {window} starts at step"

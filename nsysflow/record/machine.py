@@ -68,8 +68,8 @@ def _gpus_of(nvml: Any) -> Gpus:
 def find_torchrun() -> Path | None:
     """The torchrun on PATH, else the one beside this Python; None if neither exists."""
     beside = str(Path(sys.executable).parent)
-    found = shutil.which("torchrun") or shutil.which("torchrun", path=beside)
-    return Path(found) if found else None
+    path = shutil.which("torchrun") or shutil.which("torchrun", path=beside)
+    return Path(path) if path else None
 
 
 CAP_SYS_ADMIN: Final = 21
@@ -163,13 +163,13 @@ def look_at_machine() -> Machine:
 
 def _packages(*names: str) -> dict[str, str]:
     """Versions of the packages that are installed. None is imported."""
-    found = {}
+    versions = {}
     for name in names:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _torch_cuda() -> str | None:
@@ -179,8 +179,8 @@ def _torch_cuda() -> str | None:
         file = Path(str(distribution("torch").locate_file("torch/version.py")))
     except PackageNotFoundError:
         return None
-    found = _CUDA_BUILD.search(file.read_text(encoding="utf-8")) if file.is_file() else None
-    return found[1] if found else None
+    match = _CUDA_BUILD.search(file.read_text(encoding="utf-8")) if file.is_file() else None
+    return match[1] if match else None
 
 
 def _paranoid(file: Path) -> int | None:
@@ -196,5 +196,5 @@ def _capabilities(status: Path) -> frozenset[int]:
 
 
 def _admin_only(options: Path) -> bool | None:
-    found = _ADMIN_ONLY.search(options.read_text(encoding="utf-8")) if options.is_file() else None
-    return found[1] != "0" if found else None
+    match = _ADMIN_ONLY.search(options.read_text(encoding="utf-8")) if options.is_file() else None
+    return match[1] != "0" if match else None

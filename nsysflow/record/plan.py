@@ -185,15 +185,15 @@ def _script(request: Request) -> tuple[str, ...]:
 
 
 def _environment(request: Request, folder: Path, collector: Collector) -> dict[str, str]:
-    found = {protocol.COLLECTOR: collector, protocol.RUN_FOLDER: str(folder)}
+    variables = {protocol.COLLECTOR: collector, protocol.RUN_FOLDER: str(folder)}
     if request.window:
-        found[protocol.CAPTURE] = str(request.window)
-        found[protocol.OPENER] = "cuda" if request.on == "cuda" else "nvtx"
+        variables[protocol.CAPTURE] = str(request.window)
+        variables[protocol.OPENER] = "cuda" if request.on == "cuda" else "nvtx"
     if request.annotate:
         rest = os.environ.get("PYTHONPATH")
-        found[protocol.ANNOTATE] = "1"
-        found["PYTHONPATH"] = os.pathsep.join([str(FOLDER), *([rest] if rest else [])])
-    return found
+        variables[protocol.ANNOTATE] = "1"
+        variables["PYTHONPATH"] = os.pathsep.join([str(FOLDER), *([rest] if rest else [])])
+    return variables
 
 
 def _report_names(request: Request) -> list[str]:
@@ -220,14 +220,14 @@ def _under_torchrun(request: Request, argv: list[str]) -> list[str]:
     if first.startswith("python"):
         torchrun = [request.command[0], "-m", "torch.distributed.run"]
     else:
-        found = find_torchrun()
-        if found is None:
+        script = find_torchrun()
+        if script is None:
             raise CaptureError(
                 "--nproc needs torchrun, which is not on PATH",
                 "Give the command as python and a script, or install torch",
                 "pip install torch",
             )
-        torchrun = [str(found)]
+        torchrun = [str(script)]
     ranks = f"--nproc-per-node={request.processes}"
     return [*torchrun, "--standalone", ranks, "--no-python", *argv]
 

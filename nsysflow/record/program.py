@@ -88,7 +88,7 @@ class Ending:
                 continue
             with suppress(OSError):  # it has ended, or is another user's
                 variables = (folder / "environ").read_bytes().split(b"\0")
-                by_nsys = any(each.startswith(_STARTED_BY_NSYS) for each in variables)
+                by_nsys = any(name.startswith(_STARTED_BY_NSYS) for name in variables)
                 if ours in variables and by_nsys == (self._collector == "nsys"):
                     yield int(folder.name)
 

@@ -173,18 +173,18 @@ def _status(*, at_end: bool) -> ChildStatus:
 
 def _versions() -> dict[str, str]:
     """Versions of Python and of the packages that this process has loaded."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     torch = sys.modules.get("torch")
     if torch is not None:
-        found["torch"] = str(torch.__version__)
+        versions["torch"] = str(torch.__version__)
         if torch.version.cuda is not None:
-            found["cuda"] = torch.version.cuda
+            versions["cuda"] = torch.version.cuda
     for name in ("triton", "nvtx"):
         # a package loaded from a bare folder has no distribution
         with suppress(PackageNotFoundError):
             if name in sys.modules:
-                found[name] = version(name)
-    return found
+                versions[name] = version(name)
+    return versions
 
 
 def _gpu() -> str | None:

@@ -87,5 +87,5 @@ class Window:
 
 def rank() -> int | None:
     """This process's rank on its machine; None if torchrun did not start it."""
-    found = os.environ.get(RANK)
-    return int(found) if found is not None and found.isdecimal() else None
+    rank = os.environ.get(RANK)
+    return int(rank) if rank is not None and rank.isdecimal() else None

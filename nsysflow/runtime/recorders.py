@@ -22,7 +22,7 @@ def ascii_name(name: str) -> str:
     torch 2.13 (2026-11) writes `unknown` for a name that is not printable ASCII, turns a backslash
     into `/`, and does not escape a quote, which makes the whole trace unreadable.
     """
-    return _NOT_KEPT.sub(lambda found: f"<U+{ord(found[0]):02X}>", name)
+    return _NOT_KEPT.sub(lambda match: f"<U+{ord(match[0]):02X}>", name)
 
 
 def original_name(text: str) -> str:
@@ -30,10 +30,10 @@ def original_name(text: str) -> str:
     return _ESCAPE.sub(_character, text)
 
 
-def _character(found: re.Match[str]) -> str:
-    code = int(found[1], 16)
+def _character(match: re.Match[str]) -> str:
+    code = int(match[1], 16)
     # half of a surrogate pair is no character
-    return found[0] if code in range(0xD800, 0xE000) or code > sys.maxunicode else chr(code)
+    return match[0] if code in range(0xD800, 0xE000) or code > sys.maxunicode else chr(code)
 
 
 class Recorder(Protocol):

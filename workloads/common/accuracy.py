@@ -34,8 +34,8 @@ class Comparison:
         return self.error <= max(FACTOR * self.torch_error, self.band)
 
 
-def distance(found: Tensor, exact: Tensor) -> float:
+def distance(result: Tensor, exact: Tensor) -> float:
     """Root mean square of the difference, divided by that of `exact`."""
     exact = exact.double()
-    off = (found.double() - exact).square().mean()
+    off = (result.double() - exact).square().mean()
     return (off / exact.square().mean()).sqrt().item()

@@ -100,7 +100,7 @@ Copy = PlainCopy | FusedCopy
 
 def compare(plain: PlainCopy, fused: FusedCopy, recorded: RecordedRollout) -> list[Comparison]:
     """Compare one step of each. They run one after the other: both write the same advantages."""
-    exact = advantage_ref(*(each.double() for each in recorded.steps))
+    exact = advantage_ref(*(tensor.double() for tensor in recorded.steps))
     plain_errors, fused_errors = (_distances(copy, exact) for copy in (plain, fused))
     other = (plain.draws.rows != fused.draws.rows).double().mean().item()
     return [

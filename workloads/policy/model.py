@@ -83,7 +83,7 @@ class Batch:
 
     def to(self, dtype: torch.dtype) -> "Batch":
         """The same batch with all tensors in one dtype."""
-        return replace(self, **{name: each.to(dtype) for name, each in vars(self).items()})
+        return replace(self, **{name: tensor.to(dtype) for name, tensor in vars(self).items()})
 
 
 def batch_of(minibatch: Minibatch) -> Batch:

@@ -67,7 +67,7 @@ def make(shape: Shape, random: Random) -> Problem:
         inputs=(advantages,),
         reference=reference,
         kernels={"triton": kernel},
-        expected=lambda found: expected_draws(advantages, found[0]),
+        expected=lambda outputs: expected_draws(advantages, outputs[0]),
         tolerance=Tolerance(relative=1e-5, absolute=0),
         cost={"fwd": Cost(bytes=prio_bytes(advantages, shape["mb"]), flops=2 * advantages.numel())},
     )

@@ -47,9 +47,9 @@ def make(shape: Shape, random: Random) -> Problem:
         draws = draw(advantages)
         return (advantages, draws.rows, *tensors_of(select_copy(rollout, draws, out=out)))
 
-    def expected(found: Outputs) -> Outputs:
-        exact = advantage_ref(*(each.double() for each in inputs))
-        rows, weight = expected_draws(found[0], found[1])
+    def expected(outputs: Outputs) -> Outputs:
+        exact = advantage_ref(*(tensor.double() for tensor in inputs))
+        rows, weight = expected_draws(outputs[0], outputs[1])
         draws = Draws(rows=rows.clamp(0, shape["S"] - 1), weight=weight)
         return (exact, rows, *tensors_of(select_copy_ref(rollout, draws, out.state)))
 
@@ -66,7 +66,7 @@ def make(shape: Shape, random: Random) -> Problem:
         expected=expected,
         tolerance=Tolerance(relative=1e-5, absolute=1e-5),
         cost={"fwd": Cost(bytes=moved, flops=(FLOPS + 2) * advantages.numel() + mb * shape["T"])},
-        poison=tuple(each for each in tensors_of(out) if each.is_floating_point()),
+        poison=tuple(tensor for tensor in tensors_of(out) if tensor.is_floating_point()),
     )
 
 

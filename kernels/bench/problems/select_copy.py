@@ -43,7 +43,7 @@ def make(shape: Shape, random: Random) -> Problem:
         cost={
             "fwd": Cost(bytes=select_copy_bytes(rollout, draws, out.state), flops=mb * shape["T"])
         },
-        poison=tuple(each for each in tensors_of(out) if each.is_floating_point()),
+        poison=tuple(tensor for tensor in tensors_of(out) if tensor.is_floating_point()),
     )
 
 

@@ -20,7 +20,7 @@ def make(shape: Shape, random: Random) -> Problem:
     mean = shape["KiB"] * 1024 // random.dtype.itemsize
     sizes = (mean // 2 + random.below(mean + 1, shape["tensors"])).tolist()
     drawn = random.normal(sum(sizes), mean=1.0)  # one draw: thousands of draws took 0.2 s
-    tensors = tuple(each.clone() for each in drawn.split(sizes))
+    tensors = tuple(tensor.clone() for tensor in drawn.split(sizes))
     table = sum_table(tensors)
 
     def kernel(backend: Backend) -> Outputs:

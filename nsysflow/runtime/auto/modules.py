@@ -86,7 +86,7 @@ def own_name(module: Any) -> str:
     defined_in = f"{kind.__module__}."
     if _NO_MODEL.search(kind.__name__) or defined_in.startswith(_NO_MODELS):
         return str(kind.__name__)
-    if any(defined_in_torch_loss(each) for each in kind.__mro__):
+    if any(defined_in_torch_loss(base) for base in kind.__mro__):
         return str(kind.__name__)
     is_model = defined_in.startswith(_GRAPHS) or _has_state(module)
     return "" if is_model else str(kind.__name__)

@@ -64,7 +64,7 @@ class _Waiting:
     ) -> "Spec":
         if name != self._name:
             return None
-        for finder in [each for each in sys.meta_path if each is not self]:
+        for finder in [other for other in sys.meta_path if other is not self]:
             find = getattr(finder, "find_spec", None)
             spec: Spec = find and find(name, path, target)
             if spec is not None:
