@@ -11,13 +11,13 @@ from nsysflow.analysis.options import Options, require_valid
 from nsysflow.analysis.short_repr import Displayable
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import SelectionError
-from nsysflow.report.notebook import html_of
+from nsysflow.report.notebook import notebook_html
 from nsysflow.report.results import Results
 from nsysflow.runs.analyze import analyze_reports
 from nsysflow.runs.engine import Choice
 from nsysflow.runs.sources import single_report, sources_of
 
-Displayable.page = staticmethod(html_of)
+Displayable.page = staticmethod(notebook_html)
 
 _COMPUTED: Final = ("kernels",)
 """With this table, the grid and block of each kernel are read too."""
@@ -83,7 +83,7 @@ def open(  # named as one says it: nsysflow.open("run")
 
     Returns:
         An `Analysis` of one report, or the `Results` of several ranks. Both have the tables as
-        attributes, and a notebook shows both by verdict, findings and a small timeline.
+        attributes, and a notebook shows both by verdict, findings and pictures.
 
     Raises:
         ReportError: a report cannot be read.

@@ -1,6 +1,6 @@
 """All figures of a run, or of a comparison, as the files that they become."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Final, Generic, TypeVar
@@ -41,6 +41,9 @@ _FORMS: Final[Mapping[str, Mapping[str, str | None]]] = {
 
 _DPI: Final = 300
 """Of PNG files: what journals ask for."""
+
+_SCREEN_DPI: Final = 150
+"""A page is then 1,080 pixels wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +89,8 @@ class Figures(Generic[Shown]):
                 if figure is None:
                     drawn.empty[kind.name] = kind.empty
                 else:
-                    files = zip(_files_of(kind.name), _saved(figure), strict=True)
-                    drawn.files.update(files)
+                    for form in _FORMS:
+                        drawn.files[f"{kind.name}.{form}"] = _saved(figure, form, _DPI)
         return drawn
 
 
@@ -113,13 +116,19 @@ OF_COMPARISON: Final[Figures[Comparison]] = Figures(
 """The figures of a comparison."""
 
 
+def screen_png(draw: Callable[[Shown], Figure | None], shown: Shown) -> bytes | None:
+    """One figure as PNG for a screen; None where it would be empty."""
+    with applied():
+        figure = draw(shown)
+        return None if figure is None else _saved(figure, "png", _SCREEN_DPI)
+
+
 def _files_of(name: str) -> list[str]:
     return [f"{name}.{form}" for form in _FORMS]
 
 
-def _saved(figure: Figure) -> Iterator[bytes]:
-    """The content of each of its files."""
-    for form, said in _FORMS.items():
-        file = BytesIO()
-        figure.savefig(file, format=form, dpi=_DPI, metadata=said)
-        yield file.getvalue()
+def _saved(figure: Figure, form: str, dpi: float) -> bytes:
+    """The content of a figure's file of that ending."""
+    file = BytesIO()
+    figure.savefig(file, format=form, dpi=dpi, metadata=_FORMS[form])
+    return file.getvalue()
