@@ -32,8 +32,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nsysflow.kernels import nvrtc
-from nsysflow.kernels.arguments import FLOATS, Backend, backend_for, require
-from nsysflow.kernels.integers import cdiv, next_power_of_2
+from nsysflow.kernels.arguments import FLOATS, Backend, backend_for, cdiv, next_power_of_2, require
 
 
 @dataclass(frozen=True, kw_only=True)

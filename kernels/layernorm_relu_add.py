@@ -38,8 +38,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nsysflow.kernels.arguments import require
-from nsysflow.kernels.integers import cdiv, next_power_of_2
+from nsysflow.kernels.arguments import cdiv, next_power_of_2, require
 
 COLS_MAX = 16_384
 """The widest row: 16 warps of forward hold 32 elements of x per thread."""

@@ -42,8 +42,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nsysflow.kernels import mingru_scan_kernels
-from nsysflow.kernels.arguments import require
-from nsysflow.kernels.integers import cdiv
+from nsysflow.kernels.arguments import cdiv, require
 
 BLOCK: Final = 64
 """Channels per program: one warp, two channels per thread, so a bf16 row is a 128-byte line."""

@@ -27,8 +27,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nsysflow.kernels.arguments import TRITON_TYPES, require
-from nsysflow.kernels.integers import cdiv, next_power_of_2
+from nsysflow.kernels.arguments import TRITON_TYPES, cdiv, next_power_of_2, require
 
 OUT_MAX: Final = 64
 WIDTH_MAX: Final = 512

@@ -33,8 +33,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nsysflow.kernels.arguments import require
-from nsysflow.kernels.integers import cdiv, next_power_of_2
+from nsysflow.kernels.arguments import cdiv, next_power_of_2, require
 
 EPSILON: Final = 1e-6
 _EPSILON: Final = tl.constexpr(EPSILON)

@@ -25,8 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nsysflow.kernels.arguments import FLOATS, require
-from nsysflow.kernels.integers import cdiv, next_power_of_2
+from nsysflow.kernels.arguments import FLOATS, cdiv, next_power_of_2, require
 from nsysflow.kernels.prio import Draws
 
 ACTIONS: Final = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8)

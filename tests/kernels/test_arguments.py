@@ -1,10 +1,11 @@
-"""Launchers refuse wrong arguments before they launch."""
+"""Launchers refuse wrong arguments before they launch; their whole numbers agree with Triton's."""
 
 import pytest
 import torch
+import triton
 from torch import Tensor
 
-from nsysflow.kernels.arguments import backend_for, require, require_current
+from nsysflow.kernels.arguments import backend_for, cdiv, next_power_of_2, require, require_current
 
 
 class OnAnotherGpu(Tensor):
@@ -42,3 +43,14 @@ def test_backend_cuda_is_taken_on_a_gpu_and_refused_elsewhere() -> None:
     assert backend_for("cuda", torch.device("cuda", 0)) == "cuda"
     with pytest.raises(ValueError, match="backend cuda needs a CUDA device"):
         backend_for("cuda", torch.device("cpu"))
+
+
+@pytest.mark.parametrize("by", [1, 3, 8])
+def test_cdiv_agrees_with_triton(by: int) -> None:
+    assert [cdiv(number, by) for number in range(30)] == [triton.cdiv(n, by) for n in range(30)]
+
+
+def test_next_power_of_2_agrees_with_triton() -> None:
+    numbers = [*range(1, 70), 2**20 - 1, 2**20, 2**20 + 1]
+    assert [next_power_of_2(n) for n in numbers] == [triton.next_power_of_2(n) for n in numbers]
+    assert next_power_of_2(0) == 1

@@ -274,7 +274,7 @@ def test_an_h200_multiplies_on_its_tensor_cores_and_hardly_spills() -> None:
     constants: dict[str, int | str] = {"WORKING": True, "ALIGNED": True, "ROWS": 128}
     compiled = compile_for_hopper(
         Kernel(
-            module="muon_kernels",
+            module="muon",
             name="muon_step",
             types=types,
             constants=constants | {"TYPE": "float32", "OPERAND": "bfloat16"},

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from nsysflow.kernels import ppo_loss as module
-from nsysflow.kernels import ppo_loss_kernels
 from nsysflow.kernels.ppo_loss import (
     ppo_loss,
     ppo_loss_and_gradient,
@@ -211,7 +210,7 @@ def test_nothing_is_launched_without_rows(
     device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ppo_loss_moments", "ppo_loss_forward", "ppo_loss_backward"):
-        monkeypatch.setattr(ppo_loss_kernels, name, None)
+        monkeypatch.setattr(module, name, None)
     loss, gradient = loss_and_gradient(inputs(device, 0, 4))
     assert loss.isnan()
     assert gradient.shape == (0, 5)
@@ -264,7 +263,7 @@ def test_an_h200_keeps_a_row_in_registers_and_waits_before_it_writes(actions: in
     types |= dict.fromkeys(("clip", "value_clip", "value_weight", "entropy_weight"), "fp32")
     constants = {"ACTIONS": actions, "CHUNK": 4096, "PARTS": 8, "ROWS": 256, "OVERLAP": True}
     kernel = Kernel(
-        module="ppo_loss_kernels",
+        module="ppo_loss",
         name="ppo_loss_forward",
         types=types,
         constants=constants,
@@ -296,7 +295,7 @@ def test_the_first_and_the_last_launch_compile_for_an_h200(kernel: str) -> None:
     }[kernel]
     compiled = compile_for_hopper(
         Kernel(
-            module="ppo_loss_kernels",
+            module="ppo_loss",
             name=kernel,
             types=types | {number: "i32"},
             constants={constant: getattr(module, constant), "OVERLAP": True},
