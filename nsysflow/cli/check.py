@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nsysflow.compare.baseline import Baseline
     from nsysflow.compare.budgets import Budget
     from nsysflow.compare.captures import Capture
-    from nsysflow.compare.judging import Judged
+    from nsysflow.compare.judging import Judgement
 
 
 _INSTALLED: Final = frozenset({"node_modules", "site-packages", "__pycache__"})
@@ -183,7 +183,7 @@ def _judged(
     budgets: "Sequence[Budget]",
     baselines: Sequence[Path],
     step: str | None,
-) -> "tuple[list[Judged], list[Capture]]":
+) -> "tuple[list[Judgement], list[Capture]]":
     """The budgets, judged, and the captures that they were judged by."""
     from nsysflow.compare.budgets import figures_of, limits_of, refuse_rules
     from nsysflow.compare.judging import judge
@@ -259,7 +259,7 @@ def _update(reports: Sequence[Path], files: Sequence[Path], step: str | None) ->
     click.echo(f"wrote {file}: the figures of {counted}")
 
 
-def _show(judged: "list[Judged]", captures: "list[Capture]", shown: _Shown) -> None:
+def _show(judged: "list[Judgement]", captures: "list[Capture]", shown: _Shown) -> None:
     """Print the page or the document, the annotations, and write the JUnit file."""
     if shown.junit is not None:
         from nsysflow.compare.budget_pages import junit_xml

@@ -64,14 +64,14 @@ def baseline_of(captures: Sequence[Capture]) -> Baseline:
 
 def known_of(figure: Figure, captures: Sequence[Capture]) -> Known:
     """A figure of captures."""
-    runs = [figure.values(each) for each in captures]
-    found = typical(runs)
-    return Known(value=found.value, low=found.low, high=found.high, runs=runs, has_steps=True)
+    runs = [figure.values(capture) for capture in captures]
+    middle = typical(runs)
+    return Known(value=middle.value, low=middle.low, high=middle.high, runs=runs, has_steps=True)
 
 
 def names_of(captures: Sequence[Capture]) -> str:
     """What to call several captures."""
-    return ", ".join(each.name for each in captures)
+    return ", ".join(capture.name for capture in captures)
 
 
 def refuse_unlike(base: Sequence[Capture], new: Sequence[Capture]) -> None:
@@ -80,9 +80,11 @@ def refuse_unlike(base: Sequence[Capture], new: Sequence[Capture]) -> None:
     Raises:
         CheckError: they do.
     """
-    found = obstacles(base, new) if base and new else []
-    if found:
-        seen = f"{names_of(base)} and {names_of(new)} cannot be judged together: {'; '.join(found)}"
+    reasons = obstacles(base, new) if base and new else []
+    if reasons:
+        seen = (
+            f"{names_of(base)} and {names_of(new)} cannot be judged together: {'; '.join(reasons)}"
+        )
         raise CheckError(seen, "Record both in the same way")
 
 
@@ -131,11 +133,11 @@ def baseline_json(captures: Sequence[Capture]) -> str:
         "gpus": _gpus(captures[0]),
         "unit": captures[0].unit,
         "captures": len(captures),
-        "steps": sum(len(ranks_of(each)[0].steps) for each in captures),
+        "steps": sum(len(ranks_of(capture)[0].steps) for capture in captures),
     }
     figures = figures_of(captures).values()
     about = ",\n".join(f"{_text(name)}: {_text(value)}" for name, value in head.items())
-    lines = ",\n".join(f"{_text(each.name)}: {_line(each, captures)}" for each in figures)
+    lines = ",\n".join(f"{_text(figure.name)}: {_line(figure, captures)}" for figure in figures)
     return f'{{\n{about},\n"figures": {{\n{lines}\n}}\n}}\n'
 
 
@@ -197,7 +199,7 @@ def _difference(document: _Document, capture: Capture) -> str:
     if len(document.gpus) != len(gpus):
         return f"different numbers of ranks: {len(document.gpus)} and {len(gpus)}"
     if document.gpus != gpus:
-        ours, theirs = (", ".join(dict.fromkeys(each)) for each in (document.gpus, gpus))
+        ours, theirs = (", ".join(dict.fromkeys(names)) for names in (document.gpus, gpus))
         return f"different GPUs: {ours} and {theirs}"
     if document.unit and capture.unit and document.unit != capture.unit:
         return f"different precision: {document.unit} and {capture.unit}"
@@ -221,7 +223,7 @@ def _known(held: _Figure, scale: float) -> Known:
         value=held.value * scale,
         low=None if held.low is None else held.low * scale,
         high=None if held.high is None else held.high * scale,
-        runs=[[each * scale] for each in held.runs],
+        runs=[[value * scale] for value in held.runs],
         has_steps=False,
     )
 
@@ -282,13 +284,13 @@ def ratio(known: Known, runs: Sequence[Sequence[float]], factor: float) -> Inter
 def _quotient(known: Known, runs: Sequence[Sequence[float]], factor: float) -> Interval:
     """The same of two captures, of which one has only its interval left: each figure may lie
     anywhere in its own."""
-    found = typical(runs)
-    distance = abs(found.value - factor * known.value)
-    if found.low is None or found.high is None or known.low is None or known.high is None:
+    middle = typical(runs)
+    distance = abs(middle.value - factor * known.value)
+    if middle.low is None or middle.high is None or known.low is None or known.high is None:
         return Interval(low=None, high=None, counted="step", needed=needed_for(runs, distance))
-    low = found.low * known.value / known.high
-    high = found.high * known.value / known.low if known.low else inf
-    needed = enough(found.count, (high - low) / 2, distance)
+    low = middle.low * known.value / known.high
+    high = middle.high * known.value / known.low if known.low else inf
+    needed = enough(middle.count, (high - low) / 2, distance)
     return Interval(low=low, high=high, counted="step", needed=needed)
 
 

@@ -21,12 +21,12 @@ def apportioned(parts: Mapping[K, Fraction], total: int) -> dict[K, int]:
         parts: exact; their sum is less than 1 away from `total`.
         total: what they sum to. Of equal remainders the first gets more.
     """
-    found = {key: floor(part) for key, part in parts.items()}
-    missing = total - sum(found.values())
+    whole = {key: floor(part) for key, part in parts.items()}
+    missing = total - sum(whole.values())
     by_remainder = sorted(parts, key=lambda key: floor(parts[key]) - parts[key])
     for key in by_remainder[:missing]:
-        found[key] += 1
-    return found
+        whole[key] += 1
+    return whole
 
 
 Status: TypeAlias = Literal[
@@ -101,7 +101,7 @@ def of_operation(base: Total, new: Total) -> Status:
         ("slower", "faster"): _ratio(base.each_ns, new.each_ns),
         ("less overlapped", "more overlapped"): _ratio(base.exposed, new.exposed),
     }
-    (more, less), factor = max(factors.items(), key=lambda each: abs(log(each[1])))
+    (more, less), factor = max(factors.items(), key=lambda item: abs(log(item[1])))
     if abs(factor - 1) * 100 <= SAME_PCT:
         return "same"
     return more if factor > 1 else less
@@ -285,9 +285,9 @@ class _Both:
     @property
     def key(self) -> Key:
         """What it is. Of a row on both sides, the new side's name."""
-        found = self.pair[1] or self.pair[0]
-        assert found is not None  # a pair has one of the two
-        return found
+        key = self.pair[1] or self.pair[0]
+        assert key is not None  # a pair has one of the two
+        return key
 
 
 def bridge_between(base: Side, new: Side) -> Bridge:
@@ -306,7 +306,7 @@ def bridge_between(base: Side, new: Side) -> Bridge:
         compare.part(part, kind, some, change)
         for (part, kind), (some, change) in compare.split(rows, _part_of, total.change_ns).items()
     ]
-    by_size = sorted(parts, key=lambda each: -abs(each.change.change_ns))
+    by_size = sorted(parts, key=lambda part: -abs(part.change.change_ns))
     phases = compare.split(rows, lambda row: row.key.phase, total.change_ns)
     return Bridge(
         total=total, parts=by_size, phases={name: change for name, (_, change) in phases.items()}
@@ -329,8 +329,8 @@ def _thing_of(row: _Both) -> Pair:
             part=key.part, kind=key.kind, name=key.name, grid=key.grid, phase="", source="", via=""
         )
 
-    found = everywhere(row.pair[0]), everywhere(row.pair[1])
-    return found if row.key.part == "idle" else (found[0] or found[1], found[1] or found[0])
+    pair = everywhere(row.pair[0]), everywhere(row.pair[1])
+    return pair if row.key.part == "idle" else (pair[0] or pair[1], pair[1] or pair[0])
 
 
 @dataclass(frozen=True)
@@ -382,7 +382,7 @@ class _Compare:
             kind=kind,
             change=change,
             phases={name: of_phase for name, (_, of_phase) in phases.items()},
-            things=[self.thing(pair, some, each) for pair, (some, each) in things.items()],
+            things=[self.thing(pair, some, delta) for pair, (some, delta) in things.items()],
         )
 
     def thing(self, pair: Pair, rows: Sequence[_Both], change: Delta) -> Item:

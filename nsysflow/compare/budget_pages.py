@@ -1,4 +1,4 @@
-"""Judged budgets for people, for programs, and for the pages of a CI."""
+"""Judgement budgets for people, for programs, and for the pages of a CI."""
 
 import json
 import re
@@ -12,33 +12,35 @@ from nsysflow.base.names import printable
 from nsysflow.base.units import duration, number, percent, significant
 from nsysflow.compare.budgets import Unit, ranks_of
 from nsysflow.compare.captures import Capture
-from nsysflow.compare.judging import Culprit, Judged, Measured
+from nsysflow.compare.judging import Culprit, Judgement, Measured
 from nsysflow.compare.statistics import RUNS_NEEDED
 
 SCHEMA: Final = 1
 """Additions to the document keep it, a change of meaning raises it."""
 
 
-def check_json(judged: Sequence[Judged], captures: Sequence[Capture]) -> str:
+def check_json(judged: Sequence[Judgement], captures: Sequence[Capture]) -> str:
     """The document: the outcome, and a budget per line, the worst first."""
     head = {
         "schema": SCHEMA,
         "tool": {"name": "nsysflow check", "version": nsysflow.__version__},
-        "captures": [each.name for each in captures],
+        "captures": [capture.name for capture in captures],
         "outcome": judged[0].verdict,
     }
     about = ",\n".join(f"{_text(name)}: {_text(value)}" for name, value in head.items())
-    budgets = ",\n".join(_text(_budget(each)) for each in judged)
+    budgets = ",\n".join(_text(_budget(budget)) for budget in judged)
     return f'{{\n{about},\n"budgets": [\n{budgets}\n]\n}}'
 
 
-def _budget(judged: Judged) -> dict[str, Any]:
+def _budget(judged: Judgement) -> dict[str, Any]:
     """A budget; times in ns, shares in percent."""
     held: dict[str, Any] = {
         "budget": judged.budget.text,
         "name": judged.budget.name,
         "verdict": judged.verdict,
-        "lost_at": [{"source": each.source, "what": each.what} for each in judged.culprits],
+        "lost_at": [
+            {"source": culprit.source, "what": culprit.what} for culprit in judged.culprits
+        ],
     }
     measured = judged.measured
     if measured is None:
@@ -77,7 +79,7 @@ def value_text(value: float, unit: Unit) -> str:
     return number(int(value)) if value == int(value) else significant(value)
 
 
-def measured_text(judged: Judged, captures: int) -> str:
+def measured_text(judged: Judgement, captures: int) -> str:
     """What was measured; of a finding, whether it is there."""
     measured = judged.measured
     if measured is not None:
@@ -93,7 +95,7 @@ def interval_text(measured: Measured | None) -> str:
         return ""
     if measured.low == measured.high:
         return ""
-    low, high = (value_text(each, measured.unit) for each in (measured.low, measured.high))
+    low, high = (value_text(end, measured.unit) for end in (measured.low, measured.high))
     return f"{low} to {high}"
 
 
@@ -116,7 +118,7 @@ def margin_text(measured: Measured | None) -> str:
     return f"{value_text(off, measured.unit)} {side}{share}"
 
 
-def verdict_text(judged: Judged) -> str:
+def verdict_text(judged: Judgement) -> str:
     """The verdict, and how many steps or captures it would take to have one."""
     if judged.verdict != "too noisy":
         return judged.verdict
@@ -132,7 +134,7 @@ def verdict_text(judged: Judged) -> str:
     return f"too noisy: about {number(measured.needed)} {counted}{side} would tell"
 
 
-def sentence(judged: Judged, captures: int) -> str:
+def sentence(judged: Judgement, captures: int) -> str:
     """All of it, for an annotation or a test's message."""
     said = [measured_text(judged, captures)]
     if judged.measured is not None:
@@ -142,10 +144,10 @@ def sentence(judged: Judged, captures: int) -> str:
     return f"{', '.join(said)}; {verdict_text(judged)}"
 
 
-def outcome(judged: list[Judged]) -> str:
+def outcome(judged: list[Judgement]) -> str:
     """What became of all budgets, in a line."""
-    crossed = sum(each.verdict == "crossed" for each in judged)
-    noisy = sum(each.verdict == "too noisy" for each in judged)
+    crossed = sum(row.verdict == "crossed" for row in judged)
+    noisy = sum(row.verdict == "too noisy" for row in judged)
     of_all = f"of {len(judged)} budget{'s' * (len(judged) != 1)}"
     if crossed:
         return f"crossed: {crossed} {of_all}" + f"; too noisy to judge: {noisy}" * bool(noisy)
@@ -157,7 +159,7 @@ def outcome(judged: list[Judged]) -> str:
 _HEADS: Final = ("budget", "measured", "interval (95 %)", "limit", "margin", "verdict")
 
 
-def page(judged: Sequence[Judged], captures: Sequence[Capture]) -> Iterator[str]:
+def page(judged: Sequence[Judgement], captures: Sequence[Capture]) -> Iterator[str]:
     """The page, line by line.
 
     Args:
@@ -167,29 +169,29 @@ def page(judged: Sequence[Judged], captures: Sequence[Capture]) -> Iterator[str]
     yield from map(printable, _lines(judged, captures))
 
 
-def _lines(judged: Sequence[Judged], captures: Sequence[Capture]) -> Iterator[str]:
+def _lines(judged: Sequence[Judgement], captures: Sequence[Capture]) -> Iterator[str]:
     yield _about(captures)
     yield ""
-    yield from _table([_HEADS, *(_row(each, len(captures)) for each in judged)])
+    yield from _table([_HEADS, *(_row(row, len(captures)) for row in judged)])
     yield ""
     where = [*_where(judged)]
     if where:
         yield from where
         yield ""
-    if len(captures) < RUNS_NEEDED and any(each.measured for each in judged):
+    if len(captures) < RUNS_NEEDED and any(row.measured for row in judged):
         yield "hint: runs differ by more than steps do; give three captures: nsysflow check A B C"
     yield outcome([*judged])
 
 
 def _about(captures: Sequence[Capture]) -> str:
     """What was judged: the captures, their GPU and how many steps."""
-    names = ", ".join(each.name for each in captures)
-    tracks = [track for each in captures for track in each.tracks if track.has_steps]
+    names = ", ".join(capture.name for capture in captures)
+    tracks = [track for capture in captures for track in capture.tracks if track.has_steps]
     if not tracks:
         return names
     ranks = len(ranks_of(captures[0]))
     gpu = tracks[0].gpu or "unknown GPU"
-    steps = [len(ranks_of(each)[0].steps) for each in captures if _has_steps(each)]
+    steps = [len(ranks_of(capture)[0].steps) for capture in captures if _has_steps(capture)]
     counted = f"{' + '.join(map(str, steps))} step{'s' * (steps != [1])}"
     slowest = " of the slowest rank" if ranks > 1 else ""
     return f"{names} · {f'{ranks} x ' if ranks > 1 else ''}{gpu} · {counted}{slowest}"
@@ -199,7 +201,7 @@ def _has_steps(capture: Capture) -> bool:
     return any(track.has_steps for track in capture.tracks)
 
 
-def _row(judged: Judged, captures: int) -> tuple[str, ...]:
+def _row(judged: Judgement, captures: int) -> tuple[str, ...]:
     measured = judged.measured
     return (
         judged.budget.text,
@@ -220,21 +222,21 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _where(judged: Sequence[Judged]) -> Iterator[str]:
+def _where(judged: Sequence[Judgement]) -> Iterator[str]:
     """Where most of it is lost, of the budgets that are not kept; those with the same places
     together."""
-    together: dict[tuple[Culprit, ...], list[Judged]] = {}
-    for each in judged:
-        if each.culprits and each.verdict != "within":
-            together.setdefault(each.culprits, []).append(each)
+    together: dict[tuple[Culprit, ...], list[Judgement]] = {}
+    for row in judged:
+        if row.culprits and row.verdict != "within":
+            together.setdefault(row.culprits, []).append(row)
     for culprits, alike in together.items():
-        names = ", ".join(each.budget.name for each in alike)
+        names = ", ".join(row.budget.name for row in alike)
         yield f"{names}: most idle time" if alike[0].measured else f"{names}:"
         yield from (f"  {culprit.what}" for culprit in culprits)
 
 
 def annotations(
-    judged: Sequence[Judged], captures: int, find: Callable[[str], str | None]
+    judged: Sequence[Judgement], captures: int, find: Callable[[str], str | None]
 ) -> Iterator[str]:
     """A command per budget that is not kept: an error if crossed, a warning if too noisy.
 
@@ -243,13 +245,13 @@ def annotations(
         captures: how many were judged.
         find: the file of the repository that a report names; None without one.
     """
-    for each in judged:
-        if each.verdict == "within":
+    for row in judged:
+        if row.verdict == "within":
             continue
-        kind = "error" if each.verdict == "crossed" else "warning"
-        properties = _place(each.culprits, find) | {"title": f"nsysflow check: {each.budget.text}"}
+        kind = "error" if row.verdict == "crossed" else "warning"
+        properties = _place(row.culprits, find) | {"title": f"nsysflow check: {row.budget.text}"}
         shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-        text = "\n".join([sentence(each, captures), *(culprit.what for culprit in each.culprits)])
+        text = "\n".join([sentence(row, captures), *(culprit.what for culprit in row.culprits)])
         yield f"::{kind} {shown}::{_data(text)}"
 
 
@@ -276,9 +278,9 @@ _NOT_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 _ELEMENT: Final = {"crossed": "failure", "too noisy": "error"}
 
 
-def junit_xml(judged: Sequence[Judged], captures: Sequence[Capture]) -> str:
+def junit_xml(judged: Sequence[Judgement], captures: Sequence[Capture]) -> str:
     """The file's text."""
-    verdicts = [each.verdict for each in judged]
+    verdicts = [row.verdict for row in judged]
     counts = {
         "tests": str(len(judged)),
         "failures": str(verdicts.count("crossed")),
@@ -286,14 +288,14 @@ def junit_xml(judged: Sequence[Judged], captures: Sequence[Capture]) -> str:
     }
     suites = ET.Element("testsuites", counts)
     suite = ET.SubElement(suites, "testsuite", {"name": "nsysflow check", **counts})
-    where = _clean(", ".join(each.name for each in captures))
-    for each in judged:
-        case = ET.SubElement(suite, "testcase", name=_clean(each.budget.text), classname=where)
-        if each.verdict == "within":
+    where = _clean(", ".join(capture.name for capture in captures))
+    for row in judged:
+        case = ET.SubElement(suite, "testcase", name=_clean(row.budget.text), classname=where)
+        if row.verdict == "within":
             continue
-        said = _clean(sentence(each, len(captures)))
-        failed = ET.SubElement(case, _ELEMENT[each.verdict], type=each.verdict, message=said)
-        failed.text = _clean("\n".join(culprit.what for culprit in each.culprits))
+        said = _clean(sentence(row, len(captures)))
+        failed = ET.SubElement(case, _ELEMENT[row.verdict], type=row.verdict, message=said)
+        failed.text = _clean("\n".join(culprit.what for culprit in row.culprits))
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
 

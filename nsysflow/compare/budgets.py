@@ -70,7 +70,7 @@ def budget(text: str, where: str = "") -> Budget:
     parts = _LIMIT.fullmatch(text)
     if parts is None or isinf(float(parts["number"] or 0)):
         _refuse(as_typed)
-    factors = [float(each) for each in parts.group("before", "after") if each is not None]
+    factors = [float(factor) for factor in parts.group("before", "after") if factor is not None]
     number = parts["number"]
     if len(factors) > 1 or 0 in factors or inf in factors:
         seen = f"{as_typed.quoted} takes one factor of the baseline, above 0"
@@ -150,7 +150,7 @@ class Figure:
         columns = [getattr(row, self.column) for row in self.rows(capture)]
         sums = [sum(step) for step in zip(*columns, strict=True)] or [0] * len(steps_ns)
         if self.unit != "pct":
-            return [float(each) for each in sums]
+            return [float(total) for total in sums]
         pairs = zip(sums, steps_ns, strict=True)
         return [100 * part / step if step else 0.0 for part, step in pairs]
 
@@ -177,9 +177,9 @@ def figures_of(captures: Sequence[Capture]) -> Mapping[str, Figure]:
     Raises:
         CheckError: a capture has no steps.
     """
-    rows = [row for each in captures for rank in ranks_of(each) for row in rank.rows]
-    found = [*_of_steps(), *_of_phases(rows), *_of_classes(rows), *_of_kernels(rows)]
-    return {figure.name: figure for figure in found}
+    rows = [row for capture in captures for rank in ranks_of(capture) for row in rank.rows]
+    figures = [*_of_steps(), *_of_phases(rows), *_of_classes(rows), *_of_kernels(rows)]
+    return {figure.name: figure for figure in figures}
 
 
 def _of_steps() -> Iterator[Figure]:
@@ -257,7 +257,7 @@ def limits_of(budgets: Sequence[Budget], figures: Mapping[str, Figure]) -> list[
         UnknownName: there is no such figure.
         WrongBudget: a limit can never be crossed or kept, or two are of the same figure.
     """
-    limits = [_limit(each, figures) for each in budgets]
+    limits = [_limit(budget, figures) for budget in budgets]
     first: dict[tuple[str, bool], Budget] = {}
     for limit in limits:
         key = limit.figure.name, limit.budget.of_baseline
@@ -277,11 +277,11 @@ def refuse_rules(budgets: Sequence[Budget], rules: Collection[str]) -> None:
         WrongBudget: two are of the same kind.
     """
     first: dict[str, Budget] = {}
-    for each in budgets:
-        if each.rule not in rules:
-            seen = f"{each.quoted}: there is no finding {each.rule!r}"
-            raise UnknownName(seen, near_or_all(str(each.rule), rules, where="nsysflow explain"))
-        _refuse_second(first.setdefault(each.name, each), each)
+    for budget in budgets:
+        if budget.rule not in rules:
+            seen = f"{budget.quoted}: there is no finding {budget.rule!r}"
+            raise UnknownName(seen, near_or_all(str(budget.rule), rules, where="nsysflow explain"))
+        _refuse_second(first.setdefault(budget.name, budget), budget)
 
 
 def _refuse_second(first: Budget, second: Budget) -> None:
@@ -328,4 +328,4 @@ def _phases(name: str, figures: Mapping[str, Figure]) -> list[str]:
     last = name.removeprefix(_PHASE)
     if last == name:
         return []
-    return [each for each in figures if each.startswith(_PHASE) and each.endswith(f"/{last}")]
+    return [name for name in figures if name.startswith(_PHASE) and name.endswith(f"/{last}")]

@@ -175,7 +175,8 @@ class Series:
             *(
                 [_added(runs) for runs in zip(*figures, strict=True)]
                 for figures in zip(
-                    *((each.ns, each.duration_ns, each.count) for each in all_of_them), strict=True
+                    *((series.ns, series.duration_ns, series.count) for series in all_of_them),
+                    strict=True,
                 )
             )
         )
@@ -223,11 +224,11 @@ class Side:
     @cached_property
     def rows(self) -> dict[Key, Series]:
         """What the steps consist of."""
-        found: dict[Key, list[Row | None]] = {}
+        rows_by_key: dict[Key, list[Row | None]] = {}
         for run, track in enumerate(self.tracks):
             for row in track.rows:
-                found.setdefault(Key.of(row), [None] * len(self.tracks))[run] = row
-        return {key: self._series(rows) for key, rows in found.items()}
+                rows_by_key.setdefault(Key.of(row), [None] * len(self.tracks))[run] = row
+        return {key: self._series(rows) for key, rows in rows_by_key.items()}
 
     @cached_property
     def short_names(self) -> dict[str, str]:

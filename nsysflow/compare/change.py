@@ -48,8 +48,8 @@ class Change:
         floor_pct: the smallest shift that counts.
         base_count: how many steps or runs.
         new_count: the same of the other side.
-        base_effective: how many independent ones they are worth.
-        new_effective: the same of the other side.
+        base_sample_size: how many independent ones they are worth.
+        new_sample_size: the same of the other side.
         needed: how many a side would be enough, if the verdict is that they are not.
         detectable_pct: smaller changes than this do not show; None without an interval.
     """
@@ -63,8 +63,8 @@ class Change:
     floor_pct: float
     base_count: int
     new_count: int
-    base_effective: float
-    new_effective: float
+    base_sample_size: float
+    new_sample_size: float
     needed: int | None
     detectable_pct: float | None
 
@@ -78,7 +78,7 @@ class _Estimate:
     interval: tuple[float, float] | None
     floor: float
     counts: tuple[int, int]
-    effective: tuple[float, float]
+    sample_size: tuple[float, float]
     needed: int
 
 
@@ -115,7 +115,7 @@ def _by_steps(base: list[float], new: list[float]) -> _Estimate:
         interval=interval(base, new, width) if width <= COMPLETE else None,
         floor=_SMALLEST_FLOOR,
         counts=(len(base), len(new)),
-        effective=(of_base.effective, of_new.effective),
+        sample_size=(of_base.sample_size, of_new.sample_size),
         needed=_steps_needed(of_base, of_new),
     )
 
@@ -130,7 +130,7 @@ def _steps_needed(base: Dependence, new: Dependence) -> int:
 
 def _width(base: Dependence, new: Dependence) -> float:
     """How far from 1/2 is significant with these two samples."""
-    return half_width(base.effective, new.effective)
+    return half_width(base.sample_size, new.sample_size)
 
 
 def _by_runs(base: list[float], new: list[float]) -> _Estimate:
@@ -144,46 +144,46 @@ def _by_runs(base: list[float], new: list[float]) -> _Estimate:
         interval=None if off is None else (shift - off, shift + off),
         floor=max(_SMALLEST_FLOOR, pooled_deviation([base, new])),
         counts=(len(base), len(new)),
-        effective=(len(base), len(new)),
+        sample_size=(len(base), len(new)),
         needed=RUNS_NEEDED,
     )
 
 
-def _change(found: _Estimate) -> Change:
-    low, high = found.interval or (None, None)
+def _change(estimate: _Estimate) -> Change:
+    low, high = estimate.interval or (None, None)
     return Change(
-        verdict=_verdict(found),
-        unit=found.unit,
-        shift_pct=_percent(found.shift),
+        verdict=_verdict(estimate),
+        unit=estimate.unit,
+        shift_pct=_percent(estimate.shift),
         low_pct=None if low is None else _percent(low),
         high_pct=None if high is None else _percent(high),
         alpha=ALPHA,
-        floor_pct=_percent(found.floor),
-        base_count=found.counts[0],
-        new_count=found.counts[1],
-        base_effective=found.effective[0],
-        new_effective=found.effective[1],
-        needed=None if found.interval else found.needed,
-        detectable_pct=_detectable_pct(found),
+        floor_pct=_percent(estimate.floor),
+        base_count=estimate.counts[0],
+        new_count=estimate.counts[1],
+        base_sample_size=estimate.sample_size[0],
+        new_sample_size=estimate.sample_size[1],
+        needed=None if estimate.interval else estimate.needed,
+        detectable_pct=_detectable_pct(estimate),
     )
 
 
-def _detectable_pct(found: _Estimate) -> float | None:
+def _detectable_pct(estimate: _Estimate) -> float | None:
     """The longer arm of the interval, or the floor: it would reach 0 from any smaller shift."""
-    if found.interval is None:
+    if estimate.interval is None:
         return None
-    low, high = found.interval
-    return _percent(max(found.floor, found.shift - low, high - found.shift))
+    low, high = estimate.interval
+    return _percent(max(estimate.floor, estimate.shift - low, high - estimate.shift))
 
 
-def _verdict(found: _Estimate) -> Verdict:
+def _verdict(estimate: _Estimate) -> Verdict:
     """Better or worse if 0 lies outside of the interval and the shift reaches the floor."""
-    if found.interval is None:
+    if estimate.interval is None:
         return "not enough steps"
-    low, high = found.interval
-    if low <= 0 <= high or abs(found.shift) < found.floor:
+    low, high = estimate.interval
+    if low <= 0 <= high or abs(estimate.shift) < estimate.floor:
         return "no significant change"
-    return "worse" if found.shift > 0 else "better"
+    return "worse" if estimate.shift > 0 else "better"
 
 
 def _percent(shift: float) -> float:
@@ -201,7 +201,7 @@ class Typical:
         high: the upper end.
         unit: what is counted. Runs where there are several.
         count: how many steps or runs.
-        effective: how many independent ones they are worth.
+        sample_size: how many independent ones they are worth.
     """
 
     value: float
@@ -209,7 +209,7 @@ class Typical:
     high: float | None
     unit: Literal["step", "run"]
     count: int
-    effective: float
+    sample_size: float
 
 
 def typical(runs: Sequence[Sequence[float]]) -> Typical:
@@ -254,7 +254,7 @@ def _of_runs(medians: list[float]) -> Typical:
         high=None if off is None else value + off,
         unit="run",
         count=len(medians),
-        effective=len(medians),
+        sample_size=len(medians),
     )
 
 
@@ -268,7 +268,7 @@ def _of_steps(values: Sequence[float]) -> Typical:
         high=None if outside is None else ordered[-1 - outside],
         unit="step",
         count=dependence.count,
-        effective=dependence.effective,
+        sample_size=dependence.sample_size,
     )
 
 
@@ -276,17 +276,17 @@ def _outside(dependence: Dependence) -> int | None:
     """How many of the values on either side lie outside of the median's interval."""
     if not dependence.count:
         return None
-    share = 0.5 - two_sided_normal(ALPHA) / (2 * sqrt(dependence.effective))
+    share = 0.5 - two_sided_normal(ALPHA) / (2 * sqrt(dependence.sample_size))
     return int(dependence.count * share) if share >= 0 else None
 
 
 def _typical_steps_needed(values: Sequence[float], distance: float) -> int:
-    found, dependence = _of_steps(values), of_ranks(values)
+    middle, dependence = _of_steps(values), of_ranks(values)
     fewest = smallest_count(lambda n: _outside(replace(dependence, count=n)) is not None)
-    if found.low is None or found.high is None:
+    if middle.low is None or middle.high is None:
         reach, steps = (max(values) - min(values)) / 2, fewest
     else:
-        reach, steps = (found.high - found.low) / 2, len(values)
+        reach, steps = (middle.high - middle.low) / 2, len(values)
     return max(fewest, ceil(steps * (reach / distance) ** 2))
 
 

@@ -38,29 +38,29 @@ def obstacles(base: Sequence[Capture], new: Sequence[Capture]) -> list[str]:
 
 
 def _other_machine(base: Sequence[Capture], new: Sequence[Capture]) -> Iterator[str]:
-    gpus = [sorted({gpu for each in side for gpu in each.gpus}) for side in (base, new)]
+    gpus = [sorted({gpu for capture in side for gpu in capture.gpus}) for side in (base, new)]
     if gpus[0] != gpus[1]:
         yield f"different GPUs: {', '.join(gpus[0])} and {', '.join(gpus[1])}"
-    counts = [sorted({len(each.tracks) for each in side}) for side in (base, new)]
+    counts = [sorted({len(capture.tracks) for capture in side}) for side in (base, new)]
     if len(counts[0]) > 1 or counts[0] != counts[1]:
         ours, theirs = (" or ".join(map(str, count)) for count in counts)
         yield f"different numbers of ranks: {ours} and {theirs}"
 
 
 def _other_program(base: Sequence[Capture], new: Sequence[Capture]) -> Iterator[str]:
-    units = [{each.unit for each in side if each.unit} for side in (base, new)]
+    units = [{capture.unit for capture in side if capture.unit} for side in (base, new)]
     if units[0] and units[1] and units[0] != units[1]:
-        ours, theirs = (" and ".join(sorted(each)) for each in units)
+        ours, theirs = (" and ".join(sorted(names)) for names in units)
         yield f"different precision: matrix products are mostly {ours} and {theirs}"
-    parts = [{each.selection for each in side} for side in (base, new)]
+    parts = [{capture.selection for capture in side} for side in (base, new)]
     if parts[0] != parts[1]:
         ours, theirs = (
-            " and ".join(text or "all of it" for text in sorted(each)) for each in parts
+            " and ".join(text or "all of it" for text in sorted(texts)) for texts in parts
         )
         yield f"different parts of the recordings: {ours}, and {theirs}"
-    ranges = [{each.slowest.step_name for each in side} for side in (base, new)]
+    ranges = [{capture.slowest.step_name for capture in side} for side in (base, new)]
     if not _same_steps(*ranges):
-        ours, theirs = (_quoted(each) for each in ranges)
+        ours, theirs = (_quoted(names) for names in ranges)
         yield f"different steps: {ours} and {theirs}; name the range that is one step with --step"
     common = common_kernels_pct(base[0].slowest, new[0].slowest)
     if common < LEAST_COMMON_PCT and not _same_phases(base[0].slowest, new[0].slowest):
@@ -83,9 +83,9 @@ def _quoted(names: set[str | None]) -> str:
 
 
 def _unsound(captures: Sequence[Capture]) -> Iterator[str]:
-    for each in captures:
-        if each.invalid is not None:
-            yield f"{each.name} cannot be judged: {each.invalid}"
+    for capture in captures:
+        if capture.invalid is not None:
+            yield f"{capture.name} cannot be judged: {capture.invalid}"
 
 
 def common_kernels_pct(base: Track, new: Track) -> float:
@@ -140,15 +140,15 @@ def _profiled_otherwise(base: Sequence[Capture], new: Sequence[Capture]) -> Iter
 def _inflation(side: Sequence[Capture]) -> tuple[float, float] | None:
     """An unprofiled step in ns, and how much longer a recorded one is, in percent: the medians of
     the runs. None where it was not measured."""
-    found = []
+    durations = []
     for capture in side:
         track = capture.slowest
         if track.unprofiled_step_ns:
-            found.append((track.unprofiled_step_ns, median(track.duration_ns)))
-    if not found:
+            durations.append((track.unprofiled_step_ns, median(track.duration_ns)))
+    if not durations:
         return None
-    unprofiled_ns = median(ns for ns, _ in found)
-    return unprofiled_ns, 100 * (median(of / ns for ns, of in found) - 1)
+    unprofiled_ns = median(ns for ns, _ in durations)
+    return unprofiled_ns, 100 * (median(recorded_ns / ns for ns, recorded_ns in durations) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,12 +200,12 @@ class Comparison:
     @property
     def has_steps(self) -> bool:
         """Whether steps are compared, and not whole windows."""
-        return all(each.slowest.has_steps for each in (*self.base, *self.new))
+        return all(capture.slowest.has_steps for capture in (*self.base, *self.new))
 
 
 def compared(base: Sequence[Capture], new: Sequence[Capture]) -> Comparison:
     """Compare two sides, of one capture or more each."""
-    sides = [Side([each.slowest for each in captures]) for captures in (base, new)]
+    sides = [Side([capture.slowest for capture in captures]) for captures in (base, new)]
     return Comparison(
         base=base,
         new=new,
@@ -219,13 +219,13 @@ def compared(base: Sequence[Capture], new: Sequence[Capture]) -> Comparison:
 
 def _by_track(base: Sequence[Capture], new: Sequence[Capture]) -> list[TrackChange]:
     """The change of each rank, in the order of the ranks."""
-    counts = {len(each.tracks) for each in (*base, *new)}
+    counts = {len(capture.tracks) for capture in (*base, *new)}
     if len(counts) > 1:
         return []
-    found = []
+    changes = []
     for at in range(counts.pop()):
-        sides = [Side([each.tracks[at] for each in captures]) for captures in (base, new)]
-        found.append(
+        sides = [Side([capture.tracks[at] for capture in captures]) for captures in (base, new)]
+        changes.append(
             TrackChange(
                 base=base[0].tracks[at],
                 new=new[0].tracks[at],
@@ -234,7 +234,7 @@ def _by_track(base: Sequence[Capture], new: Sequence[Capture]) -> list[TrackChan
                 change=change_of(sides[0].runs, sides[1].runs),
             )
         )
-    return found
+    return changes
 
 
 @dataclass(frozen=True, kw_only=True)

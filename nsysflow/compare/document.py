@@ -191,7 +191,7 @@ def _row(row: _Row, names: list[_Name], steps: int, where: str) -> Row:
     count = [row.count] * len(row.ns) if isinstance(row.count, int) else row.count
     duration_ns = row.ns if row.duration_ns is None else row.duration_ns
     known = 0 <= row.name < len(names)
-    placed = list(at) == sorted({*at}) and all(0 <= each < steps for each in (*at[:1], *at[-1:]))
+    placed = list(at) == sorted({*at}) and all(0 <= step < steps for step in (*at[:1], *at[-1:]))
     if not (known and placed and len(at) == len(row.ns) == len(count) == len(duration_ns)):
         msg = f"{where}: a row of {row.part}, {row.kind} names steps or kernels that are not there"
         raise ValueError(msg)
@@ -214,7 +214,7 @@ def _row(row: _Row, names: list[_Name], steps: int, where: str) -> Row:
 def _dense(at: range | list[int], values: list[int], steps: int) -> list[int]:
     if len(at) == steps:
         return values
-    found = [0] * steps
+    dense = [0] * steps
     for place, value in zip(at, values, strict=True):
-        found[place] = value
-    return found
+        dense[place] = value
+    return dense

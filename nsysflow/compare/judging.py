@@ -35,9 +35,9 @@ class Culprit:
     what: str
 
     @classmethod
-    def of_finding(cls, found: LoadedCaptures) -> "Culprit":
+    def of_finding(cls, finding: LoadedCaptures) -> "Culprit":
         """What a report found."""
-        return cls(source=found.source, what=found.title)
+        return cls(source=finding.source, what=finding.title)
 
     @property
     def line(self) -> SourceLine | None:
@@ -113,7 +113,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class Judgement:
     """A budget and the judgement on it.
 
     Attributes:
@@ -136,7 +136,7 @@ def judge(
     findings: Sequence[Budget],
     captures: Sequence[Capture],
     baseline: Baseline | None,
-) -> list[Judged]:
+) -> list[Judgement]:
     """All budgets, the worst first.
 
     Args:
@@ -148,29 +148,31 @@ def judge(
     Raises:
         CheckError: a budget compares with a baseline, which was not given or lacks the figure.
     """
-    judged = [_judge_figure(each, captures, baseline) for each in limits]
-    judged += [_judge_finding(each, captures) for each in findings]
-    return sorted(judged, key=lambda each: (_ORDER.index(each.verdict), -_over(each)))
+    judged = [_judge_figure(limit, captures, baseline) for limit in limits]
+    judged += [_judge_finding(budget, captures) for budget in findings]
+    return sorted(judged, key=lambda row: (_ORDER.index(row.verdict), -_over(row)))
 
 
-def _over(judged: Judged) -> float:
+def _over(judged: Judgement) -> float:
     return judged.measured.over if judged.measured else inf
 
 
-def _judge_figure(limit: Limit, captures: Sequence[Capture], baseline: Baseline | None) -> Judged:
+def _judge_figure(
+    limit: Limit, captures: Sequence[Capture], baseline: Baseline | None
+) -> Judgement:
     known = _known(limit, baseline) if limit.budget.of_baseline else None
-    runs = [limit.figure.values(each) for each in captures]
-    found = typical(runs)
+    runs = [limit.figure.values(capture) for capture in captures]
+    middle = typical(runs)
     most = limit.most if known is None else limit.most * known.value
     if known is None or not known.value:
-        needed = _more(needed_for(runs, abs(found.value - most)), found.count)
-        interval = Interval(low=found.low, high=found.high, counted=found.unit, needed=needed)
+        needed = _more(needed_for(runs, abs(middle.value - most)), middle.count)
+        interval = Interval(low=middle.low, high=middle.high, counted=middle.unit, needed=needed)
     else:
         interval = ratio(known, runs, limit.most)
     verdict = _verdict(interval, most, strict=limit.budget.strict)
     measured = Measured(
         unit=limit.figure.unit,
-        value=found.value,
+        value=middle.value,
         low=interval.low,
         high=interval.high,
         most=most,
@@ -179,7 +181,7 @@ def _judge_figure(limit: Limit, captures: Sequence[Capture], baseline: Baseline 
         needed=interval.needed if verdict == "too noisy" else None,
     )
     culprits = culprits_of(limit.figure, captures) if verdict == "crossed" else ()
-    return Judged(budget=limit.budget, verdict=verdict, measured=measured, culprits=culprits)
+    return Judgement(budget=limit.budget, verdict=verdict, measured=measured, culprits=culprits)
 
 
 def _verdict(interval: Interval, most: float, *, strict: bool) -> Verdict:
@@ -209,15 +211,15 @@ def _known(limit: Limit, baseline: Baseline | None) -> Known:
     return known
 
 
-def _judge_finding(budget: Budget, captures: Sequence[Capture]) -> Judged:
+def _judge_finding(budget: Budget, captures: Sequence[Capture]) -> Judgement:
     """A finding is a matter of thresholds: it is there, or not, where all captures agree."""
-    found = [_first(budget.rule, each) for each in captures]
-    there = [each for each in found if each is not None]
+    first = [_first(budget.rule, capture) for capture in captures]
+    there = [finding for finding in first if finding is not None]
     verdict: Verdict = "too noisy"
     if len(there) in (0, len(captures)):
         verdict = "crossed" if there else "within"
     culprits = tuple(map(Culprit.of_finding, there[:1]))
-    return Judged(budget=budget, verdict=verdict, culprits=culprits, found_in=len(there))
+    return Judgement(budget=budget, verdict=verdict, culprits=culprits, found_in=len(there))
 
 
 def _first(rule: str | None, capture: Capture) -> LoadedCaptures | None:
@@ -226,4 +228,4 @@ def _first(rule: str | None, capture: Capture) -> LoadedCaptures | None:
         seen = f"the report.json of {capture.name} has no list of findings"
         advice = "Analyse the report again; it writes a new one"
         raise CheckError(seen, advice, "nsysflow analyze REPORT")
-    return next((each for each in capture.findings if each.rule == rule), None)
+    return next((finding for finding in capture.findings if finding.rule == rule), None)

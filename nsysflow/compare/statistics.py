@@ -30,7 +30,7 @@ class Dependence:
     lag_1: float | None
 
     @property
-    def effective(self) -> float:
+    def sample_size(self) -> float:
         """How many independent values tell at least as much."""
         if self.lag_1 is None or not self.count:
             return self.count
@@ -152,15 +152,15 @@ class Mean:
     df: float
 
 
-def mean_of(values: Sequence[float], effective: float | None = None) -> Mean:
-    """The mean of values that are worth `effective` independent ones, at least 2; None: all.
+def mean_of(values: Sequence[float], sample_size: float | None = None) -> Mean:
+    """The mean of values that are worth `sample_size` independent ones, at least 2; None: all.
 
-    The squares of dependent values are too small by 1/effective, as the values share part of
+    The squares of dependent values are too small by 1/sample_size, as the values share part of
     their distance from the true mean.
     """
-    worth = len(values) if effective is None else effective
+    worth = len(values) if sample_size is None else sample_size
     value = fsum(values) / len(values)
-    squares = fsum((each - value) ** 2 for each in values)
+    squares = fsum((other - value) ** 2 for other in values)
     return Mean(value=value, variance=squares / (len(values) * (worth - 1)), df=worth - 1)
 
 
@@ -230,8 +230,8 @@ def _of_runs(runs: Sequence[Sequence[float]]) -> Mean:
 
 def _of_steps(values: Sequence[float]) -> Mean | None:
     """The mean of steps, which follow each other; None if they are worth fewer than two."""
-    effective = of_values(values, fsum(values) / len(values)).effective
-    return mean_of(values, effective) if effective >= _FEWEST_EFFECTIVE else None
+    sample_size = of_values(values, fsum(values) / len(values)).sample_size
+    return mean_of(values, sample_size) if sample_size >= _FEWEST_EFFECTIVE else None
 
 
 COMPLETE: Final = 0.5
@@ -240,16 +240,16 @@ _FEW: Final = 100_000
 """So many differences are listed and sorted; of more, those around the one looked for."""
 
 
-def half_width(base_effective: float, new_effective: float) -> float:
+def half_width(base_sample_size: float, new_sample_size: float) -> float:
     """How far from 1/2 the share of pairs in which `new` is larger must be to be significant.
 
     Mann and Whitney's test with its correction for continuity. More than `COMPLETE`: there are too
     few steps.
     """
-    pairs = base_effective * new_effective
+    pairs = base_sample_size * new_sample_size
     if not pairs:
         return inf
-    deviation = sqrt((base_effective + new_effective + 1) / (12 * pairs))
+    deviation = sqrt((base_sample_size + new_sample_size + 1) / (12 * pairs))
     return two_sided_normal(ALPHA) * deviation + 1 / (2 * pairs)
 
 
@@ -314,7 +314,7 @@ def _split(base: Sequence[float], new: Sequence[float], at: float) -> tuple[int,
 
 def _between(base: Sequence[float], new: Sequence[float], first: float, last: float) -> list[float]:
     """All differences from `first` to `last`."""
-    found: list[float] = []
+    differences: list[float] = []
     start = 0
     for value in base:
         start = bisect_left(new, first, start, key=lambda other: other - value)
@@ -322,5 +322,5 @@ def _between(base: Sequence[float], new: Sequence[float], first: float, last: fl
             difference = new[at] - value
             if difference > last:
                 break
-            found.append(difference)
-    return found
+            differences.append(difference)
+    return differences

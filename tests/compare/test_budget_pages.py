@@ -1,4 +1,4 @@
-"""Judged budgets for people, programs and CI."""
+"""Judgement budgets for people, programs and CI."""
 
 import json
 from xml.etree import ElementTree as ET
@@ -18,14 +18,14 @@ from nsysflow.compare.budget_pages import (
     verdict_text,
 )
 from nsysflow.compare.budgets import budget
-from nsysflow.compare.judging import Culprit, Judged, Measured
+from nsysflow.compare.judging import Culprit, Judgement, Measured
 from tests.compare.handmade import capture, ranks, row, track
 from tests.compare.judgements import ALL, CROSSED, FOUND, NOISY, WITHIN, measured
 
 CAPTURE = capture(row(1, 1), name="run")
 
 
-def shown_of(judged: list[Judged]) -> list[str]:
+def shown_of(judged: list[Judgement]) -> list[str]:
     return [*page(judged, [CAPTURE])]
 
 
@@ -67,7 +67,8 @@ def test_of_several_ranks_the_page_says_which_is_judged() -> None:
 def test_findings_are_judged_without_steps() -> None:
     window = capture(row(1), step_name=None, steps=[None], kinds=[None])
     assert (
-        next(page([Judged(budget=budget("finding:a=none"), verdict="within")], [window])) == "run"
+        next(page([Judgement(budget=budget("finding:a=none"), verdict="within")], [window]))
+        == "run"
     )
 
 
@@ -123,7 +124,7 @@ def test_what_is_too_noisy_is_a_warning_and_what_is_within_nothing() -> None:
     [("a,b.py", "a%2Cb.py"), ("c:d.py", "c%3Ad.py"), ("e%\r\n.py", "e%25%0D%0A.py")],
 )
 def test_what_ends_a_property_is_escaped(file: str, shown: str) -> None:
-    at = Judged(
+    at = Judgement(
         budget=budget("finding:a=none"),
         verdict="crossed",
         culprits=(Culprit(source="x.py:1", what="w"),),
@@ -147,7 +148,7 @@ def test_what_ends_a_property_is_escaped(file: str, shown: str) -> None:
         (FOUND, "found; crossed"),
     ],
 )
-def test_a_sentence_has_figure_limit_and_margin(judged: Judged, said: str) -> None:
+def test_a_sentence_has_figure_limit_and_margin(judged: Judgement, said: str) -> None:
     assert sentence(judged, 1) == said
 
 
@@ -165,7 +166,7 @@ def test_a_value_is_said_in_its_unit(value: float, unit: str, said: str) -> None
     assert value_text(value, unit) == said  # type: ignore[arg-type]
 
 
-def only(judged: Judged) -> Measured:
+def only(judged: Judgement) -> Measured:
     assert judged.measured is not None
     return judged.measured
 
@@ -206,5 +207,5 @@ def test_of_several_captures_it_says_how_many_have_a_finding() -> None:
         ([WITHIN], "within: 1 of 1 budget"),
     ],
 )
-def test_the_outcome_counts_them(judged: list[Judged], said: str) -> None:
+def test_the_outcome_counts_them(judged: list[Judgement], said: str) -> None:
     assert outcome(judged) == said

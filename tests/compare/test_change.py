@@ -51,8 +51,8 @@ def test_swapped_sides_negate_the_shift(base: list[list[int]], new: list[list[in
 def test_a_slowdown_of_the_new_side_shifts_by_as_much(base: list[int], new: list[int]) -> None:
     before, after = change_of([base], [new]), change_of([base], [[3 * step for step in new]])
     assert log_of(after.shift_pct) == pytest.approx(log_of(before.shift_pct) + log(3), abs=1e-9)
-    assert after.base_effective == before.base_effective
-    assert after.new_effective == before.new_effective
+    assert after.base_sample_size == before.base_sample_size
+    assert after.new_sample_size == before.new_sample_size
 
 
 @given(sides)
@@ -74,7 +74,7 @@ def test_the_order_of_steps_changes_only_what_they_are_worth(
     shuffled = Random(0).sample(new, len(new))
     before, after = change_of([base], [new]), change_of([base], [shuffled])
     assert after.shift_pct == before.shift_pct
-    assert after.base_effective == before.base_effective
+    assert after.base_sample_size == before.base_sample_size
     assert after.floor_pct == before.floor_pct
 
 
@@ -144,13 +144,13 @@ def test_an_interval_that_ends_at_0_is_no_change() -> None:
 
 def test_steps_that_follow_each_other_are_worth_fewer() -> None:
     drifting = [1_000 + 10 * at for at in range(40)]
-    assert change_of([STEADY], [drifting]).new_effective < 2
-    assert change_of([STEADY], [STEADY]).new_effective > 20
+    assert change_of([STEADY], [drifting]).new_sample_size < 2
+    assert change_of([STEADY], [STEADY]).new_sample_size > 20
 
 
 def test_equal_steps_are_worth_what_they_are() -> None:
     found = change_of([[10] * 12], [[20] * 12])
-    assert (found.base_effective, found.new_effective) == (12, 12)
+    assert (found.base_sample_size, found.new_sample_size) == (12, 12)
     assert found.verdict == "worse"
     assert found.low_pct == found.high_pct == pytest.approx(100)
 
@@ -236,7 +236,7 @@ def test_the_order_of_runs_does_not_matter_for_a_typical_step(runs: list[list[in
 def test_the_interval_of_a_median_by_hand() -> None:
     # 40 independent steps: 1.96 / (2 sqrt(40)) = 0.155, so 40 * 0.345 = 13 lie outside on each side
     found = typical([HOPPING])
-    assert found.effective == 40
+    assert found.sample_size == 40
     assert (found.low, found.value, found.high) == (100.0, 110.0, 130.0)
 
 
@@ -255,7 +255,7 @@ def test_two_runs_have_no_interval_and_three_have_one() -> None:
     found = typical([[4.0], [5.0], [6.0]])
     # the t of 2 degrees of freedom is 4.3027
     assert found.low == pytest.approx(5 - 4.3027 / 3**0.5, abs=1e-4)
-    assert (found.unit, found.count, found.effective) == ("run", 3, 3)
+    assert (found.unit, found.count, found.sample_size) == ("run", 3, 3)
 
 
 @pytest.mark.parametrize("runs", [[], [[]], [[], []]])

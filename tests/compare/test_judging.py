@@ -12,7 +12,7 @@ from nsysflow.base.names import SourceLine
 from nsysflow.compare.baseline import baseline_of
 from nsysflow.compare.budgets import budget, figures_of, limits_of
 from nsysflow.compare.captures import Capture, LoadedCaptures
-from nsysflow.compare.judging import Judged, culprits_of, judge
+from nsysflow.compare.judging import Judgement, culprits_of, judge
 from tests.compare.handmade import capture, row
 
 MS = 1_000_000
@@ -30,7 +30,9 @@ def runs_of(*ms: float) -> list[Capture]:
     return [replace(steps_around(each), name=f"run{at}") for at, each in enumerate(ms)]
 
 
-def judged(text: str, captures: Sequence[Capture], base: Sequence[Capture] | None = None) -> Judged:
+def judged(
+    text: str, captures: Sequence[Capture], base: Sequence[Capture] | None = None
+) -> Judgement:
     limits = limits_of([budget(text)], figures_of(captures))
     (found,) = judge(limits, [], captures, baseline_of(base) if base else None)
     return found
@@ -146,7 +148,7 @@ def test_a_figure_that_the_baseline_lacks_is_refused() -> None:
         judged("kernel:gemm.ms<=baseline", [steps_around(10)], [other])
 
 
-def found_in(*found: bool) -> Judged:
+def found_in(*found: bool) -> Judgement:
     launch = LoadedCaptures(
         rule="launch-bound",
         title="t",

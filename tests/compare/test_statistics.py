@@ -29,7 +29,7 @@ from tests.oracle.comparing import t_quantile
 
 @given(durations_ns)
 def test_steps_are_worth_what_the_oracle_says(steps: list[int]) -> None:
-    assert of_ranks(steps).effective == pytest.approx(oracle.effective_steps(steps), rel=1e-12)
+    assert of_ranks(steps).sample_size == pytest.approx(oracle.effective_steps(steps), rel=1e-12)
 
 
 @given(durations_ns)
@@ -39,11 +39,11 @@ def test_only_the_order_of_durations_counts(steps: list[int]) -> None:
 
 @given(durations_ns)
 def test_steps_are_worth_one_to_all_of_them(steps: list[int]) -> None:
-    assert 1 <= of_ranks(steps).effective <= len(steps)
+    assert 1 <= of_ranks(steps).sample_size <= len(steps)
 
 
 def test_a_sample_without_steps_is_worth_nothing() -> None:
-    assert of_ranks([]).effective == 0
+    assert of_ranks([]).sample_size == 0
 
 
 def test_ten_steps_by_hand() -> None:
@@ -51,7 +51,7 @@ def test_ten_steps_by_hand() -> None:
     # the squares to 82.5; rho = -0.391 + 5/10 = 0.109
     found = of_ranks([10, 60, 20, 70, 30, 80, 40, 90, 50, 100])
     assert found.lag_1 == -32.25 / 82.5
-    assert found.effective == pytest.approx(10 * 0.890909 / 1.109091, rel=1e-5)
+    assert found.sample_size == pytest.approx(10 * 0.890909 / 1.109091, rel=1e-5)
 
 
 def test_equal_values_have_the_mean_of_their_ranks() -> None:
