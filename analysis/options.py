@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass
 from shlex import quote
 from typing import Final
 
-import msgspec
-
 from nsysflow.base.errors import SelectionError
 from nsysflow.base.peaks import Unit
 
@@ -106,6 +104,8 @@ def require_valid(options: Options) -> None:
     Raises:
         SelectionError: an option has the wrong type, or a value that it cannot have.
     """
+    import msgspec  # not above: `nsysflow -h` and completion start without it
+
     try:
         msgspec.convert(asdict(options), Options)
     except msgspec.ValidationError as error:

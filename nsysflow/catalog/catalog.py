@@ -4,11 +4,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+import nsysflow
 from nsysflow.base.errors import UnknownWorkload
 from nsysflow.base.names import near_or_all
+
+_PACKAGE: Final = Path(nsysflow.__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +61,7 @@ class Workload:
 @cache
 def workloads() -> tuple[Workload, ...]:
     """Every workload, in the order of the catalog."""
-    text = (files("nsysflow") / "workloads" / "catalog.toml").read_text(encoding="utf-8")
+    text = (_PACKAGE / "workloads" / "catalog.toml").read_text(encoding="utf-8")
     return tuple(_workload(name, entry) for name, entry in tomllib.loads(text).items())
 
 
@@ -149,5 +152,5 @@ def dtypes() -> Mapping[str, str]:
 
 @cache
 def _catalog() -> dict[str, Any]:
-    text = (files("nsysflow") / "kernels" / "catalog.toml").read_text(encoding="utf-8")
+    text = (_PACKAGE / "kernels" / "catalog.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)

@@ -25,6 +25,7 @@ from nsysflow.cli.options import (
 )
 from nsysflow.cli.printed import Printed, print_options
 from nsysflow.cli.settings import configured
+from nsysflow.runs.memory import use_one_thread_for
 
 if TYPE_CHECKING:
     from nsysflow.report.results import Results
@@ -191,6 +192,7 @@ def analyze(**typed: Any) -> None:
     """
     asked = AnalyzeCommand.of(typed)
     printed, exports, look = asked.printed, asked.exports, asked.look
+    use_one_thread_for(asked.reports)  # before anything imports polars
     asked.check()
     from nsysflow.cli.printed import print_page
     from nsysflow.runs.analyze import PAGE

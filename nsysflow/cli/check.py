@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import CheckError, ExitCode, OutputError, SelectionError, WrongBudget
 from nsysflow.base.progress import progress
 from nsysflow.cli.cache import cache_option
@@ -283,6 +282,8 @@ def _show(judged: "list[Judgement]", captures: "list[Capture]", shown: _Shown) -
 
 def _write(file: Path, text: str) -> None:
     """Write a file, whole or not at all."""
+    from nsysflow.base.atomic import staged_file  # takes 10 ms, which -h has not
+
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with staged_file(file) as scratch:

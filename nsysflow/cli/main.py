@@ -139,14 +139,19 @@ def doctor(*, as_json: bool) -> None:
         nsysflow doctor
         nsysflow doctor --json
     """
-    from nsysflow.cli.output import show_diagnosis
+    from nsysflow.base.screen import console, line_width
+    from nsysflow.cli.output import print_lines
     from nsysflow.record.doctor import diagnose
+    from nsysflow.record.doctor_page import doctor_json, doctor_page
     from nsysflow.record.machine import look_at_machine
 
     with progress("trying nsys"):
         machine = look_at_machine()
     diagnosis = diagnose(machine)
-    show_diagnosis(diagnosis, machine, json=as_json)
+    if as_json:
+        click.echo(doctor_json(diagnosis, machine.home))
+    else:
+        print_lines(console(), doctor_page(diagnosis, machine.home, width=line_width()))
     if not diagnosis.profile:
         sys.exit(ExitCode.FAILED)
 

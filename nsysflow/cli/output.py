@@ -1,4 +1,4 @@
-"""Print to stdout: the page, report.json, the gaps, or what the doctor found."""
+"""Print to stdout: the page, report.json or the gaps."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,10 +12,6 @@ from rich.text import Text
 
 from nsysflow.base.errors import OutputError
 from nsysflow.base.screen import console, line_width
-from nsysflow.record.doctor import Diagnosis
-from nsysflow.record.doctor_page import as_json
-from nsysflow.record.doctor_page import page as doctor_page
-from nsysflow.record.machine import Machine
 from nsysflow.report.page import Length
 from nsysflow.report.results import Results
 from nsysflow.report.tables import report_json, write_gaps_csv
@@ -39,16 +35,6 @@ def show_json(results: Results) -> None:
     """The document that report.json holds."""
     with stdout() as out:
         out.write(report_json(results).encode())
-
-
-def show_diagnosis(diagnosis: Diagnosis, machine: Machine, *, json: bool) -> None:
-    """What works on a machine, for people or as a JSON document."""
-    if json:
-        with stdout() as out:
-            out.write(f"{as_json(diagnosis, machine.home)}\n".encode())
-        return
-    screen = console()
-    print_lines(screen, doctor_page(diagnosis, machine.home, width=line_width()))
 
 
 def show_gaps(results: Results, *, at_least_ns: int) -> None:

@@ -1,10 +1,7 @@
 """`nsysflow show`: a run in the browser."""
 
 import os
-import platform
 import sys
-import webbrowser
-from getpass import getuser
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Final
@@ -67,11 +64,16 @@ def _write(ctx: click.Context, shown: "RunPage") -> None:
 
 def _opened(page: Path) -> bool:
     """Whether a browser was started with the page."""
+    import webbrowser
+
     has_screen = sys.platform != "linux" or any(os.environ.get(name) for name in _SCREENS)
     return has_screen and webbrowser.open(page.absolute().as_uri())
 
 
 def _how_to_copy(page: Path) -> str:
     """How to see the page on another machine."""
+    import platform
+    from getpass import getuser
+
     place = f"{getuser()}@{platform.node()}:{quote(str(page.absolute()))}"
     return f"no browser can be opened here; on your own machine, type: scp {place} ."

@@ -18,7 +18,7 @@ _COLOURS: Final = {"ok": "green", "note": "yellow", "problem": "red"}
 _INDENT: Final = " " * 21
 
 
-def page(diagnosis: Diagnosis, home: Path, *, width: int) -> Iterator[Text]:
+def doctor_page(diagnosis: Diagnosis, home: Path, *, width: int) -> Iterator[Text]:
     """The lines of the page: each check with what to do about it, what works, and what to type
     first. `home` is shown as `~`."""
     room = min(width, WIDTH_MAX) - len(_INDENT)
@@ -34,8 +34,8 @@ def page(diagnosis: Diagnosis, home: Path, *, width: int) -> Iterator[Text]:
     yield Text(f"Type first: {diagnosis.first}")
 
 
-def as_json(diagnosis: Diagnosis, home: Path) -> str:
-    """The same as a JSON document; `home` is shown as `~`."""
+def doctor_json(diagnosis: Diagnosis, home: Path) -> str:
+    """The diagnosis as a JSON document; `home` is shown as `~`."""
     checks = [
         {name: _short(text, home) for name, text in asdict(check).items()}
         for check in diagnosis.checks

@@ -1,7 +1,7 @@
 """How much memory a report takes, how much there is, and what is done if that is not enough."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Final
@@ -24,6 +24,11 @@ _ROOM_BYTES: Final = 3_500_000_000
 _ROOM_SHARE: Final = 6
 """Tables of a large report are written to disk once it takes this much memory, or this share of
 what is free. At 10 M kernels half of them never are (docs/scale.md)."""
+
+_SMALL_BYTES: Final = 1_000_000
+"""Reports up to so large, as SQLite, are analysed by one thread."""
+
+_THREADS: Final = "POLARS_MAX_THREADS"
 
 _ALLOCATOR: Final = "_RJEM_MALLOC_CONF"
 _KEEP: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:10000,muzzy_decay_ms:0"
@@ -56,6 +61,16 @@ def keep_memory() -> None:
     10 M kernels need (docs/facts.md). Polars reads the setting when it loads.
     """
     os.environ.setdefault(_ALLOCATOR, _KEEP)
+
+
+def use_one_thread_for(reports: Sequence[Path]) -> None:
+    """Let polars use one thread where all reports are small, unless the user chose otherwise.
+
+    Their frames have some hundred rows: to hand one to another thread takes longer than to compute
+    it. Polars reads the setting when it loads.
+    """
+    if reports and sum(map(_unpacked_bytes, reports)) <= _SMALL_BYTES:
+        os.environ.setdefault(_THREADS, "1")
 
 
 def scratch_for(file: Path, *, low_memory: bool) -> "Scratch | None":

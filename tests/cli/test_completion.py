@@ -11,9 +11,9 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from nsysflow.catalog.catalog import find, workloads
-from nsysflow.cli.completion import range_names
 from nsysflow.cli.main import main
 from nsysflow.runs.manifest import write_manifest
+from nsysflow.runs.ranges import range_names
 from tests.exports import write_export
 from tests.reports import SAMPLES
 from tests.runs.runs import RUN
