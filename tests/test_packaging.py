@@ -88,8 +88,8 @@ def test_help_imports_neither_torch_nor_polars() -> None:
     assert run(sys.executable, "-c", code, cwd=ROOT).strip() == ""
 
 
-def test_what_writes_the_tables_imports_neither_the_page_nor_the_trace_of_a_browser() -> None:
-    other = "{'nsysflow.report.html.page', 'nsysflow.report.perfetto.trace'}"
+def test_what_writes_the_tables_imports_nothing_for_pages_traces_and_figures() -> None:
+    other = "{'nsysflow.report.html.page', 'nsysflow.report.perfetto.trace', 'matplotlib'}"
     code = f"import sys, nsysflow.runs.files; print(*sorted({other} & set(sys.modules)))"
     assert run(sys.executable, "-c", code, cwd=ROOT).strip() == ""
 

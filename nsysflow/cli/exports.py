@@ -13,7 +13,7 @@ from nsysflow.cli.options import Decorated, add_options, option
 
 if TYPE_CHECKING:
     from nsysflow.compare.comparison import Comparison
-    from nsysflow.report.figures.drawing import Drawn
+    from nsysflow.report.pictures import DrawnFigures
     from nsysflow.report.results import Results
 
 
@@ -49,7 +49,7 @@ def write_of_comparison(comparison: "Comparison", folder: Path) -> None:
     _write(OF_COMPARISON.draw(comparison), folder)
 
 
-def _write(drawn: "Drawn", folder: Path) -> None:
+def _write(drawn: "DrawnFigures", folder: Path) -> None:
     from nsysflow.runs.files import write_figures
 
     if drawn.files:

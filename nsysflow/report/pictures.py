@@ -1,7 +1,7 @@
 """What all pictures share: what they say of the run, its one time line, the parts of GPU time."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import polars as pl
@@ -175,3 +175,41 @@ def part_figures(part: Part, row: Mapping[str, Any], steps: int) -> str:
 def parts_with_time(parts: Iterable[Part], rows: Sequence[Mapping[str, Any]]) -> list[Part]:
     """The parts of which any row has time."""
     return [part for part in parts if any(row[part.column] for row in rows)]
+
+
+CREATOR: Final = "nsysflow"
+"""What the files say of who made them."""
+
+FIGURE_FORMS: Final[Mapping[str, Mapping[str, str | None]]] = {
+    "svg": {"Creator": CREATOR, "Date": None},  # a date would make each file another one
+    "png": {"Software": CREATOR},
+}
+"""The endings of the files, with what they say of themselves."""
+
+
+def figure_files(name: str) -> list[str]:
+    """The files of a figure, by its name."""
+    return [f"{name}.{form}" for form in FIGURE_FORMS]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnFigures:
+    """The figures that were drawn. It stands here, where matplotlib is not needed.
+
+    Attributes:
+        files: their files, by name.
+        empty: why the others were not, by the figure's name.
+    """
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    empty: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The figures that were drawn, in order."""
+        return list(dict.fromkeys(name.rpartition(".")[0] for name in self.files))
+
+    @property
+    def not_there(self) -> list[str]:
+        """The files of the others."""
+        return [file for name in self.empty for file in figure_files(name)]

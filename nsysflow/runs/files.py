@@ -10,9 +10,9 @@ from nsysflow.base.atomic import staged_file, staged_folder
 from nsysflow.base.errors import OutputError
 from nsysflow.base.names import FOLDER_ENDING, HTML_FILE
 from nsysflow.compare.document import FILE
-from nsysflow.report.figures.drawing import CREATOR, Drawn
 from nsysflow.report.gap_report import gap_report, tracks_of, write_gap_report
 from nsysflow.report.markdown import summary
+from nsysflow.report.pictures import CREATOR, DrawnFigures
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (
     GAPS_CSV,
@@ -215,7 +215,7 @@ def check_figures(folder: Path, names: Collection[str]) -> None:
         )
 
 
-def write_figures(drawn: Drawn, folder: Path) -> None:
+def write_figures(drawn: DrawnFigures, folder: Path) -> None:
     """Write the figures, all or nothing. Those of an earlier run that would be empty now go.
 
     Raises:

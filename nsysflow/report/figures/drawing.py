@@ -1,7 +1,7 @@
 """All figures of a run, or of a comparison, as the files that they become."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Final, Generic, TypeVar
 
@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from nsysflow.compare.comparison import Comparison
 from nsysflow.report.figures import bridge, gpu_time, steps
 from nsysflow.report.figures.style import applied
+from nsysflow.report.pictures import FIGURE_FORMS, DrawnFigures, figure_files
 from nsysflow.report.results import Results
 
 Shown = TypeVar("Shown", Results, Comparison)
@@ -30,43 +31,11 @@ class Kind(Generic[Shown]):
     empty: str
 
 
-CREATOR: Final = "nsysflow"
-"""What the files say of who made them."""
-
-_FORMS: Final[Mapping[str, Mapping[str, str | None]]] = {
-    "svg": {"Creator": CREATOR, "Date": None},  # a date would make each file another one
-    "png": {"Software": CREATOR},
-}
-"""The endings of the files, with what they say of themselves."""
-
 _DPI: Final = 300
 """Of PNG files: what journals ask for."""
 
 _SCREEN_DPI: Final = 150
 """A page is then 1,080 pixels wide."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Drawn:
-    """The figures that were drawn.
-
-    Attributes:
-        files: their files, by name.
-        empty: why the others were not, by the figure's name.
-    """
-
-    files: dict[str, bytes] = field(default_factory=dict)
-    empty: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def names(self) -> list[str]:
-        """The figures that were drawn, in order."""
-        return list(dict.fromkeys(name.rpartition(".")[0] for name in self.files))
-
-    @property
-    def not_there(self) -> list[str]:
-        """The files of the others."""
-        return [file for name in self.empty for file in _files_of(name)]
 
 
 @dataclass(frozen=True)
@@ -78,18 +47,18 @@ class Figures(Generic[Shown]):
     @property
     def files(self) -> list[str]:
         """The files that they may become."""
-        return [file for kind in self.kinds for file in _files_of(kind.name)]
+        return [file for kind in self.kinds for file in figure_files(kind.name)]
 
-    def draw(self, shown: Shown) -> Drawn:
+    def draw(self, shown: Shown) -> DrawnFigures:
         """Draw all that are not empty."""
-        drawn = Drawn()
+        drawn = DrawnFigures()
         for kind in self.kinds:
             with applied():
                 figure = kind.draw(shown)
                 if figure is None:
                     drawn.empty[kind.name] = kind.empty
                 else:
-                    for form in _FORMS:
+                    for form in FIGURE_FORMS:
                         drawn.files[f"{kind.name}.{form}"] = _saved(figure, form, _DPI)
         return drawn
 
@@ -123,12 +92,8 @@ def screen_png(draw: Callable[[Shown], Figure | None], shown: Shown) -> bytes | 
         return None if figure is None else _saved(figure, "png", _SCREEN_DPI)
 
 
-def _files_of(name: str) -> list[str]:
-    return [f"{name}.{form}" for form in _FORMS]
-
-
 def _saved(figure: Figure, form: str, dpi: float) -> bytes:
     """The content of a figure's file of that ending."""
     file = BytesIO()
-    figure.savefig(file, format=form, dpi=dpi, metadata=_FORMS[form])
+    figure.savefig(file, format=form, dpi=dpi, metadata=FIGURE_FORMS[form])
     return file.getvalue()

@@ -5,8 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nsysflow.report.figures.drawing import OF_COMPARISON, OF_RUN, Drawn
+from nsysflow.report.figures.drawing import OF_COMPARISON, OF_RUN
 from nsysflow.report.figures.style import COLUMN_MM, PAGE_MM
+from nsysflow.report.pictures import DrawnFigures
 from tests.analyses import run_of
 from tests.report.figures.drawn import ranks
 from tests.report.figures.test_bridge import FOUND, SAME
@@ -16,11 +17,11 @@ MM_PER_POINT = 25.4 / 72
 
 
 @pytest.fixture(scope="module")
-def of_ranks() -> Drawn:
+def of_ranks() -> DrawnFigures:
     return OF_RUN.draw(ranks())
 
 
-def test_a_run_of_ranks_has_every_figure(of_ranks: Drawn) -> None:
+def test_a_run_of_ranks_has_every_figure(of_ranks: DrawnFigures) -> None:
     assert of_ranks.names == [kind.name for kind in OF_RUN.kinds]
     assert [*of_ranks.files] == OF_RUN.files
     assert of_ranks.empty == {}
@@ -34,11 +35,13 @@ def test_what_is_empty_is_not_drawn_and_why_is_said() -> None:
     assert OF_COMPARISON.draw(SAME).empty == {"bridge": "nothing changed"}
 
 
-def test_the_same_run_gives_the_same_bytes(of_ranks: Drawn) -> None:
+def test_the_same_run_gives_the_same_bytes(of_ranks: DrawnFigures) -> None:
     assert OF_RUN.draw(ranks()).files == of_ranks.files
 
 
-def test_an_svg_is_one_or_two_columns_wide_and_holds_text_and_no_date(of_ranks: Drawn) -> None:
+def test_an_svg_is_one_or_two_columns_wide_and_holds_text_and_no_date(
+    of_ranks: DrawnFigures,
+) -> None:
     for name, content in of_ranks.files.items():
         if name.endswith(".svg"):
             tree = ElementTree.fromstring(content)
@@ -49,7 +52,7 @@ def test_an_svg_is_one_or_two_columns_wide_and_holds_text_and_no_date(of_ranks: 
             assert not re.search(rb"dc:date|\b20\d\d-\d\d", content)
 
 
-def test_a_png_has_300_dots_per_inch_and_says_who_made_it(of_ranks: Drawn) -> None:
+def test_a_png_has_300_dots_per_inch_and_says_who_made_it(of_ranks: DrawnFigures) -> None:
     content = of_ranks.files["breakdown.png"]
     assert content.startswith(b"\x89PNG")
     assert b"Software\x00nsysflow" in content
