@@ -33,6 +33,7 @@ LINKED: Final = (
         "docs/frameworks.md",
         "docs/spec.md",
         "docs/tables.md",
+        "docs/tour.md",
     ),
     *("CONTRIBUTING.md", "CHANGELOG.md", "samples/README.md", "kernels/RESULTS.md"),
 )
