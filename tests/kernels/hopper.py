@@ -73,6 +73,11 @@ class Kernel:
     options: Mapping[str, int | bool] = field(default_factory=dict)
 
 
+def pointers(**tensors: str) -> dict[str, str]:
+    """Types of arguments that point to these tensors: `pointers(bf16="x y", i64="rows")`."""
+    return {f"{name}_ptr": f"*{kind}" for kind, names in tensors.items() for name in names.split()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
     """A compiled kernel.

@@ -1,22 +1,18 @@
 """muon matches its definition: in float32 with the roundings to bf16, and in float64 without."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
 from torch import Tensor
 
 from nsysflow.kernels.muon import (
-    LONG_MAX,
-    SHORT_MAX,
-    MuonTable,
     muon,
-    muon_bytes,
     muon_ref,
     muon_table,
 )
-from tests.kernels.hopper import Kernel, compile_for_hopper
+from tests.kernels.hopper import Kernel, compile_for_hopper, pointers
 
 MODEL = [(128, 96), (384, 128), (5, 128)]
 ODD = [(7, 3), (3, 7), (1, 1), (1, 9), (130, 9), (9, 260), (17, 17)]
@@ -222,55 +218,10 @@ def test_an_empty_matrix_does_not_shift_the_others(lr: Tensor, device: torch.dev
         assert relative_error(weights[number], wanted[number]) < 0.01
 
 
-Lists = tuple[list[Tensor], list[Tensor], list[Tensor]]
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("weight 1", lambda w, g, c: ([w[0], w[1].double()], g, c)),
-        ("weight 1", lambda w, g, c: ([w[0], w[1][0]], g, c)),
-        ("weight 1", lambda w, g, c: ([w[0], w[1].T], g, c)),
-        ("weight 1", lambda w, g, c: ([w[0], w[1].to("meta")], g, c)),
-        ("weight 0", lambda w, g, c: ([w[0].new_zeros(SHORT_MAX + 1, SHORT_MAX + 1), w[1]], g, c)),
-        ("weight 0", lambda w, g, c: ([w[0].new_zeros(1, LONG_MAX + 1), w[1]], g, c)),
-        ("gradient 1", lambda w, g, c: (w, [g[0], g[1].T], c)),
-        ("gradient 1", lambda w, g, c: (w, [g[0], g[1].half()], c)),
-        ("gradients", lambda w, g, c: (w, g[:1], c)),
-        ("copy 0", lambda w, g, c: (w, g, [c[0].half(), c[1]])),
-        ("working", lambda w, g, c: (w, g, c[:1])),
-    ],
-)
-def test_arguments_that_the_kernel_would_misread_are_refused_by_name(
-    name: str, change: Callable[..., Lists], device: torch.device
-) -> None:
-    shapes = [(4, 6), (3, 8)]
-    copies = [tensor.bfloat16() for tensor in randn(shapes, device)]
-    weights, gradients, working = change(randn(shapes, device), randn(shapes, device), copies)
-    with pytest.raises(ValueError, match=f"^{name} must"):
-        muon_table(weights, gradients, working=working)
-
-
-@pytest.mark.parametrize("bad", [torch.tensor([LR, LR]), torch.tensor([1]), torch.tensor([[LR]])])
-def test_a_learning_rate_must_be_one_float32(bad: Tensor, device: torch.device) -> None:
-    table = muon_table(randn(ODD, device), randn(ODD, device))
-    with pytest.raises(ValueError, match=r"^lr must"):
-        muon(table, bad.to(device))
-
-
-def test_bytes_are_counted_per_read_and_write(device: torch.device) -> None:
-    weights = randn([(4, 6)], device)
-    gradients = [tensor.bfloat16() for tensor in weights]
-    table: MuonTable = muon_table(weights, gradients, working=clones(gradients))
-    reads = 2 * 2 + 4 + 4  # gradient for the norm and for the momentum, momentum, weight
-    writes = 4 + 4 + 2  # momentum, weight, working copy
-    assert muon_bytes(table) == 24 * (reads + writes)
-
-
 @pytest.mark.slow
 def test_an_h200_multiplies_on_its_tensor_cores_and_hardly_spills() -> None:
-    types = {"entries_ptr": "*i64", "squares_ptr": "*fp32", "tiles_ptr": "*bf16"}
-    types |= {"lr_ptr": "*fp32", "mu": "fp32", "decay": "fp32", "max_norm": "fp32"}
+    types = pointers(i64="entries", fp32="squares lr", bf16="tiles")
+    types |= dict.fromkeys(("mu", "decay", "max_norm"), "fp32")
     constants: dict[str, int | str] = {"WORKING": True, "ALIGNED": True, "ROWS": 128}
     compiled = compile_for_hopper(
         Kernel(

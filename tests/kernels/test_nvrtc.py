@@ -10,7 +10,7 @@ import torch
 
 from nsysflow.kernels import nvrtc
 from nsysflow.kernels.advantage import cuda_constants
-from tests.kernels.hopper import Kernel, compile_for_hopper
+from tests.kernels.hopper import Kernel, compile_for_hopper, pointers
 
 FACTORS = {"GAMMA": 0.99, "GAMMA_LAMBDA": 0.99 * 0.95, "RHO_CLIP": 1.0, "C_CLIP": 1.0}
 
@@ -75,15 +75,13 @@ def test_advantage_on_hopper_uses_no_local_memory(tmp_path: Path, dtype: torch.d
 
 
 def advantage_in_triton(steps: int, *, rows: int, lanes: int, chunk: int) -> Kernel:
-    dtype = "*bf16" if chunk == 8 else "*fp32"
-    inputs = ("values_ptr", "rewards_ptr", "done_ptr", "ratio_ptr")
-    factors = ("gamma", "gamma_lambda", "rho_clip", "c_clip")
+    floats = "bf16" if chunk == 8 else "fp32"
+    types = pointers(**{floats: "values rewards done ratio"}) | pointers(fp32="out")
+    types |= dict.fromkeys(("gamma", "gamma_lambda", "rho_clip", "c_clip"), "fp32")
     return Kernel(
         module="advantage",
         name="_advantage",
-        types=dict.fromkeys(inputs, dtype)
-        | {"out_ptr": "*fp32", "rows": "i32"}
-        | dict.fromkeys(factors, "fp32"),
+        types=types | {"rows": "i32"},
         constants={"STEPS": steps, "ROWS": rows, "LANES": lanes, "CHUNK": chunk},
         warps=4,
     )

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from nsysflow.kernels import prio as module
-from nsysflow.kernels.prio import EPSILON, Draws, prio, prio_bytes, prio_ref, probabilities_ref
-from tests.kernels.hopper import Kernel, compile_for_hopper
+from nsysflow.kernels.prio import EPSILON, Draws, prio, prio_ref, probabilities_ref
+from tests.kernels.hopper import Kernel, compile_for_hopper, pointers
 
 DRAWN_FROM = module._LAUNCH.drawn_from if torch.cuda.is_available() else 2**17
 """Rows that a program holds. The interpreter has no registers, and few programs are faster."""
@@ -179,50 +179,28 @@ def test_no_draws_leave_the_offset_unchanged(device: torch.device) -> None:
     assert offset.item() == 0
 
 
-def test_wrong_arguments_are_refused(device: torch.device) -> None:
-    offset = torch.zeros(1, dtype=torch.int64, device=device)
-    rows = torch.ones(4, 4, device=device)
-    with pytest.raises(ValueError, match="cannot make 3 draws from 0 rows"):
-        prio(rows[:0], 3, seed=1, offset=offset)
-    with pytest.raises(ValueError, match="advantages must be contiguous"):
-        prio(rows[:, ::2], 3, seed=1, offset=offset)
-    with pytest.raises(ValueError, match="offset must be int64"):
-        prio(rows, 3, seed=1, offset=offset.int())
-    with pytest.raises(ValueError, match="seed must be from 0"):
-        prio(rows, 3, seed=-1, offset=offset)
-    with pytest.raises(ValueError, match=r"out.rows must be \(3\), but is \(4,\)"):
-        prio(rows, 3, seed=1, offset=offset, out=poisoned(4, device))
-
-
-def test_bytes_are_the_advantages_and_the_draws() -> None:
-    assert prio_bytes(torch.ones(4, 8), 3) == 4 * 8 * 4 + 3 * 12
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kernel",
+    ("name", "types", "constants"),
     [
-        Kernel(
-            module="prio",
-            name="_prio_weigh",
-            types=dict.fromkeys(("advantages_ptr", "weights_ptr", "sums_ptr"), "*fp32")
-            | {"offset_ptr": "*i64", "rows": "i32", "alpha": "fp32", "weight_of_zero": "fp32"},
-            constants={"STEPS": 64, "GROUP": 16, "ROWS": 16, "SPAN": 64},
-            warps=4,
+        (
+            "_prio_weigh",
+            pointers(fp32="advantages weights sums", i64="offset")
+            | {"rows": "i32", "alpha": "fp32", "weight_of_zero": "fp32"},
+            {"STEPS": 64, "GROUP": 16, "ROWS": 16, "SPAN": 64},
         ),
-        Kernel(
-            module="prio",
-            name="_prio_draw",
-            types=dict.fromkeys(("weights_ptr", "sums_ptr", "out_weight_ptr"), "*fp32")
-            | dict.fromkeys(("offset_ptr", "out_rows_ptr"), "*i64")
+        (
+            "_prio_draw",
+            pointers(fp32="weights sums out_weight", i64="offset out_rows")
             | {"rows": "i32", "draws": "i32", "seed": "i64", "beta": "fp32"},
-            constants={"GROUP": 16, "GROUPS": 512, "DRAWS": 8},
-            warps=4,
+            {"GROUP": 16, "GROUPS": 512, "DRAWS": 8},
         ),
     ],
-    ids=lambda kernel: kernel.name,
 )
-def test_on_hopper_everything_fits_into_registers(kernel: Kernel) -> None:
+def test_on_hopper_everything_fits_into_registers(
+    name: str, types: dict[str, str], constants: dict[str, int]
+) -> None:
+    kernel = Kernel(module="prio", name=name, types=types, constants=constants, warps=4)
     assert compile_for_hopper(kernel).local_bytes == 0
 
 

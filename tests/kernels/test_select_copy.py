@@ -13,10 +13,9 @@ from nsysflow.kernels.select_copy import (
     Rollout,
     empty_minibatch,
     select_copy,
-    select_copy_bytes,
     select_copy_ref,
 )
-from tests.kernels.hopper import Kernel, compile_for_hopper
+from tests.kernels.hopper import Kernel, compile_for_hopper, pointers
 
 BEHIND = 8192
 """Elements after each output, which must not change."""
@@ -100,6 +99,12 @@ def test_every_field_is_copied_at_any_size(
     check(rollout(device, steps=steps, width=width, actions=actions), ROWS, (5, 1, 8))
 
 
+@pytest.mark.parametrize("state_shape", [(1,), (0,), (3, 5, 131)])
+def test_the_whole_state_is_set_to_zero(device: torch.device, state_shape: tuple[int, ...]) -> None:
+    check(rollout(device), [2, 2], state_shape)
+    check(rollout(device, segments=1), [0], state_shape)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("action_dtype", [torch.float64, torch.int64, torch.int32, torch.uint8])
 def test_every_dtype_is_copied_unchanged(
@@ -108,14 +113,9 @@ def test_every_dtype_is_copied_unchanged(
     check(rollout(device, dtype=dtype, action_dtype=action_dtype), ROWS, (2, 5, 6))
 
 
-def test_actions_keep_float64_precision(device: torch.device) -> None:
+def test_actions_keep_float64_precision_and_observations_can_be_bytes(device: torch.device) -> None:
     source = rollout(device)
-    source = replace(source, actions=torch.randn_like(source.actions))
-    check(source, ROWS, (5,))
-
-
-def test_observations_can_be_bytes(device: torch.device) -> None:
-    source = rollout(device)
+    check(replace(source, actions=torch.randn_like(source.actions)), ROWS, (5,))
     check(replace(source, obs=(source.obs * 40).to(torch.uint8)), ROWS, (5,))
 
 
@@ -124,15 +124,6 @@ def test_long_rows_are_copied_in_pieces(
 ) -> None:
     monkeypatch.setattr(module, "_LAUNCH", module._Launch(tile_bytes=256))
     check(rollout(device, steps=13, width=11), ROWS, (5, 1, 40))
-
-
-@pytest.mark.parametrize("state_shape", [(1,), (0,), (3, 5, 131)])
-def test_the_whole_state_is_set_to_zero(device: torch.device, state_shape: tuple[int, ...]) -> None:
-    check(rollout(device), [2, 2], state_shape)
-
-
-def test_a_rollout_can_have_one_segment(device: torch.device) -> None:
-    check(rollout(device, segments=1), [0], (1, 1, 8))
 
 
 def test_nan_and_infinity_are_copied_like_other_values(device: torch.device) -> None:
@@ -161,47 +152,18 @@ def test_without_draws_the_state_is_still_set_to_zero(device: torch.device) -> N
     assert (out.state == 0).all()
 
 
-def test_arguments_that_it_would_misread_are_refused(device: torch.device) -> None:
-    source = rollout(device)
-    empty = rollout(device, segments=0)
-    draws = drawn(ROWS, device)
-    out = poisoned(source, 5, (5,))
-
-    def refused(
-        message: str, *, rollout: Rollout = source, draws: Draws = draws, out: Minibatch = out
-    ) -> None:
-        with pytest.raises(ValueError, match=message):
-            select_copy(rollout, draws, out=out)
-
-    refused("rollout.obs must be contiguous", rollout=replace(source, obs=source.obs[:, :, ::2]))
-    refused("rollout.values must be", rollout=replace(source, values=source.values[:4]))
-    refused("rollout.actions must be", rollout=replace(source, actions=source.actions.half()))
-    refused("draws.rows must be int64", draws=replace(draws, rows=draws.rows.int()))
-    refused("out.obs must be float32", out=replace(out, obs=out.obs.half()))
-    refused("out.returns must be", out=replace(out, returns=out.returns[:4]))
-    refused("out.weight must be", out=replace(out, weight=out.weight[:4]))
-    refused("cannot take 5 draws from 0 segments", rollout=empty)
-
-
-def test_bytes_are_the_rows_read_and_written(device: torch.device) -> None:
-    source = rollout(device, steps=64, width=96, dtype=torch.bfloat16)
-    state = torch.empty(5, 1, 128, dtype=torch.bfloat16, device=device)
-    a_row = 64 * (96 * 2 + 4 * 8 + 2 + 2 + 4)
-    assert select_copy_bytes(source, drawn(ROWS, device), state) == (
-        5 * (2 * a_row + 64 * 4 + 8 + 4 + 4) + 5 * 128 * 2
-    )
-
-
 @pytest.mark.slow
 def test_on_hopper_observations_are_copied_16_bytes_at_a_time() -> None:
-    copied = ("obs", "logprobs", "values")
+    types = pointers(
+        bf16="obs logprobs values to_obs to_logprobs to_values state",
+        fp32="advantages weight to_advantages to_weight to_returns",
+        fp64="actions to_actions",
+        i64="rows",
+    )
     kernel = Kernel(
         module="select_copy",
         name="_select_copy",
-        types={f"{way}{name}_ptr": "*bf16" for way in ("", "to_") for name in copied}
-        | {f"{way}{name}_ptr": "*fp32" for way in ("", "to_") for name in ("advantages", "weight")}
-        | {"actions_ptr": "*fp64", "to_actions_ptr": "*fp64", "to_returns_ptr": "*fp32"}
-        | {"rows_ptr": "*i64", "state_ptr": "*bf16", "state_numel": "i32"},
+        types=types | {"state_numel": "i32"},
         constants={"OBS": 6144, "OBS_TILE": 8192, "ACTIONS": 256, "ACTIONS_TILE": 256}
         | {"STEPS": 64, "STEPS_TILE": 64, "STATE_TILE": 128},
         warps=8,
@@ -209,21 +171,3 @@ def test_on_hopper_observations_are_copied_16_bytes_at_a_time() -> None:
     compiled = compile_for_hopper(kernel)
     assert compiled.loads["v4.b32"] >= 3, "12 KiB are 3 times 16 bytes for each of 256 threads"
     assert compiled.local_bytes == 0
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_replayed_graph_copies_the_current_rows(device: torch.device) -> None:
-    source = rollout(device)
-    draws = drawn(ROWS, device)
-    out = poisoned(source, 5, (5, 1, 8))
-    select_copy(source, draws, out=out)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        select_copy(source, draws, out=out)
-    draws.rows.copy_(torch.tensor([1, 2, 4, 5, 6]))
-    out.state.fill_(1)
-    graph.replay()
-    wanted = select_copy_ref(source, draws, out.state)
-    for field in fields(out):
-        assert same_bits(getattr(out, field.name), getattr(wanted, field.name)), field.name

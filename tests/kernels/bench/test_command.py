@@ -14,6 +14,9 @@ from click.testing import CliRunner, Result
 from nsysflow.cli.bench import bench, words_of
 from nsysflow.cli.main import main
 from nsysflow.kernels.bench import __main__ as process
+from nsysflow.kernels.bench import session
+from nsysflow.kernels.bench.cases import Bench, Case, blank_row
+from nsysflow.kernels.bench.session import Request
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it times, for long")
 
@@ -56,25 +59,23 @@ def test_correct_results_end_with_0_and_say_that_nothing_was_timed(
     assert str(tmp_path) not in Path("rows.json").read_text()
 
 
-@pytest.mark.parametrize("option", ["--csv", "--json"])
-def test_a_corrupted_result_is_never_kept(option: str, tmp_path: Path) -> None:
-    file = tmp_path / "rows"
-    done = run_here("copy", "--inject-error", option, str(file))
-    assert done.exit_code == 2
-    assert "--inject-error cannot be combined with --csv or --json" in done.stderr
-    assert not file.exists()
-
-
-def test_an_unknown_kernel_is_refused() -> None:
-    done = run_here("nope")
-    assert done.exit_code == 2
-    assert "no kernel is called 'nope'" in done.stderr
-
-
-def test_a_request_without_any_case_is_refused() -> None:
-    done = run_here("muon", "--variant", "cuda")
-    assert done.exit_code == 1
-    assert done.stderr.startswith("nsysflow: there is nothing to run: muon without a GPU has no")
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["copy", "--inject-error", "--csv", "rows"], 2, "cannot be combined with --csv or --json"),
+        (["copy", "--inject-error", "--json", "rows"], 2, "cannot be combined with --csv or"),
+        (["nope"], 2, "no kernel is called 'nope'"),
+        (["muon", "--variant", "cuda"], 1, "there is nothing to run: muon without a GPU has no"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused_and_nothing_is_kept(
+    words: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_here(*words)
+    assert done.exit_code == code
+    assert said in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_process_gets_the_options_of_the_command() -> None:
@@ -100,3 +101,29 @@ def test_ctrl_c_is_left_to_the_process_that_bench_starts(monkeypatch: pytest.Mon
     done = CliRunner().invoke(main, ["bench", "copy"])
     assert (done.exit_code, done.output) == (130, "")
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_an_interrupted_session_has_kept_the_rows_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = iter(range(3))
+
+    def row_of(bench: Bench, case: Case, *, corrupt: bool) -> object:
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return blank_row(bench, case)
+
+    monkeypatch.setattr(session, "row_of", row_of)
+    rows = tmp_path / "rows.csv"
+    request = Request(
+        kernels=("prio",),
+        variants=("ref", "triton"),
+        dtypes=("bf16", "float"),
+        sweep=False,
+        csv_file=rows,
+        json_file=None,
+        inject_error=False,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        session.run(request, on_gpu=False)
+    assert len(rows.read_text().splitlines()) == 1 + 3

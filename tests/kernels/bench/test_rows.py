@@ -70,15 +70,12 @@ def test_rows_are_appended_and_never_replaced(tmp_path: Path) -> None:
     assert [json.loads(line)["kernel"] for line in lines.read_text().splitlines()] == names
 
 
-def test_a_file_with_other_columns_is_refused_and_unchanged(tmp_path: Path) -> None:
+def test_a_file_with_other_columns_or_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("a,b\n1,2\n")
     with pytest.raises(OutputError, match="has other columns"):
         check_file(file, flat(row(), None))
     assert file.read_text() == "a,b\n1,2\n"
-
-
-def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot append results to"):
         check_file(tmp_path / "no" / "rows.json", None)
 
@@ -175,11 +172,8 @@ def test_a_call_is_repeated_5_to_50_times(call_ns: float) -> None:
     assert 5 <= repetitions(call_ns) <= 50
 
 
-def test_repetitions_take_100_ms_between_those_bounds() -> None:
+def test_repetitions_take_100_ms_and_warming_up_25_ms_or_one_call() -> None:
     assert [repetitions(ns) for ns in (1e6, 4e6, 1e7, 9e7)] == [50, 25, 10, 5]
-
-
-def test_warming_up_takes_25_ms_or_one_call() -> None:
     assert [warm_ups(ns) for ns in (5e3, 1e6, 1e9)] == [5000, 25, 1]
 
 

@@ -1,0 +1,355 @@
+"""Every kernel refuses what it would misread, repeats its bits, and can be captured in a graph."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, Final
+
+import pytest
+import torch
+from torch import Tensor
+
+from nsysflow.kernels.advantage import advantage, advantage_bytes
+from nsysflow.kernels.layernorm_relu_add import (
+    COLS_MAX,
+    layernorm_relu_add,
+    layernorm_relu_add_bytes,
+)
+from nsysflow.kernels.mingru_scan import (
+    mingru_scan,
+    mingru_scan_backward_bytes,
+    mingru_scan_bytes,
+)
+from nsysflow.kernels.muon import LONG_MAX, SHORT_MAX, muon, muon_bytes, muon_table
+from nsysflow.kernels.narrow_linear import (
+    OUT_MAX,
+    WIDTH_MAX,
+    narrow_linear,
+    narrow_linear_backward,
+    narrow_linear_backward_bytes,
+    narrow_linear_bytes,
+)
+from nsysflow.kernels.ppo_loss import (
+    ppo_loss,
+    ppo_loss_and_gradient,
+    ppo_loss_backward_bytes,
+    ppo_loss_bytes,
+)
+from nsysflow.kernels.prio import prio, prio_bytes
+from nsysflow.kernels.select_copy import select_copy, select_copy_bytes
+from nsysflow.kernels.sum_many import CHUNK_BYTES, sum_many, sum_many_bytes, sum_table
+from tests.kernels import (
+    test_advantage,
+    test_layernorm_relu_add,
+    test_mingru_scan,
+    test_muon,
+    test_ppo_loss,
+    test_prio,
+    test_select_copy,
+    test_sum_many,
+)
+
+CPU = torch.device("cpu")
+BF16 = torch.bfloat16
+ROWS = test_select_copy.ROWS
+GRADED = ("predictions", "actions", "logprobs", "advantages", "weights", "values", "returns")
+
+
+def sum_tensors(tensors: list[Tensor], backend: Any) -> Tensor:
+    return sum_many(sum_table(tensors), backend=backend)
+
+
+def good_arguments(device: torch.device) -> dict[str, tuple[Callable[..., object], dict[str, Any]]]:
+    """By kernel, how it is called and arguments that it takes."""
+
+    def randn(*shapes: tuple[int, ...]) -> list[Tensor]:
+        return [torch.randn(shape, device=device) for shape in shapes]
+
+    def named(names: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+        return dict(zip(names, tensors, strict=True))
+
+    rollout = test_select_copy.rollout(device)
+    out = test_select_copy.poisoned(rollout, len(ROWS), (5,))
+    draws = test_select_copy.drawn(ROWS, device)
+    matrices = [(4, 6), (3, 8)]
+    working = [tensor.bfloat16() for tensor in randn(*matrices)]
+    rewards = named(("values", "rewards", "done", "ratio"), test_advantage.rollout(2, 8, device))
+    rows = test_layernorm_relu_add.inputs(6, 10, torch.float32, device)
+    layer = named(
+        ("gradient", "x", "weight", "dx", "dweight"), randn((4, 2), (4, 3), (2, 3), (4, 3), (2, 3))
+    )
+    offset = torch.zeros(1, dtype=torch.int64, device=device)
+    priorities = {"advantages": torch.ones(4, 4, device=device), "draws": 3, "seed": 1, "out": None}
+    matrix = {"weights": randn(*matrices), "gradients": randn(*matrices), "working": working}
+    return {
+        "advantage": (advantage, {"backend": "auto"} | rewards),
+        "layernorm_relu_add": (layernorm_relu_add, named(("x", "g", "b", "skip"), rows)),
+        "mingru_scan": (
+            mingru_scan,
+            named(("combined", "state"), test_mingru_scan.inputs(device, 2, 4, 6)),
+        ),
+        "muon_table": (muon_table, matrix),
+        "muon": (muon, {"table": muon_table(randn((4, 6)), randn((4, 6))), "lr": randn((1,))[0]}),
+        "narrow_linear_backward": (narrow_linear_backward, layer),
+        "ppo_loss": (ppo_loss, named(GRADED, test_ppo_loss.inputs(device, 12, 4, 3))),
+        "prio": (prio, priorities | {"offset": offset}),
+        "select_copy": (select_copy, {"rollout": rollout, "draws": draws, "out": out}),
+        "sum_many": (sum_tensors, {"tensors": randn((4, 6), (4, 6)), "backend": "auto"}),
+    }
+
+
+def wide(tensor: Tensor, columns: int) -> Tensor:
+    """Zeros with as many dimensions as a vector or a matrix."""
+    return tensor.new_zeros((1,) * (tensor.ndim - 1) + (columns,))
+
+
+def strided(tensor: Tensor) -> Tensor:
+    """The same matrix in another order of memory."""
+    return tensor.T.contiguous().T
+
+
+def but(**changes: Callable[[Tensor], Tensor]) -> Callable[[Any], object]:
+    """A dataclass of tensors with some of them changed."""
+    return lambda held: replace(held, **{n: new(getattr(held, n)) for n, new in changes.items()})
+
+
+def second(change: Callable[[Tensor], Tensor]) -> Callable[[list[Tensor]], list[Tensor]]:
+    return lambda tensors: [tensors[0], change(tensors[1])]
+
+
+def first(change: Callable[[Tensor], Tensor]) -> Callable[[list[Tensor]], list[Tensor]]:
+    return lambda tensors: [change(tensors[0]), tensors[1]]
+
+
+Change = tuple[str, Callable[[Any], object], str]
+REFUSED: Final[dict[str, list[Change]]] = {
+    "advantage": [
+        ("rewards", lambda t: t[:, :4], r"rewards must be \(2, 8\), but is \(2, 4\)"),
+        ("done", Tensor.double, "done must be .* but is torch.float64"),
+        ("ratio", strided, "ratio must be contiguous"),
+        ("values", lambda t: t[0], r"values must be \(any, any\)"),
+        ("backend", lambda _: "opencl", "backend must be auto, triton or cuda"),
+    ],
+    "layernorm_relu_add": [
+        ("x", strided, "^x must be contiguous"),
+        ("x", Tensor.long, "^x must be .* torch.int64"),
+        ("x", lambda t: t[0], r"^x must be \(any, any\)"),
+        ("x g b skip", lambda t: wide(t, COLS_MAX + 1), "^x must have at most"),
+        ("g", lambda t: t[1:], r"^g must be \(10\)"),
+        ("b", Tensor.half, "^b must be float32"),
+        ("skip", lambda t: t[1:], r"^skip must be \(6, 10\)"),
+        ("skip", Tensor.bfloat16, "^skip must be float32"),
+        ("skip", lambda t: t.to("meta"), "^skip must be on"),
+    ],
+    "mingru_scan": [
+        (
+            "combined",
+            lambda t: t[..., 1:].contiguous(),
+            r"must be \(B, T, 3H\), but .* 17\)",
+        ),
+        ("combined", lambda t: t[:, ::2], "combined must be contiguous"),
+        ("combined", Tensor.double, "combined must be .* torch.float64"),
+        ("state", lambda t: t[:, 0], r"state must be \(2, 1, 6\), but is \(2, 6\)"),
+    ],
+    "muon_table": [
+        ("weights", second(Tensor.double), "^weight 1 must be .*float64"),
+        ("weights", second(lambda t: t[0]), r"^weight 1 must be \("),
+        ("weights", second(lambda t: t.T), "^weight 1 must be contiguous"),
+        ("weights", second(lambda t: t.to("meta")), "^weight 1 must be on"),
+        (
+            "weights",
+            first(lambda t: t.new_zeros(2 * (SHORT_MAX + 1,))),
+            "^weight 0 must be at most",
+        ),
+        ("weights", first(lambda t: t.new_zeros(1, LONG_MAX + 1)), "^weight 0 must be at most"),
+        ("gradients", second(lambda t: t.T), r"^gradient 1 must be \("),
+        ("gradients", second(Tensor.half), "^gradient 1 must be f"),
+        ("gradients", lambda g: g[:1], "^gradients must"),
+        ("working", first(Tensor.half), "^copy 0 must"),
+        ("working", lambda c: c[:1], "^working must"),
+    ],
+    "muon": [
+        ("lr", lambda t: t.repeat(2), r"^lr must .*\(2,\)"),
+        ("lr", Tensor.long, "^lr must .*int64"),
+        ("lr", lambda t: t[None], r"^lr must .*\(1, 1\)"),
+    ],
+    "narrow_linear_backward": [
+        ("x", strided, "x must be contiguous"),
+        ("x", Tensor.double, "x must be float32 or|x must be bfloat16"),
+        ("weight", lambda t: t.new_zeros(2, 4), "weight must be"),
+        ("weight", Tensor.bfloat16, "weight must be float32"),
+        ("weight", lambda t: t.new_zeros(OUT_MAX + 1, 3), f"1 to {OUT_MAX} by 1 to {WIDTH_MAX}"),
+        ("x weight", lambda t: t.new_zeros(len(t) + 31, 257), "131,072 bytes"),
+        ("gradient", lambda t: t.new_zeros(4, 3), "gradient must be"),
+        ("dx", lambda t: t[:, 1:], "dx must be"),
+        ("dweight", lambda t: t.new_zeros(3, 2), "dweight must be"),
+    ],
+    "ppo_loss": [
+        ("predictions", strided, "predictions must be contiguous"),
+        ("predictions", lambda t: t[:, :1].contiguous(), "must have 2 to 65 columns, but has 1"),
+        ("actions", Tensor.float, r"actions must be .*, but is torch\.float32"),
+        ("weights", lambda t: t.new_ones(5), "weights must divide 12 rows evenly, but are 5"),
+        *((name, lambda t: t[None], f"{name} must be .*, but is") for name in GRADED[1:]),
+    ],
+    "prio": [
+        ("advantages", lambda t: t[:0], "cannot make 3 draws from 0 rows"),
+        ("advantages", lambda t: t[:, ::2], "advantages must be contiguous"),
+        ("offset", Tensor.int, "offset must be int64"),
+        ("seed", lambda _: -1, "seed must be from 0"),
+        ("out", lambda _: test_prio.poisoned(4, CPU), r"out.rows must be \(3\), but is \(4,\)"),
+    ],
+    "select_copy": [
+        ("rollout", but(obs=lambda t: t[:, :, ::2]), "rollout.obs must be contiguous"),
+        ("rollout", but(values=lambda t: t[:4]), "rollout.values must be"),
+        ("rollout", but(actions=Tensor.half), "rollout.actions must be"),
+        ("rollout", lambda _: test_select_copy.rollout(CPU, segments=0), "5 draws from 0 segments"),
+        ("draws", but(rows=Tensor.int), "draws.rows must be int64"),
+        ("out", but(obs=Tensor.half), "out.obs must be float32"),
+        ("out", but(returns=lambda t: t[:4]), "out.returns must be"),
+        ("out", but(weight=lambda t: t[:4]), "out.weight must be"),
+    ],
+    "sum_many": [
+        ("tensors", second(Tensor.bfloat16), "^tensor 1 must be f"),
+        ("tensors", second(lambda t: t[:, ::2]), "^tensor 1 must be con"),
+        ("tensors", second(lambda t: t.to("meta")), "^tensor 1 must be on"),
+        ("tensors", first(Tensor.long), "^tensor 0 must .*int64"),
+        ("tensors", first(Tensor.double), "^tensor 0 must .*float64"),
+        ("backend", lambda _: "metal", "backend must be"),
+        ("backend", lambda _: "cuda", "needs a CUDA device"),
+    ],
+}
+
+
+@pytest.mark.parametrize("kernel", REFUSED)
+def test_arguments_that_a_kernel_would_misread_are_refused_by_name(kernel: str) -> None:
+    call, arguments = good_arguments(CPU)[kernel]
+    for names, change, message in REFUSED[kernel]:
+        changed = {name: change(arguments[name]) for name in names.split()}
+        with pytest.raises(ValueError, match=message):
+            call(**(arguments | changed))
+
+
+Step = Callable[[], Tensor | Sequence[Tensor]]
+
+
+def listed(outs: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    return [outs] if isinstance(outs, Tensor) else list(outs)
+
+
+def differentiated(kernel: Callable[..., Any], tensors: Sequence[Tensor]) -> Step:
+    """Outputs and gradients; the graph of autograd, which belongs to one stream, is not kept."""
+    leaves = [tensor.requires_grad_() for tensor in tensors]
+
+    def step() -> list[Tensor]:
+        outs = listed(kernel(*leaves))
+        return [*(out.detach() for out in outs), *torch.autograd.grad(outs, leaves, outs)]
+
+    return step
+
+
+def steps(device: torch.device) -> Iterator[tuple[str, list[Tensor], Step]]:
+    """The kernels with inputs that may change between two steps, and a step."""
+    for backend in ("triton", "cuda") if device.type == "cuda" else ("triton",):
+        inputs = list(test_advantage.rollout(5, 40, device))
+        yield f"advantage {backend}", inputs, partial(advantage, *inputs, backend=backend)
+        many = test_sum_many.tensors([100, 7 * test_sum_many.CHUNK + 1, 3], device)
+        table = sum_table(many)
+        yield f"sum_many {backend}", many, partial(sum_many, table, backend=backend)
+    normed = list(test_layernorm_relu_add.inputs(37, 130, torch.float32, device))
+    yield "layernorm_relu_add", normed, differentiated(layernorm_relu_add, normed)
+    scanned = list(test_mingru_scan.inputs(device, 2, 11, 24, BF16))
+    yield "mingru_scan", scanned, differentiated(mingru_scan, scanned)
+    layer = [torch.randn(rows, 12, device=device).bfloat16() for rows in (70, 4)]
+    yield "narrow_linear", layer, differentiated(narrow_linear, layer)
+    graded = test_ppo_loss.inputs(device, 4200, 4, 10)
+    yield "ppo_loss", graded, lambda: ppo_loss_and_gradient(tuple(graded))
+    source = test_select_copy.rollout(device)
+    draws = test_select_copy.drawn(ROWS, device)
+    copied = test_select_copy.poisoned(source, len(ROWS), (5, 1, 8))
+
+    def copy() -> list[Tensor]:
+        select_copy(source, draws, out=copied)
+        return [getattr(copied, field.name) for field in fields(copied)]
+
+    yield "select_copy", [source.obs, source.values, source.advantages], copy
+
+
+def same(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_results_repeat_bit_for_bit(device: torch.device) -> None:
+    for kernel, _, step in steps(device):
+        assert same([tensor.clone() for tensor in listed(step())], listed(step())), kernel
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")  # leaves of another stream
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_captured_graph_uses_the_inputs_at_the_time_of_the_replay(device: torch.device) -> None:
+    for kernel, inputs, step in steps(device):
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(stream):
+            step()  # compiles
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = listed(step())
+        for _ in range(3):
+            with torch.no_grad():
+                for tensor in inputs:
+                    if tensor.is_floating_point():
+                        tensor.normal_()
+            graph.replay()
+            replayed = [tensor.clone() for tensor in captured]
+            assert same(replayed, listed(step())), kernel
+
+
+def nbytes(*tensors: Tensor) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
+
+
+def test_bytes_are_those_that_a_call_must_move() -> None:
+    done = test_advantage.rollout(2, 8, CPU, dtype=BF16, done=torch.uint8)
+    assert advantage_bytes(*done) == 2 * 8 * (2 + 2 + 1 + 2 + 4)  # the output is float32
+
+    normed = test_layernorm_relu_add.inputs(7, 12, BF16, CPU)
+    y = layernorm_relu_add(*normed)
+    assert layernorm_relu_add_bytes(*normed[:2]) == nbytes(*normed, y)
+
+    scanned = test_mingru_scan.inputs(CPU, 2, 4, 6, BF16)
+    outs = mingru_scan(*scanned)
+    assert mingru_scan_bytes(*scanned) == nbytes(*scanned, *outs)
+    # gradients are like their tensors: dout like out, dfinal like state
+    moved = (scanned[0], outs[0], scanned[1], *scanned)
+    assert mingru_scan_backward_bytes(*scanned) == nbytes(*moved)
+
+    weights = [torch.randn(4, 6)]
+    copies = [weights[0].bfloat16()]
+    reads = 2 * 2 + 4 + 4  # gradient for the norm and for the momentum, momentum, weight
+    writes = 4 + 4 + 2  # momentum, weight, working copy
+    table = muon_table(weights, copies, working=test_muon.clones(copies))
+    assert muon_bytes(table) == 24 * (reads + writes)
+
+    x, weight = torch.empty(70, 12, dtype=BF16), torch.empty(4, 12, dtype=BF16)
+    assert narrow_linear_bytes(x, weight) == 2 * (70 * 12 + 4 * 12 + 70 * 4)
+    assert narrow_linear_backward_bytes(x, weight) == 2 * (2 * 70 * 12 + 2 * 4 * 12 + 70 * 4)
+
+    graded = test_ppo_loss.inputs(CPU, 12, 4, 3, BF16)
+    assert ppo_loss_bytes(*graded) == nbytes(*graded) + 4
+    assert ppo_loss_backward_bytes(graded[0]) == graded[0].nbytes + 4
+
+    assert prio_bytes(torch.ones(4, 8), 3) == 4 * 8 * 4 + 3 * 12
+
+    source = test_select_copy.rollout(CPU, steps=64, width=96, dtype=BF16)
+    state = torch.empty(5, 1, 128, dtype=BF16)
+    row = 64 * (96 * 2 + 4 * 8 + 2 + 2 + 4)
+    draws = test_select_copy.drawn(ROWS, CPU)
+    assert select_copy_bytes(source, draws, state) == (
+        5 * (2 * row + 64 * 4 + 8 + 4 + 4) + state.nbytes
+    )
+
+    chunk = CHUNK_BYTES // 4
+    entries = 1 + 1  # the chunk is counted in float32: chunk + 1 bf16 elements are one
+    table_bytes = sum_many_bytes(sum_table(test_sum_many.tensors([5, chunk + 1], CPU, BF16)))
+    assert table_bytes == 2 * (5 + chunk + 1) + 32 * entries + 4 * 2
