@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from nsysflow.runtime.protocol import COLLECTOR
 from tests.runtime.programs import environment
@@ -40,17 +41,20 @@ x = torch.randn(2, 4)
 """A model of five modules, and a batch for it."""
 
 
-def ranges_of(program: str, folder: Path, **variables: str) -> str:
+def ranges_of(program: str) -> str:
     """The ranges of the small model's `program`: `forward generate(token token)`."""
-    done = run(ANNOTATED + SMALL + program, folder, **variables)
+    done = run(ANNOTATED + SMALL + program)
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("RANGES "))
     return _words(json.loads(line.removeprefix("RANGES ")))
 
 
-def run(code: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+def run(code: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run code that has torch imported already, as if a profiler were attached."""
-    return run_with_torch(code, folder, environment(folder, {COLLECTOR: "nsys"} | variables))
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "run"
+        folder.mkdir()
+        return run_with_torch(code, folder, environment(folder, {COLLECTOR: "nsys"} | variables))
 
 
 def _words(tree: list[tuple[str, list[object]]]) -> str:

@@ -1,0 +1,277 @@
+"""What lies in which automatic range; a program does the same with them as without them."""
+
+import json
+from typing import Final
+
+import pytest
+
+from nsysflow.runtime.protocol import CAPTURE
+from tests.runtime.auto.programs import ANNOTATED, SMALL, ranges_of, run
+
+SGD: Final = "opt = torch.optim.SGD(net.parameters(), 0.1)\n"
+ROWS: Final = """
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return 1
+    def __getitem__(self, i): return net(x).shape[0] * len({top})
+print(*torch.utils.data.DataLoader(Rows(), num_workers={workers}))
+"""
+BATCH: Final = "data forward MSELoss backward "
+BATCHES_END: Final = "clip_grad optimizer step zero_grad "
+TRAINED: Final = "forward backward optimizer"
+CLOSURE: Final = "optimizer zero_grad forward backward optimizer zero_grad forward backward"
+
+RANGES: Final = {
+    "a step has all batches that one optimizer step takes": (
+        f"""
+loader = torch.utils.data.DataLoader(torch.randn(4, 2, 4))
+{SGD}
+loss_fn = nn.MSELoss()
+for i, batch in enumerate(loader):
+    loss_fn(net(batch[0]), batch[0]).backward()
+    if i % 2:
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        opt.step()
+        opt.zero_grad()
+""",
+        "step " + 2 * (2 * BATCH + BATCHES_END) + "data",
+    ),
+    "of two optimizers the one that stepped first ends steps": (
+        """
+other = nn.Linear(4, 4)
+late, early = (torch.optim.SGD(m.parameters(), 0.1) for m in (other, net))
+for _ in range(2):
+    net(x).sum().backward(); early.step()
+    other(x).sum().backward(); late.step()
+""",
+        f"step {TRAINED} step {TRAINED} {TRAINED} step {TRAINED}",
+    ),
+    "a closure is not in the optimizer": (
+        """
+opt = torch.optim.LBFGS(net.parameters(), max_iter=2)
+def closure():
+    opt.zero_grad()
+    loss = net(x).square().sum()
+    loss.backward()
+    return loss
+opt.step(closure)
+opt.step(closure=closure)
+""",
+        f"step {CLOSURE} optimizer step {CLOSURE} optimizer step",
+    ),
+    "without an optimizer each call of the model is a step": (
+        "for _ in range(3): net(x)",
+        "call" + 3 * " forward call",
+    ),
+    "of models that take turns the first makes the steps": (
+        "other = nn.Linear(4, 4)\nfor _ in range(2): other(net(x))",
+        "call" + 2 * " forward call forward",
+    ),
+    "a model called before there is an optimizer leaves the first step whole": (
+        f"net(x)\n{SGD}net(x).sum().backward()\nopt.step()",
+        f"call forward call step {TRAINED} step",
+    ),
+    "a loss": ("nn.CrossEntropyLoss()(net(x), x)", "call forward call CrossEntropyLoss"),
+    "a module without weights": ("nn.Softmax(-1)(net(x))", "call forward call Softmax"),
+    "a loss by its name": (
+        "type('DiceLoss', (nn.Linear,), {})(4, 4)(net(x))",
+        "call forward call DiceLoss",
+    ),
+    "a loss by its base": (
+        "type('Mine', (nn.MSELoss,), {})()(net(x), x)",
+        "call forward call Mine",
+    ),
+    "another model": ("nn.Linear(4, 4)(net(x))", "call forward call forward"),
+    "a model that is judged after training began is in eval": (
+        f"{SGD}net.eval()(x)\nopt.step()\nnet(x)\nnet.train()(x)",
+        "step forward optimizer step eval forward",
+    ),
+    "modules called while a batch is fetched are data": (
+        ROWS.format(top="[]", workers=0),
+        "data data",
+    ),
+    "worker processes of a loader record nothing": (
+        ROWS.format(top="tree.top", workers=1),
+        "data data",
+    ),
+    "a run of the engine: grad": (
+        "torch.autograd.grad(net(x).sum(), net.parameters())",
+        "call forward call backward",
+    ),
+    "a run of the engine: autograd.backward": (
+        "torch.autograd.backward(net(x).sum())",
+        "call forward call backward",
+    ),
+    "a run of the engine: backward": ("net(x).sum().backward()", "call forward call backward"),
+    "a run inside a run of the engine is the same backward": (
+        """
+from torch.utils.checkpoint import checkpoint
+checkpoint(net, x.requires_grad_(), use_reentrant=True).sum().backward()
+""",
+        "call forward call backward(forward call)",
+    ),
+    "saving is a phase": ("torch.save(net.state_dict(), 'net.pt')", "save"),
+    "each call of the model in generate is a token": (
+        """
+import pathlib, sys
+package = pathlib.Path("transformers/generation")
+package.mkdir(parents=True)
+(package / "utils.py").write_text('''
+class GenerationMixin:
+    def generate(self, x):
+        for _ in range(2): self(x)
+        return "text"
+''')
+for each in (package, package.parent):
+    (each / "__init__.py").touch()
+sys.path.insert(0, ".")
+from transformers.generation.utils import GenerationMixin
+class Model(GenerationMixin, nn.Linear): pass
+assert Model(4, 4).generate(x) == "text"
+""",
+        "generate(call token(forward call) token(forward call))",
+    ),
+    "the step of a DeepSpeed engine is the optimizer": (
+        """
+import pathlib, sys
+package = pathlib.Path("deepspeed/runtime")
+package.mkdir(parents=True)
+(package / "engine.py").write_text("class DeepSpeedEngine:\\n    def step(self): return 7")
+sys.path.insert(0, ".")
+from deepspeed.runtime.engine import DeepSpeedEngine
+assert DeepSpeedEngine().step() == 7
+""",
+        "optimizer",
+    ),
+    "a framework that lacks a function is left alone": (
+        """
+import pathlib, sys
+pathlib.Path("accelerate").mkdir()
+pathlib.Path("accelerate/data_loader.py").write_text("")
+sys.path.insert(0, ".")
+import accelerate.data_loader
+""",
+        "",
+    ),
+    "a program that marks its steps has no others": (
+        f"""
+from nsysflow import steps
+{SGD}
+for _ in steps([0, 1]):
+    net(x).sum().backward()
+    opt.step()
+""",
+        f"{TRAINED} {TRAINED}",
+    ),
+    "a range that an exception leaves is closed": (
+        """
+for _ in range(2):
+    try: net("text")
+    except TypeError: pass
+""",
+        "call forward forward",
+    ),
+}
+
+
+@pytest.mark.parametrize(("program", "ranges"), RANGES.values(), ids=RANGES)
+def test_a_program_has_these_ranges(program: str, ranges: str) -> None:
+    assert ranges_of(program) == ranges
+
+
+WINDOW: Final = """
+from nsysflow.runtime import steps as window
+class Capture:
+    def start(self, about): tree.open("START", None)(); print(json.dumps(about))
+    def stop(self): tree.open("STOP", None)()
+window.new_capture = lambda collector: Capture()
+"""
+
+TRAINS: Final = f"{SGD}for _ in range(6): net(x).sum().backward(); opt.step()"
+
+
+@pytest.mark.parametrize(
+    ("program", "inside", "border"),
+    [(TRAINS, TRAINED, "step"), ("for _ in range(6): net(x)", "forward", "call")],
+)
+def test_the_window_has_the_steps_that_were_asked_for(
+    program: str, inside: str, border: str
+) -> None:
+    done = run(ANNOTATED + WINDOW + SMALL + program, **{CAPTURE: "1:2:2"})
+    names = [name for name, _ in json.loads(done.stdout.partition("RANGES ")[2])]
+    first, last = names.index("START"), names.index("STOP")
+    captured = " ".join(names[first + 1 : last])
+    assert captured == f"{border} {inside} {border} {inside} {border}"
+    assert names[:first].count(border) == 1 + 1 + 2  # where the first begins, and behind each
+    assert json.loads(done.stdout.splitlines()[0])["capture"] == "1:2:2"
+
+
+def test_the_steps_before_the_window_are_timed() -> None:
+    program = "import time\nfor _ in range(6): net(x); time.sleep(0.02)"
+    done = run(ANNOTATED + WINDOW + SMALL + program, **{CAPTURE: "1:2:2"})
+    assert json.loads(done.stdout.splitlines()[0])["unprofiled_step_ns"] > 20_000_000
+
+
+STEPS: Final = """
+opt = torch.optim.AdamW(net.parameters(), 0.1)
+schedule = torch.optim.lr_scheduler.StepLR(opt, 1)
+scaler = torch.amp.GradScaler("cpu")
+for _ in range(3):
+    loss = nn.functional.dropout(net(x), 0.5).square().mean()
+    scaler.scale(loss).backward()
+    scaler.unscale_(opt)
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    scaler.step(opt); scaler.update(); schedule.step(); opt.zero_grad()
+print([p.tolist() for p in net.parameters()], torch.get_rng_state().sum().item())
+"""
+
+COPIES: Final = """
+import copy, io, pickle
+opt = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+for again in (copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))):
+    net, opt = again((net, opt))
+    net(x).sum().backward(); opt.step()
+file = io.BytesIO()
+torch.save([net, opt.state_dict()], file)
+print(opt, list(net.state_dict()), sorted(vars(net)), sorted(vars(opt)), len(file.getvalue()))
+"""
+
+HOOKS: Final = """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+opt.register_step_pre_hook(lambda *_: print("before"))
+opt.register_step_post_hook(lambda *_: print("after"))
+class Twice(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step()
+        return super().step(closure)
+twice = Twice(net.parameters(), 0.1)
+for each in (opt, twice):
+    net(x).sum().backward()
+    print(each.step(lambda: 7))
+net.register_forward_hook(lambda *_: print("called"))
+print(net(x), torch.jit.trace(net, x)(x), torch.jit.script(net[0])(x))
+print(torch.fx.symbolic_trace(nn.Sequential(*net)).code)
+try: net(1, 2)
+except TypeError as error: print(error)
+"""
+
+
+@pytest.mark.parametrize("program", [STEPS, COPIES, HOOKS])
+def test_results_are_equal_to_the_bit(program: str) -> None:
+    (without, warned), (annotated, warned_too) = (
+        (done.stdout, done.stderr)
+        for prelude in ("import torch\n", ANNOTATED)
+        for done in [run(prelude + SMALL + program)]
+    )
+    assert (annotated.partition("RANGES")[0], warned_too) == (without, warned)
+    assert without
+
+
+def test_without_a_profiler_nothing_of_torch_is_replaced() -> None:
+    program = """
+import torch
+from nsysflow.runtime.auto import annotate
+call, step = torch.nn.Module.__call__, torch.optim.Optimizer.profile_hook_step
+annotate(torch)
+print(call is torch.nn.Module.__call__, step is torch.optim.Optimizer.profile_hook_step)
+"""
+    assert run(program, NSYSFLOW_COLLECTOR="").stdout == "True True\n"
