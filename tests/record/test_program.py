@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from nsysflow.record.program import LAST_LINES, Ending, ProgramEnd, last_lines, run_program
+from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.process import ChildStatus, WindowState, write_status
 from nsysflow.runtime.protocol import RUN_FOLDER
 
@@ -25,135 +26,119 @@ print(ended.exit_code, ended.interrupted)
 """Run in a process of its own, so that signals do not reach pytest."""
 
 
-def program(text: str) -> list[str]:
+def code(text: str) -> list[str]:
     return [sys.executable, "-S", "-c", text]
 
 
-@pytest.mark.parametrize("code", [0, 1, 7])
-def test_the_exit_code_is_the_programs(tmp_path: Path, code: int) -> None:
-    assert run_program(program(f"raise SystemExit({code})"), {}, tmp_path / "log").exit_code == code
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
-def test_a_program_ended_by_a_signal_has_the_exit_code_that_shells_give_it(tmp_path: Path) -> None:
-    killed = run_program(program("import os; os.kill(os.getpid(), 9)"), {}, tmp_path / "log")
-    assert killed.exit_code == 137
-    assert not killed.interrupted
+@pytest.mark.parametrize(
+    ("text", "exit_code"),
+    [
+        ("", 0),
+        ("raise SystemExit(7)", 7),
+        ("import os; os.kill(os.getpid(), 9)", 137),  # as shells say it
+    ],
+)
+def test_the_exit_code_is_the_programs(text: str, exit_code: int) -> None:
+    ended = run_program(code(text), {}, Path("log"))
+    assert (ended.exit_code, ended.interrupted) == (exit_code, False)
 
 
 def test_output_and_errors_reach_stderr_and_the_log_and_not_stdout(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    text = "import sys; print('said'); print('complained', file=sys.stderr)"
-    ended = run_program(program(text), {}, tmp_path / "log")
+    ended = run_program(
+        code("import sys; print('said'); print('complained', file=sys.stderr)"), {}, Path("log")
+    )
     seen = capfd.readouterr()
     assert seen.out == ""
-    assert sorted(seen.err.split()) == ["complained", "said"]
-    assert sorted((tmp_path / "log").read_text().split()) == ["complained", "said"]
-    assert sorted(ended.last_lines) == ["complained", "said"]
-
-
-def test_output_is_shown_before_the_program_ends(tmp_path: Path) -> None:
-    text = f"import time; print('early'); time.sleep({60})"
-    started = subprocess.Popen(
-        [sys.executable, "-c", RUNNER, text, str(tmp_path / "log")],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
-    assert started.stderr is not None
-    with started, started.stderr:
-        assert started.stderr.readline() == b"early\n"
-        started.send_signal(signal.SIGINT)
+    for words in (seen.err.split(), Path("log").read_text().split(), ended.last_lines):
+        assert sorted(words) == ["complained", "said"]
 
 
 def test_the_program_has_our_environment_and_the_added_variables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OURS", "1")
-    ended = run_program(
-        program("import os; print(os.environ['OURS'], os.environ['MORE'])"),
-        {"MORE": "2"},
-        tmp_path / "log",
+    text = "import os; print(os.environ['OURS'], os.environ['MORE'])"
+    assert run_program(code(text), {"MORE": "2"}, Path("log")).last_lines == ("1 2",)
+
+
+def started(text: str, *, ready: bool = True) -> "subprocess.Popen[str]":
+    """The runner, once its program has printed `ready`."""
+    runner = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, text, "log"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    assert ended.last_lines == ("1 2",)
+    log = Path("log")
+    until = time.monotonic() + 30
+    while ready and not (log.exists() and b"ready\n" in log.read_bytes()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return runner
+
+
+def test_output_is_shown_before_the_program_ends() -> None:
+    with started("import time; print('early'); time.sleep(60)", ready=False) as runner:
+        assert runner.stderr is not None
+        assert runner.stderr.readline() == "early\n"
+        runner.send_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_passed_on_and_the_program_may_finish(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_signal_is_passed_on_and_the_program_may_finish(number: signal.Signals) -> None:
     text = (
         "import signal, sys, time\n"
         f"signal.signal({int(number)}, lambda *_: (print('saved'), sys.exit(5)))\n"
         "print('ready')\n"
         "time.sleep(60)"
     )
-    log = tmp_path / "log"
-    started = subprocess.Popen(
-        [sys.executable, "-c", RUNNER, text, str(log)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    with started:
-        until = time.monotonic() + 30
-        while not (log.exists() and b"ready\n" in log.read_bytes()):
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        os.kill(started.pid, number)
-        out, _ = started.communicate(timeout=30)
+    with started(text) as runner:
+        runner.send_signal(number)
+        out, _ = runner.communicate(timeout=30)
     assert out.split() == ["5", "True"]
-    assert log.read_text().split() == ["ready", "saved"]
+    assert Path("log").read_text().split() == ["ready", "saved"]
 
 
-def started(text: str, log: Path) -> "subprocess.Popen[str]":
-    """The runner, once its program has printed `ready`."""
-    runner = subprocess.Popen(
-        [sys.executable, "-c", RUNNER, text, str(log)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    until = time.monotonic() + 30
-    while not (log.exists() and b"ready\n" in log.read_bytes()):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    return runner
-
-
-def test_a_process_left_behind_does_not_keep_us_waiting(tmp_path: Path) -> None:
+def test_a_process_left_behind_does_not_keep_us_waiting() -> None:
     server = "import time; time.sleep(60)"
     text = (
         "import subprocess, sys; print('ready', flush=True);"
         f" subprocess.Popen([sys.executable, '-c', {server!r}], start_new_session=True)"
     )
     begun = time.monotonic()
-    with started(text, tmp_path / "log") as runner:
+    with started(text) as runner:
         out, _ = runner.communicate(timeout=40)
     assert out.split() == ["0", "False"]
     assert time.monotonic() - begun < 40
 
 
-def test_the_second_signal_is_not_passed_on_and_the_third_ends_the_program(tmp_path: Path) -> None:
+def test_the_second_signal_is_not_passed_on_and_the_third_ends_the_program() -> None:
     text = (
         "import signal, time\n"
         "signal.signal(signal.SIGINT, lambda *_: print('interrupted', flush=True))\n"
         "print('ready', flush=True)\n"
         "time.sleep(60)"
     )
-    log = tmp_path / "log"
-    with started(text, log) as runner:
+    with started(text) as runner:
         for _ in range(2):
             runner.send_signal(signal.SIGINT)
             time.sleep(0.5)
-        assert log.read_text().split() == ["ready", "interrupted"]
+        assert Path("log").read_text().split() == ["ready", "interrupted"]
         runner.send_signal(signal.SIGINT)
         out, said = runner.communicate(timeout=30)
     assert out.split() == ["137", "True"]
-    assert "interrupt once more to lose it" in said
+    assert "interrupt once more" in said
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "last"),
+    ("said", "exit_code", "last"),
     [
         ("Generating '/x/nsys-report-1.qdstrm'", 0, "saved"),
         ("Generating 'a cat' ...", 130, "interrupted"),
@@ -161,7 +146,7 @@ def test_the_second_signal_is_not_passed_on_and_the_third_ends_the_program(tmp_p
     ids=["nsys saves", "the program's own words"],
 )
 def test_a_signal_is_held_back_only_while_nsys_saves_the_report(
-    said: str, code: int, last: str, tmp_path: Path
+    said: str, exit_code: int, last: str
 ) -> None:
     text = (
         "import signal, sys, time\n"
@@ -170,27 +155,21 @@ def test_a_signal_is_held_back_only_while_nsys_saves_the_report(
         f"print({said!r} + '\\nready', flush=True)\n"
         "time.sleep(2); print('saved')"
     )
-    log = tmp_path / "log"
-    with started(text, log) as runner:
+    with started(text) as runner:
         runner.send_signal(signal.SIGINT)
         out, _ = runner.communicate(timeout=30)
-    assert out.split() == [str(code), "True"]
-    assert log.read_text().splitlines()[-1] == last
+    assert out.split() == [str(exit_code), "True"]
+    assert Path("log").read_text().splitlines()[-1] == last
 
 
-def test_a_closed_terminal_does_not_end_the_run(tmp_path: Path) -> None:
+def test_a_closed_terminal_does_not_end_the_run() -> None:
     text = "import time\nfor _ in range(9): print('x' * 9, flush=True); time.sleep(0.05)"
-    log = tmp_path / "log"
-    with subprocess.Popen(
-        [sys.executable, "-c", RUNNER, text, str(log)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as runner:
+    with started(text, ready=False) as runner:
         assert runner.stderr is not None
         runner.stderr.close()
         assert runner.stdout is not None
-        assert runner.stdout.read().split() == [b"0", b"False"]
-    assert len(log.read_text().split()) == 9
+        assert runner.stdout.read().split() == ["0", "False"]
+    assert len(Path("log").read_text().split()) == 9
 
 
 PROGRAM: Final = """
@@ -217,45 +196,30 @@ print("Generated:\\n    report.nsys-rep", flush=True)
 """As nsys: the program has a process group of its own, and lives on when the report is done."""
 
 
-@pytest.fixture(autouse=True)
-def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def run(argv: list[str], folder: Path, ending: Ending) -> ProgramEnd:
-    return run_program(
-        [sys.executable, "-S", "-c", *argv], {RUN_FOLDER: str(folder)}, Path("log"), ending
+def run(*argv: str, collector: Collector = "nsys", reports: tuple[str, ...] = ()) -> ProgramEnd:
+    ending = Ending(Path.cwd(), collector, [Path(name) for name in reports])
+    ended = run_program(
+        [sys.executable, "-S", "-c", *argv], {RUN_FOLDER: str(Path.cwd())}, Path("log"), ending
     )
-
-
-def test_a_program_that_outlives_nsys_is_ended_when_the_report_is_complete(tmp_path: Path) -> None:
-    ending = Ending(tmp_path, "nsys", [Path("report.nsys-rep")])
-    ended = run([NSYS, PROGRAM], tmp_path, ending)
-    assert ended.stopped
-    assert ended.exit_code == 0
-    assert ended.last_lines == ("checkpoint saved",)
     assert not ending.runs()
+    return ended
 
 
-def test_a_program_that_ends_before_its_report_is_complete_was_not_ended_by_us(
-    tmp_path: Path,
-) -> None:
-    ended = run(
-        ["print('report.nsys-rep')"], tmp_path, Ending(tmp_path, "nsys", [Path("report.nsys-rep")])
-    )
-    assert not ended.stopped
+def test_a_program_that_outlives_nsys_is_ended_when_the_report_is_complete() -> None:
+    ended = run(NSYS, PROGRAM, reports=("report.nsys-rep",))
+    assert (ended.stopped, ended.exit_code) == (True, 0)
+    assert ended.last_lines == ("checkpoint saved",)
+
+
+def test_a_program_that_ends_before_its_report_is_complete_was_not_ended_by_us() -> None:
+    assert not run("print('report.nsys-rep')", reports=("report.nsys-rep",)).stopped
 
 
 def test_without_nsys_a_program_is_ended_when_it_says_that_its_window_is_closed(
     tmp_path: Path,
 ) -> None:
     write_status(tmp_path, ChildStatus(pid=1, versions={}, window="closed"))
-    ended = run(
-        [PROGRAM],
-        tmp_path,
-        Ending(tmp_path, "kineto", []),
-    )
-    assert ended.stopped
+    assert run(PROGRAM, collector="kineto").stopped
 
 
 @pytest.fixture
@@ -347,66 +311,60 @@ ERROR: Final = (
 )
 
 
-def ranks_said(*lines: str, code: str = "1 (pid: 25698) ") -> bytes:
+def ranks_said(*lines: str, code: str = "1 (pid: 25698) ") -> str:
     """Lines of ranks, followed by those of torchrun."""
-    return "\n".join([*lines, FAILURE.format(space=" ", code=code)]).encode()
+    return "\n".join([*lines, FAILURE.format(space=" ", code=code)])
 
 
-def test_the_last_lines_are_as_a_terminal_shows_them() -> None:
-    lines = [f"line {number}" for number in range(50)]
-    output = "\n".join([*lines, "10 %\r50 %\r100 % done", ""])
-    assert last_lines(output.encode()) == (*lines[-LAST_LINES + 1 :], "100 % done")
+SAID: Final = [f"line {number}" for number in range(50)]
+LATER: Final = [f"rank 0: step {number}" for number in range(100)]
+TORCHRUN_SAYS: Final = "torchrun: rank 1 failed first (exit code 1)"
+OWN_ERROR: Final = ("Traceback (most recent call last):", '  File "run.py"', "ValueError: x")
+OWN_BARS: Final = ("[rank0] FATAL: 98 % of the batch is NaN", "[INFO] 50% done", "last words")
+"""Lines of the program that look like a progress bar."""
 
 
-def test_lines_of_nsys_are_left_out() -> None:
-    output = (
-        "Capture range started in the application.\nCollecting data...\nCUDA out of memory\n"
-        "Capture range ended in the application.\nGenerating '/x/nsys-report-1.qdstrm'\n"
-        "[1/1] [0%     ] a.nsys-rep\r[1/1] [===100%] a.nsys-rep\nGenerated:\n    /x/a.nsys-rep\n"
-    )
-    assert last_lines(output.encode()) == ("CUDA out of memory",)
-
-
-def test_torchruns_table_of_failures_becomes_one_line() -> None:
-    assert last_lines(ranks_said("epoch 1", *ERROR)) == (
-        "epoch 1",
-        *ERROR,
-        "torchrun: rank 1 failed first (exit code 1)",
-    )
+@pytest.mark.parametrize(
+    ("output", "lines"),
+    [
+        ("\n".join([*SAID, "10 %\r50 %\r100 % done", ""]), (*SAID[1 - LAST_LINES :], "100 % done")),
+        (
+            "Capture range started in the application.\nCollecting data...\nCUDA out of memory\n"
+            "Capture range ended in the application.\nGenerating '/x/nsys-report-1.qdstrm'\n"
+            "[1/1] [0%     ] a.nsys-rep\r[1/1] [==100%] a.nsys-rep\nGenerated:\n    /a.nsys-rep\n",
+            ("CUDA out of memory",),
+        ),
+        (
+            "\n".join([*OWN_BARS, "[1/2] [=====50%      ] report.nsys-rep"])
+            + "\n[2/2] [========100%] report.sqlite\n",
+            OWN_BARS,
+        ),
+        (ranks_said("epoch 1", *ERROR), ("epoch 1", *ERROR, TORCHRUN_SAYS)),
+        ("\n".join(OWN_ERROR), OWN_ERROR),
+    ],
+    ids=["a terminal", "nsys", "the program's own bars", "torchrun's table", "torchrun's error"],
+)
+def test_the_last_lines_are_those_of_the_program(output: str, lines: tuple[str, ...]) -> None:
+    assert last_lines(output.encode()) == lines
 
 
 def test_the_error_is_shown_even_if_another_rank_continues() -> None:
-    later = [f"rank 0: step {n}" for n in range(100)]
-    assert last_lines(ranks_said("epoch 1", *ERROR, *later))[-3:-1] == ERROR[-2:]
-    assert last_lines(ranks_said(*ERROR, *later[:5]))[-6:-1] == tuple(later[:5])
+    assert last_lines(ranks_said("epoch 1", *ERROR, *LATER).encode())[-3:-1] == ERROR[-2:]
+    assert last_lines(ranks_said(*ERROR, *LATER[:5]).encode())[-6:-1] == tuple(LATER[:5])
 
 
 def test_a_rank_ended_by_a_signal_is_named_with_it_and_not_with_an_older_error() -> None:
-    said = [*ERROR, *(f"step {n}" for n in range(100))]
-    found = last_lines(ranks_said(*said, code="-11 (pid: 28476)  (SIGSEGV)"))
-    assert found[-2:] == ("step 99", "torchrun: rank 1 failed first (exit code -11, SIGSEGV)")
-    assert len(found) == LAST_LINES
-
-
-def test_a_line_of_the_program_that_looks_like_a_progress_bar_stays() -> None:
-    said = ("[rank0] FATAL: 98 % of the batch is NaN", "[INFO] 50% done", "last words")
-    bars = "[1/2] [=====50%      ] report.nsys-rep\n[2/2] [========100%] report.sqlite\n"
-    assert last_lines(("\n".join(said) + "\n" + bars).encode()) == said
-
-
-def test_an_error_in_torchrun_itself_is_kept() -> None:
-    said = ("Traceback (most recent call last):", '  File "run.py"', "ValueError: no such option")
-    assert last_lines("\n".join(said).encode()) == said
+    said = ranks_said(*ERROR, *LATER, code="-11 (pid: 28476)  (SIGSEGV)")
+    lines = last_lines(said.encode())
+    assert lines[-2:] == (LATER[-1], "torchrun: rank 1 failed first (exit code -11, SIGSEGV)")
+    assert len(lines) == LAST_LINES
 
 
 @pytest.mark.slow
-def test_the_installed_torchrun_shows_the_error_of_the_rank(tmp_path: Path) -> None:
+def test_the_installed_torchrun_shows_the_error_of_the_rank() -> None:
     program = "import os\nif os.environ['RANK'] == '1': raise ValueError('loss is NaN')"
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"]
     argv = [sys.executable, *torchrun, sys.executable, "-c", program]
-    ended = run_program(argv, {}, tmp_path / "log")
+    ended = run_program(argv, {}, Path("log"))
     assert ended.exit_code == 1
-    assert ended.last_lines[-2:] == (
-        "ValueError: loss is NaN",
-        "torchrun: rank 1 failed first (exit code 1)",
-    )
+    assert ended.last_lines[-2:] == ("ValueError: loss is NaN", TORCHRUN_SAYS)
