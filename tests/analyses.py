@@ -94,10 +94,7 @@ def oracle_tables_of(name: str) -> dict[str, list[Row]]:
 
 
 def tables_of(
-    trace: nsysflow.Trace,
-    options: Options | None = None,
-    *,
-    only: Iterable[str] = tuple(OF_REPORT),
+    trace: nsysflow.Trace, options: Options | None = None, *, only: Iterable[str] = tuple(OF_REPORT)
 ) -> dict[str, pl.DataFrame]:
     """Tables by name."""
     analysis = nsysflow.analyze(trace, options)

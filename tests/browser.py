@@ -52,12 +52,7 @@ def started() -> Iterator[Any]:
 
 @contextmanager
 def opened(
-    browser: Any,
-    file: Path,
-    *,
-    width: int = 1280,
-    scheme: Scheme = "light",
-    at: str = "",
+    browser: Any, file: Path, *, width: int = 1280, scheme: Scheme = "light", at: str = ""
 ) -> Iterator[Any]:
     """The page of a file, without a network, once it is filled; `at` is its fragment. Errors and
     warnings on its console, requests, and what its policy refuses fail the test."""

@@ -26,9 +26,7 @@ def kernels(trace: Trace) -> int:
     return trace.ops.filter(pl.col("kind") == "kernel").height
 
 
-def test_repetitions_reach_the_requested_number_of_kernels(
-    traces: tuple[Trace, Trace],
-) -> None:
+def test_repetitions_reach_the_requested_number_of_kernels(traces: tuple[Trace, Trace]) -> None:
     once, big = traces
     assert kernels(big) == 3 * kernels(once)
 

@@ -30,11 +30,7 @@ def script(path: Path, body: str) -> Path:
 def places(root: Path, *, named: str | None = None, machine: str = "x86_64") -> Places:
     """A machine under `root`; `root/path` is its PATH."""
     return Places(
-        named=named,
-        path=str(root / "path"),
-        root=root,
-        cache=root / "cache",
-        machine=machine,
+        named=named, path=str(root / "path"), root=root, cache=root / "cache", machine=machine
     )
 
 

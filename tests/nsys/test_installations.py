@@ -24,9 +24,7 @@ def everywhere(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_order_is_asked_for_then_named_then_path_then_installed(
-    everywhere: Path,
-) -> None:
+def test_the_order_is_asked_for_then_named_then_path_then_installed(everywhere: Path) -> None:
     asked, named = everywhere / "asked/nsys", everywhere / "named/nsys"
     machine = places(everywhere, named=str(named))
     assert find_nsys(asked, places=machine).version == (2021, 1, 1)
@@ -60,9 +58,7 @@ def test_the_toolkit_in_cuda_home_is_searched(tmp_path: Path) -> None:
     assert find_nsys(places=machine).path == program
 
 
-def test_the_newest_installed_is_found_by_its_version_and_not_by_its_folder(
-    tmp_path: Path,
-) -> None:
+def test_the_newest_installed_is_found_by_its_version_and_not_by_its_folder(tmp_path: Path) -> None:
     fake_nsys(tmp_path / "opt/nvidia/nsight-systems/2025.3.1/bin/nsys", "2025.3.1")
     fake_nsys(tmp_path / "opt/nvidia/nsight-systems/2023.4.4/bin/nsys", "2023.4.4")
     newest = fake_nsys(tmp_path / "usr/local/cuda-13.1/bin/nsys", "2025.10.1.7-3v0")

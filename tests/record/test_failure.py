@@ -222,11 +222,7 @@ def test_the_reason_depends_on_the_collector_and_on_what_the_program_loaded(
 
 @pytest.mark.parametrize(
     ("on", "child"),
-    [
-        ("cpu", had(nvtx="0.2.11")),
-        ("cuda", had(nvtx="0.2.11")),
-        ("cuda", had(torch="2.11.0")),
-    ],
+    [("cpu", had(nvtx="0.2.11")), ("cuda", had(nvtx="0.2.11")), ("cuda", had(torch="2.11.0"))],
 )
 def test_the_whole_run_can_be_recorded_as_printed(
     tmp_path: Path, on: str, child: ChildStatus

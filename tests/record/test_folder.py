@@ -26,9 +26,7 @@ def test_an_unnamed_run_is_named_after_its_script_and_the_time() -> None:
     assert (made / "report.sqlite").is_file()
 
 
-def test_runs_that_start_together_get_a_folder_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_runs_that_start_together_get_a_folder_each(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Mock(now=Mock(return_value=datetime(2026, 11, 20, 10, 0, 0)))
     monkeypatch.setattr("nsysflow.cli.request.datetime", clock)
     Path("train.py").write_text("print('ran')")

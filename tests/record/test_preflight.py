@@ -27,9 +27,7 @@ def test_a_workload_of_two_ranks_on_one_gpu_says_how_to_start_one() -> None:
     assert ran.stderr.endswith("  nsysflow profile ddp --nproc 1\n")
 
 
-def test_without_a_gpu_one_message_says_what_works(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_gpu_one_message_says_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsysflow.record.machine.gpus", lambda: NO_GPU)
     ran = profiled("nan_check")
     assert ran.exit_code == 1

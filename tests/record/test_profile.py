@@ -314,16 +314,12 @@ def recorded(folder: Path, *names: str) -> tuple[str, ...]:
     return manifest.reports
 
 
-def test_traces_of_ranks_that_the_command_starts_are_reports_in_order(
-    tmp_path: Path,
-) -> None:
+def test_traces_of_ranks_that_the_command_starts_are_reports_in_order(tmp_path: Path) -> None:
     ranks = tuple(f"rank{rank}.pt.trace.json.gz" for rank in range(11))
     assert recorded(tmp_path / "out", *ranks) == ranks
 
 
-def test_traces_of_all_processes_are_reports_and_the_next_run_replaces_them(
-    tmp_path: Path,
-) -> None:
+def test_traces_of_all_processes_are_reports_and_the_next_run_replaces_them(tmp_path: Path) -> None:
     first = ("report.pt.trace.json.gz", "report-97.pt.trace.json.gz", "report-813.pt.trace.json.gz")
     assert recorded(tmp_path / "out", *first) == first
     assert recorded(tmp_path / "out", *first[:1]) == first[:1]

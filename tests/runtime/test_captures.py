@@ -23,10 +23,7 @@ def test_torch_profiler_leaves_a_trace_of_the_active_steps(tmp_path: Path) -> No
     (path,) = tmp_path.iterdir()
     assert path.name == "report.pt.trace.json.gz"
     held = json.loads(gzip.decompress(path.read_bytes()))
-    assert held["nsysflow"] == {
-        "capture": "1:2:3",
-        "unprofiled_step_ns": status.unprofiled_step_ns,
-    }
+    assert held["nsysflow"] == {"capture": "1:2:3", "unprofiled_step_ns": status.unprofiled_step_ns}
     assert instances(path) == {"step": 3, "step/data": 3, "step/forward": 3}
     assert "torch" in status.versions
 

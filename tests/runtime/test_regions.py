@@ -59,12 +59,7 @@ def test_every_range_opened_is_counted_once(tree: Tree) -> None:
 
 
 def test_a_range_closes_when_its_body_raises() -> None:
-    with (
-        recorded() as notes,
-        pytest.raises(ZeroDivisionError),
-        region("outer"),
-        region("inner"),
-    ):
+    with recorded() as notes, pytest.raises(ZeroDivisionError), region("outer"), region("inner"):
         raise ZeroDivisionError
     assert [what for what, *_ in notes.events] == ["open", "open", "close", "close"]
 

@@ -82,10 +82,7 @@ def test_an_iterable_that_fails_closes_what_is_open() -> None:
         yield 0
         raise ZeroDivisionError
 
-    with (
-        captured(Window(wait=0, warmup=0, active=5)) as noted,
-        pytest.raises(ZeroDivisionError),
-    ):
+    with captured(Window(wait=0, warmup=0, active=5)) as noted, pytest.raises(ZeroDivisionError):
         list(steps(broken()))
     whats = [what for what, *_ in noted.notes.events]
     assert whats.count("open") == whats.count("close")
@@ -169,9 +166,7 @@ def raising(error: type[Exception]) -> Callable[[], int]:
         *("beyond an index", "negative", "no number"),
     ],
 )
-def test_a_loader_that_cannot_tell_its_length_still_works(
-    length: Callable[[], int],
-) -> None:
+def test_a_loader_that_cannot_tell_its_length_still_works(length: Callable[[], int]) -> None:
     class Loader(list[int]):
         def __len__(self) -> int:
             return length()
@@ -198,9 +193,7 @@ def test_without_a_profiler_the_loop_is_the_iterable_itself(
 
 
 @pytest.mark.parametrize("wrong", [{"wait": -1}, {"warmup": -1}, {"active": 0}])
-def test_an_impossible_window_is_refused_with_or_without_a_profiler(
-    wrong: dict[str, int],
-) -> None:
+def test_an_impossible_window_is_refused_with_or_without_a_profiler(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="WAIT:WARMUP:ACTIVE"):
         steps(range(3), **wrong)
     with captured(), pytest.raises(ValueError, match="WAIT:WARMUP:ACTIVE"):

@@ -24,10 +24,7 @@ def test_options_are_those_of_the_code(workload: Workload) -> None:
 
 @each
 def test_phases_have_names_that_are_declared(workload: Workload) -> None:
-    assert set(workload.phases) <= {*Region, *WorkloadRegion} - {
-        Region.STEP,
-        WorkloadRegion.REPLAY,
-    }
+    assert set(workload.phases) <= {*Region, *WorkloadRegion} - {Region.STEP, WorkloadRegion.REPLAY}
 
 
 def test_every_module_is_a_workload_of_the_catalog() -> None:
