@@ -1,4 +1,5 @@
-"""Tables written by hand: columns a test does not name are 0, or null where that is a name."""
+"""Tables and findings written by hand: columns a test does not name are 0, or null where that is a
+name; `_ms` names the `_ns` column in ms."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,21 +9,22 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.findings import Findings
-from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
 from nsysflow.analysis.tables.validity import FailedCheck
 from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.report.results import Results as RealResults
 
-MS = 1_000_000
-"""ns in a ms."""
+Row = dict[str, Any]
 
+MS: Final = 1_000_000
+"""ns in a ms."""
 
 NOTHING_FOUND: Final = Findings(
     valued=(), together_ns=None, step_ns=0, of_steps=False, steps=1, report="run.sqlite"
@@ -30,18 +32,17 @@ NOTHING_FOUND: Final = Findings(
 
 
 class Results(RealResults):
-    """A run whose findings were never looked for: those of its first report."""
+    """A run whose findings are those that its first report was given."""
 
     @property
     def found(self) -> Findings:
-        """As they were put there."""
         first = self.analyses[0]
         return first.found if isinstance(first, Handmade) else NOTHING_FOUND
 
 
 @dataclass(frozen=True)
 class Handmade:
-    """An analysis that was never computed."""
+    """An analysis that was never computed: all of it is judged, nothing is replayed or drawn."""
 
     tables: dict[str, pl.DataFrame]
     trace: Trace = field(default_factory=lambda: Trace(report="run.sqlite", source="by hand"))
@@ -50,36 +51,21 @@ class Handmade:
     notes: tuple[Note, ...] = ()
     failed_checks: tuple[FailedCheck, ...] = ()
     collectives: pl.DataFrame = field(default_factory=COLLECTIVES.to_frame)
-
     found: Findings = NOTHING_FOUND
     step_counts: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    selected_ns: tuple[tuple[int, int], ...] = ()
+    is_one_rank: bool = False
 
     @property
     def judged(self) -> "Handmade":
-        """All of it."""
         return self
-
-    @property
-    def subject(self) -> JudgedReport:
-        """Rules find nothing in tables alone."""
-        raise LookupError("tables written by hand have no operations")
-
-    @property
-    def tracks(self) -> Tracks:
-        """Tables alone have no timeline."""
-        raise LookupError("tables written by hand have no operations")
-
-    @property
-    def selected_ns(self) -> tuple[tuple[int, int], ...]:
-        return ()
 
     @property
     def parts(self) -> pl.DataFrame:
         """Of accounting: exposed communication and copies were waited for."""
         exposed = {"comm_exposed_ns": "communication_ns", "copy_exposed_ns": "copies_ns"}
-        accounting = self.tables.get("accounting", SCHEMAS["accounting"].to_frame())
         names = [f"{part}_ns" for part in PARTS]
-        return accounting.rename(exposed).select("report", "device", *names)
+        return self.accounting.rename(exposed).select("report", "device", *names)
 
     @property
     def digest(self) -> Digest:
@@ -89,6 +75,7 @@ class Handmade:
             for name, dtype in EXCHANGED.items()
             if name not in COLLECTIVES
         ]
+        steps = self.steps.with_columns(pl.lit(value=True).alias("judged"))
         return Digest(
             report=next(iter(self.collectives["report"]), self.trace.report),
             source=self.trace.source,
@@ -97,22 +84,15 @@ class Handmade:
             failed=self.failed_checks,
             step_name=self.step_name,
             collectives=self.collectives.with_columns(blank).select([*EXCHANGED]),
-            steps=self.steps.with_columns(pl.lit(value=True).alias("judged")).select(
-                [*JUDGED_STEPS]
-            ),
+            steps=steps.select([*JUDGED_STEPS]),
             accounting=self.accounting,
         )
 
     def compute(self, *tables: str) -> None:
         """There is nothing to compute."""
 
-    def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
-        gaps = self.gaps.filter(pl.col("duration_ns") >= at_least_ns)
-        return gaps.top_k(limit, by="duration_ns")
-
     @property
     def step_names(self) -> pl.DataFrame:
-        """The one name, of all processes."""
         processes = self.steps.select("report", "process").unique(maintain_order=True)
         return processes.with_columns(pl.lit(self.step_name, pl.String).alias("name"))
 
@@ -121,43 +101,51 @@ class Handmade:
         return self.steps.select("report", "process", "device", "step")
 
     @property
-    def is_one_rank(self) -> bool:
-        return False
-
-    @property
     def induced(self) -> pl.DataFrame:
         """Of the first GPU."""
-        device = pl.lit(0, pl.Int32).alias("device")
-        return self.syncs.filter(pl.col("induced_idle_ns") > 0).with_columns(
-            device, pl.int_range(pl.len(), dtype=pl.UInt32).alias("call")
-        )
+        numbered = pl.int_range(pl.len(), dtype=pl.UInt32).alias("call")
+        waits = self.syncs.filter(pl.col("induced_idle_ns") > 0)
+        return waits.with_columns(pl.lit(0, pl.Int32).alias("device"), numbered)
 
     @property
     def each_copy(self) -> pl.DataFrame:
         return EACH_COPY.to_frame()
 
+    def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
+        return next(self.gap_slices(at_least_ns)).top_k(limit, by="duration_ns")
+
     def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]:
         yield self.gaps.filter(pl.col("duration_ns") >= at_least_ns)
 
     def count_gaps(self, at_least_ns: int) -> int:
-        return len(self.gaps.filter(pl.col("duration_ns") >= at_least_ns))
+        return next(self.gap_slices(at_least_ns)).height
 
     def __getattr__(self, name: str) -> pl.DataFrame:
-        if name not in SCHEMAS:
+        if name not in SCHEMAS:  # `subject` and `tracks` too: tables have no operations
             raise AttributeError(name)
         return self.tables.get(name, SCHEMAS[name].to_frame())
 
 
-def frame(name: str, *rows: dict[str, Any]) -> pl.DataFrame:
+def row(**columns: Any) -> Row:
+    """A row; what is named in ms becomes ns."""
+    return {
+        name.removesuffix("_ms") + "_ns" if name.endswith("_ms") else name: round(value * MS)
+        if name.endswith("_ms")
+        else value
+        for name, value in columns.items()
+    }
+
+
+def frame(name: str, *rows: Row) -> pl.DataFrame:
     """A table of the schema from the columns that matter."""
-    of = SCHEMAS[name]
-    blank = {column: 0 if dtype.is_numeric() else None for column, dtype in of.items()}
-    filled = [{**blank, "report": "run.sqlite", **row} for row in rows]
-    return pl.DataFrame(filled, schema=of)
+    columns = SCHEMAS[name]
+    blank = {column: 0 if dtype.is_numeric() else None for column, dtype in columns.items()}
+    filled = [{**blank, "report": "run.sqlite", **row(**given)} for given in rows]
+    return pl.DataFrame(filled, schema=columns)
 
 
 def handmade(
-    *, step_name: str | None = None, notes: tuple[Note, ...] = (), **rows: list[dict[str, Any]]
+    *, step_name: str | None = None, notes: tuple[Note, ...] = (), **rows: list[Row]
 ) -> Handmade:
     """An analysis of `run.sqlite` from rows by table."""
     tables = {name: frame(name, *some) for name, some in rows.items()}
@@ -169,29 +157,22 @@ def results(**rows: Any) -> Results:
     return Results([handmade(**rows)])
 
 
-def device(window_ns: int, **columns: Any) -> dict[str, Any]:
+def device(window_ns: int, **columns: Any) -> Row:
     """A row of accounting: the causes make up the idle, compute is the rest."""
+    columns = row(**columns)
     idle_ns = sum(columns.get(f"{cause}_ns", 0) for cause in CAUSES)
     rest_ns = columns.get("comm_exposed_ns", 0) + columns.get("copy_exposed_ns", 0)
+    whole = {"window_ns": window_ns, "idle_ns": idle_ns}
     return {
-        "name": "NVIDIA H200",
-        "window_ns": window_ns,
-        "idle_ns": idle_ns,
-        "compute_ns": window_ns - idle_ns - rest_ns,
-        **columns,
-    }
+        "name": "NVIDIA H200", **whole, "compute_ns": window_ns - idle_ns - rest_ns, **columns,
+    }  # fmt: skip
 
 
 def renamed(run: Handmade, report: str) -> Handmade:
     """`run` as a report of another name."""
     name = pl.lit(report).alias("report")
-    tables = {each: rows.with_columns(name) for each, rows in run.tables.items()}
+    tables = {table: rows.with_columns(name) for table, rows in run.tables.items()}
     return replace(run, tables=tables, trace=replace(run.trace, report=report))
-
-
-def part(cause: str, total_ns: int, **columns: Any) -> dict[str, Any]:
-    """A row of gap_summary."""
-    return {"cause": cause, "total_ns": total_ns, "gaps": 1, **columns}
 
 
 def captured(run: Handmade, *processes: tuple[int, int | None]) -> Handmade:
@@ -201,7 +182,7 @@ def captured(run: Handmade, *processes: tuple[int, int | None]) -> Handmade:
     return replace(run, trace=replace(run.trace, captures=captures))
 
 
-def metrics(group: str, name: str, busy_ns: int, **columns: Any) -> dict[str, Any]:
+def metrics(group: str, name: str, busy_ns: int, **columns: Any) -> Row:
     """A row of gpu_metrics: half of the SMs active, unless said otherwise."""
     said = {"samples": 9, "sm_active_pct": 50.0, "bound": "latency"} | columns
     return {"group": group, "name": name, "busy_ns": busy_ns, **said}
@@ -210,7 +191,7 @@ def metrics(group: str, name: str, busy_ns: int, **columns: Any) -> dict[str, An
 def sampled() -> Handmade:
     """A run with sampled counters: loss keeps the GPU busy and the chip idle."""
     return handmade(
-        accounting=[device(100 * MS, host_ns=30 * MS)],
+        accounting=[device(100 * MS, host_ms=30)],
         gpu_metrics=[
             metrics("phase", "step", 70 * MS, bound="overhead", sm_active_pct=20.0),
             metrics("phase", "step/forward", 50 * MS, bound="compute", sm_active_pct=90.0),
@@ -224,28 +205,22 @@ def sampled() -> Handmade:
 def measured() -> Handmade:
     """A step of 4 TFLOP in 10 ms on an H200, forward and backward apart."""
     peak = {"unit": "bf16", "peak_flops_per_s": 989.4e12, "process": 1, "steps": 5}
-    parts = [("step", 4, 10), ("step/backward", 3, 6), ("step/forward", 1, 2)]
     rows = [
-        {
-            "path": path,
-            "flops": tera * 10**12,
-            "time_ns": ms * MS,
-            "flops_per_s": tera * 1e15 / ms,
-            "mfu_pct": 100 * tera * 1e15 / ms / 989.4e12,
-            **peak,
-        }
-        for path, tera, ms in parts
+        row(path=path, flops=tera * 10**12, time_ms=ms, flops_per_s=tera * 1e15 / ms)
+        | peak
+        | {"mfu_pct": 100 * tera * 1e15 / ms / 989.4e12}
+        for path, tera, ms in (("step", 4, 10), ("step/backward", 3, 6), ("step/forward", 1, 2))
     ]
-    steady = {"kind": "steady", "steps": "0 to 4", "count": 5, "total_ns": 50 * MS}
+    steady = row(kind="steady", steps="0 to 4", count=5, total_ms=50)
     return handmade(accounting=[device(50 * MS)], mfu=rows, step_groups=[steady])
 
 
 def two_ranks() -> list[Handmade]:
     """A collective that the second rank came 3 ms late to."""
     found = []
-    for number, start_ns in enumerate((1 * MS, 4 * MS)):
-        row = {"report": f"rank{number}", "process": 10 + number, "device": number, "name": "nccl"}
-        made = {"start_ns": start_ns, "end_ns": 5 * MS, **row}
+    for number, start_ms in enumerate((1, 4)):
+        made = row(start_ms=start_ms, end_ms=5, report=f"rank{number}", process=10 + number)
+        made |= {"device": number, "name": "nccl"}
         collectives = pl.DataFrame([made], schema=COLLECTIVES)
         found.append(replace(handmade(accounting=[device(9 * MS)]), collectives=collectives))
     return found
@@ -256,191 +231,99 @@ def training() -> Handmade:
 
     30 ms of idle lie between the steps, 12 ms are launches in forward, 8 ms a wait in the loss.
     """
-    forward, loss = "step/forward", "step/loss"
+    forward, loss, wait = "step/forward", "step/loss", "cudaStreamSynchronize"
+    idle = row(host_ms=30, launch_ms=12, sync_ms=8)
+    first = row(gap=7, step=0, start_ms=50, end_ms=70, duration_ms=20, host_ms=20, cause="host")
+    last = row(gap=9, step=1, start_ms=90, end_ms=98, duration_ms=8, sync_ms=8, cause="sync")
+    step = row(path="step", depth=1, host_wall_ms=60, kernel_ms=49, busy_ms=50, bound="compute")
+    inner = row(path=forward, depth=2, host_wall_ms=35, kernel_ms=40, busy_ms=40, bound="compute")
+    read = row(path=loss, depth=2, host_wall_ms=20, kernel_ms=9, busy_ms=9, bound="compute+sync")
     return handmade(
         step_name="step",
         notes=(Note(NoteKind.RUN, "12 ranges of NCCL are not phases"),),
         accounting=[
-            device(
-                100 * MS,
-                host_ns=30 * MS,
-                launch_ns=12 * MS,
-                sync_ns=8 * MS,
-                kernels=900,
-                gaps=3,
-                kernel_ns=49 * MS,
-                copy_exposed_ns=1 * MS,
-            )
+            device(100 * MS, **idle, kernels=900, gaps=3, kernel_ms=49, copy_exposed_ms=1)
         ],
         gap_summary=[
-            part("host", 30 * MS, phase="", per_step_ns=15 * MS, gaps=2, window_pct=30.0),
-            part("launch", 12 * MS, phase=forward, per_step_ns=6 * MS, gaps=80, window_pct=12.0),
-            part(
-                "sync",
-                8 * MS,
-                phase=loss,
-                window_pct=8.0,
-                per_step_ns=4 * MS,
-                gaps=2,
-                culprit="cudaStreamSynchronize",
-            ),
+            row(cause="host", total_ms=30, phase="", per_step_ms=15, gaps=2, window_pct=30.0),
+            row(cause="launch", total_ms=12, phase=forward, per_step_ms=6, gaps=80, window_pct=12),
+            row(cause="sync", total_ms=8, phase=loss, per_step_ms=4, gaps=2, window_pct=8.0)
+            | {"culprit": wait},
         ],
         gaps=[
-            {
-                "gap": 7,
-                "step": 0,
-                "start_ns": 50 * MS,
-                "end_ns": 70 * MS,
-                "duration_ns": 20 * MS,
-                "cause": "host",
-                "phase": "",
-                "waiting_phase": forward,
-                "host_range": "",
-                "prev_op": "adam",
-                "next_op": "gemm",
-                "host_ns": 20 * MS,
-            },
-            {
-                "gap": 9,
-                "step": 1,
-                "start_ns": 90 * MS,
-                "end_ns": 98 * MS,
-                "duration_ns": 8 * MS,
-                "cause": "sync",
-                "phase": loss,
-                "waiting_phase": forward,
-                "host_range": loss,
-                "prev_op": "nll",
-                "next_op": "gemm",
-                "sync_ns": 8 * MS,
-                "culprit": "cudaStreamSynchronize",
-            },
+            first | row(phase="", waiting_phase=forward, host_range="", prev_op="adam")
+            | {"next_op": "gemm"},
+            last | row(phase=loss, waiting_phase=forward, host_range=loss, prev_op="nll")
+            | {"next_op": "gemm", "culprit": wait},
         ],
         phases=[
-            {
-                "path": "step",
-                "depth": 1,
-                "instances": 2,
-                "host_wall_ns": 60 * MS,
-                "kernels": 900,
-                "kernel_ns": 49 * MS,
-                "busy_ns": 50 * MS,
-                "idle_ns": 20 * MS,
-                "launch_ns": 12 * MS,
-                "sync_ns": 8 * MS,
-                "bound": "compute",
-                "launches": 800,
-            },
-            {
-                "path": forward,
-                "depth": 2,
-                "instances": 2,
-                "host_wall_ns": 35 * MS,
-                "kernels": 600,
-                "kernel_ns": 40 * MS,
-                "busy_ns": 40 * MS,
-                "idle_ns": 12 * MS,
-                "launch_ns": 12 * MS,
-                "bound": "compute",
-                "launches": 500,
-            },
-            {
-                "path": loss,
-                "depth": 2,
-                "instances": 2,
-                "host_wall_ns": 20 * MS,
-                "kernels": 300,
-                "kernel_ns": 9 * MS,
-                "busy_ns": 9 * MS,
-                "idle_ns": 8 * MS,
-                "sync_ns": 8 * MS,
-                "bound": "compute+sync",
-                "launches": 300,
-            },
+            step | row(instances=2, kernels=900, launches=800, idle_ms=20, launch_ms=12, sync_ms=8),
+            inner | row(instances=2, kernels=600, launches=500, idle_ms=12, launch_ms=12),
+            read | row(instances=2, kernels=300, launches=300, idle_ms=8, sync_ms=8),
         ],
         syncs=[
-            {
-                "api": "cudaStreamSynchronize",
-                "kind": "sync",
-                "phase": loss,
-                "start_ns": 80 * MS,
-                "blocked_ns": 12 * MS,
-                "gpu_busy_ns": 4 * MS,
-                "induced_idle_ns": 8 * MS,
-            },
-            {
-                "api": "cudaDeviceSynchronize",
-                "kind": "sync",
-                "phase": None,
-                "start_ns": 100 * MS,
-                "blocked_ns": 211 * MS,
-                "gpu_busy_ns": 211 * MS,
-            },
+            row(api=wait, kind="sync", phase=loss, start_ms=80, blocked_ms=12, gpu_busy_ms=4)
+            | {"induced_idle_ns": 8 * MS},
+            row(api="cudaDeviceSynchronize", kind="sync", start_ms=100, blocked_ms=211)
+            | {"gpu_busy_ns": 211 * MS},
         ],
         steps=[
-            {
-                "step": 0,
-                "end_ns": 60 * MS,
-                "duration_ns": 60 * MS,
-                "compute_ns": 20 * MS,
-                "idle_ns": 40 * MS,
-                "host_ns": 22 * MS,
-                "steady": False,
-                "kind": "start-up",
-            },
-            {
-                "step": 1,
-                "start_ns": 60 * MS,
-                "end_ns": 100 * MS,
-                "duration_ns": 40 * MS,
-                "compute_ns": 30 * MS,
-                "idle_ns": 10 * MS,
-                "host_ns": 8 * MS,
-                "steady": True,
-                "kind": "steady",
-            },
+            row(step=0, end_ms=60, duration_ms=60, compute_ms=20, idle_ms=40, host_ms=22)
+            | {"steady": False, "kind": "start-up"},
+            row(step=1, start_ms=60, end_ms=100, duration_ms=40, compute_ms=30, idle_ms=10)
+            | row(host_ms=8, steady=True, kind="steady"),
         ],
         step_groups=[
-            {"kind": "steady", "steps": "1", "count": 1, "total_ns": 40 * MS},
-            {
-                "kind": "before",
-                "steps": "0",
-                "count": 1,
-                "total_ns": 60 * MS,
-                "excess_ns": None,
-                "cause": "host",
-                "cause_ns": 22 * MS,
-            },
+            row(kind="steady", steps="1", count=1, total_ms=40),
+            row(kind="before", steps="0", count=1, total_ms=60, cause="host", cause_ms=22)
+            | {"excess_ns": None},
         ],
         kernels=[
-            {
-                "name": "gemm<bf16>",
-                "short_name": "gemm",
-                "class": "matmul",
-                "count": 600,
-                "total_ns": 40 * MS,
-                "median_ns": 66_000,
-                "share_pct": 81.6,
-                "grid": "64x1x1",
-                "block": "256x1x1",
-            },
+            row(name="gemm<bf16>", short_name="gemm", count=600, total_ms=40, median_ns=66_000)
+            | {"class": "matmul", "share_pct": 81.6, "grid": "64x1x1", "block": "256x1x1"}
         ],
         copies=[
-            {
-                "direction": "HtoD",
-                "copy_label": "pageable_blocking",
-                "count": 2,
-                "bytes": 4_000_000,
-                "gpu_ns": 1 * MS,
-                "exposed_ns": 1 * MS,
-            },
+            row(direction="HtoD", copy_label="pageable_blocking", count=2, bytes=4_000_000)
+            | row(gpu_ms=1, exposed_ms=1)
         ],
         integrity=[
-            {
-                "check": "unattributed operations",
-                "count": 3,
-                "share_pct": 0.3,
-                "impact": "phases: these operations are in none",
-            },
+            row(check="unattributed operations", count=3, share_pct=0.3)
+            | {"impact": "phases: these operations are in none"}
         ],
-    )
+    )  # fmt: skip
+
+
+STEP_NS: Final = 50 * MS
+"""A step of `training`, of which all savings here are."""
+
+
+def finding(**fields: Any) -> Finding:
+    """A wait in the loop that was replayed, but for `fields`."""
+    common: Row = {"rule": "sync-in-loop", "title": "sync in the loop", "steps": 2, "size_ns": MS}
+    words = {"change": ("remove the wait", "wait later"), "evidence": ("it waits",)}
+    return Finding(**common | words | {"table": "syncs", "changes": Changes()} | fields)
+
+
+def valued(high_ns: int = 5 * MS, report: str = "run.sqlite", **fields: Any) -> Valued:
+    """The same with its saving."""
+    wait = finding(**fields)
+    low_ns = high_ns if wait.method == "replay" else 0
+    return Valued(finding=wait, low_ns=low_ns, high_ns=high_ns, step_ns=STEP_NS, report=report)
+
+
+def found_of(
+    *some: Valued, together_ns: int | None = None, steps: int = 2, of_steps: bool = True
+) -> Findings:
+    """What was found in `training`."""
+    found = replace(NOTHING_FOUND, valued=some, step_ns=STEP_NS)
+    return replace(found, together_ns=together_ns, steps=steps, of_steps=of_steps)
+
+
+def stepped(found: Findings = NOTHING_FOUND) -> Handmade:
+    """`training` with both of its steps judged."""
+    return replace(training(), step_counts={("run.sqlite", 0): 2}, found=found)
+
+
+def with_findings(*some: Valued, **of: Any) -> Results:
+    """The results of `training` with these findings."""
+    return Results([stepped(found_of(*some, **of))])

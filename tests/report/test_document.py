@@ -14,8 +14,16 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.document import DEAREST, report_json
-from tests.report.found import found_of, valued
-from tests.report.handmade import MS, Handmade, Results, captured, results, training
+from tests.report.handmade import (
+    MS,
+    Handmade,
+    Results,
+    captured,
+    found_of,
+    results,
+    training,
+    valued,
+)
 from tests.report.test_ranks import run_of
 
 KEYS = [

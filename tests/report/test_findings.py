@@ -8,8 +8,17 @@ import pytest
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.findings import saving_of, suggestions
 from nsysflow.report.results import Origin
-from tests.report.found import found_of, stepped, valued, with_findings
-from tests.report.handmade import MS, Handmade, Results, captured, renamed
+from tests.report.handmade import (
+    MS,
+    Handmade,
+    Results,
+    captured,
+    found_of,
+    renamed,
+    stepped,
+    valued,
+    with_findings,
+)
 
 UNKNOWN: Final = "unprofiled time unknown: add --capture"
 

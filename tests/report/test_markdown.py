@@ -1,8 +1,7 @@
 """summary.md."""
 
 from nsysflow.report.markdown import summary
-from tests.report.found import valued, with_findings
-from tests.report.handmade import MS, Results, device, results, training
+from tests.report.handmade import MS, Results, device, results, training, valued, with_findings
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 

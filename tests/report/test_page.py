@@ -8,8 +8,16 @@ from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.page import FIRST, Length, Page, compose, rows_shown
 from nsysflow.report.results import Origin
-from tests.report.found import valued, with_findings
-from tests.report.handmade import MS, Results, device, measured, results, training
+from tests.report.handmade import (
+    MS,
+    Results,
+    device,
+    measured,
+    results,
+    training,
+    valued,
+    with_findings,
+)
 
 
 def composed(of: Results, length: Length = "page", top: int | None = None, least: int = 0) -> Page:

@@ -10,8 +10,7 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.report.results import Origin
 from tests.analyses import analysed, few_reports
-from tests.report.found import found_of, stepped, valued
-from tests.report.handmade import Results, handmade, training
+from tests.report.handmade import Results, found_of, handmade, stepped, training, valued
 
 TYPED = "--device 1 --steps 2: --steps '!7'"
 

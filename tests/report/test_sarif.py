@@ -12,8 +12,7 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.report.results import Origin
 from nsysflow.report.sarif import Find, sarif_json
-from tests.report.found import STEP_NS, found_of, stepped, valued
-from tests.report.handmade import Results
+from tests.report.handmade import STEP_NS, Results, found_of, stepped, valued
 from tests.report.sarif import Location, Result, read
 
 LINE = "train.py:42 in check"

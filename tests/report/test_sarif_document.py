@@ -6,8 +6,7 @@ from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.report.results import Results
 from nsysflow.report.sarif import sarif_json
 from tests.analyses import few_reports, run_of
-from tests.report.found import valued, with_findings
-from tests.report.handmade import Handmade
+from tests.report.handmade import Handmade, valued, with_findings
 from tests.report.sarif import Run, read
 
 

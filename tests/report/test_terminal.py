@@ -13,8 +13,17 @@ from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.layout import Block, words
 from nsysflow.report.terminal import page, set_block
-from tests.report.found import valued, with_findings
-from tests.report.handmade import MS, Results, device, handmade, part, results, training
+from tests.report.handmade import (
+    MS,
+    Results,
+    device,
+    handmade,
+    part,
+    results,
+    training,
+    valued,
+    with_findings,
+)
 
 GOLDEN = Path(__file__).parent / "page.txt"
 

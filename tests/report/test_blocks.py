@@ -1,0 +1,383 @@
+"""Tables as people read them: what `everything.txt` and `training.txt` do not show."""
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis.declared.tables import DECLARED, TABLES, Table
+from nsysflow.analysis.options import Options
+from nsysflow.report import blocks
+from nsysflow.report.blocks import block_of
+from nsysflow.report.blocks.integrity import quality_lines
+from nsysflow.report.blocks.mfu import mfu_sentences
+from nsysflow.report.blocks.starved import starved_line
+from nsysflow.report.blocks.steps import steps_sentence
+from nsysflow.report.fields import Limits
+from nsysflow.report.layout import Block
+from nsysflow.report.page import OF_RANKS, rows_shown
+from nsysflow.report.results import Results as RealResults
+from nsysflow.report.results import sorted_by_rank
+from tests.analyses import analysed
+from tests.report.handmade import (
+    MS,
+    Handmade,
+    Results,
+    Row,
+    captured,
+    device,
+    found_of,
+    handmade,
+    measured,
+    metrics,
+    renamed,
+    results,
+    row,
+    stepped,
+    training,
+    valued,
+)
+from tests.report.test_ranks import many
+from tests.report.test_reviewed_pages import everything
+
+SHOWN = [
+    table for table in TABLES.values() if rows_shown(table, "page") or rows_shown(table, "full")
+]
+EMPTY = Results([handmade()])
+
+
+def shown(name: str, run: RealResults, rows: int = 50, at_least_ns: int = 0) -> Block:
+    return block_of(name)(run, Limits(rows=rows, at_least_ns=at_least_ns))
+
+
+def of_rows(name: str, *rows: Row, limit: int = 9, window: int = 100) -> Block:
+    """The block of these rows, in a window of so many ms."""
+    return shown(name, results(**{"accounting": [device(window * MS)], name: [*rows]}), limit)
+
+
+def column(block: Block, head: str) -> list[str]:
+    heads = [column.head for column in block.columns]
+    return [row[heads.index(head)] for row in block.rows] if head in heads else []
+
+
+def test_every_table_on_a_page_has_a_block_and_no_block_is_of_another() -> None:
+    folder = Path(blocks.__file__).parent
+    stems = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert stems == {table.name for table in SHOWN}
+    assert {table.name for table in DECLARED if table.page_rows or table.full_rows} == stems
+
+
+@pytest.mark.parametrize("table", SHOWN, ids=lambda table: table.name)
+def test_what_holds_for_every_block(table: Table) -> None:
+    run = many() if table.name in OF_RANKS else everything()
+    block, first = shown(table.name, run), shown(table.name, run, 1)
+    assert {len(row) for row in block.rows} == {len(block.columns)}
+    assert 1 <= len(block.title.split()) <= 6
+    assert not block.caption.endswith(".")
+    outside_ranges = 1 if table.name == "phases" else 0  # they are not one of the phases
+    assert len(first.rows) == 1 + outside_ranges
+    if len(block.rows) > 1 and table.name != "rank_steps":  # a picture of all rows
+        assert re.fullmatch(rf"\d+ more: --table {table.name}", first.rest)
+    assert block.rest == ""
+    assert shown(table.name, EMPTY).rows == ()
+    for head in ("GPU", "rank") if table.name not in OF_RANKS else ():
+        assert all(re.fullmatch(r".+ GPU [01]", name) for name in column(block, head))
+
+
+TOKENIZE = row(phase="data", cause="host", function="tokenize", source="train.py:88 in collate")
+UNKNOWN = row(phase="backward", cause="launch", function="(not sampled)", idle_ms=30)
+ONE_OFF = row(kind="one-off", steps="3", total_ms=117, excess_ms=71)
+LARGEST = ONE_OFF | row(largest_ms=70, largest_cause="host", phase="step/data")
+START = row(kind="before", steps="0, 1", total_ms=20, excess_ns=None, cause="host", cause_ms=9)
+WAIT = row(api="sync", kind="sync", source="a.py:1 in f", phase="step")
+NCCL = row(name="nccl", operation="ncclAllReduce", busy_ms=4, count=10, hidden_pct=25)
+FEW_ACTIVE = metrics("phase", "step", MS, bound="overhead", sm_active_pct=3.0)
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "head", "cells"),
+    [
+        ("accounting",  # in proportion
+         [device(100 * MS, comm_exposed_ms=25, copy_exposed_ms=25, host_ms=25)],
+         "", ["████████▓▓▓▓▓▓▓▒▒▒▒▒▒▒░░░░░░░░"]),
+        # the most exposed first; bytes only where some are known
+        ("comm", [NCCL | row(exposed_ms=1), NCCL | row(exposed_ms=3)],
+         "exposed", ["3.00 ms", "1.00 ms"]),
+        ("comm", [NCCL | row(bytes=None)], "bytes", []),
+        # the most idle time behind it first, then the most exposed
+        ("copies", [row(phase="a", exposed_ms=1), row(phase="b", exposed_ms=2),
+                    row(phase="c", induced_idle_ms=1)], "phase", ["c", "b", "a"]),
+        ("gap_summary", [row(cause="host", total_ms=1, phase="step", source="a.py:2 in f")],
+         "line", ["before a.py:2"]),
+        # of a GPU that idles between operations few SMs are no news
+        ("gpu_metrics", [FEW_ACTIVE], "note", []),
+        ("gpu_metrics", [FEW_ACTIVE | {"samples": 0, "sm_active_pct": None}], "name", []),
+        # one row for the same code, whatever its cause and thread
+        ("host_stacks", [TOKENIZE | row(idle_ms=10),
+                         TOKENIZE | row(idle_ms=10, cause="launch", thread=7)], "idle", ["20.0 ms"]),
+        ("host_stacks", [TOKENIZE | row(idle_ms=30),
+                         TOKENIZE | row(idle_ms=10, function="collate")],
+         "the host ran", ["tokenize in collate (train.py:88)", "collate (train.py:88)"]),
+        ("host_stacks", [TOKENIZE | row(idle_ms=30), UNKNOWN], "share", ["50 %"]),
+        ("integrity", [row(check="negative durations", count=2, share_pct=None, impact="dropped")],
+         "share", []),
+        ("kernels", [row(short_name=name, total_ns=ns) for name, ns in (("a", 1), ("b", 2))],
+         "kernel", ["b", "a"]),
+        ("phases", [row(path="a", depth=1, busy_ms=2, bound="blocking_copy+host"),
+                    row(path="b", depth=1, busy_ms=1, bound="compute")],
+         "bound", ["blocking copy, host", "compute", ""]),
+        ("phases", [row(path="a", depth=1, idle_ms=3, launch_ms=2, host_ms=1)],
+         "idle mostly", ["launch overhead", ""]),
+        ("phases", [row(path="step", depth=1, busy_ms=1), row(path="x", depth=1, host_wall_ms=1)],
+         "phase", ["step", "(outside ranges)"]),  # no GPU time in x
+        ("step_groups", [row(kind="steady", total_ms=1), row(kind="after")], "time", []),
+        ("step_groups", [START | row(second_cause="module_load", second_cause_ms=2)],
+         "mostly", ["host code 9.00 ms, loading GPU code 2.00 ms"]),
+        ("step_groups", [LARGEST | row(source="a.py:3 in f")],
+         "mostly", ["host code 70.0 ms in step/data, a.py:3 in f"]),
+        ("step_groups", [LARGEST | row(phase=None)],
+         "mostly", ["host code 70.0 ms in (outside ranges)"]),
+        ("step_groups", [ONE_OFF | row(kind=kind) for kind in ("cut-off", "after", "incomplete")],
+         "", ["cut off", "after the steps", "incomplete"]),
+        ("step_groups", [ONE_OFF | row(kind="periodic", every=n) for n in (2, 3, 4, 11, 21, 113)],
+         "", ["every 2nd", "every 3rd", "every 4th", "every 11th", "every 21st", "every 113th"]),
+        # calls of one name, line and phase are one row
+        ("syncs", [WAIT | row(induced_idle_ms=1, blocked_ms=2)] * 3, "idle behind it", ["3.00 ms"]),
+        ("syncs", [WAIT | row(induced_idle_ms=1, blocked_ms=2)] * 3, "calls", ["3"]),
+        # next to no idle time behind it, and not the longest
+        ("syncs", [WAIT | row(induced_idle_ms=10, blocked_ms=90),
+                   WAIT | row(api="small", induced_idle_ms=0.5)], "call", ["sync"]),
+        ("syncs", [WAIT | row(blocked_ms=0.3)], "call", []),  # short, though the longest
+    ],
+)  # fmt: skip
+def test_a_column_has_these_cells(table: str, rows: list[Row], head: str, cells: list[str]) -> None:
+    assert column(of_rows(table, *rows), head) == cells
+
+
+def test_each_gpu_has_steps_of_its_own() -> None:
+    rows = [device(100 * MS, device=number) for number in (0, 1)]
+    counts = {("run.sqlite", 0): 2, ("run.sqlite", 1): 4}
+    run = Results([replace(handmade(accounting=rows), step_counts=counts)])
+    assert column(shown("accounting", run), "step") == ["50.0 ms", "25.0 ms"]
+
+
+def test_a_fourth_cause_of_idle_time_is_only_hinted_at_and_without_any_there_is_no_line() -> None:
+    causes = row(host_ms=4, launch_ms=3, sync_ms=2, api_ms=1)
+    (line,) = shown("accounting", results(accounting=[device(100 * MS, **causes)])).more
+    assert line.endswith("waiting in a sync 2.00 ms 2.0 %, …")
+    assert shown("accounting", results(accounting=[device(100 * MS)])).more == ()
+
+
+def test_the_rows_left_out_are_the_next_of_the_table_that_the_block_names() -> None:
+    run = Results([analysed("h200-train")])
+    table = sorted_by_rank(run.table("gap_summary"), "gap_summary")
+    few, more = shown("gap_summary", run, 3), shown("gap_summary", run, 5)
+    assert few.rows == more.rows[:3]
+    assert few.rest == f"{table.height - 3} more: --table gap_summary"
+    assert column(more, "gaps") == [f"{count:,}" for count in table["gaps"].head(5)]
+
+
+def test_short_gaps_are_neither_shown_nor_counted() -> None:
+    block = shown("gaps", Results([training()]), at_least_ns=10 * MS)
+    assert (len(block.rows), block.rest) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("stacks", "rest"),
+    [
+        ([TOKENIZE | row(idle_ms=10)], ""),
+        ([TOKENIZE | row(idle_ms=10), UNKNOWN], "; 75 % not sampled"),
+        ([TOKENIZE | row(idle_ms=30, samples=None), UNKNOWN | row(samples=None)],
+         "; 50 % outside operators"),
+    ],
+)  # fmt: skip
+def test_host_code_that_is_not_known_is_in_the_caption(stacks: list[Row], rest: str) -> None:
+    assert of_rows("host_stacks", *stacks).caption == f"What ran while the GPU waited{rest}"
+
+
+def test_host_code_that_costs_next_to_nothing_is_on_the_long_page_only() -> None:
+    both = TOKENIZE | row(idle_ms=1), TOKENIZE | row(function="pad", idle_ms=0.3)
+    few = of_rows("host_stacks", *both, limit=3, window=10)
+    assert (len(few.rows), few.rest) == (1, "1 more: --table host_stacks")
+    assert len(of_rows("host_stacks", *both, limit=20, window=10).rows) == 2
+
+
+def test_on_one_screen_a_check_of_the_recording_is_a_line() -> None:
+    share = row(check="unattributed operations", count=1_360, share_pct=20.0, impact="phases: none")
+    none = row(check="negative durations", count=2, share_pct=None, impact="sums: dropped")
+    assert quality_lines(results(integrity=[share, none])) == (
+        "unattributed operations: 1,360 (20 %); affects phases: none",
+        "negative durations: 2; affects sums: dropped",
+    )
+
+
+@pytest.mark.parametrize(
+    ("total_ms", "line"),
+    [
+        ({}, ()),
+        ({"matmul": 0}, ()),
+        ({"norm": 5, "matmul": 15}, ("███████████████▓▓▓▓▓ matmul 75 %, norm 25 %",)),
+        ({"matmul": 50, "norm": 20, "softmax": 15, "copy": 5, "other": 10},
+         ("██████████▓▓▓▓▒▒▒░░░ matmul 50 %, norm 20 %, softmax 15 %, other 15 %",)),
+    ],
+)  # fmt: skip
+def test_classes_of_kernels_have_a_bar(total_ms: dict[str, int], line: tuple[str, ...]) -> None:
+    rows = [row(total_ms=ms) | {"class": name} for name, ms in total_ms.items()]
+    assert of_rows("kernels", *rows).more == tuple(f"by class: {each}" for each in line)
+
+
+def test_each_rank_has_a_sentence_on_mfu() -> None:
+    lines = mfu_sentences(Results([measured(), renamed(measured(), "rank1")]))
+    assert [line.split(": ")[0] for line in lines] == ["run.sqlite GPU 0", "rank1 GPU 0"]
+
+
+def test_mfu_that_is_not_known_says_why() -> None:
+    rate = {"path": "step", "unit": "bf16", "flops": 10**12, "flops_per_s": 1e14, "mfu_pct": None}
+    other = device(50 * MS, name="NVIDIA T4")
+    assert mfu_sentences(results(accounting=[other], mfu=[rate | {"peak_flops_per_s": None}])) == (
+        "100 TFLOP/s (bf16); the bf16 peak of NVIDIA T4 is not known",
+    )
+    bare = handmade(accounting=[device(50 * MS)])
+    assert mfu_sentences(Results([bare])) == ()
+    (line,) = mfu_sentences(Results([replace(bare, options=Options(flops_per_step=1e12))]))
+    assert "no step was found" in line
+
+
+def test_the_mfu_of_a_step_alone_has_a_sentence_and_no_rows() -> None:
+    tables = measured().tables
+    alone = Results([replace(measured(), tables=tables | {"mfu": tables["mfu"].head(1)})])
+    assert len(mfu_sentences(alone)) == 1
+    assert shown("mfu", alone).rows == ()
+
+
+def test_without_gpu_work_the_ranges_have_the_time_of_the_host() -> None:
+    range_ = row(path="step", depth=1, instances=4, host_wall_ms=20)
+    block = shown("phases", results(phases=[range_]))
+    assert block.title == "Ranges"
+    assert block.rows == (("step", "4", "20.0 ms", "5.00 ms"),)
+
+
+def ranks(*collectives: pl.DataFrame) -> Block:
+    """Of ranks with these communication kernels."""
+    run = handmade(accounting=[device(9 * MS)])
+    return shown("ranks", Results([replace(run, collectives=rows) for rows in collectives]))
+
+
+def all_reduces() -> list[pl.DataFrame]:
+    """The collectives of two real ranks, as if all were of one kind."""
+    name = pl.lit("ncclDevKernel_AllReduce").alias("name")
+    ddp = (analysed(f"h200-ddp-rank{number}") for number in (0, 1))
+    return [rank.collectives.with_columns(name) for rank in ddp]
+
+
+def test_the_caption_says_how_well_the_clocks_of_ranks_agree() -> None:
+    block = shown("ranks", Results([analysed(f"h200-ddp-rank{number}") for number in (0, 1)]))
+    assert block.caption == (
+        "Clocks aligned by the ends of 30 collectives: they agree to 9.70 us (median),"
+        " 28.4 us (worst)"
+    )
+    assert ranks(all_reduces()[0]).rows == ()
+
+
+def test_ranks_with_different_counts_have_no_straggler_but_their_counts() -> None:
+    first, second = all_reduces()
+    block = ranks(first[:-1], second)
+    assert "stragglers cannot be determined" in block.caption
+    assert sorted(row[1:] for row in block.rows) == [("0 of 29",), ("0 of 30",)]
+
+
+def test_the_caption_says_that_some_collectives_are_not_of_all_ranks() -> None:
+    first, second = all_reduces()
+    alone = second[:3].with_columns(name=pl.lit("ncclDevKernel_AllGather"))
+    said = ranks(first, pl.concat([second, alone])).caption
+    others = "; the others are not of all ranks, or end at different times"
+    assert said == ranks(first, second).caption + others
+
+
+def test_the_line_on_starved_windows_sums_them_up() -> None:
+    window = row(start_ms=1, end_ms=3, graph_estimate_ms=1, launch_idle_ms=1)
+    assert starved_line(results(starved=[window, window])) == (
+        "2 windows starved of launches: 4.00 ms, about 2.00 ms as CUDA graphs: --table starved",
+    )
+    assert starved_line(results()) == ()
+
+
+@dataclass(frozen=True)
+class PartlyJudged(Handmade):
+    """An analysis of which a part is judged."""
+
+    part: Handmade = field(default_factory=lambda: Handmade(tables={}))
+
+    @property
+    def judged(self) -> Handmade:
+        return self.part
+
+
+def judged(run: Handmade, *steps: int) -> Handmade:
+    """`run`, of which only some steps are judged."""
+    rows = run.tables["steps"].filter(pl.col("step").is_in(steps))
+    part = replace(run, tables=run.tables | {"steps": rows}, step_counts={("run.sqlite", 0): 1})
+    return PartlyJudged(**{**vars(run), "part": part})
+
+
+def steady(step_ms: float, steps: int = 5, process: int = 7, name: str = "step") -> Handmade:
+    """Steps of one process, all steady."""
+    rows = [row(step=at, process=process, duration_ms=step_ms, steady=True) for at in range(steps)]
+    return handmade(step_name=name, steps=rows)
+
+
+TRAINER = captured(steady(14.0, steps=10), (7, 12 * MS))
+
+
+@pytest.mark.parametrize(
+    ("runs", "sentence"),
+    [
+        ([handmade()], ""),
+        ([steady(5.5, steps=1)], "step 5.50 ms"),
+        ([judged(training(), 1)], "step 40.0 ms, mean of 1 of 2"),
+        # the slowest rank
+        ([steady(5.0), steady(7.0, process=8)], "step 7.00 ms, mean of 5"),
+        ([captured(steady(5.5), (7, 4_500_000))], "step 5.50 ms, mean of 5 (unprofiled 4.50 ms)"),
+        ([captured(steady(5.5), (7, None))], "step 5.50 ms, mean of 5"),
+        ([captured(steady(5.5), (8, 4 * MS))], "step 5.50 ms, mean of 5"),  # of another process
+        # the median of what they measured
+        ([captured(steady(5.5, process=pid), (pid, ms * MS)) for pid, ms in ((7, 4), (9, 5))],
+         "step 5.50 ms, mean of 5 (unprofiled 4.50 ms)"),
+        # a trainer and a server in one report: no number is of both
+        ([TRAINER, steady(0.5, steps=200, process=8, name="generate")],
+         "step 14.0 ms, mean of 10 (unprofiled 12.0 ms); generate 500 us, mean of 200"),
+    ],
+)  # fmt: skip
+def test_the_steps_of_each_range_are_a_sentence(runs: list[Handmade], sentence: str) -> None:
+    assert steps_sentence(Results(runs)) == sentence
+
+
+def test_the_longest_wait_is_shown_although_no_idle_time_is_behind_it() -> None:
+    some = [row(api=f"call{at}", kind="sync", blocked_ms=1, induced_idle_ms=1) for at in range(9)]
+    block = of_rows("syncs", *some, row(api="cudaDeviceSynchronize", blocked_ms=211), limit=4)
+    assert column(block, "blocked") == ["1.00 ms"] * 3 + ["211 ms"]
+    assert block.rest == "6 more: --table syncs"
+
+
+def test_a_wait_in_less_than_half_of_the_steps_is_not_shown_as_the_longest() -> None:
+    run = handmade(accounting=[device(MS)], syncs=[WAIT | row(blocked_ms=99)])
+    assert shown("syncs", Results([replace(run, step_counts={("r", 0): 3})])).rows == ()
+
+
+@pytest.mark.parametrize(
+    ("about", "alone"),
+    [
+        ({"culprit": "cudaStreamSynchronize", "phase": "step/loss"}, ["6.00 ms", ""]),
+        ({"culprit": "cudaStreamSynchronize", "phase": "step/data"}, []),
+        ({"culprit": "cudaDeviceSynchronize"}, ["", "6.00 ms"]),  # outside of all ranges
+        ({"culprit": "cudaStreamSynchronize", "phase": "step/loss", "table": "kernels"}, []),
+    ],
+)
+def test_what_a_wait_saves_stands_beside_its_call_and_no_other(
+    about: dict[str, Any], alone: list[str]
+) -> None:
+    run = Results([stepped(found_of(valued(6 * MS, **about)))])
+    assert column(shown("syncs", run, 4), "alone") == alone

@@ -1,0 +1,150 @@
+"""One page per renderer, as somebody reviewed it: these hold the wording, and no other test does.
+
+After a change on purpose: `python -m tests.report.test_reviewed_pages`, then read what changed.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from nsysflow.compare.comparison import compared
+from nsysflow.report import diff
+from nsysflow.report.diff_document import diff_json
+from nsysflow.report.document import report_json
+from nsysflow.report.gap_report import as_markdown, gap_report, tracks_of
+from nsysflow.report.markdown import summary
+from nsysflow.report.page import Length
+from nsysflow.report.sarif import sarif_json
+from nsysflow.report.terminal import page, set_block
+from tests.analyses import analysed
+from tests.compare.handmade import capture, row
+from tests.report.handmade import (
+    Results,
+    handmade,
+    measured,
+    renamed,
+    sampled,
+    two_ranks,
+    valued,
+    with_findings,
+)
+from tests.report.notebook_html import words
+from tests.report.perfetto.reader import read_results
+from tests.report.test_ranks import many
+from tests.tiny import analysis_of, kernel, launch, opened
+
+PAGES: Final = Path(__file__).parent / "pages"
+
+STARVED: Final = {"start_ms": 1, "end_ms": 3, "graph_estimate_ms": 1, "launch_idle_ms": 1, "ops": 8}
+ONE_OFF: Final = {"kind": "one-off", "steps": "3", "total_ms": 117, "excess_ms": 71}
+LARGEST: Final = {"largest_ms": 70, "largest_cause": "host", "phase": "step/data"}
+RAN: Final = {"function": "tokenize", "cause": "host", "idle_ms": 900, "source": "a.py:8 in f"}
+COMM: Final = {"name": "ncclDevKernel", "busy_ms": 9, "exposed_ms": 6, "hidden_pct": 33, "count": 4}
+
+
+def reviewed() -> Results:
+    """The steps of `training` with findings of each kind."""
+    title = "value read back in the loop: cudaStreamSynchronize in step/loss"
+    wait = valued(
+        4_000_000, title=title, culprit="cudaStreamSynchronize", phase="step/loss", steps=1
+    )
+    launches = valued(6_000_000, title="400 launches a step keep the GPU waiting", exact=False)
+    kernels = valued(0, title="most kernel time is matmul: 82 %", changes=None, table="kernels")
+    return with_findings(wait, launches, kernels, valued(1_000_000), together_ns=8_000_000)
+
+
+def everything() -> Results:
+    """Runs that have rows in every table together."""
+    more = handmade(
+        starved=[STARVED],
+        comm=[COMM, {**COMM, "device": 1, "bytes": 64_000_000}],
+        step_groups=[ONE_OFF | LARGEST, ONE_OFF],
+        host_stacks=[RAN, {**RAN, "phase": "step"}],
+    )
+    runs = (*reviewed().analyses, sampled(), measured(), more)
+    named = [renamed(run, f"run{index}.sqlite") for index, run in enumerate(runs)]
+    return Results([*named, *two_ranks()])
+
+
+def in_terminal(results: Any, length: Length = "page") -> str:
+    return joined(line.plain for line in page(results, width=110, length=length, top=None))
+
+
+def joined(lines: Iterable[str]) -> str:
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def comparison() -> str:
+    """A GPU that waits less and computes longer, as text and as JSON."""
+
+    def side(matmul_ns: int, wait_ns: int) -> list[Any]:
+        steps = [[ns + at * 7 % 3 for at in range(40)] for ns in (matmul_ns, wait_ns)]
+        return [row(*steps[0]), row(*steps[1], part="idle", kind="sync", name="cudaFree")]
+
+    found = compared([capture(*side(100_000, 50_000))], [capture(*side(130_000, 10_000))])
+    lines = [diff.title(found), diff.headline(found), *diff.remarks(found)]
+    for block in diff.blocks(found, full=True):
+        lines += [line.plain for line in set_block(block, 110)]
+    document = json.loads(diff_json(found))
+    return joined([*lines, "", *json.dumps(document, indent=1).splitlines()])
+
+
+def drawn() -> str:
+    """The slices, arrows and counters of a trace of two kernels."""
+    rows = opened(0, 90, "step"), launch(2, 6, 1), kernel(10, 30, 1, name="a<int>")
+    read = read_results(Results([analysis_of(*rows, launch(40, 44, 2), kernel(50, 80, 2))]))
+    lines = [
+        f"{each.start_ns:3} {each.end_ns:3} {' / '.join(each.path)}: {each.name}"
+        f" [{each.category}] {dict(each.arguments)}"
+        for each in read.slices
+    ]
+    arrows = (f"{source.name} -> {target.name}" for source, target in read.flows)
+    counters = (f"{path[-1]}: {values[:9]}" for path, values in read.counters.items())
+    return joined([*lines, *arrows, *counters])
+
+
+def in_notebook(name: str) -> str:
+    """All that can be read, a line per heading and table."""
+    read = words(analysed(name)._repr_html_())
+    return re.sub(r" (?=Findings |GPU time |Timeline |Tables )|(?<=\w) : ", "\n", read) + "\n"
+
+
+def document() -> str:
+    found = json.loads(report_json(reviewed()))
+    del found["tool"], found["findings"]
+    return json.dumps(found, indent=1) + "\n"
+
+
+def sarif() -> str:
+    found = json.loads(sarif_json(reviewed(), lambda _: None))
+    del found["runs"][0]["tool"]
+    return json.dumps(found, indent=1) + "\n"
+
+
+RENDERED: Final[dict[str, Callable[[], str]]] = {
+    "training.txt": lambda: in_terminal(reviewed()),
+    "everything.txt": lambda: in_terminal(everything(), "full"),
+    "ranks.txt": lambda: in_terminal(many()),
+    "training.md": lambda: summary(reviewed()),
+    "ranks.md": lambda: summary(many()).partition("<details>")[0],
+    "gap-report.md": lambda: as_markdown(gap_report(tracks_of(Results([analysed("h200-train")])))),
+    "training.json": document,
+    "training.sarif.json": sarif,
+    "diff.txt": comparison,
+    "notebook.txt": lambda: in_notebook("nan_check-sync"),
+    "perfetto.txt": drawn,
+}
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_a_page_reads_as_reviewed(name: str) -> None:
+    assert RENDERED[name]() == (PAGES / name).read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for name, render in RENDERED.items():
+        (PAGES / name).write_text(render(), encoding="utf-8")
