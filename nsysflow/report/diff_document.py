@@ -66,7 +66,11 @@ def _side(captures: Sequence[Capture]) -> list[dict[str, Any]]:
 
 
 def _change(change: Change) -> dict[str, Any]:
-    held = {name: _rounded(value) for name, value in asdict(change).items()}
+    # `sample_size` is called `effective` in the document
+    named = (
+        (name.replace("sample_size", "effective"), value) for name, value in asdict(change).items()
+    )
+    held = {name: _rounded(value) for name, value in named}
     return held | {"shift_pct": held["shift_pct"] if change.shift_pct == change.shift_pct else None}
 
 
