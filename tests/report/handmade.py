@@ -37,7 +37,8 @@ class Results(RealResults):
     @property
     def found(self) -> Findings:
         first = self.analyses[0]
-        return first.found if isinstance(first, Handmade) else NOTHING_FOUND
+        found: Findings = first.found if isinstance(first, Handmade) else super().found
+        return found
 
 
 @dataclass(frozen=True)

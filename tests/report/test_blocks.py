@@ -19,7 +19,6 @@ from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
 from nsysflow.report.page import OF_RANKS, rows_shown
-from nsysflow.report.results import Results as RealResults
 from nsysflow.report.results import sorted_by_rank
 from tests.analyses import analysed
 from tests.report.handmade import (
@@ -49,7 +48,7 @@ SHOWN = [
 EMPTY = Results([handmade()])
 
 
-def shown(name: str, run: RealResults, rows: int = 50, at_least_ns: int = 0) -> Block:
+def shown(name: str, run: Results, rows: int = 50, at_least_ns: int = 0) -> Block:
     return block_of(name)(run, Limits(rows=rows, at_least_ns=at_least_ns))
 
 
@@ -117,7 +116,8 @@ FEW_ACTIVE = metrics("phase", "step", MS, bound="overhead", sm_active_pct=3.0)
         ("gpu_metrics", [FEW_ACTIVE | {"samples": 0, "sm_active_pct": None}], "name", []),
         # one row for the same code, whatever its cause and thread
         ("host_stacks", [TOKENIZE | row(idle_ms=10),
-                         TOKENIZE | row(idle_ms=10, cause="launch", thread=7)], "idle", ["20.0 ms"]),
+                         TOKENIZE | row(idle_ms=10, cause="launch", thread=7)],
+         "idle", ["20.0 ms"]),
         ("host_stacks", [TOKENIZE | row(idle_ms=30),
                          TOKENIZE | row(idle_ms=10, function="collate")],
          "the host ran", ["tokenize in collate (train.py:88)", "collate (train.py:88)"]),

@@ -8,12 +8,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from nsysflow.analysis.causes import CAUSES
+import nsysflow
 from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.validity import Check, FailedCheck
-from nsysflow.compare.document import SCHEMA_VERSION
-from nsysflow.report.document import DEAREST, report_json
+from nsysflow.compare.captures import Capture, Key, Track
+from nsysflow.compare.document import capture_of
+from nsysflow.report.document import COMPARED, DEAREST, compared_json, report_json, series_json
+from tests import tiny
+from tests.analyses import analysed, any_trace, few_reports, run_of
+from tests.oracle.model import PlainTrace, to_trace
 from tests.report.handmade import (
     MS,
     Handmade,
@@ -24,7 +28,8 @@ from tests.report.handmade import (
     training,
     valued,
 )
-from tests.report.test_ranks import run_of
+from tests.report.test_ranks import run_with
+from tests.tiny import Row, analysis_of, kernel, launch, opened
 
 KEYS = [
     "schema", "tool", "report", "verdict", "judged", "findings", "devices", "kernels", "waited",
@@ -47,13 +52,6 @@ def test_the_keys_are_those_of_the_declared_tables_in_their_order() -> None:
     assert KEYS[-len(declared) :] == declared
 
 
-def test_the_document_says_of_which_kind_it_is() -> None:
-    about = document()
-    assert about["schema"] == SCHEMA_VERSION
-    assert about["tool"]["name"] == "nsysflow"
-    assert about["findings"] == []
-
-
 def test_the_reports_notes_and_selection_are_in_it() -> None:
     run = replace(training(), options=Options(steps=(StepPart(2),)))
     about = json.loads(report_json(Results([run])))["report"]
@@ -62,22 +60,14 @@ def test_the_reports_notes_and_selection_are_in_it() -> None:
     assert about["notes"] == [{"kind": "run", "text": "12 ranges of NCCL are not phases"}]
 
 
-@pytest.mark.parametrize("key", ["gpu_metrics", "mfu", "arrivals", "ranks"])
-def test_a_table_without_rows_is_an_empty_list(key: str) -> None:
-    assert document()[key] == []
-
-
 def test_the_document_is_the_same_every_time() -> None:
     assert report_json(Results([training()])) == report_json(Results([training()]))
 
 
-@pytest.mark.parametrize(
-    "name", ["syncs", "starved", "kernels", "launches", "copies", "gap_summary", "gap_histogram"]
-)
-def test_the_documents_rows_are_the_tables(name: str) -> None:
-    table = Results([training()]).table(name)
-    again = pl.DataFrame(document()[name], schema=table.schema)
-    assert again.equals(table)
+def test_the_documents_rows_are_the_tables() -> None:
+    for name in ("syncs", "starved", "kernels", "launches", "copies", "gap_summary"):
+        table = Results([training()]).table(name)
+        assert pl.DataFrame(document()[name], schema=table.schema).equals(table)
 
 
 def test_of_many_steps_those_that_cost_most_are_in_it_in_their_order() -> None:
@@ -86,29 +76,8 @@ def test_of_many_steps_those_that_cost_most_are_in_it_in_their_order() -> None:
         {"rank": rank, "step": 0, "duration_ns": MS, "cost_ns": 1 + rank % 7 if rank > 4 else 0}
         for rank in ranks
     ]
-    found = json.loads(report_json(run_of(rank_steps=rows)))["rank_steps"]
+    found = json.loads(report_json(run_with(rank_steps=rows)))["rank_steps"]
     assert [row["rank"] for row in found] == [*ranks][5:]
-
-
-def test_a_devices_causes_are_named_as_causes() -> None:
-    (found,) = document()["devices"]
-    assert list(found["causes"]) == list(CAUSES)
-    assert sum(found["causes"].values()) == found["idle_ns"]
-
-
-def test_a_phase_lists_its_names() -> None:
-    assert [row["names"] for row in document()["phases"]] == [
-        ["step"],
-        ["step", "forward"],
-        ["step", "loss"],
-    ]
-
-
-def test_the_steps_carry_the_name_of_their_range() -> None:
-    assert document()["steps"]["name"] == "step"
-    assert [row["step"] for row in document()["steps"]["rows"]] == [0, 1]
-    assert document()["steps"]["unprofiled_step_ns"] is None
-    assert document()["steps"]["captures"] == []
 
 
 def test_the_steps_carry_what_each_process_says_of_its_window() -> None:
@@ -133,17 +102,6 @@ def test_an_empty_report_is_a_document_too() -> None:
     assert json.loads(report_json(Results([Handmade(tables={})])))["phases"] == []
 
 
-def test_the_verdict_of_a_valid_recording_has_its_bound() -> None:
-    found = document()["verdict"]
-    assert list(found) == ["valid", "why", "bound", "bound_pct", "phase", "source", "text"]
-    assert (found["valid"], found["why"]) == (True, None)
-    assert (found["bound"], found["bound_pct"]) == ("compute", 49.0)
-    assert (
-        found["text"] == "compute-bound (49 %, mostly matmul); largest loss: host and launch, 42 %"
-    )
-    assert (found["phase"], found["source"]) == (None, None)
-
-
 def test_the_verdict_names_the_place_of_the_first_finding() -> None:
     run = replace(training(), found=found_of(valued(phase="step/loss", source="a.py:3 in f")))
     verdict = json.loads(report_json(Results([run])))["verdict"]
@@ -156,3 +114,187 @@ def test_the_verdict_of_an_invalid_recording_has_its_reason() -> None:
     found = json.loads(report_json(Results([run])))["verdict"]
     assert (found["valid"], found["why"], found["bound"]) == (False, "unstamped-operations", None)
     assert found["text"].startswith("Incomplete capture: 1 of 9 operations")
+
+
+PARTS = ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
+
+
+def judged(name: str) -> dict[str, Any]:
+    """It, of a real report."""
+    found: dict[str, Any] = json.loads(report_json(run_of(name)))["judged"]
+    return found
+
+
+@pytest.mark.parametrize("name", ["nan_check-sync", "h200-train", "synthetic-1"])
+def test_the_parts_of_a_gpu_sum_to_its_window_and_causes_to_its_idle_time(name: str) -> None:
+    for device in judged(name)["devices"]:
+        assert sum(device[part] for part in PARTS) == device["window_ns"]
+        assert sum(device["causes"].values()) == device["idle_ns"]
+
+
+def test_the_windows_of_the_judged_steps_are_their_durations() -> None:
+    document = json.loads(report_json(run_of("nan_check-sync")))
+    steady = [row for row in document["steps"]["rows"] if row["steady"]]
+    (device,) = document["judged"]["devices"]
+    assert document["judged"]["of_steps"]
+    assert device["steps"] == document["judged"]["steps"] == len(steady)
+    assert device["window_ns"] == sum(row["duration_ns"] for row in steady)
+    assert document["judged"]["step_ns"] == round(device["window_ns"] / len(steady))
+
+
+def test_outer_phases_sum_to_the_window() -> None:
+    found = judged("nan_check-sync")
+    outer = [phase for phase in found["phases"] if len(phase["names"]) == 1]
+    assert sum(phase["time_ns"] for phase in outer) == found["window_ns"]
+    assert all(phase["time_ns"] == phase["busy_ns"] + phase["idle_ns"] for phase in found["phases"])
+
+
+def test_without_steps_the_whole_window_is_judged() -> None:
+    rows = tiny.launch(0, 5, 1), tiny.kernel(10, 20, 1), tiny.launch(30, 35, 2)
+    analysis = tiny.analysis_of(*rows, tiny.kernel(40, 50, 2))
+    document = json.loads(report_json(Results([analysis])))
+    assert not document["judged"]["of_steps"]
+    assert document["judged"]["steps"] == 1
+    whole = [{**device, "steps": 1} for device in document["devices"]]
+    assert document["judged"]["devices"] == whole
+
+
+STEPS = 7
+
+
+def steps(*rows: Row, phase: str = "work", name: str = "k") -> nsysflow.Analysis:
+    """Steps of 1 ms with a kernel of 100 us each, from 0 to 7 ms; two are start-up."""
+    found: list[Row] = [*rows]
+    for number in range(STEPS):
+        at = 1_000_000 * number
+        found += [opened(at, at + 900_000, "step"), opened(at + 1, at + 800_000, phase)]
+        found += [launch(at + 10, at + 20, number + 1)]
+        found += [kernel(at + 50, at + 100_050, number + 1, name=name)]
+    return analysis_of(*found)
+
+
+def series(*analyses: nsysflow.Analysis) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(series_json(Results(analyses)))
+    return found
+
+
+def read(results: Results) -> Capture:
+    return capture_of(compared_json(results).encode(), "run", "report.json")
+
+
+def rows_named(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The rows of the first track whose name is `name`."""
+    number = [each["name"] for each in document["names"]].index(name)
+    return [row for row in document["tracks"][0]["rows"] if row["name"] == number]
+
+
+def assert_read_back(analysis: nsysflow.Analysis, tracks: list[Track]) -> None:
+    """What is read is what the table of step parts has of the compared steps."""
+    key = ["process", "device", "step"]
+    kinds = analysis.steps.select(*key, pl.col("kind").cast(str).alias("kind_of_step"))
+    rows = analysis.step_parts.join(kinds, on=key, how="left")
+    compared = pl.col("step").is_null() | pl.col("kind_of_step").is_in(COMPARED)
+    expected: dict[Any, int] = {}
+    for row in rows.filter(compared).iter_rows(named=True):
+        words: dict[str, Any] = {name: row[name] or "" for name in Key.__dataclass_fields__}
+        what = Key(**words)
+        expected[row["process"], row["device"], row["step"], what] = row["ns"]
+    found = {
+        (track.process, track.device, step, Key.of(row)): row.ns[at]
+        for track in tracks
+        for row in track.rows
+        for at, step in enumerate(track.steps)
+        if row.count[at] or row.ns[at]
+    }
+    assert found == expected
+
+
+@any_trace
+def test_the_series_of_any_trace_is_read_back_whole(model: PlainTrace) -> None:
+    analysis = nsysflow.analyze(to_trace(model))
+    if series(analysis)["tracks"]:
+        assert_read_back(analysis, list(read(Results([analysis])).tracks))
+
+
+@few_reports
+def test_the_series_of_a_real_report_is_read_back_whole(name: str) -> None:
+    assert_read_back(analysed(name), list(read(run_of(name)).tracks))
+
+
+def test_start_up_is_left_out() -> None:
+    (track,) = series(steps())["tracks"]
+    assert track["steps"] == [2, 3, 4, 5, 6]
+    assert track["kinds"] == ["steady"] * 5
+    assert (track["process"], track["device"], track["step_name"]) == (1, 0, "step")
+    assert track["duration_ns"] == [1_000_000] * 4 + [100_000]
+
+
+def test_a_row_that_is_in_every_step_lists_only_its_figures() -> None:
+    (row,) = rows_named(series(steps()), "k")
+    assert row == {
+        "part": "compute",
+        "kind": "other",
+        "name": row["name"],
+        "grid": "1x1x1",
+        "phase": "step/work",
+        "ns": [100_000] * 5,
+        "count": 1,
+    }
+
+
+def test_a_row_that_is_in_some_steps_says_in_which() -> None:
+    extra = [
+        kernel(at * 1_000_000 + 500_000, at * 1_000_000 + 500_010, None, name="extra")
+        for at in (0, 3, 5, 5)
+    ]
+    document = series(steps(*extra))
+    (row,) = rows_named(document, "extra")
+    assert (row["at"], row["ns"], row["count"]) == ([1, 3], [10, 10], [1, 2])
+    assert row["duration_ns"] == [10, 20]
+
+
+def test_names_and_phases_are_any_text() -> None:
+    name = 'void "λ"<\\n,\t>(ß*) \u2028 \U0001f680'
+    phase = "Vorwärts „1“ \\ 'x'"
+    analysis = steps(name=name, phase=phase)
+    (row,) = rows_named(series(analysis), name)
+    assert row["phase"] == f"step/{phase}"
+    assert_read_back(analysis, list(read(Results([analysis])).tracks))
+
+
+def test_each_rank_is_a_track() -> None:
+    run = Results([analysed("h200-ddp-rank0"), analysed("h200-ddp-rank1")])
+    capture = read(run)
+    assert [track.report for track in capture.tracks] == ["h200-ddp-rank0", "h200-ddp-rank1"]
+    assert capture.gpus == ["NVIDIA H200"] * 2
+    for analysis, track in zip(run.analyses, capture.tracks, strict=True):
+        assert isinstance(analysis, nsysflow.Analysis)
+        assert_read_back(analysis, [track])
+
+
+def test_a_gpu_without_steps_is_one_step_without_number() -> None:
+    (track,) = series(analysis_of(kernel(0, 10, None), kernel(30, 50, None)))["tracks"]
+    assert (track["steps"], track["kinds"], track["duration_ns"]) == ([None], [None], [50])
+    assert (track["process"], track["step_name"]) == (None, None)
+
+
+def test_without_gpu_work_there_is_no_track() -> None:
+    assert series(analysis_of()) == {"unit": None, "names": [], "tracks": []}
+
+
+def test_unit_is_the_arithmetic_of_most_matrix_time() -> None:
+    half = kernel(200_000, 300_000, None, name="sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n")
+    single = kernel(400_000, 410_000, None, name="cutlass_80_simt_sgemm_64x64_8x5_tn_align1")
+    assert series(analysis_of(half, single))["unit"] == "bf16"
+    assert series(steps())["unit"] is None
+
+
+@pytest.mark.parametrize("name", ["nan_check-sync", "h200-ddp-rank0"])
+def test_both_documents_have_the_same_series(name: str) -> None:
+    short, whole = (json.loads(of(run_of(name))) for of in (compared_json, report_json))
+    assert short["series"] == whole["series"]
+    assert short["verdict"]["valid"] == whole["verdict"]["valid"]
+
+
+def test_a_run_without_parts_of_steps_has_an_empty_series() -> None:
+    assert json.loads(series_json(Results([training()])))["tracks"] == []

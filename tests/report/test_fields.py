@@ -16,6 +16,7 @@ from nsysflow.report.fields import (
     value,
 )
 from nsysflow.report.layout import figure, words
+from nsysflow.report.source_lines import line_at
 from tests.report.handmade import MS, Results, handmade, renamed
 
 
@@ -72,3 +73,13 @@ def test_only_the_first_rows_are_taken() -> None:
 )  # fmt: skip
 def test_a_mean_count_per_step_is_never_rounded_to_none(count: int, said: str) -> None:
     assert mean_count(count, 50) == said
+
+
+def test_host_code_is_before_the_line_of_the_launch_after_it() -> None:
+    assert line_at("host", "", "train.py:42 in step") == "before train.py:42"
+    assert line_at("sync", "cudaStreamSynchronize", "a.py:1 in f") == "a.py:1 in f"
+    assert line_at("host", "", "") == ""
+
+
+def test_a_line_without_a_function_stays_as_it_is() -> None:
+    assert line_at("host", "", "train.py:42") == "before train.py:42"

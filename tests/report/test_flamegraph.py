@@ -1,17 +1,38 @@
 """The idle flame graph."""
 
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 from xml.etree import ElementTree
 
 import msgspec
 import polars as pl
 import pytest
 
-from nsysflow.report.flamegraph import MARGIN, SCHEMA, WIDTH, Box, Heading, boxes, speedscope, svg
-from tests.report.handmade import MS, frame
+import nsysflow
+from nsysflow.analysis.trace import Trace
+from nsysflow.base.errors import SelectionError
+from nsysflow.report.flamegraph import (
+    MARGIN,
+    SCHEMA,
+    WIDTH,
+    Box,
+    Heading,
+    boxes,
+    draw,
+    speedscope,
+    svg,
+)
+from tests import tiny
+from tests.analyses import run_of
+from tests.oracle.model import Frame as SampledFrame
+from tests.oracle.model import PlainTrace, Sample, to_trace
+from tests.report.handmade import MS, Handmade, Results, frame, renamed
+from tests.reports import DATA
 
 TOKENIZE: Final = ("main (train.py:9)", "collate (train.py:88)", "tokenize (tok.py:4)")
 SAVE: Final = ("main (train.py:12)", "save (torch/x.py:7)")
@@ -342,3 +363,110 @@ def test_text_stands_out_from_what_is_behind_it_in_light_and_dark(dark: bool) ->
     boxes = {name: colour for name, colour in fills.items() if name.endswith(" rect")}
     assert {f".{box.kind} rect" for box in drawn(idle_stacks(*ROWS))} <= boxes.keys()
     assert all(contrast(fills["text"], colour) > 4.5 for colour in boxes.values())
+
+
+RUN = Handmade(tables={"idle_stacks": idle_stacks(*ROWS)})
+
+
+def test_the_ending_says_which_form_a_file_has() -> None:
+    assert draw(Results([RUN]), Path("idle.svg")).startswith("<svg ")
+    assert json.loads(draw(Results([RUN]), Path("idle.json")))["name"] == "run.sqlite"
+
+
+def test_the_time_is_that_of_a_judged_step() -> None:
+    run = replace(RUN, step_counts={("run.sqlite", 0): 4})
+    assert "25.0 ms per step" in draw(Results([run]), Path("idle.svg"))
+
+
+def test_ranks_are_drawn_beside_each_other() -> None:
+    drawn = draw(Results([RUN, renamed(RUN, "rank1.sqlite")]), Path("idle.svg"))
+    assert ">run.sqlite\n100 ms, 50 %<" in drawn
+
+
+def test_the_program_s_own_functions_differ_from_those_of_libraries() -> None:
+    call, main = (
+        SampledFrame("/x/site-packages/torch/nn.py", 1, "call"),
+        SampledFrame("/me/train.py", 2, "main"),
+    )
+    trace = to_trace(PlainTrace(samples=(Sample(5, tiny.MAIN, (call, main)),)))
+    rows = idle_stacks(("", "host", ("main (train.py:2)", "call (torch/nn.py:1)"), 1))
+    drawn = draw(Results([Handmade(tables={"idle_stacks": rows}, trace=trace)]), Path("idle.svg"))
+    kinds = dict(re.findall(r'class="box (\w+)".*<title>(\w+) \(', drawn))
+    assert kinds == {"own": "main", "library": "call"}
+
+
+def test_a_report_without_samples_names_how_to_record_them() -> None:
+    with pytest.raises(SelectionError, match="has no Python samples") as raised:
+        draw(Results([Handmade(tables={})]), Path("idle.svg"))
+    assert raised.value.command == "nsysflow profile --sample-python 1000 -- COMMAND"
+
+
+def test_a_gpu_that_never_waits_for_the_host_leaves_nothing_to_draw() -> None:
+    trace: Trace = tiny.trace_of(tiny.sample(5, "main"))
+    with pytest.raises(SelectionError, match="no GPU waits for host code or launches"):
+        draw(Results([Handmade(tables={}, trace=trace)]), Path("idle.svg"))
+
+
+NAMES = ["h200-hf-trainer", "h200-host-split", "h200-kineto"]
+every_sampled = pytest.mark.parametrize("name", NAMES)
+
+
+@cache
+def run(name: str) -> Results:
+    if name != "h200-kineto":
+        return run_of(name)
+    return Results([nsysflow.analyze(nsysflow.load(DATA / "h200-kineto.pt.trace.json.gz"))])
+
+
+@cache
+def profile(name: str) -> File:
+    return read(draw(run(name), Path("idle.json")))
+
+
+def waited_ns(name: str) -> int:
+    """The idle time of host code and launches in the judged steps, by another table."""
+    causes: Any = run(name).judged.table("accounting").select("host_ns", "launch_ns")
+    return int(causes.sum_horizontal().sum())
+
+
+@every_sampled
+def test_the_stacks_sum_to_the_idle_time_of_host_code_and_launches(name: str) -> None:
+    found = weights(profile(name))
+    assert sum(found.values()) == profile(name).profiles[0].endValue == waited_ns(name)
+
+
+@every_sampled
+def test_the_boxes_of_each_level_fill_those_above_except_for_what_ran_in_them(name: str) -> None:
+    whole, *rest = boxes_of(draw(run(name), Path("idle.svg")))
+    phases = [box for box in rest if box.kind == "phase"]
+    assert sum(box.width for box in phases) == pytest.approx(whole.width, rel=0.005)
+    causes = [box for box in rest if box.kind == "cause"]
+    assert sum(box.width for box in causes) == pytest.approx(whole.width, rel=0.005)
+
+
+def test_a_split_that_is_known_is_drawn_so() -> None:
+    whole, *rest = boxes_of(draw(run("h200-host-split"), Path("idle.svg")))
+    shares = {box.name.partition(" ")[0]: 100 * box.width / whole.width for box in rest}
+    assert shares["tokenize"] == pytest.approx(60, abs=3)
+    assert shares["collate"] == pytest.approx(30, abs=3)
+
+
+def test_a_traces_operators_lie_below_their_callers() -> None:
+    found = weights(profile("h200-kineto"))
+    assert any(stack[-2:] == ("GeluBackward0", "aten::gelu_backward") for stack in found)
+
+
+def test_code_of_the_program_differs_from_that_of_libraries() -> None:
+    boxes = boxes_of(draw(run("h200-hf-trainer"), Path("idle.svg")))
+    kinds = {box.name.rpartition("(")[2].partition(":")[0]: box.kind for box in boxes}
+    assert kinds["hf_trainer.py"] == "own"
+    assert kinds["transformers/trainer.py"] == "library"
+    assert kinds["torch/nn/modules/module.py"] == "library"
+
+
+def test_no_folder_of_the_traced_machine_is_in_a_drawing() -> None:
+    for name in NAMES:
+        for file in ("idle.svg", "idle.json"):
+            text = draw(run(name), Path(file))
+            assert "site-packages" not in text
+            assert "/home/" not in text

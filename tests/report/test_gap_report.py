@@ -1,5 +1,6 @@
 """The rows of the gap report, and its rounding."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -10,11 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nsysflow
+from benchmarks.gap_report_stability import changes, lines_of
 from nsysflow.report.gap_report import (
     COARSE_SCALE,
     LAUNCHING,
     SCALE,
     WAITING,
+    Part,
     Place,
     Track,
     as_csv,
@@ -24,14 +27,14 @@ from nsysflow.report.gap_report import (
     rounded_pct,
     tracks_of,
 )
-from nsysflow.report.results import Results
 from tests.analyses import EXAMPLES, analysed, any_trace, few_reports, run_of
 from tests.oracle import gap_report as oracle
-from tests.oracle.gap_report import nearest
+from tests.oracle.gap_report import GROUPS, nearest
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.strategies import traces
-from tests.report.handmade import Results as HandmadeResults
-from tests.report.handmade import handmade
+from tests.pairs import PAIRS, Pair
+from tests.pairs import analysed as analysed_pair
+from tests.report.handmade import MS, Results, handmade
 
 FORWARD = Place("forward", LAUNCHING)
 LOSS = Place("loss", WAITING, "train (train.py)")
@@ -49,7 +52,7 @@ def lines(*tracks: Track) -> list[str]:
     return as_csv(gap_report(tracks)).splitlines()[1:]
 
 
-def lines_of(results: Results) -> list[str]:
+def report_lines(results: Results) -> list[str]:
     return lines(*tracks_of(results))
 
 
@@ -66,15 +69,11 @@ def found_lines(results: Results) -> list[tuple[Any, ...]]:
 
 
 @any_trace
-def test_a_random_trace_agrees_with_the_oracle(model: PlainTrace) -> None:
-    results = Results([nsysflow.analyze(to_trace(model))])
-    assert found_lines(results) == oracle_lines(results)
-
-
-@any_trace
-def test_neither_file_of_a_random_trace_names_the_report(model: PlainTrace) -> None:
+def test_a_random_trace_agrees_with_the_oracle_and_no_file_names_it(model: PlainTrace) -> None:
     trace = replace(to_trace(model), report="a-secret")
-    report = gap_report(tracks_of(Results([nsysflow.analyze(trace)])))
+    results = Results([nsysflow.analyze(trace)])
+    assert found_lines(results) == oracle_lines(results)
+    report = gap_report(tracks_of(results))
     assert "secret" not in as_csv(report) + as_markdown(report)
 
 
@@ -94,7 +93,7 @@ def test_a_real_report_agrees_with_the_oracle(name: str) -> None:
 
 def test_the_order_of_reports_changes_no_line() -> None:
     analyses = [analysed(name) for name in ("h200-ddp-rank0", "h200-train")]
-    assert lines_of(Results(analyses)) == lines_of(Results(analyses[::-1]))
+    assert report_lines(Results(analyses)) == report_lines(Results(analyses[::-1]))
 
 
 series = st.lists(st.integers(0, 400), min_size=1, max_size=30)
@@ -111,12 +110,6 @@ def test_a_program_that_is_slower_throughout_has_the_same_lines(idle: list[int],
 def test_steps_in_reverse_have_the_same_lines(idle: list[int]) -> None:
     steps = [1000] * len(idle)
     assert lines(track(steps, loss=idle)) == lines(track(steps, loss=idle[::-1]))
-
-
-@given(series, series)
-def test_the_order_of_ranks_changes_nothing(one: list[int], other: list[int]) -> None:
-    tracks = [track([1000] * len(idle), loss=idle) for idle in (one, other)]
-    assert lines(*tracks) == lines(*tracks[::-1])
 
 
 @given(st.integers(0, 500), st.integers(0, 500))
@@ -169,7 +162,7 @@ def one_report(*parts: dict[str, Any], steady: Sequence[bool] = ()) -> list[Trac
     ]
     gpus = [{"device": 0, "name": "NVIDIA H200"}]
     run = handmade(step_parts=[*parts], steps=steps, accounting=gpus)
-    return tracks_of(HandmadeResults([run]))
+    return tracks_of(Results([run]))
 
 
 def test_only_steady_steps_count() -> None:
@@ -241,16 +234,77 @@ def test_rounding_agrees_with_the_oracle(halves: int, step: int, scale: tuple[in
     assert rounded_pct(halves / 2, step, scale) == nearest(Fraction(halves, 2 * step), [*scale])
 
 
-def test_half_a_percent_of_a_step_has_a_row_if_its_interval_agrees() -> None:
-    assert is_listed(5, None, 1000)
-    assert not is_listed(4.5, None, 1000)
-    assert is_listed(9, 5, 1000)
-    assert not is_listed(9, 4, 1000)
+@pytest.mark.parametrize(
+    ("ns", "low_ns", "step_ns", "listed"),
+    [
+        (5, None, 1000, True),  # half a percent
+        (4.5, None, 1000, False),
+        (9, 5, 1000, True),  # if its interval agrees
+        (9, 4, 1000, False),
+        (10, 0, 1000, True),  # one percent, however it varies
+        (0, None, 0, False),  # of a step without length
+    ],
+)
+def test_a_row_is_listed_from_half_a_percent_on(
+    ns: float, low_ns: float | None, step_ns: int, listed: bool
+) -> None:
+    assert is_listed(ns, low_ns, step_ns) is listed
 
 
-def test_one_percent_of_a_step_has_a_row_however_it_varies() -> None:
-    assert is_listed(10, 0, 1000)
+def run(phase: str = "loss", *, steps: int = 20, has_steps: bool = True) -> Track:
+    """A GPU that waits for a loss and for launches."""
+    forward: dict[Part, list[int]] = {
+        ("launch", ""): [MS] * steps,
+        ("host", ""): [3 * MS] * steps,
+    }
+    loss: dict[Part, list[int]] = {
+        ("sync", "cudaStreamSynchronize"): [20 * MS + 1000 * at for at in range(steps)]
+    }
+    return Track(
+        gpu="NVIDIA H200",
+        has_steps=has_steps,
+        step_ns=[100 * MS] * steps,
+        idle_ns={Place("forward", LAUNCHING): forward, Place(phase, WAITING, "step (t.py)"): loss},
+    )
 
 
-def test_no_time_has_no_row_even_of_a_step_without_length() -> None:
-    assert not is_listed(0, None, 0)
+def test_a_name_with_a_comma_stays_one_cell() -> None:
+    assert '"a, b",waiting,' in as_csv(gap_report([run("a, b")]))
+
+
+def test_a_name_cannot_break_the_table() -> None:
+    page = as_markdown(gap_report([run("a|b\n# c")]))
+    assert r"| a\|b·# c, step (t.py) |" in page
+
+
+def test_without_steps_the_markdown_speaks_of_the_window_and_gives_no_interval() -> None:
+    page = as_markdown(gap_report([run(steps=1, has_steps=False)]))
+    assert page.startswith("# NVIDIA H200: idle 24 % of a window of 100 ms\n\nNo steps are known")
+    assert "| 4.00 ms |  | 4.0 % | 5 % |" in page
+    assert "a step" not in page.split("To compare")[0]
+
+
+def test_the_markdown_says_what_a_row_of_several_ranks_is() -> None:
+    page = as_markdown(gap_report([run(), run()]))
+    assert "Of 2 ranks, each row has the one where it is the largest share." in page
+
+
+def test_a_report_without_gpu_work_has_files_too() -> None:
+    empty = gap_report([])
+    assert as_csv(empty).splitlines() == ["place,cause,function,step_pct"]
+    assert as_markdown(empty) == "# No GPU work was recorded\n"
+
+
+@pytest.mark.xdist_group("pairs")
+@pytest.mark.parametrize(
+    "pair", [pair for pair in PAIRS if pair.after], ids=lambda pair: f"{pair.before}-{pair.after}"
+)
+def test_the_changed_place_leads(pair: Pair) -> None:
+    assert pair.after is not None
+    runs = [Results([analysed_pair(name)]) for name in (pair.before, pair.after)]
+    found = changes(*(lines_of(gap_report(tracks_of(run))) for run in runs))
+    first = max(found, key=lambda row: abs(found[row]))
+    phase, cause, *_ = first.split(",")
+    assert re.fullmatch(pair.phase, phase), found
+    assert cause in {GROUPS.get(name, name) for name in pair.causes}, found
+    assert found[first] < 0

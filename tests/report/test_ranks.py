@@ -19,7 +19,7 @@ Rows = Sequence[Mapping[str, Any]]
 STEP_NS = 10 * MS
 
 
-def run_of(*, many: bool = True, analysis: Analysis | None = None, **tables: Rows) -> RealResults:
+def run_with(*, many: bool = True, analysis: Analysis | None = None, **tables: Rows) -> RealResults:
     """A run with these tables of its ranks; the rest is of one report, by default by hand."""
     kind, one = (RealResults, analysis) if analysis else (Results, training())
     ranks = Ranks.of([one.digest] * 2) if many else None
@@ -75,7 +75,7 @@ def many(analysis: Analysis | None = None) -> RealResults:
     outlier = {"rank": 37, "report": "rank37", "part": "compute", "ns": 9 * MS, "median_ns": 8 * MS}
     link = {"kind": "all", "operation": "ncclAllReduce", "bytes": 1 << 25, "count": 9}
     speed = {"done_ns": 160_000, "bus_bytes_per_s": 4e11, "slow_ns": None, "peak_pct": None}
-    return run_of(
+    return run_with(
         analysis=analysis,
         ranks=ranks(64),
         rank_groups=[group(), group(group=1, kind="TP", ranks=8, members="0-7", cost_step_ns=0)],
@@ -143,7 +143,7 @@ def test_without_steps_there_is_no_picture() -> None:
 
 def said(*groups: dict[str, Any], many: bool = True, bandwidth: Any = ()) -> RankSummary:
     tables = {"ranks": ranks(64), "rank_steps": steps(64, 2), "bandwidth": bandwidth}
-    return summarize_ranks(run_of(many=many, rank_groups=groups, **tables).judged)
+    return summarize_ranks(run_with(many=many, rank_groups=groups, **tables).judged)
 
 
 def test_a_straggler_is_named_with_its_cost_and_how_often() -> None:

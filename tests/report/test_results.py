@@ -10,7 +10,7 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.report.results import Origin
 from tests.analyses import analysed, few_reports
-from tests.report.handmade import Results, found_of, handmade, stepped, training, valued
+from tests.report.handmade import Results, found_of, handmade, stepped, valued
 
 TYPED = "--device 1 --steps 2: --steps '!7'"
 
@@ -31,20 +31,9 @@ def test_one_rank_has_the_tables_of_ranks_that_its_digest_gives(name: str) -> No
     assert all(run.table(name).equals(ranks.table(name)) for name in of_run)
 
 
-def test_the_rows_of_two_reports_are_one_table() -> None:
-    assert Results([training(), training()]).table("gap_summary").height == 6
-
-
 def test_the_judged_part_has_the_findings_of_the_run() -> None:
     run = Results([stepped(found_of(valued()))])
     assert run.judged.found is run.found
-
-
-def test_figures_are_per_step_where_steps_are_judged() -> None:
-    run, none = Results([stepped()]), Results([training()])
-    assert (run.of_steps, run.step_count, run.steps_on("run.sqlite", 0)) == (True, 2, 2)
-    assert (none.of_steps, none.step_count, none.steps_on("run.sqlite", 0)) == (False, 1, 1)
-    assert (run.per_step, none.per_step) == ("; per step", "")
 
 
 @pytest.mark.parametrize(
