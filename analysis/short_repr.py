@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 
@@ -18,11 +18,11 @@ class Displayable(ABC):
     """Shows itself in a console by its facts, and in a notebook by a page; neither ever fails.
 
     Attributes:
-        page: makes the HTML for notebooks. Pages lie above the analysis, which cannot import them:
-            `nsysflow.runs.library` puts it here.
+        page: makes the HTML for notebooks; None for the facts. Pages lie above the analysis, which
+            cannot import them: `nsysflow.runs.library` gives one to what it returns.
     """
 
-    page: ClassVar[Callable[[Any], str] | None] = None
+    page: Callable[[Any], str] | None = None
 
     @abstractmethod
     def _name(self) -> str:
@@ -36,7 +36,7 @@ class Displayable(ABC):
         return self._shown(as_text)
 
     def _repr_html_(self) -> str:
-        return self._shown(as_html, type(self).page)
+        return self._shown(as_html, self.page)
 
     def _shown(self, form: _Form, page: Callable[[Any], str] | None = None) -> str:
         """The page; without one, the facts. An error becomes the text: debuggers and notebooks call

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Final, cast, overload
+from typing import Final, TypeVar, cast, overload
 
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.analyze import analyze as analyze_trace
@@ -17,7 +17,7 @@ from nsysflow.runs.analyze import analyze_reports
 from nsysflow.runs.engine import Choice
 from nsysflow.runs.sources import single_report, sources_of
 
-Displayable.page = staticmethod(notebook_html)
+Analyzed = TypeVar("Analyzed", bound=Displayable)
 
 _COMPUTED: Final = ("kernels",)
 """With this table, the grid and block of each kernel are read too."""
@@ -58,15 +58,15 @@ def analyze(
     chosen = options or Options()
     require_valid(chosen)
     if isinstance(report, Trace):
-        return analyze_trace(report, chosen)
+        return _with_page(analyze_trace(report, chosen))
     if isinstance(report, str | PathLike):
         single_report(Path(report))  # a run of several ranks is asked for as a list
         (analysis,) = analyze_reports([Path(report)], chosen, tables=_COMPUTED).analyses
-        return cast("Analysis", analysis)
+        return _with_page(cast("Analysis", analysis))
     if not report:
         raise SelectionError("no report was given", "Give a path, or a list with one per rank")
     paths = [Path(path) for path in report]
-    return analyze_reports(paths, chosen, tables=_COMPUTED, choice=_IN_THREADS)
+    return _with_page(analyze_reports(paths, chosen, tables=_COMPUTED, choice=_IN_THREADS))
 
 
 def open(  # named as one says it: nsysflow.open("run")
@@ -92,3 +92,9 @@ def open(  # named as one says it: nsysflow.open("run")
     if isinstance(run, str | PathLike) and len([*sources_of([Path(run)])]) > 1:
         return analyze([run], options)
     return analyze(run, options)
+
+
+def _with_page(analyzed: Analyzed) -> Analyzed:
+    """The same, which notebooks show by verdict, findings and pictures."""
+    analyzed.page = notebook_html
+    return analyzed
