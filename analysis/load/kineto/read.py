@@ -11,7 +11,7 @@ nanoseconds above 8.8e12.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,61 +106,84 @@ def _not_a_trace(shown: str, why: str) -> NotAReport:
 
 def _by_category(document: Document) -> dict[str, list[Event]]:
     """The events with a duration by category, and those that name threads as `thread_name`."""
-    found: dict[str, list[Event]] = defaultdict(list)
+    events: dict[str, list[Event]] = defaultdict(list)
     for event in document.events:
         if not isinstance(event, Event):
             continue
         if event.ph == "X":
             category = str(event.cat).lower()
-            found[_RENAMED.get(category, category)].append(event)
+            events[_RENAMED.get(category, category)].append(event)
         elif event.name == "thread_name":
-            found["thread_name"].append(event)
-    return found
+            events["thread_name"].append(event)
+    return events
 
 
 def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str) -> Trace:
     keys = thread_keys(event for category in _HOST for event in events.get(category, ()))
+    process = _main_process(keys)
     calls = _calls([e for category in _CALLS for e in events.get(category, ())], keys)
-    operators: list[Event] = []
-    automatic: list[Event] = []
-    for event in events.get("cpu_op", ()):
-        (automatic if _is_automatic(event) else operators).append(event)
+    kernels, copies, memsets = (_with_args(events.get(category, ())) for category in _GPU)
+    ops = _ops(kernels, copies, memsets, calls, process)
+    operators, automatic = _operators(events.get("cpu_op", ()))
     opened = [*events.get("user_annotation", []), *automatic]
     ranges = _ranges(opened, keys, ours=bool(bytes(document.ours)))
-    busiest = Counter(key & ~ID_MASK for key in keys.values()).most_common(1)
-    process = busiest[0][0] if busiest else None
-    kernels, copies, memsets = (
-        [(event, args_of(event)) for event in events.get(category, ())] for category in _GPU
-    )
-    launched = dict(calls.select("correlation", "process").drop_nulls().iter_rows())
-    ops = [
-        *(_op("kernel", row, *each) for row, each in enumerate(kernels)),
-        *(_op("memcpy", row, *each) for row, each in enumerate(copies)),
-        *(_op("memset", None, *each) for each in memsets),
-    ]
-    ops_frame = frame_of(
-        ((*op[:4], launched.get(op[5], process), *op[4:]) for op in ops), schema.OPS
-    )
     stretches, frames = running(operators, events.get("python_function", ()), keys)
     capture = capture_in(document.ours)
     captures = {} if capture is None else {process: capture}  # a trace is of one process
     return Trace(
         report=report,
-        ops=ops_frame,
+        ops=ops,
         shapes=frame_of((_shape(args) for _, args in kernels), schema.SHAPES),
-        copy_details=frame_of((_copy_detail(*each) for each in copies), schema.COPY_DETAILS),
+        copy_details=frame_of((_copy_detail(*copy) for copy in copies), schema.COPY_DETAILS),
         calls=calls,
         ranges=ranges,
         threads=_threads(events.get("thread_name", []), keys),
-        devices=_devices(document, ops_frame),
+        devices=_devices(document, ops),
         running=stretches,
         frames=frames,
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         collector="kineto",
         source=f"torch.profiler (Kineto), schema {document.schema_version}",
-        notes=_notes(ops_frame, ranges),
+        notes=_notes(ops, ranges),
     )
+
+
+def _main_process(keys: ThreadKeys) -> int | None:
+    """The process with most threads; None without any."""
+    busiest = Counter(key & ~ID_MASK for key in keys.values()).most_common(1)
+    return busiest[0][0] if busiest else None
+
+
+def _with_args(events: Iterable[Event]) -> list[tuple[Event, Args]]:
+    return [(event, args_of(event)) for event in events]
+
+
+def _operators(events: Iterable[Event]) -> tuple[list[Event], list[Event]]:
+    """PyTorch's operators, and our automatic ranges, which torch.profiler takes for operators."""
+    operators: list[Event] = []
+    automatic: list[Event] = []
+    for event in events:
+        (automatic if _is_automatic(event) else operators).append(event)
+    return operators, automatic
+
+
+def _ops(
+    kernels: list[tuple[Event, Args]],
+    copies: list[tuple[Event, Args]],
+    memsets: list[tuple[Event, Args]],
+    calls: pl.DataFrame,
+    process: int | None,
+) -> pl.DataFrame:
+    """`schema.OPS`, each in the process that launched it; where that is unknown, in `process`."""
+    launched = dict(calls.select("correlation", "process").drop_nulls().iter_rows())
+    ops = [
+        *(_op("kernel", row, *kernel) for row, kernel in enumerate(kernels)),
+        *(_op("memcpy", row, *copy) for row, copy in enumerate(copies)),
+        *(_op("memset", None, *memset) for memset in memsets),
+    ]
+    rows = ((*op[:4], launched.get(op[5], process), *op[4:]) for op in ops)
+    return frame_of(rows, schema.OPS)
 
 
 def _op(kind: str, row: int | None, event: Event, args: Args) -> tuple[Any, ...]:
@@ -202,8 +225,8 @@ def _shape(args: Args) -> tuple[int | None, ...]:
 
 def _copy_detail(event: Event, args: Args) -> tuple[Any, ...]:
     """Bytes, direction and memory kinds, from a name such as `Memcpy HtoD (Pageable -> Device)`."""
-    found = _COPY.match(str(event.name))
-    direction, *sides = found.groups() if found else ("unknown", None, None)
+    match = _COPY.match(str(event.name))
+    direction, *sides = match.groups() if match else ("unknown", None, None)
     return (int_of(args.bytes), direction, *(_memory(side) for side in sides))
 
 
@@ -247,8 +270,8 @@ def _threads(events: list[Event], keys: ThreadKeys) -> pl.DataFrame:
     for event in events:
         _, thread = on_thread(event, keys)
         text = str(args_of(event).name or "")
-        found = _THREAD.search(text)
-        name = found[1] if found else text.strip()
+        match = _THREAD.search(text)
+        name = match[1] if match else text.strip()
         if thread is not None and (thread not in names or name.startswith("pt_")):
             names[thread] = name
     rows = ((thread & ~ID_MASK, thread, name) for thread, name in sorted(names.items()))
