@@ -38,7 +38,7 @@ LOADS_DATA: Final = (
 )
 """Matches paths with a range that loads data, by its name."""
 
-CAUSES: Final = ("host", "launch", "module_load")
+PAUSE_CAUSES: Final = ("host", "launch", "module_load")
 """The causes of a pause: code of the host's own, what launching costs, and code that is loaded."""
 
 
@@ -52,7 +52,9 @@ def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
         step_paths: which ranges are steps; `batch` may be one, and then loads nothing.
     """
     parts = view.idle_parts
-    places = _by_place(pl.concat([parts[cause].select("row", "path", "ns") for cause in CAUSES]))
+    places = _by_place(
+        pl.concat([parts[cause].select("row", "path", "ns") for cause in PAUSE_CAUSES])
+    )
     gaps, loading = view.gaps, parts["module_load"]["row"].unique()
     rows = places.select(
         view.events.ops["device"].gather(gaps["next_op"].gather(places["row"])).alias("device"),

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -245,7 +245,7 @@ class Scratch:
 
     def kept(self, value: T) -> T:
         """`value` with its large columns in files, unless there is room for them. Frames inside
-        dataclasses, dicts and sequences are found too; a dataclass stays the same object."""
+        dataclasses, dicts and sequences are found too."""
         kept = self._kept(value)
         drop_pages()
         return kept
@@ -257,12 +257,12 @@ class Scratch:
         elif isinstance(value, pl.Series):
             kept = self._column(value)
         elif isinstance(value, dict):
-            kept = {key: self._kept(each) for key, each in value.items()}
+            kept = {key: self._kept(item) for key, item in value.items()}
         elif isinstance(value, list | tuple):
             kept = type(value)(map(self._kept, value))
         elif is_dataclass(value) and not isinstance(value, type | Scratch):
-            for name, each in list(vars(value).items()):
-                vars(value)[name] = self._kept(each)
+            made = [item.name for item in fields(value) if item.init]
+            kept = replace(value, **{name: self._kept(getattr(value, name)) for name in made})
         return cast("T", kept)
 
     def _frame(self, frame: pl.DataFrame) -> pl.DataFrame:

@@ -35,9 +35,8 @@ from nsysflow.analysis.events.waits import (
 )
 from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.frames.scratch import Scratch, in_files
+from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.idle.gaps import BareGaps, GapPlaces, find_gaps, gap_places, host_questions
-from nsysflow.analysis.idle.host_time import CallTime
 from nsysflow.analysis.idle.places import IdleParts, idle_parts, main_paths
 from nsysflow.analysis.idle.run_ahead import (
     ExplainedGaps,
@@ -92,7 +91,6 @@ class Timeline:
         self._rows = trace  # let go once they are in order
         self._events = events
         self._steps = steps
-        self._in_calls: dict[str, CallTime] = {}
 
     @property
     def scratch(self) -> Scratch | None:
@@ -121,11 +119,11 @@ class Timeline:
     @computed_once
     def gap_causes(self) -> GapCauses:
         """All gaps with their causes, and the charges to each call."""
-        explained = self._explained_gaps()
-        self._in_calls = in_files(explained.in_calls, self.scratch)  # until `idle_parts` exist
-        return explained.causes
+        return self._explained_gaps.causes
 
+    @computed_once
     def _explained_gaps(self) -> ExplainedGaps:
+        """All gaps with their causes, and what is known of the calls in them."""
         events, gaps, reach_ns = self.events, self.bare_gaps, self.options.framework_gap_ns
         keep_host_side = has_host_stacks(self.trace)
         if self.scratch is not None and not keep_host_side:
@@ -182,17 +180,12 @@ class Timeline:
     @computed_once
     def _other_calls(self) -> Calls:
         """The calls that gaps contain and that neither stalled nor launched an operation."""
-        in_calls = self._calls_in_gaps()
+        in_calls = self._explained_gaps.in_calls
         calls = self.events.calls
         launched = self.events.ops.select("op", "call", "first").filter("first")
         first_op = scatter_table(len(calls), launched["call"], launched["op"])
         rows = pl.concat([time.calls for time in in_calls.values()])
         return calls[rows.filter(first_op.gather(rows).is_null()).unique().sort()]
-
-    def _calls_in_gaps(self) -> dict[str, CallTime]:
-        """By cause, the time of calls in gaps; empty once `idle_parts` exist."""
-        _ = self.gap_causes
-        return self._in_calls
 
     @computed_once
     def ops(self) -> PlacedOps:
@@ -218,10 +211,10 @@ class Timeline:
             for name in ("between_node", "queue_node")
         )
         begun_ns = self.events.calls["start_ns"]
-        path_of_call, in_calls = self._path_of_call, self._calls_in_gaps()
-        parts = idle_parts(self.gap_causes, in_calls, hosts, queues, path_of_call, begun_ns)
-        self._in_calls = {}
-        return parts
+        explained = self._explained_gaps
+        return idle_parts(
+            explained.causes, explained.in_calls, hosts, queues, self._path_of_call, begun_ns
+        )
 
     @computed_once
     def host_instants(self) -> Annotated[pl.DataFrame | None, INSTANTS]:

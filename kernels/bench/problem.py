@@ -100,7 +100,7 @@ def shapes_of(benchmark: Benchmark, *, sweep: bool) -> list[Shape]:
     return shapes
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Random:
     """Random tensors of one dtype; the same in each run."""
 
@@ -110,8 +110,7 @@ class Random:
     generator: torch.Generator = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        generator = torch.Generator(self.device).manual_seed(self.seed)
-        object.__setattr__(self, "generator", generator)
+        self.generator = torch.Generator(self.device).manual_seed(self.seed)
 
     def normal(self, *shape: int, scale: float = 1.0, mean: float = 0.0) -> Tensor:
         """Normally distributed, with mean `mean` and standard deviation `scale`."""
