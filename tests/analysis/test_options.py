@@ -27,11 +27,7 @@ from nsysflow.base.errors import SelectionError
         ("kernel_classes", (("mine", "("),), "'(' is not a regular expression"),
     ],
 )
-def test_a_wrong_option_is_named_with_what_is_wrong(
-    option: str,
-    value: Any,
-    problem: str,
-) -> None:
+def test_a_wrong_option_is_named_with_what_is_wrong(option: str, value: Any, problem: str) -> None:
     with pytest.raises(SelectionError) as caught:
         require_valid(Options(**{option: value}))
     assert caught.value.seen.startswith(f"Options({option}=…): ")

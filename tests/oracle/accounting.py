@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -67,7 +68,11 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 def common(some: list[Interval], others: list[Interval]) -> list[Interval]:
     """The instants in both of two results of `union`."""
     both: list[Interval] = []
-    i = j = 0
+    if not some or not others:
+        return both
+    # those that end before the first of the others begins have nothing in common with them
+    i = bisect_right(some, others[0][0], key=lambda one: one[1])
+    j = bisect_right(others, some[0][0], key=lambda one: one[1])
     while i < len(some) and j < len(others):
         start, end = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
         if start < end:

@@ -93,7 +93,7 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
     for gap in report.gaps.gaps:
         inside = step_of(report, gap, steps) is not None
         inside_steady = step_of(report, gap, steady) is not None
-        for cause in CAUSES:
+        for cause in gap.causes:
             for spot, part_ns in places_in(report, gap, cause).items():
                 if cause == "profiler":
                     culprit, call = report.gaps.culprit(gap, cause), None

@@ -100,10 +100,7 @@ class HostStacks:
         for cause, call, begin, end in gap.instants:
             spot = host if call is None else report.place(call).path
             middle = min(max(change_ns, begin), end)
-            for thread, start, stop in (
-                (of_previous, begin, middle),
-                (of_next, middle, end),
-            ):
+            for thread, start, stop in ((of_previous, begin, middle), (of_next, middle, end)):
                 for at_ns, ns in self.runs(thread, start, stop):
                     part = Part(thread == of_next, at_ns is None, at_ns or 0, thread)
                     found[cause, spot][part] += ns

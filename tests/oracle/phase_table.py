@@ -74,7 +74,7 @@ def _phases_in(report: Report, keep: Keep | None) -> dict[tuple[int, Path], Phas
     for gap in report.gaps.gaps:
         process_of_launch = report.launch_process(gap)
         if process_of_launch is not None:
-            for cause in CAUSES:
+            for cause in gap.causes:
                 for spot, ns in places_in(report, gap, cause, keep).items():
                     for depth in range(1, len(spot or ()) + 1):
                         phase = found[process_of_launch, (spot or ())[:depth]]
@@ -124,10 +124,7 @@ def _add_host(
 
 
 def phases(
-    report: Report,
-    keep: Keep | None = None,
-    name: str | None = None,
-    numbers: range | None = None,
+    report: Report, keep: Keep | None = None, name: str | None = None, numbers: range | None = None
 ) -> list[Row]:
     """§7.8, §7.9: one row per process and path, inclusive; a range without GPU work has a row too.
 

@@ -173,12 +173,7 @@ class Sources:
             return None if wait is None else self._recorded(wait)
         if self.calls.classes[call] != "sync":
             return None
-        copies = (
-            other
-            for other in self.rows[self.calls.calls[call].thread]
-            if self.calls.classes[other] == "blocking_copy" and self._waits_behind[other] == call
-        )
-        recorded = (self._recorded(copy) for copy in copies)
+        recorded = (self._recorded(copy) for copy in self._copies_before[call])
         return next((backtrace for backtrace in recorded if backtrace is not None), None)
 
     @cached_property
@@ -186,6 +181,14 @@ class Sources:
         """Of each blocking copy, looked up once: a wait asks all copies of its thread."""
         copies = (call for call, kind in enumerate(self.calls.classes) if kind == "blocking_copy")
         return {copy: self._wait_behind(copy) for copy in copies}
+
+    @cached_property
+    def _copies_before(self) -> dict[int | None, list[int]]:
+        """The blocking copies before each wait."""
+        found: dict[int | None, list[int]] = defaultdict(list)
+        for copy, wait in self._waits_behind.items():
+            found[wait].append(copy)
+        return found
 
     def _wait_behind(self, copy: int) -> int | None:
         """§11.5: the sync that the thread calls right after a copy that takes time."""

@@ -707,8 +707,5 @@ def traces_with_events(draw: st.DrawFn) -> PlainTrace:
             else:
                 waits.append(EventWait(*row))
     return replace(
-        trace,
-        calls=(*trace.calls, *calls),
-        event_records=tuple(records),
-        waits=tuple(waits),
+        trace, calls=(*trace.calls, *calls), event_records=tuple(records), waits=tuple(waits)
     )

@@ -149,11 +149,7 @@ def test_a_blocking_copy_and_the_wait_behind_it_have_one_line(seen_ns: int) -> N
 
 
 @pytest.mark.parametrize(
-    "between",
-    [
-        call(30_500, 30_600, "cudaEventSynchronize"),
-        call(30_500, 30_600, "cudaMalloc"),
-    ],
+    "between", [call(30_500, 30_600, "cudaEventSynchronize"), call(30_500, 30_600, "cudaMalloc")]
 )
 def test_a_wait_behind_another_call_has_no_line_of_the_copy_before(between: Call) -> None:
     assert lines_of_calls((COPIED[0], between, COPIED[1]), 0)[2] is None

@@ -83,9 +83,7 @@ claims = st.lists(st.tuples(instants, lengths, st.none() | st.integers(0, 2)), m
 
 
 @given(claims)
-def test_each_instant_goes_to_the_claim_of_the_first_rank(
-    given_claims: list[Claim],
-) -> None:
+def test_each_instant_goes_to_the_claim_of_the_first_rank(given_claims: list[Claim]) -> None:
     rows = sorted(given_claims, key=lambda claim: claim[0])
     table = pl.DataFrame(
         [(start, start + ns, rank, owner) for owner, (start, ns, rank) in enumerate(rows)],

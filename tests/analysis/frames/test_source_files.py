@@ -147,7 +147,7 @@ def test_a_folder_called_lib_does_not_name_the_standard_library_of_a_packed_repo
 def test_a_line_shows_a_file_of_a_package_from_the_package_on() -> None:
     files = [PACKAGED, PACKED, "/home/me/loop.py", "/usr/lib/python3/dist-packages/six.py"]
     assert list(shown_lines(files).values()) == [
-        *("my_lib/train/loop.py", "my_lib/train/loop.py", "loop.py", "six.py"),
+        *("my_lib/train/loop.py", "my_lib/train/loop.py", "loop.py", "six.py")
     ]
 
 

@@ -62,10 +62,7 @@ def test_packing_twice_gives_the_same_bytes(content: bytes, suffix: str) -> None
 
 @given(st.sampled_from(SUFFIXES), st.data())
 def test_a_compressed_report_without_its_last_bytes_is_refused(
-    content: bytes,
-    tmp_path_factory: pytest.TempPathFactory,
-    suffix: str,
-    data: st.DataObject,
+    content: bytes, tmp_path_factory: pytest.TempPathFactory, suffix: str, data: st.DataObject
 ) -> None:
     small = packed(content, suffix)
     path = tmp_path_factory.mktemp("cut") / f"r.sqlite{suffix}"

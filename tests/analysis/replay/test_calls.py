@@ -31,9 +31,7 @@ def test_a_call_follows_the_one_before_it_on_its_thread() -> None:
 
 def test_a_call_inside_another_is_a_part_of_it() -> None:
     assert predecessors(
-        call(0, 50, "cudaStreamSynchronize"),
-        call(1, 49, "cuStreamSynchronize"),
-        launch(60, 65, 1),
+        call(0, 50, "cudaStreamSynchronize"), call(1, 49, "cuStreamSynchronize"), launch(60, 65, 1)
     ) == [None, 0]
 
 

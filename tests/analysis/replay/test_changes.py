@@ -44,10 +44,7 @@ def test_a_phase_s_launches_are_one_call_and_its_operations_follow_each_other() 
 
 def test_a_row_of_launches_ends_at_a_wait() -> None:
     timeline = timeline_of(
-        opened(0, 145, "forward"),
-        *three(),
-        call(60, 62, "cudaStreamSynchronize"),
-        *three(at=80),
+        opened(0, 145, "forward"), *three(), call(60, 62, "cudaStreamSynchronize"), *three(at=80)
     )
     # the last kernel ends at 26 and the wait takes 2 us more; after 18 us of work the second graph
     assert call_ends(timeline, GRAPH) == [8, 8, 8, 28, 54, 54, 54]

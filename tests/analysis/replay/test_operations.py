@@ -1,14 +1,7 @@
 """What an operation waits for."""
 
 from nsysflow.analysis.replay.changes import Changes
-from tests.analysis.replay.replays import (
-    call,
-    kernel,
-    kernel_starts,
-    launch,
-    opened,
-    timeline_of,
-)
+from tests.analysis.replay.replays import call, kernel, kernel_starts, launch, opened, timeline_of
 
 SLOW = Changes(scaled=(("slow", 2.0),))
 
@@ -40,11 +33,7 @@ def test_an_operation_waits_for_the_event_that_its_stream_waits_for() -> None:
         kernel(10, 110, 1, name="slow"),
         kernel(112, 150, 4, stream=13),
     )
-    timeline = timeline_of(
-        *rows,
-        records=((2, 7, 1),),
-        waits=((3, 13, 1),),
-    )
+    timeline = timeline_of(*rows, records=((2, 7, 1),), waits=((3, 13, 1),))
     assert kernel_starts(timeline, SLOW) == [10, 212]
 
 

@@ -11,14 +11,7 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.replay.whatif import lengths_after, whatif
 from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, few_reports, sums
-from tests.analysis.replay.replays import (
-    call,
-    kernel,
-    launch,
-    opened,
-    timeline_of,
-    without,
-)
+from tests.analysis.replay.replays import call, kernel, launch, opened, timeline_of, without
 from tests.oracle.model import PlainTrace, to_trace
 
 EVERYTHING = Changes(removed=without("all").removed, async_copies=True, no_profiler=True)

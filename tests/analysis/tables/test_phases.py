@@ -33,11 +33,7 @@ def test_idle_time_is_of_the_phase_whose_launch_ended_it_and_of_those_around() -
 
 
 def test_each_instance_counts_and_spans_from_its_first_kernel_to_its_last_end() -> None:
-    again: tuple[Row, ...] = (
-        opened(500, 700, "forward"),
-        launch(510, 520, 4),
-        kernel(520, 580, 4),
-    )
+    again: tuple[Row, ...] = (opened(500, 700, "forward"), launch(510, 520, 4), kernel(520, 580, 4))
     row = phase("step/forward", *again)
     assert (row["instances"], row["span_ns"]) == (2, 140 + 60)
 

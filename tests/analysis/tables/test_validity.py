@@ -132,8 +132,7 @@ def test_a_report_without_its_middle_third_is_incomplete(tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize(
-    ("done", "check"),
-    [(EVERY_TENTH_UNSTAMPED, Check.UNSTAMPED), (NO_OPERATIONS, Check.NO_KERNELS)],
+    ("done", "check"), [(EVERY_TENTH_UNSTAMPED, Check.UNSTAMPED), (NO_OPERATIONS, Check.NO_KERNELS)]
 )
 def test_a_broken_report_fails_its_check(tmp_path: Path, done: str, check: Check) -> None:
     path = broken(tmp_path, "h200-train", done)

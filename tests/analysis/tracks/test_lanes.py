@@ -60,7 +60,7 @@ def test_a_thread_has_its_ranges_above_its_calls_and_what_it_ran_below() -> None
         Overhead(30, 40, PROCESS, MAIN, "Buffer flush"),
     )
     assert tracks.lanes["kind"].to_list() == [
-        *("phases", "calls", "host_stack", "profiler", "gaps", "stream"),
+        *("phases", "calls", "host_stack", "profiler", "gaps", "stream")
     ]
 
 
