@@ -73,18 +73,10 @@ def machines() -> Iterator[Machine]:
         ({"nvtx": "0.2.16", "torch": "2.13.0+cpu"}, None),
         ({"nvtx": "0.2.11", "torch": "2.13.0"}, "13.0"),
     )
-    for (nsys, trial, importer), gpus, (packages, cuda), poor in product(
-        nsyses, (H200, NO_GPU), torches, (False, True)
+    poor = replace(HEALTHY, capabilities=frozenset(), samples=False, paranoid=4, torchrun=None)
+    poor = replace(poor, temp_free_bytes=10_000)
+    for machine, (nsys, trial, importer), gpus, (packages, cuda) in product(
+        (HEALTHY, poor), nsyses, (H200, NO_GPU), torches
     ):
-        found = replace(HEALTHY, nsys=nsys, trial=trial, importer=importer, gpus=gpus)
-        found = replace(found, packages=packages, torch_cuda=cuda)
-        if poor:
-            found = replace(
-                found,
-                capabilities=frozenset(),
-                samples=False,
-                paranoid=4,
-                temp_free_bytes=10_000,
-                torchrun=None,
-            )
-        yield found
+        machine = replace(machine, nsys=nsys, trial=trial, importer=importer, gpus=gpus)
+        yield replace(machine, packages=packages, torch_cuda=cuda)

@@ -1,5 +1,6 @@
-"""What works on a machine, and what to type."""
+"""What works on a machine, what to type, and how that is shown."""
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.cli.main import main
@@ -14,10 +16,11 @@ from nsysflow.nsys.installations import find_nsys
 from nsysflow.nsys.program import Nsys
 from nsysflow.nsys.run import ImporterProblem, Trial
 from nsysflow.record.doctor import diagnose
+from nsysflow.record.doctor_page import doctor_json, doctor_page
 from tests.nsys.fakes import an_nsys, fake_nsys, places, script
 from tests.record.machines import (
-    BROKEN,
     HEALTHY,
+    HOME,
     MISSING,
     NO_GPU,
     NSYS,
@@ -38,25 +41,25 @@ def test_on_a_healthy_machine_there_is_nothing_to_do() -> None:
     assert found.first == "nsysflow profile launch_bound"
 
 
-def test_on_any_machine_a_problem_means_that_profiling_does_not_work() -> None:
-    for one in machines():
-        found = diagnose(one)
+def test_on_any_machine_what_works_first_is_what_to_type_and_a_problem_has_an_advice() -> None:
+    for machine in machines():
+        found = diagnose(machine)
         problems = [check for check in found.checks if check.status == "problem"]
         assert found.profile == (not problems)
         assert found.profile <= (found.works[0] in ("profile", "profile --collector kineto"))
         assert "analyze" in found.works
-
-
-def test_on_any_machine_the_first_command_is_one_that_works() -> None:
-    for one in machines():
-        found = diagnose(one)
         options = found.works[0].removeprefix("profile").strip()
         if found.works == ("analyze",):
             assert found.first == "nsysflow demo"
         else:
             assert found.first.startswith("nsysflow profile")
             assert options in found.first
-            assert ("-- python" in found.first) or "torch" in one.packages
+            assert ("-- python" in found.first) or "torch" in machine.packages
+        for one in found.checks:
+            assert (one.status == "ok") == (one.advice == ""), one
+            assert one.seen
+            assert one.advice or not one.command
+            assert "\n" not in one.seen + one.advice + one.command
 
 
 def test_without_nsys_torch_can_profile_the_gpu() -> None:
@@ -106,23 +109,19 @@ def test_the_command_exits_with_1_if_profiling_cannot_work(
     assert not argv or json.loads(done.output)["profile"] is profile
 
 
-def test_on_any_machine_exactly_the_checks_that_are_not_ok_say_what_to_do() -> None:
-    for found in map(diagnose, machines()):
-        for one in found.checks:
-            assert (one.status == "ok") == (one.advice == ""), one
-            assert one.seen
-            assert one.advice or not one.command
-            assert "\n" not in one.seen + one.advice + one.command
-
-
-def test_a_broken_nsys_is_a_problem_even_if_torch_could_record() -> None:
-    found = check("nsys", nsys=BROKEN, trial=None)
+def test_a_broken_nsys_is_a_problem_even_if_torch_could_record(tmp_path: Path) -> None:
+    broken = script(tmp_path / "nsys", "echo out of order; exit 1")
+    with pytest.raises(CaptureError) as caught:
+        find_nsys(broken, places=places(tmp_path))
+    found = check("nsys", nsys=caught.value, trial=None)
     assert found.status == "problem"
-    assert (found.advice, found.command) == ("See it for yourself", "nsys --version")
-
-
-def test_the_gpus_are_counted_by_name() -> None:
-    assert check("gpu").seen == "2 x NVIDIA H200, driver 580.95, CUDA 13.0"
+    assert "it said: out of order (exit 1)" in found.seen
+    assert found.command == f"{broken} --version"
+    with pytest.raises(NsysMissing) as missing:
+        find_nsys(places=places(tmp_path))
+    found = check("nsys", nsys=missing.value, trial=None)
+    assert found.seen.startswith("no working nsys was found")
+    assert found.command == "sudo apt install nsight-systems"
 
 
 def test_an_nsys_older_than_the_drivers_cuda_is_a_problem() -> None:
@@ -145,12 +144,9 @@ def test_libraries_that_the_importer_lacks_can_be_installed_or_put_into_a_folder
     assert other.command == f"mkdir -p {HEALTHY.libraries}"
     missing = check("reports", importer=ImporterProblem(text="it is missing"), trial=None)
     assert missing.command == "sudo apt install nsight-systems"
+    failed = check("reports", trial=Trial(problem="it ended with 1"))
+    assert (failed.status, failed.seen) == ("problem", "it ended with 1")
     assert diagnosis(**seen).works == ("profile --collector kineto", "analyze")
-
-
-def test_a_failed_trial_is_a_problem_and_quoted() -> None:
-    found = check("reports", trial=Trial(problem="a trial ended with 1; it said: x"))
-    assert (found.status, found.seen) == ("problem", "a trial ended with 1; it said: x")
 
 
 @pytest.mark.parametrize(
@@ -171,13 +167,10 @@ def test_the_trial_decides_about_nvtx_and_without_one_the_versions_do(
     assert check("nvtx", nsys=nsys, packages={"nvtx": version}, trial=trial).status == status
 
 
-def test_the_nvtx_to_install_is_one_that_this_nsys_records() -> None:
+def test_the_nvtx_to_install_is_one_that_this_nsys_records_unless_torch_records() -> None:
     cpu: dict[str, Any] = {"packages": {}, "torch_cuda": None}
     assert check("nvtx", nsys=OLD, **cpu).command == "pip install 'nvtx<=0.2.11'"
     assert check("nvtx", **cpu).command == "pip install nvtx"
-
-
-def test_without_nvtx_a_torch_for_cuda_records_the_ranges() -> None:
     found = check("nvtx", packages={"torch": "2.11.0"}, torch_cuda="13.0")
     assert found.status == "ok"
     assert "torch.cuda.nvtx" in found.seen
@@ -234,26 +227,51 @@ def test_gpu_metrics_need_an_administrator_or_a_driver_that_allows_all_users(
     assert found.status == status
 
 
-def test_too_little_room_for_nsys_is_a_note() -> None:
+def test_the_gpus_are_counted_by_name_and_too_little_room_for_nsys_is_a_note() -> None:
+    assert check("gpu").seen == "2 x NVIDIA H200, driver 580.95, CUDA 13.0"
     assert check("disk", temp_free_bytes=2_000_000_000).status == "note"
     assert check("disk", temp_free_bytes=4_000_000_000).seen == "4.0 GB free in /home/me/tmp"
-
-
-def test_a_broken_nsys_is_quoted(tmp_path: Path) -> None:
-    broken = script(tmp_path / "nsys", "echo out of order; exit 1")
-    with pytest.raises(CaptureError) as caught:
-        find_nsys(broken, places=places(tmp_path))
-    found = check("nsys", nsys=caught.value, trial=None)
-    assert "it said: out of order (exit 1)" in found.seen
-    assert found.command == f"{broken} --version"
-    with pytest.raises(NsysMissing) as missing:
-        find_nsys(places=places(tmp_path))
-    found = check("nsys", nsys=missing.value, trial=None)
-    assert found.seen.startswith("no working nsys was found")
-    assert found.command == "sudo apt install nsight-systems"
 
 
 def test_an_nsys_is_shown_with_its_version_path_and_origin(tmp_path: Path) -> None:
     program = fake_nsys(tmp_path / "path/nsys", "2025.3.1.90-1v0")
     seen = check("nsys", nsys=find_nsys(places=places(tmp_path))).seen
     assert seen == f"2025.3.1.90-1v0 at {program}, on PATH"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_only_commands_are_wider_than_the_page(width: int) -> None:
+    for one in machines():
+        for line in doctor_page(diagnose(one), HOME, width=width):
+            copied = line.plain.startswith(" " * 23) or line.plain.startswith(("Works", "Type"))
+            assert copied or line.cell_len <= min(width, 100)
+
+
+def test_the_page_ends_with_what_works_and_what_to_type_first() -> None:
+    *_, works, first = (line.plain for line in doctor_page(diagnosis(), HOME, width=80))
+    assert works.startswith("Works here: profile, ")
+    assert first == "Type first: nsysflow profile launch_bound"
+
+
+def test_no_color_means_no_escape_codes_at_all() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, no_color=True, color_system="256")
+    for line in doctor_page(diagnosis(gpus=NO_GPU, temp_free_bytes=0), HOME, width=80):
+        console.print(line)
+    assert "problem" in out.getvalue()
+    assert "\x1b" not in out.getvalue()
+
+
+def test_nothing_shows_the_home_folder() -> None:
+    for one in machines():
+        found = diagnose(one)
+        shown = [line.plain for line in doctor_page(found, HOME, width=80)]
+        assert str(HOME) not in "\n".join([*shown, doctor_json(found, HOME)])
+
+
+def test_the_document_holds_every_check_and_whether_profiling_works() -> None:
+    found = json.loads(doctor_json(diagnosis(gpus=NO_GPU), HOME))
+    assert set(found) == {"checks", "works", "first", "profile"}
+    assert found["profile"] is False
+    keys = {"check", "status", "seen", "advice", "command"}
+    assert all(set(check) == keys for check in found["checks"])

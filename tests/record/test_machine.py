@@ -2,14 +2,13 @@
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from nsysflow.base.errors import NsysMissing
-from nsysflow.nsys.program import Nsys
 from nsysflow.record import machine
 from nsysflow.record.machine import Gpus, gpus
 from tests.record.machines import MISSING
@@ -29,13 +28,9 @@ def test_the_files_of_linux_and_the_driver_are_understood(tmp_path: Path) -> Non
         assert machine._admin_only(options) is admin_only
     (tmp_path / "paranoid").write_text("-1\n")
     assert machine._paranoid(tmp_path / "paranoid") == -1
-
-
-def test_without_those_files_nothing_is_known(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     assert machine._capabilities(gone) == frozenset()
-    assert machine._admin_only(gone) is None
-    assert machine._paranoid(gone) is None
+    assert machine._admin_only(gone) is machine._paranoid(gone) is None
 
 
 @pytest.mark.parametrize(
@@ -55,9 +50,7 @@ def test_the_cuda_of_torch_is_read_from_its_version_file(text: str, cuda: str | 
 def test_looking_at_this_machine_imports_neither_torch_nor_triton(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sys
-
-    monkeypatch.setattr("nsysflow.record.machine.find_nsys", _no_nsys)
+    monkeypatch.setattr("nsysflow.record.machine.find_nsys", Mock(side_effect=MISSING))
     before = set(sys.modules)
     seen = machine.look_at_machine()
     assert isinstance(seen.nsys, NsysMissing)
@@ -66,19 +59,8 @@ def test_looking_at_this_machine_imports_neither_torch_nor_triton(
     assert seen.temp_free_bytes > 0
 
 
-def _no_nsys() -> Nsys:
-    raise MISSING
-
-
 class NVMLError(Exception):
     """Stands in for NVML's own error."""
-
-
-def fails(text: str) -> Callable[..., object]:
-    def call(*_: object) -> object:
-        raise NVMLError(text)
-
-    return call
 
 
 @pytest.fixture
@@ -114,12 +96,12 @@ def test_a_driver_without_a_gpu_is_a_problem(nvml: SimpleNamespace) -> None:
 
 
 def test_without_a_driver_the_problem_is_in_nvmls_words(nvml: SimpleNamespace) -> None:
-    nvml.nvmlInit = fails("NVML Shared Library Not Found")
+    nvml.nvmlInit = Mock(side_effect=NVMLError("NVML Shared Library Not Found"))
     assert gpus() == Gpus(problem="NVML Shared Library Not Found (NVML)")
 
 
 def test_a_lost_gpu_is_a_problem_and_nvml_is_closed(nvml: SimpleNamespace) -> None:
-    nvml.nvmlDeviceGetName = fails("GPU is lost")
+    nvml.nvmlDeviceGetName = Mock(side_effect=NVMLError("GPU is lost"))
     assert gpus() == Gpus(problem="GPU is lost (NVML)")
     assert nvml.open == 0
 

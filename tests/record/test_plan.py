@@ -1,6 +1,7 @@
 """The plan of a run."""
 
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from nsysflow.base.errors import CaptureError
+from nsysflow.nsys.program import Nsys
 from nsysflow.record.plan import (
     WINDOW_DEFAULT,
     Plan,
@@ -37,18 +39,15 @@ def test_without_a_window_the_whole_run_is_recorded() -> None:
     plan = plan_nsys(ASKED, NSYS)
     assert plan.window is None
     assert words(plan, "--capture-range") == []
-    assert protocol.CAPTURE not in plan.environment
+    assert {"PYTHONPATH", protocol.ANNOTATE, protocol.CAPTURE}.isdisjoint(plan.environment)
 
 
-def test_a_window_on_a_gpu_opens_by_the_cuda_profiler_and_is_in_the_environment() -> None:
+def test_a_window_opens_by_the_cuda_profiler_on_a_gpu_and_else_by_an_nvtx_range() -> None:
     plan = plan_nsys(replace(ASKED, window=WINDOW), NSYS)
     assert plan.window == WINDOW
     assert words(plan, "--capture-range=") == ["--capture-range=cudaProfilerApi"]
     assert plan.environment[protocol.CAPTURE] == "1:2:3"
     assert plan.environment[protocol.OPENER] == "cuda"
-
-
-def test_a_window_without_a_gpu_opens_by_an_nvtx_range() -> None:
     plan = plan_nsys(replace(ASKED, window=WINDOW, on="cpu", trace=("nvtx",)), NSYS)
     assert words(plan, "--capture-range=") == ["--capture-range=nvtx"]
     assert plan.environment[protocol.OPENER] == "nvtx"
@@ -75,10 +74,6 @@ def test_annotation_puts_our_folder_before_the_users_pythonpath(
     assert plan_nsys(asked, NSYS).environment["PYTHONPATH"] == str(FOLDER)
 
 
-def test_without_annotation_the_users_pythonpath_stays() -> None:
-    assert {"PYTHONPATH", protocol.ANNOTATE}.isdisjoint(plan_nsys(ASKED, NSYS).environment)
-
-
 def test_a_program_that_we_end_outlives_nsys() -> None:
     stopped = plan_nsys(replace(ASKED, window=WINDOW, stop=True), NSYS)
     assert words(stopped, "--capture-range-end") == ["--capture-range-end=stop-shutdown"]
@@ -87,11 +82,36 @@ def test_a_program_that_we_end_outlives_nsys() -> None:
     assert words(timed, "--kill") == words(stopped, "--kill") == ["--kill=none"]
 
 
-@pytest.mark.parametrize("name", ["delay", "duration"])
-def test_torch_profiler_records_no_time(name: str) -> None:
-    asked = replace(ASKED, **{f"{name}_s": 1.0})  # type: ignore[arg-type]
-    with pytest.raises(CaptureError, match=f"--{name} needs nsys"):
-        plan_kineto(asked)
+def refused(plan: Callable[[], Plan], said: str) -> CaptureError:
+    with pytest.raises(CaptureError, match=said) as caught:
+        plan()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"delay_s": 1.0}, "--delay needs nsys"),
+        ({"duration_s": 1.0}, "--duration needs nsys"),
+        ({"backtrace": "all"}, "needs nsys"),
+        ({"backtrace": "waits"}, "needs nsys"),
+        ({"gpu_metrics": True}, "needs nsys"),
+    ],
+)
+def test_torch_profiler_refuses_what_only_nsys_records(asked: dict[str, Any], said: str) -> None:
+    refused(lambda: plan_kineto(replace(ASKED, **asked)), said)
+
+
+def test_what_nsys_cannot_record_is_refused() -> None:
+    unseen = replace(ASKED, window=WINDOW, trace=("nvtx",))
+    refused(lambda: plan_nsys(unseen, NSYS), "--trace cuda,nvtx")
+    nested = replace(ASKED, command=("torchrun", "--nproc-per-node=2", "x.py"), processes=2)
+    refused(lambda: plan_nsys(nested, NSYS), "--nproc")
+    everywhere = replace(ASKED, processes=2, gpu_metrics=True)
+    error = refused(lambda: plan_nsys(everywhere, NSYS), "only one nsys")
+    assert error.command == (
+        "nsysflow profile --gpu-metrics -- torchrun --nproc-per-node=2 train.py"
+    )
 
 
 def test_a_relative_folder_becomes_absolute(
@@ -118,25 +138,11 @@ def test_torchrun_comes_from_the_python_that_runs_the_script() -> None:
     assert plan.argv[:3] == ("/env/bin/python3.12", "-m", "torch.distributed.run")
 
 
-def test_a_command_that_starts_torchrun_itself_is_refused_with_nproc() -> None:
-    asked = replace(ASKED, command=("torchrun", "--nproc-per-node=2", "x.py"), processes=2)
-    with pytest.raises(CaptureError, match="--nproc"):
-        plan_nsys(asked, NSYS)
-
-
 def test_torch_profiler_runs_the_command_itself_and_always_has_a_window() -> None:
     plan = plan_kineto(ASKED)
     assert plan.argv == ASKED.command
     assert plan.window == WINDOW_DEFAULT
     assert plan.environment[protocol.CAPTURE] == str(WINDOW_DEFAULT)
-
-
-@pytest.mark.parametrize(
-    "asked", [{"backtrace": "all"}, {"backtrace": "waits"}, {"gpu_metrics": True}]
-)
-def test_torch_profiler_refuses_what_only_nsys_records(asked: dict[str, Any]) -> None:
-    with pytest.raises(CaptureError, match="needs nsys"):
-        plan_kineto(replace(ASKED, **asked))
 
 
 def test_the_lines_of_waits_are_recorded_by_default_where_they_can_be_exported() -> None:
@@ -155,12 +161,9 @@ def test_samples_reach_the_export_with_their_frames() -> None:
     assert "--include-json=true" in shlex.split(shell_commands(plan).split("\n")[-1])
 
 
-@pytest.mark.parametrize(("asked", "stacks"), [(0, None), (1000, "1")])
-def test_torch_profiler_records_stacks_only_where_samples_are_asked_for(
-    asked: int, stacks: str | None
-) -> None:
-    plan = plan_kineto(replace(ASKED, sample_python=asked))
-    assert plan.environment.get(protocol.STACKS) == stacks
+def test_torch_profiler_records_stacks_only_where_samples_are_asked_for() -> None:
+    plans = [plan_kineto(replace(ASKED, sample_python=asked)) for asked in (0, 1000)]
+    assert [plan.environment.get(protocol.STACKS) for plan in plans] == [None, "1"]
 
 
 def test_the_commands_are_what_a_shell_would_run() -> None:
@@ -187,19 +190,6 @@ def test_a_program_that_is_not_python_is_started_by_the_torchrun_on_path(
         plan_nsys(asked, NSYS)
 
 
-def test_a_window_that_nsys_would_not_see_is_refused() -> None:
-    with pytest.raises(CaptureError, match="--trace cuda,nvtx"):
-        plan_nsys(replace(ASKED, window=WINDOW, trace=("nvtx",)), NSYS)
-
-
-def test_gpu_metrics_of_every_rank_are_refused_with_a_command_that_works() -> None:
-    with pytest.raises(CaptureError, match="only one nsys") as caught:
-        plan_nsys(replace(ASKED, processes=2, gpu_metrics=True), NSYS)
-    assert caught.value.command == (
-        "nsysflow profile --gpu-metrics -- torchrun --nproc-per-node=2 train.py"
-    )
-
-
 JAX_ASKED = Request(command=("python", "train.py", "--lr", "1"), name="train", folder=Path("out"))
 
 
@@ -219,60 +209,49 @@ def test_a_script_that_imports_jax_gets_no_backtraces_and_a_note(text: str) -> N
     assert "--backtrace waits" in note
 
 
+@pytest.mark.parametrize("text", ["import torch\n", "import jaxtyping\n", "# import jax\n", None])
+def test_other_scripts_keep_the_default(text: str | None) -> None:
+    if text is not None:
+        Path("train.py").write_text(text)
+    assert without_backtraces_of_jax(JAX_ASKED) == (JAX_ASKED, ())
+    module = replace(JAX_ASKED, command=("python", "-m", "train"))
+    assert without_backtraces_of_jax(module) == (module, ())
+
+
 def test_what_was_asked_for_is_done() -> None:
     Path("train.py").write_text("import jax\n")
-    asked = Request(command=JAX_ASKED.command, name="train", folder=Path("out"), backtrace="waits")
+    asked = replace(JAX_ASKED, backtrace="waits")
     assert without_backtraces_of_jax(asked) == (asked, ())
-
-
-@pytest.mark.parametrize("text", ["import torch\n", "import jaxtyping\n", "# import jax\n"])
-def test_other_scripts_keep_the_default(text: str) -> None:
-    Path("train.py").write_text(text)
-    assert without_backtraces_of_jax(JAX_ASKED) == (JAX_ASKED, ())
-
-
-def test_without_a_script_to_look_at_the_default_stays() -> None:
-    assert without_backtraces_of_jax(JAX_ASKED) == (JAX_ASKED, ())
-    module = Request(command=("python", "-m", "train"), name="train", folder=Path("out"))
-    assert without_backtraces_of_jax(module) == (module, ())
 
 
 NEW = an_nsys(Path("/opt/nsys"), "--python-sampling", "--include-json")
 OLD = an_nsys(Path("/opt/nsys"), "--python-sampling")
 """With the options of 2023.4, which samples Python and cannot export the frames."""
-SAMPLED_ASKED = Request(command=("python", "train.py"), name="train", folder=Path("out"))
 
 
 def sampled(asked: int | None) -> Request:
-    return replace(SAMPLED_ASKED, sample_python=asked)
+    return replace(ASKED, sample_python=asked)
 
 
-def test_an_nsys_that_can_sample_does_by_default() -> None:
-    assert with_sampling(sampled(None), NEW) == (sampled(DEFAULT_HZ), ())
-    assert with_sampling(sampled(50), NEW) == (sampled(50), ())
+@pytest.mark.parametrize(
+    ("asked", "nsys", "made"),
+    [(None, NEW, DEFAULT_HZ), (50, NEW, 50), (None, None, 0), (1000, None, 1000)]
+    + [(0, nsys, 0) for nsys in (NEW, OLD, None)],
+)
+def test_python_is_sampled_by_an_nsys_that_can_and_by_torch_profiler_only_if_asked(
+    asked: int | None, nsys: Nsys | None, made: int
+) -> None:
+    assert with_sampling(sampled(asked), nsys) == (sampled(made), ())
 
 
-def test_off_is_off_without_a_word() -> None:
-    for nsys in (NEW, OLD, None):
-        assert with_sampling(sampled(0), nsys) == (sampled(0), ())
-
-
-def test_an_nsys_that_cannot_leaves_a_note() -> None:
+def test_an_nsys_that_cannot_sample_leaves_a_note_or_refuses_what_was_asked_for() -> None:
     request, (note,) = with_sampling(sampled(None), OLD)
     assert request.sample_python == 0
     assert "2025.3.1" in note
     assert "nsysflow doctor" in note
-
-
-def test_what_was_asked_for_and_cannot_be_done_is_refused() -> None:
     with pytest.raises(CaptureError, match="--sample-python needs a newer nsys") as raised:
         with_sampling(sampled(1000), OLD)
     assert raised.value.command == "nsysflow doctor"
-
-
-def test_torch_profiler_records_stacks_only_if_asked() -> None:
-    assert with_sampling(sampled(None), None) == (sampled(0), ())
-    assert with_sampling(sampled(1000), None) == (sampled(1000), ())
 
 
 @pytest.mark.usefixtures("machine_with_gpu")

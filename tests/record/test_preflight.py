@@ -11,8 +11,26 @@ from tests.record.fake import NO_GPU, command, profiled
 pytestmark = pytest.mark.usefixtures("machine_with_gpu")
 
 
-def test_a_dry_run_prints_the_commands_and_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_no_more_ranks_than_gpus_and_a_workload_says_how_to_start_one() -> None:
+    for words in (("ddp",), ("nan_check", "--nproc", "2")):
+        ran = profiled(*words)
+        assert ran.exit_code == 1
+        assert "--nproc 2 needs 2 GPUs, one per rank, and this machine has 1" in ran.stderr
+    assert profiled("ddp").stderr.endswith("  nsysflow profile ddp --nproc 1\n")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch, machine_with_gpu: None) -> None:
     monkeypatch.setattr("nsysflow.record.machine.gpus", lambda: NO_GPU)
+
+
+@pytest.fixture
+def no_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine_with_gpu: None) -> None:
+    monkeypatch.setattr(Places, "here", lambda: places(tmp_path / "empty"))
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_dry_run_prints_the_commands_and_does_nothing() -> None:
     ran = profiled("-o", "out", "--dry-run", "--capture", "1:1:1", *command())
     assert ran.exit_code == 0
     assert "--capture-range=cudaProfilerApi" in ran.stdout
@@ -20,68 +38,44 @@ def test_a_dry_run_prints_the_commands_and_does_nothing(monkeypatch: pytest.Monk
     assert not Path("out").exists()
 
 
-def test_a_workload_of_two_ranks_on_one_gpu_says_how_to_start_one() -> None:
-    ran = profiled("ddp")
-    assert ran.exit_code == 1
-    assert "--nproc 2 needs 2 GPUs" in ran.stderr
-    assert ran.stderr.endswith("  nsysflow profile ddp --nproc 1\n")
-
-
-def test_without_a_gpu_one_message_says_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsysflow.record.machine.gpus", lambda: NO_GPU)
-    ran = profiled("nan_check")
-    assert ran.exit_code == 1
-    assert ran.stdout == ""
-    assert ran.stderr.startswith("nsysflow: no NVIDIA GPU can be used here: no driver (NVML).")
-    assert ran.stderr.endswith("\n  nsysflow profile nan_check --on cpu\n")
-    assert "nsysflow doctor" in ran.stderr
-    assert not list(Path().iterdir())
-
-
-def test_without_nsys_torch_profiler_records_and_a_note_says_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Places, "here", lambda: places(tmp_path / "empty"))
-    ran = profiled("-o", "out", *command())
-    assert "note: no nsys was found, so torch.profiler records this run" in ran.stderr
-    assert ran.exit_code == 1  # the program used no steps
-    assert "or record with nsys, which needs no change to the program" in ran.stderr
-
-
-@pytest.fixture
-def no_nsys_and_no_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine_with_gpu: None
-) -> None:
-    monkeypatch.setattr(Places, "here", lambda: places(tmp_path / "empty"))
-    monkeypatch.setattr("nsysflow.record.machine.gpus", lambda: NO_GPU)
-
-
-@pytest.mark.usefixtures("no_nsys_and_no_gpu")
-def test_without_nsys_and_gpu_torch_profiler_records_programs_with_steps() -> None:
-    ran = profiled("-o", "out", "--on", "cpu", "--dry-run", "nan_check")
-    assert ran.exit_code == 0
-    assert "note: no nsys was found, so torch.profiler records this run" in ran.stderr
-    ran = profiled("-o", "out", "--on", "cpu", *command())
-    assert ran.exit_code == 1
-    assert "no working nsys was found" in ran.stderr
-
-
-@pytest.mark.usefixtures("no_nsys_and_no_gpu")
+@pytest.mark.usefixtures("no_nsys", "no_gpu")
 @pytest.mark.parametrize("on", ["cuda", "cpu"])
 def test_a_dry_run_needs_neither_nsys_nor_gpu(on: str) -> None:
     ran = profiled("-o", "out", "--dry-run", "--on", on, "--trace", "cuda,nvtx", *command())
     assert ran.exit_code == 0
-    assert "note: no nsys was found here; the commands name it `nsys`" in ran.stderr
+    assert "note: no nsys was found here" in ran.stderr
     _, run, export = ran.stdout.splitlines()
     assert " nsys profile --output=" in run
     assert export.startswith("nsys export --type=sqlite ")
     assert not list(Path().iterdir())
 
 
-def test_a_workload_gets_no_more_ranks_than_there_are_gpus() -> None:
-    ran = profiled("nan_check", "--nproc", "2")
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_gpu_one_message_says_what_works() -> None:
+    ran = profiled("nan_check")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("nsysflow: no NVIDIA GPU can be used here: no driver (NVML).")
+    assert ran.stderr.endswith("\n  nsysflow profile nan_check --on cpu\n")
+    assert "nsysflow doctor" in ran.stderr
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.usefixtures("no_nsys")
+def test_without_nsys_torch_profiler_records_and_a_note_says_what_is_missing() -> None:
+    ran = profiled("-o", "out", *command())
+    assert "note: no nsys was found, so torch.profiler records this run" in ran.stderr
+    assert ran.exit_code == 1  # the program used no steps
+    assert "or record with nsys" in ran.stderr
+
+
+@pytest.mark.usefixtures("no_nsys", "no_gpu")
+def test_without_nsys_and_gpu_torch_profiler_records_programs_with_steps() -> None:
+    ran = profiled("-o", "out", "--on", "cpu", "--dry-run", "nan_check")
+    assert ran.exit_code == 0
+    assert "torch.profiler records this run" in ran.stderr
+    ran = profiled("-o", "out", "--on", "cpu", *command())
     assert ran.exit_code == 1
-    assert "--nproc 2 needs 2 GPUs, one per rank, and this machine has 1" in ran.stderr
+    assert "no working nsys was found" in ran.stderr
 
 
 def test_a_run_on_the_cpu_asks_nsys_for_nothing_that_needs_a_gpu() -> None:
@@ -90,10 +84,8 @@ def test_a_run_on_the_cpu_asks_nsys_for_nothing_that_needs_a_gpu() -> None:
     ran = profiled("-o", "out", *words, *command())
     assert "--trace=nvtx " in ran.stdout
     ignored = "--backtrace, --sample-python, --gpu-metrics"
-    assert f"note: --on cpu records only ranges; it ignores {ignored}" in ran.stderr
-    assert "python-sampling" not in ran.stdout
-    assert "backtrace" not in ran.stdout
-    assert "metrics" not in ran.stdout
+    assert f"it ignores {ignored}" in ran.stderr
+    assert not any(word in ran.stdout for word in ("python-sampling", "backtrace", "metrics"))
 
 
 def test_a_note_before_the_run_says_that_nsys_is_too_old_for_the_driver(

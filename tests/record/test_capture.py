@@ -1,4 +1,4 @@
-"""Each run gets its own folder, and other files are never overwritten."""
+"""Each run gets its own folder; other files are never overwritten, not even on a full disk."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -7,26 +7,20 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from click.testing import CliRunner
 
 from nsysflow.base.errors import OutputError
-from nsysflow.cli.main import main
 from nsysflow.record.capture import make_run_folder, make_unused_folder
 from nsysflow.runtime.inject.nsysflow_hook import HOOKED
+from tests.disks import full_disk, names, read_only_disk
 from tests.record.fake import command, fake_nsys, profiled
 from tests.unprivileged import unprivileged
 
 pytestmark = pytest.mark.usefixtures("machine_with_gpu")
 
 
-def test_an_unnamed_run_is_named_after_its_script_and_the_time() -> None:
-    Path("train.py").write_text("print('ran')")
-    assert profiled("--no-analyze", "--", sys.executable, "train.py").exit_code == 0
-    (made,) = Path().glob("train-*")
-    assert (made / "report.sqlite").is_file()
-
-
-def test_runs_that_start_together_get_a_folder_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unnamed_runs_have_the_name_of_their_script_and_a_folder_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = Mock(now=Mock(return_value=datetime(2026, 11, 20, 10, 0, 0)))
     monkeypatch.setattr("nsysflow.cli.request.datetime", clock)
     Path("train.py").write_text("print('ran')")
@@ -51,8 +45,7 @@ def test_a_run_without_a_report_does_not_block_the_next(tmp_path: Path) -> None:
     assert profiled("-o", "out", *command()).exit_code == 3
     fake_nsys(tmp_path)
     assert profiled("-o", "out", "--no-analyze", *command()).exit_code == 0
-    analysed_again = CliRunner().invoke(main, ["analyze", "out", "--no-files"])
-    assert analysed_again.exit_code == 0
+    assert Path("out/report.sqlite").is_file()
 
 
 def test_force_replaces_a_run_and_never_other_files() -> None:
@@ -62,11 +55,8 @@ def test_force_replaces_a_run_and_never_other_files() -> None:
     refused = profiled("-o", "out", "--force", *command())
     assert refused.exit_code == 1
     assert "is not a run of nsysflow" in refused.stderr
-    assert sorted(file.name for file in Path("out").iterdir()) == [
-        "mlflow.sqlite",
-        "output.log",
-        "report.sqlite",
-    ]
+    assert {path.read_text() for path in Path("out").iterdir()} == {"mine"}
+    assert len(list(Path("out").iterdir())) == 3
 
 
 def test_a_folder_that_exists_is_not_written_without_force() -> None:
@@ -94,12 +84,13 @@ def test_force_removes_all_files_of_the_earlier_run(two_ranks: tuple[str, ...]) 
 def test_a_folder_that_cannot_be_written_is_refused() -> None:
     with unprivileged() as folder:
         folder.chmod(0o500)
-        with pytest.raises(OutputError, match="cannot be written: Permission denied; nothing was"):
-            make_run_folder(folder / "out", force=False)
-        with pytest.raises(OutputError, match="cannot be written: Permission denied; nothing was"):
-            make_run_folder(folder, force=True)
-        with pytest.raises(OutputError, match="cannot be written: Permission denied; nothing was"):
-            make_unused_folder(folder / "out")
+        for make in (
+            lambda: make_run_folder(folder / "out", force=False),
+            lambda: make_run_folder(folder, force=True),
+            lambda: make_unused_folder(folder / "out"),
+        ):
+            with pytest.raises(OutputError, match="Permission denied; nothing was"):
+                make()
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_runs() -> None:
@@ -119,3 +110,19 @@ def test_a_run_of_another_version_is_replaced_only_with_force() -> None:
     assert "replace an earlier run with --force" in refused.stderr
     assert profiled("-o", "out", "--force", "--no-analyze", *command()).exit_code == 0
     assert Path("out/report.sqlite").read_bytes()[:6] == b"SQLite"
+
+
+def test_a_read_only_disk_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with read_only_disk(tmp_path / "disk") as disk:
+        done = profiled("-o", str(disk / "run"), *command())
+        assert done.exit_code == 1
+        assert "Read-only file system; nothing was run" in done.stderr
+        assert names(disk) == []
+
+
+def test_a_full_disk_leaves_no_manifest_and_says_what_to_do(tmp_path: Path) -> None:
+    with full_disk(tmp_path / "disk") as disk:
+        done = profiled("-o", str(disk / "run"), *command())
+        assert done.exit_code == 1
+        assert "No space left on device. Make room" in done.stderr
+        assert "manifest.json" not in names(disk / "run")
