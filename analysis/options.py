@@ -26,9 +26,9 @@ class StepPart:
 
     def __str__(self) -> str:
         """As it is typed: `2:5`, `2:`, `7` or `!7`."""
-        one = self.end == self.first + 1
+        is_one_step = self.end == self.first + 1
         end = "" if self.end is None else self.end
-        return f"{'!' if self.out else ''}{self.first if one else f'{self.first}:{end}'}"
+        return f"{'!' if self.out else ''}{self.first if is_one_step else f'{self.first}:{end}'}"
 
 
 def typed_steps(parts: tuple[StepPart, ...]) -> str:

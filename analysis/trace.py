@@ -11,8 +11,8 @@ from nsysflow.analysis.notes import Note
 from nsysflow.analysis.short_repr import as_html, as_text, gpu_names
 
 
-def _empty(of: pl.Schema) -> pl.DataFrame:
-    return of.to_frame()
+def _empty(columns: pl.Schema) -> pl.DataFrame:
+    return columns.to_frame()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -89,8 +89,8 @@ class Trace:
             "CUDA calls": self.calls.height,
             "NVTX ranges": self.ranges.height,
         }
-        found = [f"{count:,} {name}" for name, count in counts.items() if count]
-        return [*filter(None, [self.source, gpu_names(self.devices["name"])]), *found]
+        facts = [f"{count:,} {name}" for name, count in counts.items() if count]
+        return [*filter(None, [self.source, gpu_names(self.devices["name"])]), *facts]
 
     def without_rows(self) -> Self:
         """The trace without its operations, calls and ranges, the frames that take memory."""

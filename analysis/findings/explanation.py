@@ -36,15 +36,15 @@ class Explanation:
 def explanations() -> dict[str, Explanation]:
     """All rules that are explained, by name."""
     here = files("nsysflow.analysis.findings") / "rules"
-    found = {each.name: each for each in here.iterdir() if each.name.endswith(".toml")}
+    texts = {file.name: file for file in here.iterdir() if file.name.endswith(".toml")}
     return {
-        name.removesuffix(".toml"): _read(found[name].read_text(encoding="utf-8"))
-        for name in sorted(found)
+        name.removesuffix(".toml"): _read(texts[name].read_text(encoding="utf-8"))
+        for name in sorted(texts)
     }
 
 
 def _read(text: str) -> Explanation:
     """An entry; its paragraph without the line breaks of the file."""
-    held: dict[str, Any] = tomllib.loads(text)
-    held |= {name: tuple(held[name]) for name in ("signs", "leave", "causes", "tables")}
-    return Explanation(**held | {"why": " ".join(held["why"].split())})
+    fields: dict[str, Any] = tomllib.loads(text)
+    fields |= {name: tuple(fields[name]) for name in ("signs", "leave", "causes", "tables")}
+    return Explanation(**fields | {"why": " ".join(fields["why"].split())})

@@ -139,5 +139,5 @@ def place(phase: str, source: str = "", *, before: bool = False) -> str:
 
 def in_function(source: str) -> str:
     """`step (train.py)` of `train.py:42 in step`: the same after lines were inserted above."""
-    found = SourceLine.of(source)
-    return f"{found.function} ({found.file})" if found and found.function else source
+    line = SourceLine.of(source)
+    return f"{line.function} ({line.file})" if line and line.function else source

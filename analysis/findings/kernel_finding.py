@@ -63,8 +63,10 @@ def scaled(kernels: pl.DataFrame, rows: pl.DataFrame) -> tuple[tuple[str, float]
     alike = kernels.join(gains.select("name"), on="name", how="semi")
     totals = alike.group_by("name").agg(pl.col("ns").sum())
     factor = (1 - pl.col("gain_ns") / pl.col("ns")).clip(0, 1).alias("factor")
-    found = gains.join(totals, on="name").select(pl.col("name").cast(pl.String), factor, "gain_ns")
-    ranked = found.sort("gain_ns", "name", descending=[True, False])
+    factors = gains.join(totals, on="name").select(
+        pl.col("name").cast(pl.String), factor, "gain_ns"
+    )
+    ranked = factors.sort("gain_ns", "name", descending=[True, False])
     return tuple(ranked.select("name", "factor").rows())
 
 
@@ -101,5 +103,5 @@ def _by_name(rows: pl.DataFrame) -> pl.DataFrame:
 def _largest(subject: JudgedReport, rows: pl.DataFrame) -> str:
     """The two names with most time."""
     named = _by_name(rows).select(pl.col("short_name").cast(pl.String), "ns").head(2).rows()
-    each = [f"{name[:_NAME_LETTERS]} {duration(subject.per_step(ns))}" for name, ns in named]
-    return f"most time: {', '.join(each)}"
+    parts = [f"{name[:_NAME_LETTERS]} {duration(subject.per_step(ns))}" for name, ns in named]
+    return f"most time: {', '.join(parts)}"

@@ -157,7 +157,7 @@ def _alone(phase: str, phases: list[str]) -> str:
     """The phase as changes name it, without the stalls in phases inside it."""
     if not phase:
         return OUTSIDE
-    return phase + ITSELF if any(one.startswith(f"{phase}/") for one in phases) else phase
+    return phase + ITSELF if any(other.startswith(f"{phase}/") for other in phases) else phase
 
 
 def _loss() -> pl.Expr:

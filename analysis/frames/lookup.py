@@ -75,5 +75,5 @@ def enum_from_index(number: pl.Series, dtype: pl.Enum) -> pl.Series:
 def matching(names: pl.Series, pattern: str) -> pl.Series:
     """Whether each of the categories `names` matches. Each distinct name is tested once."""
     known = names.unique()
-    found = known.filter(known.cast(pl.String).str.contains(pattern))
-    return names.is_in(found.implode())
+    matching = known.filter(known.cast(pl.String).str.contains(pattern))
+    return names.is_in(matching.implode())

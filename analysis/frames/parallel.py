@@ -54,11 +54,11 @@ def once_for_each(compute: Callable[[Any, K], T]) -> Callable[[Any, K], T]:
     """A method of one argument that is computed once for each, as `computed_once` is."""
 
     @wraps(compute)
-    def known(self: object, of: K) -> T:
+    def known(self: object, key: K) -> T:
         values: dict[K, T] = self.__dict__.setdefault(f"{compute.__name__} for each", {})
-        if of not in values:
-            values[of] = compute(self, of)
-        return values[of]
+        if key not in values:
+            values[key] = compute(self, key)
+        return values[key]
 
     return known
 
@@ -90,5 +90,5 @@ class computed_once(Generic[T]):
             if self.name not in values:
                 scratch: Scratch | None = getattr(instance, "scratch", None)
                 values[self.name] = in_files(self.compute(instance), scratch)
-        found: T = values[self.name]
-        return found
+        value: T = values[self.name]
+        return value

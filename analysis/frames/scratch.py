@@ -114,10 +114,10 @@ def mapped(column: pl.Series, folder: "Path") -> pl.Series:
         return column
     with _exported(physical.rechunk()) as array, TemporaryFile(dir=folder) as file:
         copy = _Copy(file, array, *_TYPES[physical.dtype])
-    found = pl.Series(copy).alias(column.name)
+    series = pl.Series(copy).alias(column.name)
     if column.flags["SORTED_ASC"]:
-        found = found.set_sorted()
-    return found.cat.to(column.dtype) if column.dtype != physical.dtype else found
+        series = series.set_sorted()
+    return series.cat.to(column.dtype) if column.dtype != physical.dtype else series
 
 
 def is_mapped(chunk: pl.Series) -> bool:
@@ -283,11 +283,11 @@ class Scratch:
     def joined(self, parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
         """Frames below each other, each kept before the next one is made. Every column becomes
         one piece: queries copy whole frames of several pieces into memory."""
-        found = [self.kept(part) for part in parts]
+        kept = [self.kept(part) for part in parts]
         columns = []
-        for name in found[0].columns:
-            columns.append(self._column(pl.concat([part[name] for part in found], rechunk=True)))
-            found = [part.drop(name) for part in found]
+        for name in kept[0].columns:
+            columns.append(self._column(pl.concat([part[name] for part in kept], rechunk=True)))
+            kept = [part.drop(name) for part in kept]
         return pl.DataFrame(columns)
 
     def _column(self, column: pl.Series) -> pl.Series:

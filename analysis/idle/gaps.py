@@ -90,7 +90,10 @@ def with_launches(gaps: BareGaps, ops: Operations) -> pl.DataFrame:
     """
     of_next = {"launch_start_ns": "start_ns", "launch_end_ns": "end_ns", "thread_no": "no"}
     return gaps.with_columns(
-        *(ops[name].gather(gaps["next_op"]).alias(f"next_{it}") for name, it in of_next.items()),
+        *(
+            ops[name].gather(gaps["next_op"]).alias(f"next_{alias}")
+            for name, alias in of_next.items()
+        ),
         ops["thread_no"].gather(gaps["prev_op"]).alias("prev_no"),
     )
 

@@ -228,10 +228,10 @@ def _last_calls_before(axis: Axis, calls: pl.DataFrame, asked: pl.DataFrame) -> 
     latest = places.select(pl.when(reaches).then(row).forward_fill()).to_series()
     start = asked.select(axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
     at = latest.gather(last_at_or_before(places["start"], start))
-    found = asked.select("lane", "thread_no").with_columns(
+    calls_before = asked.select("lane", "thread_no").with_columns(
         calls["row"].gather(at), calls["thread_no"].gather(at).alias("found_no")
     )
-    return found.filter(pl.col("thread_no") == pl.col("found_no")).select("lane", "row")
+    return calls_before.filter(pl.col("thread_no") == pl.col("found_no")).select("lane", "row")
 
 
 def _on_thread_axis(axis: Axis, calls: pl.DataFrame) -> pl.DataFrame:

@@ -40,8 +40,8 @@ below; a damaged one may ask for 2^32 rows."""
 
 def correlation() -> pl.Expr:
     """The correlation id; null where the export has 0, which means none."""
-    found = pl.col("correlationId")
-    return pl.when(found != 0).then(found).alias("correlation")
+    number = pl.col("correlationId")
+    return pl.when(number != 0).then(number).alias("correlation")
 
 
 def plain_api_name() -> pl.Expr:
@@ -95,10 +95,10 @@ def _only_process(raw: Raw) -> int | None:
     processes = [frame["globalPid"] for frame in raw.ops]
     if not any(column.null_count() for column in (*threads, *processes)):
         return None
-    of = process_of(pl.col("globalTid"))
-    masked = [column.to_frame().select(of).to_series() for column in threads]
-    found = pl.concat([c.unique().drop_nulls() for c in (*masked, *processes)]).unique()
-    return int(found[0]) if len(found) == 1 else None
+    process = process_of(pl.col("globalTid"))
+    masked = [column.to_frame().select(process).to_series() for column in threads]
+    processes_of_rows = pl.concat([c.unique().drop_nulls() for c in (*masked, *processes)]).unique()
+    return int(processes_of_rows[0]) if len(processes_of_rows) == 1 else None
 
 
 def _strings(raw: Raw, ids: pl.Series, value: pl.Expr = _VALUE) -> pl.Series:
@@ -177,15 +177,17 @@ def _generic_kernels(raw: Raw) -> pl.Series:
 def _with_physical_gpu(ops: pl.DataFrame, cuda_devices: pl.DataFrame) -> pl.DataFrame:
     """`ops`, or other rows of devices, with `device` as the physical GPU: "device 0" may be another
     GPU in each process."""
-    found = cuda_devices.drop_nulls().unique(["pid", "cudaId"], keep="first", maintain_order=True)
-    found = found.filter(pl.col("gpuId") != pl.col("cudaId"))
-    if found.is_empty():
+    numbered = cuda_devices.drop_nulls().unique(
+        ["pid", "cudaId"], keep="first", maintain_order=True
+    )
+    numbered = numbered.filter(pl.col("gpuId") != pl.col("cudaId"))
+    if numbered.is_empty():
         return ops
     pid = os_pid(pl.col("process"))
     gpus = (
         distinct(ops.select("process", "device"))
         .with_columns(pid=pid)
-        .join(found, left_on=["pid", "device"], right_on=["pid", "cudaId"])
+        .join(numbered, left_on=["pid", "device"], right_on=["pid", "cudaId"])
         .select("process", "device", "gpuId")
     )
     if gpus.is_empty():
@@ -258,11 +260,11 @@ def _with_device_of_context(raw: Raw, process: int | None) -> pl.DataFrame:
     """The waits with the device of their context: nsys writes 0 in each, whatever the device."""
     pid = os_pid(pl.col("globalPid").fill_null(pl.lit(process, pl.Int64))).alias("processId")
     key = ["processId", "contextId"]
-    found = raw.contexts.unique(key, keep="first", maintain_order=True)
-    found = found.rename({"deviceId": "of_context"})
+    contexts = raw.contexts.unique(key, keep="first", maintain_order=True)
+    contexts = contexts.rename({"deviceId": "of_context"})
     return (
         raw.waits.with_columns(pid)
-        .join(found, on=key, how="left", maintain_order="left")
+        .join(contexts, on=key, how="left", maintain_order="left")
         .with_columns(pl.coalesce("of_context", "deviceId").alias("deviceId"))
     )
 
@@ -351,7 +353,7 @@ def _devices(gpus: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
 
 def source_of(export_info: pl.DataFrame) -> str:
     """What wrote the export, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`."""
-    found = dict(export_info.select("name", "value").iter_rows())
-    version = found.get("EXPORT_PRODUCT_VERSION") or "of unknown version"
-    exported = found.get("EXPORT_SCHEMA_VERSION") or "unknown"
+    values = dict(export_info.select("name", "value").iter_rows())
+    version = values.get("EXPORT_PRODUCT_VERSION") or "of unknown version"
+    exported = values.get("EXPORT_SCHEMA_VERSION") or "unknown"
     return f"Nsight Systems {version}, schema {exported}"

@@ -29,9 +29,9 @@ def temporary_folder(shown: str, done: str) -> Iterator[Path]:
     Raises:
         OutputError: there is no place for it.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
-            folder = held.enter_context(scratch_folder())
+            folder = stack.enter_context(scratch_folder())
         except OSError as error:
             raise no_temporary(shown, done, f"cannot be written ({error.strerror})") from error
         yield folder

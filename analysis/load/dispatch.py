@@ -122,14 +122,14 @@ def _report_in(folder: Path) -> Path:
     for name in _IN_A_RUN:
         if (folder / name).is_file():
             return folder / name
-    names = [each.name for each in folder.iterdir()]
-    held = [ending for ending in ENDINGS if any(name.endswith(ending) for name in names)]
+    names = [file.name for file in folder.iterdir()]
+    endings = [ending for ending in ENDINGS if any(name.endswith(ending) for name in names)]
     what = f"{folder} is neither a parquetdir export nor the folder of a run (with report.sqlite)"
-    if held:
+    if endings:
         raise NotAReport(
             what,
             "Name one of the reports in it, or all of them if they are the ranks of one run",
-            f"nsysflow analyze {quote(str(folder))}/*{held[0]}",
+            f"nsysflow analyze {quote(str(folder))}/*{endings[0]}",
         )
     raise NotAReport(
         f"{what}, and holds no report", "See what is there", f"ls {quote(str(folder))}"

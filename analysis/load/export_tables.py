@@ -416,8 +416,8 @@ def memory_kind(column: str, enum: pl.DataFrame) -> pl.Expr:
 def nvtx_event_types(enum: pl.DataFrame) -> dict[str, int]:
     """The number of each NVTX event that we read, by its name."""
     label = pl.coalesce("label", "name")
-    found = {text: number for number, text in enum.select("id", label).iter_rows()}
-    return {name: found.get(name, number) for name, number in _EVENTS.items()}
+    numbers = {text: number for number, text in enum.select("id", label).iter_rows()}
+    return {name: numbers.get(name, number) for name, number in _EVENTS.items()}
 
 
 def _labelled(column: str, enum: pl.DataFrame, ours: Mapping[str, str], *, first: int) -> pl.Expr:

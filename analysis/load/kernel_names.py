@@ -45,8 +45,8 @@ def _first_specific(arguments: list[str]) -> str | None:
     for argument in arguments:
         for name, inner in reversed(_parts(argument)):
             if name in GENERIC or _WRAPPER.fullmatch(name):
-                if found := _first_specific(inner):
-                    return found
+                if specific := _first_specific(inner):
+                    return specific
             elif name.isidentifier() and not _VALUE_OR_PLAIN_TYPE.fullmatch(name):
                 return name
             else:

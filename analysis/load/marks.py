@@ -126,33 +126,36 @@ def graph_ranges_of_mark(text: str) -> GraphRanges | None:
 
 def slim_mark(text: str) -> str | None:
     """A mark with only the parts that we read; None if it is not ours."""
-    found = capture_of_mark(text) or graph_ranges_of_mark(text)
-    return None if found is None else msgspec.json.encode({KEY: found}).decode()
+    mark = capture_of_mark(text) or graph_ranges_of_mark(text)
+    return None if mark is None else msgspec.json.encode({KEY: mark}).decode()
 
 
 def first_of_each(marks: Iterable[tuple[int | None, str]]) -> dict[int | None, Capture]:
     """The `Capture` of each process, from its first mark of ours; rows are (process, text)."""
-    found: dict[int | None, Capture] = {}
+    captures: dict[int | None, Capture] = {}
     for process, text in marks:
         capture = capture_of_mark(text)
         if capture is not None:
-            found.setdefault(process, capture)
-    return found
+            captures.setdefault(process, capture)
+    return captures
 
 
-def capture_rows(found: Mapping[int | None, Capture]) -> pl.DataFrame:
+def capture_rows(captures: Mapping[int | None, Capture]) -> pl.DataFrame:
     """`schema.CAPTURES` of these windows."""
-    rows = [(process, each.capture, each.unprofiled_step_ns) for process, each in found.items()]
+    rows = [
+        (process, capture.capture, capture.unprofiled_step_ns)
+        for process, capture in captures.items()
+    ]
     return pl.DataFrame(rows, schema=schema.CAPTURES, orient="row")
 
 
-def flops_rows(found: Mapping[int | None, Capture]) -> pl.DataFrame:
+def flops_rows(captures: Mapping[int | None, Capture]) -> pl.DataFrame:
     """`schema.FLOPS` of these windows."""
     rows = [
-        (process, phase, count, each.flops.unit)
-        for process, each in found.items()
-        if each.flops is not None
-        for phase, count in each.flops.phases.items()
+        (process, phase, count, capture.flops.unit)
+        for process, capture in captures.items()
+        if capture.flops is not None
+        for phase, count in capture.flops.phases.items()
     ]
     return pl.DataFrame(rows, schema=schema.FLOPS, orient="row")
 
@@ -167,11 +170,11 @@ def graph_range_rows(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFra
     apart_ns: dict[int, int] = {}
     listed = []
     for process, at_ns, text in marks:
-        found = graph_ranges_of_mark(text)
-        if process is not None and found is not None:
-            ahead_ns = at_ns - found.clock_ns
+        mark = graph_ranges_of_mark(text)
+        if process is not None and mark is not None:
+            ahead_ns = at_ns - mark.clock_ns
             apart_ns[process] = min(ahead_ns, apart_ns.get(process, ahead_ns))
-            listed += [(process, *each) for each in found.graph_ranges]
+            listed += [(process, *graph_range) for graph_range in mark.graph_ranges]
     rows = [
         (begun + apart_ns[process], ended + apart_ns[process], process, process | tid, domain, name)
         for process, name, domain, begun, ended, tid in listed

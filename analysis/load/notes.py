@@ -23,11 +23,12 @@ def notes_on(raw: Raw) -> Iterator[Note]:
     yield from _unusable(raw)
 
 
-def nameless_calls(count: int, of: int) -> Note:
-    """The note that the names of `count` of `of` calls are missing."""
+def nameless_calls(count: int, total: int) -> Note:
+    """The note that the names of `count` of `total` calls are missing."""
     return Note(
         NoteKind.NAMELESS_CALLS,
-        f"{count} of {of} CUDA calls have no name in StringIds, so they count as other CUDA calls",
+        f"{count} of {total} CUDA calls have no name in StringIds, so they count as other CUDA"
+        " calls",
     )
 
 

@@ -76,15 +76,17 @@ def stacks(raw: Raw) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
 
 def stack_frames(text: str) -> Stack:
     """The frames of a stack; none if `text` is not one."""
-    found = decoded_or_none(_RECORDED, text)
-    frames = found.frames if found is not None else []
+    recorded = decoded_or_none(_RECORDED, text)
+    frames = recorded.frames if recorded is not None else []
     return tuple((frame.file, frame.line, frame.function) for frame in frames)
 
 
 def slim_stack(text: str) -> str | None:
     """A stack with only the parts that we read; None if `text` is not one."""
-    found = decoded_or_none(_RECORDED, text)
-    return msgspec.json.encode(found).decode() if found is not None and found.frames else None
+    recorded = decoded_or_none(_RECORDED, text)
+    return (
+        msgspec.json.encode(recorded).decode() if recorded is not None and recorded.frames else None
+    )
 
 
 def _frames(numbers: Mapping[Stack, int], strings: pl.DataFrame) -> pl.DataFrame:
@@ -136,7 +138,7 @@ Read = Callable[[Table, Where], pl.DataFrame]
 
 def read_sampled(frames: Mapping[str, pl.DataFrame], read: Read) -> dict[str, pl.DataFrame]:
     """The fields of `Raw` in `SAMPLED`, from its other fields."""
-    found = {field: table.columns.to_frame() for field, table in SAMPLED.items()}
+    tables = {field: table.columns.to_frame() for field, table in SAMPLED.items()}
     types = nvtx_event_types(frames["event_types"])
     for field, event, name in (
         ("backtraces", "NvtxMark", BACKTRACE),
@@ -146,12 +148,12 @@ def read_sampled(frames: Mapping[str, pl.DataFrame], read: Read) -> dict[str, pl
         domains = domains_called(name, frames["nvtx"], frames["event_types"], frames["strings"])
         if domains:
             wanted = {"eventType": [types[event]], "domainId": domains}
-            found[field] = _with_texts(read(SAMPLED[field], wanted), frames["strings"])
+            tables[field] = _with_texts(read(SAMPLED[field], wanted), frames["strings"])
     metrics = wanted_metrics(frames["gpu_metric_names"])
     if not metrics.is_empty():
         wanted = {column: metrics[column].unique().to_list() for column in ("typeId", "metricId")}
-        found["gpu_samples"] = read(SAMPLED["gpu_samples"], wanted)
-    return found
+        tables["gpu_samples"] = read(SAMPLED["gpu_samples"], wanted)
+    return tables
 
 
 def _with_texts(rows: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:

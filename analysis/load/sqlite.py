@@ -60,13 +60,13 @@ def _check_journals(path: Path, shown: str) -> None:
     wal = path.with_name(path.name + "-wal")
     journal = path.with_name(path.name + "-journal")
     if wal.is_file() and wal.stat().st_size:
-        beside = wal.name
+        file = wal.name
     elif journal.is_file() and _starts_with(journal, _HOT_JOURNAL):
-        beside = journal.name
+        file = journal.name
     else:
         return
     raise Busy(
-        f"{shown} is being written, or its writer was stopped: {beside} beside it is not empty",
+        f"{shown} is being written, or its writer was stopped: {file} beside it is not empty",
         "Wait for the writer to finish. If it is gone, let SQLite finish its work",
         f"sqlite3 {quote(shown)} 'PRAGMA journal_mode=DELETE'",
     )

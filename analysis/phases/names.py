@@ -92,9 +92,9 @@ def _forms(names: pl.Series) -> pl.DataFrame:
         forms = forms.with_columns(pl.col("form").str.replace_all(_PLACE, f"${{1}}{_KEPT}${{2}}"))
     for number, hole in enumerate(_HOLES):
         pattern = _PATTERNS[number // _MOST]
-        found = pl.col("form").str.extract(pattern, 2).alias(hole)
+        captured = pl.col("form").str.extract(pattern, 2).alias(hole)
         forms = forms.with_columns(
-            found, pl.col("form").str.replace(pattern, f"${{1}}{hole}${{3}}")
+            captured, pl.col("form").str.replace(pattern, f"${{1}}{hole}${{3}}")
         )
     return forms
 

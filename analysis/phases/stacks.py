@@ -179,13 +179,13 @@ def node_at(history: History, places: pl.Series) -> pl.Series:
     return history["node"].gather(last_at_or_before(history["place"], places))
 
 
-def with_inherited(nodes: Nodes, found: list[StacksFound]) -> tuple[Nodes, pl.DataFrame]:
+def with_inherited(nodes: Nodes, stacks: list[StacksFound]) -> tuple[Nodes, pl.DataFrame]:
     """`nodes`, plus one for each own stack on top of an inherited one.
 
     The second frame, `inherited`, `own`, `node`, says which node was added for which pair.
     """
     both = [
-        f.filter(pl.col("own").is_not_null() & pl.col("inherited").is_not_null()) for f in found
+        f.filter(pl.col("own").is_not_null() & pl.col("inherited").is_not_null()) for f in stacks
     ]
     pairs = pl.concat([f.select("inherited", "own") for f in both]).unique()
     known = [pairs]

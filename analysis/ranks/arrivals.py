@@ -57,8 +57,8 @@ def _joined(
         reports: how many reports there are.
     """
     parties_of: dict[int, list[int]] = defaultdict(list)
-    for party, of in links.items():
-        for report in of:
+    for party, ahead_ns in links.items():
+        for report in ahead_ns:
             parties_of[report].append(party)
     clocks: dict[int, tuple[int, int]] = {}
     for first in range(reports):
@@ -73,11 +73,11 @@ def _joined(
                     heappush(heap, (-weight[party], party))
             if not heap:
                 break
-            of = links[heappop(heap)[1]]
-            known = min(report for report in of if report in clocks)
-            news = [report for report in of if report not in clocks]
+            ahead_ns = links[heappop(heap)[1]]
+            known = min(report for report in ahead_ns if report in clocks)
+            news = [report for report in ahead_ns if report not in clocks]
             for report in news:
-                clocks[report] = (clocks[known][0] + of[report] - of[known], first)
+                clocks[report] = (clocks[known][0] + ahead_ns[report] - ahead_ns[known], first)
     return clocks
 
 
@@ -94,9 +94,9 @@ def with_costs(rows: pl.DataFrame) -> pl.DataFrame:
     Added are `cost_ns`, `reasons.REASONS` that sum to it, and `begun_ns`: when the rank was last in
     step, on its report's own clock, where it cost something (null in the first stretch).
     """
-    found = with_reasons(stretches_of(rows), rows)
+    stretches = with_reasons(stretches_of(rows), rows)
     return rows.join(
-        found, on=["collective", "rank"], how="left", maintain_order="left"
+        stretches, on=["collective", "rank"], how="left", maintain_order="left"
     ).with_columns(pl.col("cost_ns", *REASONS).fill_null(0))
 
 
@@ -112,9 +112,9 @@ def stretches_of(rows: pl.DataFrame) -> pl.DataFrame:
     Args:
         rows: of `arrivals.aligned`.
     """
-    each = rows.unique("collective").sort("party", "ended_ns", "collective")
+    collectives = rows.unique("collective").sort("party", "ended_ns", "collective")
     ends = pl.when("in_step").then("collective")
-    stretches = each.select(
+    stretches = collectives.select(
         "collective",
         ends.backward_fill().over("party").alias("ending"),
         ends.forward_fill().shift(1).over("party").alias("previous"),
@@ -146,8 +146,8 @@ def costs_of(rows: pl.DataFrame) -> pl.DataFrame:
     Args:
         rows: of `with_costs`.
     """
-    each = rows.group_by("rank", "step", "group").agg(pl.col("cost_ns", *REASONS).sum())
-    dearest = each.sort("cost_ns", "group", descending=[True, False])
+    costs = rows.group_by("rank", "step", "group").agg(pl.col("cost_ns", *REASONS).sum())
+    dearest = costs.sort("cost_ns", "group", descending=[True, False])
     return dearest.unique(["rank", "step"], keep="first").drop("group")
 
 
@@ -280,9 +280,9 @@ def ranks_table(
             pl.col("late_ns", "waited_ns").sum(),
         )
     )
-    taken = counted.group_by("rank").agg(pl.len().cast(pl.Int64).alias("collectives"))
+    counts = counted.group_by("rank").agg(pl.len().cast(pl.Int64).alias("collectives"))
     return (
-        ranks.join(taken, on="rank", how="left")
+        ranks.join(counts, on="rank", how="left")
         .join(met, on="rank", how="left")
         .join(costs, on="rank", how="left")
         .join(clocks, on="report_no", how="left")

@@ -93,9 +93,9 @@ def _transfers(rows: pl.DataFrame, alone: pl.DataFrame) -> pl.DataFrame:
         _NO_GROUP.alias("group"),
         _NO_GROUP.alias("ranks"),
     )
-    each = pl.concat([transfers.drop("collective"), single], how="diagonal")
+    messages = pl.concat([transfers.drop("collective"), single], how="diagonal")
     power = pl.lit(2, pl.Int64).pow(pl.col("bytes").log(2).floor())
-    return each.with_columns(
+    return messages.with_columns(
         pl.when(pl.col("bytes") > 0)
         .then(power)
         .otherwise("bytes")
@@ -125,7 +125,7 @@ def _per_second() -> tuple[pl.Expr, ...]:
     moved = pl.col("bytes") * pl.when(pl.col("operation").is_in(shares)).then(ranks).otherwise(1)
     speed = pl.when(pl.col("done_ns") > 0).then(1e9 * moved / pl.col("done_ns"))
     often = pl.coalesce(
-        pl.when(pl.col("operation") == name).then(each) for name, each in crossing.items()
+        pl.when(pl.col("operation") == name).then(factor) for name, factor in crossing.items()
     )
     return (
         moved.alias("bytes"),

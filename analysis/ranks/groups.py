@@ -42,13 +42,13 @@ def lanes_together(kernels: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
     shared = lanes.filter(pl.col("rank").n_unique().over(key) > 1).select("lane", *key)
     times = kernels.select(_TIMES).join(clocks, on="report_no")
     rows = times.join(shared, on="lane").sort("lane", "turn")
-    found = [
+    pairs = [
         pair
         for (_, communicator, _), alike in rows.group_by(key)
         for pair in _pairs(alike.drop(key), stated=communicator is not None)
     ]
     schema = {"lane": pl.Int64(), "kind": pl.Int64()}
-    return pl.DataFrame(found, schema=schema, orient="row").sort("lane")
+    return pl.DataFrame(pairs, schema=schema, orient="row").sort("lane")
 
 
 def _pairs(rows: pl.DataFrame, *, stated: bool) -> Iterator[tuple[int, int]]:
@@ -94,8 +94,8 @@ def _meeting(first: pl.DataFrame, others: pl.DataFrame, *, stated: bool) -> list
     return alike.sort("off", "lane").unique("rank", keep="first")["lane"].sort().to_list()
 
 
-def _length(of: str = "") -> pl.Expr:
-    return pl.col(f"end_ns{of}") - pl.col(f"start_ns{of}")
+def _length(prefix: str = "") -> pl.Expr:
+    return pl.col(f"end_ns{prefix}") - pl.col(f"start_ns{prefix}")
 
 
 def kinds_of(kernels: pl.DataFrame, together: pl.DataFrame) -> pl.DataFrame:
@@ -133,7 +133,7 @@ def groups_of(kinds: pl.DataFrame) -> pl.DataFrame:
     ranks_of |= _chains(dict(parties.filter("pair").select("party", "members").rows()))
     pairs = dict(parties.select("party", "pair").rows())
     key = {party: (pairs[party], -len(ranks), *ranks) for party, ranks in ranks_of.items()}
-    numbers = {each: number for number, each in enumerate(sorted({*key.values()}))}
+    numbers = {name: number for number, name in enumerate(sorted({*key.values()}))}
     rows = [(party, numbers[key[party]], ranks, pairs[party]) for party, ranks in ranks_of.items()]
     schema = {
         "party": pl.Int64(),
@@ -148,7 +148,7 @@ def _chains(pairs: Mapping[int, list[int]]) -> dict[int, list[int]]:
     """Per pair of ranks, all ranks of the chain of pairs that it is in."""
     chain_of: dict[int, set[int]] = {}
     for ranks in pairs.values():
-        chain = {each for rank in ranks for each in chain_of.get(rank, {rank})}
+        chain = {member for rank in ranks for member in chain_of.get(rank, {rank})}
         chain_of |= dict.fromkeys(chain, chain)
     return {party: sorted(chain_of[ranks[0]]) for party, ranks in pairs.items()}
 

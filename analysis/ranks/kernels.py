@@ -23,17 +23,17 @@ def ranks_of(digests: Sequence[Digest]) -> pl.DataFrame:
 
     The ranks of a report are those with communication; of one without any, those with steps.
     """
-    found = []
-    for number, each in enumerate(digests):
-        rows = each.steps if each.collectives.is_empty() else each.collectives
-        found.append(
+    parts = []
+    for number, digest in enumerate(digests):
+        rows = digest.steps if digest.collectives.is_empty() else digest.collectives
+        parts.append(
             rows.select(
                 pl.lit(number, pl.Int64).alias("report_no"),
-                pl.lit(each.report).alias("report"),
+                pl.lit(digest.report).alias("report"),
                 *("process", "device"),
             ).unique()
         )
-    ranks = pl.concat(found).sort(_RANK) if found else _no_ranks()
+    ranks = pl.concat(parts).sort(_RANK) if parts else _no_ranks()
     return ranks.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("rank"), pl.all())
 
 
@@ -49,7 +49,7 @@ def kernels_of(digests: Sequence[Digest], ranks: pl.DataFrame) -> pl.DataFrame:
     A lane is the kernels of a name that a rank runs for one communicator, or on one stream where
     NCCL states none.
     """
-    rows = _of_ranks([each.collectives for each in digests], EXCHANGED.to_frame(), ranks)
+    rows = _of_ranks([digest.collectives for digest in digests], EXCHANGED.to_frame(), ranks)
     unknown = pl.col("communicator").is_null()
     sends = pl.col("name").str.contains(POINT_TO_POINT)
     each_to_each = pl.col("operation").str.contains(ALL_TO_ALL).fill_null(value=False)
@@ -91,8 +91,8 @@ def exposed_of(rows: pl.DataFrame) -> pl.Series:
         .group_by("row")
         .agg((pl.col("spent_ns_until") - pl.col("spent_ns")).sum().alias("exposed_ns"))
     )
-    found = places.select("row").join(own, on="row", how="left", maintain_order="left")
-    return found["exposed_ns"].fill_null(0)
+    joined = places.select("row").join(own, on="row", how="left", maintain_order="left")
+    return joined["exposed_ns"].fill_null(0)
 
 
 def _started_last(claims: pl.DataFrame) -> pl.DataFrame:
@@ -102,7 +102,7 @@ def _started_last(claims: pl.DataFrame) -> pl.DataFrame:
 
 def steps_of(digests: Sequence[Digest], ranks: pl.DataFrame) -> pl.DataFrame:
     """JUDGED_STEPS of all ranks, plus `report_no` and `rank`."""
-    return _of_ranks([each.steps for each in digests], JUDGED_STEPS.to_frame(), ranks)
+    return _of_ranks([digest.steps for digest in digests], JUDGED_STEPS.to_frame(), ranks)
 
 
 def _of_ranks(

@@ -54,8 +54,8 @@ def parts_of_ranks(
     judged = steps.filter("judged").rename({"duration_ns": f"{_STEP}_ns"})
     if judged.is_empty():
         numbered = [
-            each.accounting.with_columns(pl.lit(number, pl.Int64).alias("report_no"))
-            for number, each in enumerate(digests)
+            digest.accounting.with_columns(pl.lit(number, pl.Int64).alias("report_no"))
+            for number, digest in enumerate(digests)
         ]
         blank = ACCOUNTING.to_frame().with_columns(pl.lit(0, pl.Int64).alias("report_no"))
         judged = pl.concat([blank, *numbered]).rename({"window_ns": f"{_STEP}_ns"})

@@ -163,10 +163,10 @@ class Ranks:
     @computed_once
     def ranks(self) -> pl.DataFrame:
         """RANKS."""
-        of = self.matched
-        counted = self._marked(of.kernels).filter("counts")
-        table = ranks_table(of.ranks, counted, self._rows, of.clocks)
-        communicating = of.kernels["rank"].unique()
+        matched = self.matched
+        counted = self._marked(matched.kernels).filter("counts")
+        table = ranks_table(matched.ranks, counted, self._rows, matched.clocks)
+        communicating = matched.kernels["rank"].unique()
         return (
             table.filter(pl.col("rank").is_in(communicating.implode()))
             if len(communicating) > 1
@@ -181,9 +181,9 @@ class Ranks:
     @computed_once
     def rank_groups(self) -> pl.DataFrame:
         """RANK_GROUPS."""
-        of = self.matched
-        table = groups_table(of.groups, self._rows, self._steps, of.ranks)
-        table = with_savings(table, of.groups, self._steps, of.gained)
+        matched = self.matched
+        table = groups_table(matched.groups, self._rows, self._steps, matched.ranks)
+        table = with_savings(table, matched.groups, self._steps, matched.gained)
         return table.select([*RANK_GROUPS]).match_to_schema(RANK_GROUPS)
 
     @computed_once
@@ -209,20 +209,20 @@ class Ranks:
 
     @computed_once
     def _parts(self) -> pl.DataFrame:
-        of = self.matched
-        return parts_of_ranks(of.steps, of.digests, of.ranks)
+        matched = self.matched
+        return parts_of_ranks(matched.steps, matched.digests, matched.ranks)
 
     @computed_once
     def bandwidth(self) -> pl.DataFrame:
         """BANDWIDTH."""
-        of = self.matched
-        alone = self._marked(of.kernels).filter("counts", pl.col("kind").is_null())
+        matched = self.matched
+        alone = self._marked(matched.kernels).filter("counts", pl.col("kind").is_null())
         names = [
-            each.gpus.with_columns(pl.lit(number, pl.Int64).alias("report_no"))
-            for number, each in enumerate(of.digests)
+            digest.gpus.with_columns(pl.lit(number, pl.Int64).alias("report_no"))
+            for number, digest in enumerate(matched.digests)
         ]
         gpus = pl.concat(names) if names else pl.DataFrame()
-        return bandwidth_table(self._rows, alone, of.groups.select("group", "kind"), gpus)
+        return bandwidth_table(self._rows, alone, matched.groups.select("group", "kind"), gpus)
 
     @property
     def typical(self) -> int | None:

@@ -40,7 +40,8 @@ class Run:
         of_report = met.partition_by("report_no", as_dict=True, include_key=False)
         none = met.drop("report_no").clear()
         self._programs = [
-            _Program(each, of_report.get((number,), none)) for number, each in enumerate(bounds)
+            _Program(bounds_of_rank, of_report.get((number,), none))
+            for number, bounds_of_rank in enumerate(bounds)
         ]
 
     def without(self, rank: int) -> list[Sequence[int]] | None:
@@ -56,7 +57,7 @@ class Run:
             ignored[report].add(node)
         missing = self._sizes.copy()
         least = dict.fromkeys(missing, _NO_LIMIT_NS)
-        arrived: dict[int, list[tuple[int, int, int]]] = {each: [] for each in missing}
+        arrived: dict[int, list[tuple[int, int, int]]] = {collective: [] for collective in missing}
         replays = [_Replay(program) for program in self._programs]
         ready = list(range(len(replays)))
         while ready:
@@ -131,9 +132,9 @@ class _Replay:
             program.nodes, program.counts, program.collectives, program.waited_ns, strict=True
         )
         for node, count, collective, waited_ns in rows:
-            of, slack = tuple(islice(sources, count)), tuple(islice(slack_ns, count))
-            while (gain := min(map(add, map(ended, of), slack))) < 0:
-                self.awaited = next(source for source in of if ends[source] == _UNKNOWN)
+            nodes, slack = tuple(islice(sources, count)), tuple(islice(slack_ns, count))
+            while (gain := min(map(add, map(ended, nodes), slack))) < 0:
+                self.awaited = next(source for source in nodes if ends[source] == _UNKNOWN)
                 yield None
                 self.awaited = ORIGIN
             starts[node] = gain
@@ -158,9 +159,9 @@ def run_of(digests: Sequence[Digest], rows: pl.DataFrame) -> Run | None:
         digests: of all reports.
         rows: of `arrivals.aligned`.
     """
-    if not all(each.collectives.is_empty() or len(each.bounds) for each in digests):
+    if not all(digest.collectives.is_empty() or len(digest.bounds) for digest in digests):
         return None
-    return Run([each.bounds for each in digests], rows)
+    return Run([digest.bounds for digest in digests], rows)
 
 
 def gained_without(
@@ -181,8 +182,8 @@ def gained_without(
         return _GAINED
     nodes = pl.concat(
         [
-            each.step_nodes.with_columns(pl.lit(number, pl.Int64).alias("report_no"))
-            for number, each in enumerate(digests)
+            digest.step_nodes.with_columns(pl.lit(number, pl.Int64).alias("report_no"))
+            for number, digest in enumerate(digests)
         ]
     )
     gained = [
@@ -224,12 +225,12 @@ def with_savings(
         .select("group", "straggler", "members")
     )
     dearest = held_up["straggler"].unique(maintain_order=True).head(_MOST_STRAGGLERS)
-    found = [_saved(held_up.clear(), _GAINED, steps)]
+    rows = [_saved(held_up.clear(), _GAINED, steps)]
     for rank in dearest:
         mine = held_up.filter(pl.col("straggler") == rank)
-        found.append(_saved(mine, gained(rank), steps))
+        rows.append(_saved(mine, gained(rank), steps))
     saved = pl.col("saved_step_ns").clip(0, pl.col("cost_step_ns"))
-    with_saved = groups.join(pl.concat(found), on="group", how="left", maintain_order="left")
+    with_saved = groups.join(pl.concat(rows), on="group", how="left", maintain_order="left")
     return with_saved.with_columns(saved)
 
 

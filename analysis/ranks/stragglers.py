@@ -31,7 +31,7 @@ def groups_table(
         steps: of `steps_of`, those to count.
         ranks: of `ranks_of`.
     """
-    taken = rows.group_by("group").agg(
+    times = rows.group_by("group").agg(
         pl.col("collective").n_unique().cast(pl.Int64).alias("collectives"),
         pl.col("waited_ns", "overlapped_ns").sum(),
     )
@@ -40,8 +40,8 @@ def groups_table(
     late = _of_stragglers(rows, steps)
     through = waited_through(rows, late.select("group", "rank"))
     members = [
-        (group, kind, len(each), numbers(each))
-        for group, kind, each in groups.select("group", "kind", "members").iter_rows()
+        (group, kind, len(members), numbers(members))
+        for group, kind, members in groups.select("group", "kind", "members").iter_rows()
     ]
     named = pl.DataFrame(
         members,
@@ -54,7 +54,7 @@ def groups_table(
         orient="row",
     )
     return (
-        named.join(taken, on="group")
+        named.join(times, on="group")
         .join(sizes, on="group", how="left")
         .join(late, on="group")
         .join(through, on="group", how="left")
@@ -167,10 +167,10 @@ def waited_for(rows: pl.DataFrame, rank: int, ranks: pl.DataFrame) -> pl.DataFra
         rank: the one that is waited for.
         ranks: of `ranks_of`.
     """
-    held = rows.filter("last", pl.col("rank") == rank).select(
+    last_ones = rows.filter("last", pl.col("rank") == rank).select(
         "collective", alone_ns=pl.col("all_there_ns") - pl.col("second_last_ns")
     )
-    others = rows.filter(pl.col("rank") != rank).join(held, on="collective", how="left")
+    others = rows.filter(pl.col("rank") != rank).join(last_ones, on="collective", how="left")
     return (
         others.group_by("rank")
         .agg(
@@ -221,7 +221,7 @@ def with_reasons(stretches: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         "rank",
         "cost_ns",
         "begun_ns",
-        *(each.alias(name) for each, name in zip(longer, REASONS, strict=True)),
+        *(cost.alias(name) for cost, name in zip(longer, REASONS, strict=True)),
     ).with_columns(_shares(pl.col("cost_ns")))
 
 
@@ -235,7 +235,7 @@ def _parts(stretches: pl.DataFrame, ends: pl.DataFrame, rank: str, own: str) -> 
         rank: the column of the rank.
         own: the column of its exposed time in the collectives of the group.
     """
-    found = stretches.join(
+    joined = stretches.join(
         ends,
         left_on=["collective", rank],
         right_on=["collective", "rank"],
@@ -253,7 +253,7 @@ def _parts(stretches: pl.DataFrame, ends: pl.DataFrame, rank: str, own: str) -> 
         pl.col(part) - pl.col(f"{part}_before") for part in (*_PARTS, "end_ns")
     )
     did = (compute, copies, comm - pl.col(own), whole - compute - copies - comm)
-    return found.select(
+    return joined.select(
         pl.col("end_ns_before").alias("begun_ns"),
         *(part.alias(name) for part, name in zip(did, REASONS, strict=True)),
     )

@@ -109,12 +109,12 @@ class Names:
         pair = ["short_name", "name"]
         known = ops.select(pair).unique()
         spelled = [known.with_columns(pl.col(name).cast(pl.String).alias("asked")) for name in pair]
-        found = pl.concat(spelled).join(asked, on="asked")
-        missing = asked.join(found, on="asked", how="anti")
+        places = pl.concat(spelled).join(asked, on="asked")
+        missing = asked.join(places, on="asked", how="anti")
         if not missing.is_empty():
             names = known["short_name"].unique().cast(pl.String).sort()
             raise self._unknown("kernel or copy", missing["asked"][0], names)
-        smallest = found.group_by(pair).agg(pl.col("factor").min())
+        smallest = places.group_by(pair).agg(pl.col("factor").min())
         of_each = ops.select(pair).join(smallest, on=pair, how="left", maintain_order="left")
         return of_each["factor"].fill_null(1.0)
 
@@ -132,11 +132,11 @@ class Names:
         mine = ((pl.col("p") == process) | (pl.col("p") == os_pid(process))) & (
             (pl.col("t") == thread) | (pl.col("t") == os_tid(thread))
         )
-        found = calls.filter(mine)
-        missing = rows.join(found, on=["p", "t", "start_ns"], how="anti")
+        chosen = calls.filter(mine)
+        missing = rows.join(chosen, on=["p", "t", "start_ns"], how="anti")
         if not missing.is_empty():
             raise self._no_call(missing, len(rows))
-        return found["call"].unique()
+        return chosen["call"].unique()
 
     def _no_call(self, missing: pl.DataFrame, asked: int) -> UnknownName:
         process, thread, start_ns = missing.row(0)
@@ -152,12 +152,12 @@ class Names:
         both (`train.py:9 via lightning/loop.py:8`), or in a phase."""
         stalls = self.timeline.stalls
         source, via = pl.col("source").cast(pl.String), pl.col("via").cast(pl.String)
-        line, inner = (each.str.replace(r" in [^ ]*$", "") for each in (source, via))
+        line, inner = (text.str.replace(r" in [^ ]*$", "") for text in (source, via))
         both = pl.format("{} via {}", line, inner)
         written = (source, via, line, inner, both, pl.format("{} via {}", line, via))
-        at_line = stalls.filter(pl.any_horizontal(each == place for each in written))
+        at_line = stalls.filter(pl.any_horizontal(text == place for text in written))
         if at_line.is_empty():
-            names = pl.concat([stalls.select(each.alias("line")) for each in (line, inner, both)])
+            names = pl.concat([stalls.select(text.alias("line")) for text in (line, inner, both)])
             at_line = stalls.filter(self._in_phase(place, names.unique()))
         return self.recorded.node_of_call.gather(at_line["call"]).drop_nulls().unique()
 

@@ -75,8 +75,8 @@ def _with_predecessors(calls: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFra
     before = pl.when(same).then(pl.col("node").shift(1))
     calls = calls.with_columns(before.alias("before"), before.alias("pred"))
     pairs = list(_handing_over(calls, threads))
-    for one, other in pairs:
-        for mine, theirs in ((one, other), (other, one)):
+    for first, other in pairs:
+        for mine, theirs in ((first, other), (other, first)):
             calls = _after_the_later(calls, mine, theirs)
     end_ns = calls["end_ns"].gather(calls["pred"])
     span_ns = pl.col("start_ns") - pl.lit(end_ns).fill_null(0)
@@ -94,16 +94,16 @@ def _handing_over(calls: pl.DataFrame, threads: pl.DataFrame) -> Iterator[tuple[
     kind = pl.when("autograd").then(1).when("main").then(2).otherwise(0).alias("kind")
     for _, group in about.group_by("process_no", maintain_order=True):
         kinds = dict(group.select("thread_no", kind).rows())
-        for one, other in combinations(kinds, 2):
-            backward = {kinds[one], kinds[other]} == {1, 2}
-            fewer = min(counts[one], counts[other])
-            if backward or _turns(calls, one, other) <= MOST_TURNS * fewer:
-                yield one, other
+        for first, other in combinations(kinds, 2):
+            backward = {kinds[first], kinds[other]} == {1, 2}
+            fewer = min(counts[first], counts[other])
+            if backward or _turns(calls, first, other) <= MOST_TURNS * fewer:
+                yield first, other
 
 
-def _turns(calls: pl.DataFrame, one: int, other: int) -> int:
+def _turns(calls: pl.DataFrame, first: int, other: int) -> int:
     """How often the calls of two threads, by start, change from one to the other."""
-    both = calls.filter(pl.col("thread_no").is_in([one, other])).sort("start_ns", "node")
+    both = calls.filter(pl.col("thread_no").is_in([first, other])).sort("start_ns", "node")
     return int((both["thread_no"] != both["thread_no"].shift(1)).sum())
 
 
@@ -111,22 +111,22 @@ def _after_the_later(calls: pl.DataFrame, mine: int, theirs: int) -> pl.DataFram
     """`calls` with `pred` of thread `mine` on thread `theirs` where that call ended later."""
     ended = calls.filter(pl.col("thread_no") == theirs).select("end_ns", other="node")
     asked = calls.filter(pl.col("thread_no") == mine).select("node", "pred", time_ns="start_ns")
-    found = asked.join_asof(
+    joined = asked.join_asof(
         ended, left_on="time_ns", right_on="end_ns", check_sortedness=False
     ).with_columns(
         calls["end_ns"].gather(asked["pred"]).alias("mine_ns"),
     )
-    ended_ns = calls["end_ns"].gather(found["other"])
-    later = (ended_ns > found["mine_ns"]).fill_null(value=False) | found["pred"].is_null()
-    pred = found.select(pl.when(later).then("other").otherwise("pred")).to_series()
-    return calls.with_columns(calls["pred"].scatter(found["node"], pred))
+    ended_ns = calls["end_ns"].gather(joined["other"])
+    later = (ended_ns > joined["mine_ns"]).fill_null(value=False) | joined["pred"].is_null()
+    pred = joined.select(pl.when(later).then("other").otherwise("pred")).to_series()
+    return calls.with_columns(calls["pred"].scatter(joined["node"], pred))
 
 
 def _teams(pairs: list[tuple[int, int]], threads: int) -> pl.Series:
     """Per thread the smallest of those that it hands over to, directly or not."""
     team = list(range(threads))
-    for one, other in pairs:
-        joined, gone = sorted((team[one], team[other]))
+    for first, other in pairs:
+        joined, gone = sorted((team[first], team[other]))
         team = [joined if mine == gone else mine for mine in team]
     return pl.Series("team", team, dtype=pl.UInt32)
 
@@ -153,7 +153,7 @@ def with_waits(calls: pl.DataFrame, ops: pl.DataFrame, named: pl.DataFrame) -> p
     waiting = waiting.select("node", "process_no", "start_ns", "end_ns", "for_event")
     waiting = waiting.join(named, on="node", how="left")
     recorded = pl.col("record_op").is_not_null()
-    found = pl.concat(
+    waits = pl.concat(
         [
             _own_operation(calls, ops),
             waiting.filter(recorded).select("node", op="record_op"),
@@ -161,14 +161,14 @@ def with_waits(calls: pl.DataFrame, ops: pl.DataFrame, named: pl.DataFrame) -> p
             _stream_tails(waiting.filter(~pl.col("for_event"), ~recorded), ops),
         ]
     )
-    return _with_latest(calls, found, ops["end_ns"])
+    return _with_latest(calls, waits, ops["end_ns"])
 
 
-def _with_latest(calls: pl.DataFrame, found: pl.DataFrame, ends: pl.Series) -> pl.DataFrame:
+def _with_latest(calls: pl.DataFrame, waits: pl.DataFrame, ends: pl.Series) -> pl.DataFrame:
     """`calls` with the latest-ending of the operations found, of those that ended by its return."""
-    returned = calls["end_ns"].gather(found["node"])
+    returned = calls["end_ns"].gather(waits["node"])
     latest = (
-        found.with_columns(ends.gather(found["op"]).alias("done_ns"))
+        waits.with_columns(ends.gather(waits["op"]).alias("done_ns"))
         .filter(pl.col("done_ns") <= returned)
         .sort("done_ns", "op")
         .unique("node", keep="last", maintain_order=True)
@@ -193,10 +193,10 @@ def _latest_ended(waiting: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """Waits for an event that nothing names, with the latest operation of the process that had
     ended when they returned."""
     ended = ops.select("process_no", "op", done_ns="end_ns").sort("done_ns")
-    found = waiting.sort("end_ns").join_asof(
+    latest = waiting.sort("end_ns").join_asof(
         ended, left_on="end_ns", right_on="done_ns", by="process_no", check_sortedness=False
     )
-    return found.select("node", "op").drop_nulls()
+    return latest.select("node", "op").drop_nulls()
 
 
 def _stream_tails(waiting: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
@@ -204,7 +204,7 @@ def _stream_tails(waiting: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     launched = ops.filter(pl.col("node").is_not_null()).select(
         "process_no", "stream_no", "op", "end_ns", "launch_start_ns"
     )
-    found = [pl.DataFrame(schema={"node": pl.UInt32, "op": pl.UInt32})]
+    parts = [pl.DataFrame(schema={"node": pl.UInt32, "op": pl.UInt32})]
     waiting = waiting.sort("start_ns")
     for (stream,), tails in launched.group_by("stream_no", maintain_order=True):
         anyone = pl.col("awaited_no").is_null() | (pl.col("awaited_no") == stream)
@@ -216,8 +216,8 @@ def _stream_tails(waiting: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
             allow_exact_matches=False,
             check_sortedness=False,
         )
-        found.append(tail.select("node", "op").drop_nulls())
-    return pl.concat(found)
+        parts.append(tail.select("node", "op").drop_nulls())
+    return pl.concat(parts)
 
 
 LIMIT: Final = 1024
@@ -269,11 +269,11 @@ def _queued(ops: pl.DataFrame, calls: int) -> pl.DataFrame:
     last = scatter_table(calls, launched["node"], launched["op"])
     launches = launched.filter("first").select("node", "launch_start_ns", "process_no", "device_no")
     launches = launches.with_columns(last.gather(launches["node"]).alias("op"))
-    found = []
+    places = []
     for _, group in launches.group_by("process_no", "device_no", maintain_order=True):
         if len(group) > LIMIT:
-            found.append(_places(group.sort("launch_start_ns"), ops["end_ns"]))
-    return pl.concat(found) if found else pl.DataFrame()
+            places.append(_places(group.sort("launch_start_ns"), ops["end_ns"]))
+    return pl.concat(places) if places else pl.DataFrame()
 
 
 def _places(launches: pl.DataFrame, ends: pl.Series) -> pl.DataFrame:

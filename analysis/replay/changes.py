@@ -62,17 +62,21 @@ class Changes:
     no_profiler: bool = False
 
     @classmethod
-    def together(cls, each: Iterable[Self]) -> Self:
+    def together(cls, parts: Iterable[Self]) -> Self:
         """All of these changes at once; of two factors for one name, the smaller one counts."""
-        every = list(each)
+        every = list(parts)
         return cls(
-            removed=tuple(dict.fromkeys(one for of in every for one in of.removed)),
-            removed_calls=tuple(dict.fromkeys(one for of in every for one in of.removed_calls)),
-            graphs=tuple(dict.fromkeys(one for of in every for one in of.graphs)),
-            scaled=_smallest(one for of in every for one in of.scaled),
-            faster_host=_smallest(one for of in every for one in of.faster_host),
-            async_copies=any(of.async_copies for of in every),
-            no_profiler=any(of.no_profiler for of in every),
+            removed=tuple(
+                dict.fromkeys(removal for changes in every for removal in changes.removed)
+            ),
+            removed_calls=tuple(
+                dict.fromkeys(call for changes in every for call in changes.removed_calls)
+            ),
+            graphs=tuple(dict.fromkeys(phase for changes in every for phase in changes.graphs)),
+            scaled=_smallest(factor for changes in every for factor in changes.scaled),
+            faster_host=_smallest(factor for changes in every for factor in changes.faster_host),
+            async_copies=any(changes.async_copies for changes in every),
+            no_profiler=any(changes.no_profiler for changes in every),
         )
 
     def options(self) -> Iterator[str]:
@@ -94,10 +98,10 @@ class Changes:
 
 def _smallest(factors: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
     """Each name with its smallest factor."""
-    found: dict[str, float] = {}
+    smallest: dict[str, float] = {}
     for name, factor in factors:
-        found[name] = min(factor, found.get(name, factor))
-    return tuple(found.items())
+        smallest[name] = min(factor, smallest.get(name, factor))
+    return tuple(smallest.items())
 
 
 ASYNC_COPY_NS: Final = 5_000
@@ -176,9 +180,9 @@ def _inside(
     calls: pl.DataFrame, begin_ns: pl.Series, end_ns: pl.Series, where: Cover, axis: Axis
 ) -> pl.Series:
     """How much of `[begin_ns, end_ns)` of each call lies in the intervals."""
-    laid = pl.DataFrame({"thread_no": calls["thread_no"], "begin": begin_ns, "end": end_ns})
+    spans = pl.DataFrame({"thread_no": calls["thread_no"], "begin": begin_ns, "end": end_ns})
     first = pl.max_horizontal("begin", axis.origin_ns)
-    at = laid.select(
+    at = spans.select(
         axis.at(pl.col("thread_no"), first).alias("begin"),
         axis.at(pl.col("thread_no"), pl.max_horizontal("end", first)).alias("end"),
     )

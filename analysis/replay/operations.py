@@ -171,9 +171,9 @@ def _overlapping(kernels: pl.DataFrame, by: str) -> pl.DataFrame:
         streams[by].shift(1).over("device_no").alias("from_no"),
         ends[by].shift(1).over("device_no").alias("until_ns"),
     ).filter(pl.col("until_ns") > pl.col("start_ns"), pl.col("from_no") != pl.col("stream_no"))
-    one = pl.min_horizontal("stream_no", "from_no").alias("one")
+    lower = pl.min_horizontal("stream_no", "from_no").alias("one")
     other = pl.max_horizontal("stream_no", "from_no").alias("other")
-    return against.select(pair=pl.struct(one, other)).unique()
+    return against.select(pair=pl.struct(lower, other)).unique()
 
 
 def _unexplained(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
@@ -181,7 +181,7 @@ def _unexplained(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
     begun = _bound(ops, edges)
     late = ops.filter(((ops["start_ns"] - begun) > UNEXPLAINED_NS).fill_null(value=False))
     ended = ops.select("device_no", "end_ns", source="op").sort("end_ns", "source")
-    found = (
+    explained = (
         late.select("op", "device_no", "start_ns")
         .sort("start_ns")
         .join_asof(
@@ -194,9 +194,9 @@ def _unexplained(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
         )
     )
     # of operations that begin together only the earlier in order can be waited for
-    found = found.drop_nulls("source").filter(pl.col("source") < pl.col("op"))
+    explained = explained.drop_nulls("source").filter(pl.col("source") < pl.col("op"))
     lag = (pl.col("start_ns") - pl.col("end_ns")).alias("lag_ns")
-    return found.select("op", "source", lag).match_to_schema(EDGES)
+    return explained.select("op", "source", lag).match_to_schema(EDGES)
 
 
 def _bound(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:

@@ -130,17 +130,17 @@ def network_of(program: Program) -> Network:
     """The nodes of a program."""
     calls, ops, edges = program.calls, _with_order(program.ops), program.edges
     first_return = 1 + len(calls)
-    held = calls.filter(pl.col("after").is_not_null()).select("node").to_series()
-    first_edge = first_return + len(held)
+    waiting = calls.filter(pl.col("after").is_not_null()).select("node").to_series()
+    first_edge = first_return + len(waiting)
     first_op = first_edge + len(edges)
     returns = pl.repeat(None, len(calls), dtype=pl.UInt32, eager=True).scatter(
-        held, pl.int_range(first_return, first_edge, dtype=pl.UInt32, eager=True)
+        waiting, pl.int_range(first_return, first_edge, dtype=pl.UInt32, eager=True)
     )
     nodes = pl.concat(
         [
             _NODES.to_frame().clear(1),
             _call_nodes(calls, returns),
-            _return_nodes(calls, held, first_op),
+            _return_nodes(calls, waiting, first_op),
             _edge_nodes(ops, edges, first_edge, first_op),
             _operation_nodes(ops, edges, first_edge, first_op),
         ]
@@ -149,8 +149,8 @@ def network_of(program: Program) -> Network:
     return Network(
         bounds=bounds,
         calls=place.slice(1, len(calls)),
-        held=held,
-        returns=place.slice(first_return, len(held)),
+        held=waiting,
+        returns=place.slice(first_return, len(waiting)),
         ops=place.slice(first_op),
     )
 
@@ -324,8 +324,8 @@ def lengths(timeline: Timeline, ops: pl.DataFrame | None = None) -> Lengths:
         ops = timeline.events.ops
     else:
         moved = timeline.ops.with_columns(ops["start_ns"], ops["end_ns"], timeline.step_of_ops)
-        found = find_steps(timeline.attribution, moved)
-        steps = found.join(steps, on=_KEY, how="semi")
+        rows = find_steps(timeline.attribution, moved)
+        steps = rows.join(steps, on=_KEY, how="semi")
     step_ns, count = _slowest(steps)
     lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
     first, last = lasting.select(first=pl.min("start_ns"), last=pl.max("end_ns")).row(0)

@@ -90,12 +90,12 @@ class _Clock:
         asked = pl.DataFrame({"thread_no": thread, "time_ns": time_ns})
         place = asked.select(self.axis.at(pl.col("thread_no"), pl.col("time_ns"))).to_series()
         mark = last_at_or_before(self.marks["place"], place)
-        found = self.marks.select(pl.all().gather(mark)).rename({"thread_no": "of"})
+        marks = self.marks.select(pl.all().gather(mark)).rename({"thread_no": "of"})
         since = pl.min_horizontal(pl.col("time_ns") - pl.col("was_ns"), "room_ns")
         moved = pl.when(pl.col("of") == pl.col("thread_no")).then(pl.col("is_ns") + since)
         # what lies before a thread's first call keeps its distance from that
         early = self.first_moved_ns.gather(thread, null_on_oob=True).fill_null(0)
-        return asked.hstack(found).select(moved.fill_null(pl.col("time_ns") + early)).to_series()
+        return asked.hstack(marks).select(moved.fill_null(pl.col("time_ns") + early)).to_series()
 
 
 def _calls(
@@ -104,7 +104,7 @@ def _calls(
     """All calls: those of the program as replayed, others by the clock. A call in one that was
     changed is of the class that that one is of now."""
     node = recorded.node_of_call
-    was, now = (of.calls["class"].gather(node) for of in (recorded.program, program))
+    was, now = (run.calls["class"].gather(node) for run in (recorded.program, program))
     changed = (was != now).fill_null(value=False)
     known = program.calls["call"]
     others = pl.repeat(value=True, n=len(calls), eager=True).scatter(known, values=False)

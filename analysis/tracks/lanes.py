@@ -163,14 +163,14 @@ class Lanes:
             threads: by kind of lane, the `thread_no` of each row to draw.
             idle: the `device_no` of each gap.
         """
-        found = [
+        frames = [
             _steps(steps),
             *(_of_threads(events, kind, threads[kind]) for kind in _OF_THREAD),
             _gaps(events.ops, idle),
             _streams(events.ops, events.stream_no),
             _counters(events.trace.gpu_samples),
         ]
-        frame = pl.concat(found, how="diagonal").sort(_ORDER, maintain_order=True)
+        frame = pl.concat(frames, how="diagonal").sort(_ORDER, maintain_order=True)
         return cls(frame=frame.with_row_index("lane"), stream_no=events.stream_no)
 
     def numbered(self, kind: str, numbers: pl.Series) -> pl.Series:
@@ -197,10 +197,10 @@ class Lanes:
 
     def with_rows(self, depths: list[pl.DataFrame]) -> pl.DataFrame:
         """`schema.LANES`, from `lane` and `depth` of the rows on lanes that have depths."""
-        deepest = [each.group_by("lane").agg(pl.col("depth").max()) for each in depths]
-        found = self.frame.join(pl.concat(deepest), on="lane", how="left", maintain_order="left")
+        deepest = [depth.group_by("lane").agg(pl.col("depth").max()) for depth in depths]
+        lanes = self.frame.join(pl.concat(deepest), on="lane", how="left", maintain_order="left")
         rows = (pl.col("depth").fill_null(0) + 1).cast(pl.UInt32).alias("rows")
-        return found.with_columns(rows).select(LANES.names()).match_to_schema(LANES)
+        return lanes.with_columns(rows).select(LANES.names()).match_to_schema(LANES)
 
 
 def _lanes(kind: str, rows: pl.DataFrame) -> pl.DataFrame:
@@ -341,11 +341,11 @@ def depths(rows: pl.DataFrame) -> pl.Series:
     depth = pl.repeat(0, len(rows), dtype=pl.UInt32, eager=True).alias("depth")
     left, level = _clustered(rows.select("lane", "start_ns", "end_ns").with_row_index("row")), 0
     while not left.is_empty():
-        held = left.filter("held")
+        kept = left.filter("held")
         walked = left.filter(~pl.col("held"))
         if not walked.is_empty():
             depth = depth.scatter(walked["row"], _walked(walked, level))
-        inner = held.filter(~_OPENS)
+        inner = kept.filter(~_OPENS)
         level += 1
         depth = depth.scatter(
             inner["row"], pl.repeat(level, len(inner), dtype=pl.UInt32, eager=True)
@@ -367,18 +367,18 @@ def _clustered(rows: pl.DataFrame) -> pl.DataFrame:
     numbered = several.with_columns(_OPENS.cast(pl.UInt32).cum_sum().alias("cluster"))
     first = numbered.filter("opens").select("cluster", pl.col("end_ns").alias("first_end"))
     last = numbered.group_by("cluster", maintain_order=True).agg(pl.col("end_ns").max())
-    held = (first["first_end"] >= last["end_ns"]).gather(numbered["cluster"] - 1)
-    return numbered.with_columns(held.alias("held"))
+    overlapped = (first["first_end"] >= last["end_ns"]).gather(numbered["cluster"] - 1)
+    return numbered.with_columns(overlapped.alias("held"))
 
 
 def _walked(rows: pl.DataFrame, level: int) -> pl.Series:
     """The depth of each row of some clusters, from `level` on, one after the other."""
-    found: list[int] = []
+    numbers: list[int] = []
     ends: list[int] = []
     for opens, start, end in rows.select("opens", "start_ns", "end_ns").iter_rows():
         if opens:
             ends = []
         free = next((depth for depth, until in enumerate(ends) if until <= start), len(ends))
         ends[free : free + 1] = [end]
-        found.append(level + free)
-    return pl.Series("depth", found, dtype=pl.UInt32)
+        numbers.append(level + free)
+    return pl.Series("depth", numbers, dtype=pl.UInt32)

@@ -92,14 +92,14 @@ def _classes(ops: pl.DataFrame, more: Rules) -> pl.Series:
     kernel = class_of(name, short_name, more).replace("comm", COMMUNICATION)
     kind = pl.col("kind")
     copied = short_name.str.replace("^memcpy", "copy")
-    found = (
+    spans = (
         pl.when(kind == "kernel")
         .then(kernel)
         .when(kind == "memcpy")
         .then(copied)
         .otherwise(kind.cast(pl.String))
     )
-    classes = names.with_columns(found.cast(pl.Categorical).alias("class"))
+    classes = names.with_columns(spans.cast(pl.Categorical).alias("class"))
     found_classes = ops.select(key).join(
         classes, on=key, how="left", maintain_order="left", nulls_equal=True
     )
@@ -128,14 +128,14 @@ def gaps(
         call_place: the row of each call in `schema.CALLS`.
         op_place: the row of each operation in `schema.OPERATIONS`.
     """
-    found = timeline.gap_causes.gaps
-    blamed = _blamed(timeline, found)
-    return found.select(
-        lanes.numbered("gaps", found["device_no"]),
-        timeline.events.ops["device"].gather(found["next_op"]).alias("device"),
+    gaps = timeline.gap_causes.gaps
+    blamed = _blamed(timeline, gaps)
+    return gaps.select(
+        lanes.numbered("gaps", gaps["device_no"]),
+        timeline.events.ops["device"].gather(gaps["next_op"]).alias("device"),
         "start_ns",
         "end_ns",
-        *(op_place.gather(found[side]).alias(side) for side in ("prev_op", "next_op")),
+        *(op_place.gather(gaps[side]).alias(side) for side in ("prev_op", "next_op")),
         "cause",
         call_place.gather(blamed["call"]).alias("culprit_call"),
         op_place.gather(blamed["op"]).alias("culprit_op"),
@@ -144,20 +144,20 @@ def gaps(
     ).match_to_schema(GAPS)
 
 
-def _blamed(timeline: Timeline, found: pl.DataFrame) -> pl.DataFrame:
+def _blamed(timeline: Timeline, gaps: pl.DataFrame) -> pl.DataFrame:
     """`call` and `op` of the events that each gap's largest cause is due to: the call that has
     most of it; of a dependency the operation that was awaited; else the launch of the next
     operation."""
     waits = pl.col("cause") == "dependency"
-    awaited = timeline.producers.by_event.gather(found["next_op"])
-    op = found.select(pl.when(waits).then(awaited).alias("op")).to_series()
+    awaited = timeline.producers.by_event.gather(gaps["next_op"])
+    op = gaps.select(pl.when(waits).then(awaited).alias("op")).to_series()
     called = [
         pl.when(pl.col("cause") == cause).then(f"{cause}_by")
         for cause in WITH_CULPRIT
         if cause != "profiler"
     ]
     launch = pl.when(pl.lit(op).is_null()).then("next_call")
-    return found.select(pl.coalesce(*called, launch).alias("call"), op)
+    return gaps.select(pl.coalesce(*called, launch).alias("call"), op)
 
 
 _NCCL = "nccl"

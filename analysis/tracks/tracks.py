@@ -75,8 +75,8 @@ def _steps(timeline: Timeline, lanes: Lanes) -> pl.DataFrame:
     """STEPS."""
     steps = timeline.steps
     lane = lanes.of_steps(steps)
-    found = steps.with_columns(lane).sort("lane", "start_ns", "step")
-    return found.select(STEPS.names()).match_to_schema(STEPS)
+    placed = steps.with_columns(lane).sort("lane", "start_ns", "step")
+    return placed.select(STEPS.names()).match_to_schema(STEPS)
 
 
 def _counters(timeline: Timeline, lanes: Lanes) -> pl.DataFrame:
@@ -89,5 +89,5 @@ def _counters(timeline: Timeline, lanes: Lanes) -> pl.DataFrame:
         for number, metric in enumerate(METRICS)
     ]
     rows = pl.concat(values)
-    found = rows.with_columns(lanes.of_counters(rows)).sort("lane", "time_ns")
-    return found.select(COUNTERS.names()).match_to_schema(COUNTERS)
+    sorted_rows = rows.with_columns(lanes.of_counters(rows)).sort("lane", "time_ns")
+    return sorted_rows.select(COUNTERS.names()).match_to_schema(COUNTERS)

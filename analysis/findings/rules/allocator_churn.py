@@ -24,14 +24,14 @@ CHANGE: Final = (
 
 def allocator_churn(subject: JudgedReport) -> Iterator[Finding]:
     """All calls that allocate or free memory; the place is where they lose most."""
-    every = sorted(stalls_of(subject, "alloc"), key=lambda one: one.idle_ns)
+    every = sorted(stalls_of(subject, "alloc"), key=lambda stalls: stalls.idle_ns)
     if not every:
         return
     most = every[-1]
     apis = subject.stalls.filter(pl.col("what") == "alloc")["api"].value_counts(sort=True)
     counted = ", ".join(f"{number(n)} {api}" for api, n in apis.head(3).iter_rows())
-    idle_ns = sum(one.idle_ns for one in every)
-    blocked_ns = sum(one.blocked_ns for one in every)
+    idle_ns = sum(stalls.idle_ns for stalls in every)
+    blocked_ns = sum(stalls.blocked_ns for stalls in every)
     yield Finding(
         rule="allocator-churn",
         title=f"memory allocated and freed in the loop: {most.api}{place(most.phase, most.line)}",
@@ -44,7 +44,7 @@ def allocator_churn(subject: JudgedReport) -> Iterator[Finding]:
         ),
         table="syncs",
         size_ns=idle_ns,
-        steps=max(one.steps for one in every),
+        steps=max(stalls.steps for stalls in every),
         changes=Changes(removed=(Removal(kind="alloc"),)),
         waits=True,
         phase=most.phase,

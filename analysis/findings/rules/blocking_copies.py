@@ -72,7 +72,9 @@ def _slow_copies(subject: JudgedReport) -> Iterator[Finding]:
 
 def _slow_copy(subject: JudgedReport, row: dict[str, Any]) -> Finding:
     factor = row["bytes_per_s"] / PINNED_BYTES_PER_S
-    exposed_ns, idle_ns = (subject.per_step(row[of]) for of in ("exposed_ns", "induced_idle_ns"))
+    exposed_ns, idle_ns = (
+        subject.per_step(row[column]) for column in ("exposed_ns", "induced_idle_ns")
+    )
     rate = f"{size(round(row['bytes_per_s']))}/s"
     at = row["phase"] or OUTSIDE
     return Finding(

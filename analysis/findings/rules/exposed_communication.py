@@ -28,13 +28,13 @@ def exposed_communication(subject: JudgedReport) -> Iterator[Finding]:
     if comm.is_empty() or 100 * exposed_ns < WORTH_PCT * subject.step_ns:
         return
     most: dict[str, Any] = comm.sort("exposed_ns", "phase", "name").row(-1, named=True)
-    of = most["operation"] or most["name"]
+    operation = most["operation"] or most["name"]
     count = subject.per_step(int(comm["count"].sum()))
     sent = comm["bytes"].sum() if comm["bytes"].null_count() == 0 else None
     moved = "" if sent is None else f" of {size(subject.per_step(int(sent)))} in all"
     yield Finding(
         rule="exposed-communication",
-        title=f"communication that kernels wait for: {of}{place(most['phase'])}",
+        title=f"communication that kernels wait for: {operation}{place(most['phase'])}",
         change=CHANGE,
         evidence=(
             f"{number(count)} collectives{subject.a_step}{moved}",
@@ -50,5 +50,5 @@ def exposed_communication(subject: JudgedReport) -> Iterator[Finding]:
         process=most["process"],
         device=most["device"],
         phase=most["phase"],
-        culprit=of,
+        culprit=operation,
     )

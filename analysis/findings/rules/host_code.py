@@ -44,7 +44,7 @@ def host_code(subject: JudgedReport) -> Iterator[Finding]:
 def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame, steps: int) -> Finding:
     size_ns = subject.worst_ns(rows, "ns")
     known = phase != OUTSIDE
-    nested = known and any(one.startswith(f"{phase}/") for one in subject.tables.phases["path"])
+    nested = known and any(path.startswith(f"{phase}/") for path in subject.tables.phases["path"])
     at = phase + ITSELF if nested else phase
     ran = running(subject, phase)
     return Finding(

@@ -149,7 +149,7 @@ def _graphed(subject: JudgedReport) -> tuple[str, ...]:
         return subject.step_paths
     parts = [path for prefix in subject.step_prefixes for path in _parts(subject, prefix)]
     others = other["phase"].unique()
-    return tuple(path for path in parts if not any(_is_in(one, path) for one in others))
+    return tuple(path for path in parts if not any(_is_in(other, path) for other in others))
 
 
 def _is_in(phase: str, path: str) -> bool:

@@ -32,7 +32,7 @@ def optimizer_not_fused(subject: JudgedReport) -> Iterator[Finding]:
     count = subject.per_step(len(rows))
     if count < MANY:
         return
-    found = kernel_finding(
+    finding = kernel_finding(
         subject,
         rows,
         rule="optimizer-not-fused",
@@ -41,14 +41,14 @@ def optimizer_not_fused(subject: JudgedReport) -> Iterator[Finding]:
         change=CHANGE,
         evidence=(in_words(subject, rows),),
     )
-    yield _with_launches(subject, found)
+    yield _with_launches(subject, finding)
 
 
-def _with_launches(subject: JudgedReport, found: Finding) -> Finding:
+def _with_launches(subject: JudgedReport, finding: Finding) -> Finding:
     """With the launches as one where the optimizer has a range of its own; its idle time counts."""
-    if "optim" not in found.phase.lower() or found.changes is None:
-        return found
-    phases = subject.tables.phases.filter(pl.col("path") == found.phase)
+    if "optim" not in finding.phase.lower() or finding.changes is None:
+        return finding
+    phases = subject.tables.phases.filter(pl.col("path") == finding.phase)
     idle_ns = subject.per_step(int(phases["idle_ns"].sum()))
-    changes = Changes(graphs=(found.phase,), scaled=found.changes.scaled)
-    return replace(found, changes=changes, size_ns=found.size_ns + idle_ns)
+    changes = Changes(graphs=(finding.phase,), scaled=finding.changes.scaled)
+    return replace(finding, changes=changes, size_ns=finding.size_ns + idle_ns)

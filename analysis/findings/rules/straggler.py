@@ -78,17 +78,17 @@ def _finding(
     saved_ns = group["saved_step_ns"] if per_step else None
     lost_ns = cost_ns if saved_ns is None else saved_ns
     hidden = () if 2 * lost_ns >= cost_ns else (HIDDEN,)
-    of = "all ranks" if group["kind"] == "all" else _called(group)
+    members = "all ranks" if group["kind"] == "all" else _called(group)
     share = f"{100 * group[_reason(group)] / max(1, group['cost_ns']):.0f} % of that time"
     often = f" in {number(group['steps_last'])} of {number(steps)} steps" if steps else ""
     (rank,) = judged.ranks.filter(pl.col("rank") == group["rank"]).iter_rows(named=True)
     return Finding(
         rule="straggler",
-        title=f"straggler: {report} holds up {of}{often}",
+        title=f"straggler: {report} holds up {members}{often}",
         change=CHANGE,
         evidence=(
             f"{report} is last in {number(group['times_last'])} of"
-            f" {number(group['collectives'])} collectives of {of}",
+            f" {number(group['collectives'])} collectives of {members}",
             f"the others wait {subject.spent(cost_ns)} for it, with nothing to compute",
             f"{BECAUSE[_reason(group)]} ({share})",
             *hidden,

@@ -73,7 +73,7 @@ def _pieces(kernels: pl.DataFrame) -> pl.DataFrame:
     pieces = cut.group_by("piece", maintain_order=True).agg(
         pl.len().alias("count"), pl.col("ns").sum().alias("sum"), pl.col("ns").max().alias("most")
     )
-    of = cut["piece"]
-    left = (pieces["most"] / pieces["sum"]).fill_nan(1.0).gather(of)
+    piece = cut["piece"]
+    left = (pieces["most"] / pieces["sum"]).fill_nan(1.0).gather(piece)
     gain = (cut["ns"] * (1 - left)).round(0).cast(pl.Int64)
-    return cut.with_columns(gain.alias("gain_ns")).filter(pieces["count"].gather(of) > 1)
+    return cut.with_columns(gain.alias("gain_ns")).filter(pieces["count"].gather(piece) > 1)

@@ -41,10 +41,10 @@ def waits(subject: JudgedReport) -> Iterator[Finding]:
 
 def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:
     """All waits at once, where each takes over when another one is removed."""
-    idle_ns = sum(one.idle_ns for one in every)
-    blocked_ns = sum(one.blocked_ns for one in every)
-    places = sorted(every, key=lambda one: -one.blocked_ns)
-    names = ", ".join(one.line or one.phase or "outside any range" for one in places[:4])
+    idle_ns = sum(stalls.idle_ns for stalls in every)
+    blocked_ns = sum(stalls.blocked_ns for stalls in every)
+    places = sorted(every, key=lambda stalls: -stalls.blocked_ns)
+    names = ", ".join(place.line or place.phase or "outside any range" for place in places[:4])
     return Finding(
         rule="sync-in-loop",
         title=f"{len(every)} waits in the loop take turns",
@@ -55,10 +55,10 @@ def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:
             f" {subject.spent(idle_ns)} behind them",
         ),
         table="syncs",
-        size_ns=max(one.size_ns for one in every),
-        steps=max(one.steps for one in every),
-        changes=Changes(removed=tuple(one for stalls in every for one in stalls.removals)),
-        worth_ns=sum(one.worth_ns(subject) for one in every),
+        size_ns=max(stalls.size_ns for stalls in every),
+        steps=max(stalls.steps for stalls in every),
+        changes=Changes(removed=tuple(removal for stalls in every for removal in stalls.removals)),
+        worth_ns=sum(stalls.worth_ns(subject) for stalls in every),
         waits=True,
         joint=True,
         phase=places[0].phase,

@@ -90,12 +90,12 @@ def decoded_document(content: bytes) -> Document:
         RecursionError: it is nested too deeply to be read.
     """
     try:
-        found = _DOCUMENT.decode(content)
+        document = _DOCUMENT.decode(content)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        found = _DOCUMENT.decode(_as_strict_json(content))
-    return Document(events=found) if isinstance(found, list) else found
+        document = _DOCUMENT.decode(_as_strict_json(content))
+    return Document(events=document) if isinstance(document, list) else document
 
 
 def _as_strict_json(content: bytes) -> bytes:
@@ -148,12 +148,12 @@ def int_of(value: object) -> int | None:
     Raises:
         OddEvent: it does not fit 64 bits.
     """
-    found = unquoted(value)
-    if not isinstance(found, int) or isinstance(found, bool):
+    text = unquoted(value)
+    if not isinstance(text, int) or isinstance(text, bool):
         return None
-    if not -(2**63) <= found < 2**63:
-        raise OddEvent(f"a number that does not fit 64 bits ({str(found)[:40]})")
-    return found
+    if not -(2**63) <= text < 2**63:
+        raise OddEvent(f"a number that does not fit 64 bits ({str(text)[:40]})")
+    return text
 
 
 def unquoted(value: object) -> object:
@@ -161,15 +161,15 @@ def unquoted(value: object) -> object:
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
 
 
-def frame_of(rows: Iterable[tuple[Any, ...]], of: pl.Schema) -> pl.DataFrame:
+def frame_of(rows: Iterable[tuple[Any, ...]], columns: pl.Schema) -> pl.DataFrame:
     """Rows as a frame of the given schema.
 
     Raises:
         OddEvent: a value does not fit its column.
     """
     words = (pl.Categorical, pl.Enum)
-    plain = {name: pl.String() if isinstance(t, words) else t for name, t in of.items()}
+    plain = {name: pl.String() if isinstance(t, words) else t for name, t in columns.items()}
     try:
-        return pl.DataFrame(list(rows), schema=plain, orient="row").cast(of)
+        return pl.DataFrame(list(rows), schema=plain, orient="row").cast(columns)
     except (TypeError, OverflowError, UnicodeError, pl.exceptions.PolarsError) as error:
         raise OddEvent("a number that is too large, or text where a number belongs") from error

@@ -89,10 +89,10 @@ class Stacks:
         frames = _parsed([name for _, name in self._numbers])
         rows, at, depth = [], pl.DataFrame({"stack": used, "at": used}), 0
         while len(at):
-            found = frames[at["at"]].with_columns(
+            opened = frames[at["at"]].with_columns(
                 at["stack"], pl.lit(depth, pl.UInt32).alias("depth")
             )
-            rows.append(found.match_to_schema(schema.FRAMES))
+            rows.append(opened.match_to_schema(schema.FRAMES))
             at = at.with_columns(around.gather(at["at"]).alias("at")).drop_nulls()
             depth += 1
         return pl.concat([schema.FRAMES.to_frame(), *rows])
@@ -119,8 +119,8 @@ def running(
         for thread, of_thread in spans.items()
         for start_ns, end_ns, stack in stretches(sorted(of_thread), stacks)
     ]
-    found = frame_of(rows, schema.RUNNING)
-    return found, stacks.frames(found["stack"].unique())
+    rows_of_threads = frame_of(rows, schema.RUNNING)
+    return rows_of_threads, stacks.frames(rows_of_threads["stack"].unique())
 
 
 def stretches(spans: Iterable[Span], stacks: Stacks) -> Iterator[tuple[int, int, int]]:
@@ -151,14 +151,14 @@ def stretches(spans: Iterable[Span], stacks: Stacks) -> Iterator[tuple[int, int,
 
 def _parsed(names: list[str]) -> pl.DataFrame:
     """`file`, `line` and `function` of frames; of operators only `function`."""
-    found = {name: _frame(name) for name in dict.fromkeys(names)}
+    frames_by_name = {name: _frame(name) for name in dict.fromkeys(names)}
     columns = pl.Schema({name: schema.FRAMES[name] for name in ("file", "line", "function")})
-    return frame_of((found[name] for name in names), columns)
+    return frame_of((frames_by_name[name] for name in names), columns)
 
 
 def _frame(name: str) -> tuple[str | None, int | None, str]:
-    found = _FUNCTION.fullmatch(name)
-    return (_located(found[1]), int(found[2]), found[3]) if found else (None, None, name)
+    match = _FUNCTION.fullmatch(name)
+    return (_located(match[1]), int(match[2]), match[3]) if match else (None, None, name)
 
 
 def _located(file: str) -> str:
