@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, STALLS
-from nsysflow.analysis.events.busy import Busy
+from nsysflow.analysis.events.busy import BusyTime
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS, makes
 from nsysflow.analysis.events.events import NUMBERED_CALLS, OPERATIONS, Calls, Events
 from nsysflow.analysis.events.graphs import capture_began
@@ -112,14 +112,14 @@ def stall_calls(calls: Calls) -> Calls:
     return calls.filter(pl.col("class").is_in(STALLS))
 
 
-def with_gpu_busy(events: Events, stalls: pl.DataFrame, busy: Busy) -> BlockingCalls:
+def with_gpu_busy(events: Events, stalls: pl.DataFrame, busy: BusyTime) -> BlockingCalls:
     """`stalls` (calls with `phase`), with their threads and how long their GPUs were busy."""
     callers = events.threads.select("thread_no", "thread", "process")
     stalls = stalls.join(callers, on="thread_no", maintain_order="left")
     return stalls.with_columns(_busy_ns(events, stalls, busy))
 
 
-def _busy_ns(events: Events, stalls: pl.DataFrame, busy: Busy) -> pl.Series:
+def _busy_ns(events: Events, stalls: pl.DataFrame, busy: BusyTime) -> pl.Series:
     """How long any GPU that the caller's process uses was busy during each call."""
     axis = events.axis
     numbers = events.threads.select("thread_no", "process_no")
@@ -134,8 +134,8 @@ def _busy_ns(events: Events, stalls: pl.DataFrame, busy: Busy) -> pl.Series:
     return cover.between(start, start + (at["end_ns"] - at["start_ns"])).alias("gpu_busy_ns")
 
 
-def _busy_by_process(busy: Busy, uses: pl.DataFrame, axis: Axis) -> Cover:
-    """Busy time of the GPUs that each process uses, on the process axis."""
+def _busy_by_process(busy: BusyTime, uses: pl.DataFrame, axis: Axis) -> Cover:
+    """BusyTime time of the GPUs that each process uses, on the process axis."""
     pieces = busy.all.intervals.with_columns(
         axis.track(pl.col("start")).cast(pl.UInt32).alias("device_no")
     )

@@ -21,7 +21,7 @@ SERIAL_NUMBERS: Final = r"(?s), (?:seq|op_id|sizes|input_op_ids) =.*$"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Busy:
+class BusyTime:
     """Nested unions of a report's operations on the device axis; their differences are the parts.
 
     Attributes:
@@ -139,7 +139,7 @@ def _started_first(claims: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_exposed_time(
-    kernels: pl.DataFrame, windows: pl.DataFrame, busy: Busy, axis: Axis
+    kernels: pl.DataFrame, windows: pl.DataFrame, busy: BusyTime, axis: Axis
 ) -> pl.DataFrame:
     """`kernels` plus `busy_ns` and `exposed_ns` within the windows (spec §9.2).
 

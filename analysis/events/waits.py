@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import polars as pl
 
-from nsysflow.analysis.events.busy import Busy
+from nsysflow.analysis.events.busy import BusyTime
 from nsysflow.analysis.events.events import Edges, Events, Operations
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.lookup import enum_from_index, scatter_table
@@ -282,7 +282,7 @@ LEAST_PCT: Final = 1
 _WAITED: Final = ("communication", "copy")
 
 
-def without_unwaited(events: Events, pieces: WaitPieces, busy: Busy) -> Events | None:
+def without_unwaited(events: Events, pieces: WaitPieces, busy: BusyTime) -> Events | None:
     """`events` with copies and communication kernels only while they were waited for; None where
     that makes no difference.
 

@@ -11,7 +11,7 @@ from nsysflow.analysis.events.graphs import CapturedNodes
 from nsysflow.analysis.frames.intervals import Cover, merge
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.phases.graphs import CaptureRanges, Replays
+from nsysflow.analysis.phases.graphs import CaptureRanges, GraphReplays
 from nsysflow.analysis.phases.inheritance import OpenRanges
 from nsysflow.analysis.phases.stacks import (
     NODES,
@@ -173,7 +173,7 @@ def attribute(
     tree, paths = _with_paths(nodes, ranges)
     if not captures.stacks.is_empty():
         names = paths["names"].gather(tree["path"])
-        replays = Replays.of(open_ranges, names, ops["node"], captures, first_node=len(nodes))
+        replays = GraphReplays.of(open_ranges, names, ops["node"], captures, first_node=len(nodes))
         ranges = pl.concat([ranges, replays.ranges])
         tree, paths = _with_paths(pl.concat([nodes, replays.nodes]), ranges)
         ops = _with_captured(ops, replays.node_of_op)

@@ -104,7 +104,7 @@ def listed_captures(trace: Trace, origins: NodeOrigins, options: Options) -> Cap
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replays:
+class GraphReplays:
     """The nodes that replays add.
 
     Attributes:

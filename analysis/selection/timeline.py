@@ -17,7 +17,7 @@ from nsysflow.analysis.events.activity import (
     stall_calls,
     with_gpu_busy,
 )
-from nsysflow.analysis.events.busy import STATED_BY_NCCL, Busy, communication_kernels
+from nsysflow.analysis.events.busy import STATED_BY_NCCL, BusyTime, communication_kernels
 from nsysflow.analysis.events.events import Calls, Events, in_order
 from nsysflow.analysis.events.graphs import (
     CapturedNodes,
@@ -107,9 +107,9 @@ class Timeline:
         return events
 
     @computed_once
-    def busy(self) -> Busy:
+    def busy(self) -> BusyTime:
         """When each device was busy."""
-        return Busy.of(self.events.ops)
+        return BusyTime.of(self.events.ops)
 
     @computed_once
     def bare_gaps(self) -> BareGaps:

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.events.activity import COPIES, LAUNCHES, Copies, Launches
-from nsysflow.analysis.events.busy import Busy, with_exposed_time
+from nsysflow.analysis.events.busy import BusyTime, with_exposed_time
 from nsysflow.analysis.events.classes import PART
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.events.waits import WaitPieces
@@ -132,7 +132,7 @@ class View:
         return self.timeline.attribution
 
     @property
-    def busy(self) -> Busy:
+    def busy(self) -> BusyTime:
         """When each device was busy, in the whole trace."""
         return self.timeline.busy
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nsysflow.analysis.events.busy import Busy
+from nsysflow.analysis.events.busy import BusyTime
 from nsysflow.analysis.frames.intervals import Axis, merge
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
@@ -57,7 +57,7 @@ def _induced(view: View) -> pl.DataFrame:
     return view.charges.group_by("call").agg(pl.col("ns").sum().alias("induced_idle_ns"))
 
 
-def _exposed(copies: pl.DataFrame, key: list[str], busy: Busy, axis: Axis) -> pl.DataFrame:
+def _exposed(copies: pl.DataFrame, key: list[str], busy: BusyTime, axis: Axis) -> pl.DataFrame:
     """Per group `exposed_ns`: the union of its copies, without the time in which a kernel ran."""
     groups = copies.select(key).unique().with_row_index("group")
     rows = copies.join(groups, on=key, nulls_equal=True)

@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.busy import Busy
+from nsysflow.analysis.events.busy import BusyTime
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import Axis, merge, on_axis, overlaps
 from nsysflow.analysis.frames.statistics import median_ns
@@ -66,7 +66,7 @@ def gpu_metrics_table(view: View) -> pl.DataFrame:
     )
 
 
-def _rates(events: Events, busy: Busy) -> pl.DataFrame:
+def _rates(events: Events, busy: BusyTime) -> pl.DataFrame:
     """Samples with busy time, on the device axis: `sample`, `start`, `end`, and each counter's rate
     during the busy time, in thousandths of a percent."""
     axis, time, thread = events.axis, pl.col("time_ns"), pl.col("device_no")
@@ -181,7 +181,7 @@ def _mean_pct(rate: pl.Expr, ns: pl.Expr) -> pl.Expr:
     return pl.when(sampled_ns > 0).then((rate * ns).sum() / (FULL // 100 * sampled_ns))
 
 
-def _idle(spans: pl.DataFrame, busy: Busy, axis: Axis) -> pl.DataFrame:
+def _idle(spans: pl.DataFrame, busy: BusyTime, axis: Axis) -> pl.DataFrame:
     """`idle_pct` per path and device: the share of its instances' spans in which nothing runs."""
     at = on_axis(spans, axis)
     length_ns = at["end"] - at["start"]

@@ -104,7 +104,7 @@ class _Figure(msgspec.Struct):
     runs: list[float]
 
 
-class _Document(msgspec.Struct):
+class _BaselineFile(msgspec.Struct):
     schema: str
     gpus: list[str]
     unit: str | None
@@ -155,7 +155,7 @@ def read_baseline(file: Path, captures: Sequence[Capture], again: str) -> Baseli
     """
     advice = "Write it anew from captures of the program as it should be"
     try:
-        document = msgspec.json.decode(file.read_bytes(), type=_Document)
+        document = msgspec.json.decode(file.read_bytes(), type=_BaselineFile)
         _check(document)
     except OSError as error:
         raise Damaged(f"{file} cannot be read: {error.strerror}", advice, again) from error
@@ -173,7 +173,7 @@ def read_baseline(file: Path, captures: Sequence[Capture], again: str) -> Baseli
     return Baseline(name=str(file), known=known, again=again)
 
 
-def _check(document: _Document) -> None:
+def _check(document: _BaselineFile) -> None:
     """Check that nsysflow wrote the file.
 
     Raises:
@@ -193,7 +193,7 @@ def _check(document: _Document) -> None:
             raise ValueError(msg)
 
 
-def _difference(document: _Document, capture: Capture) -> str:
+def _difference(document: _BaselineFile, capture: Capture) -> str:
     """Why their times cannot be compared, a clause; empty if they can."""
     gpus = _gpus(capture)
     if len(document.gpus) != len(gpus):

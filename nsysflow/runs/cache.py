@@ -119,7 +119,7 @@ _SOURCES: Final = tuple(
 """All of this program; in a working copy, `analysis/` is a link, which `**` does not follow."""
 
 
-class Line(msgspec.Struct, frozen=True, array_like=True):
+class KeptLine(msgspec.Struct, frozen=True, array_like=True):
     """A line of a page: its text, its style, and the styles of parts of it."""
 
     text: str
@@ -127,7 +127,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
     spans: tuple[tuple[int, int, str], ...]
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class KeptPage(msgspec.Struct, frozen=True, kw_only=True):
     """A page.
 
     Attributes:
@@ -136,7 +136,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     reports: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[KeptLine, ...]
 
 
 def page_key(reports: Sequence[Path], asked: Iterable[object]) -> str | None:
@@ -166,12 +166,12 @@ def program_version() -> str:
     return version_of(_SOURCES)
 
 
-def page_of(reports: Sequence[Path], lines: Iterable[Text]) -> Page:
+def page_of(reports: Sequence[Path], lines: Iterable[Text]) -> KeptPage:
     """Lines as a page."""
-    return Page(
+    return KeptPage(
         reports=tuple(map(str, reports)),
         lines=tuple(
-            Line(
+            KeptLine(
                 each.plain,
                 str(each.style),
                 tuple((span.start, span.end, str(span.style)) for span in each.spans),
@@ -181,7 +181,7 @@ def page_of(reports: Sequence[Path], lines: Iterable[Text]) -> Page:
     )
 
 
-def lines_of(page: Page) -> list[Text]:
+def lines_of(page: KeptPage) -> list[Text]:
     """A page as lines."""
     return [
         Text(line.text, style=line.style, spans=[Span(*span) for span in line.spans])
@@ -189,13 +189,13 @@ def lines_of(page: Page) -> list[Text]:
     ]
 
 
-def packed(page: Page) -> bytes:
+def packed(page: KeptPage) -> bytes:
     """A page with its checksum in front."""
     content = msgspec.json.encode(page)
     return _checksum(content) + content
 
 
-def unpacked(content: bytes) -> Page:
+def unpacked(content: bytes) -> KeptPage:
     """The page in `content`.
 
     Raises:
@@ -204,7 +204,7 @@ def unpacked(content: bytes) -> Page:
     checksum, page = content[:_PAGES_KEY_BYTES], content[_PAGES_KEY_BYTES:]
     if _checksum(page) != checksum:
         raise ValueError("the checksum is another one")
-    return msgspec.json.decode(page, type=Page)
+    return msgspec.json.decode(page, type=KeptPage)
 
 
 def _checksum(content: bytes) -> bytes:
@@ -311,7 +311,7 @@ class Store:
                 return trace
         return None
 
-    def page(self, key: str) -> Page | None:
+    def page(self, key: str) -> KeptPage | None:
         """A kept page; None if it is not here."""
         file = self._file_of_page(key)
         return self._used(file, lambda: unpacked(file.read_bytes()))
@@ -323,7 +323,7 @@ class Store:
             for each in less:  # the new one serves for these, too
                 self._remove(each)
 
-    def put_page(self, key: str, page: Page) -> None:
+    def put_page(self, key: str, page: KeptPage) -> None:
         """Keep a page, and make room for it. Where that fails, nothing is kept."""
         self._kept(self._file_of_page(key), lambda scratch: scratch.write_bytes(packed(page)))
 

@@ -27,7 +27,7 @@ WindowMark = dict[str, Any]
 _INSTEAD: Final = "Switch it off for this run, or let nsys record:\n  --collector nsys\n"
 
 
-class Capture(Protocol):
+class ProfilerCapture(Protocol):
     """One recording, which starts once and stops once."""
 
     def start(self, about: WindowMark | None) -> None:
@@ -37,7 +37,7 @@ class Capture(Protocol):
         """Stop, once the GPU has finished what was launched."""
 
 
-def new_capture(collector: Collector) -> Capture:
+def new_capture(collector: Collector) -> ProfilerCapture:
     """The capture for this process's collector; `NoCapture` if its package is missing."""
     try:
         if collector == "kineto":

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from nsysflow.runtime import collectors
-from nsysflow.runtime.captures import Capture, WindowMark, new_capture, synchronize
+from nsysflow.runtime.captures import ProfilerCapture, WindowMark, new_capture, synchronize
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.process import (
     THIS_PROCESS,
@@ -28,7 +28,7 @@ from nsysflow.runtime.regions import Region, region
 
 # reentrant: a garbage collection under the lock may end another loop, which comes here too
 _LOCK: Final = threading.RLock()
-_running: tuple[Capture, int] | None = None
+_running: tuple[ProfilerCapture, int] | None = None
 """The capture that is running, and the process that started it; a forked process has a copy."""
 
 

@@ -18,7 +18,7 @@ from nsysflow.report.terminal import page
 from nsysflow.runs.cache import (
     LOADER,
     VARIABLE,
-    Page,
+    KeptPage,
     Store,
     fingerprint,
     lines_of,
@@ -194,7 +194,7 @@ def test_a_page_comes_back_with_its_styles() -> None:
 @pytest.mark.parametrize("at", [0, 16, 100, -1])
 def test_a_damaged_page_is_refused(at: int, tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.put_page(KEY, Page(reports=("report.sqlite",), lines=page_of([], lines()).lines))
+    store.put_page(KEY, KeptPage(reports=("report.sqlite",), lines=page_of([], lines()).lines))
     (file,) = tmp_path.iterdir()
     content = bytearray(file.read_bytes())
     content[at] ^= 1

@@ -19,7 +19,7 @@ _OF_GPU: Final = ("gaps", "stream", "counter")
 
 
 @dataclass
-class Lanes:
+class PerfettoLanes:
     """The tracks of one report.
 
     Slices of one track must not overlap, so each depth of a lane has a track. They have the same
@@ -44,7 +44,9 @@ class Lanes:
     _pids: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of_trace(cls, trace: Trace, packets: Packets, *, several: bool, used: set[int]) -> "Lanes":
+    def of_trace(
+        cls, trace: Trace, packets: Packets, *, several: bool, used: set[int]
+    ) -> "PerfettoLanes":
         """The tracks of a report, none of them described yet."""
         threads = trace.threads.select(
             os_pid(pl.col("process")).alias("pid"), os_tid(pl.col("thread")).alias("tid"), "name"

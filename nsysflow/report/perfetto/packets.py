@@ -162,7 +162,7 @@ def protos() -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class PacketColumns:
     """What the columns of a frame of slices hold. Each has `track`, `start_ns` and `end_ns`.
 
     Attributes:
@@ -216,7 +216,7 @@ class Packets:
         """Write the TrackDescriptor of a track."""
         self._write(track_descriptor=self.protos.TrackDescriptor(uuid=uuid, **fields))
 
-    def write_slices(self, rows: pl.DataFrame, columns: Columns) -> None:
+    def write_slices(self, rows: pl.DataFrame, columns: PacketColumns) -> None:
         """Write each row as a slice. The slices of a track do not overlap, and are in order."""
         for part in rows.iter_slices(_ROWS):
             self._write_part(part, columns)
@@ -234,7 +234,7 @@ class Packets:
             ]
             self.out.write(b"".join(timed_packets(times[part].to_list(), contents)))
 
-    def _write_part(self, rows: pl.DataFrame, columns: Columns) -> None:
+    def _write_part(self, rows: pl.DataFrame, columns: PacketColumns) -> None:
         category = [columns.category] if columns.category else []
         key = ["track", columns.name, *category, *columns.texts]
         kinds = rows.select(key).unique(maintain_order=True).with_row_index(_KIND)
@@ -286,7 +286,9 @@ class Packets:
         times[0::2], times[1::2] = rows["start_ns"].to_list(), rows["end_ns"].to_list()
         return timed_packets(times, both)
 
-    def _extras(self, rows: pl.DataFrame, columns: Columns) -> tuple[list[bytes], list[bytes]]:
+    def _extras(
+        self, rows: pl.DataFrame, columns: PacketColumns
+    ) -> tuple[list[bytes], list[bytes]]:
         """For each row, the fields that only it has: of its begin, and of its end."""
         at_start, at_end = [b""] * len(rows), [b""] * len(rows)
         for name in columns.numbers:
@@ -305,13 +307,13 @@ class Packets:
                         extras[row] += flow_end(flow)
         return at_start, at_end
 
-    def _begin(self, columns: Columns, row: tuple[Any, ...]) -> bytes:
+    def _begin(self, columns: PacketColumns, row: tuple[Any, ...]) -> bytes:
         """The TrackEvent that begins a slice of a kind, without numbers and flows; made once."""
         if (columns, row) not in self._bodies:
             self._bodies[columns, row] = self._new_begin(columns, row)
         return self._bodies[columns, row]
 
-    def _new_begin(self, columns: Columns, row: tuple[Any, ...]) -> bytes:
+    def _new_begin(self, columns: PacketColumns, row: tuple[Any, ...]) -> bytes:
         uuid, name, *rest = row
         category = [rest.pop(0)] if columns.category else []
         annotations = [

@@ -8,8 +8,8 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.tracks.tracks import Tracks
-from nsysflow.report.perfetto.lanes import Lanes
-from nsysflow.report.perfetto.packets import Columns, Packets
+from nsysflow.report.perfetto.lanes import PerfettoLanes
+from nsysflow.report.perfetto.packets import PacketColumns, Packets
 from nsysflow.report.pictures import clocks_of
 from nsysflow.report.results import Results
 
@@ -179,18 +179,18 @@ def gap_parts(gaps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-_STEPS: Final = Columns(category="kind")
-_RANGES: Final = Columns(texts=("note",))
-_CALLS: Final = Columns(category="class", texts=("source", "via"), flows="flows")
-_PLAIN: Final = Columns()
-_OPERATIONS: Final = Columns(
+_STEPS: Final = PacketColumns(category="kind")
+_RANGES: Final = PacketColumns(texts=("note",))
+_CALLS: Final = PacketColumns(category="class", texts=("source", "via"), flows="flows")
+_PLAIN: Final = PacketColumns()
+_OPERATIONS: Final = PacketColumns(
     category="class",
     texts=("full_name", "phase", "grid"),
     numbers=("bytes",),
     flows="flows",
     flow_in="flow",
 )
-_GAPS: Final = Columns(
+_GAPS: Final = PacketColumns(
     category="part",
     texts=("phase", "culprit", "source", "next"),
     numbers=("gap", "gap_ns"),
@@ -215,7 +215,7 @@ def write_trace(results: Results, out: BinaryIO) -> int:
     for analysis, shift_ns in zip(results.analyses, shifts_ns(results), strict=True):
         tracks = _shift_tracks(analysis.tracks, shift_ns)
         flows = Flows.of_tracks(tracks, last_flow + 1)
-        lanes = Lanes.of_trace(analysis.trace, packets, several=several, used=used)
+        lanes = PerfettoLanes.of_trace(analysis.trace, packets, several=several, used=used)
         _Report(
             tracks=tracks,
             packets=packets,
@@ -264,7 +264,7 @@ class _Report:
 
     tracks: Tracks
     packets: Packets
-    lanes: Lanes
+    lanes: PerfettoLanes
     first: pl.Series
     flows: Flows
     shapes: pl.DataFrame
@@ -286,7 +286,7 @@ class _Report:
         self._write_busy()
         self._write_queued()
 
-    def _write_slices(self, rows: pl.DataFrame, columns: Columns) -> None:
+    def _write_slices(self, rows: pl.DataFrame, columns: PacketColumns) -> None:
         depth = rows["depth"] if "depth" in rows.columns else pl.lit(0)
         track = (pl.lit(self.first.gather(rows["lane"])) + depth).alias("track")
         self.packets.write_slices(rows.with_columns(track), columns)

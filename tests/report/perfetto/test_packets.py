@@ -11,7 +11,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as classes
 
 from nsysflow.base.errors import NsysflowError
 from nsysflow.report.perfetto import packets as wire
-from nsysflow.report.perfetto.packets import Columns, Packets, protos
+from nsysflow.report.perfetto.packets import PacketColumns, Packets, protos
 from tests.report.perfetto.reader import read_trace
 
 ODD_NAMES = (
@@ -78,7 +78,7 @@ def test_names_are_shown_as_they_are() -> None:
             "source": ODD_NAMES,
         }
     )
-    packets.write_slices(rows, Columns(texts=("source",)))
+    packets.write_slices(rows, PacketColumns(texts=("source",)))
     found = read_trace(out.getvalue()).slices
     assert tuple(each.name for each in found) == ODD_NAMES
     assert tuple(each.arguments["source"] for each in found) == ODD_NAMES
@@ -92,7 +92,7 @@ def test_a_slice_without_a_name_is_there() -> None:
     rows = pl.DataFrame(
         {"track": [1], "start_ns": [3], "end_ns": [3], "name": pl.Series([None], dtype=pl.String)}
     )
-    packets.write_slices(rows, Columns())
+    packets.write_slices(rows, PacketColumns())
     (one,) = read_trace(out.getvalue()).slices
     assert (one.name, one.start_ns, one.ns) == ("(nameless)", 3, 0)
 
@@ -110,7 +110,7 @@ def test_a_name_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
             "name": ["a long name", "other", "a long name", "a long name", "last"],
         }
     )
-    packets.write_slices(rows, Columns())
+    packets.write_slices(rows, PacketColumns())
     assert out.getvalue().count(b"a long name") == 1
     assert [each.name for each in read_trace(out.getvalue()).slices] == rows["name"].to_list()
 
