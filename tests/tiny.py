@@ -1,5 +1,6 @@
 """Tiny traces written down by hand: one process, a main thread, others as needed."""
 
+from dataclasses import replace
 from typing import Final
 
 import nsysflow
@@ -8,6 +9,8 @@ from nsysflow.analysis.selection.timeline import Timeline
 from tests.oracle.model import (
     Call,
     Copy,
+    EventRecord,
+    EventWait,
     Frame,
     GraphNode,
     Op,
@@ -89,6 +92,24 @@ def plain_of(*rows: Row) -> PlainTrace:
         graph_nodes=tuple(row for row in rows if isinstance(row, GraphNode)),
         samples=tuple(row for row in rows if isinstance(row, Sample)),
         threads=(Thread(PROCESS, AUTOGRAD, "pt_autograd_0"),),
+    )
+
+
+def on_stream(op: Op, stream: int) -> Op:
+    """The same operation on another stream."""
+    return replace(op, stream=stream)
+
+
+def told(*rows: Row, record: tuple[int, int], wait: tuple[int, int], device: int = 0) -> PlainTrace:
+    """A trace in which an event is recorded, and a stream told to wait for it: when and where."""
+    calls = (
+        launch(record[0], record[0] + 1, 91, name="cudaEventRecord"),
+        launch(wait[0], wait[0] + 1, 92, name="cudaStreamWaitEvent"),
+    )
+    return replace(
+        plain_of(*rows, *calls),
+        event_records=(EventRecord(PROCESS, device, 91, record[1], 1),),
+        waits=(EventWait(PROCESS, 0, 92, wait[1], 1),),
     )
 
 

@@ -7,39 +7,16 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 import nsysflow
 from nsysflow.analysis.schema import OPS
 from nsysflow.analysis.trace import Trace
-from tests.analyses import EXAMPLES, analysed, every_report, loaded
-from tests.analysis.test_oracle_agrees import assert_agrees
-from tests.oracle.model import EventRecord, EventWait, Op, PlainTrace, to_trace
-from tests.oracle.report import Report
-from tests.oracle.strategies import traces_with_events
-from tests.oracle.tables import oracle_tables
-from tests.oracle.waited import Waits
+from tests.analyses import analysed, every_report, loaded
+from tests.oracle.model import PlainTrace, to_trace
 from tests.reports import sqlite_report
-from tests.tiny import PROCESS, Row, copy, kernel, launch, plain_of
+from tests.tiny import Row, copy, kernel, launch, on_stream, plain_of, told
 
 NCCL = "ncclDevKernel_AllReduce"
-
-
-def on_stream(op: Op, stream: int) -> Op:
-    return replace(op, stream=stream)
-
-
-def told(*rows: Row, record: tuple[int, int], wait: tuple[int, int], device: int = 0) -> PlainTrace:
-    """A trace in which an event is recorded, and a stream told to wait for it: when and where."""
-    calls = (
-        launch(record[0], record[0] + 1, 91, name="cudaEventRecord"),
-        launch(wait[0], wait[0] + 1, 92, name="cudaStreamWaitEvent"),
-    )
-    return replace(
-        plain_of(*rows, *calls),
-        event_records=(EventRecord(PROCESS, device, 91, record[1], 1),),
-        waits=(EventWait(PROCESS, 0, 92, wait[1], 1),),
-    )
 
 
 def split_of(trace: PlainTrace) -> list[tuple[str, int, int]]:
@@ -228,21 +205,3 @@ def test_the_kinds_of_a_device_sum_to_its_time_without_compute(name: str) -> Non
     rest = pl.col("window_ns") - pl.col("compute_ns")
     expected = dict(analysis.accounting.select("device", rest).rows())
     assert {device: split.get(device, 0) for device in expected} == expected
-
-
-@given(traces_with_events())
-@settings(max_examples=5 * EXAMPLES, suppress_health_check=list(HealthCheck))
-def test_every_table_of_a_trace_with_events_agrees_with_the_oracle(model: PlainTrace) -> None:
-    report = Report(model)
-    assert_agrees(nsysflow.analyze(to_trace(model)), report, oracle_tables(report))
-
-
-@given(traces_with_events())
-@settings(max_examples=2 * EXAMPLES, suppress_health_check=list(HealthCheck))
-def test_awaited_events_agree_with_the_oracle(model: PlainTrace) -> None:
-    found = nsysflow.analyze(to_trace(model)).timeline.producers
-    waits = Waits(Report(model))
-    by_rank = sorted(waits.rank, key=lambda op: waits.rank[op])
-    sources = [waits.by_event(op) for op in by_rank]
-    expected = [None if source is None else waits.rank[source] for source in sources]
-    assert found.by_event.to_list() == expected

@@ -12,9 +12,21 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.selection.bound import PARTS, bounds
 from nsysflow.analysis.tables.view_bound import bound_of_view
 from tests.analyses import analysed, every_report, loaded, sums
-from tests.analysis.events.test_waits import NCCL, on_stream, told, with_long_communication
+from tests.analysis.events.test_waits import NCCL, with_long_communication
 from tests.oracle.model import Overhead, PlainTrace, to_trace
-from tests.tiny import MAIN, PROCESS, Row, call, copy, kernel, launch, opened, plain_of
+from tests.tiny import (
+    MAIN,
+    PROCESS,
+    Row,
+    call,
+    copy,
+    kernel,
+    launch,
+    on_stream,
+    opened,
+    plain_of,
+    told,
+)
 
 US = 1_000
 
