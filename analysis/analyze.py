@@ -2,17 +2,15 @@
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.declared import tables
 from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.intervals import merge
-from nsysflow.analysis.frames.parallel import computed_once, side_by_side
+from nsysflow.analysis.frames.parallel import computed_once, kept_with, side_by_side
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
@@ -24,7 +22,7 @@ from nsysflow.analysis.selection.view import View, judged_view, view_of
 from nsysflow.analysis.selection.windows import whole_windows
 from nsysflow.analysis.short_repr import Displayable, facts_of
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
-from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.index import ABOUT, TablesOfReport, declaration
 from nsysflow.analysis.tables.validity import FailedCheck, failed_checks, notes_on_graphs
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_view
 from nsysflow.analysis.trace import Trace
@@ -64,7 +62,7 @@ def _first(names: Collection[str]) -> tuple[str, ...]:
     return (*_FIRST, *(_FIRST_OF_LAUNCHES if "launches" in names else ()))
 
 
-class Tables:
+class Tables(TablesOfReport):
     """The tables of a view: each is a property, e.g. `tables.gap_summary`.
 
     Attributes:
@@ -96,14 +94,15 @@ class Tables:
         """What to change, the largest saving first, with all that is known of it."""
         return find_of_run([self.subject])
 
-    @computed_once
-    def findings(self) -> pl.DataFrame:
-        """FINDINGS: what to change, the largest saving first."""
-        return findings_table(self.found)
+    def table(self, name: str) -> pl.DataFrame:
+        """The table of that name, made when it is first asked for."""
+        return kept_with(self, name, partial(self._make, name))
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, table: str) -> pl.DataFrame: ...
+    def _make(self, name: str) -> pl.DataFrame:
+        make = declaration(name).make
+        if make is None:
+            return findings_table(self.found)
+        return self._titled(name, make(self.view))
 
     @property
     def trace(self) -> Trace:
@@ -237,7 +236,7 @@ class Tables:
     def _titled(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
         """`rows` with the columns of the table called `name`, the report's name in front."""
         report = pl.lit(self.timeline.trace.report).alias("report")
-        schema = SCHEMAS[name]
+        schema = declaration(name).schema
         return rows.with_columns(report).select(schema.names()).match_to_schema(schema)
 
 
@@ -281,40 +280,10 @@ def _unknown_graphs(timeline: Timeline) -> Iterator[Note]:
         )
 
 
-def _made_by(name: str) -> Any:  # a function from a view to a frame
-    """The function that makes a table, as its declaration names it."""
-    (declared,) = (table for table in tables.DECLARED if table.name == name)
-    module, function = declared.made_by.split(":")
-    return getattr(import_module(f"nsysflow.analysis.{module}"), function)
-
-
-def _property_of(name: str) -> "computed_once[pl.DataFrame]":
-    """The property of `Tables` that gives a table."""
-
-    def table(self: Tables) -> pl.DataFrame:
-        return self._titled(name, _made_by(name)(self.view))
-
-    table.__doc__ = _columns_of(name)
-    return computed_once(table)
-
-
-def _columns_of(name: str) -> str:
-    """The docstring of a table: what a row is, and its columns."""
-    columns = ", ".join(SCHEMAS[name])
-    return f"{name.upper()}. {SCHEMAS[name].about}\n\nColumns: {columns}."
-
-
-_of_report = [table for table in tables.DECLARED if table.of == "report"]
-for _table in _of_report:
-    _property = _property_of(_table.name)
-    _property.__set_name__(Tables, _table.name)
-    setattr(Tables, _table.name, _property)
-
-Analysis.findings.__doc__ = _columns_of("findings")
 Analysis.__doc__ = "\n".join(
     [
         f"{Analysis.__doc__}",
         "    Tables, each with its columns in the docstring of `Analysis.NAME`:",
-        *(f"        {_table.name}: {_table.about}." for _table in _of_report),
+        *(f"        {name}: {ABOUT[name]}." for name in ABOUT if hasattr(Analysis, name)),
     ]
 )

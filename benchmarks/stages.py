@@ -24,7 +24,7 @@ import polars as pl
 from adbc_driver_sqlite import dbapi
 
 import nsysflow
-from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.tables.index import ABOUT, declarations
 
 os.environ["NSYSFLOW_CACHE"] = "off"  # the report itself is read, each time
 
@@ -52,12 +52,12 @@ def _timed(times: Times, name: str) -> Iterator[None]:
 
 
 def tables(path: Path) -> Times:
-    """Load, then each table in the order of `TABLES`; what several share falls on the first."""
+    """Load, then each table in the order of the index; what several share falls on the first."""
     times: Times = {}
     with _timed(times, "load"):
         trace = nsysflow.load(path)
     analysis = nsysflow.analyze(trace)
-    for table in (name for name, declared in TABLES.items() if declared.of == "report"):
+    for table in (table.name for table in declarations(ABOUT) if table.scope == "report"):
         with _timed(times, table):
             getattr(analysis, table)
     return times

@@ -1,4 +1,5 @@
-"""Write docs/tables.md from the declarations and schemas: every frame, what a row is, its columns.
+"""Write docs/tables.md from the declarations: every frame, what a row is, its columns.
+Write the names of all columns too, for completion.
 
 `make docs` runs it; a test fails when the file is behind.
 """
@@ -6,23 +7,23 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis import causes, schema
-from nsysflow.analysis.declared import tables
-from nsysflow.analysis.tables import schema as table_schema
-from nsysflow.analysis.tables.columns import meaning
+from nsysflow.analysis.tables.index import ABOUT, declarations
+from nsysflow.analysis.tables.table import Table
 
 PAGE: Final = Path(__file__).with_name("tables.md")
+COLUMN_NAMES: Final = Path(__file__).parents[1] / "analysis" / "tables" / "column_names.py"
 
 _HEADER: Final = """\
 # Frames and tables
 
-Made by `make docs` from `analysis/declared/`, `analysis/schema.py`, `analysis/tables/schema.py` and
-`columns.toml` beside it.
-Edit those, not this page.
+Made by `make docs` from the table modules in `analysis/tables/index.py`, and from
+`analysis/schema.py`. Edit those, not this page.
 
 Times are int64 nanoseconds since the session started, intervals are half-open. A column that ends
 in `_ns` is a whole number of nanoseconds, one in `_pct` is 0..100. What was not measured is null,
@@ -37,7 +38,7 @@ def page() -> str:
             _HEADER,
             "## Tables\n",
             "What the analysis returns and the reports write. `process` is the OS pid.\n",
-            *(_table(table) for table in tables.DECLARED),
+            *(_table(table) for table in declarations()),
             "## Causes of idle time\n",
             "In the order that breaks ties (spec §3).\n",
             _causes(),
@@ -53,12 +54,11 @@ def page() -> str:
     )
 
 
-def _table(table: tables.Table) -> str:
-    frame = table_schema.SCHEMAS[table.name]
-    meanings = {column: meaning(table.name, column) for column in frame}
-    parts = [f"### {table.name}\n", frame.about, "", _columns(frame, meanings)]
-    if not table.listed:
-        (whole,) = (each.name for each in tables.DECLARED if table.name in each.parts)
+def _table(table: Table) -> str:
+    frame = table.schema
+    parts = [f"### {table.name}\n", frame.about, "", _columns(frame, frame.meanings)]
+    if table.name not in ABOUT:
+        (whole,) = (each.name for each in declarations() if table.name in each.parts)
         parts[1] = f"A part of [{whole}](#{whole}). {frame.about}"
     return "\n".join(parts)
 
@@ -92,6 +92,19 @@ def _causes() -> str:
     return f"| cause | meaning | on screens |\n| --- | --- | --- |\n{rows}"
 
 
+def column_names() -> str:
+    """The whole of analysis/tables/column_names.py."""
+    causes_ns = {f"{cause}_ns" for cause in causes.CAUSES}
+    names = sorted({column for table in declarations() for column in table.schema} - causes_ns)
+    listed = fill(" ".join(names), width=96, break_on_hyphens=False)
+    return (
+        '"""The columns of all tables, but for the causes. Made by `make docs`."""\n\n'
+        "from typing import Final\n\n"
+        f'COLUMN_NAMES: Final = """\\\n{listed}\n"""\n'
+    )
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stderr.write(f"wrote {PAGE.name}\n")
+    for file, text in ((PAGE, page()), (COLUMN_NAMES, column_names())):
+        file.write_text(text, encoding="utf-8")
+        sys.stderr.write(f"wrote {file.name}\n")

@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 
 import nsysflow
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.report.results import Origin, Results
 from tests.oracle.export import read_export
 from tests.oracle.model import PlainTrace
@@ -48,7 +47,12 @@ few_reports = pytest.mark.parametrize("name", KINDS)
 kind would add time but no case."""
 
 PARTS: Final = ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
-OF_REPORT: Final = {name: SCHEMAS[name] for name, table in TABLES.items() if table.of == "report"}
+SCHEMAS: Final = {table.name: table.schema for table in declarations()}
+"""The columns of every table, by name."""
+
+OF_REPORT: Final = {
+    table.name: table.schema for table in declarations(ABOUT) if table.scope == "report"
+}
 """The columns of the tables that each report has, by name."""
 
 CAUSE_COLUMNS: Final = [f"{cause}_ns" for cause in CAUSES]

@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.analysis.tables.schema import ACCOUNTING
+from nsysflow.analysis.tables.accounting import ACCOUNTING
 from tests.oracle.ranks import Collective
 
 NAMES = (

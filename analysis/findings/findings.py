@@ -16,8 +16,57 @@ from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.whatif import WhatIf, whatif
 from nsysflow.analysis.selection.timeline import Timeline
-from nsysflow.analysis.tables.schema import FINDINGS
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 from nsysflow.base.units import duration
+
+FINDINGS: Final = TableSchema(
+    """One row per thing to change, the largest saving first; `finding` numbers them. Savings are of
+    a recorded step that is judged, of the slowest rank, or of the window where no steps are judged.
+    `method` is `replay` where the change itself was replayed, so that low and high are the same,
+    and `bound` where `saving_high_ns` is the most that it can be. `culprit` is the call, kernel or
+    stream that it is about. `steps` is how many of the judged steps have it. Savings overlap: they
+    are never summed. `process` and `device` are null where it is of several.""",
+    [
+        *shared("report"),
+        Column("process", pl.Int64(), "the process's id (pid); empty where it is of several"),
+        Column("device", pl.Int32(), "the GPU's index; empty where it is of several"),
+        Column("finding", pl.Int64(), "its number, as `nsysflow explain` takes it"),
+        Column(
+            "rule",
+            pl.String(),
+            "what kind of finding it is; `nsysflow explain RULE` says what to know of it",
+        ),
+        Column("title", pl.String(), "what happens and where"),
+        Column(
+            "phase",
+            pl.String(),
+            "the NVTX ranges in which it happens; empty outside all ranges, and where it is in "
+            "several places",
+        ),
+        *shared("source via"),
+        Column("culprit", pl.String(), "the call, kernel or stream that it is about"),
+        Column(
+            "saving_low_ns",
+            pl.Int64(),
+            "what the change saves at least, per step; of the window where no steps are judged",
+        ),
+        Column(
+            "saving_high_ns",
+            pl.Int64(),
+            "what the change saves at most, per step; savings overlap, so do not sum them",
+        ),
+        Column("saving_pct", pl.Float64(), "the most that it saves, of a step"),
+        Column(
+            "method",
+            pl.String(),
+            "replay: the change itself was replayed; bound: the most that the saving can be",
+        ),
+        Column("steps", pl.Int64(), "how many of the judged steps have it"),
+        Column("evidence", pl.String(), "the numbers that it rests on"),
+        Column("change", pl.String(), "what to do, in the order in which to try it"),
+    ],
+)
+
 
 WORTH_PCT: Final = 1.0
 """A finding that cannot save this share of a step is not worth a line: equal steps of one capture
@@ -304,3 +353,16 @@ def largest_after(subject: JudgedReport, found: Findings, changes: Changes) -> V
             low_ns = more_ns if one.finding.method == "replay" else 0
             left.append(replace(one, low_ns=low_ns, high_ns=more_ns, later_ns=0))
     return max(left, key=lambda one: one.rank_ns, default=None)
+
+
+TABLES: Final = (
+    Table(
+        name="findings",
+        schema=FINDINGS,
+        scope="run",
+        json_key="findings",
+        complete=True,
+        filled_by="no change is known that would save 1 % of a step or more",
+        shown="finding saving_high_ns saving_pct title rule phase source steps method report",
+    ),
+)

@@ -85,10 +85,16 @@ class computed_once(Generic[T]):
         if instance is None:
             return self
         # The value shadows this descriptor once it is there, so that reading it costs nothing.
-        values: dict[str, Any] = instance.__dict__
-        with values.setdefault(f"{self.name} lock", RLock()):
-            if self.name not in values:
-                scratch: Scratch | None = getattr(instance, "scratch", None)
-                values[self.name] = in_files(self.compute(instance), scratch)
-        value: T = values[self.name]
-        return value
+        return kept_with(instance, self.name, lambda: self.compute(instance))
+
+
+def kept_with(holder: object, name: str, compute: Callable[[], T]) -> T:
+    """What `compute` gives, kept with `holder` under this name: one thread computes it, others
+    wait for it. Where the holder has a `scratch`, large frames are kept there."""
+    values: dict[str, Any] = holder.__dict__
+    with values.setdefault(f"{name} lock", RLock()):
+        if name not in values:
+            scratch: Scratch | None = getattr(holder, "scratch", None)
+            values[name] = in_files(compute(), scratch)
+    value: T = values[name]
+    return value

@@ -8,9 +8,91 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns
-from nsysflow.analysis.ranks.groups import TOGETHER
-from nsysflow.analysis.ranks.stragglers import with_reasons
-from nsysflow.analysis.tables.schema import ARRIVALS, RANKS, REASONS
+from nsysflow.analysis.ranks.groups import ALL_RANKS, TOGETHER
+from nsysflow.analysis.ranks.stragglers import REASONS, with_reasons
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+RANKS: Final = TableSchema(
+    """One row per rank: a process on a GPU; `rank` numbers them in the order of the reports.
+    `matched` counts the `collectives` in which all ranks of a group took part (spec §9). Of these,
+    it was last in `times_last`; `late_ns` sums how late it was after the first rank, and
+    `waited_ns` how long it waited for the last one. `cost_ns` is what it cost the others: how much
+    less exposed communication it has than the rank with the next least. `cost_work_ns` to
+    `cost_host_ns` say why, and sum to `cost_ns`. `clock_ns` is how far its report's clock is ahead
+    of the first report's; `residual_ns` is the median difference that remains.""",
+    [
+        *shared("report process device"),
+        Column(
+            "collectives",
+            pl.Int64(),
+            "how many communication kernels, without sends and receives",
+        ),
+        Column("matched", pl.Int64(), "in how many of them all ranks of a group took part"),
+        Column("times_last", pl.Int64(), "in how many of those it came last"),
+        *shared("late_ns"),
+        Column("waited_ns", pl.Int64(), "how long it waited for the last rank, all together"),
+        Column(
+            "clock_ns",
+            pl.Int64(),
+            "how far its report's clock is ahead of the first report's",
+        ),
+        Column(
+            "residual_ns",
+            pl.Int64(),
+            "the median difference of the ends that remains when the clocks are aligned",
+        ),
+        *shared("rank cost_ns cost_work_ns cost_copy_ns cost_group_ns cost_host_ns"),
+    ],
+)
+
+ARRIVALS: Final = TableSchema(
+    """One row per collective of a group that ended together on its ranks (spec §9), in order of
+    time. Times are on the first report's clock. `start_ns` is the first rank's arrival, `spread_ns`
+    the time until the last one's, `done_ns` what the transfer itself took after it. `cost_ns` is
+    what one rank had cost the others when it ended, since they were last in step.
+    `ends_spread_ns` is how far the ends differ: how well the clocks agree.""",
+    [
+        Column("collective", pl.Int64(), "the collective's number, in order of time"),
+        Column("name", pl.String(), "the kernel's short name"),
+        *shared("operation"),
+        Column(
+            "bytes",
+            pl.Int64(),
+            "the message size that NCCL states; empty where it states none",
+        ),
+        Column("ranks", pl.Int64(), "how many ranks took part"),
+        Column("start_ns", pl.Int64(), "when the first rank arrived, on the first report's clock"),
+        Column(
+            "spread_ns",
+            pl.Int64(),
+            "how much later the last rank arrived: what the others waited",
+        ),
+        Column("last_report", pl.String(), "the report of the rank that came last"),
+        Column("last_device", pl.Int32(), "the GPU of the rank that came last"),
+        Column(
+            "ends_spread_ns",
+            pl.Int64(),
+            "how far apart the ends are, which shows how well the clocks agree",
+        ),
+        Column(
+            "group",
+            pl.Int64(),
+            "the number of the group of ranks that took part, as in rank_groups",
+        ),
+        Column("last_rank", pl.Int64(), "the rank that came last"),
+        Column(
+            "cost_ns",
+            pl.Int64(),
+            "what one rank cost the others since they were last in step, where they are in step "
+            "again",
+        ),
+        Column(
+            "done_ns",
+            pl.Int64(),
+            "from the last rank's arrival to the end: what the transfer itself took",
+        ),
+    ],
+)
 
 
 def unknown_clocks(reports: int) -> pl.DataFrame:
@@ -297,3 +379,33 @@ def _reference_end() -> pl.Expr:
     """The latest end of the first report in each collective."""
     first = pl.col("report_no") == pl.col("report_no").min().over("collective")
     return pl.when(first).then("end_ns").max().over("collective")
+
+
+TABLES: Final = (
+    Table(
+        name="ranks",
+        schema=RANKS,
+        scope="run",
+        csv="with rows",
+        json_key="ranks",
+        page_rows=4,
+        full_rows=64,
+        filled_by=ALL_RANKS,
+        shown=(
+            "report device late_ns cost_ns waited_ns times_last matched cost_work_ns "
+            "cost_copy_ns cost_group_ns cost_host_ns process clock_ns residual_ns"
+        ),
+    ),
+    Table(
+        name="arrivals",
+        schema=ARRIVALS,
+        scope="run",
+        csv="with rows",
+        json_key="arrivals",
+        filled_by=ALL_RANKS,
+        shown=(
+            "collective operation spread_ns last_report last_device cost_ns done_ns start_ns "
+            "bytes group ranks ends_spread_ns"
+        ),
+    ),
+)

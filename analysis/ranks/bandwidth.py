@@ -5,9 +5,74 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns, percent
+from nsysflow.analysis.ranks.groups import ALL_RANKS, GROUP_KIND
 from nsysflow.analysis.ranks.outliers import is_far, robust_z
-from nsysflow.analysis.tables.schema import BANDWIDTH
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 from nsysflow.base.peaks import NVLINK
+
+BANDWIDTH: Final = TableSchema(
+    """One row per group, operation and size of the communication; `group` is null for kernels of
+    which only one rank is known. `size_bytes` is the message rounded down to a power of two,
+    `bytes` the median of what the operation moves by NCCL's count: an all-gather's message times
+    the ranks. `done_ns` is the median time from the last rank's arrival to the end; a kernel's own
+    duration where only one rank is known. `peak_bytes_per_s` is NVLink's, one way, if the ranks
+    share a host. `slow_ns` is what a slow link cost: the time beyond the other groups' median, or
+    beyond the median of its own steps where there is one group.""",
+    [
+        Column(
+            "group",
+            pl.Int64(),
+            "the group's number, as in rank_groups; empty for kernels of which one rank is known",
+        ),
+        Column("kind", GROUP_KIND, "what the ranks of the group share, as in rank_groups"),
+        *shared("operation"),
+        Column(
+            "size_bytes",
+            pl.Int64(),
+            "the message size that NCCL states, rounded down to a power of two; empty where it "
+            "states none",
+        ),
+        Column("ranks", pl.Int64(), "how many ranks are in the group"),
+        Column("count", pl.Int64(), "how many collectives"),
+        Column("bytes", pl.Int64(), "the median of what one moves, by NCCL's count"),
+        Column(
+            "done_ns",
+            pl.Int64(),
+            "the median time from the last rank's arrival to the end; where one rank is known, the "
+            "kernels' duration",
+        ),
+        Column(
+            "algorithm_bytes_per_s",
+            pl.Float64(),
+            "`bytes` by `done_ns`: NCCL's algorithm bandwidth",
+        ),
+        Column(
+            "bus_bytes_per_s",
+            pl.Float64(),
+            "what that takes of each link: NCCL's bus bandwidth, which can be compared with the "
+            "peak",
+        ),
+        Column(
+            "peak_bytes_per_s",
+            pl.Float64(),
+            "NVLink's peak of one GPU, one way; empty where it is not known, or the ranks do not "
+            "share a host",
+        ),
+        Column("peak_pct", pl.Float64(), "bus bandwidth, of the peak"),
+        Column(
+            "overlapped_pct",
+            pl.Float64(),
+            "the share of the kernels' time in which another communication kernel ran on the same "
+            "GPU",
+        ),
+        Column(
+            "slow_ns",
+            pl.Int64(),
+            "what a slow link cost, all together; empty where the link is as fast as the others",
+        ),
+    ],
+)
+
 
 _OPERATIONS: Final = (
     ("ncclAllReduce", r"(?i)all_?reduce", 2, False),
@@ -180,3 +245,21 @@ def _slow_steps(transfers: pl.DataFrame) -> pl.DataFrame:
 def _is_slow(done: pl.Expr, usual: pl.Expr, over: list[str]) -> pl.Expr:
     """Whether a time is far above the usual one."""
     return is_far(robust_z(done, *over)) & (SLOW * (done - usual) >= usual) & (done > usual)
+
+
+TABLES: Final = (
+    Table(
+        name="bandwidth",
+        schema=BANDWIDTH,
+        scope="run",
+        csv="with rows",
+        json_key="bandwidth",
+        page_rows=3,
+        full_rows=64,
+        filled_by=ALL_RANKS,
+        shown=(
+            "kind operation size_bytes bus_bytes_per_s peak_pct algorithm_bytes_per_s "
+            "done_ns count slow_ns overlapped_pct group ranks"
+        ),
+    ),
+)

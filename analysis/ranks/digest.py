@@ -12,9 +12,8 @@ from nsysflow.analysis.replay.replay import NEVER_NS, Program, network_of, recor
 from nsysflow.analysis.schema import Frame, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.tables.accounting import gpus_of
-from nsysflow.analysis.tables.schema import ACCOUNTING, STEPS
-from nsysflow.analysis.tables.steps import timed_steps
+from nsysflow.analysis.tables.accounting import ACCOUNTING, gpus_of
+from nsysflow.analysis.tables.steps import STEPS, timed_steps
 from nsysflow.analysis.tables.validity import FailedCheck
 
 if TYPE_CHECKING:

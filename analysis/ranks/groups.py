@@ -7,7 +7,14 @@ import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.ranks.kernels import ALL_TO_ALL, POINT_TO_POINT
-from nsysflow.analysis.tables.schema import GROUP_KIND
+
+GROUP_KIND: Final = pl.Enum(["all", "TP", "PP", "DP", "EP"])
+"""What a group of ranks shares: all ranks of the run, or by tensor, pipeline, data or expert
+parallelism (spec §9)."""
+
+ALL_RANKS: Final = "give the reports of all ranks: nsysflow analyze rank*.sqlite -o DIR"
+"""What to do so that the tables of ranks have rows."""
+
 
 TOGETHER: Final = 2
 """The ends of a collective differ by less than its shortest kernel divided by this. On two H200s,

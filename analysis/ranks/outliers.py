@@ -9,7 +9,55 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.ranks.arrivals import costs_of
 from nsysflow.analysis.ranks.digest import Digest
-from nsysflow.analysis.tables.schema import ACCOUNTING, RANK_OUTLIERS, RANK_STEPS
+from nsysflow.analysis.ranks.groups import ALL_RANKS
+from nsysflow.analysis.tables.accounting import ACCOUNTING
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+RANK_STEPS: Final = TableSchema(
+    """One row per rank and step. The parts of the step are those of the table steps; `late_ns` and
+    `cost_ns` are of the collectives whose kernels start in the step on that rank.""",
+    [
+        *shared("rank report process device"),
+        Column("step", pl.Int64(), "the step's number in its report"),
+        Column("duration_ns", pl.Int64(), "how long the step takes"),
+        *shared("compute_ns comm_exposed_ns copy_exposed_ns idle_ns"),
+        Column(
+            "late_ns",
+            pl.Int64(),
+            "how much later than the first rank it came to the collectives of the step, all "
+            "together",
+        ),
+        Column("cost_ns", pl.Int64(), "what it cost the others in the collectives of the step"),
+    ],
+)
+
+RANK_OUTLIERS: Final = TableSchema(
+    """One row per rank and part of a step that is far from the other ranks' (spec §9), the largest
+    difference first. `ns` is the rank's mean per judged step, of the window where no steps are
+    judged.""",
+    [
+        *shared("rank report device"),
+        Column(
+            "part",
+            pl.String(),
+            "the part of a step: step (all of it), compute, comm_exposed, copy_exposed, idle, or a "
+            "cause of idle time",
+        ),
+        Column(
+            "ns",
+            pl.Int64(),
+            "the rank's mean per judged step; of the window where no steps are judged",
+        ),
+        Column("median_ns", pl.Int64(), "the median of all ranks"),
+        Column(
+            "z",
+            pl.Float64(),
+            "how far it is from the median, by the median distance of all ranks (robust z); empty "
+            "where most ranks are equal",
+        ),
+    ],
+)
+
 
 FAR: Final = 3.5
 """From this robust z on a value is an outlier (Iglewicz and Hoaglin, 1993)."""
@@ -116,3 +164,33 @@ def rank_steps_table(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         .select([*RANK_STEPS])
         .match_to_schema(RANK_STEPS)
     )
+
+
+TABLES: Final = (
+    Table(
+        name="rank_steps",
+        schema=RANK_STEPS,
+        scope="run",
+        csv="with rows",
+        json_key="rank_steps",
+        page_rows=12,
+        full_rows=32,
+        complete=True,
+        filled_by=ALL_RANKS,
+        shown=(
+            "rank step duration_ns late_ns cost_ns compute_ns comm_exposed_ns "
+            "copy_exposed_ns idle_ns report device"
+        ),
+    ),
+    Table(
+        name="rank_outliers",
+        schema=RANK_OUTLIERS,
+        scope="run",
+        csv="with rows",
+        json_key="rank_outliers",
+        page_rows=3,
+        full_rows=64,
+        filled_by=ALL_RANKS,
+        shown="rank part ns median_ns z report device",
+    ),
+)

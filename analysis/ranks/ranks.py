@@ -7,6 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.ranks.arrivals import (
+    RANKS,
     aligned,
     arrivals_table,
     clocks_of,
@@ -25,8 +26,7 @@ from nsysflow.analysis.ranks.outliers import (
     typical_rank,
 )
 from nsysflow.analysis.ranks.savings import Run, gained_without, run_of, with_savings
-from nsysflow.analysis.ranks.stragglers import groups_table, waited_for
-from nsysflow.analysis.tables.schema import RANK_GROUPS, RANKS
+from nsysflow.analysis.ranks.stragglers import RANK_GROUPS, groups_table, waited_for
 
 
 class Matched:

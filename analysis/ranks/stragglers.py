@@ -6,7 +6,84 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.frames.statistics import whole_ns
-from nsysflow.analysis.tables.schema import RANK_GROUPS, REASONS
+from nsysflow.analysis.ranks.groups import ALL_RANKS, GROUP_KIND
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+REASONS: Final = ("cost_work_ns", "cost_copy_ns", "cost_group_ns", "cost_host_ns")
+"""Why a rank held up the others, in the order that breaks ties (spec §9)."""
+
+RANK_GROUPS: Final = TableSchema(
+    """One row per group of ranks that have collectives of their own, the largest cost first. `rank`
+    is the group's straggler, which cost the others most; what follows it is of that rank in that
+    group, `report` to `through`. `steps_last` counts the steps in which it cost the others more
+    than 1 % of the step, of `steps`. `saved_step_ns` is how much shorter a step would be without
+    waiting for it. `cost_work_ns` to `cost_host_ns` say why it cost the others time, and sum to
+    `cost_ns`. `through` is the group in which it waited where that made it late. `bytes`,
+    `waited_ns` and `overlapped_ns` are of all ranks of the group. The numbers of `PP` are of sends
+    and receives.""",
+    [
+        Column("group", pl.Int64(), "the group's number"),
+        Column(
+            "kind",
+            GROUP_KIND,
+            "what the ranks share: all (every rank of the run), or TP, PP, DP or EP (tensor, "
+            "pipeline, data or expert parallelism); empty where it cannot be told",
+        ),
+        Column("ranks", pl.Int64(), "how many ranks are in it"),
+        Column(
+            "members",
+            pl.String(),
+            "their numbers, as `0-7`, or `0,8,…,56` at equal distances",
+        ),
+        Column("collectives", pl.Int64(), "how many collectives the group had"),
+        Column(
+            "bytes",
+            pl.Int64(),
+            "the message sizes that NCCL states, summed; empty where it states none",
+        ),
+        Column("rank", pl.Int64(), "the straggler: the rank that cost the others most"),
+        Column("report", pl.String(), "the straggler's report"),
+        Column("device", pl.Int32(), "the straggler's GPU"),
+        Column("times_last", pl.Int64(), "in how many of them the straggler came last"),
+        Column("steps", pl.Int64(), "how many steps the straggler has"),
+        Column(
+            "steps_last",
+            pl.Int64(),
+            "in how many of these it cost the others more than 1 % of the step",
+        ),
+        *shared("cost_ns"),
+        Column(
+            "cost_step_ns",
+            pl.Int64(),
+            "`cost_ns` of the collectives in steps, per step; empty without steps",
+        ),
+        Column(
+            "saved_step_ns",
+            pl.Int64(),
+            "how much shorter a step would be if nobody waited for the straggler, by a replay of "
+            "the run; less than `cost_step_ns` if the others would wait for their own hosts "
+            "instead; empty if the run was not replayed",
+        ),
+        *shared("late_ns cost_work_ns cost_copy_ns cost_group_ns cost_host_ns"),
+        Column(
+            "through",
+            pl.Int64(),
+            "the other group in which the straggler waited, where that made it late; empty where "
+            "it did not",
+        ),
+        Column(
+            "waited_ns",
+            pl.Int64(),
+            "how long the ranks of the group waited for the last one, all together",
+        ),
+        Column(
+            "overlapped_ns",
+            pl.Int64(),
+            "how long other communication kernels ran on the same GPU beside the group's",
+        ),
+    ],
+)
+
 
 NOTICED: Final = 100
 """A rank is last in a step if that costs more than one part in this many of the step."""
@@ -279,3 +356,22 @@ def _shares(cost: pl.Expr) -> list[pl.Expr]:
         )
         shares.append((cost * weight // whole + (ahead < missing)).cast(pl.Int64).alias(name))
     return shares
+
+
+TABLES: Final = (
+    Table(
+        name="rank_groups",
+        schema=RANK_GROUPS,
+        scope="run",
+        csv="with rows",
+        json_key="rank_groups",
+        page_rows=3,
+        full_rows=64,
+        filled_by=ALL_RANKS,
+        shown=(
+            "kind members rank cost_step_ns steps_last steps times_last collectives "
+            "cost_work_ns cost_copy_ns cost_group_ns cost_host_ns through cost_ns waited_ns "
+            "report device group"
+        ),
+    ),
+)

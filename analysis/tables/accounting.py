@@ -1,10 +1,47 @@
 """Where each device's time went: compute, exposed communication and copies, idle (spec §2)."""
 
+from typing import Final
+
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.statistics import percent
 from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.tables.table import CAUSE_COLUMNS, Column, Table, TableSchema, shared
+
+ACCOUNTING: Final = TableSchema(
+    """One row per device: window = compute + comm_exposed + copy_exposed + idle, to the ns, and the
+    causes sum to idle. `kernel_ns`, `copy_ns` and `comm_ns` are sums of durations, not parts of the
+    window. `…_hidden_pct` is the share of copies and communication that ran under other work.""",
+    [
+        *shared("report device"),
+        Column("name", pl.String(), "the GPU's model"),
+        Column("start_ns", pl.Int64(), "start of the window, on the report's clock"),
+        Column("end_ns", pl.Int64(), "end of the window, on the report's clock"),
+        Column(
+            "window_ns",
+            pl.Int64(),
+            "from the GPU's first operation to the end of its last one, or what was selected of "
+            "that",
+        ),
+        *shared("compute_ns comm_exposed_ns copy_exposed_ns idle_ns"),
+        *CAUSE_COLUMNS,
+        *shared("ops kernels gaps"),
+        Column(
+            "kernel_ns",
+            pl.Int64(),
+            "the sum of the durations of all kernels, communication among them",
+        ),
+        Column("copy_ns", pl.Int64(), "the sum of the durations of copies and memsets"),
+        Column("comm_ns", pl.Int64(), "the sum of the durations of communication kernels"),
+        Column("copy_hidden_pct", pl.Float64(), "the share of copies that ran under other work"),
+        Column(
+            "comm_hidden_pct",
+            pl.Float64(),
+            "the share of communication that ran under compute",
+        ),
+    ],
+)
 
 
 def accounting_table(view: View) -> pl.DataFrame:
@@ -59,3 +96,22 @@ def _counted(ops: pl.DataFrame) -> pl.DataFrame:
 def hidden_pct(exposed: pl.Expr, union: pl.Expr) -> pl.Expr:
     """The share of `union` that other work overlapped; null if `union` is empty."""
     return percent(union - exposed, union)
+
+
+TABLES: Final = (
+    Table(
+        name="accounting",
+        schema=ACCOUNTING,
+        make=accounting_table,
+        csv="never",
+        json_key="devices",
+        page_rows=64,
+        full_rows=64,
+        complete=True,
+        filled_by="record with --trace cuda,nvtx while the GPU is in use",
+        shown=(
+            "report device window_ns compute_ns idle_ns comm_exposed_ns copy_exposed_ns "
+            "host_ns sync_ns launch_ns gaps"
+        ),
+    ),
+)

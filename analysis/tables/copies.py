@@ -1,11 +1,44 @@
 """Memcpys by kind and phase, and one by one (spec §4)."""
 
+from typing import Final
+
 import polars as pl
 
 from nsysflow.analysis.events.busy import BusyTime
 from nsysflow.analysis.frames.intervals import Axis, merge
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+COPIES: Final = TableSchema(
+    """One row per process, device, phase, direction and label of memcpys. `exposed_ns` is the
+    part of their time in which no kernel ran.""",
+    [
+        *shared("report process device phase direction copy_label"),
+        Column("count", pl.Int64(), "how many copies"),
+        *shared("bytes"),
+        Column("gpu_ns", pl.Int64(), "the sum of the copies' durations on the GPU"),
+        Column("api_ns", pl.Int64(), "time inside their launch calls"),
+        Column("exposed_ns", pl.Int64(), "the part of their time in which no kernel ran"),
+        Column(
+            "induced_idle_ns",
+            pl.Int64(),
+            "idle GPU time that blocking ones among them brought about",
+        ),
+    ],
+)
+
+EACH_COPY: Final = TableSchema(
+    """One row per memcpy, by device and start. `api_ns` and `induced_idle_ns` are of its launch
+    call, null without one.""",
+    [
+        *shared(
+            "report process device stream start_ns end_ns phase direction copy_label bytes api"
+        ),
+        Column("api_ns", pl.Int64(), "the duration of its launch call"),
+        *shared("induced_idle_ns"),
+    ],
+)
 
 
 def copy_table(view: View) -> pl.DataFrame:
@@ -74,3 +107,27 @@ def _exposed(copies: pl.DataFrame, key: list[str], busy: BusyTime, axis: Axis) -
     hidden = busy.with_comm.between(start, start + length)
     exposed = union.select(*key, (length - hidden).alias("exposed_ns"))
     return exposed.group_by(key).agg(pl.col("exposed_ns").sum())
+
+
+TABLES: Final = (
+    Table(
+        name="copies",
+        schema=COPIES,
+        make=copy_table,
+        json_key="copies",
+        full_rows=10,
+        each="each_copy",
+        filled_by="this selection has no copies",
+        shown=(
+            "direction copy_label phase count bytes device report exposed_ns induced_idle_ns gpu_ns"
+        ),
+    ),
+    Table(
+        name="each_copy",
+        schema=EACH_COPY,
+        make=each_copy,
+        csv="never",
+        json_key=None,
+        filled_by="this selection has no copies",
+    ),
+)

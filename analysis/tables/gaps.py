@@ -12,6 +12,88 @@ from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.names import NOT_RECORDED
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.tables.table import CAUSE_COLUMNS, Column, Table, TableSchema, shared
+
+GAP_SUMMARY: Final = TableSchema(
+    """One row per place, cause, culprit and line. A gap with three causes counts in three rows.
+    Rows are ordered by place, not by size, so that two summaries can be compared with diff.
+    `phase` is where the host was: empty where no range was open, `(launch not recorded)` where the
+    launch of the work is not in the report. `gaps` counts a gap once for each place of the cause.
+    `per_step_ns` is the part inside steps, divided by the number of steps of the processes whose
+    work ended the gaps; null if they have no steps. `steady_per_step_ns` is the same of steady
+    steps.""",
+    [
+        *shared("report device"),
+        Column(
+            "phase",
+            pl.String(),
+            "the NVTX ranges in which the host was; empty outside all ranges; `(launch not "
+            "recorded)` where the launch is not in the report",
+        ),
+        *shared("cause culprit source via"),
+        Column("gaps", pl.Int64(), "in how many gaps"),
+        Column("total_ns", pl.Int64(), "the idle time in all of them together"),
+        Column("mean_ns", pl.Int64(), "the idle time per gap"),
+        Column("max_ns", pl.Int64(), "the most in a single gap"),
+        Column(
+            "per_step_ns",
+            pl.Int64(),
+            "the idle time inside steps, over the number of steps; empty without steps",
+        ),
+        Column("window_pct", pl.Float64(), "the share of the GPU's window"),
+        Column(
+            "steady_per_step_ns",
+            pl.Int64(),
+            "the idle time inside steady steps, over their number; empty without steady steps",
+        ),
+    ],
+)
+
+GAP_HISTOGRAM: Final = TableSchema(
+    """One row per device, length (`< 2 us`, …) and largest cause of gaps.""",
+    [
+        *shared("report device"),
+        Column("length", pl.String(), "how long the gaps are"),
+        Column("cause", CAUSE, "the cause with the largest part of each gap"),
+        *shared("gaps idle_ns"),
+    ],
+)
+
+GAPS: Final = TableSchema(
+    """One row per gap, sorted by device and start; the causes sum to the duration. `cause` is the
+    largest part and `culprit` the call blamed for most of it. `phase` is where the host was in
+    most of that part, `waiting_phase` where the next operation was launched; both are empty where
+    no range was open, and `(launch not recorded)` without a launch. `host_range` is where the host
+    was between calls; empty where no range was open or the launch had begun before the gap.""",
+    [
+        *shared("report device"),
+        Column("gap", pl.Int64(), "the gap's number on its GPU, from 0"),
+        Column("step", pl.Int64(), "the step that it starts in; empty outside the steps"),
+        *shared("start_ns end_ns"),
+        Column("duration_ns", pl.Int64(), "how long nothing runs"),
+        Column("cause", CAUSE, "the cause with the largest part of it"),
+        *shared("culprit source via"),
+        Column(
+            "phase",
+            pl.String(),
+            "the NVTX ranges in which the host was for most of the cause; empty outside all ranges",
+        ),
+        Column(
+            "waiting_phase",
+            pl.String(),
+            "the NVTX ranges in which the next operation was launched: what had to wait",
+        ),
+        Column(
+            "host_range",
+            pl.String(),
+            "the NVTX ranges in which the host was between calls; empty where the launch had begun "
+            "before the gap",
+        ),
+        Column("prev_op", pl.String(), "the operation that ended at its start"),
+        Column("next_op", pl.String(), "the operation that started at its end"),
+        *CAUSE_COLUMNS,
+    ],
+)
 
 LENGTHS: Final = (
     (2_000, "< 2 us"),
@@ -301,3 +383,41 @@ def gap_histogram(view: View) -> pl.DataFrame:
     )
     named = pl.Series("length", labels).gather(groups["length"])
     return groups.with_columns(named)
+
+
+TABLES: Final = (
+    Table(
+        name="gap_summary",
+        schema=GAP_SUMMARY,
+        make=gap_summary,
+        json_key="gap_summary",
+        page_rows=0,
+        full_rows=15,
+        ranked_by="total_ns",
+        filled_by="this selection has no idle time between two operations",
+        shown="total_ns cause phase source culprit window_pct device report per_step_ns gaps",
+    ),
+    Table(
+        name="gap_histogram",
+        schema=GAP_HISTOGRAM,
+        make=gap_histogram,
+        csv="never",
+        json_key="gap_histogram",
+        filled_by="this selection has no idle time between two operations",
+        shown="length cause gaps idle_ns device report",
+    ),
+    Table(
+        name="gaps",
+        schema=GAPS,
+        make=gap_table,
+        json_key=None,
+        full_rows=10,
+        in_slices=True,
+        ranked_by="duration_ns",
+        filled_by="this selection has no idle time between two operations",
+        shown=(
+            "duration_ns start_ns cause phase source culprit device report waiting_phase next_op "
+            "step"
+        ),
+    ),
+)

@@ -19,7 +19,48 @@ from nsysflow.analysis.schema import METRICS
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.selection.windows import clip_rows
 from nsysflow.analysis.tables.kernel_classes import Rules, class_of
-from nsysflow.analysis.tables.schema import BOUND, GPU_METRICS, GPU_METRICS_GROUP
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+BOUND: Final = pl.Enum(["compute", "memory", "overhead", "latency"])
+"""What limits a phase or class, as far as sampled counters show (spec §10)."""
+
+GPU_METRICS_GROUP: Final = pl.Enum(["phase", "class"])
+"""What a row of gpu_metrics is about: a phase's path or a class of kernels."""
+
+GPU_METRICS: Final = TableSchema(
+    """One row per device and phase (including what is nested in it) or class of kernels; no rows
+    where no counter was sampled. `busy_ns` is the time its operations ran within the selection,
+    `samples` how many samples cover some of it; the `…_pct` are means over it.""",
+    [
+        *shared("report device"),
+        Column(
+            "group",
+            GPU_METRICS_GROUP,
+            "whether the row is of a phase or of a class of kernels",
+        ),
+        Column("name", pl.String(), "the phase's path, or the class"),
+        Column("busy_ns", pl.Int64(), "time in which its operations run"),
+        Column("samples", pl.Int64(), "how many samples cover some of that time"),
+        Column(
+            "sm_active_pct",
+            pl.Float64(),
+            "multiprocessors with work, a mean over the time that the row is busy",
+        ),
+        Column(
+            "sm_issue_pct",
+            pl.Float64(),
+            "how often the multiprocessors issue an instruction, of all they could",
+        ),
+        Column("tensor_active_pct", pl.Float64(), "how often the tensor cores work"),
+        Column("dram_read_pct", pl.Float64(), "reads from GPU memory, of the highest bandwidth"),
+        Column("dram_write_pct", pl.Float64(), "writes to GPU memory, of the highest bandwidth"),
+        Column(
+            "bound",
+            BOUND,
+            "what limits it, by the counters: compute, memory, overhead or latency",
+        ),
+    ],
+)
 
 BUSY_PCT: Final = 60
 """A counter at 60 % of its peak or more limits the work (spec §10)."""
@@ -215,3 +256,21 @@ def _bound() -> pl.Expr:
         .replace_strict(dict(enumerate(BOUND.categories)), return_dtype=BOUND)
         .alias("bound")
     )
+
+
+TABLES: Final = (
+    Table(
+        name="gpu_metrics",
+        schema=GPU_METRICS,
+        make=gpu_metrics_table,
+        csv="with rows",
+        json_key="gpu_metrics",
+        page_rows=3,
+        full_rows=20,
+        filled_by="record with nsysflow profile --gpu-metrics",
+        shown=(
+            "name group busy_ns bound sm_active_pct tensor_active_pct device report "
+            "dram_read_pct dram_write_pct sm_issue_pct"
+        ),
+    ),
+)

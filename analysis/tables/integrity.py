@@ -9,7 +9,23 @@ from nsysflow.analysis.events.graphs import WrongTimes
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.notes import LOST_EVENTS, MAYBE_LOST
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.tables.schema import INTEGRITY
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+INTEGRITY: Final = TableSchema(
+    """One row per integrity check that found something (spec §12). `impact` says which numbers it
+    affects.""",
+    [
+        *shared("report"),
+        Column("check", pl.String(), "what was found"),
+        Column("count", pl.Int64(), "how often"),
+        Column(
+            "share_pct",
+            pl.Float64(),
+            "the share of all operations, where the check is of operations",
+        ),
+        Column("impact", pl.String(), "which numbers it affects"),
+    ],
+)
 
 IMPACT: Final = {
     "kernels before their launch": "latencies and run-ahead: host and GPU clocks disagree",
@@ -143,3 +159,20 @@ def _overlapping(ops: pl.DataFrame) -> int:
         maintain_order="left",
     )
     return int(numbered.select(early.over("stream_no").sum()).item())
+
+
+TABLES: Final = (
+    Table(
+        name="integrity",
+        schema=INTEGRITY,
+        make=integrity_table,
+        csv="never",
+        json_key="integrity",
+        page_rows=0,
+        full_rows=64,
+        judged=False,
+        complete=True,
+        filled_by="no check found anything",
+        shown="check impact count share_pct report",
+    ),
+)

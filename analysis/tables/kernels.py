@@ -1,11 +1,59 @@
 """Every kernel by full name, with its class (spec §6)."""
 
+from typing import Final
+
 import polars as pl
 
 from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices
 from nsysflow.analysis.frames.statistics import percent, spread
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.kernel_classes import class_of
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+KERNELS: Final = TableSchema(
+    """One row per device and full kernel name, most time first. `share_pct` is of the device's
+    kernel time. `grid`, `block`, `registers` and `shared_bytes` are of the most common launch;
+    `waves` is its blocks over the SMs. `tiny_pct` is the share of launches that ran shorter than
+    their own launch call took.""",
+    [
+        *shared("report device"),
+        Column("name", pl.String(), "the full name"),
+        Column("short_name", pl.String(), "the name without namespace and template arguments"),
+        Column(
+            "class",
+            pl.String(),
+            "what kind of kernel: matmul, attention, elementwise, …; decided by the short name",
+        ),
+        Column("count", pl.Int64(), "how many launches"),
+        *shared("total_ns"),
+        Column("mean_ns", pl.Int64(), "the mean duration"),
+        *shared("median_ns"),
+        Column("min_ns", pl.Int64(), "the shortest duration"),
+        Column("max_ns", pl.Int64(), "the longest duration"),
+        Column(
+            "std_ns",
+            pl.Int64(),
+            "the standard deviation of the durations; empty for a single one",
+        ),
+        Column("p95_ns", pl.Int64(), "the duration that 95 % do not exceed"),
+        Column("share_pct", pl.Float64(), "the share of the GPU's kernel time"),
+        Column("grid", pl.String(), "the blocks of the most common launch"),
+        Column("block", pl.String(), "the threads of a block"),
+        Column("registers", pl.Int64(), "registers per thread"),
+        Column("shared_bytes", pl.Int64(), "shared memory per block"),
+        Column(
+            "waves",
+            pl.Float64(),
+            "blocks over the GPU's multiprocessors (SMs); below 1 a part of the chip has nothing "
+            "to do",
+        ),
+        Column(
+            "tiny_pct",
+            pl.Float64(),
+            "the share of launches that ran shorter than their own launch call took",
+        ),
+    ],
+)
 
 
 def kernel_table(view: View) -> pl.DataFrame:
@@ -78,3 +126,19 @@ def _commonest_shape(
         .unique(key, keep="first", maintain_order=True)
         .drop("count", "place_count")
     )
+
+
+TABLES: Final = (
+    Table(
+        name="kernels",
+        schema=KERNELS,
+        make=kernel_table,
+        json_key="kernels",
+        page_rows=3,
+        full_rows=20,
+        filled_by="record with --trace cuda,nvtx while the GPU is in use",
+        shown=(
+            "total_ns short_name class count median_ns device report share_pct tiny_pct grid block"
+        ),
+    ),
+)

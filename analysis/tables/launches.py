@@ -7,7 +7,53 @@ import polars as pl
 from nsysflow.analysis.frames.statistics import median_ns, p95_ns, percent, whole_ns
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.tables.schema import LAUNCHES
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+LAUNCHES: Final = TableSchema(
+    """One row per process and phase, including what is nested in it. `starved_launches` are those
+    whose operation ended a gap with a launch part. `starved_pct` is launch-caused idle over span,
+    within the selection.""",
+    [
+        *shared("report process path launches"),
+        Column("api_ns", pl.Int64(), "time inside the launch calls, all together"),
+        Column("api_mean_ns", pl.Int64(), "the mean duration of a launch call"),
+        Column("api_median_ns", pl.Int64(), "the median duration of a launch call"),
+        Column(
+            "api_p95_ns",
+            pl.Int64(),
+            "the duration that 95 % of the launch calls do not exceed",
+        ),
+        Column(
+            "latency_median_ns",
+            pl.Int64(),
+            "the median time from the start of a launch call to the start of its operation; grows "
+            "with the queue",
+        ),
+        Column(
+            "latency_p95_ns",
+            pl.Int64(),
+            "the time from launch to operation that 95 % do not exceed",
+        ),
+        Column(
+            "queue_median_ns",
+            pl.Int64(),
+            "the median time that work waited in the queue after its launch call",
+        ),
+        Column("queue_p95_ns", pl.Int64(), "the time in the queue that 95 % do not exceed"),
+        Column(
+            "run_ahead_median",
+            pl.Float64(),
+            "how many operations were queued and had not started at a launch (median); near 0 the "
+            "GPU waits for launches",
+        ),
+        Column("starved_launches", pl.Int64(), "how many launches the GPU waited for"),
+        Column(
+            "starved_pct",
+            pl.Float64(),
+            "the share of the phase's span in which the GPU waited for launches",
+        ),
+    ],
+)
 
 _KEY: Final = ["process", "path"]
 
@@ -85,3 +131,18 @@ def _by_path(launches: pl.DataFrame) -> pl.DataFrame:
         pl.col("run_ahead").median().alias("run_ahead_median"),
         pl.col("starved").sum().cast(pl.Int64).alias("starved_launches"),
     )
+
+
+TABLES: Final = (
+    Table(
+        name="launches",
+        schema=LAUNCHES,
+        make=launch_table,
+        json_key="launches",
+        filled_by="put NVTX ranges around the parts of the program: nsysflow.region",
+        shown=(
+            "path launches starved_pct api_median_ns process report latency_median_ns "
+            "run_ahead_median starved_launches queue_median_ns"
+        ),
+    ),
+)

@@ -5,7 +5,7 @@ arithmetic.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -13,11 +13,33 @@ from nsysflow.analysis.frames.statistics import median_ns, percent, whole_ns
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import FLOPS, os_pid
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.tables.schema import MFU
 from nsysflow.analysis.tables.steps import step_table
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import FlopsError
 from nsysflow.base.peaks import PEAKS, Unit
+
+MFU: Final = TableSchema(
+    """One row per process and device for a step, and for each phase in it with declared FLOPs.
+    `flops` are of one step. `time_ns` is the median step's (of the steady ones if there are any),
+    or a phase's median span times how often it runs in a step; `steps` is the number of steps used.
+    `peak_flops_per_s` is the GPU's in that arithmetic, null where it is not known.""",
+    [
+        *shared("report process device"),
+        Column("path", pl.String(), "the step, or a phase in it with declared FLOPs"),
+        Column("unit", pl.String(), "the arithmetic: float32, tf32, bf16, fp16 or fp8"),
+        Column("flops", pl.Int64(), "the FLOPs of one step, as declared"),
+        Column("steps", pl.Int64(), "how many steps were used"),
+        Column("time_ns", pl.Int64(), "the median step, or the phase's time in a step"),
+        Column("flops_per_s", pl.Float64(), "what was reached"),
+        Column(
+            "peak_flops_per_s",
+            pl.Float64(),
+            "what the GPU can do in that arithmetic without sparsity; empty where it is not known",
+        ),
+        Column("mfu_pct", pl.Float64(), "what was reached, of the peak"),
+    ],
+)
 
 DEFAULT_UNIT: Unit = "bf16"
 """The arithmetic of most training. The page names the peak."""
@@ -184,3 +206,17 @@ def _too_much(row: Mapping[str, Any], report: str) -> FlopsError:
         " range is the step (--step NAME), or the work is in a faster arithmetic"
         " (--flops-dtype tf32)",
     )
+
+
+TABLES: Final = (
+    Table(
+        name="mfu",
+        schema=MFU,
+        make=mfu_table,
+        csv="with rows",
+        json_key="mfu",
+        full_rows=30,
+        filled_by="give --flops-per-step",
+        shown="path mfu_pct time_ns device report flops_per_s flops unit steps",
+    ),
+)

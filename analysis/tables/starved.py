@@ -9,6 +9,32 @@ from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, on_axis,
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+STARVED: Final = TableSchema(
+    """One row per starved window (spec §5), most launch-caused idle first, cut to the selection.
+    `kernels` counts distinct kernels.""",
+    [
+        *shared("report device"),
+        Column(
+            "phase",
+            pl.String(),
+            "the NVTX ranges that most of its operations were launched in",
+        ),
+        *shared("start_ns end_ns"),
+        Column("ops", pl.Int64(), "how many operations start in it"),
+        Column("kernels", pl.Int64(), "how many different kernels"),
+        Column("median_kernel_ns", pl.Int64(), "the median duration of its operations"),
+        Column(
+            "median_interval_ns",
+            pl.Int64(),
+            "the median time from one launch to the next; if longer than the operations, the GPU "
+            "runs dry",
+        ),
+        Column("launch_idle_ns", pl.Int64(), "idle time caused by launching"),
+        *shared("idle_ns graph_estimate_ns"),
+    ],
+)
 
 SHORT_GAP_NS: Final = 2_000
 """Kernel to kernel on a full queue takes 1 to 2 us: shorter gaps neither make nor break a run."""
@@ -141,3 +167,19 @@ def _commonest(members: pl.DataFrame) -> pl.DataFrame:
         .unique("run", keep="first", maintain_order=True)
         .select("run", "path")
     )
+
+
+TABLES: Final = (
+    Table(
+        name="starved",
+        schema=STARVED,
+        make=starved_table,
+        json_key="starved",
+        full_rows=10,
+        filled_by="this selection has no launch-bound stretch of 8 operations or more",
+        shown=(
+            "launch_idle_ns phase ops graph_estimate_ns start_ns device report "
+            "median_kernel_ns median_interval_ns"
+        ),
+    ),
+)

@@ -10,7 +10,69 @@ from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.selection.windows import clip_rows, whole_windows
 from nsysflow.analysis.steps.kinds import gaps_in, idle_in, with_period
 from nsysflow.analysis.tables.gaps import gap_rows
-from nsysflow.analysis.tables.schema import STEP_GROUP
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+STEP_GROUP: Final = pl.Enum(
+    ["before", "steady", "periodic", "one-off", "incomplete", "cut-off", "after"]
+)
+"""What a row of step_groups holds (spec §8.17)."""
+
+STEP_GROUPS: Final = TableSchema(
+    """The window by kind of step; the rows of a process and device sum to its device's window, and
+    the parts of a row (compute, exposed communication and copies, idle) to its `total_ns`.
+    `before` is what precedes the steps, and the start-up steps; each one-off has a row, but those
+    of the same place and cause that come back `every` so many steps share one (`periodic`); `after`
+    follows the last step. `excess_ns` is what one-offs took beyond the steps around them. `cause`
+    and `second_cause` have most of the row's idle time. `largest_…` is its longest gap, `phase`,
+    `culprit`, `source` and `via` are that gap's; null for steady steps.""",
+    [
+        *shared("report process device"),
+        Column(
+            "kind",
+            STEP_GROUP,
+            "before (the steps, and start-up), steady, one-off, periodic (one-offs at equal "
+            "distances), cut-off, incomplete or after",
+        ),
+        Column("steps", pl.String(), "the steps' numbers"),
+        Column("count", pl.Int64(), "how many steps"),
+        Column(
+            "every",
+            pl.Int64(),
+            "from one of them to the next, in steps; empty where they are not periodic",
+        ),
+        Column("start_ns", pl.Int64(), "when the first of them starts, on the report's clock"),
+        Column("total_ns", pl.Int64(), "how long they last together"),
+        Column(
+            "excess_ns",
+            pl.Int64(),
+            "how much longer one-offs took than the steps around them",
+        ),
+        *shared("compute_ns comm_exposed_ns copy_exposed_ns"),
+        Column("idle_ns", pl.Int64(), "time in which nothing runs on the GPU"),
+        Column("cause", CAUSE, "the cause with most of their idle time"),
+        Column("cause_ns", pl.Int64(), "the idle time with that cause"),
+        Column("second_cause", CAUSE, "the cause with the second most idle time"),
+        Column("second_cause_ns", pl.Int64(), "the idle time with the second cause"),
+        Column("largest_ns", pl.Int64(), "their longest gap"),
+        Column("largest_cause", CAUSE, "the cause of the longest gap"),
+        Column("phase", pl.String(), "the NVTX ranges of the longest gap"),
+        Column(
+            "culprit",
+            pl.String(),
+            "the CUDA call that is charged with most of the longest gap",
+        ),
+        Column(
+            "source",
+            pl.String(),
+            "the line of your program at the longest gap; empty where no backtrace was recorded",
+        ),
+        Column(
+            "via",
+            pl.String(),
+            "the line of a framework at the longest gap; empty where your program called none",
+        ),
+    ],
+)
 
 _OF: Final = ["process", "device_no", "device"]
 _CAUSES: Final = [f"{cause}_ns" for cause in CAUSES]
@@ -170,3 +232,22 @@ def _main_causes(rows: pl.DataFrame) -> pl.DataFrame:
         pl.col("cause").get(1, null_on_oob=True).alias("second_cause"),
         pl.col("ns").get(1, null_on_oob=True).alias("second_cause_ns"),
     )
+
+
+TABLES: Final = (
+    Table(
+        name="step_groups",
+        schema=STEP_GROUPS,
+        make=step_groups,
+        csv="with rows",
+        json_key="step_groups",
+        page_rows=3,
+        full_rows=20,
+        judged=False,
+        filled_by="name the range that is one step with --step NAME, or use nsysflow.steps",
+        shown=(
+            "kind steps count total_ns excess_ns idle_ns cause largest_ns phase source device "
+            "process report every comm_exposed_ns largest_cause culprit second_cause"
+        ),
+    ),
+)

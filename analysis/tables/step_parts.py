@@ -18,6 +18,61 @@ from nsysflow.analysis.tables.gaps import (
     place_names,
 )
 from nsysflow.analysis.tables.kernel_classes import class_of
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+STEP_PARTS: Final = TableSchema(
+    """One row per step and part of it: kernels by class, name, grid and phase; communication and
+    copies likewise; idle time by cause, phase, culprit and line. `ns` is the part of the step's
+    time, so that the rows of a step sum to its duration: an instant with several kernels belongs to
+    the one that started first, and of communication and copies only the exposed time counts.
+    `duration_ns` and `count` are of all operations that start in the step, overlapped or not; of
+    idle time `count` is that of its gaps. `kind` is the class of kernels, the kind of copies or the
+    cause. `process` and `step` are null on a device without steps, whose whole window it is.""",
+    [
+        *shared("report process device"),
+        Column(
+            "step",
+            pl.Int64(),
+            "the step's number on its GPU, from 0; empty where the GPU has no steps",
+        ),
+        Column(
+            "part",
+            STEP_PART,
+            "compute, communication, copies or idle; of communication and copies only the exposed "
+            "time counts",
+        ),
+        Column(
+            "kind",
+            pl.String(),
+            "the class of a kernel, the kind of a copy, or the cause of idle time",
+        ),
+        Column(
+            "name",
+            pl.String(),
+            "the full name of the kernel or copy; of idle time the CUDA call that is charged with "
+            "it",
+        ),
+        Column("short_name", pl.String(), "the name without namespace and template arguments"),
+        Column("grid", pl.String(), "the grid of the kernel; empty of all else"),
+        Column("phase", pl.String(), "where it was launched; of idle time where the host was"),
+        *shared("source via"),
+        Column(
+            "ns",
+            pl.Int64(),
+            "its part of the step's time: the parts of a step sum to its duration",
+        ),
+        Column(
+            "duration_ns",
+            pl.Int64(),
+            "how long these operations that start in the step run, overlapped or not",
+        ),
+        Column(
+            "count",
+            pl.Int64(),
+            "how many of these operations start in the step; of idle time how many gaps",
+        ),
+    ],
+)
 
 _GRID: Final = ("grid_x", "grid_y", "grid_z")
 
@@ -187,3 +242,17 @@ def _of_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
             )
         )
     return pl.concat(found, how="diagonal")
+
+
+TABLES: Final = (
+    Table(
+        name="step_parts",
+        schema=STEP_PARTS,
+        make=step_part_table,
+        csv="never",
+        json_key="series",
+        judged=False,
+        filled_by="record with --trace cuda,nvtx while the GPU is in use",
+        shown="step ns part kind name phase source count device report process",
+    ),
+)

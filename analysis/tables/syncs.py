@@ -1,9 +1,62 @@
 """Calls that block the host, and the idle time behind each (spec §4)."""
 
+from typing import Final
+
 import polars as pl
 
 from nsysflow.analysis.schema import os_pid, os_tid
 from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+SYNCS: Final = TableSchema(
+    """One row per synchronization, blocking copy and allocation, ranked by the idle time behind it
+    (`induced_idle_ns`). `kind` is the call's class. `gpu_busy_ns` is how much of the wait a GPU of
+    the process was busy.""",
+    [
+        *shared("report process api"),
+        Column("kind", pl.String(), "what it is: sync, blocking_copy or alloc"),
+        Column("thread", pl.Int64(), "the id (tid) of the thread that called"),
+        *shared("start_ns"),
+        Column(
+            "blocked_ns",
+            pl.Int64(),
+            "how long the call lasted; a long wait costs nothing while the GPU is busy",
+        ),
+        Column(
+            "gpu_busy_ns",
+            pl.Int64(),
+            "how much of the wait a GPU of the process was busy; that part costs nothing",
+        ),
+        *shared("induced_idle_ns"),
+        Column("phase", pl.String(), "the NVTX ranges in which the call was made"),
+        *shared("source via"),
+        Column("bytes", pl.Int64(), "how many bytes a blocking copy moved"),
+        *shared("direction copy_label"),
+    ],
+)
+
+INDUCED: Final = TableSchema(
+    """One row per call and device with idle time behind the call; syncs has the sum over devices.
+    `call` numbers the calls.""",
+    [
+        *shared("report process api"),
+        Column("kind", pl.String(), "what it is: sync, blocking_copy or alloc"),
+        Column("thread", pl.Int64(), "the id (tid) of the thread that called"),
+        *shared("start_ns"),
+        Column("blocked_ns", pl.Int64(), "how long the call lasted"),
+        Column("gpu_busy_ns", pl.Int64(), "how much of the wait a GPU of the process was busy"),
+        Column("induced_idle_ns", pl.Int64(), "idle time of this GPU that the call brought about"),
+        Column("phase", pl.String(), "the NVTX ranges in which the call was made"),
+        *shared("source via"),
+        Column("bytes", pl.Int64(), "how many bytes a blocking copy moved"),
+        *shared("direction copy_label device"),
+        Column(
+            "call",
+            pl.UInt32(),
+            "the call's number; equal in the rows of one call on several GPUs",
+        ),
+    ],
+)
 
 
 def sync_table(view: View) -> pl.DataFrame:
@@ -63,3 +116,28 @@ def _described(rows: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
         (pl.col("end_ns") - pl.col("start_ns")).alias("blocked_ns"),
         pl.col("source", "via").cast(pl.String),
     )
+
+
+TABLES: Final = (
+    Table(
+        name="syncs",
+        schema=SYNCS,
+        make=sync_table,
+        json_key="syncs",
+        page_rows=3,
+        full_rows=10,
+        by_device="induced",
+        filled_by="this selection has no waits, blocking copies or allocations",
+        shown=(
+            "induced_idle_ns api source phase blocked_ns report process start_ns bytes copy_label"
+        ),
+    ),
+    Table(
+        name="induced",
+        schema=INDUCED,
+        make=induced_table,
+        csv="never",
+        json_key=None,
+        filled_by="this selection has no waits, blocking copies or allocations",
+    ),
+)

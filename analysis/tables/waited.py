@@ -7,8 +7,49 @@ import polars as pl
 
 from nsysflow.analysis.frames.scratch import in_slices
 from nsysflow.analysis.frames.statistics import percent
-from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.schema import KIND_OF_WAIT, os_pid
 from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+
+WAITED: Final = TableSchema(
+    """One row per process, device, phase, kind and operation of the time without compute. Of
+    `communication`, `copy` and `other` (an operation of another GPU), `name` and `stream` are those
+    of the operation that was waited for, `phase` and `process` those of its launch. `host` (not
+    launched yet), `start` (launched and free to start) and `unresolved` are of the operation that
+    had not started, without its name. `waits` counts the waits. A device's rows sum to its window
+    minus compute.""",
+    [
+        *shared("report"),
+        Column(
+            "process",
+            pl.Int64(),
+            "the process that launched what was waited for; if it was not launched yet, what "
+            "waited",
+        ),
+        *shared("device"),
+        Column("phase", pl.String(), "the NVTX ranges in which that was launched"),
+        Column(
+            "kind",
+            KIND_OF_WAIT,
+            "communication, copy, other (work of another GPU), host (not launched yet), start "
+            "(launched and free to start) or unresolved",
+        ),
+        Column(
+            "name",
+            pl.String(),
+            "the short name of the operation that was waited for; empty where it is none",
+        ),
+        Column("stream", pl.Int64(), "the stream of the operation that was waited for"),
+        Column("waits", pl.Int64(), "how many waits"),
+        Column(
+            "total_ns",
+            pl.Int64(),
+            "how long the next compute operation waited for it while nothing computed",
+        ),
+        Column("largest_ns", pl.Int64(), "the longest single wait"),
+        Column("window_pct", pl.Float64(), "the share of the GPU's window"),
+    ],
+)
 
 NAMED: Final = ("communication", "copy", "other")
 """The kinds whose operation is named: it ran, and another one waited for it."""
@@ -64,3 +105,16 @@ def _summed(pieces: pl.DataFrame, key: list[str]) -> pl.DataFrame:
         pl.col("ns").sum().alias("total_ns"),
         pl.col("ns").max().alias("largest_ns"),
     )
+
+
+TABLES: Final = (
+    Table(
+        name="waited",
+        schema=WAITED,
+        make=waited_table,
+        json_key="waited",
+        ranked_by="total_ns",
+        filled_by="in this selection the GPU computes all the time",
+        shown="total_ns kind name stream phase waits largest_ns window_pct device report process",
+    ),
+)

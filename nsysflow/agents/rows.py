@@ -9,8 +9,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from nsysflow.agents.folder import WIDTH, Answer, Reports, plain_text
-from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.index import ABOUT, declaration
 from nsysflow.base.errors import SelectionError, UnknownName
 from nsysflow.base.names import near_or_all
 from nsysflow.base.units import number
@@ -110,10 +109,10 @@ def require_known(query: Query) -> None:
     Raises:
         UnknownName: there is no such table or column.
     """
-    if query.name not in TABLES:
-        advice = near_or_all(query.name, TABLES, where="nsysflow explain")
+    if query.name not in ABOUT:
+        advice = near_or_all(query.name, ABOUT, where="nsysflow explain")
         raise UnknownName(f"no table {query.name!r}", advice)
-    known = [*SCHEMAS[query.name]]
+    known = [*declaration(query.name).schema]
     sort = [] if query.sort is None else [query.sort]
     for column in (*query.columns, *(condition.column for condition in query.where), *sort):
         if column not in known:
@@ -129,7 +128,7 @@ def page_of(whole: pl.DataFrame, query: Query) -> Answer[Rows]:
     """
     order = _order(whole, query)
     page = whole[order[query.offset : query.offset + query.limit]]
-    shown = [*(query.columns or TABLES[query.name].shown.split() or page.columns)]
+    shown = [*(query.columns or declaration(query.name).shown.split() or page.columns)]
     end = query.offset + len(page)
     rows = Rows(
         table=query.name,
@@ -144,7 +143,7 @@ def page_of(whole: pl.DataFrame, query: Query) -> Answer[Rows]:
 
 def _order(whole: pl.DataFrame, query: Query) -> pl.Series:
     """The numbers of the rows that the filter leaves, in the order that is asked for."""
-    by = query.sort or TABLES[query.name].ranked_by
+    by = query.sort or declaration(query.name).ranked_by
     rows = whole.lazy().with_row_index(_ROW)
     if query.where:
         rows = rows.filter(*(_holds(whole, condition) for condition in query.where))
@@ -188,14 +187,14 @@ def _cannot_compare(condition: Condition, *, is_text: bool) -> SelectionError:
 def _lines(page: pl.DataFrame, query: Query, rows: Rows) -> Iterator[str]:
     """The rows as people read them, and which they are."""
     if not rows.total:
-        why = "no row is left by the filter" if query.where else TABLES[query.name].filled_by
+        why = "no row is left by the filter" if query.where else declaration(query.name).filled_by
         yield f"{query.name} has no rows: {why}"
         return
     if page.is_empty():
         yield f"{query.name} has {number(rows.total)} rows; offset {query.offset} is too large"
         return
     columns = query.columns or columns_that_fit(page, rows.columns, WIDTH - 2)
-    block = readable_block(page.select(columns), f"{query.name}: {TABLES[query.name].about}")
+    block = readable_block(page.select(columns), f"{query.name}: {ABOUT[query.name]}")
     yield plain_text(set_block(block, WIDTH))
     last = rows.offset + len(page)
     more = f"; more from offset {last}" if rows.next_offset is not None else ""

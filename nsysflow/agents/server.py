@@ -25,8 +25,8 @@ from nsysflow.agents import (
     tools as replaying,
 )
 from nsysflow.agents.folder import Answer, Reports
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.base.errors import NsysflowError
 
 INSTRUCTIONS: Final = """\
@@ -49,8 +49,8 @@ Report = Annotated[
 TableName = Annotated[
     str,
     Field(
-        json_schema_extra={"enum": [*TABLES]},  # an unknown name gets our error, with the nearest
-        description="\n".join(f"{name}: {table.about}" for name, table in TABLES.items()),
+        json_schema_extra={"enum": [*ABOUT]},  # an unknown name gets our error, with the nearest
+        description="\n".join(f"{name}: {about}" for name, about in ABOUT.items()),
     ),
 ]
 OneReport = Annotated[str, Field(description="The path of one report, as list_reports shows it.")]

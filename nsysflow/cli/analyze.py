@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.exports import Exports, export_options
@@ -41,7 +41,7 @@ class _Analyze(Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
         with formatter.section("Tables"):
-            formatter.write_dl([(name, table.about) for name, table in TABLES.items()])
+            formatter.write_dl([*ABOUT.items()])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +214,7 @@ def analyze(**typed: Any) -> None:
             reports,
             look,
             # summary.md is a page: its tables of judged steps are computed on all cores too
-            tables=(*TABLES, *PAGE) if asked.writes else (*printed.tables, *exports.tables),
+            tables=(*ABOUT, *PAGE) if asked.writes else (*printed.tables, *exports.tables),
             folder=chosen,
             html=asked.html,
             workers=asked.workers,

@@ -10,8 +10,7 @@ import click
 import polars as pl
 from rich.text import Text
 
-from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.index import declaration
 from nsysflow.base.names import near_or_all
 from nsysflow.base.screen import console, line_width
 from nsysflow.cli.output import print_lines, stdout
@@ -61,7 +60,7 @@ def _columns_of(name: str, typed: str) -> tuple[str, ...] | None:
     Raises:
         click.UsageError: the table has no such column.
     """
-    known = [*SCHEMAS[name]]
+    known = [*declaration(name).schema]
     wanted = tuple(word.strip() for word in typed.split(",") if word.strip())
     for word in wanted:
         if word not in known:
@@ -94,7 +93,7 @@ def show_table(results: Results, name: str, style: Style, *, at_least_ns: int) -
 
 def _rows(results: Results, name: str, style: Style, at_least_ns: int) -> pl.DataFrame:
     """The rows to print, in the order in which their reader wants them."""
-    declared = TABLES[name]
+    declared = declaration(name)
     if style.form == "parquet" and declared.each is not None:
         table: pl.DataFrame = getattr(results, declared.each)()
     else:
@@ -129,7 +128,9 @@ def _print_for_people(table: pl.DataFrame, name: str, style: Style) -> None:
     elif style.wide:
         columns = table.columns
     else:
-        columns = columns_that_fit(shown, TABLES[name].shown.split() or table.columns, width - 2)
+        columns = columns_that_fit(
+            shown, declaration(name).shown.split() or table.columns, width - 2
+        )
     block = readable_block(shown.select(columns), name)
     print_lines(screen, set_block(block, None if style.wide else width))
     _say_what_is_left_out(table, shown, columns, style)
@@ -150,5 +151,5 @@ def _say_what_is_left_out(
 
 def _say_why_empty(name: str, at_least_ns: int) -> None:
     short = at_least_ns and name == "gaps"
-    why = "no gap is as long as --min-gap-us" if short else TABLES[name].filled_by
+    why = "no gap is as long as --min-gap-us" if short else declaration(name).filled_by
     click.echo(f"{name} has no rows: {why}", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.catalog.options import OneOf
 from nsysflow.cli.options import Decorated, add_options, option
 
@@ -42,7 +42,7 @@ _OPTIONS: Final = (
     option(
         "--table",
         section=_PRINT,
-        type=OneOf("table", TABLES),
+        type=OneOf("table", ABOUT),
         metavar="NAME",
         help="Print one table instead of the page; the tables are listed below.",
     ),
@@ -127,7 +127,7 @@ class Printed:
     def tables(self) -> tuple[str, ...]:
         """The tables to compute at once: all, the one that is printed, or those of the page."""
         if self.as_json:
-            return tuple(TABLES)
+            return tuple(ABOUT)
         if self._table is not None:
             return (self._table,)
         from nsysflow.runs.analyze import PAGE

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.base.endings import discard, message, say
 from nsysflow.base.errors import NsysflowError
 from nsysflow.catalog.catalog import find
@@ -278,7 +278,7 @@ def _show(folder: Path, look: AnalyzeOptions) -> None:
     from nsysflow.cli.output import show_page
 
     with _kept(folder):
-        results = analyze_with_options([folder], look, tables=tuple(TABLES), folder=folder)
+        results = analyze_with_options([folder], look, tables=tuple(ABOUT), folder=folder)
     try:
         show_page(results, top=look.top, at_least_ns=look.at_least_ns)
     except BrokenPipeError:  # the run is recorded: the exit code stays the program's

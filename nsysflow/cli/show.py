@@ -51,12 +51,12 @@ def show(ctx: click.Context, /, run: Path | None, *, no_browser: bool) -> None:
 
 def _write(ctx: click.Context, shown: "RunPage") -> None:
     """Analyse the reports and write all files."""
-    from nsysflow.analysis.declared.tables import TABLES
+    from nsysflow.analysis.tables.index import ABOUT
 
     analyze_with_options(
         shown.reports,
         options_of_settings(ctx),
-        tables=tuple(TABLES),
+        tables=tuple(ABOUT),
         folder=shown.page.parent,
         html=True,
     )

@@ -12,7 +12,7 @@ from shlex import quote
 from typing import Final
 
 import nsysflow
-from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.base.errors import ChildFailed, Damaged, NsysflowError, OutputError
 from nsysflow.base.progress import progress
 from nsysflow.nsys.run import export
@@ -41,7 +41,7 @@ _CAPTURED: Final = re.compile(
 )
 _ANALYSED: Final = (
     *("summary.md", "report.json", "gap-report.csv", "gap-report.md"),
-    *(f"{table}.csv" for table in TABLES),
+    *(f"{table}.csv" for table in ABOUT),
 )
 
 _ELSEWHERE: Final = "Name another folder with -o DIR"

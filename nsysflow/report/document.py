@@ -12,8 +12,8 @@ import polars.selectors as cs
 
 import nsysflow
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, with_traits
+from nsysflow.analysis.tables.index import declarations
 from nsysflow.analysis.tables.kernel_classes import Rules
 from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.analysed import Analysed
@@ -200,7 +200,7 @@ def _tables(
 ) -> dict[str, str]:
     """The tables, except the key `without`; `most` rows of each, or all."""
     parts = {}
-    for table in DECLARED:
+    for table in declarations():
         if table.json_key not in (None, without):
             shaped = _SHAPES.get(table.name)
             rows = shaped(results, most) if shaped else _json_rows(results.table(table.name)[:most])

@@ -8,7 +8,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any, Final
 
-from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.tables.index import ABOUT, TablesOfReport
 from nsysflow.base.names import printable
 from nsysflow.report import palette
 from nsysflow.report.analysed import Analysed
@@ -243,9 +243,9 @@ def _titled(title: str, caption: str, content: str) -> Iterator[str]:
 def _tables(of_run: bool) -> str:
     """The tables that it has as attributes."""
     listed = (
-        f"<li><code>{name}</code>: {text_of(table.about)}</li>"
-        for name, table in TABLES.items()
-        if of_run or table.of == "report" or name == "findings"
+        f"<li><code>{name}</code>: {text_of(about)}</li>"
+        for name, about in ABOUT.items()
+        if of_run or hasattr(TablesOfReport, name)
     )
     return f"<details><summary>Tables</summary><ul>{''.join(listed)}</ul></details>"
 

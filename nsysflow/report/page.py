@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from nsysflow.analysis.declared.tables import TABLES, Table
 from nsysflow.analysis.short_repr import gpu_names
+from nsysflow.analysis.tables.index import ABOUT, declarations
+from nsysflow.analysis.tables.table import Table
 from nsysflow.base.units import number
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.integrity import quality_lines
@@ -131,9 +132,9 @@ def _blocks(
         rows = rows_shown(table, length)
         limit = top if top is not None and not table.complete else rows
         limits = Limits(rows=limit, at_least_ns=at_least_ns)
-        of = results if table.of == "run" else results.typical
+        of = results if table.scope == "run" else results.typical
         block = block_of(table.name)(of.judged if table.judged else of, limits)
-        if results.many and table.of == "report":
+        if results.many and table.scope == "report":
             block = replace(block, title=f"{block.title} of {results.typical.reports[0]}")
         blocks.append(block)
     return tuple(block for block in blocks if block.rows)
@@ -141,10 +142,10 @@ def _blocks(
 
 def _tables(results: Results, length: Length) -> list[Table]:
     """The tables that a page shows, in its order."""
-    tables = [table for table in TABLES.values() if rows_shown(table, length)]
+    tables = [table for table in declarations(ABOUT) if rows_shown(table, length)]
     if not results.many:
         return tables
-    first = [TABLES[name] for name in OF_RANKS]
+    first = declarations(OF_RANKS)
     rest = [table for table in tables if table.name not in OF_RANKS]
     return [*first, *(each for each in rest if length == "full" or each.name in OF_TYPICAL)]
 

@@ -10,8 +10,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.rules.straggler import BECAUSE
 from nsysflow.analysis.frames.lookup import greatest
-from nsysflow.analysis.ranks.stragglers import PASSED_ON, SAVED, follows, where_it_starts
-from nsysflow.analysis.tables.schema import REASONS
+from nsysflow.analysis.ranks.stragglers import PASSED_ON, REASONS, SAVED, follows, where_it_starts
 from nsysflow.base.units import duration, number, share, size
 from nsysflow.report.results import Results, gpu_name
 

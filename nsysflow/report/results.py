@@ -7,7 +7,6 @@ from shlex import quote
 
 import polars as pl
 
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.notes import Note
@@ -16,7 +15,7 @@ from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.short_repr import Displayable, facts_of
-from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.index import ABOUT, declaration
 from nsysflow.report.analysed import Analysed
 
 
@@ -27,7 +26,7 @@ def or_outside(path: str) -> pl.Expr:
 
 def sorted_by_rank(table: pl.DataFrame, name: str) -> pl.DataFrame:
     """The table of that name in the order in which people read it."""
-    by = TABLES[name].ranked_by
+    by = declaration(name).ranked_by
     return table if by is None else table.sort(by, descending=True, maintain_order=True)
 
 
@@ -99,13 +98,13 @@ class Results(Displayable):
 
     def __getattr__(self, name: str) -> pl.DataFrame:
         """The table of that name."""
-        if name not in TABLES:
+        if name not in ABOUT:
             msg = f"{type(self).__name__!r} object has no attribute or table {name!r}"
             raise AttributeError(msg)
         return self.table(name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *TABLES})
+        return sorted({*super().__dir__(), *ABOUT})
 
     def _name(self) -> str:
         return ", ".join(self.reports)
@@ -117,7 +116,7 @@ class Results(Displayable):
         """The listed table of that name, with the rows of all reports."""
         if name == "findings":
             return findings_table(self.found)
-        if TABLES[name].of == "run" and name not in self._tables:
+        if declaration(name).scope == "run" and name not in self._tables:
             self._tables[name] = self._of_ranks(name)
         if name not in self._tables:
             self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
@@ -126,7 +125,7 @@ class Results(Displayable):
     def _of_ranks(self, name: str) -> pl.DataFrame:
         """The run's table of that name. For a single rank it is empty, so no digest is made."""
         if len(self.analyses) == 1 and not self.many and self.analyses[0].is_one_rank:
-            return SCHEMAS[name].to_frame()
+            return declaration(name).schema.to_frame()
         return self.ranks_of_run.table(name)
 
     @computed_once

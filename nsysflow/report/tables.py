@@ -7,15 +7,14 @@ from typing import BinaryIO, Final, Literal
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.tables.gaps import SLICE_ROWS
-from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.index import declaration, declarations
 from nsysflow.compare.document import FILE
 from nsysflow.report.document import plain
 from nsysflow.report.document import report_json as report_json
 from nsysflow.report.results import Results
 
-WHERE_THERE: Final = tuple(table.name for table in DECLARED if table.csv == "with rows")
+WHERE_THERE: Final = tuple(table.name for table in declarations() if table.csv == "with rows")
 """The tables that become a CSV file only where they have rows."""
 
 GapsFormat = Literal["auto", "csv", "parquet"]
@@ -50,7 +49,7 @@ def write_gaps_csv(results: Results, target: BinaryIO, *, at_least_ns: int = 0) 
 def write_gaps_parquet(results: Results, target: Path, *, at_least_ns: int = 0) -> None:
     """The gaps of `at_least_ns` and longer as Parquet, slice by slice."""
     slices = results.gap_slices(at_least_ns)
-    rows = register_io_source(lambda *_: slices, schema=SCHEMAS["gaps"])
+    rows = register_io_source(lambda *_: slices, schema=declaration("gaps").schema)
     rows.sink_parquet(target, row_group_size=SLICE_ROWS)
 
 
@@ -68,7 +67,7 @@ def write_files(
         written = writer.submit(
             _write_gaps, results, folder, form=gaps_format, at_least_ns=at_least_ns
         )
-        for declared in DECLARED:
+        for declared in declarations():
             if declared.csv == "never" or declared.in_slices:
                 continue
             table = results.table(declared.name)

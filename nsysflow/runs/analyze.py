@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from nsysflow.analysis.analyze import Analysis, pieces_of
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.selection.windows import require_domains
+from nsysflow.analysis.tables.index import ABOUT, declaration, declarations
 from nsysflow.base.errors import NsysflowError, SelectionError
 from nsysflow.base.names import some_of
 from nsysflow.base.progress import SILENT, Progress
@@ -87,9 +87,9 @@ DEMO: Final = "nan_check-sync.sqlite.xz"
 PAGE: Final = (
     "findings",
     *(
-        f"judged.{name}" if table.judged else name
-        for name, table in TABLES.items()
-        if table.page_rows is not None and table.of == "report"
+        f"judged.{table.name}" if table.judged else table.name
+        for table in declarations(ABOUT)
+        if table.page_rows is not None and table.scope == "report"
     ),
 )
 """What the page reads of each report: the tables of what is judged, and those that are not."""
@@ -237,7 +237,7 @@ class _Run:
 
 def _at_once(name: str, *, alone: bool) -> bool:
     """Whether to compute a table beforehand; findings only where they are of this report alone."""
-    return alone if name == "findings" else TABLES[name.removeprefix("judged.")].at_once
+    return alone if name == "findings" else declaration(name.removeprefix("judged.")).at_once
 
 
 def analyze_demo() -> Results:

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from nsysflow.agents.rows import Condition, Op, Query, page_of, require_known
-from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.base.errors import SelectionError, UnknownName
+from tests.analyses import SCHEMAS
 
 MILLION = 1_000_000
 

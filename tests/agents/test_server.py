@@ -14,8 +14,8 @@ from mcp.types import CallToolResult, Tool
 
 from nsysflow.agents.folder import Folder, Reports
 from nsysflow.agents.server import server_of
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.cli.main import main
 from nsysflow.report.results import Results
 from tests.agents.asking import call, data, reports_in, text
@@ -76,7 +76,7 @@ def test_a_tool_has_words_types_and_only_reads(reports: Reports) -> None:
 
 def test_the_names_of_tables_are_an_enum(reports: Reports) -> None:
     schema = tools_of(reports)["table"].input_schema
-    assert schema["properties"]["name"]["enum"] == [*TABLES]
+    assert schema["properties"]["name"]["enum"] == [*ABOUT]
 
 
 def test_findings_are_those_of_report_json(reports: Reports, folder: Path) -> None:
@@ -101,7 +101,7 @@ def test_several_paths_are_the_ranks_of_a_run(reports: Reports) -> None:
     assert data(call(reports, "table", report=RANKS, name="ranks"))["total"] == 2
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", ABOUT)
 def test_a_table_has_the_figures_of_the_library(reports: Reports, folder: Path, name: str) -> None:
     from nsysflow.report.document import plain
 

@@ -7,9 +7,9 @@ import pytest
 
 from nsysflow.analysis.causes import CAUSES, DECLARED, STALLS
 from nsysflow.analysis.concepts import bounds_in_full, causes_in_full
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.selection.bound import PARTS
+from nsysflow.analysis.tables.index import ABOUT
 from tests.reports import ROOT
 
 
@@ -75,5 +75,5 @@ def test_a_concept_is_complete_and_names_what_there_is(name: str) -> None:
     concept = CONCEPTS[name]
     assert all((concept.meaning, concept.reckoned, concept.usual, concept.remedies))
     assert {*concept.rules} <= {*explanations()}
-    assert {*concept.tables} <= {*TABLES}
+    assert {*concept.tables} <= {*ABOUT}
     assert {*re.findall(r"§(\d+)", concept.spec)} <= {*SECTIONS}

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.tables.schema import GAP_SUMMARY
+from nsysflow.analysis.tables.gaps import GAP_SUMMARY
 from nsysflow.cli.main import main
 from tests.analyses import analysed
 from tests.reports import DATA, ROOT

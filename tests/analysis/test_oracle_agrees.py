@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.tables.schema import SCHEMAS
-from tests.analyses import EXAMPLES, analysed, every_report, oracle_of, oracle_tables_of, rows_of
+from tests.analyses import (
+    EXAMPLES,
+    SCHEMAS,
+    analysed,
+    every_report,
+    oracle_of,
+    oracle_tables_of,
+    rows_of,
+)
 from tests.oracle.integrity import integrity
 from tests.oracle.model import Message, PlainTrace, Range, to_trace
 from tests.oracle.report import Report, Row

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.base import progress as progress_module
 from nsysflow.base.progress import Progress, progress
 from nsysflow.runs.analyze import analyze_reports
@@ -78,6 +78,6 @@ def ranks() -> list[Path]:
 
 def test_what_an_analysis_expects_is_what_it_does() -> None:
     counted = Counted()
-    analyze_reports(ranks(), Options(), tables=tuple(TABLES), progress=counted)
-    assert counted.finished == counted.expected > 2 * len(TABLES)
+    analyze_reports(ranks(), Options(), tables=tuple(ABOUT), progress=counted)
+    assert counted.finished == counted.expected > 2 * len(ABOUT)
     assert counted.stages[:2] == ["loading ddp-bucketed-rank0", "analysing ddp-bucketed-rank0"]

@@ -11,7 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nsysflow.analysis.tables.schema import EACH_COPY, SCHEMAS
+from nsysflow.analysis.tables.copies import EACH_COPY
+from tests.analyses import SCHEMAS
 from tests.breaking import MIDDLE_THIRD_GONE, broken
 from tests.reports import DATA, ROOT, SAMPLES
 

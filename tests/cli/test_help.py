@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.cli.main import main
 from nsysflow.cli.options import Option
 
@@ -76,4 +76,4 @@ def test_the_help_of_an_option_is_a_sentence_and_its_default_is_shown(
 
 def test_every_table_is_listed_with_what_a_row_is() -> None:
     listed = " ".join(page("analyze").partition("Tables:")[2].split())
-    assert all(f"{name} {table.about}" in listed for name, table in TABLES.items())
+    assert all(f"{name} {about}" in listed for name, about in ABOUT.items())

@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from nsysflow.analysis.declared.tables import TABLES
-from nsysflow.analysis.tables.schema import SYNCS
+from nsysflow.analysis.tables.index import declaration
+from nsysflow.analysis.tables.syncs import SYNCS
+from nsysflow.cli import one_table
 from nsysflow.cli.main import main
 from nsysflow.runs import analyze as runs_analyze
 from tests.report.handmade import MS, Results, frame, handmade
@@ -63,7 +64,8 @@ def test_the_columns_that_are_not_shown_are_named_with_how_to_see_them() -> None
 def test_a_table_that_declares_no_columns_shows_the_first_that_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(TABLES, "syncs", replace(TABLES["syncs"], shown=""))
+    syncs = replace(declaration("syncs"), shown="")
+    monkeypatch.setattr(one_table, "declaration", lambda _name: syncs)
     assert table("syncs", columns="60").stdout.splitlines()[2].split()[0] == "api"
 
 
@@ -115,7 +117,7 @@ def test_a_pipe_has_no_escape_codes() -> None:
 def test_an_empty_table_says_what_would_fill_it(name: str) -> None:
     done = table(name)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == f"{name} has no rows: {TABLES[name].filled_by}\n"
+    assert done.stderr == f"{name} has no rows: {declaration(name).filled_by}\n"
 
 
 def test_gaps_that_are_all_too_short_are_said_to_be() -> None:

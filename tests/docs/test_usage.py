@@ -6,7 +6,7 @@ from typing import Final
 import click
 import pytest
 
-from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.cli.main import main
 from tests.reports import ROOT
 
@@ -34,7 +34,7 @@ def test_an_option_is_described(command: str, option: click.Option) -> None:
     assert named, f"nsysflow {command} {option.opts[-1]} is not in docs/usage.md"
 
 
-@pytest.mark.parametrize("table", [each for each in TABLES.values() if each.csv != "never"])
+@pytest.mark.parametrize("table", [each for each in declarations(ABOUT) if each.csv != "never"])
 def test_a_file_is_described_and_leads_to_its_columns(table: object) -> None:
     name = getattr(table, "name", "")
     assert f"| `{name}.csv` | " in USAGE

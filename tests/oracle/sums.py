@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from nsysflow.analysis.tables.schema import SCHEMAS
+from tests.analyses import SCHEMAS
 from tests.oracle.gaps import CAUSES
 from tests.oracle.integrity import integrity
 from tests.oracle.report import Report, Row

@@ -16,7 +16,9 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.selection.bound import PARTS
-from nsysflow.analysis.tables.schema import COLLECTIVES, EACH_COPY, SCHEMAS
+from nsysflow.analysis.tables.comm import COLLECTIVES
+from nsysflow.analysis.tables.copies import EACH_COPY
+from nsysflow.analysis.tables.index import NAMES, declaration
 from nsysflow.analysis.tables.validity import FailedCheck
 from nsysflow.analysis.trace import Trace
 from nsysflow.report.results import Results as RealResults
@@ -122,9 +124,9 @@ class Handmade:
         return next(self.gap_slices(at_least_ns)).height
 
     def __getattr__(self, name: str) -> pl.DataFrame:
-        if name not in SCHEMAS:  # `subject` and `tracks` too: tables have no operations
+        if name not in NAMES:  # `subject` and `tracks` too: tables have no operations
             raise AttributeError(name)
-        return self.tables.get(name, SCHEMAS[name].to_frame())
+        return self.tables.get(name, declaration(name).schema.to_frame())
 
 
 def row(**columns: Any) -> Row:
@@ -139,7 +141,7 @@ def row(**columns: Any) -> Row:
 
 def frame(name: str, *rows: Row) -> pl.DataFrame:
     """A table of the schema from the columns that matter."""
-    columns = SCHEMAS[name]
+    columns = declaration(name).schema
     blank = {column: 0 if dtype.is_numeric() else None for column, dtype in columns.items()}
     filled = [{**blank, "report": "run.sqlite", **row(**given)} for given in rows]
     return pl.DataFrame(filled, schema=columns)

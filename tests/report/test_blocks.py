@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from nsysflow.analysis.declared.tables import DECLARED, TABLES, Table
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.tables.index import ABOUT, declarations
+from nsysflow.analysis.tables.table import Table
 from nsysflow.report import blocks
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.integrity import quality_lines
@@ -43,7 +44,7 @@ from tests.report.test_ranks import many
 from tests.report.test_reviewed_pages import everything
 
 SHOWN = [
-    table for table in TABLES.values() if rows_shown(table, "page") or rows_shown(table, "full")
+    table for table in declarations(ABOUT) if rows_shown(table, "page") or rows_shown(table, "full")
 ]
 EMPTY = Results([handmade()])
 
@@ -66,7 +67,7 @@ def test_every_table_on_a_page_has_a_block_and_no_block_is_of_another() -> None:
     folder = Path(blocks.__file__).parent
     stems = {path.stem for path in folder.glob("*.py")} - {"__init__"}
     assert stems == {table.name for table in SHOWN}
-    assert {table.name for table in DECLARED if table.page_rows or table.full_rows} == stems
+    assert {table.name for table in declarations() if table.page_rows or table.full_rows} == stems
 
 
 @pytest.mark.parametrize("table", SHOWN, ids=lambda table: table.name)

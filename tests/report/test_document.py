@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import nsysflow
-from nsysflow.analysis.declared.tables import DECLARED
 from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.tables.index import declarations
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.compare.captures import Capture, Key, Track
 from nsysflow.compare.document import capture_of
@@ -48,7 +48,7 @@ def document() -> dict[str, Any]:
 
 def test_the_keys_are_those_of_the_declared_tables_in_their_order() -> None:
     assert list(document()) == KEYS
-    declared = [table.json_key for table in DECLARED if table.json_key is not None]
+    declared = [table.json_key for table in declarations() if table.json_key is not None]
     assert KEYS[-len(declared) :] == declared
 
 

@@ -8,12 +8,11 @@ import pytest
 from PIL import Image
 
 import nsysflow
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.report.figures.drawing import OF_RUN
 from nsysflow.report.notebook import LABEL, WIDTH, gpu_time_bars, notebook_html
 from nsysflow.report.pictures import ALL
 from nsysflow.report.results import Results
-from tests.analyses import analysed, few_reports, loaded, run_of
+from tests.analyses import OF_REPORT, analysed, few_reports, loaded, run_of
 from tests.report.handmade import MS, device, results
 from tests.report.notebook_html import boxes, title_of, tree, words
 
@@ -79,7 +78,7 @@ def test_ranks_are_shown_together() -> None:
 
 def test_an_analysis_lists_its_tables_and_not_those_of_runs() -> None:
     listed = [each.text for each in tree(analysed("nan_check-sync")._repr_html_()).iter("code")]
-    names = [name for name, each in TABLES.items() if each.of == "report" or name == "findings"]
+    names = ["findings", *OF_REPORT]
     assert listed == names
 
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from rich.cells import cell_len
 
-from nsysflow.analysis.declared.tables import TABLES
+from nsysflow.analysis.tables.index import ABOUT, declaration, declarations
 from nsysflow.report.layout import set_in_columns
 from nsysflow.report.one_table import MOST_COLUMNS, columns_that_fit, readable_block
 from tests.analyses import analysed
@@ -57,13 +57,15 @@ def test_whose_row_it_is_shows_where_rows_differ() -> None:
     assert columns_that_fit(both, ("report", "api"), 80) == ["report", "api"]
 
 
-@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.of == "report"])
+@pytest.mark.parametrize(
+    "name", [table.name for table in declarations(ABOUT) if table.scope == "report"]
+)
 def test_every_table_of_a_real_report_fits_into_a_terminal(name: str) -> None:
     table = getattr(analysed("nan_check-sync-metrics"), name).head(40)
     if table.is_empty():
         assert name in ("integrity", "comm", "mfu", "starved", "host_stacks")
     for width in (80, 160) if table.height else ():
-        chosen = columns_that_fit(table, TABLES[name].shown.split(), width)
+        chosen = columns_that_fit(table, declaration(name).shown.split(), width)
         assert chosen
         block = readable_block(table.select(chosen), name)
         assert max(map(cell_len, set_in_columns(block.columns, block.rows, width))) <= width

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.report.results import Origin
 from tests.analyses import analysed, few_reports
 from tests.report.handmade import Results, found_of, handmade, stepped, valued
@@ -26,7 +26,7 @@ def test_the_tables_of_a_run_are_of_all_its_reports() -> None:
 def test_one_rank_has_the_tables_of_ranks_that_its_digest_gives(name: str) -> None:
     analysis = analysed(name)
     run, ranks = Results([analysis]), Ranks.of([analysis.digest])
-    of_run = [name for name, table in TABLES.items() if table.of == "run" and name != "findings"]
+    of_run = [table.name for table in declarations(ABOUT) if table.scope == "run"][1:]
     assert of_run
     assert all(run.table(name).equals(ranks.table(name)) for name in of_run)
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.runs import analyze as module
 from nsysflow.runs.analyze import PAGE, analyze_reports
 from nsysflow.runs.files import write_folder
@@ -22,7 +22,7 @@ def test_every_file_is_the_same_from_disk(
     for low_memory in (False, True):
         scratch = Scratch(fast_disk, least_bytes=1, slice_rows=300) if low_memory else None
         monkeypatch.setattr(module, "scratch_for", lambda *_, of=scratch, **__: of)
-        results = analyze_reports([report], Options(), tables=(*TABLES, *PAGE))
+        results = analyze_reports([report], Options(), tables=(*ABOUT, *PAGE))
         assert (results.analyses[0].trace.scratch is not None) == low_memory
         folder = tmp_path / f"out-{low_memory}"
         write_folder(results, folder, top=None, at_least_ns=0, html=True)

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Finding, Valued, line
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.tables.index import declaration
 from nsysflow.base.errors import UnknownName
 from nsysflow.base.names import nearest
 from nsysflow.base.units import duration, percent, share
@@ -78,8 +78,8 @@ def rows_behind(
         causes: those that the rows are of, where they have one; none for all.
         width: columns of a line.
     """
-    declared = TABLES[finding.table]
-    if declared.in_slices or declared.of == "run":
+    declared = declaration(finding.table)
+    if declared.in_slices or declared.scope == "run":
         return
     table: pl.DataFrame = getattr(tables, finding.table)
     shown = declared.shown.split() or table.columns
@@ -291,7 +291,7 @@ def _commands(valued: Valued, results: Results) -> Iterator[str]:
     finding, report = valued.finding, str(results.origin.paths[valued.report])
     explanation, analysis = explanations()[finding.rule], _analysis_of(valued, results)
     choice = split(results.choice)
-    of_run = TABLES[finding.table].of == "run"
+    of_run = declaration(finding.table).scope == "run"
     asked = [str(each) for each in results.origin.typed] if of_run else [report]
     yield join(["nsysflow", "analyze", *asked, *choice, "--table", finding.table])
     if explanation.causes and finding.table != "gaps":

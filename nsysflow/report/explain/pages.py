@@ -8,10 +8,8 @@ from rich.text import Text
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.concepts import Concept, bounds_in_full, causes_in_full, terms_in_full
-from nsysflow.analysis.declared.tables import DECLARED, TABLES
 from nsysflow.analysis.findings.explanation import Explanation, explanations
-from nsysflow.analysis.tables.columns import meaning
-from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.index import ABOUT, NAMES, declaration, declarations
 from nsysflow.base.names import printable
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.layout import Block
@@ -137,7 +135,7 @@ def pages_of(name: str) -> Iterator[Explained]:
         yield _in_words(name, "term", terms_in_full()[name])
     if name in explanations():
         yield _rule(name, explanations()[name])
-    if name in TABLES:
+    if name in ABOUT:
         yield _table(name)
     tables = _with_column(name)
     if tables:
@@ -146,7 +144,7 @@ def pages_of(name: str) -> Iterator[Explained]:
 
 def _with_column(name: str) -> list[str]:
     """The tables that have a column, in the order in which people read them."""
-    return [table for table in SCHEMAS if name in SCHEMAS[table]]
+    return [table for table in NAMES if name in declaration(table).schema]
 
 
 def code_of(explanation: Explanation) -> tuple[Part, Part]:
@@ -222,14 +220,14 @@ def _rule(name: str, explanation: Explanation) -> Explained:
 
 
 def _table(name: str) -> Explained:
-    declared = TABLES[name]
-    columns = tuple((column, meaning(name, column)) for column in SCHEMAS[name])
+    declared = declaration(name)
+    schema = declared.schema
     return Explained(
         kind="table",
-        title=f"{name}: {declared.about}",
+        title=f"{name}: {ABOUT[name]}",
         parts=(
-            Prose(title="", text=" ".join(SCHEMAS[name].about.split())),
-            Facts(rows=columns),
+            Prose(title="", text=schema.about),
+            Facts(rows=tuple(schema.meanings.items())),
             Facts(rows=(("if it is empty", declared.filled_by),)),
             *_shown_by([name]),
         ),
@@ -240,13 +238,13 @@ def _column(name: str, tables: list[str]) -> Explained:
     """What a column means, each meaning once with the tables in which it has it."""
     of_meaning: dict[str, list[str]] = {}
     for table in tables:
-        of_meaning.setdefault(meaning(table, name), []).append(table)
+        of_meaning.setdefault(declaration(table).schema.meanings[name], []).append(table)
     meanings = Points(
         title="What it means",
         items=tuple(f"in {', '.join(where)}: {text}" for text, where in of_meaning.items()),
     )
     cause = name.removesuffix("_ns")
-    listed = [table for table in tables if table in TABLES]
+    listed = [table for table in tables if table in ABOUT]
     more = cause if cause in CAUSES else (*listed, _whole(tables[0]))[0]
     see = [f"nsysflow analyze REPORT --table {table} --columns {name}" for table in listed[:1]]
     return Explained(
@@ -262,7 +260,7 @@ def _column(name: str, tables: list[str]) -> Explained:
 
 def _whole(part: str) -> str:
     """The listed table that a table belongs to."""
-    return next((each.name for each in DECLARED if part in each.parts), part)
+    return next((each.name for each in declarations() if part in each.parts), part)
 
 
 def _unit(column: str) -> str:

@@ -6,11 +6,10 @@ from typing import Any, Final, TypeAlias
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.declared.tables import TABLES, Table
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Valued
-from nsysflow.analysis.tables.columns import meaning
-from nsysflow.analysis.tables.schema import SCHEMAS
+from nsysflow.analysis.tables.index import ABOUT, declarations
+from nsysflow.analysis.tables.table import Table
 from nsysflow.report.document import plain
 from nsysflow.report.explain.finding import at_its_place, explain_finding
 from nsysflow.report.explain.pages import WIDTH_MAX, Part
@@ -84,7 +83,7 @@ class TableShown:
 
 def tables_shown(results: Results) -> list[TableShown]:
     """All tables of a run, those without rows too."""
-    return [_table(results, each) for each in TABLES.values() if each.name != NO_LIST]
+    return [_table(results, each) for each in declarations(ABOUT) if each.name != NO_LIST]
 
 
 def _table(results: Results, table: Table) -> TableShown:
@@ -96,10 +95,10 @@ def _table(results: Results, table: Table) -> TableShown:
         total = len(rows)
     return TableShown(
         name=table.name,
-        about=table.about,
-        rows_are=" ".join(SCHEMAS[table.name].about.split()),
+        about=ABOUT[table.name],
+        rows_are=table.schema.about,
         pointer=f"/{_POINTERS.get(table.name, table.json_key)}" if table.json_key else "",
-        columns=tuple(_column(table.name, name, dtype) for name, dtype in rows.schema.items()),
+        columns=tuple(_column(table, name, dtype) for name, dtype in rows.schema.items()),
         shown=tuple(table.shown.split()),
         ranked_by=table.ranked_by,
         rows=[] if table.json_key else plain(rows.head(MOST_ROWS)).to_dicts(),
@@ -112,12 +111,12 @@ _POINTERS: Final = {"steps": "steps/rows"}
 """Where rows are not right below the table's key."""
 
 
-def _column(table: str, name: str, dtype: pl.DataType) -> ColumnShown:
+def _column(table: Table, name: str, dtype: pl.DataType) -> ColumnShown:
     return ColumnShown(
         name=name,
         head=head(name),
-        key=_key(table, name),
-        meaning=meaning(table, name),
+        key=_key(table.name, name),
+        meaning=table.schema.meanings[name],
         kind=_kind(dtype),
         unit=unit_of(name) or ("number" if dtype.is_float() else ""),
     )

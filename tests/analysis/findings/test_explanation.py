@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.tables.index import ABOUT
 from tests.reports import ROOT
 
 EXPLAINED: Final = explanations()
@@ -38,7 +38,7 @@ def test_an_explanation_is_complete_and_names_what_there_is(rule: str) -> None:
     assert all((explained.about, explained.why, explained.signs, explained.leave))
     assert {*explained.causes} <= {*CAUSES}
     assert explained.tables
-    assert {*explained.tables} <= {*TABLES}
+    assert {*explained.tables} <= {*ABOUT}
 
 
 @pytest.mark.parametrize("rule", EXPLAINED)

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import nsysflow
-from nsysflow.analysis.declared.tables import TABLES
 from nsysflow.analysis.frames import scratch as module
 from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices, mapped, own_bytes
 from nsysflow.base.errors import OutputError
-from tests.analyses import EXAMPLES, analysed, few_reports, loaded
+from tests.analyses import EXAMPLES, OF_REPORT, analysed, few_reports, loaded
 from tests.disks import full_disk
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.strategies import traces
@@ -150,7 +149,7 @@ def test_without_scratch_a_value_stays_where_it_is() -> None:
 
 def assert_same(trace: nsysflow.Trace, whole: nsysflow.Analysis, scratch: Scratch) -> None:
     sliced = nsysflow.analyze(replace(trace, scratch=scratch), whole.options)
-    for name in (each for each, table in TABLES.items() if table.of == "report"):
+    for name in OF_REPORT:
         of_both = (sliced, whole), (sliced.judged, whole.judged)
         for ours, theirs in of_both:
             assert_frame_equal(getattr(ours, name), getattr(theirs, name), check_exact=True)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import nsysflow
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.phases.names import group_names, is_operator
-from nsysflow.analysis.tables.schema import PHASES, STEPS
+from nsysflow.analysis.tables.phases import PHASES
+from nsysflow.analysis.tables.steps import STEPS
 from nsysflow.base.errors import SelectionError
 from tests.analyses import EXAMPLES, any_trace, rows_of
 from tests.oracle import range_names as oracle

@@ -14,8 +14,8 @@ import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.analysis.ranks.stragglers import REASONS
 from nsysflow.analysis.schema import STEP_KIND
-from nsysflow.analysis.tables.schema import REASONS
 from nsysflow.report.results import Results
 from tests.analyses import EXAMPLES, analysed, any_trace, loaded
 from tests.oracle import rank_tables as oracle

@@ -16,7 +16,6 @@ from polars.testing import assert_frame_equal
 import nsysflow
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.base.errors import SelectionError
 from nsysflow.runs.analyze import analyze_reports
 from tests.analyses import (
@@ -24,6 +23,7 @@ from tests.analyses import (
     EXAMPLES,
     OF_REPORT,
     PARTS,
+    SCHEMAS,
     STALL_COLUMNS,
     loaded,
     oracle_of,

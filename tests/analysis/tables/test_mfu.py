@@ -10,7 +10,7 @@ import pytest
 import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import FLOPS
-from nsysflow.analysis.tables.schema import MFU
+from nsysflow.analysis.tables.mfu import MFU
 from nsysflow.base.errors import FlopsError
 from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.results import Results

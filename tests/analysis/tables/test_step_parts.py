@@ -9,8 +9,7 @@ import pytest
 import nsysflow
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.analysis.tables.schema import SCHEMAS
-from tests.analyses import PARTS, analysed, any_trace, few_reports, loaded, rows_of
+from tests.analyses import PARTS, SCHEMAS, analysed, any_trace, few_reports, loaded, rows_of
 from tests.oracle.model import PlainTrace, Shape, from_trace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.step_parts import Key, step_parts

@@ -11,7 +11,9 @@ import pytest
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.replay.changes import Changes, Removal
-from nsysflow.analysis.tables.schema import GAP_SUMMARY, GAPS, KERNELS, SYNCS
+from nsysflow.analysis.tables.gaps import GAP_SUMMARY, GAPS
+from nsysflow.analysis.tables.kernels import KERNELS
+from nsysflow.analysis.tables.syncs import SYNCS
 from nsysflow.report.explain.finding import command_lines, gaps_behind, reckoned, rows_behind
 from nsysflow.report.layout import Block
 

@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.report.explain.names import names_by_kind
+from tests.analyses import SCHEMAS
 
 
 def test_the_columns_are_those_of_all_tables() -> None:

@@ -5,7 +5,6 @@ from typing import Final
 import pytest
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.explain.pages import (
     Explained,
@@ -20,6 +19,7 @@ from nsysflow.report.explain.pages import (
     set_explained,
 )
 from nsysflow.report.verdict import WORDS
+from tests.analyses import SCHEMAS
 
 NAMES: Final = sorted({name for names in names_by_kind().values() for name in names})
 SCREEN: Final = 100, 45

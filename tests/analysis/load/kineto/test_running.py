@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow.analysis.load import load
-from nsysflow.analysis.tables.schema import SCHEMAS
 from nsysflow.analysis.trace import Trace
-from tests.analyses import rows_of
+from tests.analyses import SCHEMAS, rows_of
 from tests.analysis.load.frames import assert_schemas
 from tests.analysis.load.kineto.traces import PID, REAL, event, write
 from tests.oracle.host_stacks import host_stacks, idle_stacks

@@ -1,1 +1,0 @@
-"""What there is: tables, causes and notes, each declared once. Imports no polars."""
