@@ -21,20 +21,14 @@ def failed(error: Exception) -> Any:
     return SimpleNamespace(status="error", exception=lambda: error)
 
 
-def test_a_report_that_ended_each_of_its_workers_is_named() -> None:
+def test_what_dask_says_of_a_worker_is_said_in_our_words() -> None:
     killed = distributed.KilledWorker("task", SimpleNamespace(address="tcp://w:1"), 3)
     part = _part(4, Path("rank4.sqlite"), failed(killed))
     assert str(part.failed[4]).startswith("rank4.sqlite ended each of its workers")
-
-
-def test_workers_without_nsysflow_are_an_error_that_says_what_to_install() -> None:
     missing = ModuleNotFoundError("No module named 'nsysflow'", name="nsysflow.runs")
     with pytest.raises(NsysflowError, match="workers of this cluster have no nsysflow"):
         _part(0, Path("a"), failed(missing))
-
-
-def test_any_other_error_is_a_bug_of_ours() -> None:
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):  # any other is a bug of ours
         _part(0, Path("a"), failed(ZeroDivisionError()))
 
 
@@ -74,16 +68,14 @@ def test_a_job_of_slurm_starts_two_workers_of_this_python() -> None:
 
 
 def test_a_job_of_slurm_is_as_dasks_configuration_says() -> None:
-    lines = script(
-        {
-            "queue": "gpu",
-            "account": "me",
-            "cores": 8,
-            "memory": "64GB",
-            "python": "/venv/python",
-            "job-script-prologue": ["module load cuda"],
-        }
-    ).splitlines()
+    asked = {
+        "queue": "gpu",
+        "account": "me",
+        "cores": 8,
+        "memory": "64GB",
+        "python": "/venv/python",
+    }
+    lines = script(asked | {"job-script-prologue": ["module load cuda"]}).splitlines()
     assert {"#SBATCH -p gpu", "#SBATCH -A me", "#SBATCH --cpus-per-task=8"} <= {*lines}
     assert lines.index("module load cuda") < lines.index("export POLARS_MAX_THREADS=1")
     assert lines[-1].startswith("/venv/python -m ")
@@ -110,16 +102,13 @@ def test_workers_that_slurm_starts_do_the_work(
         assert cluster.merged(abs, [-1, -2, -3], add, lambda: None).value == 6
 
 
-def test_why_slurm_refuses_the_jobs_is_said(
+def test_why_slurm_refuses_the_jobs_or_that_there_is_none_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurm_here(tmp_path, monkeypatch, "echo 'allocation failure: Invalid account' >&2; exit 1")
-    refused = "Slurm refuses the workers' jobs: allocation failure: Invalid account"
+    refused = "Slurm refuses the workers' jobs: allocation failure"
     with pytest.raises(NsysflowError, match=refused), opened(SLURM, 2):
         pass
-
-
-def test_without_slurm_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(NsysflowError, match="there is no Slurm here"), opened(SLURM, 2):
         pass

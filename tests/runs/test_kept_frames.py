@@ -28,20 +28,20 @@ def kept(trace: Trace, folder: Path, shapes: Shapes = True) -> Trace | None:
     return None if found is None else replace(found, report=trace.report)
 
 
-@few_reports
-def test_what_comes_back_is_what_was_loaded(name: str, tmp_path: Path) -> None:
-    trace = load(PACKED[name])
-    found = kept(trace, tmp_path)
+def assert_kept(trace: Trace, folder: Path) -> None:
+    found = kept(trace, folder)
     assert found is not None
     assert_same(found, trace)
 
 
+@few_reports
+def test_what_comes_back_is_what_was_loaded(name: str, tmp_path: Path) -> None:
+    assert_kept(load(PACKED[name]), tmp_path)
+
+
 def test_traces_of_other_kinds_come_back_too(tmp_path: Path) -> None:
     for report in (DATA / "h200-kineto.pt.trace.json.gz", parquetdir_report(tmp_path)):
-        trace = load(report)
-        found = kept(trace, tmp_path / "kept")
-        assert found is not None
-        assert_same(found, trace)
+        assert_kept(load(report), tmp_path / "kept")
 
 
 @pytest.mark.parametrize("shapes", [False, "grid"])

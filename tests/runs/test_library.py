@@ -57,30 +57,23 @@ def test_open_gives_what_analyze_gives(tmp_path: Path) -> None:
         for report in reports:
             (folder / report.name).symlink_to(report)
         write_manifest(folder, replace(RUN, reports=tuple(report.name for report in reports)))
-    for path in (REPORT, str(one), one):
+    summary = analysed("nan_check-sync").gap_summary.drop("report")
+    for path in (str(one), one):
         found = nsysflow.open(path)
         assert isinstance(found, nsysflow.Analysis)
-        assert found.gap_summary.drop("report").equals(
-            analysed("nan_check-sync").gap_summary.drop("report")
-        )
-    for paths in (RANKS, several):
-        run = nsysflow.open(paths)
-        assert isinstance(run, nsysflow.Results)
-        assert run.reports == ("ddp-no_overlap-rank0", "ddp-no_overlap-rank1")
+        assert found.gap_summary.drop("report").equals(summary)
+    run = nsysflow.open(several)
+    assert isinstance(run, nsysflow.Results)
+    assert run.reports == ("ddp-no_overlap-rank0", "ddp-no_overlap-rank1")
 
 
-def test_open_takes_options_and_traces() -> None:
+def test_options_narrow_a_report_and_open_takes_options_and_traces() -> None:
     part = nsysflow.Options(steps=(nsysflow.StepPart(2, 3),))
+    assert nsysflow.analyze(REPORT, part).steps.height == 1
     assert nsysflow.open(loaded("nan_check-sync"), part).steps.height == 1
+    assert analysed("nan_check-sync").steps.height == 5
     with pytest.raises(NotAReport):
         nsysflow.open("nothing.sqlite")
-
-
-def test_options_narrow_a_report_given_by_its_path() -> None:
-    whole, part = (nsysflow.analyze(REPORT, options) for options in (
-        None, nsysflow.Options(steps=(nsysflow.StepPart(2, 3),)),
-    ))  # fmt: skip
-    assert (whole.steps.height, part.steps.height) == (5, 1)
 
 
 def test_a_wrong_option_is_refused_before_any_table_is_read() -> None:

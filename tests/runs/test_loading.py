@@ -10,74 +10,54 @@ from nsysflow.base.errors import Busy, NotAReport
 from nsysflow.report.tables import report_json
 from nsysflow.runs import loading
 from nsysflow.runs.analyze import analyze_reports
+from nsysflow.runs.cache import Store
 from tests.reports import DATA, PACKED, sqlite_report
 from tests.runs.keeping import assert_same, forbid_reading, kept_in, load
 
 
-def test_the_second_time_the_report_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept_in(tmp_path, monkeypatch)
-    first = load(PACKED["h200-train"])
-    forbid_reading(monkeypatch)
-    assert_same(load(PACKED["h200-train"]), first)
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    return kept_in(tmp_path / "cache", monkeypatch)
 
 
-def test_a_report_is_called_by_the_name_that_was_asked_for(
+@pytest.mark.usefixtures("store")
+def test_the_second_time_the_report_is_not_read_and_has_the_name_that_was_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept_in(tmp_path / "cache", monkeypatch)
-    report = sqlite_report(tmp_path)
-    load(report)
+    report = sqlite_report(tmp_path, "h200-train")
+    first = load(report)
     forbid_reading(monkeypatch)
+    assert_same(load(report), first)
     assert load(report.rename(tmp_path / "moved.sqlite")).report == "moved"
 
 
-def test_a_report_that_changed_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("store")
+def test_a_report_that_changed_is_read_again_and_one_being_written_or_gone_refused(
+    tmp_path: Path,
 ) -> None:
-    kept_in(tmp_path / "cache", monkeypatch)
     report = sqlite_report(tmp_path, "h200-train")
     load(report)
     report.write_bytes(sqlite_report(tmp_path, "h200-jax").read_bytes())
     assert_same(load(report), replace(load(PACKED["h200-jax"]), report="h200-train"))
-
-
-def test_a_report_that_is_being_written_is_refused_though_it_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept_in(tmp_path / "cache", monkeypatch)
-    report = sqlite_report(tmp_path)
-    load(report)
-    report.with_name(report.name + "-wal").write_text("changes")
+    journal = report.with_name(report.name + "-wal")
+    journal.write_text("changes")
     with pytest.raises(Busy):
         load(report)
-
-
-def test_a_report_that_is_gone_is_an_error_though_it_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept_in(tmp_path / "cache", monkeypatch)
-    report = sqlite_report(tmp_path)
-    load(report)
+    journal.unlink()
     report.unlink()
     with pytest.raises(NotAReport):
         load(report)
 
 
 def test_a_report_that_loads_fast_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = kept_in(tmp_path, monkeypatch)
     monkeypatch.setattr(loading, "WORTH_S", 1000)
     load(PACKED["h200-ddp-rank0"])
     assert store.held() == []
 
 
-def test_a_note_that_names_files_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = kept_in(tmp_path, monkeypatch)
+def test_a_note_that_names_files_is_made_anew(store: Store) -> None:
     trace = load(PACKED["h200-backtrace"])
     names_files = any("to export them" in note.text for note in trace.notes)
     assert names_files == (store.held() == [])

@@ -53,15 +53,13 @@ def test_a_report_needs_six_times_its_bytes_and_ten_times_as_much_when_packed(
 def test_a_parquetdir_needs_what_all_of_its_tables_need_and_a_run_what_its_report_needs(
     tmp_path: Path,
 ) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    assert needed_bytes(run) == GB // 5
-    sized(run / "report.sqlite", GB)
-    sized(run / "program.log", GB // 2)
-    assert needed_bytes(run) == 6 * GB + GB // 5
+    assert needed_bytes(tmp_path) == GB // 5
+    sized(tmp_path / "report.sqlite", GB)
+    sized(tmp_path / "program.log", GB // 2)
+    assert needed_bytes(tmp_path) == 6 * GB + GB // 5
     for name in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"):
-        sized(run / f"{name}.parquet", 2 * GB)
-    assert needed_bytes(run) == 24 * GB + GB // 5
+        sized(tmp_path / f"{name}.parquet", 2 * GB)
+    assert needed_bytes(tmp_path) == 24 * GB + GB // 5
 
 
 def limited(group: Path, names: tuple[str, str], most: str, stat: str) -> None:
@@ -77,26 +75,16 @@ NEW, OLD = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.u
 def test_a_group_leaves_what_it_may_take_and_what_the_kernel_can_drop(tmp_path: Path) -> None:
     limited(tmp_path / "user" / "me", NEW, "1000", "inactive_file")
     assert [*free_of_groups("0::/user/me\n", tmp_path)] == [500]
-
-
-def test_the_groups_around_a_group_count_too(tmp_path: Path) -> None:
-    limited(tmp_path / "user" / "me", NEW, "1000", "inactive_file")
-    limited(tmp_path / "user", NEW, "800", "inactive_file")
+    limited(tmp_path / "user", NEW, "800", "inactive_file")  # the groups around it count too
     assert sorted(free_of_groups("0::/user/me\n", tmp_path)) == [300, 500]
+    limited(tmp_path / "user", NEW, "max", "inactive_file")
+    assert [*free_of_groups("0::/user\n1:name=systemd:/\n", tmp_path)] == []
 
 
 def test_in_a_container_the_innermost_group_is_where_all_are_mounted(tmp_path: Path) -> None:
     limited(tmp_path / "memory", OLD, "1000", "total_inactive_file")
     assert [*free_of_groups("5:devices:/x\n4:memory:/docker/0123\n", tmp_path)] == [500]
-
-
-def test_a_group_without_a_limit_says_nothing(tmp_path: Path) -> None:
-    limited(tmp_path / "user", NEW, "max", "inactive_file")
-    assert [*free_of_groups("0::/user\n1:name=systemd:/\n", tmp_path)] == []
-
-
-def test_this_machine_has_memory() -> None:
-    assert free_bytes() > 0
+    assert free_bytes() > 0  # on this machine
 
 
 def test_a_small_report_stays_in_memory_unless_asked_otherwise(
@@ -132,13 +120,12 @@ def test_a_large_report_takes_some_of_the_free_memory_but_never_all(free: int, r
     assert room_bytes(free) == room
 
 
-def test_polars_keeps_freed_memory_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polars_keeps_freed_memory_for_a_while_unless_the_user_set_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
     keep_memory()
     assert "dirty_decay_ms:10000" in os.environ["_RJEM_MALLOC_CONF"]
-
-
-def test_what_the_user_set_for_the_allocator_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_RJEM_MALLOC_CONF", "narenas:4")
     keep_memory()
     assert os.environ["_RJEM_MALLOC_CONF"] == "narenas:4"

@@ -77,13 +77,9 @@ def test_an_item_that_kills_every_worker_is_left_out() -> None:
 
 @given(st.lists(st.integers(), min_size=1, max_size=70))
 def test_joining_in_pairs_keeps_every_item_in_order(numbers: list[int]) -> None:
-    parts = [[each] for each in numbers]
-    assert in_pairs(lambda one, other: one + other, parts) == numbers
-
-
-def test_the_tree_is_as_deep_as_the_logarithm_of_its_parts() -> None:
-    depth = in_pairs(lambda one, other: max(one, other) + 1, [0] * 1000)
-    assert depth == 10
+    assert in_pairs(lambda one, other: one + other, [[each] for each in numbers]) == numbers
+    # as deep as the logarithm of the parts
+    assert in_pairs(lambda one, other: max(one, other) + 1, [0] * 1000) == 10
 
 
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=20))
@@ -96,12 +92,9 @@ def test_what_failed_is_left_out_and_named_by_its_number(items: list[int]) -> No
     assert all(isinstance(each, Damaged) for each in whole.failed.values())
 
 
-def test_a_bug_is_no_answer() -> None:
+def test_a_bug_is_no_answer_and_where_nothing_could_be_done_there_is_no_value() -> None:
     with pytest.raises(IndexError):
         part_of(bug, 0, 0)
-
-
-def test_where_nothing_could_be_done_there_is_no_value() -> None:
     errors = [Part[str](failed={n: Damaged("gone")}) for n in (0, 1)]
     whole = all_joined(lambda one, other: one + other, errors)
     assert (whole.value, sorted(whole.failed)) == (None, [0, 1])
