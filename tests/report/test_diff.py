@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from nsysflow.compare.captures import Capture, Row
 from nsysflow.compare.comparison import Comparison, compared
 from nsysflow.report.diff import ROWS, blocks, headline, not_comparable, remarks, title
@@ -101,39 +103,29 @@ def runs(steps: Sequence[int]) -> list[list[int]]:
     return [[each + 100 * run for each in steps] for run in range(3)]
 
 
-def test_two_captures_differ_and_three_a_side_tell_why() -> None:
-    one = found([FAST], [SLOW])
-    assert headline(one).startswith("These two captures differ: a step takes 25 % longer (+25 %")
-    assert any("compare three a side: nsysflow diff" in each for each in remarks(one))
+THREE = "compare three a side: nsysflow diff"
 
 
-def test_three_captures_a_side_give_a_verdict() -> None:
-    assert headline(found(runs(FAST), runs(SLOW))).startswith("Slower: a step takes 25 % longer")
-    faster = found(runs(SLOW), runs(FAST))
-    assert headline(faster).startswith("Faster: a step takes 20 % less time (-20 %")
-    assert not list(remarks(faster))
-
-
-def test_no_change_says_which_changes_cannot_show() -> None:
-    same = found([FAST], [FAST])
-    assert headline(same) == (
-        "No significant change: a step takes as long as before (+0.0 % to +0.0 %)"
-    )
-    assert list(remarks(same)) == ["These steps cannot show a change below 1.0 %"]
-
-
-def test_too_few_steps_say_how_many_it_takes() -> None:
-    few = found([FAST[:3]], [SLOW[:3]])
-    said = headline(few)
-    assert said.startswith(
-        f"Not enough steps to tell: 3 and 3 steps, {few.change.needed} a side are"
-    )
-    assert said.endswith("needed. Here a step takes 25 % longer")
-
-
-def test_too_few_captures_say_how_many_it_takes() -> None:
-    said = headline(found([FAST, FAST], [SLOW, SLOW]))
-    assert said.startswith("Not enough captures to tell: 2 and 2 captures, 3 a side are needed.")
+@pytest.mark.parametrize(
+    ("base", "new", "said", "remark"),
+    [
+        ([FAST], [SLOW], "These two captures differ: a step takes 25 % longer (+25 %", THREE),
+        (runs(FAST), runs(SLOW), "Slower: a step takes 25 % longer", ""),
+        (runs(SLOW), runs(FAST), "Faster: a step takes 20 % less time (-20 %", ""),
+        ([FAST], [FAST], "No significant change: a step takes as long as before (+0.0 % to +0.0 %)",
+         "These steps cannot show a change below 1.0 %"),
+        ([FAST[:3]], [SLOW[:3]], "Not enough steps to tell: 3 and 3 steps, 23 a side are"
+         " needed. Here a step takes 25 % longer", ""),
+        ([FAST, FAST], [SLOW, SLOW],
+         "Not enough captures to tell: 2 and 2 captures, 3 a side are needed.", ""),
+    ],
+)  # fmt: skip
+def test_the_headline_says_what_these_captures_tell(
+    base: list[list[int]], new: list[list[int]], said: str, remark: str
+) -> None:
+    comparison = found(base, new)
+    assert headline(comparison).startswith(said)
+    assert remark in "\n".join(remarks(comparison))
 
 
 def test_without_steps_it_says_how_to_get_them() -> None:

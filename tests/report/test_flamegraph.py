@@ -29,9 +29,8 @@ from nsysflow.report.flamegraph import (
 )
 from tests import tiny
 from tests.analyses import run_of
-from tests.oracle.model import Frame as SampledFrame
-from tests.oracle.model import PlainTrace, Sample, to_trace
 from tests.report.handmade import MS, Handmade, Results, frame, renamed
+from tests.report.sight import contrast
 from tests.reports import DATA
 
 TOKENIZE: Final = ("main (train.py:9)", "collate (train.py:88)", "tokenize (tok.py:4)")
@@ -293,17 +292,6 @@ def test_the_boxes_of_a_level_lie_beside_each_other_below_their_callers() -> Non
             assert max(each.x + each.width for each in callers) >= box.x + box.width - 0.002
 
 
-def test_a_box_names_its_time_and_share() -> None:
-    (tokenize,) = (each for each in drawn(idle_stacks(*ROWS)) if "tokenize" in each.name)
-    assert tokenize.about == "60.0 ms, 60 %"
-    assert tokenize.kind == "own"
-
-
-def test_times_are_those_of_a_step_where_steps_are_judged() -> None:
-    boxes = drawn(idle_stacks(*ROWS), Heading(about="run.sqlite", steps=4))
-    assert boxes[0].about == "25.0 ms per step, 100 %"
-
-
 def test_a_narrow_box_has_a_shortened_name_and_a_hair_is_left_out() -> None:
     name = "a_function_of_a_very_long_name"
     rows = [
@@ -336,28 +324,14 @@ def test_the_file_needs_nothing_else() -> None:
     assert not re.search(r"\b(?:href|src|url\(|@import|fetch|eval|innerHTML)\b", text)
 
 
-def luminance(colour: str) -> float:
-    """Of `#rgb` or `#rrggbb`, as WCAG defines it."""
-    digits = colour.removeprefix("#")
-    pairs = re.findall("..", digits if len(digits) == 6 else "".join(2 * each for each in digits))
-    parts = [int(pair, 16) / 255 for pair in pairs]
-    red, green, blue = (
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(one: str, other: str) -> float:
-    dark, light = sorted(map(luminance, (one, other)))
-    return (light + 0.05) / (dark + 0.05)
-
-
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_stands_out_from_what_is_behind_it_in_light_and_dark(dark: bool) -> None:
     text = svg(idle_stacks(*ROWS), OWN, HEADING)
     light, _, darker = text.partition("prefers-color-scheme: dark")
     rules = light + darker * dark
     fills = dict(re.findall(r"^ *([^{\n]+?) \{[^}]*\bfill: (#\w+)", rules, re.MULTILINE))
+    for name, (_, *digits) in fills.items():
+        fills[name] = "#" + "".join(2 * digit if len(digits) == 3 else digit for digit in digits)
     words = fills[".title, .about"] if dark else fills["text"]
     assert contrast(words, fills[".page"]) > 7
     boxes = {name: colour for name, colour in fills.items() if name.endswith(" rect")}
@@ -381,18 +355,6 @@ def test_the_time_is_that_of_a_judged_step() -> None:
 def test_ranks_are_drawn_beside_each_other() -> None:
     drawn = draw(Results([RUN, renamed(RUN, "rank1.sqlite")]), Path("idle.svg"))
     assert ">run.sqlite\n100 ms, 50 %<" in drawn
-
-
-def test_the_program_s_own_functions_differ_from_those_of_libraries() -> None:
-    call, main = (
-        SampledFrame("/x/site-packages/torch/nn.py", 1, "call"),
-        SampledFrame("/me/train.py", 2, "main"),
-    )
-    trace = to_trace(PlainTrace(samples=(Sample(5, tiny.MAIN, (call, main)),)))
-    rows = idle_stacks(("", "host", ("main (train.py:2)", "call (torch/nn.py:1)"), 1))
-    drawn = draw(Results([Handmade(tables={"idle_stacks": rows}, trace=trace)]), Path("idle.svg"))
-    kinds = dict(re.findall(r'class="box (\w+)".*<title>(\w+) \(', drawn))
-    assert kinds == {"own": "main", "library": "call"}
 
 
 def test_a_report_without_samples_names_how_to_record_them() -> None:
@@ -436,12 +398,15 @@ def test_the_stacks_sum_to_the_idle_time_of_host_code_and_launches(name: str) ->
 
 
 @every_sampled
-def test_the_boxes_of_each_level_fill_those_above_except_for_what_ran_in_them(name: str) -> None:
-    whole, *rest = boxes_of(draw(run(name), Path("idle.svg")))
-    phases = [box for box in rest if box.kind == "phase"]
-    assert sum(box.width for box in phases) == pytest.approx(whole.width, rel=0.005)
-    causes = [box for box in rest if box.kind == "cause"]
-    assert sum(box.width for box in causes) == pytest.approx(whole.width, rel=0.005)
+def test_phases_and_causes_are_as_wide_as_the_whole_and_no_folder_is_named(name: str) -> None:
+    text = draw(run(name), Path("idle.svg"))
+    whole, *rest = boxes_of(text)
+    for kind in ("phase", "cause"):
+        wide = sum(box.width for box in rest if box.kind == kind)
+        assert wide == pytest.approx(whole.width, rel=0.005)
+    for shown in (text, draw(run(name), Path("idle.json"))):
+        assert "site-packages" not in shown
+        assert "/home/" not in shown
 
 
 def test_a_split_that_is_known_is_drawn_so() -> None:
@@ -462,11 +427,3 @@ def test_code_of_the_program_differs_from_that_of_libraries() -> None:
     assert kinds["hf_trainer.py"] == "own"
     assert kinds["transformers/trainer.py"] == "library"
     assert kinds["torch/nn/modules/module.py"] == "library"
-
-
-def test_no_folder_of_the_traced_machine_is_in_a_drawing() -> None:
-    for name in NAMES:
-        for file in ("idle.svg", "idle.json"):
-            text = draw(run(name), Path(file))
-            assert "site-packages" not in text
-            assert "/home/" not in text

@@ -18,6 +18,7 @@ from nsysflow.cli.main import main
 from nsysflow.report.page import Length
 from nsysflow.report.results import Results
 from nsysflow.report.terminal import page
+from nsysflow.report.verdict import judge
 from nsysflow.runs import analyze as runs_analyze
 from nsysflow.runs import loading
 from tests.analyses import analysed as analysed_by_all
@@ -119,56 +120,49 @@ def commands_of(page_on_finding: str) -> list[str]:
     return re.findall(r"^  (nsysflow .*)$", whole, re.MULTILINE)
 
 
-def widest(name: str, width: int) -> int:
-    """The longest line of a page of that width."""
-    return max(line.cell_len for line in page(run_of(name), width=width, top=None))
-
-
 @every_report
-def test_no_line_is_longer_than_a_narrow_screen_is_wide(name: str) -> None:
-    assert widest(name, 80) <= 80
+def test_every_real_report_is_valid_and_fits_a_screen(name: str) -> None:
+    run, (width, height) = run_of(name), SCREEN
+    judgement = judge(run)
+    assert judgement.valid
+    assert judgement.bound is not None
+    assert not any("wrong time" in remark for remark in judgement.remarks)
+    lines = [*page(run, width=width, top=None)]
+    assert max(line.cell_len for line in lines) <= width
+    if run.accounting.height == 1:
+        assert len(lines) <= height
 
 
 @few_reports
-@pytest.mark.parametrize("width", [SCREEN[0], 120])
-def test_no_line_is_longer_than_the_screen_is_wide(name: str, width: int) -> None:
-    assert widest(name, width) <= width
+def test_no_line_is_longer_than_the_screen_is_wide(name: str) -> None:
+    for width in (80, 120):
+        lines = page(run_of(name), width=width, top=None)
+        assert max(line.cell_len for line in lines) <= width
 
 
-@every_report
-def test_the_page_of_one_gpu_fits_a_screen(name: str) -> None:
-    run = run_of(name)
-    if run.accounting.height == 1:
-        width, height = SCREEN
-        assert len([*page(run, width=width, top=None)]) <= height
-
-
-@every_report
+@few_reports
 def test_every_command_of_a_page_shows_something(name: str) -> None:
     for command in dict.fromkeys(proposed(name)):
         holds(command)
 
 
-@every_report
-def test_every_finding_can_be_explained_and_so_can_its_rule(name: str, tmp_path: Path) -> None:
+@few_reports
+def test_every_finding_can_be_explained_and_the_first_one_replayed(
+    name: str, tmp_path: Path
+) -> None:
     found = run_of(name).found.valued
     for number, each in enumerate(found, start=1):
         shown = explained(name, number)
         assert f"finding {number} of {len(found)} in {name}" in shown
         *others, of_rule = commands_of(shown)
         assert of_rule == f"nsysflow explain {each.finding.rule}"
-        for command in (of_rule, *(other for other in others if "whatif" not in other)):
+        for command in (
+            of_rule,
+            *(other for other in others if "whatif" not in other or number == 1),
+        ):
             if "--flamegraph" in command:
                 draws(command, tmp_path / "idle.svg")
             else:
-                holds(command)
-
-
-@every_report
-def test_the_replay_that_the_first_finding_names_runs(name: str) -> None:
-    if run_of(name).found.valued:
-        for command in commands_of(explained(name, 1)):
-            if "whatif" in command:
                 holds(command)
 
 

@@ -19,17 +19,12 @@ from nsysflow.report.layout import Block
 
 
 def finding(changes: Changes | None, *, exact: bool = True) -> Finding:
-    return Finding(
-        rule="sync-in-loop",
-        title="a wait",
-        change=("remove it",),
-        evidence=("it waits",),
-        table="syncs",
-        size_ns=1,
-        steps=1,
-        changes=changes,
-        exact=exact,
-    )
+    return behind_finding(rule="sync-in-loop", changes=changes, exact=exact)
+
+
+def behind_finding(**fields: Any) -> Finding:
+    common: dict[str, Any] = {"rule": "r", "title": "t", "change": (), "evidence": ()}
+    return Finding(**common | {"table": "syncs", "size_ns": 1, "steps": 1} | fields)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +84,6 @@ def test_a_long_command_has_a_line_for_each_option_and_is_the_same_to_a_shell() 
 
 
 WIDTH: Final = 200
-
-
-def behind_finding(**fields: Any) -> Finding:
-    common: dict[str, Any] = {"rule": "r", "title": "t", "change": (), "evidence": ()}
-    return Finding(**common | {"table": "syncs", "size_ns": 1, "steps": 1} | fields)
 
 
 def rows(schema: Any, *given: dict[str, Any]) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -14,6 +15,8 @@ from nsysflow.report.results import Results
 from tests.analyses import analysed
 
 Shown = TypeVar("Shown")
+
+some_reports = pytest.mark.parametrize("name", ["h200-ddp-rank0", "nan_check-sync", "synthetic-1"])
 
 RANKS = ("ddp-bucketed-rank0", "ddp-bucketed-rank1")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nsysflow.compare.comparison import compared
-from nsysflow.report.diff import headline, label
+from nsysflow.report.diff import label
 from nsysflow.report.figures import bridge
 from nsysflow.report.figures.style import paled
 from nsysflow.report.palette import PAGE
@@ -72,12 +72,6 @@ def test_shorter_and_longer_have_colours_and_what_may_be_noise_is_pale() -> None
     figure = drawn(bridge.draw, few)
     assert {colour(bar) for bar in bars(figure.axes[0])} == {paled(PAGE["slower"]).light}
     assert "? +50.0 us" in [text.strip() for text in texts(figure)]
-
-
-def test_the_verdict_is_the_title_and_the_small_print_says_of_what() -> None:
-    read = texts(drawn(bridge.draw, FOUND))
-    assert headline(FOUND) in read
-    assert any("40 steps each" in text for text in read)
 
 
 def test_a_capture_beside_itself_makes_no_figure() -> None:

@@ -1,6 +1,7 @@
 """GPU time as bars, and gaps by length."""
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -9,17 +10,19 @@ from matplotlib.axes import Axes
 
 from nsysflow.analysis.tables.gaps import LENGTHS, LONGER
 from nsysflow.report import palette
-from nsysflow.report.figures import gpu_time as breakdown
-from nsysflow.report.figures import gpu_time as gap_histogram
-from nsysflow.report.figures import gpu_time as kernel_classes
-from nsysflow.report.figures import gpu_time as phases
-from nsysflow.report.figures.gpu_time import PHASES
+from nsysflow.report.figures.gpu_time import (
+    PHASES,
+    draw_breakdown,
+    draw_gap_histogram,
+    draw_kernel_classes,
+    draw_phases,
+)
 from nsysflow.report.palette import CAUSES, CLASSES
 from nsysflow.report.phase_tree import phase_tree
 from nsysflow.report.pictures import ALL
 from nsysflow.report.results import Results
-from tests.analyses import few_reports, run_of
-from tests.report.figures.drawn import bars, colour, drawn, ranks, texts
+from tests.analyses import run_of
+from tests.report.figures.drawn import bars, colour, drawn, ranks, some_reports, texts
 from tests.report.handmade import MS, device, results, training
 
 COLUMNS = {part.colour.light: part.column for part in ALL}
@@ -27,14 +30,14 @@ COLUMNS = {part.colour.light: part.column for part in ALL}
 
 def shown_ns(run: Results) -> list[dict[str, float]]:
     """The width of each part's bar, of each GPU."""
-    (axes,) = drawn(breakdown.draw_breakdown, run).axes
+    (axes,) = drawn(draw_breakdown, run).axes
     found: dict[float, dict[str, float]] = defaultdict(dict)
     for bar in bars(axes):
         found[round(bar.get_y() + bar.get_height() / 2)][COLUMNS[colour(bar)]] = bar.get_width()
     return [found[at] for at in sorted(found)]
 
 
-@few_reports
+@some_reports
 def test_bars_are_as_wide_as_the_accounting_of_a_judged_step_says(name: str) -> None:
     judged = run_of(name).judged
     rows = [row for row in judged.accounting.rows(named=True) if row["window_ns"]]
@@ -46,18 +49,13 @@ def test_bars_are_as_wide_as_the_accounting_of_a_judged_step_says(name: str) -> 
 
 
 def test_each_rank_has_a_bar_with_its_name() -> None:
-    figure = drawn(breakdown.draw_breakdown, ranks())
+    figure = drawn(draw_breakdown, ranks())
     assert len(shown_ns(ranks())) == 2
     assert {"ddp-bucketed-rank0 GPU 0", "ddp-bucketed-rank1 GPU 1"} <= {*texts(figure)}
 
 
-def test_the_axis_starts_at_0() -> None:
-    (axes,) = drawn(breakdown.draw_breakdown, run_of("nan_check-sync")).axes
-    assert axes.get_xlim()[0] == 0
-
-
 def test_the_legend_of_one_gpu_has_the_page_s_figures() -> None:
-    read = texts(drawn(breakdown.draw_breakdown, run_of("nan_check-sync")))
+    read = texts(drawn(draw_breakdown, run_of("nan_check-sync")))
     assert "compute 3.24 ms, 84 %" in read
     assert "idle: waiting in a sync 520 us, 14 %" in read
     assert (
@@ -67,25 +65,21 @@ def test_the_legend_of_one_gpu_has_the_page_s_figures() -> None:
 
 def test_a_name_from_the_program_is_no_formula_and_no_markup() -> None:
     run = results(accounting=[device(9 * MS, name="H$200$ <b>", host_ns=MS)])
-    (about,) = [text for text in texts(drawn(breakdown.draw_breakdown, run)) if "H$200$" in text]
+    (about,) = [text for text in texts(drawn(draw_breakdown, run)) if "H$200$" in text]
     assert about == "run.sqlite · H$200$ <b>"
-
-
-def test_without_gpu_work_there_is_no_figure() -> None:
-    assert breakdown.draw_breakdown(results()) is None
 
 
 PARTS = {CLASSES["compute"].light: "busy"} | {of.light: name for name, of in CAUSES.items()}
 
 
-@few_reports
+@some_reports
 def test_bars_are_as_wide_as_the_tree_of_phases_says(name: str) -> None:
     judged = run_of(name).judged
     tree, _ = phase_tree(judged, PHASES)
     if not any(phase.instances and phase.time_ns for phase in tree):
-        assert phases.draw_phases(run_of(name)) is None
+        assert draw_phases(run_of(name)) is None
         return
-    (axes,) = drawn(phases.draw_phases, run_of(name)).axes
+    (axes,) = drawn(draw_phases, run_of(name)).axes
     found: dict[int, dict[str, float]] = defaultdict(dict)
     for bar in bars(axes):
         if bar.get_width():
@@ -101,7 +95,7 @@ def test_bars_are_as_wide_as_the_tree_of_phases_says(name: str) -> None:
 
 
 def test_a_phase_is_named_by_its_path_with_its_time_beside_it() -> None:
-    figure = drawn(phases.draw_phases, Results([training()]))
+    figure = drawn(draw_phases, Results([training()]))
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == ["step", "step/forward", "step/loss", "(outside ranges)"]
     assert "52.0 ms" in [text.strip() for text in texts(figure)]  # forward
@@ -113,20 +107,16 @@ def test_phases_that_have_no_room_are_counted() -> None:
         for at in range(1, PHASES + 4)
     ]
     window_ns = sum(at * MS for at in range(1, PHASES + 4))
-    figure = drawn(phases.draw_phases, results(phases=rows, accounting=[device(window_ns)]))
+    figure = drawn(draw_phases, results(phases=rows, accounting=[device(window_ns)]))
     assert any("3 shorter phases are not shown" in text for text in texts(figure))
 
 
-def test_without_ranges_there_is_no_figure() -> None:
-    assert phases.draw_phases(results(accounting=[device(9 * MS)])) is None
-
-
-@few_reports
+@some_reports
 def test_bars_are_as_wide_as_the_classes_in_kernels(name: str) -> None:
     judged = run_of(name).judged
     sums = judged.kernels.group_by("class").agg(pl.col("total_ns").sum())
     wanted = sums.filter(pl.col("total_ns") > 0).sort("total_ns", descending=True)
-    (axes,) = drawn(kernel_classes.draw_kernel_classes, run_of(name)).axes
+    (axes,) = drawn(draw_kernel_classes, run_of(name)).axes
     widths = [bar.get_width() * judged.step_count for bar in bars(axes)]
     assert widths == pytest.approx(wanted["total_ns"].to_list())
     assert axes.get_xlim()[0] == 0
@@ -138,25 +128,18 @@ def test_each_class_has_its_share_and_number_of_launches() -> None:
         {"class": "matmul", "total_ns": 1 * MS, "count": 1, "name": "b"},
         {"class": "norm", "total_ns": 3 * MS, "count": 1200},
     ]
-    read = [
-        text.strip()
-        for text in texts(drawn(kernel_classes.draw_kernel_classes, results(kernels=rows)))
-    ]
+    read = [text.strip() for text in texts(drawn(draw_kernel_classes, results(kernels=rows)))]
     assert {"matmul", "70 %, 5 x", "norm", "30 %, 1,200 x"} <= {*read}
 
 
 def test_only_communication_has_the_colour_of_communication() -> None:
-    figure = drawn(kernel_classes.draw_kernel_classes, ranks())
+    figure = drawn(draw_kernel_classes, ranks())
     (axes,) = figure.axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     wanted = palette.CLASSES["communication"].light
     found = [name for name, bar in zip(names, bars(axes), strict=True) if colour(bar) == wanted]
     assert found == ["comm"]
     assert any("2 GPUs together" in text for text in texts(figure))
-
-
-def test_without_kernels_there_is_no_figure() -> None:
-    assert kernel_classes.draw_kernel_classes(results()) is None
 
 
 GAP_HISTOGRAM_CAUSES = {of.light: name for name, of in palette.CAUSES.items()}
@@ -175,13 +158,13 @@ def shown(axes: Axes) -> dict[tuple[str, str], float]:
     }
 
 
-@few_reports
+@some_reports
 def test_bars_are_as_high_as_the_table_says(name: str) -> None:
     judged = run_of(name).judged
     if judged.gap_histogram.is_empty():
-        assert gap_histogram.draw_gap_histogram(run_of(name)) is None
+        assert draw_gap_histogram(run_of(name)) is None
         return
-    figure = drawn(gap_histogram.draw_gap_histogram, run_of(name))
+    figure = drawn(draw_gap_histogram, run_of(name))
     for axes, column in zip(figure.axes, ("gaps", "idle_ns"), strict=True):
         wanted: Counter[tuple[str, str]] = Counter()
         for row in judged.gap_histogram.rows(named=True):
@@ -197,19 +180,20 @@ def gap(length: str, cause: str = "host") -> dict[str, Any]:
 
 
 def test_classes_go_from_the_shortest_to_the_longest_that_has_gaps() -> None:
-    figure = drawn(
-        gap_histogram.draw_gap_histogram, results(gap_histogram=[gap("< 100 us"), gap("< 5 us")])
-    )
+    figure = drawn(draw_gap_histogram, results(gap_histogram=[gap("< 100 us"), gap("< 5 us")]))
     names = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     assert names == ["< 2 us", "< 5 us", "< 20 us", "< 100 us"]
 
 
 def test_axes_say_whether_they_are_of_a_step_or_of_the_window() -> None:
-    window = texts(drawn(gap_histogram.draw_gap_histogram, results(gap_histogram=[gap("longer")])))
+    window = texts(drawn(draw_gap_histogram, results(gap_histogram=[gap("longer")])))
     assert {"gaps in the window", "idle time in the window (ms)"} <= {*window}
-    steps = texts(drawn(gap_histogram.draw_gap_histogram, run_of("nan_check-sync")))
+    steps = texts(drawn(draw_gap_histogram, run_of("nan_check-sync")))
     assert {"gaps per step", "idle time per step (us)"} <= {*steps}
 
 
-def test_without_gaps_there_is_no_figure() -> None:
-    assert gap_histogram.draw_gap_histogram(results()) is None
+@pytest.mark.parametrize(
+    "draw", [draw_breakdown, draw_phases, draw_kernel_classes, draw_gap_histogram]
+)
+def test_without_gpu_work_there_is_no_figure(draw: Callable[[Results], object]) -> None:
+    assert draw(results()) is None

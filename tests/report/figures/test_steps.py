@@ -7,15 +7,13 @@ import polars as pl
 import pytest
 from matplotlib.axes import Axes
 
-from nsysflow.report.figures import steps as idle_over_steps
-from nsysflow.report.figures import steps as of_ranks
-from nsysflow.report.figures.steps import GPUS, LOST
+from nsysflow.report.figures.steps import GPUS, LOST, draw_idle_over_steps, draw_ranks
 from nsysflow.report.figures.style import COLUMN_MM, LINE, PAGE_MM
 from nsysflow.report.pictures import IDLE
 from nsysflow.report.results import Results
-from tests.analyses import few_reports, run_of
-from tests.report.figures.drawn import bars, colour, drawn, ranks, texts
-from tests.report.handmade import MS, Handmade, handmade, renamed, results
+from tests.analyses import run_of
+from tests.report.figures.drawn import bars, colour, drawn, ranks, some_reports, texts
+from tests.report.handmade import MS, Handmade, handmade, renamed, results, row
 from tests.report.test_ranks import many
 
 COLUMNS = {part.colour.light: part.column for part in IDLE}
@@ -37,15 +35,15 @@ def shown_ns(axes: Axes) -> dict[tuple[int, str], float]:
     return dict(found)
 
 
-@few_reports
+@some_reports
 def test_bars_are_as_high_as_the_causes_in_steps(name: str) -> None:
     run = run_of(name)
     rows = [row for row in run.steps.rows(named=True) if row["kind"] not in UNUSUAL]
     gpus = dict.fromkeys((row["process"], row["device"]) for row in rows)
     if not rows:
-        assert idle_over_steps.draw_idle_over_steps(run) is None
+        assert draw_idle_over_steps(run) is None
         return
-    every = drawn(idle_over_steps.draw_idle_over_steps, run).axes
+    every = drawn(draw_idle_over_steps, run).axes
     for gpu, axes in zip(gpus, every, strict=True):
         of_gpu = [row for row in rows if (row["process"], row["device"]) == gpu]
         assert shown_ns(axes) == {
@@ -58,7 +56,7 @@ def test_bars_are_as_high_as_the_causes_in_steps(name: str) -> None:
 
 
 def test_a_step_that_is_not_judged_stands_on_grey() -> None:
-    (axes,) = drawn(idle_over_steps.draw_idle_over_steps, run_of("nan_check-sync")).axes
+    (axes,) = drawn(draw_idle_over_steps, run_of("nan_check-sync")).axes
     grey = [bar for bar in bars(axes) if colour(bar) == LINE]
     assert [round(bar.get_x() + bar.get_width() / 2) for bar in grey] == [0]
 
@@ -72,31 +70,29 @@ class Judged(Handmade):
         return Handmade(tables={**self.tables, "steps": steady})
 
 
-def test_a_start_up_that_is_far_longer_is_cut_off_with_its_length_in_it() -> None:
-    rows = [step(0, 900 * MS, "start-up"), step(1, 8 * MS), step(2, 10 * MS)]
-    run = Results([Judged(tables=handmade(steps=rows).tables)])
-    figure = drawn(idle_over_steps.draw_idle_over_steps, run)
-    assert figure.axes[0].get_ylim()[1] == pytest.approx(12.5 * MS)
-    assert "900 ms" in [text.strip() for text in texts(figure)]
-
-
-def test_where_most_steps_are_far_longer_none_is_cut_off() -> None:
-    rows = [step(0, 900 * MS, "start-up"), step(1, 800 * MS, "one-off"), step(2, 10 * MS)]
-    run = Results([Judged(tables=handmade(steps=rows).tables)])
-    (axes,) = drawn(idle_over_steps.draw_idle_over_steps, run).axes
-    assert axes.get_ylim()[1] == pytest.approx(1.05 * 900 * MS)
-
-
-def test_of_cut_bars_side_by_side_the_longest_has_its_length() -> None:
-    rows = [step(at, (800 + at) * MS, "start-up") for at in range(3)]
-    rows += [step(at, 8 * MS) for at in range(3, 200)]
-    run = Results([Judged(tables=handmade(steps=rows).tables)])
-    read = texts(drawn(idle_over_steps.draw_idle_over_steps, run))
-    assert [text for text in read if text.endswith("ms")] == ["802 ms"]
+@pytest.mark.parametrize(
+    ("rows", "top_ms", "written"),
+    [
+        # a start-up that is far longer is cut off with its length in it
+        ([step(0, 900 * MS, "start-up"), step(1, 8 * MS), step(2, 10 * MS)], 12.5, ["900 ms"]),
+        # where most steps are far longer none is cut off
+        ([step(0, 900 * MS, "start-up"), step(1, 800 * MS, "one-off"), step(2, 10 * MS)],
+         1.05 * 900, []),
+        # of cut bars side by side the longest has its length
+        ([step(at, (800 + at) * MS, "start-up") for at in range(3)]
+         + [step(at, 8 * MS) for at in range(3, 200)], 10, ["802 ms"]),
+    ],
+)  # fmt: skip
+def test_a_step_that_is_far_longer_is_cut_off_with_its_length_in_it(
+    rows: list[dict[str, Any]], top_ms: float, written: list[str]
+) -> None:
+    figure = drawn(draw_idle_over_steps, Results([Judged(tables=handmade(steps=rows).tables)]))
+    assert figure.axes[0].get_ylim()[1] == pytest.approx(top_ms * MS)
+    assert [text.strip() for text in texts(figure) if text.endswith("ms")] == written
 
 
 def test_ranks_have_axes_of_their_own_on_one_scale() -> None:
-    figure = drawn(idle_over_steps.draw_idle_over_steps, ranks())
+    figure = drawn(draw_idle_over_steps, ranks())
     assert len(figure.axes) == 2
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
     assert "ddp-bucketed-rank1 GPU 1" in texts(figure)
@@ -109,7 +105,7 @@ def test_of_many_gpus_those_that_idle_longest_are_shown_and_the_others_counted()
             for at in range(1, GPUS + 3)
         ]
     )
-    figure = drawn(idle_over_steps.draw_idle_over_steps, run)
+    figure = drawn(draw_idle_over_steps, run)
     read = texts(figure)
     assert len(figure.axes) == GPUS
     assert any("2 GPUs that idle less are not shown" in text for text in read)
@@ -119,13 +115,13 @@ def test_of_many_gpus_those_that_idle_longest_are_shown_and_the_others_counted()
 @pytest.mark.parametrize(("count", "width_mm"), [(5, COLUMN_MM), (40, PAGE_MM)])
 def test_few_steps_fit_into_one_column(count: int, width_mm: int) -> None:
     run = results(steps=[step(at, MS) for at in range(count)])
-    figure = drawn(idle_over_steps.draw_idle_over_steps, run)
+    figure = drawn(draw_idle_over_steps, run)
     assert figure.get_figwidth() * 25.4 == pytest.approx(width_mm)
 
 
 @pytest.mark.parametrize("rows", [[], [step(0, 0), step(1, 0)]])
 def test_without_idle_steps_there_is_no_figure(rows: list[dict[str, Any]]) -> None:
-    assert idle_over_steps.draw_idle_over_steps(results(steps=rows)) is None
+    assert draw_idle_over_steps(results(steps=rows)) is None
 
 
 def cells(axes: Axes) -> list[list[float | None]]:
@@ -139,33 +135,30 @@ def cells(axes: Axes) -> list[list[float | None]]:
 
 def test_cells_are_the_steps_and_what_they_lost() -> None:
     run = ranks()
-    length, lost = drawn(of_ranks.draw_ranks, run).axes[:2]
+    length, lost = drawn(draw_ranks, run).axes[:2]
     for axes, value in ((length, pl.col("duration_ns")), (lost, pl.sum_horizontal(LOST))):
         steps = run.steps.select("report", "step", value.alias("ns")).sort("report", "step")
         by_rank = steps.group_by("report", maintain_order=True).agg("ns")
         assert cells(axes) == by_rank["ns"].to_list()
 
 
-def ranks_step(number: int, **columns: Any) -> dict[str, Any]:
-    return {"step": number, "kind": "steady", **columns}
-
-
 def test_a_step_that_a_rank_lacks_is_empty() -> None:
-    first = renamed(
-        handmade(steps=[ranks_step(3, duration_ns=MS), ranks_step(4, duration_ns=2 * MS)]), "a"
+    both, one = (
+        handmade(steps=[row(step=at, kind="steady", duration_ms=ms) for at, ms in steps])
+        for steps in (((3, 1), (4, 2)), ((4, 3),))
     )
-    second = renamed(handmade(steps=[ranks_step(4, duration_ns=3 * MS)]), "b")
-    figure = drawn(of_ranks.draw_ranks, Results([first, second]))
+    first, second = renamed(both, "a"), renamed(one, "b")
+    figure = drawn(draw_ranks, Results([first, second]))
     assert cells(figure.axes[0]) == [[MS, 2 * MS], [None, 3 * MS]]
     assert {"a GPU 0", "b GPU 0"} <= {*texts(figure)}
 
 
 def test_one_rank_makes_no_figure() -> None:
-    assert of_ranks.draw_ranks(run_of("nan_check-sync")) is None
+    assert draw_ranks(run_of("nan_check-sync")) is None
 
 
 def test_of_many_ranks_all_are_drawn_and_some_are_named() -> None:
-    figure = drawn(of_ranks.draw_ranks, many())
+    figure = drawn(draw_ranks, many())
     own = cells(figure.axes[0])
     assert len(own) == 64
     assert [row[0] for row in own if row[0] != 8 * MS] == [9 * MS]
