@@ -15,6 +15,7 @@ from nsysflow.report.results import Results
 from tests.analyses import OF_REPORT, analysed, few_reports, loaded, run_of
 from tests.report.handmade import MS, device, results
 from tests.report.notebook_html import boxes, title_of, tree, words
+from tests.reports import PACKED
 
 
 @few_reports
@@ -70,7 +71,7 @@ def test_every_report_is_shown_in_well_formed_html_without_scripts(name: str) ->
 
 
 def test_ranks_are_shown_together() -> None:
-    run = Results([analysed("ddp-bucketed-rank0"), analysed("ddp-bucketed-rank1")])
+    run = nsysflow.analyze([PACKED["ddp-bucketed-rank0"], PACKED["ddp-bucketed-rank1"]])
     read = words(run._repr_html_())
     assert [read.count(f"GPU {gpu}") for gpu in (0, 1)] == [1, 1]
     assert "arrivals : per collective" in read

@@ -14,11 +14,11 @@ from typing import Literal
 
 import polars as pl
 import pytest
-from nsysflow.analysis.tables.index import ABOUT
 
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.base.errors import Damaged, NotAReport, SelectionError
 from nsysflow.base.progress import SILENT, Progress
