@@ -215,17 +215,17 @@ PICTURES: Final[dict[str, Events]] = {
         2 * MS, launch(0, 10, 1, name="cudaGraphLaunch"), kernel(20, 30, 1)
     ),
     "the second launch of a kernel": first_launch(2 * MS, launch(0, 10, 1), kernel(20, 30, 1)),
-    "a kernel before its launch": [*SOUND, launch(41, 45, 9), kernel(40, 50, 9)],
-    "rows of negative length": [*SOUND, launch(35, 36, 9), kernel(50, 40, 9), opened(9, 8, "odd")],
-    "a launch without an operation": [*SOUND, launch(40, 50, 9)],
+    "a kernel before its launch": [*SOUND, launch(41, 45, 9), kernel(40, 50, 9)],  # type: ignore[list-item]
+    "rows of negative length": [*SOUND, launch(35, 36, 9), kernel(50, 40, 9), opened(9, 8, "odd")],  # type: ignore[list-item]
+    "a launch without an operation": [*SOUND, launch(40, 50, 9)],  # type: ignore[list-item]
     "a launch into a graph that is captured": [
-        *SOUND,
+        *SOUND,  # type: ignore[list-item]
         call(35, 36, "cudaStreamBeginCapture"),
         launch(40, 50, 9),
         call(60, 61, "cudaStreamEndCapture"),
     ],
-    "operations in no phase": [*SOUND, opened(0, 50, "step")],
-    "kernels that overlap on one stream": [*SOUND, launch(21, 22, 9), kernel(25, 35, 9)],
+    "operations in no phase": [*SOUND, opened(0, 50, "step")],  # type: ignore[list-item]
+    "kernels that overlap on one stream": [*SOUND, launch(21, 22, 9), kernel(25, 35, 9)],  # type: ignore[list-item]
     "a graph's kernel up to another launch's": [
         *(launch(0, 5, 1), launch(6, 9, 2), kernel(10, 20, 1, node=1), kernel(20, 30, 2, node=1)),
     ],
@@ -237,7 +237,7 @@ PICTURES: Final[dict[str, Events]] = {
     ],
     "a graph's kernel of 100 times its median": replays(1_000),
     "one that lasts longer": replays(1_001),
-    "a kernel as long as its call": [*SOUND, launch(100, 110, 3), kernel(120, 130, 3)],
+    "a kernel as long as its call": [*SOUND, launch(100, 110, 3), kernel(120, 130, 3)],  # type: ignore[list-item]
     "a wait before its gap, in another phase": [
         *(opened(9, 95 * US, "log"), opened(95 * US, 2_000 * US, "data")),
         *(call(40 * US, 90 * US, SYNC), launch(0, 10, 1), kernel(20, 100 * US, 1)),
@@ -322,9 +322,9 @@ def told_pictures() -> Iterator[tuple[str, PlainTrace]]:
         "ranges": (replace(row, process=process, thread=thread, name="b") for row in mine.ranges),
     }
     both = {name: (*getattr(mine, name), *rows) for name, rows in others.items()}
-    yield "two processes that do the same on one GPU", replace(mine, **both)
+    yield "two processes that do the same on one GPU", replace(mine, **both)  # type: ignore[arg-type]
     turned = {name: rows[::-1] for name, rows in both.items()}
-    yield "the same in another order", replace(mine, **turned)
+    yield "the same in another order", replace(mine, **turned)  # type: ignore[arg-type]
 
 
 TOLD: Final = dict(told_pictures())

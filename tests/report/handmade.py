@@ -11,6 +11,7 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.findings import Findings
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
@@ -21,6 +22,7 @@ from nsysflow.analysis.tables.copies import EACH_COPY
 from nsysflow.analysis.tables.index import NAMES, declaration
 from nsysflow.analysis.tables.validity import FailedCheck
 from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.report.results import Results as RealResults
 
 Row = dict[str, Any]
@@ -62,6 +64,14 @@ class Handmade:
     @property
     def judged(self) -> "Handmade":
         return self
+
+    @property
+    def subject(self) -> JudgedReport:
+        raise AttributeError("subject")  # tables have no operations
+
+    @property
+    def tracks(self) -> Tracks:
+        raise AttributeError("tracks")
 
     @property
     def parts(self) -> pl.DataFrame:

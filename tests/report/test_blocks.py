@@ -73,7 +73,7 @@ def test_every_table_on_a_page_has_a_block_and_no_block_is_of_another() -> None:
 @pytest.mark.parametrize("table", SHOWN, ids=lambda table: table.name)
 def test_what_holds_for_every_block(table: Table) -> None:
     run = many() if table.name in OF_RANKS else everything()
-    block, first = shown(table.name, run), shown(table.name, run, 1)
+    block, first = shown(table.name, run), shown(table.name, run, 1)  # type: ignore[arg-type]
     assert {len(row) for row in block.rows} == {len(block.columns)}
     assert 1 <= len(block.title.split()) <= 6
     assert not block.caption.endswith(".")

@@ -218,7 +218,7 @@ def test_the_series_of_any_trace_is_read_back_whole(model: PlainTrace) -> None:
 
 @few_reports
 def test_the_series_of_a_real_report_is_read_back_whole(name: str) -> None:
-    assert_read_back(analysed(name), list(read(run_of(name)).tracks))
+    assert_read_back(analysed(name), list(read(run_of(name)).tracks))  # type: ignore[arg-type]
 
 
 def test_start_up_is_left_out() -> None:

@@ -376,7 +376,7 @@ every_sampled = pytest.mark.parametrize("name", NAMES)
 @cache
 def run(name: str) -> Results:
     if name != "h200-kineto":
-        return run_of(name)
+        return run_of(name)  # type: ignore[return-value]
     return Results([nsysflow.analyze(nsysflow.load(DATA / "h200-kineto.pt.trace.json.gz"))])
 
 

@@ -88,7 +88,7 @@ def test_two_random_ranks_agree_with_the_oracle(one: PlainTrace, other: PlainTra
 @few_reports
 def test_a_real_report_agrees_with_the_oracle(name: str) -> None:
     results = run_of(name)
-    assert found_lines(results) == oracle_lines(results)
+    assert found_lines(results) == oracle_lines(results)  # type: ignore[arg-type]
 
 
 def test_the_order_of_reports_changes_no_line() -> None:

@@ -77,7 +77,7 @@ def test_where_nobody_holds_the_others_up_the_dearest_group_still_comes_first() 
         for number, (members, cost) in enumerate(costs.items())
     ]
     run = run_with(ranks=ranks(24), rank_groups=groups, rank_steps=steps(24, 2))
-    lines = shown(run)
+    lines = shown(run)  # type: ignore[arg-type]
     first = lines.index(next(line for line in lines if line.startswith("Groups")))
     rows = [line for line in lines[first:] if line.lstrip().startswith("TP ")]
     assert [row.split()[1] for row in rows] == ["8-15", "16-23", "0-7"]

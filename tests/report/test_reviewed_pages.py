@@ -66,7 +66,7 @@ def everything() -> Results:
         host_stacks=[RAN, {**RAN, "phase": "step"}],
     )
     runs = (*reviewed().analyses, sampled(), measured(), more)
-    named = [renamed(run, f"run{index}.sqlite") for index, run in enumerate(runs)]
+    named = [renamed(run, f"run{index}.sqlite") for index, run in enumerate(runs)]  # type: ignore[arg-type]
     return Results([*named, *two_ranks()])
 
 

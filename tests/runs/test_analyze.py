@@ -136,7 +136,7 @@ def processes() -> dict[object, int]:
 def workers_of_dask() -> dict[object, int]:
     from distributed import default_client
 
-    return dict(default_client().run(os.getpid))  # type: ignore[no-untyped-call]
+    return dict(default_client().run(os.getpid))
 
 
 @pytest.mark.parametrize(
