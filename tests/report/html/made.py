@@ -1,18 +1,21 @@
 """Pages of real reports, each made once, and what their figures show."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, Final
 
 from nsysflow.base import units
+from nsysflow.compare.comparison import Comparison, compared
 from nsysflow.report.document import report_json
+from nsysflow.report.html.diff import diff_html
 from nsysflow.report.html.page import write_html
 from nsysflow.report.results import Origin, Results
+from nsysflow.runs.captures import captures_of
 from tests.analyses import analysed
+from tests.report.test_ranks import many
 from tests.reports import PACKED
 
 
@@ -33,15 +36,66 @@ def made(*names: str) -> Made:
 def page_of(analyses: list[Any], paths: dict[str, Path]) -> Made:
     """The page of a run."""
     results = Results(analyses, origin=Origin(paths=paths, typed=tuple(paths.values())))
+    return Made(_written(results), json.loads(report_json(results)))
+
+
+def _written(results: Results) -> Path:
     file = Path(mkdtemp()) / "report.html"
     write_html(results, file)
-    return Made(file, json.loads(report_json(results)))
+    return file
 
 
-def figures(page: Any) -> Iterator[dict[str, str]]:
-    """The figures of an open page: their text and their `data-` attributes."""
-    shown = """each => each.map(it => ({text: it.textContent, ...it.dataset}))"""
-    yield from page.eval_on_selector_all("[data-key]", shown)
+@cache
+def page_of_many_ranks() -> Path:
+    """The page of 64 ranks, of which one is looked at whole."""
+    return _written(many(analysed("h200-ddp-rank0")))
+
+
+@cache
+def comparison() -> Comparison:
+    """A wait that was removed."""
+    base, new = captures_of([PACKED["nan_check-sync"], PACKED["nan_check-async"]])
+    return compared([base], [new])
+
+
+@cache
+def page_of_comparison() -> Path:
+    """The page of `comparison`."""
+    file = Path(mkdtemp()) / "diff.html"
+    file.write_text(diff_html(comparison()), encoding="utf-8")
+    return file
+
+
+_FIGURES: Final = """
+async () => {
+  const found = new Map();
+  const next = (done) => requestAnimationFrame(() => requestAnimationFrame(done));
+  const keep = (within) => {
+    for (const each of within.querySelectorAll("[data-key]")) {
+      const figure = { text: each.textContent, ...each.dataset };
+      found.set(JSON.stringify(figure), figure);
+    }
+  };
+  keep(document);
+  for (const tab of document.querySelectorAll("[role=tab]")) {
+    tab.click();
+    const rows = document.querySelector("[role=tabpanel] .grid-scroll");
+    for (let top = 0; top <= rows.scrollHeight; top += 2 * rows.clientHeight) {
+      rows.scrollTop = top;
+      await new Promise(next);
+      keep(rows);
+    }
+  }
+  return [...found.values()];
+}
+"""
+"""Scrolls through all tables: only the rows in sight, and 20 around them, are in the page."""
+
+
+def figures(page: Any) -> list[dict[str, str]]:
+    """All figures of an open page: their text and their `data-` attributes."""
+    found: list[dict[str, str]] = page.evaluate(_FIGURES)
+    return found
 
 
 def value_at(document: Any, pointer: str) -> Any:
@@ -57,11 +111,16 @@ def text_of(unit: str, value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    names = ("duration", "signed", "size", "flops", "instant", "percent")
     shown = {
-        **{name: getattr(units, name) for name in ("duration", "signed", "size", "flops")},
-        **{name: getattr(units, name) for name in ("instant", "percent")},
+        **{name: getattr(units, name) for name in names},
         "count": units.number,
         "number": units.significant,
         "flops_per_s": lambda each: f"{units.flops(each)}/s",
     }
     return str(shown[unit](value) if unit else value)
+
+
+def spoken(text: str | None) -> str:
+    """A text of the page with plain spaces."""
+    return str(text).replace("\xa0", " ")

@@ -1,22 +1,38 @@
-"""The page for everybody: by keyboard, read aloud, narrow and wide, in both themes, on paper."""
+"""The pages for everybody: by keyboard, read aloud, narrow and wide, in both themes, on paper."""
 
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from nsysflow.compare.comparison import compared
-from nsysflow.report.html.diff import diff_html
-from nsysflow.report.html.page import write_html
-from nsysflow.runs.captures import captures_of
-from tests.analyses import analysed
 from tests.browser import Scheme, opened
-from tests.report.html.made import made
-from tests.report.test_ranks import many
-from tests.reports import PACKED
+from tests.report.html.made import made, page_of_comparison, page_of_many_ranks
 
-SERIOUS = ("serious", "critical")
+PAGES: Final[dict[str, Callable[[], Path]]] = {
+    "steps and lines": lambda: made("nan_check-sync").file,
+    "ranks": lambda: made("ddp-bucketed-rank0", "ddp-bucketed-rank1").file,
+    "Python samples": lambda: made("h200-hf-trainer").file,
+    "sampled counters": lambda: made("h200-gpu-metrics").file,
+    "three GPUs, no steps": lambda: made("synthetic-1").file,
+    "many ranks": page_of_many_ranks,
+    "comparison": page_of_comparison,
+}
+every_page = pytest.mark.parametrize("name", PAGES)
+
+AUDITED: Final = {
+    "ranks": (1280, 390),
+    "Python samples": (1280,),
+    "many ranks": (1280,),
+    "comparison": (1280,),
+}
+"""The widths at which axe-core looks at a page: between them, these have every kind of element."""
+
+SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
+SERIOUS: Final = ("serious", "critical")
+BACKGROUND: Final = "getComputedStyle(document.body).backgroundColor"
 
 
 def violations(page: Any) -> list[str]:
@@ -29,71 +45,78 @@ def violations(page: Any) -> list[str]:
     ]
 
 
-@pytest.fixture(scope="module")
-def diff(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a comparison."""
-    base, new = captures_of([PACKED["nan_check-sync"], PACKED["nan_check-async"]])
-    file = tmp_path_factory.mktemp("diff") / "diff.html"
-    file.write_text(diff_html(compared([base], [new])), encoding="utf-8")
-    return file
+def use_everything(page: Any) -> None:
+    """Open whatever opens, and press every key of the timeline."""
+    for each in (*page.query_selector_all("[role=tab]"), *page.query_selector_all("summary")):
+        if each.is_visible():
+            each.click()
+    if page.locator("#timeline-canvas").count():
+        page.focus("#timeline-canvas")
+        for key in ("g", "b", "z", "m", "]", "[", "n", "p", "+", "-", "ArrowDown", "0", "t", "G"):
+            page.keyboard.press(key)
+        page.hover("#timeline-canvas")
+        page.mouse.wheel(0, -300)
+        page.wait_for_timeout(100)
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of many ranks."""
-    file = tmp_path_factory.mktemp("ranks") / "report.html"
-    write_html(many(analysed("h200-ddp-rank0")), file)
-    return file
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(
-    browser: Any,
-    diff: Path,
-    ranks: Path,
-    scheme: Scheme,
+@every_page
+def test_in_full_use_nothing_goes_wrong_and_axe_finds_nothing_serious(
+    browser: Any, name: str
 ) -> None:
-    with opened(browser, made("h200-hf-trainer").file, scheme=scheme) as page:
-        page.click("#findings summary >> nth=0")
-        page.click(".chooser summary")
-        assert violations(page) == []
-    for file in (diff, ranks):
-        with opened(browser, file, scheme=scheme) as page:
+    with opened(browser, PAGES[name]()) as page:  # fails on errors and requests
+        assert page.inner_text("#verdict").strip()
+        use_everything(page)
+        for width, scheme in product(AUDITED.get(name, ()), SCHEMES):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
             assert violations(page) == []
 
 
-@pytest.mark.parametrize("width", [390, 1280, 2560])
-def test_the_page_never_scrolls_sideways(
+@every_page
+def test_no_page_and_no_table_of_it_is_wider_than_the_window(browser: Any, name: str) -> None:
+    with opened(browser, PAGES[name]()) as page:
+        for width in (390, 1280, 2560):
+            page.set_viewport_size({"width": width, "height": 900})
+            for tab in page.query_selector_all("[role=tab]"):
+                tab.click()
+                whole_px = page.evaluate("document.documentElement.scrollWidth")
+                assert whole_px <= width, (width, tab.inner_text())
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    ["fetch('https://example.com/').catch(() => {})", "new Image().src = 'https://example.com/b'"],
+)
+def test_a_request_would_be_refused_and_noticed(browser: Any, attempt: str) -> None:
+    context = opened(browser, made("nan_check-sync").file)
+    page = context.__enter__()
+    page.evaluate(attempt)
+    page.wait_for_timeout(100)
+    with pytest.raises(AssertionError, match="refused by the policy"):
+        context.__exit__(None, None, None)
+
+
+def test_the_system_chooses_the_theme_until_the_button_does_and_the_page_keeps_it(
     browser: Any,
-    diff: Path,
-    ranks: Path,
-    width: int,
 ) -> None:
-    run = made("ddp-bucketed-rank0", "ddp-bucketed-rank1")
-    for file in (run.file, made("h200-hf-trainer").file, diff, ranks):
-        with opened(browser, file, width=width) as page:
-            assert page.evaluate("document.documentElement.scrollWidth") == width
-
-
-def test_the_button_changes_the_theme_and_the_page_keeps_it(browser: Any) -> None:
-    with opened(browser, made("nan_check-sync").file, scheme="light") as page:
-        light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    with opened(browser, made("nan_check-sync").file, scheme="dark") as page:
+        dark = page.evaluate(BACKGROUND)
+        page.emulate_media(color_scheme="light")
+        assert page.evaluate(BACKGROUND) != dark
         assert page.inner_text("#theme") == "Dark"
         page.click("#theme")
-        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert dark != light
         page.reload()
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+        assert page.evaluate(BACKGROUND) == dark
         assert page.inner_text("#theme") == "Light"
 
 
 def test_paper_has_all_tables_and_nothing_to_click(browser: Any) -> None:
     with opened(browser, made("nan_check-sync").file) as page:
+        printed, blank = page.pdf(), page.context.new_page().pdf()
+        assert len(printed) > 10 * len(blank)
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
-        on_paper = page.locator(".on-paper h3").all_inner_texts()
-        assert "kernels" in on_paper
-        assert "gap summary" in on_paper
+        assert {"kernels", "gap summary"} <= {*page.locator(".on-paper h3").all_inner_texts()}
         clicked = "#theme, .actions button, .fold, .controls, input"
         assert page.locator(clicked).filter(visible=True).count() == 0
         assert page.locator(".phases .name:visible").count() > 0
@@ -111,3 +134,39 @@ def test_phases_fold_with_the_keyboard(browser: Any) -> None:
         assert rows.count() < before
         page.keyboard.press("Enter")
         assert rows.count() == before
+
+
+STOPS: Final = """() => [...document.querySelectorAll("a, button, input, summary, [tabindex='0']")]
+    .filter((each) => each.tabIndex >= 0 && each.checkVisibility({visibilityProperty: true})
+        && !each.closest("[hidden], dialog:not([open])") && !each.disabled)
+    .map((each, at) => { each.dataset.stop = at; return each.outerHTML.slice(0, 120); })"""
+
+FOCUSED: Final = """() => {
+    const it = document.activeElement;
+    const around = it.closest("#timeline-drawn") ?? it;  // drawn around all lanes
+    const { outlineStyle, outlineWidth } = getComputedStyle(around);
+    const outlined = outlineStyle !== "none" && parseFloat(outlineWidth) > 0;
+    return [it.dataset.stop ?? null, outlined || getComputedStyle(it).boxShadow !== "none"];
+}"""
+
+
+def test_the_tab_key_reaches_all_of_the_page_and_what_has_the_focus_can_be_seen(
+    browser: Any,
+) -> None:
+    with opened(browser, made("nan_check-sync").file) as page:
+        missed = dict(enumerate(page.evaluate(STOPS)))
+        for _ in range(3 * len(missed)):
+            page.keyboard.press("Tab")
+            stop, seen = page.evaluate(FOCUSED)
+            if stop is not None:
+                assert seen, page.evaluate("document.activeElement.outerHTML")
+                missed.pop(int(stop), None)
+    assert missed == {}
+
+
+def test_without_scripts_it_says_what_it_needs(browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(made("nan_check-sync").file.as_uri())
+    assert "needs JavaScript" in page.inner_text("noscript")
+    context.close()

@@ -1,5 +1,6 @@
 """The idle flame graph of the page: enlarge, find, go from box to box."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -13,8 +14,7 @@ NAME: Final = "h200-hf-trainer"
 
 
 @pytest.fixture
-def page(browser: Any) -> Any:
-    """The page of a report with Python samples."""
+def page(browser: Any) -> Iterator[Any]:
     with opened(browser, made(NAME).file) as it:
         yield it
 
@@ -25,11 +25,15 @@ def shown(page: Any) -> list[str]:
     return names
 
 
-def test_the_boxes_are_those_of_the_svg_file(page: Any) -> None:
+def test_the_boxes_are_those_of_the_svg_file_and_arrow_keys_go_between_them(page: Any) -> None:
     root = boxes(analysed(NAME).judged.idle_stacks)
+    names = shown(page)
     assert page.locator(".flame button").first.get_attribute("data-value") == str(root.ns)
-    phases = [each.place.name for each in root.widest_first]
-    assert shown(page)[1] == phases[0]
+    assert names[1] == root.widest_first[0].place.name
+    page.locator(".flame button").first.focus()
+    for key, name in (("ArrowDown", names[1]), ("ArrowUp", names[0])):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.textContent") == name
 
 
 def test_a_click_enlarges_a_box_and_escape_shows_all(page: Any) -> None:
@@ -49,12 +53,3 @@ def test_what_is_found_is_marked_and_summed(page: Any) -> None:
     page.fill("#flame input", "all idle time")
     assert page.inner_text("#flame [role=status]") == "100 % of the idle time"
     assert page.locator(".flame .found").count() == 1
-
-
-def test_arrow_keys_go_from_box_to_box(page: Any) -> None:
-    page.locator(".flame button").first.focus()
-    page.keyboard.press("ArrowDown")
-    inner = page.evaluate("document.activeElement.textContent")
-    assert inner == shown(page)[1]
-    page.keyboard.press("ArrowUp")
-    assert page.evaluate("document.activeElement.textContent") == shown(page)[0]

@@ -1,26 +1,30 @@
-"""Names of programs are text on the page, whatever they contain."""
+"""Names from a program are text on the page, whatever letters they have."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+import nsysflow
 from tests import tiny
 from tests.browser import opened
-from tests.report.html.made import Made, page_of
+from tests.report.html.made import page_of
 
-MARKUP: Final = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked=1'>"
-QUOTES: Final = "a\"b'c`d\\e ${1} {data} {script}"
-HEBREW: Final = "שלום_kernel"
+MARKUP: Final = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
+QUOTES: Final = 'it\'s "quoted" `so` &amp; &lt;b&gt; ${window.broken = 3} {title} {script} \\u003c'
+RIGHT_TO_LEFT: Final = "שלום_ליבה \u202egnp.exe"
+BOLD: Final = "<b>metrics</b>"
 LONG: Final = "very_" * 1000
+NAMES: Final = (MARKUP, QUOTES, RIGHT_TO_LEFT, BOLD, LONG, "tab\there\nline \x1b[31mred\x07")
 
 
 @pytest.fixture(scope="module")
-def run() -> Made:
-    """A run in which everything has a hostile name."""
-    names = (MARKUP, QUOTES, HEBREW, LONG)
+def file() -> Path:
+    """The page of a run in which everything has such a name."""
     rows: list[tiny.Row] = []
-    for number, name in enumerate(names):
+    for number, name in enumerate(NAMES):
         start = number * 100_000
         rows += [
             tiny.opened(start, start + 90_000, name),
@@ -28,29 +32,45 @@ def run() -> Made:
             tiny.kernel(start + 20_000, start + 30_000, number, name=name),
             tiny.call(start + 40_000, start + 80_000, "cudaDeviceSynchronize"),
         ]
-    return page_of([tiny.analysis_of(*rows)], {"plain": Path("hostile.sqlite")})
+    trace = replace(tiny.trace_of(*rows), report=MARKUP)
+    return page_of([nsysflow.analyze(trace)], {MARKUP: Path(f"{BOLD}.sqlite")}).file
 
 
-def test_names_are_text_and_run_nothing(browser: Any, run: Made) -> None:
-    with opened(browser, run.file) as page:
-        kernels = page.locator(".grid tbody tr:not(.space)").all_text_contents()
-        assert page.evaluate("window.hacked") is None
-        assert page.locator("img").count() == 0
-    for name in (MARKUP, QUOTES, HEBREW):
-        assert any(name in row for row in kernels)
+@pytest.fixture
+def page(browser: Any, file: Path) -> Iterator[Any]:
+    with opened(browser, file) as page:
+        yield page
 
 
-def test_phases_have_their_names_as_text(browser: Any, run: Made) -> None:
-    with opened(browser, run.file) as page:
-        phases = page.locator(".phases tbody th bdi").all_text_contents()
-    assert HEBREW in phases
-    assert QUOTES in phases
+def test_a_name_is_shown_letter_for_letter_and_runs_nothing(page: Any) -> None:
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        assert page.locator("img, main b:has-text('metrics')").count() == 0
+    page.click("#tab-kernels")
+    tables, phases = (page.locator(f"#{id}").text_content() for id in ("tables", "phases"))
+    assert [name for name in NAMES[:4] if name not in tables] == []
+    assert [name for name in (RIGHT_TO_LEFT, BOLD) if name not in phases] == []
+    canvas = page.locator("#timeline-canvas")
+    canvas.press("/")
+    page.keyboard.type("<script>")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(200)
+    assert MARKUP in str(page.locator("#timeline-details").text_content())
+    assert page.evaluate("window.broken ?? null") is None
 
 
-def test_a_very_long_name_is_cut_and_whole_on_demand(browser: Any, run: Made) -> None:
-    with opened(browser, run.file) as page:
-        cut = page.locator(f'.phases [data-tip="{LONG}"]')
-        assert len(str(cut.text_content())) < 100
-        cut.focus()
-        assert page.text_content("#tip") == LONG
-        assert page.evaluate("document.documentElement.scrollWidth") == 1280
+def test_a_very_long_name_is_cut_and_whole_on_demand(page: Any) -> None:
+    cut = page.locator(f'.phases [data-tip="{LONG}"]')
+    assert len(str(cut.text_content())) < 200
+    cut.focus()
+    assert page.text_content("#tip") == LONG
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_name_that_runs_to_the_left_does_not_turn_what_stands_beside_it(page: Any) -> None:
+    names = page.locator("main bdi", has_text="שלום").all()
+    assert names
+    for name in names:
+        assert name.evaluate("each => getComputedStyle(each).unicodeBidi") == "isolate"

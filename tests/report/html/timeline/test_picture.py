@@ -7,7 +7,7 @@ import pytest
 
 from tests import tiny
 from tests.report.html.made import Made, made, page_of
-from tests.report.html.timeline.inside import timeline_of
+from tests.report.html.timeline.inside import canvas, timeline_of
 
 SECOND: Final = 1_000_000_000
 
@@ -40,80 +40,65 @@ _ALL_SEEN: Final = """() => {
     return missing;
 }"""
 
+_STEPS_IN_VIEW: Final = """() => {
+    const {start, end} = inside.reports[0].tables.steps;
+    const {view} = inside.state;
+    return [...start].filter((time, at) => time >= view.start && end[at] <= view.end).length;
+}"""
 
-def whole(page: Any) -> None:
-    """Show the whole trace, and wait until it is drawn."""
-    page.locator("#timeline-canvas").press("0")
-    drawn(page)
+_SHARE_OF_VIEW: Final = """row => {
+    const {start, duration} = inside.reports[0].tables.operations;
+    const {view} = inside.state;
+    const inView = start[row] >= view.start && start[row] + duration[row] <= view.end;
+    return inView && duration[row] / (view.end - view.start);
+}"""
 
 
-def drawn(page: Any) -> None:
-    """Wait for two pictures of the screen."""
+def press(page: Any, key: str) -> None:
+    """Press a key on the canvas, and wait for two pictures of the screen."""
+    canvas(page).press(key)
     frame = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
     page.evaluate(frame)
 
 
-@pytest.fixture(scope="module")
-def lonely() -> Made:
-    """A kernel of 100 ns in the middle of two seconds without any other."""
-    rows: list[tiny.Row] = []
-    for number, start in enumerate((0, SECOND, 2 * SECOND)):
-        rows.append(tiny.launch(start, start + 5_000, number))
-        rows.append(tiny.kernel(start + 10_000, start + 10_100, number))
+def tiny_page(*rows: tiny.Row) -> Made:
     return page_of([tiny.analysis_of(*rows)], {"tiny": Path("tiny.sqlite")})
 
 
 def test_a_report_without_gpu_work_is_drawn(browser: Any) -> None:
-    bare = page_of(
-        [tiny.analysis_of(tiny.call(0, 100, "cudaMalloc"))], {"tiny": Path("tiny.sqlite")}
-    )
-    with timeline_of(browser, bare.file) as page:
-        whole(page)
-        page.locator("#timeline-canvas").press("g")
+    with timeline_of(browser, tiny_page(tiny.call(0, 100, "cudaMalloc")).file) as page:
+        press(page, "0")
+        press(page, "g")
         assert page.evaluate("inside.state.selected") is None
 
 
-def test_a_short_kernel_in_an_empty_second_is_seen(browser: Any, lonely: Made) -> None:
-    with timeline_of(browser, lonely.file) as page:
-        whole(page)
+def test_a_short_kernel_in_an_empty_second_is_seen(browser: Any) -> None:
+    rows: list[tiny.Row] = []
+    for number, start in enumerate((0, SECOND, 2 * SECOND)):
+        rows.append(tiny.launch(start, start + 5_000, number))
+        rows.append(tiny.kernel(start + 10_000, start + 10_100, number))
+    with timeline_of(browser, tiny_page(*rows).file) as page:
+        press(page, "0")
         assert page.evaluate(_IS_SEEN, [0, "operations", 1])
+
+
+def test_the_view_opens_on_three_steps_and_not_on_the_whole_trace(browser: Any) -> None:
+    with timeline_of(browser, made("h200-gpu-metrics").file) as page:
+        assert page.evaluate(_STEPS_IN_VIEW) == 3
 
 
 @pytest.mark.parametrize("name", ["h200-gpu-metrics", "h200-nvtx-domain"])
 def test_zoomed_out_no_slice_is_left_out(browser: Any, name: str) -> None:
     with timeline_of(browser, made(name).file) as page:
-        whole(page)
+        press(page, "0")
         assert page.evaluate(_ALL_SEEN) == []
 
 
 def test_a_kernel_that_is_zoomed_to_fills_most_of_the_width(browser: Any) -> None:
     with timeline_of(browser, made("h200-gpu-metrics").file, at="#at=0.operations.17") as page:
-        page.locator("#timeline-canvas").press("z")
-        drawn(page)
-        seen = page.evaluate(
-            """() => {
-                const {start, duration} = inside.reports[0].tables.operations;
-                const {view} = inside.state;
-                const inView = start[17] >= view.start && start[17] + duration[17] <= view.end;
-                return [inView, duration[17] / (view.end - view.start)];
-            }"""
-        )
+        press(page, "z")
+        assert page.evaluate(_SHARE_OF_VIEW, 17) == pytest.approx(1 / 1.2, rel=0.01)
         assert page.evaluate(_IS_SEEN, [0, "operations", 17])
-    assert seen[0]
-    assert seen[1] == pytest.approx(1 / 1.2, rel=0.01)
-
-
-def test_the_view_opens_on_three_steps_and_not_on_the_whole_trace(browser: Any) -> None:
-    with timeline_of(browser, made("h200-gpu-metrics").file) as page:
-        shown = page.evaluate(
-            """() => {
-                const {start, end} = inside.reports[0].tables.steps;
-                const {view} = inside.state;
-                const inView = (from, to) => from >= view.start && to <= view.end;
-                return [...start].filter((time, step) => inView(time, end[step])).length;
-            }"""
-        )
-    assert shown == 3
 
 
 _TICKS: Final = {

@@ -18,7 +18,7 @@ RUNS: Final = (
     ("h200-hf-trainer",),
     ("h200-ddp-rank0", "h200-ddp-rank1"),
 )
-every_run = pytest.mark.parametrize("names", RUNS, ids="-".join)
+CAUSE_COLUMNS: Final = [f"{cause}_ns" for cause in CAUSES]
 
 _TABLES: Final = ("operations", "calls", "ranges", "steps", "gaps", "profiler", "host_stacks")
 
@@ -42,17 +42,27 @@ _IDLE_WITHIN: Final = """([start, end]) => {
 }"""
 
 
-@every_run
-def test_the_page_decodes_the_times_that_were_analysed(
-    browser: Any,
-    names: tuple[str, ...],
+@pytest.mark.parametrize("names", RUNS, ids="-".join)
+def test_the_page_decodes_the_times_and_sums_them_up_as_analysed(
+    browser: Any, names: tuple[str, ...]
 ) -> None:
     with timeline_of(browser, made(*names).file) as page:
         decoded = page.evaluate(_TIMES, _TABLES)
-    for name, tables in zip(names, decoded, strict=True):
+        rows_in_levels = page.evaluate(_SUMS_OF_LEVELS)
+        idle = page.evaluate(_IDLE_BY_CAUSE)
+    tracks = [analysed(name).tracks for name in names]
+    for frames, tables in zip(tracks, decoded, strict=True):
         for table, rows in zip(_TABLES, tables, strict=True):
-            times = getattr(analysed(name).tracks, table).select("start_ns", "end_ns").rows()
+            times = getattr(frames, table).select("start_ns", "end_ns").rows()
             assert rows == [[start - times[0][0], end - start] for start, end in times], table
+    assert {row["table"] for row in rows_in_levels} >= {"operations", "calls", "gaps"}
+    for row in rows_in_levels:
+        assert row["levels"] == pytest.approx([row["total"]] * len(row["levels"]))
+    assert idle == [
+        list(gaps.select(pl.sum(*CAUSE_COLUMNS)).row(0))
+        for frames in tracks
+        for gaps in frames.gaps.partition_by("lane", maintain_order=True)
+    ]
 
 
 def test_the_page_decodes_times_a_minute_apart(browser: Any, tmp_path: Path) -> None:
@@ -65,47 +75,15 @@ def test_the_page_decodes_times_a_minute_apart(browser: Any, tmp_path: Path) -> 
     assert rows == [[[start - 5, 50] for start in starts]]
 
 
-@every_run
-def test_every_level_of_a_pyramid_sums_up_to_its_row(
-    browser: Any,
-    names: tuple[str, ...],
-) -> None:
-    with timeline_of(browser, made(*names).file) as page:
-        rows = page.evaluate(_SUMS_OF_LEVELS)
-    assert {row["table"] for row in rows} >= {"operations", "calls", "gaps"}
-    for row in rows:
-        assert row["levels"] == pytest.approx([row["total"]] * len(row["levels"]))
-
-
-@every_run
-def test_a_gpu_idles_by_cause_as_the_table_of_gaps_says(
-    browser: Any,
-    names: tuple[str, ...],
-) -> None:
-    with timeline_of(browser, made(*names).file) as page:
-        shown = page.evaluate(_IDLE_BY_CAUSE)
-    frames = [analysed(name).tracks.gaps for name in names]
-    expected = [
-        list(gaps.select(pl.sum(*(f"{cause}_ns" for cause in CAUSES))).row(0))
-        for frame in frames
-        for gaps in frame.partition_by("lane", maintain_order=True)
-    ]
-    assert shown == expected
-
-
 def test_a_measured_stretch_cuts_gaps_in_proportion(browser: Any) -> None:
     name = "h200-gpu-metrics"
-    gaps = analysed(name).tracks.gaps.sort("start_ns")
     length = pl.col("end_ns") - pl.col("start_ns")
-    longest = gaps.with_columns(length.alias("ns")).sort("ns").row(-1, named=True)
-    middle = (longest["start_ns"] + longest["end_ns"]) // 2
-    window = (middle, gaps["end_ns"].to_list()[-1] - 1)
+    gaps = analysed(name).tracks.gaps.sort("start_ns")
+    longest = gaps.sort(length).row(-1, named=True)
+    window = (longest["start_ns"] + longest["end_ns"]) // 2, gaps["end_ns"].to_list()[-1] - 1
     with timeline_of(browser, made(name).file) as page:
         zero_ns = page.evaluate("Number(inside.reports[0].described.zero_ns)")
         shown = page.evaluate(_IDLE_WITHIN, [time - zero_ns for time in window])
-    inside = pl.min_horizontal("end_ns", pl.lit(window[1])) - pl.max_horizontal(
-        "start_ns", pl.lit(window[0])
-    )
-    share = inside.clip(lower_bound=0) / length
-    expected = gaps.select((pl.col(f"{cause}_ns") * share).sum() for cause in CAUSES).row(0)
+    inside = pl.col("end_ns").clip(*window) - pl.col("start_ns").clip(*window)
+    expected = gaps.select(pl.col(CAUSE_COLUMNS) * inside / length).sum().row(0)
     assert shown == pytest.approx(list(expected), abs=1e-3)

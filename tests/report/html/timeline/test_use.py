@@ -1,20 +1,24 @@
-"""What a reader does with the timeline: by pointer, by keys, and by an address."""
+"""What a reader does with the timeline: by pointer, keys and address, and on the ways to it."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import polars as pl
 import pytest
 
+from nsysflow.analysis.causes import CAUSES
+from nsysflow.base.units import duration
 from tests.analyses import analysed
 from tests.report.html.made import made
 from tests.report.html.timeline.inside import canvas, heading, timeline_of
 
-NAME: Final = "h200-gpu-metrics"
+NAME: Final = "nan_check-sync"
+FOCUSED: Final = "document.activeElement.id"
 
 
 @pytest.fixture
-def page(browser: Any) -> Any:
-    """The page of a small report."""
+def page(browser: Any) -> Iterator[Any]:
+    """The page of a small report with the source line of each call."""
     with timeline_of(browser, made(NAME).file) as shown:
         yield shown
 
@@ -25,6 +29,18 @@ def selected(page: Any) -> list[Any]:
         "() => inside.state.selected && Object.values(inside.state.selected)"
     )
     return found
+
+
+def view(page: Any) -> tuple[float, float]:
+    """The start and the end of what is shown, in ns of the page's axis."""
+    start, end = page.evaluate("() => Object.values(inside.state.view)")
+    return start, end
+
+
+def shown_ns(page: Any) -> float:
+    """How much time is shown."""
+    start, end = view(page)
+    return end - start
 
 
 def click_on(page: Any, table: str, row: int) -> None:
@@ -40,22 +56,33 @@ def click_on(page: Any, table: str, row: int) -> None:
     canvas(page).click(position=place)
 
 
+def details(page: Any) -> str:
+    """The panel beside the lanes."""
+    return str(page.locator("#timeline-details").inner_text())
+
+
 def longest_gap() -> dict[str, Any]:
-    """The longest gap, with its row."""
+    """The longest gap, with its row in the picture."""
     length = (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
     gaps = analysed(NAME).tracks.gaps.with_columns(length).with_row_index("row")
-    return gaps.sort("ns", "row", descending=[True, False]).row(0, named=True)
+    (in_table,) = analysed(NAME).longest_gaps(1).rows(named=True)
+    return in_table | gaps.sort("ns", "row", descending=[True, False]).row(0, named=True)
 
 
 def test_a_click_goes_from_a_gap_to_what_is_to_blame(page: Any) -> None:
     gap = longest_gap()
-    canvas(page).press("g")
+    page.get_by_role("button", name="The longest gap").click()
     canvas(page).press("Escape")
     click_on(page, "gaps", gap["row"])
     assert selected(page) == [0, "gaps", gap["row"]]
+    assert f"{gap['ns']:,} ns" in details(page)
+    cells = page.locator("#timeline-details .causes td:nth-child(2)").all_inner_texts()
+    causes = [gap[f"{cause}_ns"] for cause in CAUSES if gap[f"{cause}_ns"]]
+    assert sorted(cells) == sorted(map(duration, causes))
     page.locator("#timeline-details .go[data-role=culprit]").click()
     assert selected(page) == [0, "calls", gap["culprit_call"]]
-    assert heading(page) == analysed(NAME).tracks.calls["name"][gap["culprit_call"]]
+    assert heading(page) == gap["culprit"]
+    assert gap["source"] in details(page)
 
 
 def test_a_kernel_leads_to_its_launch_and_back(page: Any) -> None:
@@ -70,57 +97,64 @@ def test_a_kernel_leads_to_its_launch_and_back(page: Any) -> None:
 def test_an_address_leads_back_to_its_place(browser: Any, page: Any) -> None:
     page.evaluate("() => { inside.setView(2e6, 3e6); inside.select(0, 'operations', 5); }")
     page.locator("#timeline-search").fill("launch")
-    page.wait_for_function("location.hash.includes('q=launch')")
+    page.click("#tab-gaps")
+    page.wait_for_function("location.hash.includes('tab=gaps')")
     address = page.evaluate("location.hash")
-    state = (
-        "() => { const {view, selected, query} = inside.state; return {view, selected, query}; }"
-    )
-    left = page.evaluate(state)
-    assert left["selected"] == {"report": 0, "table": "operations", "row": 5}
+    assert address == "#t=2000000,3000000&at=0.operations.5&q=launch&tab=gaps"
     with timeline_of(browser, made(NAME).file, at=address) as again:
-        assert again.evaluate(state) == left
+        assert (view(again), selected(again)) == ((2e6, 3e6), [0, "operations", 5])
         assert heading(again) == heading(page)
+        assert again.input_value("#timeline-search") == "launch"
+        assert again.get_attribute("#tab-gaps", "aria-selected") == "true"
         again.evaluate("location.hash = '#t=4000000,5000000'")
         again.wait_for_function("inside.state.view.start === 4e6")
 
 
-def test_an_address_that_says_nonsense_is_left_alone(browser: Any) -> None:
-    with timeline_of(browser, made(NAME).file, at="#t=9,3&at=7.calls.1&q=%") as page:
+NONSENSE: Final = (
+    *("t=5,1", "t=a,b", "at=9.gaps.1", "at=0.gaps.99999", "at=0.toString.0"),
+    *("tab=none", "%E0%A4%A", "findings", "t=9,3&at=7.calls.1&q=%"),
+)
+
+
+@pytest.mark.parametrize("fragment", NONSENSE)
+def test_an_address_that_says_nonsense_opens_the_page(browser: Any, fragment: str) -> None:
+    with timeline_of(browser, made(NAME).file, at=f"#{fragment}") as page:
         assert selected(page) is None
-        assert page.evaluate("inside.state.view.end - inside.state.view.start") > 1
+        assert shown_ns(page) > 1
 
 
-def test_keys_alone_find_a_gap_and_go_to_its_culprit(page: Any) -> None:
+def test_keys_alone_find_a_gap_and_go_to_its_culprit_and_back(page: Any) -> None:
     page.locator("#timeline-search").focus()
     for _ in range(5):
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.id") == "timeline-canvas":
+        if page.evaluate(FOCUSED) == "timeline-canvas":
             break
     gap = longest_gap()
     page.keyboard.press("g")
     assert selected(page) == [0, "gaps", gap["row"]]
     assert "the GPU idles" in page.locator("#timeline-said").inner_text()
+    page.keyboard.press("b")
+    assert selected(page) == [0, "calls", gap["culprit_call"]]
+    page.keyboard.press("Escape")
+    assert selected(page) is None
+    page.keyboard.press("g")
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "timeline-details"
+    assert page.evaluate(FOCUSED) == "timeline-details"
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     assert selected(page) == [0, "calls", gap["culprit_call"]]
     page.keyboard.press("Escape")
-    assert page.evaluate("document.activeElement.id") == "timeline-canvas"
-    page.keyboard.press("Escape")
-    assert selected(page) is None
+    assert page.evaluate(FOCUSED) == "timeline-canvas"
 
 
 def test_keys_move_along_and_across_the_lanes(page: Any) -> None:
     page.evaluate("() => inside.select(0, 'operations', 5)")
-    canvas(page).press("]")
-    assert selected(page) == [0, "operations", 6]
-    canvas(page).press("[")
-    assert selected(page) == [0, "operations", 5]
-    canvas(page).press("ArrowUp")
-    assert selected(page)[1] == "gaps"
-    canvas(page).press("ArrowDown")
-    assert selected(page)[1] == "operations"
+    for key, row in (("]", 6), ("[", 5)):
+        canvas(page).press(key)
+        assert selected(page) == [0, "operations", row]
+    for key, table in (("ArrowUp", "gaps"), ("ArrowDown", "operations")):
+        canvas(page).press(key)
+        assert selected(page)[1] == table
 
 
 def test_a_question_mark_lists_the_keys(page: Any) -> None:
@@ -131,14 +165,13 @@ def test_a_question_mark_lists_the_keys(page: Any) -> None:
     assert not dialog.is_visible()
 
 
-def test_a_search_counts_every_slice_of_the_name(page: Any) -> None:
+def test_a_search_counts_every_slice_of_the_name_and_goes_through_them(page: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("cudaLaunchKernel")
     page.keyboard.press("Enter")
     calls = analysed(NAME).tracks.calls
     expected = calls.filter(pl.col("name").cast(pl.String).str.contains("cudaLaunchKernel"))
-    words = page.locator("#timeline-found").inner_text()
-    assert words.startswith(f"{expected.height:,} found")
+    assert page.inner_text("#timeline-found").startswith(f"{expected.height:,} found")
     first = selected(page)
     assert first[1] == "calls"
     page.keyboard.press("Enter")
@@ -170,7 +203,7 @@ def test_a_stretch_that_is_dragged_with_shift_is_measured(page: Any) -> None:
     start, end = page.evaluate("() => Object.values(inside.surface.measured)")
     per_px = page.evaluate("inside.lanesScale().nsPerPixel")
     assert end - start == pytest.approx(200 * per_px, rel=0.01)
-    assert "idles" in page.locator("#timeline-details").inner_text()
+    assert "idles" in details(page)
 
 
 def test_the_wheel_zooms_around_the_pointer(page: Any) -> None:
@@ -191,3 +224,36 @@ def test_a_closed_group_keeps_its_lanes_to_one_line(page: Any) -> None:
     assert page.evaluate(height) < before
     canvas(page).click(position={"x": 20, "y": 36})
     assert page.evaluate(height) == before
+
+
+def test_a_finding_leads_to_its_longest_gap(page: Any) -> None:
+    before_ns = shown_ns(page)
+    page.click("text=Show in the timeline >> nth=0")
+    assert page.evaluate(FOCUSED) == "timeline-canvas"
+    gap_ns = 640_000  # `nsysflow explain 1` names it: 640 us
+    assert gap_ns <= shown_ns(page) < 2 * gap_ns < before_ns
+
+
+def test_a_row_with_a_time_leads_there(browser: Any) -> None:
+    run = made("ddp-bucketed-rank0", "ddp-bucketed-rank1")
+    with timeline_of(browser, run.file) as page:
+        page.click("#tab-syncs")
+        page.click(".grid tbody button.go >> nth=0")
+        blocked_ns = run.document["syncs"][0]["blocked_ns"]
+        assert blocked_ns <= shown_ns(page) <= 1.5 * blocked_ns
+
+
+def test_a_kernel_is_searched_in_the_timeline(page: Any) -> None:
+    page.click(".grid tbody button.go >> nth=0")
+    first = made(NAME).document["kernels"][0]
+    assert page.input_value("#timeline-search") == first["short_name"]
+
+
+def test_a_step_is_chosen_by_keyboard_and_shown(page: Any) -> None:
+    step = made(NAME).document["steps"]["rows"][2]
+    page.focus(".strip")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.get_attribute(".strip", "aria-valuetext").startswith("step 2: 4.0")
+    page.keyboard.press("Enter")
+    assert step["duration_ns"] <= shown_ns(page) < 1.5 * step["duration_ns"]
