@@ -13,9 +13,9 @@ from tests.compare.handmade import capture, ranks, row, track
 STEPS = 40
 
 
-def steps(ns: int, noise: int = 3) -> list[int]:
+def steps(ns: int) -> list[int]:
     """Steps that differ by a few ns."""
-    return [ns + at * 7 % noise for at in range(STEPS)]
+    return [ns + at * 7 % 3 for at in range(STEPS)]
 
 
 def block(found: Comparison, title: str, *, full: bool = False) -> Block | None:
@@ -31,6 +31,7 @@ def cells(found: Comparison, title: str, *, full: bool = False) -> list[tuple[st
 BASE = [row(*steps(100_000)), row(*steps(50_000), part="idle", kind="sync", name="cudaFree")]
 NEW = [row(*steps(130_000)), row(*steps(10_000), part="idle", kind="sync", name="cudaFree")]
 FOUND = compared([capture(*BASE)], [capture(*NEW)])
+"""A GPU that waits less and computes longer."""
 
 
 def test_small_parts_are_in_the_line_of_the_rest() -> None:

@@ -11,17 +11,19 @@ from typing import Any, Final
 
 import pytest
 
-from nsysflow.compare.comparison import compared
 from nsysflow.report import diff
 from nsysflow.report.diff_document import diff_json
 from nsysflow.report.document import report_json
+from nsysflow.report.figures import bridge
+from nsysflow.report.figures.drawing import OF_RUN
+from nsysflow.report.figures.steps import draw_ranks
 from nsysflow.report.gap_report import as_markdown, gap_report, tracks_of
 from nsysflow.report.markdown import summary
 from nsysflow.report.page import Length
 from nsysflow.report.sarif import sarif_json
 from nsysflow.report.terminal import page, set_block
-from tests.analyses import analysed
-from tests.compare.handmade import capture, row
+from tests.analyses import analysed, run_of
+from tests.report.figures.drawn import drawn, ranks, texts
 from tests.report.handmade import (
     Results,
     handmade,
@@ -34,6 +36,7 @@ from tests.report.handmade import (
 )
 from tests.report.notebook_html import words
 from tests.report.perfetto.reader import read_results
+from tests.report.test_diff import FOUND
 from tests.report.test_ranks import many
 from tests.tiny import analysis_of, kernel, launch, opened
 
@@ -79,21 +82,27 @@ def joined(lines: Iterable[str]) -> str:
 
 
 def comparison() -> str:
-    """A GPU that waits less and computes longer, as text and as JSON."""
-
-    def side(matmul_ns: int, wait_ns: int) -> list[Any]:
-        steps = [[ns + at * 7 % 3 for at in range(40)] for ns in (matmul_ns, wait_ns)]
-        return [row(*steps[0]), row(*steps[1], part="idle", kind="sync", name="cudaFree")]
-
-    found = compared([capture(*side(100_000, 50_000))], [capture(*side(130_000, 10_000))])
-    lines = [diff.title(found), diff.headline(found), *diff.remarks(found)]
-    for block in diff.blocks(found, full=True):
+    """As text and as JSON."""
+    lines = [diff.title(FOUND), diff.headline(FOUND), *diff.remarks(FOUND)]
+    for block in diff.blocks(FOUND, full=True):
         lines += [line.plain for line in set_block(block, 110)]
-    document = json.loads(diff_json(found))
+    document = json.loads(diff_json(FOUND))
     return joined([*lines, "", *json.dumps(document, indent=1).splitlines()])
 
 
-def drawn() -> str:
+def in_figures() -> str:
+    """All that is written in each figure, without the numbers of its axes."""
+    run = run_of("nan_check-sync")
+    kinds = {kind.name: drawn(kind.draw, run) for kind in OF_RUN.kinds if kind.name != "ranks"}
+    figures = kinds | {"ranks": drawn(draw_ranks, ranks()), "bridge": drawn(bridge.draw, FOUND)}
+    lines = []
+    for name, figure in figures.items():
+        written = dict.fromkeys(text.strip() for text in texts(figure))
+        lines += [name, *(f"  {text}" for text in written if re.search("[a-z]", text))]
+    return joined(lines)
+
+
+def in_perfetto() -> str:
     """The slices, arrows and counters of a trace of two kernels."""
     rows = opened(0, 90, "step"), launch(2, 6, 1), kernel(10, 30, 1, name="a<int>")
     read = read_results(Results([analysis_of(*rows, launch(40, 44, 2), kernel(50, 80, 2))]))
@@ -136,7 +145,8 @@ RENDERED: Final[dict[str, Callable[[], str]]] = {
     "training.sarif.json": sarif,
     "diff.txt": comparison,
     "notebook.txt": lambda: in_notebook("nan_check-sync"),
-    "perfetto.txt": drawn,
+    "perfetto.txt": in_perfetto,
+    "figures.txt": in_figures,
 }
 
 

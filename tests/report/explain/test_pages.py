@@ -65,16 +65,11 @@ def test_a_column_that_means_two_things_says_which_in_which_table() -> None:
     assert "in syncs, gaps, steps, starved, each_copy, collectives, induced: when it" in shown
 
 
-def test_the_column_of_a_cause_leads_to_the_cause() -> None:
-    (page,) = pages_of("sync_ns")
-    assert "more  nsysflow explain sync" in lines(page)
-
-
-def test_a_table_that_only_sums_up_has_no_column_of_each_cause() -> None:
-    (page,) = pages_of("sync")
-    assert any(
-        line.startswith("column       sync_ns, in accounting, phases,") for line in lines(page)
-    )
+def test_a_column_of_a_cause_and_the_cause_lead_to_each_other() -> None:
+    (column,), (cause,) = (map(lines, pages_of(name)) for name in ("sync_ns", "sync"))
+    assert "more  nsysflow explain sync" in column
+    tables = "column       sync_ns, in accounting, phases,"  # and in no table that only sums up
+    assert any(line.startswith(tables) for line in cause)
 
 
 def test_the_contents_fit_one_screen_and_name_all_but_the_columns() -> None:
@@ -104,27 +99,15 @@ def explained_lines(*parts: Part, width: int = 30) -> list[str]:
         (Points(title="Do", items=("one",)), ["", "Do", "  - one"]),
         (Points(title="Do", items=()), []),
         (Prose(title="", text="words"), ["", "  words"]),
+        # code is never wrapped
+        (Lines(title="Before", lines=("x = 1" + " + 1" * 20, "", "y = 2")),
+         ["", "Before", "  x = 1" + " + 1" * 20, "", "  y = 2"]),
         # a name from the program cannot control the terminal
         (Prose(title="", text="a\x1b[31mb"), ["", "  a·[31mb"]),
     ],
 )  # fmt: skip
 def test_a_part_is_set_in_lines(part: Part, shown: list[str]) -> None:
     assert explained_lines(part) == shown
-
-
-def test_code_is_never_wrapped() -> None:
-    code = "x = " + "1 + " * 20 + "1"
-    assert explained_lines(Lines(title="Before", lines=(code, "", "y = 2"))) == [
-        "",
-        "Before",
-        f"  {code}",
-        "",
-        "  y = 2",
-    ]
-
-
-def test_a_cause_is_known_by_its_label_too() -> None:
-    assert [known_as(cause.label) for cause in CAUSES.values()] == [*CAUSES]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +132,8 @@ def test_anything_else_is_unknown(typed: str) -> None:
     assert known_as(typed) is None
 
 
-def test_every_word_for_a_bound_is_known() -> None:
+def test_every_cause_and_bound_is_known_by_its_words() -> None:
+    assert [known_as(cause.label) for cause in CAUSES.values()] == [*CAUSES]
     assert None not in map(known_as, WORDS.values())
 
 

@@ -8,12 +8,12 @@ import pytest
 from nsysflow.report.figures.drawing import OF_COMPARISON, OF_RUN
 from nsysflow.report.figures.style import COLUMN_MM, PAGE_MM
 from nsysflow.report.pictures import DrawnFigures
-from tests.analyses import run_of
 from tests.report.figures.drawn import ranks
-from tests.report.figures.test_bridge import FOUND, SAME
+from tests.report.figures.test_bridge import SAME
 from tests.report.handmade import device, results
 
 MM_PER_POINT = 25.4 / 72
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +21,13 @@ def of_ranks() -> DrawnFigures:
     return OF_RUN.draw(ranks())
 
 
-def test_a_run_of_ranks_has_every_figure(of_ranks: DrawnFigures) -> None:
+def test_a_run_of_ranks_has_every_figure_with_the_same_bytes_each_time(
+    of_ranks: DrawnFigures,
+) -> None:
     assert of_ranks.names == [kind.name for kind in OF_RUN.kinds]
     assert [*of_ranks.files] == OF_RUN.files
     assert of_ranks.empty == {}
+    assert OF_RUN.draw(ranks()).files == of_ranks.files
 
 
 def test_what_is_empty_is_not_drawn_and_why_is_said() -> None:
@@ -35,10 +38,6 @@ def test_what_is_empty_is_not_drawn_and_why_is_said() -> None:
     assert OF_COMPARISON.draw(SAME).empty == {"bridge": "nothing changed"}
 
 
-def test_the_same_run_gives_the_same_bytes(of_ranks: DrawnFigures) -> None:
-    assert OF_RUN.draw(ranks()).files == of_ranks.files
-
-
 def test_an_svg_is_one_or_two_columns_wide_and_holds_text_and_no_date(
     of_ranks: DrawnFigures,
 ) -> None:
@@ -47,7 +46,7 @@ def test_an_svg_is_one_or_two_columns_wide_and_holds_text_and_no_date(
             tree = ElementTree.fromstring(content)
             width = float(tree.attrib["width"].removesuffix("pt")) * MM_PER_POINT
             assert min(abs(width - mm) for mm in (COLUMN_MM, PAGE_MM)) < 0.01
-            read = [text.text or "" for text in tree.iter("{http://www.w3.org/2000/svg}text")]
+            read = [text.text or "" for text in tree.iter(f"{SVG}text")]
             assert any("ddp-bucketed-rank0" in text for text in read)
             assert not re.search(rb"dc:date|\b20\d\d-\d\d", content)
 
@@ -64,15 +63,6 @@ def test_names_in_an_svg_are_text_whatever_they_are() -> None:
     name = '<script>alert("$x^2$")</script> & \N{HEBREW LETTER ALEF}\N{GRINNING FACE}'
     run = results(accounting=[device(9_000_000, name=name)])
     tree = ElementTree.fromstring(OF_RUN.draw(run).files["breakdown.svg"])
-    read = [text.text or "" for text in tree.iter("{http://www.w3.org/2000/svg}text")]
+    read = [text.text or "" for text in tree.iter(f"{SVG}text")]
     assert any(name in text for text in read)
-    assert not [*tree.iter("{http://www.w3.org/2000/svg}script")]
-
-
-def test_the_bridge_is_drawn_of_a_comparison() -> None:
-    assert [*OF_COMPARISON.draw(FOUND).files] == ["bridge.svg", "bridge.png"]
-
-
-def test_a_long_run_draws_all_its_steps() -> None:
-    drawn = OF_RUN.draw(run_of("deep_queue-queued"))
-    assert "idle-over-steps.svg" in drawn.files
+    assert not [*tree.iter(f"{SVG}script")]

@@ -17,13 +17,12 @@ from nsysflow.report.figures.gpu_time import (
     draw_kernel_classes,
     draw_phases,
 )
-from nsysflow.report.palette import CAUSES, CLASSES
 from nsysflow.report.phase_tree import phase_tree
 from nsysflow.report.pictures import ALL
 from nsysflow.report.results import Results
 from tests.analyses import run_of
-from tests.report.figures.drawn import bars, colour, drawn, ranks, some_reports, texts
-from tests.report.handmade import MS, device, results, training
+from tests.report.figures.drawn import RANKS, bars, colour, drawn, ranks, some_reports, texts
+from tests.report.handmade import MS, device, results
 
 COLUMNS = {part.colour.light: part.column for part in ALL}
 
@@ -49,18 +48,8 @@ def test_bars_are_as_wide_as_the_accounting_of_a_judged_step_says(name: str) -> 
 
 
 def test_each_rank_has_a_bar_with_its_name() -> None:
-    figure = drawn(draw_breakdown, ranks())
-    assert len(shown_ns(ranks())) == 2
-    assert {"ddp-bucketed-rank0 GPU 0", "ddp-bucketed-rank1 GPU 1"} <= {*texts(figure)}
-
-
-def test_the_legend_of_one_gpu_has_the_page_s_figures() -> None:
-    read = texts(drawn(draw_breakdown, run_of("nan_check-sync")))
-    assert "compute 3.24 ms, 84 %" in read
-    assert "idle: waiting in a sync 520 us, 14 %" in read
-    assert (
-        "nan_check-sync · NVIDIA H200 · step 3.85 ms, mean of 4 of 5 (unprofiled 4.06 ms)" in read
-    )
+    names = {f"{name} GPU {gpu}" for gpu, name in enumerate(RANKS)}
+    assert names <= {*texts(drawn(draw_breakdown, ranks()))}
 
 
 def test_a_name_from_the_program_is_no_formula_and_no_markup() -> None:
@@ -69,7 +58,9 @@ def test_a_name_from_the_program_is_no_formula_and_no_markup() -> None:
     assert about == "run.sqlite · H$200$ <b>"
 
 
-PARTS = {CLASSES["compute"].light: "busy"} | {of.light: name for name, of in CAUSES.items()}
+PARTS = {palette.CLASSES["compute"].light: "busy"} | {
+    of.light: name for name, of in palette.CAUSES.items()
+}
 
 
 @some_reports
@@ -92,13 +83,6 @@ def test_bars_are_as_wide_as_the_tree_of_phases_says(name: str) -> None:
     ]
     assert [found[at] for at in sorted(found)] == [pytest.approx(each) for each in wanted]
     assert axes.get_xlim()[0] == 0
-
-
-def test_a_phase_is_named_by_its_path_with_its_time_beside_it() -> None:
-    figure = drawn(draw_phases, Results([training()]))
-    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names == ["step", "step/forward", "step/loss", "(outside ranges)"]
-    assert "52.0 ms" in [text.strip() for text in texts(figure)]  # forward
 
 
 def test_phases_that_have_no_room_are_counted() -> None:
@@ -124,8 +108,8 @@ def test_bars_are_as_wide_as_the_classes_in_kernels(name: str) -> None:
 
 def test_each_class_has_its_share_and_number_of_launches() -> None:
     rows = [
-        {"class": "matmul", "total_ns": 6 * MS, "count": 4, "name": "a"},
-        {"class": "matmul", "total_ns": 1 * MS, "count": 1, "name": "b"},
+        {"class": "matmul", "total_ns": 6 * MS, "count": 4},
+        {"class": "matmul", "total_ns": 1 * MS, "count": 1},
         {"class": "norm", "total_ns": 3 * MS, "count": 1200},
     ]
     read = [text.strip() for text in texts(drawn(draw_kernel_classes, results(kernels=rows)))]
@@ -142,20 +126,15 @@ def test_only_communication_has_the_colour_of_communication() -> None:
     assert any("2 GPUs together" in text for text in texts(figure))
 
 
-GAP_HISTOGRAM_CAUSES = {of.light: name for name, of in palette.CAUSES.items()}
-GAP_HISTOGRAM_CLASSES = [*(label for _, label in LENGTHS), LONGER]
-
-
 def shown(axes: Axes) -> dict[tuple[str, str], float]:
     """The height of each bar, by length and cause, without empty ones."""
-    return {
-        (
-            GAP_HISTOGRAM_CLASSES[round(bar.get_x() + bar.get_width() / 2)],
-            GAP_HISTOGRAM_CAUSES[colour(bar)],
-        ): bar.get_height()
-        for bar in bars(axes)
-        if bar.get_height()
-    }
+    lengths = [*(label for _, label in LENGTHS), LONGER]
+    found = {}
+    for bar in bars(axes):
+        if bar.get_height():
+            length = lengths[round(bar.get_x() + bar.get_width() / 2)]
+            found[length, PARTS[colour(bar)]] = bar.get_height()
+    return found
 
 
 @some_reports
@@ -185,11 +164,9 @@ def test_classes_go_from_the_shortest_to_the_longest_that_has_gaps() -> None:
     assert names == ["< 2 us", "< 5 us", "< 20 us", "< 100 us"]
 
 
-def test_axes_say_whether_they_are_of_a_step_or_of_the_window() -> None:
+def test_axes_say_where_they_are_of_the_window_and_not_of_a_step() -> None:
     window = texts(drawn(draw_gap_histogram, results(gap_histogram=[gap("longer")])))
     assert {"gaps in the window", "idle time in the window (ms)"} <= {*window}
-    steps = texts(drawn(draw_gap_histogram, run_of("nan_check-sync")))
-    assert {"gaps per step", "idle time per step (us)"} <= {*steps}
 
 
 @pytest.mark.parametrize(

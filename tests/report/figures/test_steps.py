@@ -99,23 +99,17 @@ def test_ranks_have_axes_of_their_own_on_one_scale() -> None:
 
 
 def test_of_many_gpus_those_that_idle_longest_are_shown_and_the_others_counted() -> None:
-    run = Results(
-        [
-            renamed(handmade(steps=[step(0, at * MS), step(1, at * MS)]), f"rank{at}")
-            for at in range(1, GPUS + 3)
-        ]
-    )
+    both = {at: handmade(steps=[step(0, at * MS), step(1, at * MS)]) for at in range(1, GPUS + 3)}
+    run = Results([renamed(steps, f"rank{at}") for at, steps in both.items()])
     figure = drawn(draw_idle_over_steps, run)
-    read = texts(figure)
     assert len(figure.axes) == GPUS
-    assert any("2 GPUs that idle less are not shown" in text for text in read)
-    assert "rank1 GPU 0" not in read
+    assert any("2 GPUs that idle less are not shown" in text for text in texts(figure))
+    assert "rank1 GPU 0" not in texts(figure)
 
 
 @pytest.mark.parametrize(("count", "width_mm"), [(5, COLUMN_MM), (40, PAGE_MM)])
 def test_few_steps_fit_into_one_column(count: int, width_mm: int) -> None:
-    run = results(steps=[step(at, MS) for at in range(count)])
-    figure = drawn(draw_idle_over_steps, run)
+    figure = drawn(draw_idle_over_steps, results(steps=[step(at, MS) for at in range(count)]))
     assert figure.get_figwidth() * 25.4 == pytest.approx(width_mm)
 
 
@@ -129,8 +123,8 @@ def cells(axes: Axes) -> list[list[float | None]]:
     (image,) = axes.images
     values = image.get_array()
     assert values is not None
-    rows = values.tolist()  # what is masked becomes None
-    return [[None if value is None or value != value else value for value in row] for row in rows]
+    rows: list[list[float | None]] = values.tolist()  # what is masked becomes None
+    return rows
 
 
 def test_cells_are_the_steps_and_what_they_lost() -> None:

@@ -12,15 +12,11 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as classes
 from nsysflow.base.errors import NsysflowError
 from nsysflow.report.perfetto import packets as wire
 from nsysflow.report.perfetto.packets import PacketColumns, Packets, protos
-from tests.report.perfetto.reader import read_trace
+from tests.report.perfetto.reader import Slice, read_trace
 
 ODD_NAMES = (
-    "<script>alert('1')</script>",
-    '"quoted" \\ {0} %s',
-    "שלום עולם",
-    "x" * 5_000,
-    "line\nbreak",
-    "",
+    *("<script>alert('1')</script>", '"quoted" \\ {0} %s', "שלום עולם"),
+    *("x" * 5_000, "line\nbreak", ""),
 )
 
 
@@ -56,63 +52,42 @@ def test_an_event_is_what_the_package_makes_of_it(
 @given(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
 def test_a_counter_is_what_the_package_makes_of_it(whole: int, value: float) -> None:
     event = classes.TrackEvent(counter_value=whole, double_counter_value=value)
-    assert (
-        classes.TrackEvent.FromString(wire.counter_count(whole) + wire.counter_value(value))
-        == event
-    )
+    written = wire.counter_count(whole) + wire.counter_value(value)
+    assert classes.TrackEvent.FromString(written) == event
+
+
+def read_back(*names: str | None, track: str = "track") -> tuple[bytes, list[Slice]]:
+    """Slices without length of these names, which are also a text of each: written, and read."""
+    out = BytesIO()
+    packets = Packets(out)
+    uuid = packets.uuids(1)
+    packets.describe(uuid, name=track)
+    words, times = pl.Series(names, dtype=pl.String), range(len(names))
+    columns = {"start_ns": times, "end_ns": times, "name": words, "source": words}
+    rows = pl.DataFrame(columns).with_columns(pl.lit(uuid, pl.UInt64).alias("track"))
+    packets.write_slices(rows, PacketColumns(texts=("source",)))
+    return out.getvalue(), read_trace(out.getvalue()).slices
 
 
 def test_names_are_shown_as_they_are() -> None:
-    out = BytesIO()
-    packets = Packets(out)
-    first = packets.uuids(len(ODD_NAMES))
-    tracks = range(first, first + len(ODD_NAMES))
-    for uuid, name in zip(tracks, ODD_NAMES, strict=True):
-        packets.describe(uuid, name=f"track {name}")
-    rows = pl.DataFrame(
-        {
-            "track": pl.Series(tracks, dtype=pl.UInt64),
-            "start_ns": range(len(ODD_NAMES)),
-            "end_ns": range(1, len(ODD_NAMES) + 1),
-            "name": ODD_NAMES,
-            "source": ODD_NAMES,
-        }
-    )
-    packets.write_slices(rows, PacketColumns(texts=("source",)))
-    found = read_trace(out.getvalue()).slices
+    _, found = read_back(*ODD_NAMES, track=ODD_NAMES[0])
     assert tuple(each.name for each in found) == ODD_NAMES
     assert tuple(each.arguments["source"] for each in found) == ODD_NAMES
-    assert found[0].path == (f"track {ODD_NAMES[0]}",)
+    assert [(each.start_ns, each.ns) for each in found] == [(at, 0) for at in range(len(found))]
+    assert found[0].path == (ODD_NAMES[0],)
 
 
 def test_a_slice_without_a_name_is_there() -> None:
-    out = BytesIO()
-    packets = Packets(out)
-    packets.describe(packets.uuids(1), name="track")
-    rows = pl.DataFrame(
-        {"track": [1], "start_ns": [3], "end_ns": [3], "name": pl.Series([None], dtype=pl.String)}
-    )
-    packets.write_slices(rows, PacketColumns())
-    (one,) = read_trace(out.getvalue()).slices
-    assert (one.name, one.start_ns, one.ns) == ("(nameless)", 3, 0)
+    _, (one,) = read_back(None)
+    assert (one.name, one.arguments) == ("(nameless)", {})
 
 
 def test_a_name_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsysflow.report.perfetto.packets._ROWS", 2)
-    out = BytesIO()
-    packets = Packets(out)
-    packets.describe(packets.uuids(1), name="track")
-    rows = pl.DataFrame(
-        {
-            "track": pl.Series([1] * 5, dtype=pl.UInt64),
-            "start_ns": [0, 2, 4, 6, 8],
-            "end_ns": [1, 3, 5, 7, 9],
-            "name": ["a long name", "other", "a long name", "a long name", "last"],
-        }
-    )
-    packets.write_slices(rows, PacketColumns())
-    assert out.getvalue().count(b"a long name") == 1
-    assert [each.name for each in read_trace(out.getvalue()).slices] == rows["name"].to_list()
+    names = ["a long name", "other", "a long name", "a long name", "last"]
+    content, found = read_back(*names)
+    assert content.count(b"a long name") == 2  # as a name and as a text
+    assert [each.name for each in found] == names
 
 
 def test_without_the_package_the_error_says_what_to_install(
