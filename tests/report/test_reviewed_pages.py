@@ -17,12 +17,14 @@ from nsysflow.report.document import report_json
 from nsysflow.report.figures import bridge
 from nsysflow.report.figures.drawing import OF_RUN
 from nsysflow.report.figures.steps import draw_ranks
+from nsysflow.report.flamegraph import ROW, Heading, speedscope, svg
 from nsysflow.report.gap_report import as_markdown, gap_report, tracks_of
 from nsysflow.report.markdown import summary
 from nsysflow.report.page import Length
 from nsysflow.report.sarif import sarif_json
 from nsysflow.report.terminal import page, set_block
 from tests.analyses import analysed, run_of
+from tests.report import test_flamegraph as flamegraph
 from tests.report.figures.drawn import drawn, ranks, texts
 from tests.report.handmade import (
     Results,
@@ -37,6 +39,7 @@ from tests.report.handmade import (
 from tests.report.notebook_html import words
 from tests.report.perfetto.reader import read_results
 from tests.report.test_diff import FOUND
+from tests.report.test_flamegraph import OWN, STACKS
 from tests.report.test_ranks import many
 from tests.tiny import analysis_of, kernel, launch, opened
 
@@ -102,6 +105,22 @@ def in_figures() -> str:
     return joined(lines)
 
 
+def in_flamegraph() -> str:
+    """The boxes of the picture with their widths of 1180, and the stacks for speedscope."""
+    boxes = flamegraph.drawn(svg(STACKS, OWN, Heading(about="two ranks", steps=None)))
+    lines = [
+        f"{'  ' * round((box.y - boxes[0].y) / ROW)}{box.name} [{box.kind}, {box.width:.0f} wide]"
+        f" {box.about}: {box.label}"
+        for box in boxes
+    ]
+    file = flamegraph.read(speedscope(STACKS, "two ranks"))
+    for at, profile in enumerate(file.profiles):
+        lines += ["", f"{profile.name}: {profile.endValue} {profile.unit}"]
+        lines += [f"{ns} {' / '.join(names)}" for names, ns in flamegraph.weights(file, at).items()]
+    frames = (f"{each.name}: {each.file} {each.line}" for each in file.shared.frames)
+    return joined([*lines, "", *frames])
+
+
 def in_perfetto() -> str:
     """The slices, arrows and counters of a trace of two kernels."""
     rows = opened(0, 90, "step"), launch(2, 6, 1), kernel(10, 30, 1, name="a<int>")
@@ -147,6 +166,7 @@ RENDERED: Final[dict[str, Callable[[], str]]] = {
     "notebook.txt": lambda: in_notebook("nan_check-sync"),
     "perfetto.txt": in_perfetto,
     "figures.txt": in_figures,
+    "flamegraph.txt": in_flamegraph,
 }
 
 
