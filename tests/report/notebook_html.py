@@ -25,9 +25,3 @@ def boxes(html: str) -> list[Element]:
         each for each in tree(f"<div>{html}</div>").iter("svg") if each.get("role") == "img"
     ]
     return [found for each in pictures for found in each.iter("rect")]
-
-
-def title_of(box: Element) -> str:
-    """What a mouse that rests on a box says."""
-    found = box.find("title")
-    return "" if found is None else found.text or ""

@@ -26,29 +26,20 @@ def test_each_row_has_a_cell_of_each_field() -> None:
     assert block.rows == (("1", "2"), ("2", "4"))
 
 
-def test_null_is_an_empty_cell_and_zero_is_not() -> None:
+def test_null_is_an_empty_cell_and_no_phase_is_outside_all_ranges() -> None:
     shown = value("ns", duration)
     assert [shown({"ns": ns}) for ns in (None, 0, 3 * MS)] == ["", "0", "3.00 ms"]
-
-
-def test_a_phase_outside_all_ranges_says_so() -> None:
     _, cell = phase_field()
     phases = [cell({"phase": phase}) for phase in ("step", "", None)]
     assert phases == ["step", "(outside ranges)", "(outside ranges)"]
 
 
-@pytest.mark.parametrize(("devices", "named"), [([0, 0], False), ([0, 1], True)])
-def test_the_gpu_has_a_column_only_where_the_rows_are_of_several(
-    devices: list[int], named: bool
-) -> None:
-    table = pl.DataFrame({"report": "run.sqlite", "device": devices})
-    assert bool(gpu_fields(Results([handmade()]), table)) is named
-
-
-def test_a_gpu_has_its_report_where_there_are_several() -> None:
-    rows = {"report": ["a", "b"], "device": [0, 0]}
+def test_the_gpu_has_a_column_only_where_the_rows_are_of_several_and_its_report_too() -> None:
+    for devices, named in (([0, 0], False), ([0, 1], True)):
+        table = pl.DataFrame({"report": "run.sqlite", "device": devices})
+        assert bool(gpu_fields(Results([handmade()]), table)) is named
     run = Results([renamed(handmade(), name) for name in "ab"])
-    ((_, cell),) = gpu_fields(run, pl.DataFrame(rows))
+    ((_, cell),) = gpu_fields(run, pl.DataFrame({"report": ["a", "b"], "device": [0, 0]}))
     assert cell({"report": "b", "device": 0}) == "b GPU 0"
 
 
@@ -75,11 +66,14 @@ def test_a_mean_count_per_step_is_never_rounded_to_none(count: int, said: str) -
     assert mean_count(count, 50) == said
 
 
-def test_host_code_is_before_the_line_of_the_launch_after_it() -> None:
-    assert line_at("host", "", "train.py:42 in step") == "before train.py:42"
-    assert line_at("sync", "cudaStreamSynchronize", "a.py:1 in f") == "a.py:1 in f"
-    assert line_at("host", "", "") == ""
-
-
-def test_a_line_without_a_function_stays_as_it_is() -> None:
-    assert line_at("host", "", "train.py:42") == "before train.py:42"
+@pytest.mark.parametrize(
+    ("cause", "culprit", "source", "said"),
+    [
+        ("host", "", "train.py:42 in step", "before train.py:42"),  # of the launch after it
+        ("host", "", "train.py:42", "before train.py:42"),
+        ("sync", "cudaStreamSynchronize", "a.py:1 in f", "a.py:1 in f"),
+        ("host", "", "", ""),
+    ],
+)
+def test_the_line_of_a_cause(cause: str, culprit: str, source: str, said: str) -> None:
+    assert line_at(cause, culprit, source) == said

@@ -38,23 +38,19 @@ def test_a_saving_says_how_sure_it_is(high_ns: int, fields: dict[str, Any], said
 
 @pytest.mark.parametrize(
     ("have", "of", "said"),
-    [
-        (2, 2, ""),
-        (3, 2, ""),
-        (1, 2, "in 1 of 2 steps"),
-        (1, 1, ""),
-        (999, 2_000, "in 999 of 2,000 steps"),
-    ],
-)
+    [(2, 2, ""), (3, 2, ""), (1, 1, ""), (1, 2, "in 1 of 2 steps"),
+     (999, 2_000, "in 999 of 2,000 steps")],
+)  # fmt: skip
 def test_only_where_some_steps_lack_it_their_number_is_said(have: int, of: int, said: str) -> None:
     (row,) = suggestions(with_findings(valued(steps=have), steps=of), 9).rows
     assert row.steps == said
 
 
-def test_without_steps_no_number_of_them_is_said() -> None:
+def test_without_steps_no_number_of_them_is_said_and_without_findings_nothing() -> None:
     found = suggestions(with_findings(valued(steps=1), steps=2, of_steps=False), 9)
-    assert found.rows[0].steps == ""
-    assert found.caption == "of the whole window"
+    assert (found.rows[0].steps, found.caption) == ("", "of the whole window")
+    none = suggestions(with_findings(), 3)
+    assert (none.rows, none.more) == ((), "")
 
 
 def test_the_caption_says_what_all_changes_leave_of_a_step() -> None:
@@ -64,22 +60,19 @@ def test_the_caption_says_what_all_changes_leave_of_a_step() -> None:
     assert several.caption == f"per step; all together: 50.0 ms → 40.0 ms; {UNKNOWN}"
 
 
-def test_what_the_profiler_inflates_is_said_from_5_percent_on() -> None:
-    run = stepped(found_of(valued()))
-    hardly, much = (suggestions(Results([captured(run, (7, ns * MS))]), 1) for ns in (48, 40))
-    assert hardly.caption == "per step"
-    assert much.caption == "per step; without the profiler about 80 % of it (estimated)"
-
-
-def test_a_window_without_warm_up_measured_no_unprofiled_step() -> None:
-    run = captured(stepped(found_of(valued())), (7, None))
-    caption = suggestions(Results([run]), 1).caption
-    assert caption == "per step; unprofiled time unknown: give --capture warm-up steps"
-
-
-def test_without_findings_there_are_no_lines() -> None:
-    found = suggestions(with_findings(), 3)
-    assert (found.rows, found.more) == ((), "")
+@pytest.mark.parametrize(
+    ("unprofiled_ns", "caption"),
+    [
+        (48 * MS, "per step"),  # 5 % and more is said
+        (40 * MS, "per step; without the profiler about 80 % of it (estimated)"),
+        (None, "per step; unprofiled time unknown: give --capture warm-up steps"),
+    ],
+)
+def test_what_the_profiler_inflates_is_said_as_far_as_it_is_known(
+    unprofiled_ns: int | None, caption: str
+) -> None:
+    run = captured(stepped(found_of(valued())), (7, unprofiled_ns))
+    assert suggestions(Results([run]), 1).caption == caption
 
 
 def test_a_finding_of_several_reports_names_its_own() -> None:

@@ -129,20 +129,14 @@ def test_of_several_ranks_a_row_has_the_one_that_waits_most() -> None:
 
 
 def test_what_is_small_is_one_row_at_the_end() -> None:
-    rows = gap_report([track([1000] * 20, forward=[4] * 20, loss=[3] * 20)]).rows
-    (rest,) = rows
-    assert rest.place is None
-    assert rest.ns == 7
+    (rest,) = gap_report([track([1000] * 20, forward=[4] * 20, loss=[3] * 20)]).rows
+    assert (rest.place, rest.ns) == (None, 7)
 
 
 def test_a_small_row_that_comes_and_goes_is_not_listed() -> None:
     steps = [1000] * 20
     assert len(lines(track(steps, loss=[9] * 20))) == 2
     assert len(lines(track(steps, loss=[0, 9] * 9 + [9] * 2))) == 1
-
-
-def test_a_report_without_gpu_work_has_no_rows() -> None:
-    assert lines() == []
 
 
 def idle(step: int | None, ns: int, kind: str = "sync", **columns: Any) -> dict[str, Any]:
@@ -165,55 +159,33 @@ def one_report(*parts: dict[str, Any], steady: Sequence[bool] = ()) -> list[Trac
     return tracks_of(Results([run]))
 
 
-def test_only_steady_steps_count() -> None:
-    (found,) = one_report(
-        compute(0, 10), compute(1, 90), idle(0, 990), idle(1, 10), steady=[False, True]
-    )
-    assert found.step_ns == [100]
-    assert found.idle_ns[Place("loss", WAITING)] == {("sync", ""): [10]}
+@pytest.mark.parametrize(
+    ("parts", "steady", "step_ns"),
+    [
+        ([compute(0, 10), compute(1, 90), idle(0, 990), idle(1, 10)], [False, True], [100]),
+        ([compute(0, 10), idle(1, 10)], [False, False], [10, 10]),
+        ([compute(None, 90), idle(None, 10)], [], [100]),
+    ],
+)
+def test_steady_steps_count_or_else_all_or_else_the_window(
+    parts: list[dict[str, Any]], steady: list[bool], step_ns: list[int]
+) -> None:
+    (found,) = one_report(*parts, steady=steady)
+    assert (found.step_ns, found.has_steps) == (step_ns, bool(steady))
 
 
-def test_where_no_step_is_steady_all_count() -> None:
-    (found,) = one_report(compute(0, 10), idle(1, 10), steady=[False, False])
-    assert found.step_ns == [10, 10]
-
-
-def test_without_steps_the_window_counts_as_a_whole() -> None:
-    (found,) = one_report(compute(None, 90), idle(None, 10))
-    assert (found.has_steps, found.step_ns) == (False, [100])
-
-
-def test_inserted_lines_change_no_row() -> None:
-    at_42, at_45 = (
-        one_report(compute(0, 90), idle(0, 10, source=f"train.py:{line} in step"), steady=[True])
-        for line in (42, 45)
-    )
-    assert (
-        lines(*at_42)
-        == lines(*at_45)
-        == [
-            "loss,waiting,step (train.py),10",
-            "(all smaller ones),,,1",
-        ]
-    )
-
-
-def test_a_wait_for_a_copy_and_for_a_sync_of_one_function_are_one_row() -> None:
-    source = "train.py:42 in step"
-    (found,) = one_report(
-        compute(0, 80),
-        idle(0, 10, source=source),
-        idle(0, 10, kind="blocking_copy", source=source),
-        steady=[True],
-    )
-    assert [*found.idle_ns] == [Place("loss", WAITING, "step (train.py)")]
-
-
-def test_host_code_has_no_line_since_samples_wander() -> None:
-    (found,) = one_report(
-        compute(0, 90), idle(0, 10, kind="host", source="a.py:1 in b"), steady=[True]
-    )
-    assert [*found.idle_ns] == [Place("loss", LAUNCHING)]
+@pytest.mark.parametrize(
+    ("kinds", "place"),
+    [
+        # without the number of the line; a copy and a sync of one function are one row
+        (("sync", "blocking_copy"), Place("loss", WAITING, "step (train.py)")),
+        (("host",), Place("loss", LAUNCHING)),  # its line is sampled, and wanders
+    ],
+)
+def test_a_row_is_of_a_phase_a_cause_and_a_function(kinds: Sequence[str], place: Place) -> None:
+    waits = (idle(0, 10, kind=kind, source="train.py:42 in step") for kind in kinds)
+    (found,) = one_report(compute(0, 80), *waits, steady=[True])
+    assert [*found.idle_ns] == [place]
 
 
 @pytest.mark.parametrize(
@@ -253,28 +225,18 @@ def test_a_row_is_listed_from_half_a_percent_on(
 
 def run(phase: str = "loss", *, steps: int = 20, has_steps: bool = True) -> Track:
     """A GPU that waits for a loss and for launches."""
-    forward: dict[Part, list[int]] = {
-        ("launch", ""): [MS] * steps,
-        ("host", ""): [3 * MS] * steps,
+    waits = [20 * MS + 1000 * at for at in range(steps)]
+    idle_ns: dict[Place, dict[Part, Sequence[int]]] = {
+        FORWARD: {("launch", ""): [MS] * steps, ("host", ""): [3 * MS] * steps},
+        Place(phase, WAITING, "step (t.py)"): {("sync", "cudaStreamSynchronize"): waits},
     }
-    loss: dict[Part, list[int]] = {
-        ("sync", "cudaStreamSynchronize"): [20 * MS + 1000 * at for at in range(steps)]
-    }
-    return Track(
-        gpu="NVIDIA H200",
-        has_steps=has_steps,
-        step_ns=[100 * MS] * steps,
-        idle_ns={Place("forward", LAUNCHING): forward, Place(phase, WAITING, "step (t.py)"): loss},
-    )
+    step_ns = [100 * MS] * steps
+    return Track(gpu="NVIDIA H200", has_steps=has_steps, step_ns=step_ns, idle_ns=idle_ns)
 
 
-def test_a_name_with_a_comma_stays_one_cell() -> None:
+def test_a_name_stays_one_cell() -> None:
     assert '"a, b",waiting,' in as_csv(gap_report([run("a, b")]))
-
-
-def test_a_name_cannot_break_the_table() -> None:
-    page = as_markdown(gap_report([run("a|b\n# c")]))
-    assert r"| a\|b·# c, step (t.py) |" in page
+    assert r"| a\|b·# c, step (t.py) |" in as_markdown(gap_report([run("a|b\n# c")]))
 
 
 def test_without_steps_the_markdown_speaks_of_the_window_and_gives_no_interval() -> None:
@@ -290,9 +252,8 @@ def test_the_markdown_says_what_a_row_of_several_ranks_is() -> None:
 
 
 def test_a_report_without_gpu_work_has_files_too() -> None:
-    empty = gap_report([])
-    assert as_csv(empty).splitlines() == ["place,cause,function,step_pct"]
-    assert as_markdown(empty) == "# No GPU work was recorded\n"
+    assert as_csv(gap_report([])).splitlines() == ["place,cause,function,step_pct"]
+    assert as_markdown(gap_report([])) == "# No GPU work was recorded\n"
 
 
 @pytest.mark.xdist_group("pairs")

@@ -14,13 +14,10 @@ def test_every_table_has_as_many_cells_in_each_row() -> None:
             table = []
 
 
-def test_a_name_cannot_become_markup() -> None:
+def test_no_name_and_no_finding_can_become_markup() -> None:
     row = {"path": "<b>a|b\n*c*</b> _d_ e_f", "depth": 1, "busy_ns": MS}
     page = summary(results(accounting=[device(MS)], phases=[row]))
     assert r"| \<b\>a\|b·\*c\*\</b\> \_d\_ e_f |" in page
-
-
-def test_a_finding_cannot_become_markup() -> None:
     page = summary(with_findings(valued(title="</details> | *x*", change=("`if` <b>",))))
     assert r"First: save 5.00 ms (10 %): \</details\> \| \*x\*" in page
     assert r"| \</details\> \| \*x\* | \`if\` \<b\> |" in page

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from nsysflow import Analysis
@@ -74,55 +73,52 @@ def many(analysis: Analysis | None = None) -> RealResults:
     )
 
 
-def drawn(rows: pl.DataFrame, *, alone: list[int], lines: int = 8, width: int = 80) -> list[Line]:
-    return heat_map(rows, alone, lines, width)
-
-
-def of(count: int, each: int, **late: list[int]) -> pl.DataFrame:
+def drawn(
+    ranks: int,
+    each: int,
+    *,
+    alone: Sequence[int] = (),
+    lines: int = 8,
+    width: int = 80,
+    **late: Any,
+) -> list[Line]:
+    """The picture of so many ranks and steps; `r2=[1, 3]` is late in these steps."""
     named = {int(name[1:]): some for name, some in late.items()}
-    return frame("rank_steps", *map(dict, steps(count, each, named)))
+    return heat_map(frame("rank_steps", *map(dict, steps(ranks, each, named))), alone, lines, width)
 
 
 def test_a_rank_that_takes_a_tenth_of_a_step_longer_stands_out_in_these_steps() -> None:
-    lines = drawn(of(4, 5, r2=[1, 3]), alone=[])
+    lines = drawn(4, 5, r2=[1, 3])
     assert [line.letters for line in lines] == ["·····", "·····", "·▓·▓·", "·····"]
 
 
 def test_ranks_to_show_alone_come_first_and_the_others_keep_their_neighbours() -> None:
-    lines = drawn(of(16, 2), alone=[9], lines=6)
-    assert [line.ranks for line in lines] == [
-        (9,),
-        (0, 1, 2, 3),
-        (4, 5, 6, 7),
-        (8, 10, 11),
-        (12, 13, 14, 15),
-    ]
+    lines = drawn(16, 2, alone=[9], lines=6)
+    rest = [(0, 1, 2, 3), (4, 5, 6, 7), (8, 10, 11), (12, 13, 14, 15)]
+    assert [line.ranks for line in lines] == [(9,), *rest]
 
 
 def test_a_thousand_ranks_fit_into_the_lines_and_the_worst_of_them_is_seen() -> None:
-    lines = drawn(of(1024, 3, r700=[1]), alone=[], lines=12)
+    lines = drawn(1024, 3, lines=12, r700=[1])
     assert len(lines) == 8
     assert [line.letters for line in lines].count("·▓·") == 1
     assert sum(len(line.ranks) for line in lines) == 1024
 
 
 def test_at_most_half_of_the_lines_show_a_rank_alone() -> None:
-    lines = drawn(of(64, 2), alone=list(range(40)), lines=8)
+    lines = drawn(64, 2, alone=range(40))
     assert [len(line.ranks) for line in lines][:5] == [1, 1, 1, 1, 12]
 
 
 def test_many_steps_fit_into_the_width_and_the_worst_of_them_is_seen() -> None:
-    (line, *_) = drawn(of(2, 100, r0=[55]), alone=[], width=10)
-    assert line.letters == "·····▒····" or line.letters == "·····▓····"
+    assert drawn(2, 100, width=10, r0=[55])[0].letters == "·····▒····"
 
 
-def test_a_step_that_a_rank_lacks_is_blank() -> None:
-    rows = of(2, 3).filter(~((pl.col("rank") == 1) & (pl.col("step") == 1)))
-    assert [line.letters for line in drawn(rows, alone=[])] == ["···", "· ·"]
-
-
-def test_without_steps_there_is_no_picture() -> None:
-    assert drawn(of(0, 0), alone=[]) == []
+def test_a_step_that_a_rank_lacks_is_blank_and_without_steps_there_is_no_picture() -> None:
+    rows = [row for row in steps(2, 3) if (row["rank"], row["step"]) != (1, 1)]
+    lines = heat_map(frame("rank_steps", *map(dict, rows)), [], 8, 80)
+    assert [line.letters for line in lines] == ["···", "· ·"]
+    assert drawn(0, 0) == []
 
 
 def said(*groups: dict[str, Any], many: bool = True, bandwidth: Any = ()) -> RankSummary:
@@ -130,15 +126,63 @@ def said(*groups: dict[str, Any], many: bool = True, bandwidth: Any = ()) -> Ran
     return summarize_ranks(run_with(many=many, rank_groups=groups, **tables).judged)
 
 
-def test_a_straggler_is_named_with_how_often() -> None:
-    some = said(group(steps_last=2, cost_step_ns=MS // 10))
-    assert some.first.endswith("100 us a step (1.0 %), in 2 of 20 steps")
+def tp(number: int, members: str, **columns: Any) -> dict[str, Any]:
+    """A row of RANK_GROUPS: eight ranks that share a model."""
+    return group(group=number, kind="TP", ranks=8, members=members, **columns)
+
+
+def dp(number: int, through: int | None = None, **columns: Any) -> dict[str, Any]:
+    """A row of RANK_GROUPS: ranks of several of these, which may wait for another group."""
+    waits = {"cost_work_ns": 0, "cost_group_ns": 20 * MS, "through": through}
+    return group(group=number, kind="DP", **(waits if through else {}), **columns)
+
+
+IN_EVERY = "1.00 ms a step (10 %), in every step"
+IT_COMPUTES = "rank37 comes late because it computes longer"
+
+
+@pytest.mark.parametrize(
+    ("groups", "sentences"),
+    [
+        ([group(steps_last=2, cost_step_ns=MS // 10)],
+         ["rank37 holds up the other 63 ranks: 100 us a step (1.0 %), in 2 of 20 steps",
+          IT_COMPUTES]),
+        # less than a hundredth of a step
+        ([group(cost_step_ns=MS // 20)],
+         ["No rank holds the others up", "rank37 costs its group most: 50.0 us a step (0.5 %)"]),
+        # a cost that late hosts hide: what the run would save counts
+        ([group(saved_step_ns=MS // 4)],
+         ["rank37 holds up the other 63 ranks: 250 us a step (2.5 %), in every step",
+          "The others wait 1.00 ms a step for it, but most of that time they would wait for their"
+          " own hosts anyway", IT_COMPUTES]),
+        ([group(saved_step_ns=0)],
+         ["No rank holds the others up",
+          "The others wait for rank37 most, 1.00 ms a step (10 %), but they would wait for their"
+          " own hosts anyway"]),
+        # groups that wait for another one come after it, whatever they cost
+        ([dp(2, 1, cost_step_ns=2 * MS), tp(1, "32-39")],
+         [f"rank37 holds up the other 7 ranks of TP 32-39: {IN_EVERY}", IT_COMPUTES,
+          "1 more group waits for TP 32-39"]),
+        ([tp(1, "32-39"), dp(2)],
+         [f"rank37 holds up the other 7 ranks of TP 32-39: {IN_EVERY}", IT_COMPUTES,
+          "1 more group waits for TP 32-39"]),
+        # of the groups of a straggler, that for which others wait
+        ([dp(0, cost_step_ns=2 * MS), tp(1, "32-39"), dp(2, 1, rank=36)],
+         [f"rank37 holds up the other 7 ranks of TP 32-39: {IN_EVERY}", IT_COMPUTES,
+          "2 more groups wait for TP 32-39"]),
+        ([], ["The ranks have no collectives together, so nobody can be called late"]),
+    ],
+)  # fmt: skip
+def test_the_page_says_who_holds_the_others_up(
+    groups: list[dict[str, Any]], sentences: list[str]
+) -> None:
+    found = said(*groups)
+    assert [found.first, *found.more] == sentences
 
 
 @pytest.mark.parametrize(
     ("late", "because"),
     [
-        ({"cost_work_ns": 19 * MS}, "it computes longer"),
         ({"cost_copy_ns": 19 * MS}, "its exposed copies take longer"),
         ({"cost_host_ns": 19 * MS}, "its host is late"),
         ({"cost_work_ns": 6 * MS, "cost_host_ns": 4 * MS},
@@ -152,60 +196,16 @@ def test_the_reason_is_a_clause_and_several_have_their_shares(
     assert said(group(**none | late)).more == (f"rank37 comes late because {because}",)
 
 
-def test_a_group_that_waits_for_another_one_comes_after_it() -> None:
-    start = group(group=1, kind="TP", ranks=8, members="32-39")
-    waiting = group(
-        group=2, kind="DP", members="5,13,…,61", cost_step_ns=2 * MS,
-        cost_work_ns=0, cost_group_ns=20 * MS, through=1,
-    )  # fmt: skip
-    found = said(waiting, start)
-    assert found.first.startswith("rank37 holds up the other 7 ranks of TP 32-39: 1.00 ms a step")
-    assert found.more[1] == "1 more group waits for TP 32-39"
-
-
-def test_what_costs_less_than_a_hundredth_of_a_step_holds_nobody_up() -> None:
-    little = group(cost_step_ns=MS // 20)
-    assert said(little).first == "No rank holds the others up"
-    assert said(little).more == ("rank37 costs its group most: 50.0 us a step (0.5 %)",)
-
-
-def test_of_a_cost_that_late_hosts_hide_the_page_says_what_the_run_would_save() -> None:
-    found = said(group(saved_step_ns=MS // 4))
-    assert found.first == (
-        "rank37 holds up the other 63 ranks: 250 us a step (2.5 %), in every step"
-    )
-    assert found.more[0] == (
-        "The others wait 1.00 ms a step for it, but most of that time they would wait for their own"
-        " hosts anyway"
-    )
-
-
-def test_a_straggler_without_whom_the_run_is_as_long_holds_nobody_up() -> None:
-    found = said(group(saved_step_ns=0))
-    assert found.first == "No rank holds the others up"
-    assert found.more == (
-        "The others wait for rank37 most, 1.00 ms a step (10 %), but they would wait for their own"
-        " hosts anyway",
-    )
-
-
 def test_of_few_ranks_nothing_is_said_where_nobody_is_late() -> None:
     assert said(group(cost_step_ns=MS // 20), many=False) == RankSummary()
     assert said(group(), many=False).first.startswith("rank37 holds up")
-
-
-def test_without_collectives_of_several_ranks_nobody_can_be_called_late() -> None:
-    assert "nobody can be called late" in said().first
 
 
 def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> None:
     of = {"kind": "TP", "operation": "ncclAllReduce", "size_bytes": 1 << 23, "bytes": 8_388_608}
     slow = of | {"group": 1, "bus_bytes_per_s": 67e9, "slow_ns": 4 * MS}
     usual = [of | {"group": at, "bus_bytes_per_s": 200e9, "slow_ns": None} for at in (2, 3)]
-    groups = [
-        group(group=at, kind="TP", members=f"{8 * at}-{8 * at + 7}", cost_step_ns=0)
-        for at in (1, 2, 3)
-    ]
+    groups = [tp(at, f"{8 * at}-{8 * at + 7}", cost_step_ns=0) for at in (1, 2, 3)]
     found = said(*groups, bandwidth=[slow, *usual])
     assert found.first == "The link of TP 8-15 is slow: it costs up to 200 us a step (2.0 %)"
     assert found.more == ("ncclAllReduce of 8.39 MB moves 67.0 GB/s there, 200 GB/s in the others",)
@@ -213,24 +213,7 @@ def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> Non
 
 def test_what_waits_for_a_slow_link_is_no_straggler() -> None:
     link = {"group": 1, "kind": "TP", "operation": "ncclAllReduce", "slow_ns": 4 * MS}
-    slow = group(group=1, kind="TP", members="8-15", cost_step_ns=0)
-    behind = {"cost_work_ns": 0, "cost_group_ns": 20 * MS, "through": 1, "kind": "DP"}
-    found = said(slow, group(group=2, **behind), bandwidth=[link | {"bus_bytes_per_s": None}])
+    slow = tp(1, "8-15", cost_step_ns=0)
+    found = said(slow, dp(2, 1), bandwidth=[link | {"bus_bytes_per_s": None}])
     assert found.first.startswith("The link of TP 8-15 is slow")
     assert found.more == ("1 more group waits for TP 8-15",)
-
-
-def test_the_other_group_of_the_same_straggler_waits_too() -> None:
-    found = said(group(group=1, kind="TP", ranks=8, members="32-39"), group(group=2, kind="DP"))
-    assert found.more[1:] == ("1 more group waits for TP 32-39",)
-
-
-def test_of_the_groups_of_a_straggler_the_one_counts_that_others_wait_for() -> None:
-    behind = {"rank": 36, "kind": "DP", "cost_work_ns": 0, "cost_group_ns": 20 * MS, "through": 1}
-    found = said(
-        group(group=0, kind="DP", cost_step_ns=2 * MS),
-        group(group=1, kind="TP", ranks=8, members="32-39"),
-        group(group=2, **behind),
-    )
-    assert found.first.startswith("rank37 holds up the other 7 ranks of TP 32-39: 1.00 ms")
-    assert found.more[1:] == ("2 more groups wait for TP 32-39",)

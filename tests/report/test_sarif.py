@@ -61,36 +61,24 @@ def test_a_saving_of_5_pct_of_a_step_is_a_warning(pct: float, level: str) -> Non
     assert result.rank == pytest.approx(pct)
 
 
-def test_the_message_has_what_happens_what_it_costs_and_the_first_change() -> None:
-    (result,) = results_of(valued(5_000_000))
-    assert result.message.text == (
-        "sync in the loop; save 5.00 ms (10 %) a step. Try first: remove the wait."
-    )
-
-
-def test_a_saving_that_is_not_estimated_says_so() -> None:
-    (result,) = results_of(valued(0, changes=None, at_most_ns=0))
-    assert "; saving not estimated. " in result.message.text
-
-
-def test_a_line_of_the_program_is_found_by_its_whole_path() -> None:
-    there = {"/home/me/job/train.py": "job/train.py"}.get
-    place = place_of(valued(source=LINE), files=["/home/me/job/train.py"], find=there)
+@pytest.mark.parametrize(
+    ("source", "here", "uri", "base"),
+    [
+        # by its whole path, by its name, and as the report names it
+        (LINE, {"/home/me/job/train.py": "job/train.py"}, "job/train.py", "%SRCROOT%"),
+        (LINE, {"train.py": "src/train.py"}, "src/train.py", "%SRCROOT%"),
+        ("my job/train.py:42", {}, "my%20job/train.py", None),
+    ],
+)
+def test_a_line_of_the_program_is_found_in_the_working_tree(
+    source: str, here: dict[str, str], uri: str, base: str | None
+) -> None:
+    place = place_of(valued(source=source), files=["/home/me/job/train.py"], find=here.get)
     artifact = place.physical_location.artifact_location
-    assert (artifact.uri, artifact.uri_base_id) == ("job/train.py", "%SRCROOT%")
+    assert (artifact.uri, artifact.uri_base_id) == (uri, base)
     assert place.physical_location.region.start_line == 42
-    assert place.logical_locations is not None
-    assert place.logical_locations[0].name == "check"
-
-
-def test_a_line_recorded_in_another_folder_is_found_by_its_name() -> None:
-    there = {"train.py": "src/train.py"}.get
-    assert uri_of(valued(source=LINE), files=["/app/train.py"], find=there) == "src/train.py"
-
-
-def test_a_file_that_is_not_here_keeps_the_name_that_the_report_gives_it() -> None:
-    artifact = place_of(valued(source="my job/train.py:7")).physical_location.artifact_location
-    assert (artifact.uri, artifact.uri_base_id) == ("my%20job/train.py", None)
+    functions = [each.name for each in place.logical_locations or ()]
+    assert functions == (["check"] if source == LINE else [])
 
 
 @pytest.mark.parametrize("source", ["", "<stdin>:3 in step"])
@@ -113,23 +101,23 @@ def fingerprints(*some: Valued) -> list[str]:
     return [each.partial_fingerprints.primary_location_line_hash for each in results_of(*some)]
 
 
-def test_a_finding_is_known_again_after_its_line_and_its_saving_changed() -> None:
-    before = valued(5_000_000, source="train.py:42 in check", phase="step")
-    after = valued(9_000_000, source="train.py:57 in check", phase="step")
-    assert fingerprints(before) == fingerprints(after)
-
-
 @pytest.mark.parametrize(
-    "other", [{"rule": "scalar-readback"}, {"phase": "step/data"}, {"source": "train.py:42 in f"}]
+    ("changed", "same"),
+    [
+        ({"source": "train.py:57 in check", "high_ns": 9_000_000}, True),
+        ({"rule": "scalar-readback"}, False),
+        ({"phase": "step/data"}, False),
+        ({"source": "train.py:42 in f"}, False),
+    ],
 )
-def test_another_rule_phase_or_function_is_another_finding(other: dict[str, str]) -> None:
-    same: dict[str, Any] = {"source": LINE, "phase": "step"}
-    assert fingerprints(valued(**same)) != fingerprints(valued(**same | other))
+def test_a_finding_is_known_again_by_its_rule_phase_and_function(
+    changed: dict[str, Any], same: bool
+) -> None:
+    first: dict[str, Any] = {"source": LINE, "phase": "step"}
+    assert (fingerprints(valued(**first)) == fingerprints(valued(**first | changed))) is same
 
 
-def test_two_findings_of_one_function_are_numbered_by_their_lines_and_not_by_their_savings() -> (
-    None
-):
+def test_findings_of_one_function_are_numbered_by_their_lines_and_not_by_their_savings() -> None:
     low, high = (valued(source=f"train.py:{number} in check") for number in (9, 42))
     first, second = fingerprints(high, low)
     assert (first[-2:], second[-2:]) == (":2", ":1")
@@ -154,26 +142,18 @@ def test_a_real_report_gives_a_document_that_github_takes(name: str) -> None:
         for number in ("finding", "saving_low_ns", "saving_high_ns", "method", "steps"):
             assert each.properties[number] == row[number]
         assert row["title"] in each.message.text
-    assert len({each.partial_fingerprints.primary_location_line_hash for each in run.results}) == (
-        len(rows)
-    )
+    known = {each.partial_fingerprints.primary_location_line_hash for each in run.results}
+    assert len(known) == len(rows)
 
 
-def test_every_rule_is_there_whatever_was_found() -> None:
+def test_every_rule_is_there_with_its_example_whatever_was_found() -> None:
     rules = sarif(with_findings()).tool.driver.rules
     assert [each.id for each in rules] == [*explanations()]
-    for each in rules:
+    for each, one in zip(rules, explanations().values(), strict=True):
         assert f"nsysflow explain {each.id}" in each.help.text
         assert each.short_description.text.endswith(".")
-
-
-def test_a_rule_shows_its_example_before_and_after() -> None:
-    one = explanations()["sync-in-loop"]
-    (rule,) = (
-        each for each in sarif(with_findings()).tool.driver.rules if each.id == "sync-in-loop"
-    )
-    for code in (one.before, one.after):
-        assert f"```python\n{code.strip()}\n```" in rule.help.markdown
+        for code in (one.before, one.after):
+            assert f"```python\n{code.strip()}\n```" in each.help.markdown
 
 
 def test_a_recording_that_cannot_be_judged_says_so() -> None:

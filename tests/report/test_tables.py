@@ -45,9 +45,8 @@ def csv(name: str, **row: Any) -> str:
 
 def test_the_promised_files_are_all_there_with_the_promised_columns(tmp_path: Path) -> None:
     write_files(RUN, tmp_path)
-    assert {
-        path.stem: path.read_text().split("\n")[0] for path in tmp_path.glob("*.csv")
-    } == HEADERS
+    headers = {path.stem: path.read_text().split("\n")[0] for path in tmp_path.glob("*.csv")}
+    assert headers == HEADERS
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".csv"] == ["report.json"]
 
 
@@ -96,11 +95,8 @@ def test_gaps_are_csv_unless_that_is_large_or_parquet_is_asked_for(
     write_files(Results([training()]), tmp_path, gaps_format=form)
     (gaps,) = tmp_path.glob("gaps.*")
     assert gaps.name == made
-    read = pl.read_csv(gaps) if made == GAPS_CSV else pl.read_parquet(gaps)
-    assert (
-        read["duration_ns"].to_list()
-        == Results([training()]).table("gaps")["duration_ns"].to_list()
-    )
+    read = (pl.read_csv if made == GAPS_CSV else pl.read_parquet)(gaps)
+    assert read["duration_ns"].to_list() == training().gaps["duration_ns"].to_list()
 
 
 def test_a_report_without_gaps_has_an_empty_list_of_them(tmp_path: Path) -> None:
