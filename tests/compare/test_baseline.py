@@ -40,9 +40,7 @@ def known(file: Path, name: str) -> Known:
 @pytest.mark.parametrize("name", [*figures_of(RUNS)])
 def test_every_figure_is_read_as_it_was_written(written: Path, name: str) -> None:
     was, now = known_of(figures_of(RUNS)[name], RUNS), known(written, name)
-    assert now.value == pytest.approx(was.value)
-    assert now.low == pytest.approx(was.low)
-    assert now.high == pytest.approx(was.high)
+    assert (now.value, now.low, now.high) == pytest.approx((was.value, was.low, was.high))
     assert not now.has_steps
 
 

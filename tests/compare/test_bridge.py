@@ -5,35 +5,17 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysflow.compare.bridge import (
-    Bridge,
-    Delta,
-    Item,
-    Part,
-    Status,
-    apportioned,
-    bridge_between,
-    matched,
-)
+from nsysflow.compare.bridge import Bridge, Delta, Status, apportioned, bridge_between, matched
 from nsysflow.compare.captures import Key, Row, Side
+from tests.analyses import EXAMPLES
 from tests.compare.handmade import row, track
 
 
 def bridge(base: Iterable[Row], new: Iterable[Row]) -> Bridge:
     return bridge_between(Side([track(*base)]), Side([track(*new)]))
-
-
-def part(found: Bridge, kind: str) -> Part:
-    (only,) = (each for each in found.parts if each.kind == kind)
-    return only
-
-
-def thing(found: Bridge) -> Item:
-    ((only,),) = (each.things for each in found.parts)
-    return only
 
 
 def changes(deltas: Iterable[Delta]) -> int:
@@ -43,16 +25,9 @@ def changes(deltas: Iterable[Delta]) -> int:
 def test_each_cause_of_idle_time_and_each_class_of_kernels_is_a_part() -> None:
     base = [row(100, 100), row(50, 50, part="idle", kind="sync", name="cudaDeviceSynchronize")]
     found = bridge(base, [row(120, 120), row(10, 10, part="idle", kind="host")])
-    parts = {(each.part, each.kind): each.change.change_ns for each in found.parts}
-    assert parts == {("compute", "matmul"): 20, ("idle", "sync"): -50, ("idle", "host"): 10}
+    parts = [(each.part, each.kind, each.change.change_ns) for each in found.parts]
+    assert parts == [("idle", "sync", -50), ("compute", "matmul", 20), ("idle", "host", 10)]
     assert found.total.change_ns == -20
-
-
-def test_the_largest_change_comes_first() -> None:
-    found = bridge(
-        [row(100), row(50, part="idle", kind="sync")], [row(90), row(99, part="idle", kind="sync")]
-    )
-    assert [each.kind for each in found.parts] == ["sync", "matmul"]
 
 
 def test_communication_is_one_part_whatever_its_kernels() -> None:
@@ -60,10 +35,8 @@ def test_communication_is_one_part_whatever_its_kernels() -> None:
     new = [row(9, part="communication", kind="comm", name="reduce_scatter"), row(1)]
     first = bridge(base, new).parts[0]
     assert (first.part, first.kind, first.change.change_ns) == ("communication", "", 4)
-    assert {(each.short_name, each.status) for each in first.things} == {
-        ("all_reduce", "gone"),
-        ("reduce_scatter", "new"),
-    }
+    things = {(each.short_name, each.status) for each in first.things}
+    assert things == {("all_reduce", "gone"), ("reduce_scatter", "new")}
 
 
 @pytest.mark.parametrize(
@@ -87,44 +60,23 @@ def test_communication_is_one_part_whatever_its_kernels() -> None:
     ],
 )
 def test_what_became_of_a_thing(base: Row, new: Row, status: Status) -> None:
-    assert thing(bridge([base], [new])).status == status
+    ((thing,),) = (each.things for each in bridge([base], [new]).parts)
+    assert thing.status == status
 
 
 def test_a_kernel_with_another_grid_is_new() -> None:
-    found = part(bridge([row(100)], [row(130, grid="9x1x1")]), "matmul")
-    assert [(each.what.grid, each.status) for each in found.things] == [
-        ("9x1x1", "new"),
-        ("8x1x1", "gone"),
-    ]
+    (found,) = bridge([row(100)], [row(130, grid="9x1x1")]).parts
+    things = [(each.what.grid, each.status) for each in found.things]
+    assert things == [("9x1x1", "new"), ("8x1x1", "gone")]
 
 
 def test_a_kernel_of_two_phases_is_one_thing_in_two_phases() -> None:
     base = [row(100, phase="forward"), row(40, phase="backward")]
     new = [row(110, phase="forward"), row(70, phase="backward")]
-    found = part(bridge(base, new), "matmul")
+    (found,) = bridge(base, new).parts
     assert [each.change.change_ns for each in found.things] == [40]
-    assert {name: each.change_ns for name, each in found.phases.items()} == {
-        "backward": 30,
-        "forward": 10,
-    }
-
-
-def test_a_wait_whose_line_moved_says_where_it_was() -> None:
-    base = row(100, part="idle", kind="sync", source="train.py:42 in step")
-    moved = thing(bridge([base], [replace(base, source="train.py:45 in step")]))
-    assert (moved.what.source, moved.base_source) == ("train.py:45 in step", "train.py:42 in step")
-    assert (moved.status, moved.change.change_ns) == ("same", 0)
-
-
-def test_sides_with_other_numbers_of_steps_are_compared_by_their_means() -> None:
-    found = bridge([row(100, 200, 301)], [row(200)])
-    assert found.total.change_ns == round(Fraction(200) - Fraction(601, 3)) == 0
-
-
-def test_all_runs_of_a_side_count_by_their_steps() -> None:
-    base = Side([track(row(100)), track(row(400, 400, 400))])
-    assert base.mean_ns == Fraction(1300, 4)
-    assert bridge_between(base, Side([track(row(0))])).total.change_ns == -325
+    phases = {name: each.change_ns for name, each in found.phases.items()}
+    assert phases == {"backward": 30, "forward": 10}
 
 
 ROWS = st.lists(
@@ -154,6 +106,10 @@ def sides(draw: st.DrawFn) -> Side:
     return Side(tracks)
 
 
+some = settings(max_examples=4 * EXAMPLES)
+
+
+@some
 @given(sides(), sides())
 def test_all_lists_sum_to_what_they_are_parts_of(base: Side, new: Side) -> None:
     found = bridge_between(base, new)
@@ -166,6 +122,7 @@ def test_all_lists_sum_to_what_they_are_parts_of(base: Side, new: Side) -> None:
         assert abs(each.change.new_ns - each.change.base_ns - each.change.change_ns) <= 1
 
 
+@some
 @given(sides())
 def test_a_side_against_itself_is_all_zero(side: Side) -> None:
     found = bridge_between(side, side)
@@ -174,6 +131,7 @@ def test_a_side_against_itself_is_all_zero(side: Side) -> None:
     assert {one.status for each in found.parts for one in each.things} <= {"same"}
 
 
+@some
 @given(sides(), sides())
 def test_swapping_the_sides_changes_the_sign_within_a_nanosecond(base: Side, new: Side) -> None:
     there, back = bridge_between(base, new), bridge_between(new, base)
@@ -193,40 +151,29 @@ def at(source: str, via: str = "") -> Key:
     return replace(WAIT, source=source, via=via)
 
 
-def test_equal_rows_belong_together() -> None:
-    assert matched([WAIT], [WAIT]) == [(WAIT, WAIT)]
+S42, S45, S50, S100 = (f"train.py:{line} in step" for line in (42, 45, 50, 100))
+LOG, OTHER_FILE = "train.py:42 in log", "loop/steps.py:7 in step"
 
 
-def test_a_line_that_moved_inside_its_function_is_the_same_wait() -> None:
-    before, after = at("train.py:42 in step"), at("train.py:45 in step")
-    assert matched([before], [after]) == [(before, after)]
-
-
-def test_a_line_of_another_function_is_another_wait() -> None:
-    before, after = at("train.py:42 in step"), at("train.py:42 in log")
-    assert matched([before], [after]) == [(before, None), (None, after)]
-
-
-def test_a_function_that_moved_to_another_file_is_the_same() -> None:
-    before, after = at("train.py:42 in step"), at("loop/steps.py:7 in step")
-    assert matched([before], [after]) == [(before, after)]
-
-
-def test_a_function_of_the_same_file_comes_before_one_of_another_file() -> None:
-    before = at("train.py:42 in step")
-    here, there = at("train.py:99 in step"), at("a.py:1 in step")
-    assert matched([before], [there, here]) == [(before, here), (None, there)]
-
-
-def test_several_lines_of_a_function_go_in_their_order() -> None:
-    first, second = at("train.py:9 in step"), at("train.py:10 in step")
-    later, latest = at("train.py:12 in step"), at("train.py:100 in step")
-    assert matched([second, first], [latest, later]) == [(second, latest), (first, later)]
-
-
-def test_a_line_that_stayed_is_not_taken_for_one_that_moved() -> None:
-    stays, goes, comes = (at(f"train.py:{line} in step") for line in (5, 7, 6))
-    assert matched([stays, goes], [comes, stays]) == [(stays, stays), (goes, comes)]
+@pytest.mark.parametrize(
+    ("base", "new", "pairs"),
+    [
+        ([""], [""], [("", "")]),
+        ([S42], [S45], [(S42, S45)]),
+        ([S42], [LOG], [(S42, None), (None, LOG)]),
+        ([S42], [OTHER_FILE], [(S42, OTHER_FILE)]),
+        ([S42], [OTHER_FILE, S45], [(S42, S45), (None, OTHER_FILE)]),
+        # several of one function go in the order of their lines, as numbers
+        ([S45, S42], [S100, S50], [(S45, S100), (S42, S50)]),
+        # one that stayed is not taken for one that moved
+        ([S42, S50], [S45, S42], [(S42, S42), (S50, S45)]),
+    ],
+)
+def test_a_wait_is_the_same_where_its_function_is(
+    base: list[str], new: list[str], pairs: list[tuple[str | None, str | None]]
+) -> None:
+    found = matched(map(at, base), map(at, new))
+    assert [(ours and ours.source, theirs and theirs.source) for ours, theirs in found] == pairs
 
 
 def test_a_wait_without_a_line_has_no_other_that_is_the_same() -> None:
@@ -235,28 +182,32 @@ def test_a_wait_without_a_line_has_no_other_that_is_the_same() -> None:
 
 
 def test_a_line_of_the_framework_may_move_too() -> None:
-    before = at("train.py:42 in step", via="trainer.py:10 in inner")
-    after = at("train.py:45 in step", via="trainer.py:30 in inner")
+    before, after = at(S42, via="trainer.py:10 in inner"), at(S45, via="trainer.py:30 in inner")
     assert matched([before], [after]) == [(before, after)]
 
 
-THIRD = Fraction(1, 3)
+THIRD, HALF = Fraction(1, 3), Fraction(1, 2)
 
 
-def test_what_is_missing_goes_to_the_largest_remainder() -> None:
-    parts = {"a": 2 + THIRD, "b": 3 + 2 * THIRD}
-    assert apportioned(parts, 6) == {"a": 2, "b": 4}
+@pytest.mark.parametrize(
+    ("parts", "total", "found"),
+    [
+        # what is missing goes to the largest remainder; of equal ones to the first
+        ({"a": 2 + THIRD, "b": 3 + 2 * THIRD}, 6, {"a": 2, "b": 4}),
+        ({"a": HALF, "b": HALF}, 1, {"a": 1, "b": 0}),
+        ({"a": -1 - THIRD, "b": 2 + THIRD}, 1, {"a": -1, "b": 2}),
+    ],
+)
+def test_parts_are_rounded_by_their_remainders(
+    parts: dict[str, Fraction], total: int, found: dict[str, int]
+) -> None:
+    assert apportioned(parts, total) == found
 
 
-def test_of_equal_remainders_the_first_gets_more() -> None:
-    assert apportioned({"a": Fraction(1, 2), "b": Fraction(1, 2)}, 1) == {"a": 1, "b": 0}
+fractions = st.builds(Fraction, st.integers(-1_000, 1_000), st.integers(1, 50))
 
 
-def test_parts_below_zero_are_rounded_down_first() -> None:
-    assert apportioned({"a": -1 - THIRD, "b": 2 + THIRD}, 1) == {"a": -1, "b": 2}
-
-
-@given(st.lists(st.fractions(-1_000, 1_000, max_denominator=50), min_size=1, max_size=9))
+@given(st.lists(fractions, min_size=1, max_size=9))
 def test_parts_sum_to_the_rounded_whole_and_are_less_than_one_off(parts: list[Fraction]) -> None:
     exact = dict(enumerate(parts))
     total = round(sum(parts))

@@ -70,10 +70,8 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert one.duration_ns == compared["duration_ns"].to_list()
     inside = parts.join(compared, on=["process", "device", "step"], how="semi")
     for figure in ("ns", "duration_ns", "count"):
-        of_operations = [
-            each for each in one.rows if each.part != "idle" or figure != "duration_ns"
-        ]
-        assert sum(sum(getattr(each, figure)) for each in of_operations) == inside[figure].sum()
+        rows = [each for each in one.rows if each.part != "idle" or figure != "duration_ns"]
+        assert sum(sum(getattr(each, figure)) for each in rows) == inside[figure].sum()
 
 
 @pytest.mark.parametrize(("schema", "age"), [(SCHEMA_VERSION - 1, "an older"), (99, "a newer")])
@@ -134,9 +132,7 @@ EDITS: dict[str, Change] = {
     "a step more": lambda it: track(it)["steps"].append(99),
     "a kind less": lambda it: track(it)["kinds"].pop(),
     "a duration less": lambda it: track(it)["duration_ns"].pop(),
-    "a kind of steps that is not compared": lambda it: track(it)["kinds"].__setitem__(
-        0, "start-up"
-    ),
+    "steps not compared": lambda it: track(it)["kinds"].__setitem__(0, "start-up"),
     "no steps": lambda it: track(it).update(steps=[], kinds=[], duration_ns=[], rows=[]),
     "a figure less": lambda it: row(it)["ns"].pop(),
     "a count less": lambda it: row(it).update(count=[1]),
@@ -194,9 +190,8 @@ def test_a_key_less_anywhere_in_the_series_is_refused_or_has_a_default(tmp_path:
 
 
 def test_the_error_of_an_edited_sum_says_which_step(tmp_path: Path) -> None:
-    step = json.loads(text())["series"]["tracks"][0]["steps"][0]
-    error = refused(tmp_path, changed(lambda it: track(it)["duration_ns"].__setitem__(0, 1)))
-    assert f"the rows of step {step} sum to" in error.seen
+    error = refused(tmp_path, changed(lambda it: track(it)["duration_ns"].__setitem__(1, 1)))
+    assert "the rows of step 1 sum to" in error.seen
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

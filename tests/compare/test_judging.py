@@ -11,8 +11,8 @@ from nsysflow.base.errors import CheckError
 from nsysflow.base.names import SourceLine
 from nsysflow.compare.baseline import baseline_of
 from nsysflow.compare.budgets import budget, figures_of, limits_of
-from nsysflow.compare.captures import Capture, LoadedCaptures
-from nsysflow.compare.judging import Judgement, culprits_of, judge
+from nsysflow.compare.captures import Capture, LoadedCaptures, Row
+from nsysflow.compare.judging import Judgement, Measured, culprits_of, judge
 from tests.compare.handmade import capture, row
 
 MS = 1_000_000
@@ -38,42 +38,37 @@ def judged(
     return found
 
 
+def measured(found: Judgement) -> Measured:
+    assert found.measured is not None
+    return found.measured
+
+
+ONE, THREE = [steps_around(10)], runs_of(9.9, 10, 10.1)
+EXACT = [steps_around(10, spread=0)]
+
+
 @pytest.mark.parametrize(
-    ("text", "verdict"),
+    ("text", "captures", "verdict"),
     [
-        ("step_ms<=9", "crossed"),
-        ("step_ms<=11", "within"),
-        ("step_ms<=10", "too noisy"),
-        ("step_us<=9000", "crossed"),
+        ("step_ms<=9", ONE, "crossed"),
+        ("step_us<=9000", ONE, "crossed"),
+        ("step_ms<=11", ONE, "within"),
+        ("step_ms<=10", ONE, "too noisy"),
+        ("step_ms<=9", THREE, "crossed"),
+        ("step_ms<=11", THREE, "within"),
+        ("step_ms<=10", THREE, "too noisy"),
+        # captures that differ are noisier than their steps
+        ("step_ms<=11", runs_of(9, 10, 11), "too noisy"),
+        ("step_ms<=10", EXACT, "within"),
+        ("step_ms<10", EXACT, "crossed"),
     ],
 )
-def test_one_capture_is_judged_by_its_steps(text: str, verdict: str) -> None:
-    found = judged(text, [steps_around(10)])
+def test_a_capture_is_judged_by_its_steps_and_several_by_their_medians(
+    text: str, captures: list[Capture], verdict: str
+) -> None:
+    found = judged(text, captures)
     assert found.verdict == verdict
-    assert found.measured is not None
-    assert found.measured.counted == "step"
-
-
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    [("step_ms<=9", "crossed"), ("step_ms<=11", "within"), ("step_ms<=10", "too noisy")],
-)
-def test_three_captures_are_judged_by_their_medians(text: str, verdict: str) -> None:
-    found = judged(text, runs_of(9.9, 10, 10.1))
-    assert found.verdict == verdict
-    assert found.measured is not None
-    assert found.measured.counted == "run"
-
-
-def test_captures_that_differ_are_noisier_than_their_steps() -> None:
-    assert judged("step_ms<=11", [steps_around(10)]).verdict == "within"
-    assert judged("step_ms<=11", runs_of(9, 10, 11)).verdict == "too noisy"
-
-
-def test_the_limit_itself_is_allowed_unless_it_is_strict() -> None:
-    exact = [steps_around(10, spread=0)]
-    assert judged("step_ms<=10", exact).verdict == "within"
-    assert judged("step_ms<10", exact).verdict == "crossed"
+    assert measured(found).counted == ("run" if len(captures) > 1 else "step")
 
 
 @pytest.mark.parametrize("captures", [[steps_around(10, 5)], runs_of(10, 10.1)])
@@ -82,24 +77,19 @@ def test_too_few_steps_or_captures_are_too_noisy_and_more_are_asked_for(
 ) -> None:
     found = judged("step_ms<=20", captures)
     assert found.verdict == "too noisy"
-    assert found.measured is not None
-    assert found.measured.needed is not None
-    assert found.measured.needed > len(captures)
+    assert (measured(found).needed or 0) > len(captures)
 
 
 def test_a_capture_with_the_steps_that_were_asked_for_is_judged() -> None:
-    few = judged("step_ms<=10.05", [steps_around(10)])
-    assert few.measured is not None
-    assert few.measured.needed is not None
-    assert judged("step_ms<=10.05", [steps_around(10, few.measured.needed)]).verdict == "within"
+    needed = measured(judged("step_ms<=10.05", ONE)).needed
+    assert needed is not None
+    assert judged("step_ms<=10.05", [steps_around(10, needed)]).verdict == "within"
 
 
 @given(st.integers(90, 110), st.sampled_from(["<", "<="]))
 def test_a_larger_limit_never_makes_it_worse(limit: int, op: str) -> None:
     order = ["crossed", "too noisy", "within"]
-    tight, loose = (
-        judged(f"step_ms{op}{each / 10}", [steps_around(10)]).verdict for each in (limit, limit + 1)
-    )
+    tight, loose = (judged(f"step_ms{op}{each / 10}", ONE).verdict for each in (limit, limit + 1))
     assert order.index(tight) <= order.index(loose)
 
 
@@ -110,24 +100,20 @@ def test_a_larger_limit_never_makes_it_worse(limit: int, op: str) -> None:
 def test_a_limit_beside_the_baseline_is_of_the_ratio(
     count: int, factor: float, verdict: str
 ) -> None:
-    base, new = runs_of(9.9, 10, 10.1), runs_of(10.9, 11, 11.1)
-    found = judged(f"step_ms<={factor}*baseline", new[:count], base[:count])
-    assert found.verdict == verdict
-    assert found.measured is not None
-    assert found.measured.factor == factor
+    new = runs_of(10.9, 11, 11.1)
+    found = judged(f"step_ms<={factor}*baseline", new[:count], THREE[:count])
+    assert (found.verdict, measured(found).factor) == (verdict, factor)
 
 
 def test_a_program_is_not_worse_than_itself() -> None:
-    runs = runs_of(9.9, 10, 10.1)
-    assert judged("step_ms<=1.05*baseline", runs, runs).verdict == "within"
-    assert judged("idle_ms<=baseline", runs, runs).verdict == "within"
+    assert judged("step_ms<=1.05*baseline", THREE, THREE).verdict == "within"
+    assert judged("idle_ms<=baseline", THREE, THREE).verdict == "within"
 
 
 def test_one_capture_beside_three_is_too_noisy_and_three_a_side_are_asked_for() -> None:
-    found = judged("step_ms<=1.5*baseline", [steps_around(10)], runs_of(9.9, 10, 10.1))
+    found = judged("step_ms<=1.5*baseline", ONE, THREE)
     assert found.verdict == "too noisy"
-    assert found.measured is not None
-    assert (found.measured.counted, found.measured.needed) == ("run", 3)
+    assert (measured(found).counted, measured(found).needed) == ("run", 3)
 
 
 def test_something_beside_a_baseline_of_nothing_is_crossed() -> None:
@@ -137,28 +123,38 @@ def test_something_beside_a_baseline_of_nothing_is_crossed() -> None:
     assert judged("sync.idle_behind_ms<=1.5*baseline", [none], [none]).verdict == "within"
 
 
-def test_a_limit_of_the_baseline_needs_one() -> None:
-    with pytest.raises(CheckError, match="needs a baseline"):
-        judged("step_ms<=baseline", [steps_around(10)])
+@pytest.mark.parametrize(
+    ("text", "base", "said"),
+    [
+        ("step_ms<=baseline", None, "needs a baseline"),
+        (
+            "kernel:gemm.ms<=baseline",
+            [capture(row(*[100] * 40, name="relu"))],
+            r"the baseline run has no kernel:gemm\.ms",
+        ),
+    ],
+)
+def test_a_limit_of_the_baseline_needs_one_with_the_figure(
+    text: str, base: list[Capture] | None, said: str
+) -> None:
+    with pytest.raises(CheckError, match=said):
+        judged(text, ONE, base)
 
 
-def test_a_figure_that_the_baseline_lacks_is_refused() -> None:
-    other = capture(row(*[100] * 40, name="relu"))
-    with pytest.raises(CheckError, match=r"the baseline run has no kernel:gemm\.ms"):
-        judged("kernel:gemm.ms<=baseline", [steps_around(10)], [other])
+LAUNCH = LoadedCaptures(
+    rule="launch-bound",
+    title="t",
+    phase=None,
+    source="train.py:4 in f",
+    saving_high_ns=1,
+    saving_pct=1.0,
+)
+NO_LAUNCH_BOUND = [budget("finding:launch-bound=none")]
 
 
 def found_in(*found: bool) -> Judgement:
-    launch = LoadedCaptures(
-        rule="launch-bound",
-        title="t",
-        phase=None,
-        source="train.py:4 in f",
-        saving_high_ns=1,
-        saving_pct=1.0,
-    )
-    captures = [replace(steps_around(10), findings=[launch] * each) for each in found]
-    (judgement,) = judge([], [budget("finding:launch-bound=none")], captures, None)
+    captures = [replace(steps_around(10), findings=[LAUNCH] * each) for each in found]
+    (judgement,) = judge([], NO_LAUNCH_BOUND, captures, None)
     return judgement
 
 
@@ -172,70 +168,50 @@ def test_a_finding_is_crossed_only_where_all_captures_have_it() -> None:
 
 def test_findings_that_are_not_there_do_not_pass() -> None:
     with pytest.raises(CheckError, match="no list of findings"):
-        judge([], [budget("finding:launch-bound=none")], [steps_around(10)], None)
+        judge([], NO_LAUNCH_BOUND, ONE, None)
 
 
 def test_the_worst_comes_first() -> None:
     texts = ["step_ms<=11", "step_us<=9000", "step_ms<=10", "step_us<=5000"]
-    captures = [steps_around(10)]
-    figures = figures_of(captures)
+    figures = figures_of(ONE)
     limits = [limits_of([budget(text)], figures)[0] for text in texts]
-    order = [each.budget.text for each in judge(limits, [], captures, None)]
+    order = [each.budget.text for each in judge(limits, [], ONE, None)]
     assert order == ["step_us<=5000", "step_us<=9000", "step_ms<=10", "step_ms<=11"]
 
 
-def places(name: str, *captures: Capture) -> list[tuple[str | None, str]]:
-    figure = figures_of(captures)[name]
-    return [(each.source, each.what) for each in culprits_of(figure, captures)]
+WORK = row(9_000)
+AT_LINE = row(200, part="idle", kind="sync", phase="step", source="a.py:1 in f")
+SHORT = row(20, part="idle", kind="sync", phase="step", source="a.py:1 in f")
+NOWHERE = row(300, part="idle", kind="host", phase="")
+HOST = row(300, part="idle", kind="host", phase="step", source="a.py:2 in f")
+
+WAIT_TEXT = "waiting in a sync in step, a.py:1 in f: 200 ns a step"
+HOST_TEXT = "host code in step, a.py:2 in f: 300 ns a step"
+NOWHERE_TEXT = "host code: 300 ns a step"
 
 
-def idle(*ns: int, kind: str = "sync", **other: str | None) -> Capture:
-    return capture(row(1, 1), row(*ns, part="idle", kind=kind, phase="step/data", **other))
-
-
-def test_it_is_the_most_idle_time_at_a_line() -> None:
-    found = capture(
-        row(9_000),
-        row(200, part="idle", kind="sync", phase="step", source="a.py:1 in f"),
-        row(300, part="idle", kind="host", phase="step", source="a.py:2 in f"),
-    )
-    assert places("step_ms", found) == [
-        ("a.py:2 in f", "host code in step, a.py:2 in f: 300 ns a step")
-    ]
-
-
-def test_a_place_without_a_line_comes_before_the_largest_with_one() -> None:
-    found = capture(
-        row(9_000),
-        row(200, part="idle", kind="sync", phase="step", source="a.py:1 in f"),
-        row(300, part="idle", kind="host", phase=""),
-    )
-    assert places("idle_ms", found) == [
-        (None, "host code: 300 ns a step"),
-        ("a.py:1 in f", "waiting in a sync in step, a.py:1 in f: 200 ns a step"),
-    ]
-
-
-def test_a_line_that_costs_little_is_not_named() -> None:
-    found = capture(
-        row(20, part="idle", kind="sync", phase="step", source="a.py:1 in f"),
-        row(300, part="idle", kind="host", phase=""),
-    )
-    assert places("idle_ms", found) == [(None, "host code: 300 ns a step")]
-
-
-def test_it_is_of_what_the_budget_limits() -> None:
-    found = capture(
-        row(9_000),
-        row(200, part="idle", kind="sync", phase="step", source="a.py:1 in f"),
-        row(300, part="idle", kind="host", phase="step", source="a.py:2 in f"),
-    )
-    assert [source for source, _ in places("sync.idle_behind_ms", found)] == ["a.py:1 in f"]
-    assert places("kernel:gemm.ms", found) == []
+@pytest.mark.parametrize(
+    ("rows", "figure", "places"),
+    [
+        ([AT_LINE, HOST], "step_ms", [HOST_TEXT]),
+        ([AT_LINE, HOST], "sync.idle_behind_ms", [WAIT_TEXT]),
+        ([AT_LINE, HOST], "kernel:gemm.ms", []),
+        # one without a line comes before the largest with one, unless that is little
+        ([AT_LINE, NOWHERE], "idle_ms", [NOWHERE_TEXT, WAIT_TEXT]),
+        ([SHORT, NOWHERE], "idle_ms", [NOWHERE_TEXT]),
+    ],
+)
+def test_it_is_the_most_idle_time_of_what_the_budget_limits(
+    rows: list[Row], figure: str, places: list[str]
+) -> None:
+    captures = [capture(WORK, *rows)]
+    found = culprits_of(figures_of(captures)[figure], captures)
+    assert [each.what for each in found] == places
 
 
 def test_it_is_the_mean_over_all_captures() -> None:
-    captures = [idle(100, 200, source="a.py:1"), idle(300, 400, source="a.py:1")]
-    assert places("idle_ms", *captures) == [
-        ("a.py:1", "waiting in a sync in step/data, a.py:1: 250 ns a step")
-    ]
+    waits = [row(*ns, part="idle", kind="sync", source="a.py:1") for ns in ((10, 20), (30, 40))]
+    captures = [capture(row(1, 1), wait) for wait in waits]
+    (found,) = culprits_of(figures_of(captures)["idle_ms"], captures)
+    assert found.what.endswith("a.py:1: 25 ns a step")
+    assert found.source == "a.py:1"

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from nsysflow.compare import budget_pages
 from nsysflow.report import diff
 from nsysflow.report.diff_document import diff_json
 from nsysflow.report.document import report_json
@@ -24,6 +25,8 @@ from nsysflow.report.page import Length
 from nsysflow.report.sarif import sarif_json
 from nsysflow.report.terminal import page, set_block
 from tests.analyses import analysed, run_of
+from tests.compare.handmade import capture, row
+from tests.compare.judgements import ALL
 from tests.report import test_flamegraph as flamegraph
 from tests.report.figures.drawn import drawn, ranks, texts
 from tests.report.handmade import (
@@ -121,6 +124,20 @@ def in_flamegraph() -> str:
     return joined([*lines, "", *frames])
 
 
+def checked() -> str:
+    """Budgets of each verdict: for people, as annotations, as JSON and as JUnit's XML."""
+    run = [capture(row(1, 1))]
+    document = json.loads(budget_pages.check_json(ALL, run))
+    del document["tool"]
+    pages = (
+        budget_pages.page(ALL, run),
+        budget_pages.annotations(ALL, 1, lambda name: f"src/{name}"),
+        json.dumps(document, indent=1).splitlines(),
+        budget_pages.junit_xml(ALL, run).splitlines(),
+    )
+    return joined(line for lines in pages for line in (*lines, ""))
+
+
 def in_perfetto() -> str:
     """The slices, arrows and counters of a trace of two kernels."""
     rows = opened(0, 90, "step"), launch(2, 6, 1), kernel(10, 30, 1, name="a<int>")
@@ -163,6 +180,7 @@ RENDERED: Final[dict[str, Callable[[], str]]] = {
     "training.json": document,
     "training.sarif.json": sarif,
     "diff.txt": comparison,
+    "check.txt": checked,
     "notebook.txt": lambda: in_notebook("nan_check-sync"),
     "perfetto.txt": in_perfetto,
     "figures.txt": in_figures,
