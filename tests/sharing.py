@@ -20,18 +20,19 @@ OURS: Final = frozenset(SQLITE_REPORTS)
 
 
 @contextmanager
-def shared_analyses() -> Iterator[None]:
-    """Within this, each report in `OURS` is analysed once for the same options.
+def shared_analyses(*more: Path) -> Iterator[None]:
+    """Within this, each report in `OURS` and `more` is analysed once for the same options.
 
     Other reports are analysed each time. Commands still parse, print and replay each time.
     """
+    ours = OURS.union(more)
     real_load, real_analyze, real_run = loading.load, analysis.analyze, running.analyze_reports
     traces: dict[tuple[object, ...], nsysflow.Trace] = {}
     analyses: dict[tuple[int, Options | None], nsysflow.Analysis] = {}
     runs: dict[tuple[object, ...], Results] = {}
 
     def load(path: str | Path, **asked: Any) -> nsysflow.Trace:
-        if Path(path).absolute() not in OURS:
+        if Path(path).absolute() not in ours:
             return real_load(path, **asked)
         key = Path(path), Path.cwd(), *sorted(asked.items())
         if key not in traces:
@@ -39,7 +40,7 @@ def shared_analyses() -> Iterator[None]:
         return traces[key]
 
     def analyze(trace: nsysflow.Trace, options: Options | None = None) -> nsysflow.Analysis:
-        if not any(trace is ours for ours in traces.values()):
+        if not any(trace is one for one in traces.values()):
             return real_analyze(trace, options)
         key = id(trace), options
         if key not in analyses:
@@ -47,7 +48,7 @@ def shared_analyses() -> Iterator[None]:
         return analyses[key]
 
     def analyze_reports(paths: Sequence[Path], options: Options, **asked: Any) -> Results:
-        if not all(path.absolute() in OURS for path in paths):
+        if not all(path.absolute() in ours for path in paths):
             return real_run(paths, options, **asked)
         key = *paths, Path.cwd(), options
         if key not in runs:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
@@ -17,9 +18,11 @@ from nsysflow.agents.server import server_of
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.cli.main import main
+from nsysflow.report.document import plain
 from nsysflow.report.results import Results
 from tests.agents.asking import call, data, reports_in, text
 from tests.reports import ROOT, SAMPLES
+from tests.sharing import shared_analyses
 
 SYNC, ASYNC = "nan_check-sync.sqlite.xz", "nan_check-async.sqlite.xz"
 RANKS = ["ddp-bucketed-rank0.sqlite.xz", "ddp-bucketed-rank1.sqlite.xz"]
@@ -27,15 +30,16 @@ CHANGE = {"kind": "sync", "at": "nan_check.py:125"}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with samples, beside which lies another one."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with samples, beside which lies another one; each is analysed once."""
     folder = tmp_path_factory.mktemp("agents") / "runs"
     folder.mkdir()
     for name in (SYNC, ASYNC, *RANKS):
         shutil.copy(SAMPLES / name, folder)
     shutil.copy(SAMPLES / SYNC, folder.parent / "secret.sqlite.xz")
     (folder / "link.sqlite.xz").symlink_to("../secret.sqlite.xz")
-    return folder
+    with shared_analyses(*folder.iterdir()):
+        yield folder
 
 
 @pytest.fixture(scope="module")
@@ -79,20 +83,14 @@ def test_the_names_of_tables_are_an_enum(reports: Reports) -> None:
     assert schema["properties"]["name"]["enum"] == [*ABOUT]
 
 
-def test_findings_are_those_of_report_json(reports: Reports, folder: Path) -> None:
+def test_findings_and_verdict_are_those_of_report_json(reports: Reports, folder: Path) -> None:
     document = cli("analyze", str(folder / SYNC))
-    found = data(call(reports, "findings", report=SYNC))
+    found, first = (data(call(reports, "findings", report=SYNC, limit=limit)) for limit in (20, 1))
     assert found == {"total": 2, "findings": document["findings"]}
-    assert (
-        data(call(reports, "findings", report=SYNC, limit=1))["findings"] == found["findings"][:1]
-    )
-
-
-def test_the_verdict_is_that_of_report_json(reports: Reports, folder: Path) -> None:
-    document = cli("analyze", str(folder / SYNC))
-    result = call(reports, "open_report", report=SYNC)
-    assert data(result)["verdict"] == document["verdict"]
-    assert "compute-bound (84 %" in text(result)
+    assert first["findings"] == found["findings"][:1]
+    opened = call(reports, "open_report", report=SYNC)
+    assert data(opened)["verdict"] == document["verdict"]
+    assert "compute-bound (84 %" in text(opened)
 
 
 def test_several_paths_are_the_ranks_of_a_run(reports: Reports) -> None:
@@ -103,8 +101,6 @@ def test_several_paths_are_the_ranks_of_a_run(reports: Reports) -> None:
 
 @pytest.mark.parametrize("name", ABOUT)
 def test_a_table_has_the_figures_of_the_library(reports: Reports, folder: Path, name: str) -> None:
-    from nsysflow.report.document import plain
-
     wanted = plain(reports.open([SYNC]).table(name))
     arguments = {"report": SYNC, "name": name, "columns": wanted.columns, "limit": 500}
     found = data(call(reports, "table", **arguments))
@@ -134,32 +130,22 @@ def test_what_if_gives_the_figures_of_the_command(reports: Reports, folder: Path
 def test_changes_are_combined_as_by_the_command(reports: Reports, folder: Path) -> None:
     words = ("--graph", "step/forward", "--scale", "reduce_kernel=0.5", "--faster-host", "step=0.5")
     printed = cli("whatif", str(folder / SYNC), *words, "--async-copies", "--no-profiler")
-    found = call(
-        reports,
-        "what_if",
-        report=SYNC,
-        graph=["step/forward"],
-        scale={"reduce_kernel": 0.5},
-        faster_host={"step": 0.5},
-        async_copies=True,
-        no_profiler=True,
-    )
-    assert data(found) == printed
+    changes = {"graph": ["step/forward"], "scale": {"reduce_kernel": 0.5}}
+    changes |= {"faster_host": {"step": 0.5}, "async_copies": True, "no_profiler": True}
+    assert data(call(reports, "what_if", report=SYNC, **changes)) == printed
 
 
-def test_diff_gives_the_figures_of_the_command(reports: Reports, folder: Path) -> None:
+def test_diff_gives_the_figures_of_the_command_and_at_most_so_many_rows(
+    reports: Reports, folder: Path
+) -> None:
     printed = cli("diff", str(folder / SYNC), str(folder / ASYNC))
-    found = data(call(reports, "diff", base=[SYNC], new=[ASYNC], limit=1000))
-    assert found["comparison"] == printed
-
-
-def test_diff_shows_the_largest_rows_of_each_part(reports: Reports) -> None:
     whole, first = (
-        data(call(reports, "diff", base=[SYNC], new=[ASYNC], limit=limit))["comparison"]["bridge"]
+        data(call(reports, "diff", base=[SYNC], new=[ASYNC], limit=limit))["comparison"]
         for limit in (1000, 1)
     )
-    assert first["change_ns"] == whole["change_ns"]
-    for few, every in zip(first["parts"], whole["parts"], strict=True):
+    assert whole == printed
+    assert first["bridge"]["change_ns"] == whole["bridge"]["change_ns"]
+    for few, every in zip(first["bridge"]["parts"], whole["bridge"]["parts"], strict=True):
         assert few["rows"] == every["rows"][:1]
 
 
@@ -211,6 +197,23 @@ def test_an_error_says_what_was_seen_and_what_to_do(
     result = call(reports, tool, **arguments)
     assert result.is_error
     assert said in text(result)
+
+
+@pytest.mark.parametrize(
+    ("folder", "code", "said"),
+    [
+        (".", 1, "the package mcp is not installed. Install it:\n  pip install 'nsysflow[mcp]'\n"),
+        ("nowhere", 2, "nowhere"),
+    ],
+)
+def test_without_the_package_or_the_folder_the_command_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, folder: str, code: int, said: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server", None)
+    monkeypatch.delitem(sys.modules, "nsysflow.agents.server")
+    done = CliRunner().invoke(main, ["mcp", folder])
+    assert done.exit_code == code
+    assert said in done.stderr
 
 
 def test_a_report_stays_open_until_its_file_changes(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """The guide for agents: its front matter, and that its commands work."""
 
+import contextlib
 import re
 import shlex
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Final
 
 import click
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from nsysflow.agents.skill import skill
 from nsysflow.cli.main import main
 from tests.reports import SAMPLES
+from tests.sharing import shared_analyses
 
 SYNC, ASYNC = "nan_check-sync.sqlite.xz", "nan_check-async.sqlite.xz"
 BLOCKS: Final = re.findall(r"^```sh\n(.*?)^```", skill(), re.MULTILINE | re.DOTALL)
@@ -21,14 +23,15 @@ COMMANDS: Final = [line for block in BLOCKS for line in block.splitlines()]
 NEED_A_GPU: Final = ("profile", "doctor")
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The captures that the guide speaks of: reports under these names."""
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """In a folder with the captures that the guide speaks of, each of which is analysed once."""
+    folder = tmp_path_factory.mktemp("here")
     for side, sample in (("before", SYNC), ("after", ASYNC)):
         for number in (1, 2, 3):
-            shutil.copy(SAMPLES / sample, tmp_path / f"{side}{number}")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+            shutil.copy(SAMPLES / sample, folder / f"{side}{number}")
+    with shared_analyses(*folder.iterdir()), contextlib.chdir(folder):
+        yield
 
 
 def words(command: str) -> list[str]:
@@ -45,14 +48,10 @@ def test_the_front_matter_names_and_describes_the_skill() -> None:
     assert matter[1] == "nsysflow"
 
 
-def test_the_guide_is_short() -> None:
+def test_the_guide_is_short_and_shows_how_to_record_read_check_and_verify() -> None:
     assert len(skill().splitlines()) <= 100
-
-
-def test_it_shows_how_to_record_read_check_and_verify() -> None:
-    assert {words(each)[0] for each in COMMANDS} >= {
-        *("profile", "analyze", "explain", "whatif", "diff", "check")
-    }
+    shown = {words(each)[0] for each in COMMANDS}
+    assert shown >= {"profile", "analyze", "explain", "whatif", "diff", "check"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
